@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"docstore/internal/vfs"
 )
@@ -66,6 +67,9 @@ func (r *Reader) sealed() ([]SealedFile, error) {
 		}
 		f := describeSealed(s)
 		s.file.Close()
+		if strings.HasSuffix(s.path, openSuffix) {
+			f = nil // its footer may not be durable
+		}
 		if f == nil && n == last {
 			break // it is still written
 		}

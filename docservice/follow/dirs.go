@@ -20,6 +20,8 @@ import (
 type current struct {
 	State int         `json:"state"`
 	Ref   publish.Ref `json:"manifest"` // number 0: nothing has been fetched yet
+	// Extended: increments may have been added to the files of the manifest.
+	Extended bool `json:"extended,omitempty"`
 }
 
 // StateDir returns the directory of the docservice.Collection that is served from the

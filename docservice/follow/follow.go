@@ -37,6 +37,7 @@ type Follower struct {
 	complete   bool           // the files of the served manifest were checked since Open
 	state      int            // number of the state that is served
 	collection *docservice.Collection
+	increments increments
 
 	mu struct {
 		sync.Mutex
@@ -50,6 +51,12 @@ type Status struct {
 	Target    uint64       // of the manifest to be served
 	Served    uint64       // of the manifest whose files the served collection has; 0: none
 	Pin       *publish.Pin // that determines the target; nil: none
+	// Increment is the number of the last increment of the served manifest that was added to
+	// it; 0: none. IncrementTime is the time at which it was published.
+	Increment     uint64
+	IncrementTime time.Time
+	// Held is the reason why a stream has stopped to announce; empty: it has not.
+	Held string
 	// FetchedBytes of FetchBytes have been downloaded for the move in progress.
 	FetchedBytes, FetchBytes int64
 	// Error is why the last attempt to follow failed; empty: it succeeded.
@@ -71,6 +78,7 @@ func Open(name string, b bucket.Bucket, dir string, serve func(*docservice.Colle
 	if err != nil {
 		return nil, errors.Wrapf(err, "collection %s", name)
 	}
+	f.increments.added = present.Extended
 	f.mu.status.Served, f.mu.status.Target = present.Ref.Number, present.Ref.Number
 	serve(f.collection)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -120,7 +128,7 @@ func (f *Follower) run(ctx context.Context, served publish.Ref) {
 			}
 		})
 		// The jitter keeps servers from asking at the same time.
-		if !sleep(ctx, pause/2+rand.N(pause)) {
+		if !f.pause(ctx, served, pause/2+rand.N(pause)) {
 			return
 		}
 	}
@@ -149,7 +157,7 @@ func (f *Follower) follow(ctx context.Context, served *publish.Ref) error {
 	if err != nil || target.Number == 0 {
 		return err
 	}
-	move := nextMove(f.record, *served, target)
+	move := nextMove(f.record, *served, target, f.increments.mustDrop())
 	if move == stay {
 		return f.repair(ctx, target)
 	}
@@ -166,7 +174,8 @@ func (f *Follower) follow(ctx context.Context, served *publish.Ref) error {
 		return err
 	}
 	*served = target
-	f.update(func(s *Status) { s.Served = target.Number })
+	f.increments.reset()
+	f.update(func(s *Status) { s.Served, s.Increment, s.IncrementTime = target.Number, 0, time.Time{} })
 	f.logger.Info("serving a manifest", "manifest", target.Number, "documents", m.Documents(), "bytes", m.Bytes())
 	return nil
 }
@@ -186,7 +195,9 @@ func (f *Follower) readTarget(ctx context.Context) (publish.Ref, error) {
 	}
 	f.record = record
 	target := record.Target(f.options.Group)
+	f.increments.published, f.increments.wanted = record.Increments, record.Extends(f.options.Group)
 	f.update(func(s *Status) {
+		s.Held = record.Held
 		s.Announced, s.Target, s.Pin = record.Announced.Number, target.Number, record.PinOf(f.options.Group)
 	})
 	return target, nil

@@ -48,10 +48,15 @@ func (f *Follower) forward(ctx context.Context, m *publish.Manifest, served, tar
 			return err
 		}
 	}
-	if err := f.replica(f.state).Fetch(ctx, m); err != nil {
+	err := f.replica(f.state).Fetch(ctx, m)
+	if errors.Is(err, publish.ErrDiverged) {
+		f.logger.Warn("increments are not part of the next manifest; the state is made again", "manifest", target.Number, "error", err)
+		return f.goBeside(ctx, m, served, target)
+	}
+	if err != nil {
 		return err
 	}
-	return f.save(current{f.state, target})
+	return f.save(current{State: f.state, Ref: target})
 }
 
 // goBeside opens a collection at another manifest and serves it when it is ready.
@@ -73,7 +78,7 @@ func (f *Follower) goBeside(ctx context.Context, m *publish.Manifest, served, ta
 		return err
 	}
 	if err = f.waitReady(ctx, collection, m.Number); err == nil {
-		err = f.save(current{next, target})
+		err = f.save(current{State: next, Ref: target})
 	}
 	if err != nil {
 		return errors.CombineErrors(err, errors.CombineErrors(collection.Close(), f.fs.RemoveAll(f.statePath(next))))

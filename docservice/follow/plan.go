@@ -17,9 +17,12 @@ const (
 	goBeside              // make another state, and serve it when it is ready
 )
 
-// nextMove returns how to get from the served manifest to the target.
-func nextMove(record publish.Record, served, target publish.Ref) move {
+// nextMove returns how to get from the served manifest to the target. reset: the served
+// state holds more than the manifest, and must not.
+func nextMove(record publish.Record, served, target publish.Ref, reset bool) move {
 	switch {
+	case target == served && reset:
+		return goBeside
 	case target == served:
 		return stay
 	case record.Continues(served.Number, target.Number):

@@ -16,6 +16,9 @@ var (
 	// ErrCorrupt: an object is damaged, or differs from the digest in its name or in a
 	// reference to it.
 	ErrCorrupt = errors.New("publish: corrupt")
+	// ErrDiverged: a directory holds bytes of increments that are not part of the segment
+	// that was published, or that are damaged. They must be discarded.
+	ErrDiverged = errors.New("publish: increments differ from the published segment")
 	// ErrNewerVersion: an object was written by a newer version of this package. It is not
 	// damaged.
 	ErrNewerVersion = errors.New("publish: format is newer than this program")

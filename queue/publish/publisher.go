@@ -35,6 +35,9 @@ type Options struct {
 	FS vfs.FS
 	// Now is the clock. The default is time.Now.
 	Now func() time.Time
+	// Stream makes a Publisher announce the manifests that it commits, and increments
+	// between them, while the head is announced and nothing else is pinned.
+	Stream bool
 	// Progress is called with the bytes transferred so far and in total.
 	Progress func(done, total int64)
 	// NewGeneration allows a Publisher to publish another queue than the one that the bucket
@@ -91,14 +94,17 @@ type Publisher struct {
 	owner   string
 	epoch   uint64
 	options Options
+	chain   *chain // of increments; nil: not open
 }
 
 // Published is the result of Publish.
 type Published struct {
 	Ref      Ref
 	Manifest *Manifest
-	New      bool  // false: the queue has not changed since the newest manifest
-	Uploaded int64 // bytes
+	New      bool // false: the queue has not changed since the newest manifest
+	// Announced: the Publisher has announced the manifest, too.
+	Announced bool
+	Uploaded  int64 // bytes
 }
 
 // OpenPublisher takes over the collection in a bucket for the queue in dir. If the bucket
@@ -135,9 +141,14 @@ func (p *Publisher) open(ctx context.Context) error {
 	if err := p.checkNewBucket(ctx); err != nil {
 		return err
 	}
-	record, err := p.log.Update(ctx, func(r Record) (Record, error) { return r.takeOver(p.queue, p.owner, p.options.NewGeneration) })
+	record, err := p.log.Update(ctx, func(r Record) (Record, error) {
+		return r.takeOver(p.queue, p.owner, p.options.NewGeneration, p.options.Stream)
+	})
+	if err != nil {
+		return err
+	}
 	p.epoch = record.Epoch
-	return err
+	return p.endEarlier(ctx, record)
 }
 
 // checkNewBucket proves that a bucket without commits can hold a collection.
@@ -157,7 +168,7 @@ func (p *Publisher) checkNewBucket(ctx context.Context) error {
 }
 
 // Close releases the queue.
-func (p *Publisher) Close() error { return p.reader.Close() }
+func (p *Publisher) Close() error { return errors.CombineErrors(p.closeChain(), p.reader.Close()) }
 
 // Publish uploads the sealed files that the bucket lacks and commits a manifest of all
 // sealed files. While it has uploaded more than chunkBytes it commits a manifest of the
@@ -252,8 +263,10 @@ func (p *Publisher) publish(ctx context.Context, head, base Ref, parent *Manifes
 	if err := putManifest(ctx, p.bucket, data, ref); err != nil {
 		return Published{}, err
 	}
-	_, err = p.log.Update(ctx, func(r Record) (Record, error) { return r.commit(p.owner, p.queue, m, ref.Digest, partial) })
-	return Published{Ref: ref, Manifest: m, New: true, Uploaded: uploaded}, err
+	record, err := p.log.Update(ctx, func(r Record) (Record, error) {
+		return r.commitNext(p.owner, p.queue, m, ref.Digest, partial, p.options.Stream)
+	})
+	return Published{Ref: ref, Manifest: m, New: true, Announced: err == nil && record.Announced == ref, Uploaded: uploaded}, err
 }
 
 // settled reports whether rewrites have left out entries only because of later ones in these

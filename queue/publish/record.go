@@ -58,6 +58,11 @@ type Record struct {
 	Base *Ref `json:"base,omitempty"`
 	// Generations are the first manifests of each queue that replaced another one.
 	Generations []uint64 `json:"generations,omitempty"`
+
+	// Increments: a publisher announces increments, so servers look for them.
+	Increments bool `json:"increments,omitempty"`
+	// Held is the reason why a stream does not announce; empty: it does. Announce clears it.
+	Held string `json:"held,omitempty"`
 }
 
 // Ref names a manifest.
@@ -122,7 +127,7 @@ func (r Record) findPin(group string) (int, bool) {
 
 // takeOver makes owner the publisher. The publishers before it cannot commit any more.
 // replace allows another queue than the one that the bucket holds.
-func (r Record) takeOver(queue, owner string, replace bool) (Record, error) {
+func (r Record) takeOver(queue, owner string, replace, stream bool) (Record, error) {
 	switch {
 	case r.Queue == "":
 		r.Queue = queue
@@ -133,6 +138,7 @@ func (r Record) takeOver(queue, owner string, replace bool) (Record, error) {
 	}
 	r = r.clone()
 	r.Format, r.Owner = recordFormat, owner
+	r.Increments = r.Increments || stream
 	r.Epoch++
 	return r, nil
 }
@@ -212,7 +218,7 @@ func (r Record) Announce(ref Ref) (Record, error) {
 	}
 	r = r.clone()
 	r.serve(ref)
-	r.Announced = ref
+	r.Announced, r.Held = ref, ""
 	r.Canaries = slices.DeleteFunc(r.Canaries, func(c Canary) bool { return c.To.Number <= ref.Number })
 	if r.Frozen {
 		r.Frozen, r.Clean = false, 0

@@ -16,7 +16,7 @@ func TestRecordInvariants(t *testing.T) {
 	rng := testseed.Rand(t)
 	groups := []string{"", "canary", "zone-b"}
 	accepted := map[uint64]bool{}
-	r, err := Record{}.takeOver("queue", "owner", false)
+	r, err := Record{}.takeOver("queue", "owner", false, false)
 	require.NoError(t, err)
 	for range 2_000 {
 		before, err := json.Marshal(r)
@@ -77,7 +77,7 @@ func TestRecordInvariants(t *testing.T) {
 // is announced.
 func committed(t *testing.T, n, validated, announced uint64) Record {
 	t.Helper()
-	r, err := Record{}.takeOver("queue", "owner", false)
+	r, err := Record{}.takeOver("queue", "owner", false, false)
 	require.NoError(t, err)
 	for number := range n {
 		r, err = r.commit("owner", "queue", &Manifest{Number: number + 1, Previous: r.Head}, Digest{}, false)

@@ -64,7 +64,7 @@ func (r *Replica) Fetch(ctx context.Context, m *Manifest) error {
 			return errors.Wrap(err, "publish: fetch")
 		}
 	}
-	return r.removeOthers(m)
+	return errors.CombineErrors(r.removeOthers(m), r.removeOpen(m))
 }
 
 // missing returns the files of a manifest that the directory lacks.
@@ -107,6 +107,9 @@ func (r *Replica) fetchAll(ctx context.Context, files []File) error {
 // fetch makes a file of the directory. Its name becomes durable when the caller syncs the
 // directory.
 func (r *Replica) fetch(ctx context.Context, f File, done *progress) error {
+	if adopted, err := r.adopt(ctx, f, done); adopted || err != nil {
+		return err
+	}
 	path := filepath.Join(r.dir, f.Name)
 	part := path + partSuffix
 	store := func(body io.Reader) error { return r.store(ctx, f, part, body, done) }
@@ -219,7 +222,7 @@ func (r *Replica) requireOnly(m *Manifest) error {
 	if err != nil {
 		return err
 	}
-	allowed := map[string]bool{}
+	allowed := map[string]bool{queue.OpenSegmentName(m.Head.Sealed + 1): true} // of RestoreIncrements
 	for _, f := range m.Files {
 		allowed[f.Name], allowed[f.Name+partSuffix] = true, true
 	}

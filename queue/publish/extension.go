@@ -1,0 +1,345 @@
+package publish
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"hash"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"docstore/internal/vfs"
+	"docstore/queue"
+	"docstore/queue/bucket"
+
+	"github.com/cockroachdb/errors"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// behindTime is the age of an increment from which several are read concurrently.
+	behindTime = 2 * time.Second
+	// maxAhead bounds the increments that are read concurrently.
+	maxAhead = 16
+)
+
+// Extension adds the increments of a manifest to the open segment in a directory that has
+// the files of the manifest. Readers of the queue may use the directory concurrently. It
+// does not sync: after a power loss OpenExtension finds the whole blocks. It is not safe
+// for concurrent use.
+type Extension struct {
+	bucket   bucket.Bucket
+	options  Options
+	path     string // of the open segment
+	base     Ref
+	segment  queue.SegmentID
+	number   uint64    // of the last increment that was added; 0: none
+	previous Digest    // of its header
+	hash     hash.Hash // of the bytes before end
+	end      int64     // of the last increment
+	size     int64     // of the file: end, or more after an interrupted write
+	sealed   bool
+	ahead    int // increments to read next
+}
+
+// OpenExtension continues with the bytes in the directory. If they are not those of the
+// increments, the error matches ErrDiverged: the directory must be made again.
+func OpenExtension(ctx context.Context, b bucket.Bucket, base Ref, m *Manifest, dir string, opts *Options) (*Extension, error) {
+	e := &Extension{
+		bucket: b, options: opts.withDefaults(), base: base, segment: m.Head.Sealed + 1, hash: sha256.New(), ahead: 1,
+	}
+	e.path = filepath.Join(dir, queue.OpenSegmentName(e.segment))
+	file, err := cutOpen(e.options.FS, dir, e.segment)
+	if file == nil || err != nil {
+		return e, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	e.size = info.Size
+	last, digest, err := lastWithin(ctx, b, base, e.size)
+	if err != nil {
+		return nil, err
+	}
+	if last == nil {
+		return e, nil // part of the first one
+	}
+	if _, err := io.Copy(e.hash, io.NewSectionReader(file, 0, last.To)); err != nil {
+		return nil, err
+	}
+	if Digest(e.hash.Sum(nil)) != last.Prefix {
+		return nil, errors.Wrapf(ErrDiverged, "%s and increment %d of manifest %d", e.path, last.Number, base.Number)
+	}
+	e.number, e.previous, e.end, e.sealed = last.Number, digest, last.To, last.Sealed
+	return e, nil
+}
+
+// cutOpen opens the file of an open segment for appending, after it has cut bytes that
+// are not committed. It returns nil if there is no file with a committed block.
+func cutOpen(fsys vfs.FS, dir string, n queue.SegmentID) (vfs.File, error) {
+	path := filepath.Join(dir, queue.OpenSegmentName(n))
+	file, err := fsys.OpenAppend(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	end, err := committedEnd(fsys, dir, n)
+	if err == nil {
+		err = file.Truncate(end)
+	}
+	if err != nil || end == 0 {
+		return nil, errors.CombineErrors(err, file.Close())
+	}
+	return file, nil
+}
+
+// committedEnd returns the end of the committed bytes of a segment.
+func committedEnd(fsys vfs.FS, dir string, n queue.SegmentID) (int64, error) {
+	s, err := queue.OpenGrowing(fsys, dir, n)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, queue.ErrCorrupt):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	}
+	defer func() { _ = s.Close() }() // it only reads
+	end, _, err := s.Advance(queue.MaxSegmentBytes)
+	if errors.Is(err, queue.ErrCorrupt) {
+		return 0, nil
+	}
+	return end, err
+}
+
+// Sealed reports whether the segment is complete: the next manifest follows.
+func (e *Extension) Sealed() bool { return e.sealed }
+
+// Number returns the number of the last increment that was added, 0 if there is none.
+func (e *Extension) Number() uint64 { return e.number }
+
+// Waiting reports whether an increment exists that was not added.
+func (e *Extension) Waiting(ctx context.Context) (bool, error) {
+	if e.sealed {
+		return false, nil
+	}
+	_, err := e.bucket.Head(ctx, incrementName(e.base, e.number+1))
+	if errors.Is(err, bucket.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Next adds the increments that exist, at most maxAhead, and returns the last one, or nil
+// if there is none. If the file was changed by others, or differs, the error matches
+// ErrDiverged.
+func (e *Extension) Next(ctx context.Context) (*Increment, error) {
+	if e.sealed {
+		return nil, nil
+	}
+	type read struct {
+		increment *Increment
+		data      []byte
+		digest    Digest
+	}
+	reads := make([]read, e.ahead)
+	group, groupCtx := errgroup.WithContext(ctx)
+	for n := range reads {
+		group.Go(func() (err error) {
+			r := &reads[n]
+			r.increment, r.data, r.digest, err = readIncrement(groupCtx, e.bucket, e.base, e.number+1+uint64(n))
+			if errors.Is(err, bucket.ErrNotExist) {
+				return nil
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	var last *Increment
+	for _, r := range reads {
+		if r.increment == nil {
+			break
+		}
+		if err := e.add(r.increment, r.data, r.digest); err != nil {
+			return last, err
+		}
+		last = r.increment
+	}
+	if last != nil && last == reads[len(reads)-1].increment && e.options.Now().Sub(last.Time) > behindTime {
+		e.ahead = min(2*e.ahead, maxAhead)
+	} else {
+		e.ahead = 1
+	}
+	return last, nil
+}
+
+// add verifies an increment and appends its bytes to the file.
+func (e *Extension) add(i *Increment, data []byte, digest Digest) error {
+	name := incrementName(e.base, i.Number)
+	switch {
+	case i.Previous != e.previous:
+		return corrupt("%s does not follow increment %d, which has another digest", name, e.number)
+	case i.Segment != e.segment || i.From != e.end:
+		return corrupt("%s begins at %d of segment %d, want %d of segment %d", name, i.From, i.Segment, e.end, e.segment)
+	}
+	// The hash is of no use after a mismatch.
+	state, err := e.hash.(interface{ MarshalBinary() ([]byte, error) }).MarshalBinary()
+	if err != nil {
+		return err
+	}
+	e.hash.Write(data)
+	if Digest(e.hash.Sum(nil)) != i.Prefix {
+		err := e.hash.(interface{ UnmarshalBinary([]byte) error }).UnmarshalBinary(state)
+		return errors.CombineErrors(corrupt("%s: its bytes differ from the digest in its header: it is damaged", name), err)
+	}
+	if err := e.write(data); err != nil {
+		return err
+	}
+	e.number, e.previous, e.end, e.sealed = i.Number, digest, i.To, i.Sealed
+	return nil
+}
+
+// write appends data at e.end of the file, of which the file may have the first bytes.
+func (e *Extension) write(data []byte) error {
+	if len(data) == 0 {
+		return nil
+	}
+	file, err := e.options.FS.OpenAppend(e.path)
+	if errors.Is(err, fs.ErrNotExist) && e.end == 0 {
+		e.size = 0
+		file, err = e.options.FS.Create(e.path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return errors.Wrapf(ErrDiverged, "%s was removed", e.path)
+	}
+	if err != nil {
+		return err
+	}
+	return errors.CombineErrors(e.writeTo(file, data), file.Close())
+}
+
+func (e *Extension) writeTo(file vfs.File, data []byte) error {
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size < e.size {
+		return errors.Wrapf(ErrDiverged, "%s has %d bytes, want %d", e.path, info.Size, e.size)
+	}
+	there := make([]byte, min(info.Size-e.end, int64(len(data))))
+	if len(there) > 0 {
+		if _, err := file.ReadAt(there, e.end); err != nil {
+			return err
+		}
+	}
+	if !bytes.Equal(there, data[:len(there)]) {
+		return errors.Wrapf(ErrDiverged, "%s at byte %d", e.path, e.end)
+	}
+	if _, err := file.Write(data[len(there):]); err != nil {
+		return err
+	}
+	e.size = max(info.Size, e.end+int64(len(data)))
+	return nil
+}
+
+// adopt makes a sealed file from the open segment that increments have left in the
+// directory, and reads only the missing bytes from the bucket. It returns false if there is
+// no such segment. If the bytes are not those of the file, the error matches ErrDiverged.
+func (r *Replica) adopt(ctx context.Context, f File, done *progress) (bool, error) {
+	fsys := r.options.FS
+	name, _ := queue.ParseFileName(f.Name)
+	if name.Generation > 0 {
+		return false, nil // a rewrite
+	}
+	path, open := filepath.Join(r.dir, f.Name), filepath.Join(r.dir, queue.OpenSegmentName(name.First))
+	end, err := committedEnd(fsys, r.dir, name.First)
+	if end == 0 || err != nil {
+		return false, err
+	}
+	file, err := fsys.OpenAppend(open)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer file.Close()
+	local := io.NewSectionReader(file, 0, end)
+	if end == f.Size {
+		hash := sha256.New()
+		if _, err := io.Copy(hash, local); err != nil {
+			return false, err
+		}
+		if Digest(hash.Sum(nil)) != f.Digest {
+			return false, errors.Wrapf(ErrDiverged, "%s and the file of the manifest", open)
+		}
+		done.add(end)
+		return true, errors.CombineErrors(file.Sync(), fsys.Rename(open, path))
+	}
+	if end > f.Size {
+		return false, errors.Wrapf(ErrDiverged, "%s has %d bytes, and the file of the manifest %d", open, end, f.Size)
+	}
+	rest, err := r.bucket.Get(ctx, f.object(), end, f.Size-end)
+	if err != nil {
+		return false, err
+	}
+	defer rest.Close()
+	err = r.store(ctx, f, path+partSuffix, io.MultiReader(local, rest), done)
+	if errors.Is(err, ErrCorrupt) {
+		return false, errors.Wrapf(ErrDiverged, "%s and object %s: %v", open, f.object(), err)
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, fsys.Rename(path+partSuffix, path)
+}
+
+// removeOpen removes the open segments that the files of a manifest cover.
+func (r *Replica) removeOpen(m *Manifest) error {
+	names, err := r.options.FS.List(r.dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		parsed, ok := queue.ParseFileName(name)
+		if !ok || parsed.Sealed || parsed.First > m.Head.Sealed {
+			continue
+		}
+		if err := r.options.FS.Remove(filepath.Join(r.dir, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// RestoreIncrements adds the increments of a manifest to a queue that Restore has made from
+// it, and returns their number. A Writer continues the queue after them.
+func RestoreIncrements(ctx context.Context, b bucket.Bucket, base Ref, m *Manifest, dir string, opts *Options) (uint64, error) {
+	e, err := OpenExtension(ctx, b, base, m, dir, opts)
+	if err != nil {
+		return 0, err
+	}
+	for {
+		if i, err := e.Next(ctx); err != nil || i == nil {
+			return e.number, errors.CombineErrors(err, e.sync(dir))
+		}
+	}
+}
+
+// sync makes the segment durable.
+func (e *Extension) sync(dir string) error {
+	if e.size == 0 {
+		return nil
+	}
+	file, err := e.options.FS.OpenAppend(e.path)
+	if err != nil {
+		return err
+	}
+	return errors.CombineErrors(errors.CombineErrors(file.Sync(), file.Close()), e.options.FS.SyncDir(dir))
+}
