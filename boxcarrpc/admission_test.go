@@ -58,7 +58,7 @@ func TestMaxInFlightBoundsTheRequests(t *testing.T) {
 	require.Equal(t, stats.Refused, stats.RefusedBy["in_flight"])
 
 	other := serve(t, echo, nil)
-	p.update(discovery.Snapshot{Servers: []discovery.Server{{Address: s.address}, {Address: other.address}}})
+	p.members.follow(discovery.Snapshot{Servers: []discovery.Server{{Address: s.address}, {Address: other.address}}})
 	until(t, "the other server has a slot", func() bool { return other.Stats().Slots > 0 })
 	for range 20 {
 		_, err := p.Call(t.Context(), "not idempotent", nil, nil)

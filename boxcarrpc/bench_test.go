@@ -60,11 +60,11 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	b.SetParallelism(32) // times at least 2 processors
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			lane, err := p.acquire(b.Context(), nil)
-			if err != nil {
+			lane, _, _ := p.slots.acquire(nil)
+			if lane == nil {
 				continue // more goroutines than slots
 			}
-			p.finish(p.now(), lane, core.Success, false, 64)
+			p.slots.release(p.slots.now(), lane, core.Response{Outcome: core.Success, Lowest: 64}, false)
 		}
 	})
 }

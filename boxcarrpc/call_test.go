@@ -37,7 +37,7 @@ func TestEchoOfEverySize(t *testing.T) {
 				require.NoError(t, err)
 				require.True(t, bytes.Equal(append([]byte("before"), request...), out), "size %d", size)
 			}
-			require.Zero(t, p.buffers.used.Load())
+			require.Zero(t, p.members.buffers.used.Load())
 			until(t, "the server has freed the requests", func() bool { return s.Stats().BufferBytes == 0 })
 		})
 	}
@@ -341,7 +341,7 @@ func TestCancelWithinALargeRequest(t *testing.T) {
 	}
 	until(t, "all lanes are free again", func() bool { return p.Stats().Busy == 0 })
 	require.Zero(t, p.Stats().Lost)
-	require.Zero(t, p.buffers.used.Load())
+	require.Zero(t, p.members.buffers.used.Load())
 	until(t, "the server has freed the requests", func() bool { return s.Stats().BufferBytes == 0 })
 }
 
@@ -392,7 +392,7 @@ func TestAResponseBeyondTheBufferBudgetIsAnError(t *testing.T) {
 	out, err := p.Call(t.Context(), "m", make([]byte, 1<<20), nil)
 	require.NoError(t, err)
 	require.Len(t, out, 1<<20)
-	require.Zero(t, p.buffers.used.Load())
+	require.Zero(t, p.members.buffers.used.Load())
 }
 
 func TestARequestBeyondTheServersBudgetIsRefusedAsNotProcessed(t *testing.T) {

@@ -1,7 +1,7 @@
 package boxcarrpc
 
 import (
-	"context"
+	"math"
 	"sync/atomic"
 	"time"
 )
@@ -23,6 +23,7 @@ const (
 // cancellation up to two sweeps late. If the deadline is near, the call waits for its
 // context from the start.
 type cancelSweeper struct {
+	members    *members
 	timer      *time.Timer
 	running    atomic.Bool // the timer is set
 	idleSweeps int         // consecutive sweeps that found no waiting call; used by the timer only
@@ -35,6 +36,10 @@ const (
 	nearDeadline = 3 * ownReading
 )
 
+func (s *cancelSweeper) init(m *members) {
+	s.members, s.timer = m, time.AfterFunc(math.MaxInt64, s.sweep)
+}
+
 // start starts the sweeper if it is stopped. The caller's lane is already in the waiting
 // state.
 func (s *cancelSweeper) start() {
@@ -44,15 +49,14 @@ func (s *cancelSweeper) start() {
 }
 
 // sweep is the sweeper's timer function.
-func (p *Pool) sweep() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.mu.closed {
+func (s *cancelSweeper) sweep() {
+	s.members.mu.Lock()
+	defer s.members.mu.Unlock()
+	if s.members.mu.closed {
 		return
 	}
-	s := &p.sweeper
 	s.idleSweeps++
-	if p.visitTransports() {
+	if s.members.visitTransports() {
 		s.idleSweeps = 0
 	}
 	if s.idleSweeps >= sweeperIdleSweeps {
@@ -60,17 +64,17 @@ func (p *Pool) sweep() {
 		// found by the second visit.
 		s.idleSweeps = 0
 		s.running.Store(false)
-		if !p.visitTransports() || !s.running.CompareAndSwap(false, true) {
+		if !s.members.visitTransports() || !s.running.CompareAndSwap(false, true) {
 			return
 		}
 	}
 	s.timer.Reset(ownReading)
 }
 
-// visitTransports visits every waiting call and reports whether there is one. p.mu is
+// visitTransports visits every waiting call and reports whether there is one. m.mu is
 // held.
-func (p *Pool) visitTransports() (waiting bool) {
-	for _, t := range p.mu.open {
+func (m *members) visitTransports() (waiting bool) {
+	for _, t := range m.mu.open {
 		if t.outstanding.Load() > 0 && t.visit() {
 			waiting = true
 		}
@@ -110,27 +114,4 @@ func (l *clientLane) watchContext() {
 	l.transport.mu.Lock()
 	defer l.transport.mu.Unlock()
 	l.watchContextLocked()
-}
-
-// await waits for the end of a request: for the answer only at first if alone is set. It
-// returns false if the context ended first and the call has been abandoned.
-func (p *Pool) await(ctx context.Context, lane *clientLane, alone bool) bool {
-	if alone {
-		if len(lane.events) == 0 {
-			p.sweeper.start()
-		}
-		if <-lane.events == ended {
-			return true
-		}
-	}
-	select {
-	case <-lane.events: // watchContext came before
-		return true
-	case <-ctx.Done():
-		if !lane.abandon() {
-			return false
-		}
-	}
-	<-lane.events
-	return true
 }

@@ -65,7 +65,7 @@ func TestContextEndsDuringConcurrentCalls(t *testing.T) {
 					wg.Wait()
 					time.Sleep(2 * sweeperIdleSweeps * ownReading)
 					synctest.Wait()
-					require.False(t, p.sweeper.running.Load())
+					require.False(t, p.calls.sweeper.running.Load())
 					require.Zero(t, p.Stats().Busy)
 				}
 			})
@@ -128,7 +128,7 @@ func TestNothingIsWrittenToDstAfterTheCall(t *testing.T) {
 	close(stop)
 	broken.Wait()
 	require.NotZero(t, ends.Load())
-	until(t, "nothing is held", func() bool { return p.buffers.used.Load() == 0 })
+	until(t, "nothing is held", func() bool { return p.members.buffers.used.Load() == 0 })
 	t.Log(successes.Load(), "succeeded")
 }
 

@@ -27,12 +27,13 @@ type clientLane struct {
 	number    uint32
 	events    chan event // sent to the caller: at most one watchContext, then ended
 
-	// Guarded by pool.mu.
-	entry    int32 // index in the ladder, -1 if none
-	slot     int32 // slot number
-	leasedAt int64
-	requests uint64
-	picked   int64 // when a call acquired it
+	// Guarded by slots.mu.
+	entry     int32 // index in the ladder, -1 if none
+	slot      int32 // slot number
+	leasedAt  int64
+	requests  uint64
+	picked    int64 // when a call acquired it
+	withdrawn bool  // the server has taken the slot back
 
 	// Guarded by transport.mu.
 	state           clientState
@@ -55,17 +56,10 @@ type clientLane struct {
 	visited         bool     // by one sweep of the cancel sweeper
 }
 
-// laneLocked returns the lane that a frame belongs to.
-func (t *transport) laneLocked(f wire.Frame) (*clientLane, error) {
-	if int(f.Lane) >= len(t.mu.lanes) {
-		return nil, protocolError("%v on lane %d, which was never leased", f.Type, f.Lane)
-	}
-	return t.mu.lanes[f.Lane], nil
-}
-
-// lease sends a LEASE on an unleased lane. The caller holds pool.mu, the transport has such
-// a lane, and it has not ended.
+// lease sends a LEASE on an unleased lane. The caller holds members.mu, the transport has
+// such a lane, and it has not ended.
 func (t *transport) lease(below int32) {
+	t.leasing = true
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var lane *clientLane
@@ -105,14 +99,11 @@ func (t *transport) takeAnswer(f wire.Frame) error {
 		return protocolError("GRANT of no slot")
 	}
 	t.mu.Lock()
-	lane, err := t.laneLocked(f)
-	if err == nil && lane.state != clientAsking {
-		err = protocolError("%v on lane %d, which sent no LEASE", f.Type, f.Lane)
-	}
-	if err != nil {
+	if int(f.Lane) >= len(t.mu.lanes) || t.mu.lanes[f.Lane].state != clientAsking {
 		t.mu.Unlock()
-		return err
+		return protocolError("%v on lane %d, which sent no LEASE", f.Type, f.Lane)
 	}
+	lane := t.mu.lanes[f.Lane]
 	lane.state = clientUnleased
 	if granted {
 		lane.state, lane.slot = clientIdle, int32(slot)
@@ -120,16 +111,21 @@ func (t *transport) takeAnswer(f wire.Frame) error {
 	t.mu.Unlock()
 	t.outstanding.Add(-1)
 	t.shrink()
-	t.pool.leaseAnswered(lane, granted, int32(slot))
+	t.members.leaseAnswered(lane, granted, int32(slot))
 	return nil
 }
 
-// unlease sends a RELEASE for an idle lane. The caller holds pool.mu.
+// unlease sends a RELEASE for an idle lane, unless the server has taken its slot back. The
+// caller holds members.mu.
 func (t *transport) unlease(lane *clientLane) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	lane.state = clientUnleased
 	t.leased--
+	if lane.withdrawn {
+		lane.withdrawn = false
+		return
+	}
 	t.out.Release(lane.number)
 	t.out.FlushSoon()
 }
@@ -146,7 +142,7 @@ func (l *clientLane) send(method string, metadata, request, dst []byte, deadline
 	}
 	r := wire.Request{Sequence: l.sequence + 1, Total: uint32(len(request))}
 	if !deadline.IsZero() {
-		r.Budget = max(deadline.Sub(t.pool.start)-time.Duration(l.picked), 1)
+		r.Budget = max(deadline.Sub(t.members.start)-time.Duration(l.picked), 1)
 	}
 	l.sequence = r.Sequence
 	l.head, l.flags, l.response, l.received, l.overrun, l.failure = false, 0, wire.Response{}, 0, false, nil
@@ -175,7 +171,7 @@ func (l *clientLane) abandon() (tooLate bool) {
 		return true
 	}
 	l.state = clientAbandoned
-	t.pool.dropData(l)
+	l.dropData()
 	t.out.Cancel(l.number, l.sequence, &l.bulk)
 	t.mu.Unlock()
 	t.out.Flush(false)
@@ -199,7 +195,8 @@ func (t *transport) takeResponse(f wire.Frame) error {
 	}
 	lane.head, lane.flags, lane.response = true, f.Flags, r
 	if lane.state == clientWaiting && f.Flags&wire.FlagMetadata != 0 {
-		lane.takeMetadata(f.ResponseMetadata())
+		header, trailer := f.ResponseMetadata()
+		lane.header, lane.trailer = append(Metadata(nil), header...), append(Metadata(nil), trailer...)
 	}
 	if lane.bulky {
 		t.out.Drop(&lane.bulk) // the server has answered without the rest of the request
@@ -229,12 +226,14 @@ func (t *transport) takeData(f wire.Frame) error {
 // awaitingLocked returns the lane if it expects this frame: the first of the response to
 // its request (head is false) or another (head is true).
 func (t *transport) awaitingLocked(f wire.Frame, sequence uint32, head bool) (*clientLane, error) {
-	lane, err := t.laneLocked(f)
 	switch {
-	case err != nil:
-		return nil, err
 	case t.mu.err != nil:
 		return nil, t.mu.err // the callers own their dst again
+	case int(f.Lane) >= len(t.mu.lanes):
+		return nil, protocolError("%v on lane %d, which was never leased", f.Type, f.Lane)
+	}
+	lane := t.mu.lanes[f.Lane]
+	switch {
 	case lane.state != clientWaiting && lane.state != clientAbandoned,
 		lane.sequence != sequence, lane.head != head:
 		return nil, protocolError("%v %d on lane %d, which does not expect it", f.Type, sequence, f.Lane)
@@ -247,7 +246,10 @@ func (t *transport) awaitingLocked(f wire.Frame, sequence uint32, head bool) (*c
 func (t *transport) takeBytes(lane *clientLane, data []byte) error {
 	lane.received += uint32(len(data))
 	if lane.state == clientWaiting && !lane.overrun {
-		if lane.makeRoom(len(data)); !lane.overrun {
+		if len(lane.dst)+len(data) > cap(lane.dst) {
+			lane.makeRoom(len(data))
+		}
+		if !lane.overrun {
 			lane.dst = append(lane.dst, data...)
 		}
 	}
@@ -259,7 +261,7 @@ func (t *transport) takeBytes(lane *clientLane, data []byte) error {
 	abandoned := lane.state == clientAbandoned
 	lane.state = clientIdle
 	lost := lane.flags&wire.FlagSlotLost != 0
-	lowest := lane.response.Lowest
+	lowest := int32(lane.response.Lowest)
 	if !abandoned {
 		t.mu.times.Add(t.turn.clock - lane.picked)
 	}
@@ -270,7 +272,7 @@ func (t *transport) takeBytes(lane *clientLane, data []byte) error {
 		lane.events <- ended
 		return nil
 	}
-	t.pool.finish(t.pool.now(), lane, core.Neutral, lost, lowest)
+	t.members.slots.release(t.members.now(), lane, core.Response{Lowest: lowest}, lost)
 	return nil
 }
 
@@ -315,20 +317,27 @@ func (b *responseBudget) give(held *atomic.Int64, n int64) {
 // gives the response up if the pool has no memory for it.
 func (l *clientLane) makeRoom(n int) {
 	got := len(l.dst) - l.begin
-	if len(l.dst)+n <= cap(l.dst) {
-		return
-	}
 	total := int(l.response.Total)
 	want := total
 	if total > freeResponse {
 		want = min(total, max(firstResponse, 2*(got+n)))
 		more := int64(want) - l.charged
-		if !l.transport.pool.buffers.take(&l.transport.peer.responses, l.charged, more) {
-			l.transport.pool.dropData(l)
+		if !l.transport.members.buffers.take(&l.transport.peer.responses, l.charged, more) {
+			l.dropData()
 			l.overrun = true
 			return
 		}
 		l.charged += more
 	}
 	l.dst = slices.Grow(l.dst, want-got)
+}
+
+// dropData releases the buffer of a response. The caller holds transport.mu, or owns the
+// lane because its request has ended.
+func (l *clientLane) dropData() {
+	l.dst = nil
+	if l.charged > 0 {
+		l.transport.members.buffers.give(&l.transport.peer.responses, l.charged)
+		l.charged = 0
+	}
 }

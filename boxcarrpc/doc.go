@@ -180,7 +180,7 @@
 //	Pool.Call                                   Handler
 //	  |  ^                                        ^  |
 //	pool_call.go     one attempt                server_call.go  the lane, its request
-//	pool_acquire.go  the best free slot           ^  |          and response
+//	pool_slots.go    the best free slot           ^  |          and response
 //	client_lane.go   the lane and its request     |  |
 //	transport.go     the connection             server_conn.go  the connection
 //	read_turn.go     which goroutine reads      server_turn.go  which goroutine reads,
@@ -190,10 +190,11 @@
 //	  |  +----------------------------------------|--+
 //	  +-------------------------------------------+
 //
-// The other files named pool_ contain what a pool does in the background: leasing, health,
-// draining, the set of servers. pool_attempts.go has retries and hedges. Streams are in
-// stream.go, stream_client.go and stream_server.go. The packages, where an arrow is an
-// import:
+// A pool has three parts: calls (pool_call.go, pool_hedge.go) takes slots for requests and
+// returns them; slots has the ladder and the calls that wait for a slot; members
+// (pool_members.go, pool_lease.go, pool_health.go) follows the set of servers, connects and
+// requests slots. Streams are in stream.go, stream_client.go and stream_server.go.
+// internal/callpath lists the functions of a call. The packages, where an arrow is an import:
 //
 //	boxcargrpc   boxcarprom   boxcarotel   credentials    gRPC, Prometheus,
 //	     |            |            |            |         OpenTelemetry, files

@@ -99,7 +99,7 @@ func TestALostRequestIsRepeatedOnlyIfItsMethodAllows(t *testing.T) {
 		handled.Store(0)
 		p := newPool(t, &PoolOptions{Size: 1, Methods: idempotent, RetryWait: time.Minute}, s.address)
 		kill <- func() {
-			p.update(discovery.Snapshot{Servers: []discovery.Server{{Address: s.address}, {Address: other.address}}})
+			p.members.follow(discovery.Snapshot{Servers: []discovery.Server{{Address: s.address}, {Address: other.address}}})
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			for c := range s.mu.conns {
@@ -293,7 +293,7 @@ func TestProtocolViolationOfServerEndsConnection(t *testing.T) {
 			}
 			until(t, "the connection is closed", func() bool { return p.Stats().Broken > 0 })
 			require.NoError(t, p.Close())
-			require.Zero(t, p.buffers.used.Load())
+			require.Zero(t, p.members.buffers.used.Load())
 		})
 	}
 }

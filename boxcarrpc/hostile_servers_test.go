@@ -113,7 +113,7 @@ func runPool(ctx context.Context, t *testing.T, addresses []string, rng *rand.Ra
 	})
 	wg.Wait()
 	assert.NoError(t, p.Close())
-	assert.Zero(t, p.buffers.used.Load())
+	assert.Zero(t, p.members.buffers.used.Load())
 	return answers.Load()
 }
 

@@ -40,7 +40,10 @@ func (p *Pool) intercepted(ctx context.Context, method string, request, dst []by
 	if !ok {
 		own = new(CallInfo)
 	}
-	*own = CallInfo{Metadata: info.metadata(), Slot: -1}
+	*own = CallInfo{Slot: -1}
+	if info != nil {
+		own.Metadata = info.Metadata
+	}
 	out, err := p.caller(ctx, method, request, dst, own)
 	if info != nil {
 		own.Metadata = info.Metadata

@@ -17,11 +17,11 @@ func TestIdleConnectionFreesItsBuffers(t *testing.T) {
 		p := newPool(t, &PoolOptions{Size: 4, Dialer: l.dial}, "s")
 		full(t, p)
 		held := func() (bytes int) { // of both sides
-			p.mu.Lock()
-			defer p.mu.Unlock()
+			p.members.mu.Lock()
+			defer p.members.mu.Unlock()
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			outboxes, readers := []*conn.Outbox{&p.mu.open[0].out}, []*conn.Reader{&p.mu.open[0].turn.in}
+			outboxes, readers := []*conn.Outbox{&p.members.mu.open[0].out}, []*conn.Reader{&p.members.mu.open[0].turn.in}
 			for c := range s.mu.conns {
 				outboxes, readers = append(outboxes, &c.out), append(readers, &c.in)
 			}

@@ -44,9 +44,7 @@ func TestARequestIsNotRepeatedBecauseACallOfItsHandlerFailed(t *testing.T) {
 		require.Equal(t, before+1, acted.Load(), "handled more than once after %v", answer)
 		require.True(t, e.Processed, "%v", answer)
 		for peer := range int32(2) {
-			p.mu.Lock()
-			paused := p.mu.ladder.Peer(peer).Paused
-			p.mu.Unlock()
+			paused := p.slots.peer(peer).Paused
 			require.False(t, paused, "paused after %v", answer)
 		}
 	}

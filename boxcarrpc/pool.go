@@ -3,85 +3,25 @@ package boxcarrpc
 import (
 	"context"
 	"fmt"
-	"math"
 	"math/rand/v2"
-	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/discovery"
-	"docstore/boxcarrpc/internal/spin"
 )
 
 // A Pool is a client: a ladder of slots on a set of servers. It is safe for concurrent use.
+//
+// Its parts have their own locks. calls takes slots for requests and returns them; slots
+// notifies members when the pool wants another slot, or one less; members connects to the
+// servers and gives slots the lanes that they grant.
 type Pool struct {
 	options PoolOptions
 	caller  Caller       // nil without interceptors
 	opener  StreamOpener // nil without interceptors
-	start   time.Time    // start of the core's clock
-	buffers responseBudget
-	counts  struct {
-		calls, failed, rejected, retries atomic.Uint64
-		unfunded, hedges, hedgesWon      atomic.Uint64
-	}
-
-	unusable chan struct{} // closed when a server cannot be used because of the options
-
-	ctx     context.Context // of the pool's own tasks
-	cancel  context.CancelFunc
-	tasks   sync.WaitGroup // its goroutines
-	sweeper cancelSweeper
-
-	// The liveness check runs at its slow rate, because no answer is outstanding. Changed
-	// under mu.
-	livenessCheckSlow atomic.Bool
-
-	mu struct {
-		spin.Mutex
-		closed  bool
-		ladder  core.Client
-		retries core.RetryBudget
-		rng     rand.PCG
-		peers   []*poolPeer // by the core's index; nil where there is none
-		vacant  []int32     // indexes that are free again
-		left    []*poolPeer // servers that left the set and still have transports
-		subset  *poolSubset // nil: the pool uses every server
-		// The error of the last Watch or snapshot, nil after a good one.
-		sourceFailure error
-		unusable      error // why a server cannot be used with the pool's options
-		open          []*transport
-		entries       []*clientLane // by the ladder's index
-		waiters       []*waiter
-		ready         chan struct{} // closed while a slot is held
-		connected     chan struct{} // closed when the next connection is made
-
-		wake *time.Timer // of the lease seeker
-		tick *time.Timer // of the liveness check
-
-		streams int // open on all transports
-
-		leases, swaps, lost, broken uint64
-	}
+	calls   calls
+	slots   slots
+	members members
 }
-
-// A poolPeer is the pool's state of one server.
-type poolPeer struct {
-	index      int32
-	server     discovery.Server
-	address    string
-	transports []*transport
-	responses  atomic.Int64 // bytes of its responses in the response budget
-	dialing    bool
-	left       bool  // it is in the pool's list of left servers
-	leaveAt    int64 // when its transports are closed, after it left the set
-	failure    error // of the last dial or transport, nil after a successful one
-}
-
-// spareEntries is the number of additional entries in the ladder, for slots that were
-// replaced while they were busy.
-func spareEntries(size int) int { return 1 + size/8 }
 
 // NewPool returns a pool that leases slots on the servers that d reports, in the
 // background. opts may be nil. It does not wait for a server: see WaitReady.
@@ -93,86 +33,78 @@ func NewPool(d discovery.Source, opts *PoolOptions) (*Pool, error) {
 	if err := o.checkTransport(d, opts != nil && opts.Dialer != nil); err != nil {
 		return nil, err
 	}
-	p := &Pool{options: o, start: time.Now(), unusable: make(chan struct{})}
-	p.buffers.limit = o.BufferBytes
+	p := &Pool{options: o}
 	if len(o.Interceptors) > 0 {
-		p.caller = chain(Caller(p.callPlain), o.Interceptors)
+		p.caller = chain(Caller(p.calls.call), o.Interceptors)
 	}
 	if len(o.StreamInterceptors) > 0 {
 		p.opener = chain(StreamOpener(p.openStream), o.StreamInterceptors)
 	}
-	p.ctx, p.cancel = context.WithCancel(context.Background())
 	seed := o.Seed
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	p.mu.rng.Seed(seed, seed)
-	entries := o.Size + spareEntries(o.Size)
-	p.mu.ladder = core.NewClient(o.Size, make([]core.Slot, entries), nil, o.PreferIdle)
-	p.mu.entries = make([]*clientLane, entries)
-	if o.HealthMethod != "" {
-		p.mu.ladder.CheckHealth(int64(o.HealthInterval))
-	}
-	p.mu.retries = core.NewRetryBudget(0, o.RetryRatio, retriesPerSecond, int32(max(o.Size, retriesPerSecond)))
-	if o.SubsetSize > 0 {
-		p.mu.subset = newPoolSubset(o, seed)
-	}
-	p.mu.ready, p.mu.connected = make(chan struct{}), make(chan struct{})
-	p.mu.wake = time.AfterFunc(math.MaxInt64, p.wakeUp)
-	p.sweeper.timer = time.AfterFunc(math.MaxInt64, p.sweep)
-	p.mu.tick = time.AfterFunc(math.MaxInt64, p.checkLiveness) // until checkLivenessSoon
-	p.livenessCheckSlow.Store(true)
-	p.tasks.Go(func() { p.watch(d) })
+	p.slots.init(&p.options, clock{time.Now()}, seed, p.members.step)
+	p.members.init(&p.options, &p.slots, seed, p.calls.check)
+	p.calls.init(&p.options, &p.slots, &p.members)
+	p.members.tasks.Go(func() { p.members.watch(d) })
 	return p, nil
 }
-
-// now returns the time of the core's clock.
-func (p *Pool) now() int64 { return int64(time.Since(p.start)) }
 
 // Close closes the pool: calls in flight fail and connections are closed. It waits for all
 // goroutines of the pool. Close is idempotent.
 func (p *Pool) Close() error {
-	p.mu.Lock()
-	p.mu.closed = true
-	p.mu.wake.Stop()
-	p.mu.tick.Stop()
-	p.sweeper.timer.Stop()
-	open := slices.Clone(p.mu.open)
-	for _, w := range p.mu.waiters {
-		close(w.ready)
-	}
-	p.mu.waiters = nil
-	p.mu.Unlock()
-	p.cancel()
-	for _, t := range open {
-		t.fail(ErrPoolClosed)
-	}
-	p.tasks.Wait()
+	p.slots.close()
+	p.members.close()
+	p.calls.sweeper.timer.Stop()
 	return nil
 }
 
 // WaitReady waits until the pool holds a slot. It returns ErrNoServer, together
 // with the context's error, if ctx ends before.
 func (p *Pool) WaitReady(ctx context.Context) error {
-	p.mu.Lock()
-	ready := p.mu.ready
-	p.mu.Unlock()
+	ready := p.slots.ready()
 	select {
 	case <-ready:
 		return nil
-	case <-p.unusable:
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.mu.ladder.Held() > 0 {
-			return nil
-		}
-		return fmt.Errorf("%w: %w", ErrNoServer, p.mu.unusable)
-	case <-p.ctx.Done():
+	case <-p.slots.hopeless:
+		return p.slots.unusable()
+	case <-p.members.ctx.Done():
 		return ErrPoolClosed
 	case <-ctx.Done():
-		return p.noServer(ctx)
+		return p.members.noServer(ctx)
 	}
 }
+
+// NoServerReason returns why no server grants the pool a slot, if waiting is unlikely to
+// help: each server of its set is draining or does not speak Boxcar. The error matches
+// ErrNoServer, and ErrDraining or ErrNotBoxcar. It is nil while the pool holds a slot,
+// knows no server, or has a server that has not answered or may recover.
+func (p *Pool) NoServerReason() error {
+	if p.slots.held() > 0 {
+		return nil
+	}
+	m := &p.members
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var first error
+	for _, peer := range m.mu.peers {
+		if peer == nil || !m.slots.peer(peer.index).Member {
+			continue
+		}
+		reason := m.refusal(peer)
+		if reason == nil {
+			return nil
+		}
+		if first == nil {
+			first = fmt.Errorf("%w: %s: %w", ErrNoServer, peer.address, reason)
+		}
+	}
+	return first
+}
+
+// HasTLS reports whether the pool encrypts its connections by TLS itself.
+func (p *Pool) HasTLS() bool { return p.options.TLS != nil }
 
 // PoolStats are a pool's gauges and counters at one moment.
 type PoolStats struct {
@@ -204,119 +136,17 @@ type PoolStats struct {
 
 // Stats returns the pool's counters.
 func (p *Pool) Stats() PoolStats {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	r := PoolStats{
-		Live: p.mu.ladder.Live(), Ejected: p.mu.ladder.Ejected(), Size: p.options.Size, Slots: p.mu.ladder.Held(),
-		Busy: p.mu.ladder.Busy(), Waiting: len(p.mu.waiters), Lowest: -1, Highest: -1,
-		Leases: p.mu.leases, Swaps: p.mu.swaps, Lost: p.mu.lost, Broken: p.mu.broken,
-		Calls: p.counts.calls.Load(), Failed: p.counts.failed.Load(),
-		Rejected: p.counts.rejected.Load(), Retries: p.counts.retries.Load(),
-		Unfunded: p.counts.unfunded.Load(), Hedges: p.counts.hedges.Load(), HedgesWon: p.counts.hedgesWon.Load(),
-		Transports: len(p.mu.open), Streams: p.mu.streams, Servers: p.mu.ladder.Members(),
-	}
-	r.Known = r.Servers
-	if p.mu.subset != nil {
-		r.Known, r.Borrowed = len(p.mu.subset.snapshot.Servers), p.mu.subset.core.Borrowed()
-	}
-	for entry, lane := range p.mu.entries {
-		if lane == nil {
-			continue
-		}
-		number, _, _, _, _ := p.mu.ladder.Slot(int32(entry))
-		if r.Lowest < 0 || int(number) < r.Lowest {
-			r.Lowest = int(number)
-		}
-		r.Highest = max(r.Highest, int(number))
+	var r PoolStats
+	p.slots.addStats(&r)
+	c := &p.calls.counts
+	r.Calls, r.Failed, r.Retries = c.calls.Load(), c.failed.Load(), c.retries.Load()
+	r.Hedges, r.HedgesWon = c.hedges.Load(), c.hedgesWon.Load()
+	m := &p.members
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r.Transports, r.Streams, r.Broken, r.Known = len(m.mu.open), m.mu.streams, m.mu.broken, r.Servers
+	if m.mu.subset != nil {
+		r.Known, r.Borrowed = len(m.mu.subset.snapshot.Servers), m.mu.subset.core.Borrowed()
 	}
 	return r
-}
-
-// finish ends the request of a lane. The slot is kept unless the server withdrew it or a
-// better one has replaced it. lowest is the lowest free slot of the server according to the
-// response; now is the pool's time.
-func (p *Pool) finish(now int64, lane *clientLane, outcome core.Outcome, slotLost bool, lowest uint32) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if lane.entry < 0 {
-		return
-	}
-	t := lane.transport
-	entry := lane.entry
-	if slotLost {
-		p.mu.ladder.Lose(entry)
-		p.mu.ladder.RecordOutcome(now, t.peer.index, core.Failure, &p.mu.rng)
-		p.removeEntry(lane)
-		p.mu.lost++
-		t.mu.Lock()
-		lane.state = clientUnleased
-		t.leased--
-		t.mu.Unlock()
-		p.noteIdle(t)
-		p.mu.ladder.RequestNow(now)
-		p.step()
-		p.serveWaiters()
-		return
-	}
-	gone, wake := p.mu.ladder.Release(now, entry, core.Response{Outcome: outcome, Load: int32(lane.response.Load), Lowest: int32(lowest)}, &p.mu.rng)
-	if gone {
-		p.releaseSlot(lane)
-	}
-	switch {
-	case p.trim() || gone:
-		p.step()
-	case wake:
-		p.arm()
-	}
-	p.serveWaiters()
-}
-
-// removeEntry removes the lane of an entry that has left the ladder.
-func (p *Pool) removeEntry(lane *clientLane) {
-	p.mu.entries[lane.entry] = nil
-	lane.entry = -1
-	if p.mu.ladder.Held() == 0 {
-		select {
-		case <-p.mu.ready:
-			p.mu.ready = make(chan struct{})
-		default:
-		}
-	}
-}
-
-// releaseSlot releases the slot of an entry that has left the ladder.
-func (p *Pool) releaseSlot(lane *clientLane) {
-	p.removeEntry(lane)
-	lane.transport.unlease(lane)
-	p.noteIdle(lane.transport)
-}
-
-// noteIdle records when a transport has no lane and no stream left, and closes it if it is
-// leaving.
-func (p *Pool) noteIdle(t *transport) {
-	if t.leased > 0 || t.streams > 0 {
-		return
-	}
-	t.idleSince = p.now()
-	if t.leaving {
-		p.closeSoon(t, errGoingAway)
-	}
-}
-
-// closeSoon closes a transport in a new goroutine, because the caller holds the pool's
-// lock.
-func (p *Pool) closeSoon(t *transport, cause error) {
-	if !p.mu.closed {
-		p.tasks.Go(func() { t.fail(cause) })
-	}
-}
-
-// dropData releases the buffer of a response. The caller holds lane.transport.mu, or owns
-// the lane because its request has ended.
-func (p *Pool) dropData(lane *clientLane) {
-	lane.dst = nil
-	if lane.charged > 0 {
-		p.buffers.give(&lane.transport.peer.responses, lane.charged)
-		lane.charged = 0
-	}
 }

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"docstore/boxcarrpc/core"
@@ -26,65 +27,109 @@ func (p *Pool) Call(ctx context.Context, method string, request, dst []byte) ([]
 	return p.CallWith(ctx, method, request, dst, nil)
 }
 
-func (p *Pool) call(ctx context.Context, method string, request, dst []byte, info *CallInfo) ([]byte, error) {
-	if len(method) > MaxMethodBytes || len(request) > MaxRequestBytes {
-		return dst, &Error{Code: CodeInvalidArgument, Message: fmt.Sprintf(
-			"request of %d bytes to a method of %d: at most %d and %d are allowed",
-			len(request), len(method), MaxRequestBytes, MaxMethodBytes)}
+// CallWith is Call with the metadata of info, and fills in the other fields of info. A nil
+// info is allowed. info is not used after CallWith has returned.
+func (p *Pool) CallWith(ctx context.Context, method string, request, dst []byte, info *CallInfo) ([]byte, error) {
+	if p.caller != nil {
+		return p.intercepted(ctx, method, request, dst, info)
 	}
-	c := call{method: method, request: request, rule: p.options.Methods[method], info: info}
-	if c.rule.HedgeAfter > 0 {
-		return p.hedged(ctx, c, dst)
-	}
-	if _, ok := ctx.Deadline(); !ok && p.options.CallTimeout > 0 {
-		within := newLimited(ctx, p.options.CallTimeout)
-		defer within.release()
-		ctx = within
-	}
-	return p.attempts(ctx, &c, dst)
+	return p.calls.call(ctx, method, request, dst, info)
 }
 
-// exchange sends a request on a lane and waits for the response. again reports whether
-// another server may be tried.
-func (p *Pool) exchange(ctx context.Context, lane *clientLane, c *call, dst []byte) (out []byte, again bool, err error) {
-	if ctx.Err() != nil {
-		p.finish(p.now(), lane, core.Neutral, false, wire.NoSlot)
-		return dst, false, contextError(ctx, false)
+// A CallInfo carries the metadata of a call and describes how it was served.
+type CallInfo struct {
+	// Metadata is sent with the request.
+	Metadata Metadata
+
+	// The other fields are set during the call and may be read when it has returned.
+
+	// Header and Trailer were received with the response, also with an error; nil if there
+	// were none.
+	Header, Trailer Metadata
+	// Server is the server of the last attempt, nil if there was none.
+	Server *Peer
+	// Slot is the slot of the last attempt, -1 if there was none.
+	Slot int
+	// Attempts is the number of times that the request was sent.
+	Attempts int
+}
+
+// attempt records an attempt on a lane.
+func (i *CallInfo) attempt(lane *clientLane) {
+	i.Server, i.Slot, i.Header, i.Trailer = lane.transport.server, int(lane.slot), nil, nil
+	i.Attempts++
+}
+
+// calls makes the attempts of calls: each takes a slot, sends the request on its lane and
+// returns the slot. It has no state but counters.
+type calls struct {
+	options *PoolOptions
+	slots   *slots
+	members *members
+	sweeper cancelSweeper
+	counts  struct {
+		calls, failed, retries, hedges, hedgesWon atomic.Uint64
 	}
-	if limit := lane.transport.hello.MaxRequest; uint64(len(c.request)) > uint64(limit) {
-		p.finish(p.now(), lane, core.Neutral, false, wire.NoSlot)
-		return dst, false, tooLongForServer(lane.transport, len(c.request))
+}
+
+func (c *calls) init(o *PoolOptions, s *slots, m *members) {
+	c.options, c.slots, c.members = o, s, m
+	c.sweeper.init(m)
+}
+
+// A call holds what all attempts of a call share.
+type call struct {
+	method   string
+	request  []byte
+	metadata Metadata
+	rule     Method
+	deadline time.Time // with a monotonic clock reading; zero for none
+	timeout  bool      // the deadline is that of CallTimeout, not of the context
+	info     *CallInfo // may be nil
+	hedge    *hedge    // may be nil
+}
+
+// context returns a context that also ends at the deadline.
+func (r *call) context(ctx context.Context) (context.Context, context.CancelFunc) {
+	if !r.timeout {
+		return ctx, func() {}
 	}
+	return context.WithDeadline(ctx, r.deadline)
+}
+
+// call is Pool.CallWith without interceptors.
+func (c *calls) call(ctx context.Context, method string, request, dst []byte, info *CallInfo) (out []byte, err error) {
+	r := call{method: method, request: request, rule: c.options.Methods[method], info: info}
+	if info != nil {
+		r.metadata = info.Metadata
+		*info = CallInfo{Metadata: info.Metadata, Slot: -1}
+		if err := info.Metadata.check(); err != nil {
+			return dst, err
+		}
+	}
+	c.counts.calls.Add(1)
 	deadline, limited := ctx.Deadline()
-	if limited {
-		deadline = monotonic(deadline)
-	}
-	// A hedged call must notice the answer of the other attempt at once.
-	alone := c.hedge == nil && (!limited || deadline.Sub(p.start)-time.Duration(lane.picked) > nearDeadline)
-	c.info.attempt(lane)
-	reads, err := lane.send(c.method, c.info.metadata(), c.request, dst, deadline, alone)
-	if err != nil {
-		p.removeTransport(lane.transport, err) // before the failing goroutine does, so that no other attempt uses the transport
-		return dst, !errors.Is(err, ErrPoolClosed), transportError(lane.transport, err, false)
+	switch {
+	case limited:
+		r.deadline = monotonic(deadline)
+	case c.options.CallTimeout > 0:
+		r.deadline, r.timeout = time.Now().Add(c.options.CallTimeout), true
 	}
 	switch {
-	case reads && c.hedge != nil:
-		lane.transport.turn.pass <- struct{}{}
-	case reads:
-		lane.transport.readFor(lane, deadline)
+	case len(method) > MaxMethodBytes || len(request) > MaxRequestBytes:
+		err = &Error{Code: CodeInvalidArgument, Message: fmt.Sprintf(
+			"request of %d bytes to a method of %d: at most %d and %d are allowed",
+			len(request), len(method), MaxRequestBytes, MaxMethodBytes)}
+	case r.rule.HedgeAfter > 0:
+		out, err = c.hedged(ctx, r, dst)
+	default:
+		out, err = c.attempts(ctx, &r, dst)
 	}
-	if !p.await(ctx, lane, alone) {
-		p.recordTimeout(lane.transport, ctx.Err())
-		return dst, false, contextError(ctx, true) // unsent bytes may still be sent
+	if err != nil {
+		c.counts.failed.Add(1)
+		return dst, err
 	}
-	c.info.answered(lane)
-	if lane.failure != nil {
-		written := lane.transport.out.Reached(lane.ticket)
-		err = transportError(lane.transport, lane.failure, written)
-		p.dropData(lane)
-		return dst, (!written || c.rule.Idempotent) && !errors.Is(err, ErrPoolClosed), err
-	}
-	return p.conclude(ctx, lane, c.rule.Idempotent, dst)
+	return out, nil
 }
 
 // monotonic returns a deadline with a monotonic clock reading. A deadline without one, as
@@ -98,12 +143,175 @@ func monotonic(deadline time.Time) time.Time {
 	return now.Add(deadline.Sub(now))
 }
 
+// attempts sends a request until it is answered or must not be sent again.
+func (c *calls) attempts(ctx context.Context, r *call, dst []byte) ([]byte, error) {
+	var (
+		few   [4]int32
+		tried = few[:0] // indexes of servers
+		last  error
+	)
+	for n := 0; ; n++ {
+		lane, w, err := c.slots.acquire(tried)
+		if w != nil {
+			lane, err = c.waitForSlot(ctx, r, w)
+		}
+		if err != nil {
+			return dst, retrySlotError(last, err)
+		}
+		if n > 0 {
+			c.counts.retries.Add(1)
+		}
+		peer := lane.transport.peer.index
+		if r.hedge != nil {
+			r.hedge.peer.Store(peer + 1)
+		}
+		out, again, err := c.exchange(ctx, lane, r, dst)
+		if err == nil {
+			return out, nil
+		}
+		err = mergeAttemptErrors(last, err)
+		if !again || n >= c.options.MaxRetries || ctx.Err() != nil {
+			return dst, err
+		}
+		tried, last = append(tried, peer), err
+	}
+}
+
+// waitForSlot waits within the context and the deadline of a call.
+func (c *calls) waitForSlot(ctx context.Context, r *call, w *waiter) (*clientLane, error) {
+	ctx, cancel := r.context(ctx)
+	defer cancel()
+	lane, err := c.slots.wait(ctx, w)
+	if errors.Is(err, errNoSlot) {
+		err = c.members.noServer(ctx)
+	}
+	return lane, err
+}
+
+// mergeAttemptErrors returns the error of an attempt after another one failed with last. If
+// either may have been processed, so may the call.
+func mergeAttemptErrors(last, err error) error {
+	var before, e *Error
+	if !errors.As(last, &before) || !before.Processed || !errors.As(err, &e) || e.Processed {
+		return err
+	}
+	merged := *e
+	merged.Processed = true
+	return &merged
+}
+
+// retrySlotError returns the error of a call that got no slot. For a retry it includes the
+// error of the last attempt, which says more.
+func retrySlotError(last, err error) error {
+	var e *Error
+	if !errors.As(last, &e) {
+		return err
+	}
+	return &Error{
+		Code:      e.Code,
+		Message:   "no retry",
+		Processed: e.Processed,
+		cause:     fmt.Errorf("%w (previous attempt: %w)", err, last),
+	}
+}
+
+// exchange sends a request on a lane and waits for the response. again reports whether
+// another server may be tried.
+func (c *calls) exchange(ctx context.Context, lane *clientLane, r *call, dst []byte) (out []byte, again bool, err error) {
+	t := lane.transport
+	if ctx.Err() != nil {
+		c.slots.release(c.slots.now(), lane, noAnswer, false)
+		return dst, false, contextError(ctx, false)
+	}
+	if limit := t.hello.MaxRequest; uint64(len(r.request)) > uint64(limit) {
+		c.slots.release(c.slots.now(), lane, noAnswer, false)
+		return dst, false, tooLongForServer(t, len(r.request))
+	}
+	// A hedged call must notice the answer of the other attempt at once.
+	alone := r.hedge == nil && (r.deadline.IsZero() || r.deadline.Sub(c.slots.start)-time.Duration(lane.picked) > nearDeadline)
+	if r.info != nil {
+		r.info.attempt(lane)
+	}
+	reads, err := lane.send(r.method, r.metadata, r.request, dst, r.deadline, alone)
+	if err != nil {
+		c.members.removeTransport(t, err) // before the failing goroutine does, so that no other attempt uses the transport
+		return dst, !errors.Is(err, ErrPoolClosed), transportError(t, err, false)
+	}
+	if c.members.livenessCheckSlow.Load() {
+		c.members.noteSend()
+	}
+	switch {
+	case reads && r.hedge != nil:
+		t.turn.pass <- struct{}{}
+	case reads:
+		t.readFor(lane, r.deadline)
+	}
+	if err := c.await(ctx, r, lane, alone); err != nil {
+		return dst, false, err
+	}
+	if r.info != nil {
+		r.info.Header, r.info.Trailer = lane.header, lane.trailer
+	}
+	lane.header, lane.trailer = nil, nil
+	if lane.failure != nil {
+		written := t.out.Reached(lane.ticket)
+		err = transportError(t, lane.failure, written)
+		lane.dropData()
+		return dst, (!written || r.rule.Idempotent) && !errors.Is(err, ErrPoolClosed), err
+	}
+	return c.conclude(ctx, lane, r.rule.Idempotent, dst)
+}
+
+// await waits for the end of a request: for the answer only at first if alone is set. If
+// the context or the deadline ends first, it abandons the call.
+func (c *calls) await(ctx context.Context, r *call, lane *clientLane, alone bool) error {
+	if alone {
+		if len(lane.events) == 0 {
+			c.sweeper.start()
+		}
+		if <-lane.events == ended {
+			return nil
+		}
+	}
+	ctx, cancel := r.context(ctx)
+	defer cancel()
+	select {
+	case <-lane.events: // watchContext came before
+		return nil
+	case <-ctx.Done():
+	}
+	if lane.abandon() {
+		<-lane.events
+		return nil
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		// The slot is busy until the server answers.
+		c.slots.recordOutcome(lane.transport.peer.index, core.Failure)
+	}
+	return contextError(ctx, true) // unsent bytes may still be sent
+}
+
+// check sends a health check on a lane.
+func (c *calls) check(lane *clientLane) {
+	peer := lane.transport.peer
+	ctx, cancel := context.WithTimeout(c.members.ctx, c.options.SilenceTimeout)
+	defer cancel()
+	r := call{method: c.options.HealthMethod}
+	r.deadline, _ = ctx.Deadline()
+	_, _, err := c.exchange(ctx, lane, &r, nil)
+	if err != nil && c.members.ctx.Err() == nil {
+		c.options.Logger.Info("health check failed", "server", peer.address, "error", err)
+	}
+	c.slots.update(func(now int64, l *core.Client, rng *rand.PCG) { l.Checked(now, peer.index, err == nil, rng) })
+	c.members.step()
+}
+
 func tooLongForServer(t *transport, n int) error {
 	return &Error{Code: CodeInvalidArgument, Message: fmt.Sprintf("request of %d bytes: server %s accepts at most %d", n, t.peer.address, t.hello.MaxRequest)}
 }
 
 // conclude takes the response from a lane and releases the lane.
-func (p *Pool) conclude(ctx context.Context, lane *clientLane, idempotent bool, dst []byte) (out []byte, again bool, err error) {
+func (c *calls) conclude(ctx context.Context, lane *clientLane, idempotent bool, dst []byte) (out []byte, again bool, err error) {
 	var (
 		code      = Code(lane.response.Code)
 		processed = lane.flags&wire.FlagProcessed != 0
@@ -125,9 +333,11 @@ func (p *Pool) conclude(ctx context.Context, lane *clientLane, idempotent bool, 
 		again = !processed && code.mayBeUnprocessed() || idempotent && (code == CodeUnavailable || slotLost)
 		outcome = outcomeOf(code, processed)
 	}
-	lowest := lane.response.Lowest
-	p.dropData(lane)
-	p.finish(lane.answered, lane, outcome, slotLost, lowest)
+	response := core.Response{Outcome: outcome, Load: int32(lane.response.Load), Lowest: int32(lane.response.Lowest)}
+	if lane.dst = nil; lane.charged > 0 {
+		lane.dropData()
+	}
+	c.slots.release(lane.answered, lane, response, slotLost)
 	return dst, again, err
 }
 
@@ -169,179 +379,4 @@ func transportError(t *transport, cause error, written bool) error {
 // contextError returns the error of a call whose context has ended.
 func contextError(ctx context.Context, processed bool) error {
 	return &Error{Code: CodeOf(ctx.Err()), Processed: processed, cause: context.Cause(ctx)}
-}
-
-// noServer returns the error of a call that has waited for a first slot until ctx ended,
-// with the last error of a server or of the source, if there is one.
-func (p *Pool) noServer(ctx context.Context) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, peer := range p.mu.peers {
-		if peer == nil {
-			continue
-		}
-		if reason := p.refusal(peer); reason != nil {
-			return fmt.Errorf("%w: %w (%s: %w)", ErrNoServer, ctx.Err(), peer.address, reason)
-		}
-		if peer.failure != nil {
-			return fmt.Errorf("%w: %w (%s: %v)", ErrNoServer, ctx.Err(), peer.address, peer.failure.Error()) // its text only: it must not match
-		}
-	}
-	if p.mu.sourceFailure != nil {
-		return fmt.Errorf("%w: %w (%v)", ErrNoServer, ctx.Err(), p.mu.sourceFailure.Error())
-	}
-	return fmt.Errorf("%w: %w", ErrNoServer, ctx.Err())
-}
-
-// NoServerReason returns why no server grants the pool a slot, if waiting is unlikely to
-// help: each server of its set is draining or does not speak Boxcar. The error matches
-// ErrNoServer, and ErrDraining or ErrNotBoxcar. It is nil while the pool holds a slot,
-// knows no server, or has a server that has not answered or may recover.
-func (p *Pool) NoServerReason() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.mu.ladder.Held() > 0 {
-		return nil
-	}
-	var first error
-	for _, peer := range p.mu.peers {
-		if peer == nil || !p.mu.ladder.Peer(peer.index).Member {
-			continue
-		}
-		reason := p.refusal(peer)
-		if reason == nil {
-			return nil
-		}
-		if first == nil {
-			first = fmt.Errorf("%w: %s: %w", ErrNoServer, peer.address, reason)
-		}
-	}
-	return first
-}
-
-// refusal returns why a server grants no slots, if the reason is permanent. p.mu is held.
-func (p *Pool) refusal(peer *poolPeer) error {
-	switch {
-	case p.mu.ladder.Peer(peer.index).Draining:
-		return ErrDraining
-	case errors.Is(peer.failure, ErrNotBoxcar):
-		return peer.failure
-	}
-	return nil
-}
-
-// A CallInfo carries the metadata of a call and describes how it was served.
-type CallInfo struct {
-	// Metadata is sent with the request.
-	Metadata Metadata
-
-	// The other fields are set during the call and may be read when it has returned.
-
-	// Header and Trailer were received with the response, also with an error; nil if there
-	// were none.
-	Header, Trailer Metadata
-	// Server is the server of the last attempt, nil if there was none.
-	Server *Peer
-	// Slot is the slot of the last attempt, -1 if there was none.
-	Slot int
-	// Attempts is the number of times that the request was sent.
-	Attempts int
-}
-
-// CallWith is Call with the metadata of info, and fills in the other fields of info. A nil
-// info is allowed. info is not used after CallWith has returned.
-func (p *Pool) CallWith(ctx context.Context, method string, request, dst []byte, info *CallInfo) ([]byte, error) {
-	if p.caller != nil {
-		return p.intercepted(ctx, method, request, dst, info)
-	}
-	return p.callPlain(ctx, method, request, dst, info)
-}
-
-// callPlain is CallWith without interceptors.
-func (p *Pool) callPlain(ctx context.Context, method string, request, dst []byte, info *CallInfo) ([]byte, error) {
-	if info != nil {
-		*info = CallInfo{Metadata: info.Metadata, Slot: -1}
-		if err := info.Metadata.check(); err != nil {
-			return dst, err
-		}
-	}
-	p.counts.calls.Add(1)
-	out, err := p.call(ctx, method, request, dst, info)
-	if err != nil {
-		p.counts.failed.Add(1)
-		return dst, err
-	}
-	return out, nil
-}
-
-// metadata returns the metadata of the request.
-func (i *CallInfo) metadata() Metadata {
-	if i == nil {
-		return nil
-	}
-	return i.Metadata
-}
-
-// attempt records an attempt on a lane.
-func (i *CallInfo) attempt(lane *clientLane) {
-	if i != nil {
-		i.Server, i.Slot, i.Header, i.Trailer = lane.transport.server, int(lane.slot), nil, nil
-		i.Attempts++
-	}
-}
-
-// answered records the metadata of a response.
-func (i *CallInfo) answered(lane *clientLane) {
-	if i != nil {
-		i.Header, i.Trailer = lane.header, lane.trailer
-	}
-	lane.header, lane.trailer = nil, nil
-}
-
-// takeMetadata copies the metadata of a response.
-func (l *clientLane) takeMetadata(header, trailer []byte) {
-	l.header, l.trailer = append(Metadata(nil), header...), append(Metadata(nil), trailer...)
-}
-
-// A limited is the context of a call whose own context has no deadline: it ends after
-// CallTimeout. Its timer and channel are made when the call waits for them; most answers
-// arrive before. It must be used by one goroutine only.
-type limited struct {
-	context.Context // the context of the caller
-	deadline        time.Time
-	within          context.Context
-	cancel          context.CancelFunc
-}
-
-var limitedPool = sync.Pool{New: func() any { return new(limited) }}
-
-// newLimited is context.WithTimeout for one call. The context must not be used after release.
-func newLimited(ctx context.Context, timeout time.Duration) *limited {
-	l := limitedPool.Get().(*limited)
-	l.Context, l.deadline = ctx, time.Now().Add(timeout)
-	return l
-}
-
-func (l *limited) release() {
-	if l.cancel != nil {
-		l.cancel()
-	}
-	*l = limited{}
-	limitedPool.Put(l)
-}
-
-func (l *limited) Deadline() (time.Time, bool) { return l.deadline, true }
-
-func (l *limited) Done() <-chan struct{} {
-	if l.cancel == nil {
-		l.within, l.cancel = context.WithDeadline(l.Context, l.deadline)
-	}
-	return l.within.Done()
-}
-
-func (l *limited) Err() error {
-	if l.cancel == nil {
-		return l.Context.Err() // the call has not waited yet
-	}
-	return l.within.Err()
 }

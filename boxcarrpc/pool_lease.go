@@ -5,55 +5,50 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
-	"time"
 
 	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/internal/conn"
 )
 
-// wakeUp is the timer function of the lease seeker.
-func (p *Pool) wakeUp() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.step()
+// step gives back the slots that the pool no longer needs, sends the lease requests and
+// health checks that are due, and sets the timer for the next ones.
+func (m *members) step() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stepLocked()
 }
 
-// step does everything that the core wants done now. p.mu is held.
-func (p *Pool) step() {
-	if p.mu.closed {
+func (m *members) stepLocked() {
+	if m.mu.closed {
 		return
 	}
-	p.trim()
-	p.updateBorrowing()
+	for lane := m.slots.returned(); lane != nil; lane = m.slots.returned() {
+		lane.transport.unlease(lane)
+		m.noteIdle(lane.transport)
+	}
+	m.updateBorrowing()
 	for {
-		index, below, ok := p.mu.ladder.NextRequest(p.now(), &p.mu.rng)
+		index, below, ok := m.slots.nextRequest()
 		if !ok {
 			break
 		}
-		p.checkLivenessSoon()
-		p.requestLease(p.mu.peers[index], below)
+		m.requestLease(m.mu.peers[index], below)
 	}
-	p.checkHealth()
-	p.arm()
-}
-
-// arm sets the timer of the lease seeker. p.mu is held.
-func (p *Pool) arm() {
-	if p.mu.closed {
-		return
+	for lane := m.slots.nextCheck(); lane != nil; lane = m.slots.nextCheck() {
+		m.tasks.Go(func() { m.check(lane) })
 	}
-	wake := p.mu.ladder.Wake()
-	if wake < math.MaxInt64 {
-		p.mu.wake.Reset(time.Duration(max(wake-p.now(), 0)))
+	if wake := m.slots.wakeIn(); wake < math.MaxInt64 {
+		m.mu.wake.Reset(wake)
 	} else {
-		p.mu.wake.Stop()
+		m.mu.wake.Stop()
 	}
 }
 
 // requestLease requests a slot: on the transport of the server with the fewest lanes, if
-// one has room, else on a new transport. p.mu is held.
-func (p *Pool) requestLease(peer *poolPeer, below int32) {
+// one has room, else on a new transport. m.mu is held.
+func (m *members) requestLease(peer *poolPeer, below int32) {
 	var best *transport
 	for _, t := range peer.transports {
 		if !t.leaving && t.leased < t.maxLanes() && (best == nil || t.leased < best.leased) {
@@ -61,150 +56,139 @@ func (p *Pool) requestLease(peer *poolPeer, below int32) {
 		}
 	}
 	if best != nil {
-		best.leasing = true
 		best.lease(below)
+		m.checkLivenessSoon()
 		return
 	}
 	peer.dialing = true
-	p.tasks.Go(func() { p.connect(peer) })
+	m.tasks.Go(func() { m.connect(peer) })
+}
+
+// leaseDone ends a lease request that gained nothing. If the server could not be asked, it
+// is quarantined. m.mu is held.
+func (m *members) leaseDone(peer *poolPeer, result core.LeaseResult) {
+	m.slots.update(func(now int64, l *core.Client, rng *rand.PCG) { l.Done(now, peer.index, result, rng) })
 }
 
 // connect makes a new transport and requests a slot on it.
-func (p *Pool) connect(peer *poolPeer) {
-	t, err := p.dial(p.ctx, peer)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := p.now()
+func (m *members) connect(peer *poolPeer) {
+	t, err := m.dial(m.ctx, peer)
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	peer.dialing, peer.failure = false, err
 	switch {
-	case p.mu.closed:
+	case m.mu.closed:
 		if err == nil {
 			conn.Close(t.conn)
 		}
 		return
 	case err != nil:
 		if !errors.Is(err, context.Canceled) {
-			p.options.Logger.Debug("cannot connect", "server", peer.address, "error", err)
+			m.options.Logger.Debug("cannot connect", "server", peer.address, "error", err)
 		}
-		if errors.Is(err, ErrPlainText) && p.mu.unusable == nil {
-			p.mu.unusable = fmt.Errorf("%s: %w", peer.address, err)
-			close(p.unusable)
+		if errors.Is(err, ErrPlainText) {
+			m.slots.giveUp(fmt.Errorf("%s: %w", peer.address, err))
 		}
-		p.mu.ladder.Quarantine(now, peer.index, &p.mu.rng)
-		p.mu.ladder.Done(now, peer.index, core.Failed, &p.mu.rng)
-		p.step()
+		m.quarantine(peer)
+		m.leaseDone(peer, core.Failed)
+		m.stepLocked()
 		return
 	}
-	t.idleSince = now
-	t.liveness = core.NewLiveness(now, int64(p.options.SilenceTimeout), int64(keepAlive))
+	t.idleSince = m.now()
+	t.liveness = core.NewLiveness(t.idleSince, int64(m.options.SilenceTimeout), int64(keepAlive))
 	peer.transports = append(peer.transports, t)
-	p.mu.open = append(p.mu.open, t)
-	close(p.mu.connected)
-	p.mu.connected = make(chan struct{})
-	if below, ok := p.mu.ladder.Bid(peer.index); ok && t.maxLanes() > 0 {
-		t.leasing = true
+	m.mu.open = append(m.mu.open, t)
+	close(m.mu.connected)
+	m.mu.connected = make(chan struct{})
+	var below int32
+	var ok bool
+	m.slots.update(func(_ int64, l *core.Client, _ *rand.PCG) { below, ok = l.Bid(peer.index) })
+	if ok && t.maxLanes() > 0 {
 		t.lease(below)
-		p.checkLivenessSoon()
+		m.checkLivenessSoon()
 	} else {
-		p.mu.ladder.Done(now, peer.index, core.Declined, &p.mu.rng)
-		p.step()
+		m.leaseDone(peer, core.Declined)
+		m.stepLocked()
 	}
-	p.tasks.Go(t.run)
+	m.tasks.Go(t.run)
 }
 
 // leaseAnswered handles the answer to a LEASE.
-func (p *Pool) leaseAnswered(lane *clientLane, granted bool, slot int32) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (m *members) leaseAnswered(lane *clientLane, granted bool, slot int32) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	t := lane.transport
 	if !t.leasing {
 		return // the transport has ended
 	}
 	t.leasing = false
-	now := p.now()
 	switch {
-	case granted && !t.leaving:
-		p.addSlot(now, lane, slot)
-	case granted:
-		t.unlease(lane)
-		p.mu.ladder.Done(now, t.peer.index, core.Declined, &p.mu.rng)
-	default:
+	case !granted:
 		t.leased--
-		p.mu.ladder.Done(now, t.peer.index, core.Declined, &p.mu.rng)
+		m.leaseDone(t.peer, core.Declined)
+	case t.leaving:
+		t.unlease(lane)
+		m.leaseDone(t.peer, core.Declined)
+	case !m.slots.grant(lane, slot):
+		t.unlease(lane)
 	}
-	p.noteIdle(t)
-	p.serveWaiters() // before step, which retires a slot that only a retry wants
-	p.step()
+	m.noteIdle(t)
+	m.stepLocked()
 }
 
-// addSlot puts a granted slot into the ladder, or gives it back if the ladder no longer needs
-// it. p.mu is held.
-func (p *Pool) addSlot(now int64, lane *clientLane, slot int32) {
-	entry, victim, gone, ok := p.mu.ladder.Grant(now, lane.transport.peer.index, slot, &p.mu.rng)
-	if !ok {
-		lane.transport.unlease(lane)
+// noteIdle records when a transport has no lane and no stream left, and closes it if it is
+// leaving. m.mu is held.
+func (m *members) noteIdle(t *transport) {
+	if t.leased > 0 || t.streams > 0 {
 		return
 	}
-	lane.entry, lane.leasedAt, lane.requests = entry, now, 0
-	p.mu.entries[entry] = lane
-	p.mu.leases++
-	if victim >= 0 {
-		p.mu.swaps++
-	}
-	if gone {
-		p.releaseSlot(p.mu.entries[victim])
-	}
-	select {
-	case <-p.mu.ready:
-	default:
-		close(p.mu.ready)
+	t.idleSince = m.now()
+	if t.leaving {
+		m.closeSoon(t, errGoingAway)
 	}
 }
 
-// lanesOf returns the lanes of a transport that are in the ladder.
-func (p *Pool) lanesOf(t *transport) []*clientLane {
-	var lanes []*clientLane
-	for _, lane := range p.mu.entries {
-		if lane != nil && lane.transport == t {
-			lanes = append(lanes, lane)
-		}
+// closeSoon closes a transport in a new goroutine, because the caller holds m.mu.
+func (m *members) closeSoon(t *transport, cause error) {
+	if !m.mu.closed {
+		m.tasks.Go(func() { t.fail(cause) })
 	}
-	return lanes
 }
 
 // removeTransport removes the slots of a transport that has ended from the ladder. If the
 // transport failed, its server is quarantined.
-func (p *Pool) removeTransport(t *transport, cause error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (m *members) removeTransport(t *transport, cause error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if t.lost {
 		return
 	}
 	t.lost = true
-	now, peer := p.now(), t.peer
+	peer := t.peer
 	isThis := func(other *transport) bool { return other == t }
 	peer.transports = slices.DeleteFunc(peer.transports, isThis)
-	p.mu.open = slices.DeleteFunc(p.mu.open, isThis)
-	for _, lane := range p.lanesOf(t) {
-		p.mu.ladder.Lose(lane.entry)
-		p.removeEntry(lane)
-		p.mu.lost++
-	}
-	p.setSuspect(t, false)
-	p.setDraining(t, false)
-	if !t.leaving && !p.mu.closed {
-		p.mu.broken++
+	m.mu.open = slices.DeleteFunc(m.mu.open, isThis)
+	m.slots.lose(t)
+	m.setSuspect(t, false)
+	m.setDraining(t, false)
+	if !t.leaving && !m.mu.closed {
+		m.mu.broken++
 		peer.failure = cause
-		p.options.Logger.Info("connection broke", "server", peer.address, "error", cause)
-		p.mu.ladder.Quarantine(now, peer.index, &p.mu.rng)
+		m.options.Logger.Info("connection broke", "server", peer.address, "error", cause)
+		m.quarantine(peer)
 	}
 	if t.leasing {
 		t.leasing = false
-		p.mu.ladder.Done(now, peer.index, core.Failed, &p.mu.rng)
+		m.leaseDone(peer, core.Failed)
 	}
-	if !p.mu.ladder.Full() {
-		p.mu.ladder.RequestNow(now)
-	}
-	p.step()
-	p.serveWaiters()
+	m.slots.update(func(now int64, l *core.Client, _ *rand.PCG) {
+		if !l.Full() {
+			l.RequestNow(now)
+		}
+	})
+	m.stepLocked()
+}
+
+func (m *members) quarantine(peer *poolPeer) {
+	m.slots.update(func(now int64, l *core.Client, rng *rand.PCG) { l.Quarantine(now, peer.index, rng) })
 }

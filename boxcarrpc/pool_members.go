@@ -1,10 +1,15 @@
 package boxcarrpc
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"docstore/boxcarrpc/core"
@@ -15,91 +20,181 @@ import (
 // A source that failed is watched again after this pause.
 const sourcePause = time.Second
 
+// members are the servers of a pool and the connections to them. They follow the source,
+// connect, request and give back lanes, and detect dead connections. The state of a server
+// that decides how its slots are used is in the ladder of slots.
+//
+// Lock order: members.mu, slots.mu, transport.mu, the outbox's.
+type members struct {
+	clock
+	options *PoolOptions
+	slots   *slots
+	check   func(*clientLane) // sends a health check and releases the lane
+	buffers responseBudget
+
+	ctx    context.Context // of the pool's own tasks
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup // its goroutines
+
+	// The liveness check runs at its slow rate, because no answer is outstanding. Changed
+	// under mu.
+	livenessCheckSlow atomic.Bool
+
+	mu struct {
+		sync.Mutex
+		closed        bool
+		peers         []*poolPeer // by the core's index; nil where there is none
+		vacant        []int32     // indexes that are free again
+		left          []*poolPeer // servers that left the set and still have transports
+		subset        *poolSubset // nil: the pool uses every server
+		sourceFailure error       // the error of the last Watch or snapshot, nil after a good one
+		open          []*transport
+		connected     chan struct{} // closed when the next connection is made
+		wake          *time.Timer   // of step
+		tick          *time.Timer   // of the liveness check
+		streams       int           // open on all transports
+		broken        uint64        // transports that failed
+	}
+}
+
+// A poolPeer is the pool's state of one server.
+type poolPeer struct {
+	index      int32
+	server     discovery.Server
+	address    string
+	transports []*transport
+	responses  atomic.Int64 // bytes of its responses in the response budget
+	dialing    bool
+	left       bool  // it is in the list of left servers
+	leaveAt    int64 // when its transports are closed, after it left the set
+	failure    error // of the last dial or transport, nil after a successful one
+}
+
+func (m *members) init(o *PoolOptions, s *slots, seed uint64, check func(*clientLane)) {
+	m.clock, m.options, m.slots, m.check = s.clock, o, s, check
+	m.buffers.limit = o.BufferBytes
+	m.ctx, m.cancel = context.WithCancel(context.Background())
+	if o.SubsetSize > 0 {
+		m.mu.subset = newPoolSubset(*o, seed)
+	}
+	m.mu.connected = make(chan struct{})
+	m.mu.wake = time.AfterFunc(math.MaxInt64, m.step)
+	m.mu.tick = time.AfterFunc(math.MaxInt64, m.checkLiveness) // until checkLivenessSoon
+	m.livenessCheckSlow.Store(true)
+}
+
+// close closes all connections and waits for all goroutines.
+func (m *members) close() {
+	m.mu.Lock()
+	m.mu.closed = true
+	m.mu.wake.Stop()
+	m.mu.tick.Stop()
+	open := slices.Clone(m.mu.open)
+	m.mu.Unlock()
+	m.cancel()
+	for _, t := range open {
+		t.fail(ErrPoolClosed)
+	}
+	m.tasks.Wait()
+}
+
 // watch follows the source until the pool is closed.
-func (p *Pool) watch(d discovery.Source) {
-	for p.ctx.Err() == nil {
-		err := d.Watch(p.ctx, p.update)
-		if p.ctx.Err() != nil {
+func (m *members) watch(d discovery.Source) {
+	for m.ctx.Err() == nil {
+		err := d.Watch(m.ctx, m.follow)
+		if m.ctx.Err() != nil {
 			return
 		}
-		p.mu.Lock()
-		p.mu.sourceFailure = err
-		p.mu.Unlock()
-		p.options.Logger.Warn("discovery source failed", "error", err, "retry_in", sourcePause)
+		m.mu.Lock()
+		m.mu.sourceFailure = err
+		m.mu.Unlock()
+		m.options.Logger.Warn("discovery source failed", "error", err, "retry_in", sourcePause)
 		select {
 		case <-time.After(sourcePause):
-		case <-p.ctx.Done():
+		case <-m.ctx.Done():
 		}
 	}
 }
 
-// update replaces the pool's servers by those of a snapshot, or by a subset of them.
-func (p *Pool) update(s discovery.Snapshot) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.mu.closed {
+// follow replaces the servers by those of a snapshot, or by a subset of them.
+func (m *members) follow(snapshot discovery.Snapshot) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.closed {
 		return
 	}
-	p.mu.sourceFailure = nil
-	if subset := p.mu.subset; subset != nil {
-		if err := subset.follow(s); err != nil {
-			p.mu.sourceFailure = err
-			p.options.Logger.Error("snapshot rejected, keeping the previous servers", "error", err)
+	m.mu.sourceFailure = nil
+	if subset := m.mu.subset; subset != nil {
+		if err := subset.follow(snapshot); err != nil {
+			m.mu.sourceFailure = err
+			m.options.Logger.Error("snapshot rejected, keeping the previous servers", "error", err)
 			return
 		}
-		p.setServers(subset.choose())
+		m.setServers(subset.choose())
 	} else {
-		p.setServers(s.Servers, nil)
+		m.setServers(snapshot.Servers, nil)
 	}
-	p.mu.ladder.RequestNow(p.now())
-	p.step()
+	m.stepLocked()
 }
 
 // updateBorrowing borrows servers if all of the subset are dead, and gives them back when
-// they recover. p.mu is held.
-func (p *Pool) updateBorrowing() {
-	if subset := p.mu.subset; subset != nil && subset.core.UpdateBorrowing(&p.mu.ladder.Ladder) {
-		p.setServers(subset.choose())
-		p.options.Logger.Info("subset resized", "servers", p.mu.ladder.Members(), "borrowed", subset.core.Borrowed())
-		p.mu.ladder.RequestNow(p.now())
+// they recover. m.mu is held.
+func (m *members) updateBorrowing() {
+	subset := m.mu.subset
+	if subset == nil {
+		return
+	}
+	var changed bool
+	m.slots.update(func(_ int64, l *core.Client, _ *rand.PCG) { changed = subset.core.UpdateBorrowing(&l.Ladder) })
+	if changed {
+		m.setServers(subset.choose())
+		m.options.Logger.Info("subset resized", "borrowed", subset.core.Borrowed())
 	}
 }
 
-// setServers replaces the servers of the pool. The borrowed ones stand in for dead ones.
-// p.mu is held.
-func (p *Pool) setServers(own, borrowed []discovery.Server) {
-	now := p.now()
-	known := make(map[string]*poolPeer, len(p.mu.peers))
-	for _, peer := range p.mu.peers {
+// setServers replaces the servers of the pool, and makes a lease request due. The borrowed
+// ones stand in for dead ones. m.mu is held.
+func (m *members) setServers(own, borrowed []discovery.Server) {
+	known := make(map[string]*poolPeer, len(m.mu.peers))
+	for _, peer := range m.mu.peers {
 		if peer != nil {
 			known[peer.address] = peer
 		}
 	}
 	least := min(leastWeight(own), leastWeight(borrowed))
 	present := make(map[string]bool, len(own)+len(borrowed))
-	join := func(servers []discovery.Server, join func(now int64, peer int32, rng *rand.PCG)) {
-		for _, server := range servers {
-			if present[server.Address] {
-				continue
+	m.slots.update(func(now int64, l *core.Client, rng *rand.PCG) {
+		join := func(servers []discovery.Server, join func(now int64, peer int32, rng *rand.PCG)) {
+			for _, server := range servers {
+				if present[server.Address] {
+					continue
+				}
+				present[server.Address] = true
+				peer := known[server.Address]
+				if peer == nil {
+					peer = m.addPeer(server.Address, l)
+				}
+				peer.server = server
+				l.SetWeight(peer.index, weightOf(server)/least)
+				join(now, peer.index, rng)
 			}
-			present[server.Address] = true
-			peer := known[server.Address]
-			if peer == nil {
-				peer = p.addPeer(server.Address)
+		}
+		join(own, l.Join)
+		join(borrowed, l.Borrow)
+		for address, peer := range known {
+			if !present[address] && l.Peer(peer.index).Member {
+				l.Leave(peer.index)
+				after := int64(m.options.LeaveAfter)
+				peer.leaveAt = now + after + rand.New(rng).Int64N(after/10+1)
+				if !peer.left {
+					peer.left = true
+					m.mu.left = append(m.mu.left, peer)
+				}
 			}
-			peer.server = server
-			p.mu.ladder.SetWeight(peer.index, weightOf(server)/least)
-			join(now, peer.index, &p.mu.rng)
 		}
-	}
-	join(own, p.mu.ladder.Join)
-	join(borrowed, p.mu.ladder.Borrow)
-	for address, peer := range known {
-		if !present[address] && p.mu.ladder.Peer(peer.index).Member {
-			p.leave(now, peer)
-		}
-	}
-	p.forgetLeft(now)
+		l.RequestNow(now)
+	})
+	m.forgetLeft()
 }
 
 // leastWeight returns the smallest weight.
@@ -118,70 +213,79 @@ func weightOf(s discovery.Server) float64 {
 	return 1
 }
 
-// leave removes a server from the set. p.mu is held.
-func (p *Pool) leave(now int64, peer *poolPeer) {
-	p.mu.ladder.Leave(peer.index)
-	after := int64(p.options.LeaveAfter)
-	peer.leaveAt = now + after + rand.New(&p.mu.rng).Int64N(after/10+1)
-	if !peer.left {
-		peer.left = true
-		p.mu.left = append(p.mu.left, peer)
-	}
-}
-
-// addPeer adds a server.
-func (p *Pool) addPeer(address string) *poolPeer {
-	peer := &poolPeer{index: int32(len(p.mu.peers)), address: address}
-	if n := len(p.mu.vacant); n > 0 {
-		peer.index = p.mu.vacant[n-1]
-		p.mu.vacant = p.mu.vacant[:n-1]
-		p.mu.peers[peer.index] = peer
+// addPeer adds a server. m.mu is held.
+func (m *members) addPeer(address string, l *core.Client) *poolPeer {
+	peer := &poolPeer{index: int32(len(m.mu.peers)), address: address}
+	if n := len(m.mu.vacant); n > 0 {
+		peer.index = m.mu.vacant[n-1]
+		m.mu.vacant = m.mu.vacant[:n-1]
+		m.mu.peers[peer.index] = peer
 		return peer
 	}
-	if len(p.mu.peers) == cap(p.mu.peers) {
-		p.mu.peers = slices.Grow(p.mu.peers, max(16, len(p.mu.peers)))
-		p.mu.ladder.Grow(make([]core.Peer, cap(p.mu.peers)))
+	if len(m.mu.peers) == cap(m.mu.peers) {
+		m.mu.peers = slices.Grow(m.mu.peers, max(16, len(m.mu.peers)))
+		l.Grow(make([]core.Peer, cap(m.mu.peers)))
 	}
-	p.mu.peers = append(p.mu.peers, peer)
+	m.mu.peers = append(m.mu.peers, peer)
 	return peer
 }
 
-// trim gives back a slot of a left or borrowed server for each slot of another server that
-// has answered its first request. It reports whether a slot has left the ladder. p.mu is
-// held.
-func (p *Pool) trim() (gone bool) {
-	for {
-		entry, ok := p.mu.ladder.Trim()
-		if !ok {
-			return gone
-		}
-		p.releaseSlot(p.mu.entries[entry])
-		gone = true
-	}
-}
-
 // forgetLeft retires the slots of servers whose LeaveAfter has passed, and removes servers
-// without transports.
-func (p *Pool) forgetLeft(now int64) {
-	p.mu.left = slices.DeleteFunc(p.mu.left, func(peer *poolPeer) bool {
+// without transports. m.mu is held.
+func (m *members) forgetLeft() {
+	now := m.now()
+	m.mu.left = slices.DeleteFunc(m.mu.left, func(peer *poolPeer) bool {
 		switch {
-		case p.mu.ladder.Peer(peer.index).Member:
+		case m.slots.peer(peer.index).Member:
 			peer.left = false // it has returned
 			return true
 		case len(peer.transports) == 0 && !peer.dialing:
-			p.mu.ladder.Forget(peer.index)
-			p.mu.peers[peer.index] = nil
-			p.mu.vacant = append(p.mu.vacant, peer.index)
+			m.slots.update(func(_ int64, l *core.Client, _ *rand.PCG) { l.Forget(peer.index) })
+			m.mu.peers[peer.index] = nil
+			m.mu.vacant = append(m.mu.vacant, peer.index)
 			return true
 		case now >= peer.leaveAt:
 			for _, t := range peer.transports {
 				if !t.leaving {
-					p.retire(t)
+					m.retire(t)
 				}
 			}
 		}
 		return false
 	})
+}
+
+// noServer returns the error of a call that has waited for a first slot until ctx ended,
+// with the last error of a server or of the source, if there is one.
+func (m *members) noServer(ctx context.Context) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, peer := range m.mu.peers {
+		if peer == nil {
+			continue
+		}
+		if reason := m.refusal(peer); reason != nil {
+			return fmt.Errorf("%w: %w (%s: %w)", ErrNoServer, ctx.Err(), peer.address, reason)
+		}
+		if peer.failure != nil {
+			return fmt.Errorf("%w: %w (%s: %v)", ErrNoServer, ctx.Err(), peer.address, peer.failure.Error()) // its text only: it must not match
+		}
+	}
+	if m.mu.sourceFailure != nil {
+		return fmt.Errorf("%w: %w (%v)", ErrNoServer, ctx.Err(), m.mu.sourceFailure.Error())
+	}
+	return fmt.Errorf("%w: %w", ErrNoServer, ctx.Err())
+}
+
+// refusal returns why a server grants no slots, if the reason is permanent. m.mu is held.
+func (m *members) refusal(peer *poolPeer) error {
+	switch {
+	case m.slots.peer(peer.index).Draining:
+		return ErrDraining
+	case errors.Is(peer.failure, ErrNotBoxcar):
+		return peer.failure
+	}
+	return nil
 }
 
 // A poolSubset chooses the servers that a pool uses. It is guarded by the pool's lock.

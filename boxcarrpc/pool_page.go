@@ -52,28 +52,19 @@ type serverView struct {
 // view returns the content of the page, with the slots in the order of use.
 func (p *Pool) view() poolView {
 	v := poolView{Name: p.options.Name, Stats: p.Stats()}
-	p.mu.Lock()
-	now := p.now()
-	for entry, lane := range p.mu.entries {
-		if lane == nil {
-			continue
-		}
-		number, _, busy, leaving, _ := p.mu.ladder.Slot(int32(entry))
-		v.Slots = append(v.Slots, slotView{
-			Number: number, Server: lane.transport.peer.address, Busy: busy, Leaving: leaving, Requests: lane.requests,
-			Age: time.Duration(now - lane.leasedAt).Truncate(time.Millisecond),
-		})
-	}
-	for _, peer := range p.mu.peers {
+	v.Slots = p.slots.views()
+	m := &p.members
+	m.mu.Lock()
+	for _, peer := range m.mu.peers {
 		switch {
 		case peer == nil:
 		case len(v.Servers) >= pageServers && len(peer.transports) == 0:
 			v.More++
 		default:
-			v.Servers = append(v.Servers, p.viewServer(peer))
+			v.Servers = append(v.Servers, m.viewServer(peer))
 		}
 	}
-	p.mu.Unlock()
+	m.mu.Unlock()
 	slices.SortFunc(v.Slots, func(a, b slotView) int {
 		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Server, b.Server))
 	})
@@ -81,8 +72,8 @@ func (p *Pool) view() poolView {
 	return v
 }
 
-func (p *Pool) viewServer(peer *poolPeer) serverView {
-	info := p.mu.ladder.Peer(peer.index)
+func (m *members) viewServer(peer *poolPeer) serverView {
+	info := m.slots.peer(peer.index)
 	v := serverView{
 		Address: peer.address, Number: peer.server.Number, Slots: info.Held, Connections: len(peer.transports),
 		State: "ready",

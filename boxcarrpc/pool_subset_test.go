@@ -340,7 +340,11 @@ func TestSnapshotWithLargeGapsIsRejected(t *testing.T) {
 	require.Len(t, own, 20, "of the previous snapshot")
 
 	p := newPoolOf(t, &PoolOptions{SubsetSize: 20}, fixedSource(sparse))
-	until(t, "the snapshot is rejected", func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.mu.sourceFailure != nil })
+	until(t, "the snapshot is rejected", func() bool {
+		p.members.mu.Lock()
+		defer p.members.mu.Unlock()
+		return p.members.mu.sourceFailure != nil
+	})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err = p.Call(ctx, "m", nil, nil)

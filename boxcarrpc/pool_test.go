@@ -67,7 +67,7 @@ func TestSlotsAreScaledByWeight(t *testing.T) {
 			weights [2]float64
 			slots   [2]int
 		}{{[2]float64{0, 0}, [2]int{4, 4}}, {[2]float64{100, 300}, [2]int{2, 6}}, {[2]float64{1.5, 0.5}, [2]int{6, 2}}} {
-			p.update(discovery.Snapshot{Servers: []discovery.Server{
+			p.members.follow(discovery.Snapshot{Servers: []discovery.Server{
 				{Address: "0", Weight: x.weights[0]}, {Number: 1, Address: "1", Weight: x.weights[1]},
 			}})
 			for range 100 { // both are trusted and report better slots
@@ -165,9 +165,9 @@ func TestVeryManyServers(t *testing.T) {
 		source.set <- snapshot(many[:10]...)
 		time.Sleep(2 * DefaultLeaveAfter)
 		require.Equal(t, 10, p.Stats().Servers)
-		p.mu.Lock()
-		vacant := len(p.mu.vacant)
-		p.mu.Unlock()
+		p.members.mu.Lock()
+		vacant := len(p.members.mu.vacant)
+		p.members.mu.Unlock()
 		require.Equal(t, 100_000-10, vacant)
 		source.set <- snapshot(many[:20]...)
 		_, err := p.Call(t.Context(), "m", nil, nil)
@@ -221,7 +221,7 @@ func TestAnIdleConnectionWithoutSlotsIsClosed(t *testing.T) {
 // they do.
 func TestTimersDoNotFireBeforeThePoolIsComplete(t *testing.T) {
 	p := newPoolOf(t, nil, mute{})
-	until(t, "the first liveness check has run", p.livenessCheckSlow.Load)
+	until(t, "the first liveness check has run", p.members.livenessCheckSlow.Load)
 }
 
 // A mute is a source without a snapshot.

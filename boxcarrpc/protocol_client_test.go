@@ -155,7 +155,7 @@ func runClient(t *testing.T, program []byte) {
 		r.check()
 		r.goesOn()
 		require.NoError(t, p.Close())
-		require.Zero(t, p.buffers.used.Load())
+		require.Zero(t, p.members.buffers.used.Load())
 		require.Zero(t, p.Stats().Streams)
 		r.checkMarks()
 	})

@@ -131,9 +131,11 @@ func (t *transport) ended() {
 
 // readForAll is the turn of the reader. It returns false when the transport has ended.
 func (t *transport) readForAll() bool {
-	if err := t.arm(time.Time{}); err != nil {
-		t.fail(err)
-		return false
+	if !t.turn.armed.IsZero() {
+		if err := t.arm(time.Time{}); err != nil {
+			t.fail(err)
+			return false
+		}
 	}
 	for {
 		t.turn.answers = 0
@@ -146,7 +148,8 @@ func (t *transport) readForAll() bool {
 			runtime.Gosched() // callers with small answers run before the next read
 		}
 		if err == nil {
-			err = t.read()
+			err = t.turn.in.Read()
+			t.turn.clock = t.members.now()
 		}
 		if err != nil {
 			t.failRead(err)
@@ -157,10 +160,19 @@ func (t *transport) readForAll() bool {
 
 // readFor is the turn of a lone caller: until its answer has come, or for its maximum time.
 func (t *transport) readFor(lane *clientLane, deadline time.Time) {
-	now := t.pool.start.Add(time.Duration(lane.picked))
-	if err := t.arm(ownDeadline(now, t.turn.armed, deadline)); err != nil {
-		t.fail(err)
-		return
+	now := t.members.start.Add(time.Duration(lane.picked))
+	until := t.turn.armed // kept if it is suitable, because setting it is expensive
+	if left := until.Sub(now); left < ownReading || left > 2*ownReading {
+		until = now.Add(2 * ownReading)
+	}
+	if !deadline.IsZero() && deadline.Before(until) {
+		until = deadline
+	}
+	if !until.Equal(t.turn.armed) {
+		if err := t.arm(until); err != nil {
+			t.fail(err)
+			return
+		}
 	}
 	for {
 		err := t.takeBuffered()
@@ -168,7 +180,8 @@ func (t *transport) readFor(lane *clientLane, deadline time.Time) {
 			break
 		}
 		if err == nil {
-			err = t.read()
+			err = t.turn.in.Read()
+			t.turn.clock = t.members.now()
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			lane.watchContext()
@@ -184,33 +197,10 @@ func (t *transport) readFor(lane *clientLane, deadline time.Time) {
 	}
 }
 
-// ownDeadline returns the read deadline of a caller that reads for itself: the present one
-// if it is suitable, because setting it is expensive.
-func ownDeadline(now, armed, deadline time.Time) time.Time {
-	until := armed
-	if left := until.Sub(now); left < ownReading || left > 2*ownReading {
-		until = now.Add(2 * ownReading)
-	}
-	if !deadline.IsZero() && deadline.Before(until) {
-		return deadline
-	}
-	return until
-}
-
-// arm sets the connection's read deadline, if it differs.
+// arm sets the connection's read deadline.
 func (t *transport) arm(until time.Time) error {
-	if until.Equal(t.turn.armed) {
-		return nil
-	}
 	t.turn.armed = until
 	return t.conn.SetReadDeadline(until)
-}
-
-// read waits for more bytes.
-func (t *transport) read() error {
-	err := t.turn.in.Read()
-	t.turn.clock = t.pool.now()
-	return err
 }
 
 // takeBuffered handles the whole frames in the buffer.

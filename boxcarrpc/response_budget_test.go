@@ -72,11 +72,11 @@ func TestAServerThatAnnouncesResponsesDoesNotFailOtherCalls(t *testing.T) {
 	for range 8 {
 		<-announced
 	}
-	until(t, "the responses have started", func() bool { return p.buffers.used.Load() > 0 })
-	require.LessOrEqual(t, p.buffers.used.Load(), int64(8*firstResponse))
+	until(t, "the responses have started", func() bool { return p.members.buffers.used.Load() > 0 })
+	require.LessOrEqual(t, p.members.buffers.used.Load(), int64(8*firstResponse))
 
 	good := serve(t, echo, nil)
-	p.update(discovery.Snapshot{Servers: []discovery.Server{{Address: bad}, {Address: good.address}}})
+	p.members.follow(discovery.Snapshot{Servers: []discovery.Server{{Address: bad}, {Address: good.address}}})
 	until(t, "the good server has granted a slot", func() bool { return good.Stats().Slots > 0 })
 	for _, size := range []int{10, 60 << 10, 1 << 20, 4 << 20} {
 		for range 20 {
@@ -91,14 +91,14 @@ func TestAServerThatAnnouncesResponsesDoesNotFailOtherCalls(t *testing.T) {
 	for range 8 {
 		<-done
 	}
-	require.Zero(t, p.buffers.used.Load())
+	require.Zero(t, p.members.buffers.used.Load())
 }
 
 func TestTheResponseBudget(t *testing.T) {
-	p := &Pool{}
-	p.buffers.limit = 8 << 20
+	m := &members{}
+	m.buffers.limit = 8 << 20
 	lane := func(peer *poolPeer, total uint32) *clientLane {
-		return &clientLane{transport: &transport{pool: p, peer: peer}, head: true, response: wire.Response{Total: total}}
+		return &clientLane{transport: &transport{members: m, peer: peer}, head: true, response: wire.Response{Total: total}}
 	}
 	one, other := &poolPeer{}, &poolPeer{}
 	a, b, c := lane(one, 7<<20), lane(one, 2<<20), lane(other, 1<<20)
@@ -112,9 +112,9 @@ func TestTheResponseBudget(t *testing.T) {
 	small.makeRoom(freeResponse)
 	require.False(t, small.overrun, "small responses are always received")
 	for _, l := range []*clientLane{a, b, c, small} {
-		p.dropData(l)
+		l.dropData()
 	}
-	require.Zero(t, p.buffers.used.Load())
+	require.Zero(t, m.buffers.used.Load())
 	require.Zero(t, one.responses.Load())
 	require.Zero(t, other.responses.Load())
 }

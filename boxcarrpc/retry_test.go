@@ -70,9 +70,9 @@ func TestARetryIsCountedWhenItIsQueued(t *testing.T) {
 			wg.Go(func() { _, _ = p.Call(t.Context(), "m", nil, nil) })
 			time.Sleep(time.Second)
 		}
-		p.mu.Lock()
-		p.mu.retries = core.NewRetryBudget(p.now(), 0, 0, budget)
-		p.mu.Unlock()
+		p.slots.mu.Lock()
+		p.slots.mu.retries = core.NewRetryBudget(p.slots.now(), 0, 0, budget)
+		p.slots.mu.Unlock()
 		refused := w.servers[1].Stats().Requests
 		for range budget {
 			wg.Go(func() {

@@ -192,19 +192,16 @@ func denied(err error) error {
 	return &Error{Code: CodePermissionDenied, Message: err.Error(), Processed: true}
 }
 
-// HasTLS reports whether the pool encrypts its connections by TLS itself.
-func (p *Pool) HasTLS() bool { return p.options.TLS != nil }
-
 // secure sets up TLS on a new connection and returns the token to send. Nothing has been
 // sent yet.
-func (p *Pool) secure(ctx context.Context, conn net.Conn, address string) (secured net.Conn, token string, err error) {
-	if p.options.TLS != nil {
-		if conn, err = clientTLS(ctx, conn, address, p.options.TLS); err != nil {
+func (o *PoolOptions) secure(ctx context.Context, conn net.Conn, address string) (secured net.Conn, token string, err error) {
+	if o.TLS != nil {
+		if conn, err = clientTLS(ctx, conn, address, o.TLS); err != nil {
 			return nil, "", fmt.Errorf("%w: %w", errTLS, err)
 		}
 	}
-	if p.options.Token != nil {
-		if token, err = p.options.Token(); err != nil {
+	if o.Token != nil {
+		if token, err = o.Token(); err != nil {
 			return nil, "", fmt.Errorf("token: %w", err)
 		}
 		if len(token) > MaxTokenBytes {
@@ -217,7 +214,7 @@ func (p *Pool) secure(ctx context.Context, conn net.Conn, address string) (secur
 		return conn, token, nil
 	case token != "":
 		return nil, "", errPlainToken
-	case !p.options.Insecure:
+	case !o.Insecure:
 		return nil, "", ErrPlainText
 	}
 	return conn, token, nil

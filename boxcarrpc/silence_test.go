@@ -88,19 +88,17 @@ func TestTransportIsSuspectUntilPong(t *testing.T) {
 			for range 300 {
 				time.Sleep(time.Millisecond)
 				synctest.Wait()
-				p.mu.Lock()
-				if p.mu.ladder.Peer(0).Suspect {
+				if p.slots.peer(0).Suspect {
 					n++
 				}
-				p.mu.Unlock()
 			}
 			return n
 		}
 		require.Zero(t, suspected(), "the server answers PINGs at once")
 		wg.Wait()
-		p.mu.Lock()
-		p.mu.open[0].mu.times = core.Times{}
-		p.mu.Unlock()
+		p.members.mu.Lock()
+		p.members.mu.open[0].mu.times = core.Times{}
+		p.members.mu.Unlock()
 		cut.Store(true)
 		require.GreaterOrEqual(t, suspected(), 200)
 		require.Zero(t, p.Stats().Broken, "the timeout is a second")
@@ -203,3 +201,25 @@ func TestServerThatFailsStreamsAtOnceGetsFewStreams(t *testing.T) {
 
 // pauseOfARefusal is well above the first pause of package core.
 const pauseOfARefusal = 100 * time.Millisecond
+
+// A liveness check between the acquisition of a slot and the send does not leave the check
+// at its slow rate while the answer is outstanding.
+func TestSendRestoresTheRateOfTheLivenessCheck(t *testing.T) {
+	g := newGate()
+	defer g.release()
+	s := serve(t, g.handler, nil)
+	p := newPool(t, &PoolOptions{Size: 1}, s.address)
+	until(t, "the pool is idle", func() bool { p.members.checkLiveness(); return p.members.livenessCheckSlow.Load() })
+	lane, _, err := p.slots.acquire(nil)
+	require.NoError(t, err)
+	p.members.checkLiveness()
+	require.True(t, p.members.livenessCheckSlow.Load())
+	done := make(chan error)
+	go func() {
+		_, _, err := p.calls.exchange(t.Context(), lane, &call{method: "m"}, nil)
+		done <- err
+	}()
+	until(t, "the check runs at its full rate", func() bool { return !p.members.livenessCheckSlow.Load() })
+	g.release()
+	require.NoError(t, <-done)
+}

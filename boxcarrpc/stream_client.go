@@ -287,8 +287,10 @@ func (s *ClientStream) takeStatus(status wire.Status, processed bool, trailer []
 		outcome = core.Refused
 	}
 	s.end(failure, trailer)
-	t.pool.learnFromStream(t, outcome)
-	t.pool.streamsEnded(t, 1)
+	if outcome != core.Neutral {
+		t.members.slots.recordOutcome(t.peer.index, outcome)
+	}
+	t.members.streamsEnded(t, 1)
 }
 
 // end ends the stream because the server or the transport has ended it.
@@ -314,7 +316,7 @@ func (t *transport) failStreams(cause error) {
 	for _, s := range open {
 		s.end(transportError(t, cause, t.out.Reached(s.ticket)), nil)
 	}
-	t.pool.streamsEnded(t, len(open))
+	t.members.streamsEnded(t, len(open))
 }
 
 // Stream opens a stream to the server with the fewest streams of the pool, among equals the
@@ -346,75 +348,75 @@ func (p *Pool) openStream(ctx context.Context, method string, metadata Metadata)
 		if ctx.Err() != nil {
 			return nil, contextError(ctx, false)
 		}
-		t, connected, err := p.streamTransport()
+		t, connected, err := p.members.streamTransport()
 		if err != nil {
 			return nil, err
 		}
 		if t == nil {
 			select {
 			case <-connected:
-			case <-p.ctx.Done():
+			case <-p.members.ctx.Done():
 				return nil, ErrPoolClosed
 			case <-ctx.Done():
-				return nil, p.noServer(ctx)
+				return nil, p.members.noServer(ctx)
 			}
 			continue
 		}
 		if s := t.open(ctx, method, metadata); s != nil {
 			return s, nil
 		}
-		p.streamsEnded(t, 1) // the transport has ended
+		p.members.streamsEnded(t, 1) // the transport has ended
 	}
 }
 
 // streamTransport reserves a stream on the best transport. If there is none, connected is
 // closed with the next connection.
-func (p *Pool) streamTransport() (t *transport, connected <-chan struct{}, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (m *members) streamTransport() (t *transport, connected <-chan struct{}, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	switch {
-	case p.mu.closed:
+	case m.mu.closed:
 		return nil, nil, ErrPoolClosed
-	case p.mu.streams >= p.options.MaxStreams:
+	case m.mu.streams >= m.options.MaxStreams:
 		return nil, nil, ErrPoolBusy
 	}
 	var best *transport
 	var full, takesNone bool
-	for _, t := range p.mu.open {
+	for _, t := range m.mu.open {
 		switch {
 		case t.leaving || t.lost:
 		case t.hello.MaxStreams == 0:
 			takesNone = true
 		case t.streams >= int(t.hello.MaxStreams):
 			full = true
-		case best == nil || p.streamsBefore(t, best):
+		case best == nil || m.streamsBefore(t, best):
 			best = t
 		}
 	}
 	switch {
 	case best != nil:
 		best.streams++
-		p.mu.streams++
-		best.streamed = p.now()
+		m.mu.streams++
+		best.streamed = m.now()
 	case full:
 		return nil, nil, ErrPoolBusy
 	case takesNone:
 		return nil, nil, &Error{Code: CodeUnimplemented, Message: "no server of the pool takes streams"}
 	}
-	return best, p.mu.connected, nil
+	return best, m.mu.connected, nil
 }
 
 // streamsBefore reports whether a is better than b for a new stream.
-func (p *Pool) streamsBefore(a, b *transport) bool {
-	if x, y := p.streamRank(a), p.streamRank(b); x != y {
+func (m *members) streamsBefore(a, b *transport) bool {
+	if x, y := m.streamRank(a), m.streamRank(b); x != y {
 		return x < y
 	}
 	return cmp.Or(cmp.Compare(a.streams, b.streams), cmp.Compare(a.streamed, b.streamed)) < 0
 }
 
 // streamRank ranks the server of a transport; 0 is best.
-func (p *Pool) streamRank(t *transport) int {
-	switch info := p.mu.ladder.Peer(t.peer.index); {
+func (m *members) streamRank(t *transport) int {
+	switch info := m.slots.peer(t.peer.index); {
 	case !info.Member, info.Isolated, info.Draining:
 		return 3
 	case info.Suspect, info.Ejected:
@@ -426,20 +428,10 @@ func (p *Pool) streamRank(t *transport) int {
 }
 
 // streamsEnded removes n streams of a transport.
-func (p *Pool) streamsEnded(t *transport, n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (m *members) streamsEnded(t *transport, n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	t.streams -= n
-	p.mu.streams -= n
-	p.noteIdle(t)
-}
-
-// learnFromStream records the outcome of a stream for its server.
-func (p *Pool) learnFromStream(t *transport, outcome core.Outcome) {
-	if outcome == core.Neutral {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.ladder.RecordOutcome(p.now(), t.peer.index, outcome, &p.mu.rng)
+	m.mu.streams -= n
+	m.noteIdle(t)
 }

@@ -16,20 +16,20 @@ import (
 // A transport is a connection of a pool. Callers write to it and read from it in turns: see
 // internal/conn and read_turn.go.
 //
-// Lock order: pool.mu, transport.mu, the outbox's.
+// Lock order: see members.
 type transport struct {
-	pool   *Pool
-	peer   *poolPeer
-	conn   net.Conn
-	out    conn.Outbox
-	turn   readTurn
-	hello  wire.Hello // of the server
-	server *Peer
+	members *members
+	peer    *poolPeer
+	conn    net.Conn
+	out     conn.Outbox
+	turn    readTurn
+	hello   wire.Hello // of the server
+	server  *Peer
 
 	outstanding atomic.Int32  // outstanding answers, including ends of streams, excluding PONGs
 	streamSends atomic.Uint64 // frames sent on streams, which are not answered
 
-	// Guarded by pool.mu.
+	// Guarded by members.mu.
 	leased    int   // lanes that are leased or have sent a LEASE
 	streams   int   // streams that are open or not yet ended by the server
 	streamed  int64 // when the last stream was opened
@@ -51,19 +51,19 @@ type transport struct {
 }
 
 // dial connects to a server and exchanges HELLOs.
-func (p *Pool) dial(ctx context.Context, peer *poolPeer) (*transport, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.options.DialTimeout)
+func (m *members) dial(ctx context.Context, peer *poolPeer) (*transport, error) {
+	ctx, cancel := context.WithTimeout(ctx, m.options.DialTimeout)
 	defer cancel()
-	nc, err := p.options.Dialer(ctx, peer.address)
+	nc, err := m.options.Dialer(ctx, peer.address)
 	if err != nil {
 		return nil, err
 	}
 	conn.Tune(nc)
 	// The handshakes end with the context, whatever the server does.
 	stop := context.AfterFunc(ctx, func() { conn.Close(nc) })
-	t, err := p.greet(ctx, peer, nc)
+	t, err := m.greet(ctx, peer, nc)
 	if !stop() && !errors.Is(err, ErrNotBoxcar) {
-		err = fmt.Errorf("server accepted the connection but did not answer within %v: %w", p.options.DialTimeout, ctx.Err())
+		err = fmt.Errorf("server accepted the connection but did not answer within %v: %w", m.options.DialTimeout, ctx.Err())
 	}
 	if err != nil {
 		conn.Close(nc)
@@ -72,12 +72,12 @@ func (p *Pool) dial(ctx context.Context, peer *poolPeer) (*transport, error) {
 	return t, nil
 }
 
-func (p *Pool) greet(ctx context.Context, peer *poolPeer, nc net.Conn) (*transport, error) {
-	nc, token, err := p.secure(ctx, nc, peer.address)
+func (m *members) greet(ctx context.Context, peer *poolPeer, nc net.Conn) (*transport, error) {
+	nc, token, err := m.options.secure(ctx, nc, peer.address)
 	if err != nil {
 		return nil, err
 	}
-	t := &transport{pool: p, peer: peer, conn: nc}
+	t := &transport{members: m, peer: peer, conn: nc}
 	t.turn.init(nc)
 	t.out.Init(nc, conn.NoAccount{}, 0, t.fail)
 	return t, t.handshake(token)
@@ -88,7 +88,7 @@ func (t *transport) handshake(token string) error {
 		Version:       wire.Version,
 		OldestVersion: wire.OldestVersion,
 		MaxResponse:   MaxResponseBytes,
-		Name:          t.pool.options.Name,
+		Name:          t.members.options.Name,
 		Token:         token,
 	}))
 	if err != nil {
@@ -114,7 +114,7 @@ func (t *transport) handshake(token string) error {
 
 // maxLanes returns the number of lanes that both sides allow.
 func (t *transport) maxLanes() int {
-	return min(t.pool.options.LanesPerConn, int(t.hello.MaxLanes))
+	return min(t.members.options.LanesPerConn, int(t.hello.MaxLanes))
 }
 
 func (t *transport) frame(f wire.Frame) error {
@@ -134,13 +134,13 @@ func (t *transport) frame(f wire.Frame) error {
 		}
 		return err
 	case wire.TypePong:
-		t.pool.takePong(t)
+		t.members.takePong(t)
 		t.shrink()
 		return nil
 	case wire.TypeGoAway, wire.TypeDrain, wire.TypeUndrain:
 		reason, err := f.Reason()
 		if err == nil {
-			t.pool.takeNotice(t, f.Type, reason)
+			t.members.takeNotice(t, f.Type, reason)
 		}
 		return err
 	}
@@ -169,7 +169,7 @@ func (t *transport) fail(cause error) {
 	conn.Close(t.conn)
 	t.out.Close()
 	close(t.turn.ended)
-	t.pool.removeTransport(t, cause)
+	t.members.removeTransport(t, cause)
 	t.failStreams(cause)
 
 	t.mu.Lock()

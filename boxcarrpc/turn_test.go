@@ -122,9 +122,9 @@ func TestASlowMethodGoesToWorkersUntilItIsQuickAgain(t *testing.T) {
 func freed(t *testing.T, p *Pool) {
 	t.Helper()
 	until(t, "the read turn is free", func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		tr := p.mu.open[0]
+		p.members.mu.Lock()
+		defer p.members.mu.Unlock()
+		tr := p.members.mu.open[0]
 		tr.mu.Lock()
 		defer tr.mu.Unlock()
 		return !tr.turn.held
@@ -164,7 +164,7 @@ func TestContextEndsWhileALoneCallerReads(t *testing.T) {
 				_, err := p.Call(t.Context(), "m", nil, nil)
 				require.NoError(t, err)
 				freed(t, p)
-				for p.sweeper.running.Load() { // lone callers do not need the sweeper: it stops
+				for p.calls.sweeper.running.Load() { // lone callers do not need the sweeper: it stops
 					time.Sleep(ownReading / 3)
 					_, err := p.Call(t.Context(), "m", nil, nil)
 					require.NoError(t, err)
@@ -306,7 +306,7 @@ func TestCancelAtEveryByteOfAnExchange(t *testing.T) {
 			wg.Wait()
 			until(t, "all lanes are free again", func() bool { return p.Stats().Busy == 0 })
 			require.Zero(t, p.Stats().Broken)
-			require.Zero(t, p.buffers.used.Load())
+			require.Zero(t, p.members.buffers.used.Load())
 		})
 	}
 }
@@ -348,5 +348,5 @@ func testBigAndSmall(t *testing.T, server *ServerOptions, pool *PoolOptions) {
 	}
 	wg.Wait()
 	require.Equal(t, 1, p.Stats().Transports)
-	require.Zero(t, p.buffers.used.Load())
+	require.Zero(t, p.members.buffers.used.Load())
 }

@@ -39,16 +39,23 @@ type Response struct {
 }
 
 // Release ends the request of a busy slot. If gone, the slot has left the ladder and
-// the caller gives it back to its server. If wake, Wake has changed.
-func (c *Client) Release(now int64, entry int32, r Response, rng *rand.PCG) (gone, wake bool) {
+// the caller gives it back to its server. If due, which includes gone, the caller calls
+// Trim, NextRequest and Wake.
+func (c *Client) Release(now int64, entry int32, r Response, rng *rand.PCG) (gone, due bool) {
 	peer := c.slots[entry].peer
 	if c.Ladder.Release(now, entry, r.Outcome, rng) {
-		return true, false
+		return true, true
 	}
 	if c.preferIdle && r.Outcome == Success {
 		c.ReportLoad(now, entry, r.Load)
 	}
-	return false, r.Lowest != NoSlot && c.seeker.Hint(now, &c.Ladder, peer, r.Lowest, rng)
+	if r.Lowest != NoSlot && c.seeker.Hint(now, &c.Ladder, peer, r.Lowest, rng) {
+		return false, true
+	}
+	if c.held > c.size {
+		_, due = c.Surplus()
+	}
+	return false, due
 }
 
 // Trim retires the slots that [Ladder.Surplus] returns. It returns one that has left

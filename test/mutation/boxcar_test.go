@@ -49,7 +49,7 @@ var boxcarMutations = []mutation{
 	},
 	{
 		name: "a request that the server may have processed is retried", sample: true, file: "boxcarrpc/pool_call.go",
-		old: "(!written || c.rule.Idempotent) && ", new: "",
+		old: "(!written || r.rule.Idempotent) && ", new: "",
 		pkg: "./boxcarrpc", run: "TestALostRequestIsRepeatedOnlyIfItsMethodAllows",
 	},
 	{

@@ -103,7 +103,9 @@ func (o *Outbox) Request(lane uint32, r wire.Request, method string, metadata, d
 	defer o.unlock()
 	ticket = o.mu.taken + uint64(len(o.mu.pending))
 	o.mu.pending = wire.AppendRequestWith(o.mu.pending, lane, r, method, metadata, data[:first])
-	o.queueLocked(b, lane, r.Sequence, data[first:])
+	if first < len(data) {
+		o.queueLocked(b, lane, r.Sequence, data[first:])
+	}
 	return ticket, o.takeTurnLocked()
 }
 
@@ -114,14 +116,13 @@ func (o *Outbox) Response(lane uint32, flags uint8, r wire.Response, header, tra
 	o.mu.Lock()
 	defer o.unlock()
 	o.mu.pending = wire.AppendResponseWith(o.mu.pending, lane, flags, r, header, trailer, data[:first])
-	o.queueLocked(b, lane, r.Sequence, data[first:])
+	if first < len(data) {
+		o.queueLocked(b, lane, r.Sequence, data[first:])
+	}
 	return len(o.mu.pending)
 }
 
 func (o *Outbox) queueLocked(b *Bulk, lane, sequence uint32, rest []byte) {
-	if len(rest) == 0 {
-		return
-	}
 	b.lane, b.sequence, b.rest, b.queued = lane, sequence, rest, true
 	if o.mu.closed {
 		o.doneLocked(b)
@@ -164,18 +165,12 @@ func (o *Outbox) dropLocked(b *Bulk) {
 // may have, because a blocking write of it is in progress.
 func (o *Outbox) Reached(ticket uint64) bool { return o.written.Load() > ticket }
 
-// unlock ends a change of the buffers and charges the account for their capacity.
+// unlock ends a change of the buffers and charges the account for their capacity, which
+// seldom changes. With TLS each has a second buffer for the encrypted batch.
 func (o *Outbox) unlock() {
 	if o.mu.closed {
 		o.mu.pending, o.mu.spare, o.mu.large = nil, nil, 0 // nothing is sent any more
 	}
-	o.settleLocked()
-	o.mu.Unlock()
-}
-
-// settleLocked charges the account for the capacity of the buffers, which seldom changes.
-// With TLS each has a second buffer for the encrypted batch.
-func (o *Outbox) settleLocked() {
 	holds := cap(o.mu.pending) + cap(o.mu.spare) + o.mu.large
 	if o.batch != nil {
 		holds *= 2
@@ -187,6 +182,7 @@ func (o *Outbox) settleLocked() {
 		o.account.Release(-more)
 	}
 	o.mu.charged = holds
+	o.mu.Unlock()
 }
 
 // Below reports whether less than limit bytes of small messages wait.

@@ -72,7 +72,16 @@ func (r *Reader) Read() error {
 	if r.account.Tight() {
 		r.Shrink()
 	}
-	r.makeRoom()
+	// Move the unread bytes to the start of the buffer, and enlarge it if it is full or
+	// the last read filled it.
+	rest := r.buffer[r.start:r.end]
+	switch {
+	case r.buffer == nil:
+		r.replace(make([]byte, minReadBuffer))
+	case r.end == len(r.buffer) && len(r.buffer) < MaxReadBuffer:
+		r.replace(make([]byte, 2*len(r.buffer)))
+	}
+	r.start, r.end = 0, copy(r.buffer, rest)
 	n, err := r.conn.Read(r.buffer[r.end:])
 	if n > 0 {
 		r.end += n
@@ -80,21 +89,6 @@ func (r *Reader) Read() error {
 		return nil // the next read returns the error again
 	}
 	return err
-}
-
-// makeRoom moves the unread bytes to the start of the buffer, and enlarges the buffer if
-// it is full or the last read filled it.
-func (r *Reader) makeRoom() {
-	filled := r.end == len(r.buffer)
-	rest := r.buffer[r.start:r.end]
-	switch {
-	case r.buffer == nil:
-		r.replace(make([]byte, minReadBuffer))
-	case filled && len(r.buffer) < MaxReadBuffer:
-		r.replace(make([]byte, 2*len(r.buffer)))
-	}
-	r.end = copy(r.buffer, rest)
-	r.start = 0
 }
 
 // Shrink frees the buffer if it is empty and not small.

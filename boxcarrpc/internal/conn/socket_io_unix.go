@@ -10,7 +10,7 @@ import (
 )
 
 // Sockets are read and written by non-blocking system calls, where possible without
-// informing the Go scheduler: see readNow and writeNow.
+// informing the Go scheduler: see transfer.
 
 // A socket writes without blocking. Only the holder of the write turn uses it.
 type socket struct {
@@ -64,7 +64,7 @@ func (s *socket) write(b []byte) (n int, err error) {
 // writeRest always returns true, so that RawConn.Write does not block.
 func (s *socket) writeRest(fd uintptr) bool {
 	for len(s.rest) > 0 {
-		n, err := writeNow(int(fd), s.rest)
+		n, err := transfer(writeCall, int(fd), s.rest)
 		switch {
 		case n > 0:
 			s.rest = s.rest[n:]
@@ -116,7 +116,7 @@ func (r *socketReader) Read(b []byte) (int, error) {
 // read returns false if nothing can be read now, so that RawConn.Read waits.
 func (r *socketReader) read(fd uintptr) bool {
 	for {
-		n, err := readNow(int(fd), r.b)
+		n, err := transfer(readCall, int(fd), r.b)
 		switch {
 		case n > 0:
 			r.n = n

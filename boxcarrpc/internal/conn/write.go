@@ -56,7 +56,7 @@ func (o *Outbox) Write(gather bool) {
 		runtime.Gosched()
 	}
 	for range turnBatches {
-		batch, err := o.next()
+		batch, err := o.take()
 		if len(batch) == 0 && err == nil {
 			return
 		}
@@ -110,7 +110,7 @@ func (o *Outbox) handOver(rest []byte) {
 
 // writeAll writes the rest of a batch and then everything that is pending, until nothing is
 // left or a write fails. A batch without bulk is first written without blocking, which is
-// cheaper: see readNow. A batch with bulk is written by a blocking call, so that the
+// cheaper: see transfer. A batch with bulk is written by a blocking call, so that the
 // processor is free for small calls meanwhile. Before each batch writeAll yields, so that
 // goroutines that are about to append small frames can do it first. Together with the same
 // yield in the reader that cuts the p99 of small calls that run with large ones by a third.
@@ -119,7 +119,7 @@ func (o *Outbox) writeAll(batch []byte) {
 		var err error
 		if len(batch) == 0 {
 			runtime.Gosched()
-			if batch, err = o.next(); err == nil && len(batch) == 0 {
+			if batch, err = o.take(); err == nil && len(batch) == 0 {
 				return
 			}
 			if err == nil && len(batch) < BatchBytes {
@@ -135,17 +135,6 @@ func (o *Outbox) writeAll(batch []byte) {
 		}
 		batch = nil
 	}
-}
-
-// next returns the next batch, encrypted if the connection uses TLS. It is valid until the
-// next call. If there is none, next gives up the turn.
-func (o *Outbox) next() ([]byte, error) {
-	batch := o.take()
-	if len(batch) == 0 || o.batch == nil {
-		return batch, nil
-	}
-	o.written.Add(uint64(len(batch)))
-	return o.batch.seal(o.tls, batch)
 }
 
 // count records that n bytes of a batch may have reached the kernel; a negative n corrects
@@ -165,10 +154,10 @@ func (o *Outbox) fail(err error) {
 	o.failed(err)
 }
 
-// take returns the frames of the next batch. If there are none it gives up the turn.
-func (o *Outbox) take() []byte {
+// take returns the frames of the next batch, encrypted if the connection uses TLS. It is
+// valid until the next call. If there is none, take gives up the turn.
+func (o *Outbox) take() ([]byte, error) {
 	o.mu.Lock()
-	defer o.unlock()
 	o.mu.large = 0 // the previous batch has been written
 	batch := o.mu.pending
 	for len(batch) < BatchBytes && len(o.mu.bulk) > 0 {
@@ -179,7 +168,8 @@ func (o *Outbox) take() []byte {
 		if o.account.Tight() {
 			o.mu.pending, o.mu.spare = nil, nil
 		}
-		return nil
+		o.unlock()
+		return nil, nil
 	}
 	o.mu.pending, o.mu.spare = o.mu.spare[:0], nil
 	if o.mu.large = cap(batch); o.mu.large <= keptBatch {
@@ -187,7 +177,12 @@ func (o *Outbox) take() []byte {
 	}
 	o.mu.taken += uint64(len(batch))
 	o.drained.Broadcast()
-	return batch
+	o.unlock()
+	if o.batch == nil {
+		return batch, nil
+	}
+	o.written.Add(uint64(len(batch)))
+	return o.batch.seal(o.tls, batch)
 }
 
 // takeBulkLocked appends one frame of the first bulk message and moves the message to the
@@ -215,7 +210,9 @@ func (o *Outbox) writeNow(batch []byte) (rest []byte, err error) {
 	if o.socket == nil {
 		return batch, nil
 	}
-	o.count(len(batch)) // before the call: the connection may fail after the kernel took some
+	if o.batch == nil {
+		o.written.Add(uint64(len(batch))) // before the call: the connection may fail after the kernel took some
+	}
 	n, err := o.socket.write(batch)
 	if n < len(batch) {
 		o.count(n - len(batch))

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestCallPathIsShort limits the functions of the client, apart from package core, through
+// which a call passes. To see the list, run the command in the package comment.
+func TestCallPathIsShort(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a program")
+	}
+	const packages = "docstore/boxcarrpc,docstore/boxcarrpc/internal/conn,docstore/boxcarrpc/internal/spin"
+	cmd := exec.CommandContext(t.Context(), "go", "run", "-cover", "-covermode", "atomic", "-coverpkg", packages+",docstore/boxcarrpc/internal/callpath", ".")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s", &stderr)
+	functions := strings.Split(strings.TrimSpace(string(out)), "\n")
+	require.Greater(t, len(functions), 20, "%s", out)
+	require.LessOrEqual(t, len(functions), 35, "%s", out)
+}
