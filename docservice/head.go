@@ -60,10 +60,10 @@ func (f *follower) readHead() (nearer bool) {
 }
 
 // reaches reports whether a position is at or after the target. It is false while reading
-// the file fails and no earlier read succeeded.
-func (h *headState) reaches(at queue.Position) bool {
+// the file fails, or there is none although one is required, and no earlier read succeeded.
+func (h *headState) reaches(at queue.Position, required bool) bool {
 	if h.target.IsZero() {
-		return h.failure == nil
+		return h.failure == nil && !(required && h.written.IsZero())
 	}
 	return at.Queue == h.target.Queue && at.Next.Compare(h.target.Next) >= 0
 }

@@ -204,7 +204,7 @@ func (h *health) caughtUp(at queue.Position) (resumed bool) {
 func (h *health) reachedEnd(at queue.Position, atEnd bool) (ready bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if atEnd && h.mu.tail.current && h.mu.tail.position.SamePlace(at) && h.mu.head.reaches(at) && !h.awaits(at.Next.Segment) {
+	if atEnd && h.mu.tail.current && h.mu.tail.position.SamePlace(at) && h.mu.head.reaches(at, h.options.RequireHead) && !h.awaits(at.Next.Segment) {
 		h.mu.reached, h.mu.tail.reachedEnd = true, true
 	}
 	before := h.gap.Load()

@@ -33,7 +33,7 @@ type Follower struct {
 
 	// Used by the goroutine of run only, after Open.
 	log        *publish.Log
-	record     publish.Record // that was last read
+	record     publish.Record // as last read
 	complete   bool           // the files of the served manifest were checked since Open
 	state      int            // number of the state that is served
 	collection *docservice.Collection
@@ -41,28 +41,12 @@ type Follower struct {
 
 	mu struct {
 		sync.Mutex
-		status Status
+		status  Status
+		serving *docservice.Collection
+		queue   string // directory of its files
+		start   start
+		began   time.Time // of the fetch in progress
 	}
-}
-
-// Status is the state of a Follower.
-type Status struct {
-	Announced uint64       // number of the announced manifest; 0: none is known
-	Target    uint64       // of the manifest to be served
-	Served    uint64       // of the manifest whose files the served collection has; 0: none
-	Pin       *publish.Pin // that determines the target; nil: none
-	// Increment is the number of the last increment of the served manifest that was added to
-	// it; 0: none. IncrementTime is the time at which it was published.
-	Increment     uint64
-	IncrementTime time.Time
-	// Held is the reason why a stream has stopped to announce; empty: it has not.
-	Held string
-	// FetchedBytes of FetchBytes have been downloaded for the move in progress.
-	FetchedBytes, FetchBytes int64
-	// Error is why the last attempt to follow failed; empty: it succeeded.
-	Error string
-	// LastContact is the time at which the record was last read.
-	LastContact time.Time
 }
 
 // Open opens the collection in dir, or creates it, passes it to serve, and starts to
@@ -80,18 +64,12 @@ func Open(name string, b bucket.Bucket, dir string, serve func(*docservice.Colle
 	}
 	f.increments.added = present.Extended
 	f.mu.status.Served, f.mu.status.Target = present.Ref.Number, present.Ref.Number
-	serve(f.collection)
+	f.mu.status.Current, f.mu.start.opened = f.now(), f.now()
+	f.serveState()
 	ctx, cancel := context.WithCancel(context.Background())
 	f.stop = cancel
 	f.running.Go(func() { f.run(ctx, present.Ref) })
 	return f, nil
-}
-
-// Status returns the current state.
-func (f *Follower) Status() Status {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.mu.status
 }
 
 // Close stops following and closes the collection. It is idempotent.
@@ -121,12 +99,7 @@ func (f *Follower) run(ctx context.Context, served publish.Ref) {
 				f.logger.Error("following the collection's manifests failed; retrying, and serving the last one", "manifest", served.Number, "error", err)
 			}
 		}
-		f.update(func(s *Status) {
-			s.Error, s.FetchBytes, s.FetchedBytes = problem, 0, 0
-			if err == nil {
-				s.LastContact = f.now()
-			}
-		})
+		f.ended(err, problem)
 		// The jitter keeps servers from asking at the same time.
 		if !f.pause(ctx, served, pause/2+rand.N(pause)) {
 			return
@@ -145,12 +118,6 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-func (f *Follower) update(change func(*Status)) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	change(&f.mu.status)
-}
-
 // follow reads the record and moves to the target.
 func (f *Follower) follow(ctx context.Context, served *publish.Ref) error {
 	target, err := f.readTarget(ctx)
@@ -162,20 +129,23 @@ func (f *Follower) follow(ctx context.Context, served *publish.Ref) error {
 		return f.repair(ctx, target)
 	}
 	m, err := publish.ReadManifest(ctx, f.bucket, target)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case move == goForward:
-		err = f.forward(ctx, m, *served, target)
-	default:
-		err = f.goBeside(ctx, m, *served, target)
+	}
+	if err := f.checkpoint(ctx, *served); err != nil {
+		return err
+	}
+	if move == advance {
+		err = f.advance(ctx, m, target)
+	} else {
+		err = f.replace(ctx, m, target)
 	}
 	if err != nil {
 		return err
 	}
 	*served = target
 	f.increments.reset()
-	f.update(func(s *Status) { s.Served, s.Increment, s.IncrementTime = target.Number, 0, time.Time{} })
+	f.arrived(target)
 	f.logger.Info("serving a manifest", "manifest", target.Number, "documents", m.Documents(), "bytes", m.Bytes())
 	return nil
 }
@@ -196,9 +166,14 @@ func (f *Follower) readTarget(ctx context.Context) (publish.Ref, error) {
 	f.record = record
 	target := record.Target(f.options.Group)
 	f.increments.published, f.increments.wanted = record.Increments, record.Extends(f.options.Group)
-	f.update(func(s *Status) {
-		s.Held = record.Held
-		s.Announced, s.Target, s.Pin = record.Announced.Number, target.Number, record.PinOf(f.options.Group)
-	})
+	f.targetRead(record, target)
 	return target, nil
+}
+
+// serveState serves the collection of the current state.
+func (f *Follower) serveState() {
+	f.mu.Lock()
+	f.mu.serving, f.mu.queue = f.collection, f.queuePath(f.state)
+	f.mu.Unlock()
+	f.serve(f.collection)
 }

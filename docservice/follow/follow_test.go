@@ -41,6 +41,7 @@ type fleet struct {
 	states    map[uint64]map[string]string
 	newest    uint64
 	queueName string
+	options   follow.Options // of servers that are started
 }
 
 // flakyBucket fails all requests while it is down.
@@ -165,10 +166,10 @@ func (f *fleet) startServer(group, dir string) *server {
 func (s *server) start() {
 	s.fleet.t.Helper()
 	var err error
-	s.follower, err = follow.Open("jobs", s.fleet.bucket, s.dir, s.service.Replace, &follow.Options{
-		Group: s.group, PollInterval: 2 * time.Millisecond, DrainTime: time.Millisecond,
-		Collection: docservice.CollectionOptions{PollInterval: 2 * time.Millisecond, RetryInterval: 2 * time.Millisecond},
-	})
+	options := s.fleet.options
+	options.Group, options.PollInterval, options.DrainTime = s.group, 2*time.Millisecond, time.Millisecond
+	options.Collection.PollInterval, options.Collection.RetryInterval = 2*time.Millisecond, 2*time.Millisecond
+	s.follower, err = follow.Open("jobs", s.fleet.bucket, s.dir, s.service.Replace, &options)
 	require.NoError(s.fleet.t, err)
 }
 

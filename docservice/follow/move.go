@@ -2,7 +2,6 @@ package follow
 
 import (
 	"context"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,10 +14,32 @@ import (
 	"github.com/cockroachdb/errors"
 )
 
-func (f *Follower) replica(state int) *publish.Replica {
-	return publish.NewReplica(f.bucket, f.queuePath(state), &publish.Options{FS: f.fs, Now: f.now, Progress: func(done, total int64) {
-		f.update(func(s *Status) { s.FetchedBytes, s.FetchBytes = done, total })
-	}})
+// fetch makes the directory of a state hold the files of a manifest.
+func (f *Follower) fetch(ctx context.Context, state int, m *publish.Manifest) error {
+	var reserved reservation
+	defer func() { reserved.release() }()
+	replica := publish.NewReplica(f.bucket, f.queuePath(state), &publish.Options{
+		FS: f.fs, Now: f.now, Source: f.options.Source, Rate: f.options.Rate, Concurrency: f.options.Concurrency,
+		Reserve: func(bytes int64) (err error) {
+			f.update(func(*Status) { f.mu.began = f.now() })
+			reserved, err = f.reserve(bytes, m.Number)
+			return err
+		},
+		Progress: func(done, total int64) {
+			f.update(func(s *Status) { s.FetchedBytes, s.FetchBytes = done, total })
+		},
+		Fetched: func(file publish.File, fromSource bool) {
+			reserved.use(file.Size)
+			f.update(func(s *Status) {
+				if fromSource {
+					s.PeerBytes += file.Size
+				} else {
+					s.BucketBytes += file.Size
+				}
+			})
+		},
+	})
+	return replica.Fetch(ctx, m)
 }
 
 // repair fetches the files of the served manifest that are missing: the collection renames
@@ -34,24 +55,18 @@ func (f *Follower) repair(ctx context.Context, target publish.Ref) error {
 	}
 	m, err := publish.ReadManifest(ctx, f.bucket, target)
 	if err == nil {
-		err = f.replica(f.state).Fetch(ctx, m)
+		err = f.fetch(ctx, f.state, m)
 	}
 	f.complete = err == nil
 	return err
 }
 
-// forward fetches the files of a later manifest. If the index is at the end of the served
-// one, it makes a checkpoint first.
-func (f *Follower) forward(ctx context.Context, m *publish.Manifest, served, target publish.Ref) error {
-	if served.Number > 0 {
-		if err := f.checkpoint(ctx, served); err != nil {
-			return err
-		}
-	}
-	err := f.replica(f.state).Fetch(ctx, m)
+// advance fetches the files of a manifest that the served one continues.
+func (f *Follower) advance(ctx context.Context, m *publish.Manifest, target publish.Ref) error {
+	err := f.fetch(ctx, f.state, m)
 	if errors.Is(err, publish.ErrDiverged) {
 		f.logger.Warn("increments are not part of the next manifest; the state is made again", "manifest", target.Number, "error", err)
-		return f.goBeside(ctx, m, served, target)
+		return f.replace(ctx, m, target)
 	}
 	if err != nil {
 		return err
@@ -59,13 +74,8 @@ func (f *Follower) forward(ctx context.Context, m *publish.Manifest, served, tar
 	return f.save(current{State: f.state, Ref: target})
 }
 
-// goBeside opens a collection at another manifest and serves it when it is ready.
-func (f *Follower) goBeside(ctx context.Context, m *publish.Manifest, served, target publish.Ref) error {
-	if served.Number > 0 {
-		if err := f.checkpoint(ctx, served); err != nil {
-			return err
-		}
-	}
+// replace opens a collection at another manifest and serves it when it is ready.
+func (f *Follower) replace(ctx context.Context, m *publish.Manifest, target publish.Ref) error {
 	next := f.state + 1
 	if err := f.fs.RemoveAll(f.statePath(next)); err != nil {
 		return err
@@ -85,7 +95,7 @@ func (f *Follower) goBeside(ctx context.Context, m *publish.Manifest, served, ta
 	}
 	before, beforePath := f.collection, f.statePath(f.state)
 	f.collection, f.state = collection, next
-	f.serve(collection)
+	f.serveState()
 	f.running.Go(func() {
 		sleep(ctx, f.options.DrainTime)
 		if err := errors.CombineErrors(before.Close(), f.fs.RemoveAll(beforePath)); err != nil {
@@ -95,22 +105,26 @@ func (f *Follower) goBeside(ctx context.Context, m *publish.Manifest, served, ta
 	return nil
 }
 
-// prepare makes the directories of a state: the nearest checkpoint of the index, if there is
-// one, and the files of the manifest, as hard links if they exist locally.
+// prepare makes the directories of a state: a copy of the nearest checkpoint of the index, if
+// there is one, and the files of the manifest.
 func (f *Follower) prepare(ctx context.Context, state int, m *publish.Manifest) error {
-	numbers, err := f.checkpoints()
+	present, err := f.checkpoints()
 	if err != nil {
 		return err
 	}
+	// The served files first: the collection verifies them, and the Follower replaces
+	// damaged ones.
 	sources := []string{f.queuePath(f.state)}
-	if nearest := nearestCheckpoint(f.record, numbers, m.Number); nearest > 0 {
+	nearest := nearestCheckpoint(f.record, present, m.Number)
+	if nearest > 0 {
 		// A copy of hard links: the checkpoint stays if this move fails.
 		if err := docservice.CheckpointIndex(f.checkpointPath(nearest), f.statePath(state), f.logger); err != nil {
 			return errors.Wrap(err, "copy the checkpoint of the index")
 		}
 		sources = append(sources, filepath.Join(f.checkpointPath(nearest), queueName))
-	} else {
-		f.logger.Warn("there is no checkpoint of the index at this manifest or before it; it is built from the queue", "manifest", m.Number)
+	}
+	if nearest != m.Number {
+		f.logger.Info("there is no checkpoint of the index at this manifest; it is made from an earlier one, or the queue", "manifest", m.Number, "checkpoint", nearest)
 	}
 	for _, dir := range []string{f.statePath(state), f.queuePath(state)} {
 		if err := vfs.MakeDir(f.fs, dir); err != nil {
@@ -122,23 +136,7 @@ func (f *Follower) prepare(ctx context.Context, state int, m *publish.Manifest) 
 			return err
 		}
 	}
-	return f.replica(state).Fetch(ctx, m)
-}
-
-// linkFiles makes hard links to the files of a manifest that a directory has.
-func (f *Follower) linkFiles(m *publish.Manifest, from, to string) error {
-	for _, file := range m.Files {
-		source := filepath.Join(from, file.Name)
-		there, err := queue.DescribeSealed(f.fs, source)
-		if err != nil || there.Size != file.Size || publish.Hex16(there.Footer) != file.Footer {
-			continue // it is missing, or another file of this name: it is fetched
-		}
-		err = f.fs.Link(source, filepath.Join(to, file.Name))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-	}
-	return nil
+	return f.fetch(ctx, state, m)
 }
 
 // errRetargeted: the target changed while a collection for the one before was built.

@@ -6,6 +6,9 @@ import (
 
 	"docstore/docservice"
 	"docstore/internal/vfs"
+	"docstore/queue/publish"
+
+	"golang.org/x/time/rate"
 )
 
 // Defaults of Options.
@@ -39,6 +42,19 @@ type Options struct {
 	// Checkpoints is the number of earlier manifests whose index is kept, so that the
 	// server can return to them at once. The default is DefaultCheckpoints.
 	Checkpoints int
+	// Source provides files instead of the bucket: other servers of the collection. The
+	// default is none.
+	Source publish.Source
+	// Rate limits the bytes per second that are fetched. The default is no limit.
+	Rate *rate.Limiter
+	// Concurrency is the number of files that are fetched at the same time. The default is
+	// publish.DefaultConcurrency.
+	Concurrency int
+	// Disk limits the bytes on disk. The default is no limit.
+	Disk *Disk
+	// MaxStaleness is the maximum time since the Follower last knew that it serves its
+	// target, for it to be ready. The default, 0, means no limit.
+	MaxStaleness time.Duration
 	// Logger logs moves and failures. The default discards the log.
 	Logger *slog.Logger
 }
@@ -60,7 +76,9 @@ func (o *Options) withDefaults() Options {
 	if options.Logger == nil {
 		options.Logger = slog.New(slog.DiscardHandler)
 	}
-	options.Collection.Quarantine = true
+	// Files are fetched again, and HEAD comes with the first manifest.
+	options.Collection.Quarantine, options.Collection.RequireHead = true, true
+	options.Collection.MaxStaleness = 0
 	if options.Collection.FS == nil {
 		options.Collection.FS = vfs.OS
 	}

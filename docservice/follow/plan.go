@@ -1,20 +1,26 @@
 package follow
 
 import (
+	"fmt"
 	"slices"
+	"time"
 
 	"docstore/queue/publish"
 )
 
 // The decisions of a Follower as functions of what it knows. The other files execute them.
 
+// startWait is the time for which a started server waits for the record before it is ready
+// with the manifest that it has.
+const startWait = 5 * time.Second
+
 // move is a change of the served manifest.
 type move int
 
 const (
-	stay      move = iota // at the target
-	goForward             // add the files of the target to the served state
-	goBeside              // make another state, and serve it when it is ready
+	stay    move = iota // at the target
+	advance             // add the files of the target to the served state
+	replace             // make another state, and serve it when it is ready
 )
 
 // nextMove returns how to get from the served manifest to the target. reset: the served
@@ -22,13 +28,13 @@ const (
 func nextMove(record publish.Record, served, target publish.Ref, reset bool) move {
 	switch {
 	case target == served && reset:
-		return goBeside
+		return replace
 	case target == served:
 		return stay
 	case record.Continues(served.Number, target.Number):
-		return goForward
+		return advance
 	}
-	return goBeside
+	return replace
 }
 
 // nearestCheckpoint returns the latest checkpoint from which an index can read on to the
@@ -42,8 +48,55 @@ func nearestCheckpoint(record publish.Record, present []uint64, target uint64) (
 	return nearest
 }
 
-// obsoleteCheckpoints returns the checkpoints to remove so that the latest ones remain.
-func obsoleteCheckpoints(present []uint64, keep int) []uint64 {
-	slices.Sort(present)
-	return present[:max(0, len(present)-keep)]
+// obsoleteCheckpoints returns the checkpoints to remove: those of bad manifests, and of the
+// others all but the latest ones and those of manifests in use.
+func obsoleteCheckpoints(record publish.Record, present []uint64, keep int) []uint64 {
+	var obsolete []uint64
+	for _, n := range slices.Backward(slices.Sorted(slices.Values(present))) {
+		switch {
+		case record.IsBad(n) && !record.InUse(n):
+			obsolete = append(obsolete, n)
+		case keep > 0:
+			keep--
+		case !record.InUse(n):
+			obsolete = append(obsolete, n)
+		}
+	}
+	return obsolete
+}
+
+// startGoal returns the manifest that a started server must reach to be ready: the target at
+// the first contact, or without contact for some time the manifest that is here.
+func startGoal(s start, status Status, now time.Time) uint64 {
+	if s.goal == 0 && now.Sub(s.opened) >= startWait {
+		return status.Served
+	}
+	return s.goal
+}
+
+// atGoal reports whether the files of the goal, or of a later target, are here.
+func atGoal(goal uint64, s Status) bool {
+	return goal != 0 && (s.Served == goal || s.Served == s.Target)
+}
+
+// notReady returns why a server is not ready; empty: it is. After it has reached its first
+// goal only the age of its state makes it unready.
+func notReady(s start, status Status, maxStaleness time.Duration, now time.Time) string {
+	suffix := ""
+	if status.Error != "" {
+		suffix = ": " + status.Error
+	}
+	switch {
+	case s.reached && maxStaleness > 0 && now.Sub(status.Current) > maxStaleness:
+		return fmt.Sprintf("the target was last known to be served %v ago, more than --max-staleness%s", now.Sub(status.Current).Round(time.Second), suffix)
+	case s.reached:
+		return ""
+	case s.goal == 0 && status.LastContact.IsZero():
+		return "the state of the collection was not read yet" + suffix
+	case s.goal == 0:
+		return "no manifest is announced"
+	case !atGoal(s.goal, status):
+		return fmt.Sprintf("manifest %d has not been fetched%s", s.goal, suffix)
+	}
+	return fmt.Sprintf("manifest %d has not been indexed to its end", status.Served)
 }

@@ -51,6 +51,11 @@ type Options struct {
 	// Concurrency is the number of files that a Replica fetches at the same time. The
 	// default is DefaultConcurrency.
 	Concurrency int
+	// Reserve is called before a Replica fetches so many bytes. Its error ends the Fetch.
+	Reserve func(bytes int64) error
+	// Fetched is called with each file that a Replica has fetched and verified. fromSource:
+	// Source provided it, and not the bucket. Several goroutines call it.
+	Fetched func(f File, fromSource bool)
 }
 
 // A Source has copies of files that manifests list, for example on other servers. A Replica
@@ -75,6 +80,12 @@ func (o *Options) withDefaults() Options {
 	}
 	if options.Concurrency <= 0 {
 		options.Concurrency = DefaultConcurrency
+	}
+	if options.Reserve == nil {
+		options.Reserve = func(int64) error { return nil }
+	}
+	if options.Fetched == nil {
+		options.Fetched = func(File, bool) {}
 	}
 	if options.Progress == nil {
 		options.Progress = func(int64, int64) {}

@@ -20,6 +20,9 @@ import (
 // partSuffix ends the names of files that are being fetched. Readers of a queue ignore them.
 const partSuffix = ".part"
 
+// IsPart reports whether a file of this name is being fetched.
+func IsPart(name string) bool { return strings.HasSuffix(name, partSuffix) }
+
 // Replica makes a directory hold the files of a manifest. Readers of the queue may use
 // the directory concurrently: a file gets its name after it is complete and verified, and
 // files that a rewrite replaces are removed after the rewrite has its name. A Replica is
@@ -96,6 +99,12 @@ func (r *Replica) fetchAll(ctx context.Context, files []File) error {
 	for _, f := range files {
 		done.total += f.Size
 	}
+	if done.total == 0 {
+		return nil
+	}
+	if err := r.options.Reserve(done.total); err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(r.options.Concurrency)
 	for _, f := range files {
@@ -113,12 +122,17 @@ func (r *Replica) fetch(ctx context.Context, f File, done *progress) error {
 	path := filepath.Join(r.dir, f.Name)
 	part := path + partSuffix
 	store := func(body io.Reader) error { return r.store(ctx, f, part, body, done) }
-	if r.options.Source == nil || r.options.Source.Fetch(ctx, f, store) != nil {
+	fromSource := r.options.Source != nil && r.options.Source.Fetch(ctx, f, store) == nil
+	if !fromSource {
 		if err := r.fromBucket(ctx, f, store); err != nil {
 			return err
 		}
 	}
-	return r.options.FS.Rename(part, path)
+	if err := r.options.FS.Rename(part, path); err != nil {
+		return err
+	}
+	r.options.Fetched(f, fromSource)
+	return nil
 }
 
 func (r *Replica) fromBucket(ctx context.Context, f File, store func(io.Reader) error) error {

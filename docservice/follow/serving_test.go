@@ -1,0 +1,148 @@
+package follow_test
+
+import (
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"docstore/docservice"
+	"docstore/docservice/follow"
+	"docstore/internal/testseed"
+)
+
+// eventually waits for a condition on the status.
+func (s *server) eventually(holds func(follow.Status) bool) {
+	s.fleet.t.Helper()
+	if !assert.Eventually(s.fleet.t, func() bool { return holds(s.follower.Status()) }, 20*time.Second, time.Millisecond) {
+		s.fleet.t.Fatalf("status: %+v", s.follower.Status())
+	}
+}
+
+func ready(s follow.Status) bool { return s.NotReady == "" }
+
+// TestEmptyServerIsNotReadyAndFindsNothingMissing starts a server that has no files, while
+// the bucket is down.
+func TestEmptyServerIsNotReadyAndFindsNothingMissing(t *testing.T) {
+	rng, f := testseed.Rand(t), newFleet(t)
+	f.publish(rng, false)
+	f.bucket.down.Store(true)
+	s := f.startServer("", "server")
+	unready := func() {
+		require.Never(t, func() bool { return ready(s.follower.Status()) }, 50*time.Millisecond, time.Millisecond)
+		_, err := s.get("id-0")
+		require.ErrorIs(t, err, docservice.ErrUnavailable)
+	}
+	unready()
+	f.bucket.down.Store(false)
+	s.eventually(func(s follow.Status) bool { return s.NotReady == "no manifest is announced" })
+	unready()
+	f.announce(1)
+	s.waitFor(1)
+	s.eventually(ready)
+}
+
+// TestAnnouncementsDoNotMakeServersUnready watches the readiness of a server during moves and
+// a restart without the bucket.
+func TestAnnouncementsDoNotMakeServersUnready(t *testing.T) {
+	rng, f := testseed.Rand(t), newFleet(t)
+	f.publish(rng, false)
+	f.announce(1)
+	s := f.startServer("", "server")
+	s.eventually(ready)
+	for number := uint64(2); number < 5; number++ {
+		f.publish(rng, false)
+		f.announce(number)
+		s.eventually(func(status follow.Status) bool {
+			require.Empty(t, status.NotReady)
+			return status.Served == number
+		})
+	}
+	f.publish(rng, false)
+	f.bucket.down.Store(true)
+	f.announce(5)
+	s.restart()
+	s.eventually(ready)
+	s.waitFor(4)
+	f.bucket.down.Store(false)
+	s.waitFor(5)
+}
+
+// TestOnlyStalenessMakesServersUnready advances the clock while the bucket is down.
+func TestOnlyStalenessMakesServersUnready(t *testing.T) {
+	rng, f := testseed.Rand(t), newFleet(t)
+	f.publish(rng, false)
+	f.announce(1)
+	var ahead atomic.Int64
+	f.options.MaxStaleness = time.Minute
+	f.options.Collection.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	s := f.startServer("", "server")
+	s.eventually(ready)
+	f.bucket.down.Store(true)
+	s.eventually(func(s follow.Status) bool { return s.Error != "" })
+	require.True(t, ready(s.follower.Status()))
+	ahead.Store(int64(2 * time.Minute))
+	require.Contains(t, s.follower.Status().NotReady, "--max-staleness")
+	f.bucket.down.Store(false)
+	s.eventually(ready)
+}
+
+// TestDiskLimit announces a manifest that does not fit.
+func TestDiskLimit(t *testing.T) {
+	rng, f := testseed.Rand(t), newFleet(t)
+	f.publish(rng, false)
+	f.announce(1)
+	s := f.startServer("", "server")
+	s.waitFor(1)
+	f.publish(rng, false)
+	f.announce(2)
+	s.waitFor(2)
+	checkpoint := filepath.Join(s.dir, "checkpoint-0000000001")
+	require.DirExists(t, checkpoint)
+	require.NoError(t, s.follower.Close())
+	used, err := follow.NewDisk(s.dir, 0).Used()
+	require.NoError(t, err)
+
+	f.options.Disk = follow.NewDisk(s.dir, used/2)
+	s.start()
+	s.waitFor(2)
+	f.publish(rng, false)
+	f.announce(3)
+	s.eventually(func(s follow.Status) bool { return s.Error != "" })
+	require.Contains(t, s.follower.Status().Error, "raise --max-disk")
+	require.NoDirExists(t, checkpoint)
+	s.waitFor(2)
+	s.eventually(ready)
+
+	require.NoError(t, s.follower.Close())
+	f.options.Disk = follow.NewDisk(s.dir, used+1<<30)
+	s.start()
+	s.waitFor(3)
+}
+
+// TestRestartFetchesNothing restarts a server, and then one of whose files some are missing.
+func TestRestartFetchesNothing(t *testing.T) {
+	rng, f := testseed.Rand(t), newFleet(t)
+	for range 5 {
+		f.publish(rng, false)
+	}
+	f.announce(5)
+	s := f.startServer("", "server")
+	s.waitFor(5)
+	s.restart()
+	s.waitFor(5)
+	s.eventually(func(s follow.Status) bool { return !s.LastContact.IsZero() })
+	require.Zero(t, s.follower.Status().BucketBytes)
+	require.NoError(t, s.follower.Close())
+	path := filepath.Join(s.dir, "state-0001", "queue", "0000000003.seg")
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(path))
+	s.start()
+	s.waitFor(5)
+	s.eventually(func(s follow.Status) bool { return s.BucketBytes == info.Size() })
+}
