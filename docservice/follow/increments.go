@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -16,6 +17,10 @@ const (
 	// to PollInterval.
 	incrementInterval = 100 * time.Millisecond
 	activeTime        = 3 * time.Second
+
+	// watchLimit is the interval at which the bucket is read although an arbiter wakes this
+	// server, which may miss a change.
+	watchLimit = 5 * time.Second
 )
 
 // increments is what a Follower knows about the increments of the served manifest.
@@ -55,23 +60,32 @@ func (i *increments) next(now time.Time, longest time.Duration) time.Duration {
 // pause adds increments to the served manifest until the record is to be read again. It
 // returns false if the context has ended.
 func (f *Follower) pause(ctx context.Context, served publish.Ref, pause time.Duration) bool {
-	end := time.Now().Add(pause)
+	end, woken := time.Now().Add(pause), false
 	for {
 		i := &f.increments
 		if served.Number == 0 || !i.active() {
-			return sleep(ctx, end.Sub(time.Now()))
+			return f.waitCommit(ctx, end.Sub(time.Now()))
 		}
 		if i.extension != nil && i.extension.Sealed() {
 			// The next manifest is about to be announced.
-			return sleep(ctx, min(incrementInterval, f.options.PollInterval))
+			return f.waitCommit(ctx, min(incrementInterval, f.options.PollInterval))
 		}
+		before := f.Status().Increment
 		err := f.extend(ctx, served)
 		if err != nil && ctx.Err() == nil {
 			i.diverged = errors.Is(err, publish.ErrDiverged)
 			f.logger.Warn("adding an increment failed", "manifest", served.Number, "error", err)
 			return sleep(ctx, end.Sub(time.Now()))
 		}
-		wait := i.next(time.Now(), f.options.PollInterval)
+		wait, added := i.next(time.Now(), f.options.PollInterval), f.Status().Increment
+		if f.watches() && (!woken || added > before) {
+			if f.log.Wait(ctx, added, wait, watchLimit) {
+				return ctx.Err() == nil
+			}
+			woken = true
+			continue
+		}
+		woken = false // the increment cannot be added yet
 		if rest := end.Sub(time.Now()); wait >= rest {
 			return sleep(ctx, rest)
 		}
@@ -79,6 +93,22 @@ func (f *Follower) pause(ctx context.Context, served publish.Ref, pause time.Dur
 			return false
 		}
 	}
+}
+
+// watches reports whether the arbiter of the record wakes this server. After a failure it
+// polls.
+func (f *Follower) watches() bool {
+	return f.log != nil && f.Status().Error == "" && f.log.Watches()
+}
+
+// waitCommit waits for a commit, or for pause if no arbiter wakes this server. It returns
+// false if the context has ended.
+func (f *Follower) waitCommit(ctx context.Context, pause time.Duration) bool {
+	if !f.watches() {
+		return sleep(ctx, pause)
+	}
+	f.log.Wait(ctx, math.MaxUint64, pause, watchLimit)
+	return ctx.Err() == nil
 }
 
 // extend adds the increments that are new.

@@ -269,6 +269,9 @@ func (p *Publisher) put(ctx context.Context, i *Increment, data []byte) (Digest,
 	if errors.Is(err, bucket.ErrExist) {
 		err = p.ownIncrement(ctx, i)
 	}
+	if err == nil {
+		p.log.notifyIncrement(ctx, i.Number)
+	}
 	return digest, err
 }
 

@@ -3,7 +3,6 @@ package publish
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -24,15 +23,23 @@ const maxCommitBytes = 64 << 10
 // digest of the previous commit, and are never deleted, so that no number is used twice.
 // Each manifest and each opened Publisher adds a commit of about 1 KB.
 //
+// With an Arbiter the compare-and-swap is the Arbiter's. A commit is then copied to the
+// bucket, before Update returns and before the next commit. Load reads the bucket only, so
+// that a server never serves what a restore from the bucket would not have.
+//
 // A Log is safe for concurrent use.
 type Log struct {
-	bucket bucket.Bucket
-	now    func() time.Time
+	bucket  bucket.Bucket
+	arbiter Arbiter // nil: commits are made in the bucket
+	now     func() time.Time
 
 	mu struct {
 		sync.Mutex
 		commit commit // the newest that is known; number 0: none
 		digest Digest // of its object
+		claim  *claim // nil: none, or the arbiter is nil
+
+		notifyAfter time.Time // the arbiter did not answer until then
 	}
 }
 
@@ -46,11 +53,13 @@ type commit struct {
 	Record   Record    `json:"record"`
 }
 
-func commitObject(number uint64) string { return fmt.Sprintf("commit/%012d", number) }
+const commitPrefix = "commit/"
+
+func commitObject(number uint64) string { return fmt.Sprintf("%s%012d", commitPrefix, number) }
 
 // OpenLog opens the log of a bucket. An empty bucket has an empty record.
 func OpenLog(ctx context.Context, b bucket.Bucket, now func() time.Time) (*Log, error) {
-	l := &Log{bucket: b, now: now}
+	l := &Log{bucket: b, arbiter: arbiterOf(b), now: now}
 	newest, err := l.findNewest(ctx)
 	if err != nil || newest == 0 {
 		return l, err
@@ -106,17 +115,29 @@ func (l *Log) read(ctx context.Context, number uint64) (*commit, Digest, error) 
 	if err != nil {
 		return nil, Digest{}, err
 	}
+	c, err := decodeCommit(commitObject(number), data)
+	if err == nil && c.Number != number {
+		err = corrupt("%s holds commit %d", commitObject(number), c.Number)
+	}
+	if err != nil {
+		return nil, Digest{}, err
+	}
+	return c, sha256.Sum256(data), nil
+}
+
+// decodeCommit parses the object of a commit; where is its place.
+func decodeCommit(where string, data []byte) (*commit, error) {
 	c := new(commit)
 	if err := json.Unmarshal(data, c); err != nil {
-		return nil, Digest{}, corrupt("%s: %v", commitObject(number), err)
+		return nil, corrupt("%s: %v", where, err)
 	}
 	switch {
 	case c.Format > recordFormat || c.Record.Format > recordFormat:
-		return nil, Digest{}, errors.Wrapf(ErrNewerVersion, "%s", commitObject(number))
-	case c.Format < 1 || c.Number != number:
-		return nil, Digest{}, corrupt("%s holds commit %d of format %d", commitObject(number), c.Number, c.Format)
+		return nil, errors.Wrapf(ErrNewerVersion, "%s", where)
+	case c.Format < 1 || c.Number == 0:
+		return nil, corrupt("%s holds commit %d of format %d", where, c.Number, c.Format)
 	}
-	return c, sha256.Sum256(data), nil
+	return c, nil
 }
 
 // Load reads the commits that are new and returns the newest record.
@@ -149,34 +170,51 @@ func (l *Log) Update(ctx context.Context, change func(Record) (Record, error)) (
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for {
-		record, err := l.load(ctx)
+		if _, err := l.load(ctx); err != nil {
+			return Record{}, err
+		}
+		version, err := l.agree(ctx)
 		if err != nil {
 			return Record{}, err
 		}
-		if record, err = change(record); err != nil {
+		record, err := change(l.mu.commit.Record)
+		if err != nil {
 			return Record{}, err
 		}
-		c := commit{
-			Format: recordFormat, Number: l.mu.commit.Number + 1, Previous: l.mu.digest,
-			Nonce: rand.Text(), Time: l.now().UTC().Round(0), Record: record,
-		}
-		won, err := l.put(ctx, &c)
+		won, err := l.commit(ctx, record, version)
 		if err != nil {
 			return Record{}, err
 		}
 		if won {
-			return record, nil
+			return l.mu.commit.Record, nil
 		}
 	}
 }
 
-// put creates the object of a commit, and reports whether it is this commit's.
-func (l *Log) put(ctx context.Context, c *commit) (bool, error) {
-	data, err := json.Marshal(c)
+// commit commits a record that follows the newest one, and reports whether it did. version
+// is that of the newest one in the arbiter.
+func (l *Log) commit(ctx context.Context, record Record, version int64) (bool, error) {
+	if l.arbiter != nil && l.mu.commit.Number == 0 {
+		return l.establish(ctx, record)
+	}
+	record.Incarnation = l.mu.commit.Record.Incarnation
+	c, data, err := l.next(record)
 	if err != nil {
 		return false, err
 	}
-	err = l.bucket.Put(ctx, commitObject(c.Number), bytes.NewReader(data), int64(len(data)))
+	if l.arbiter == nil {
+		return l.put(ctx, c, data)
+	}
+	swapped, err := l.swap(ctx, c, data, version)
+	if err != nil || !swapped {
+		return false, err
+	}
+	return true, l.mirror(ctx, c, data)
+}
+
+// put creates the object of a commit, and reports whether it is this commit's.
+func (l *Log) put(ctx context.Context, c *commit, data []byte) (bool, error) {
+	err := l.bucket.Put(ctx, commitObject(c.Number), bytes.NewReader(data), int64(len(data)))
 	if errors.Is(err, bucket.ErrExist) {
 		// It may be this commit, created by an attempt whose response was lost.
 		there, _, err := l.read(ctx, c.Number)

@@ -127,7 +127,7 @@ func OpenPublisher(ctx context.Context, b bucket.Bucket, dir string, opts *Optio
 		return nil, err
 	}
 	if err := p.open(ctx); err != nil {
-		_ = p.reader.Close()
+		_ = p.Close()
 		return nil, err
 	}
 	return p, nil
@@ -150,6 +150,9 @@ func (p *Publisher) open(ctx context.Context) error {
 		return err
 	}
 	if err := p.checkNewBucket(ctx); err != nil {
+		return err
+	}
+	if err := p.log.Claim(ctx); err != nil {
 		return err
 	}
 	record, err := p.log.Update(ctx, func(r Record) (Record, error) {
@@ -178,8 +181,14 @@ func (p *Publisher) checkNewBucket(ctx context.Context) error {
 	return nil
 }
 
-// Close releases the queue.
-func (p *Publisher) Close() error { return errors.CombineErrors(p.closeChain(), p.reader.Close()) }
+// Close releases the queue and the claim on the collection.
+func (p *Publisher) Close() error {
+	err := p.closeChain()
+	if p.log != nil {
+		p.log.Release()
+	}
+	return errors.CombineErrors(err, p.reader.Close())
+}
 
 // Publish uploads the sealed files that the bucket lacks and commits a manifest of all
 // sealed files. While it has uploaded more than chunkBytes it commits a manifest of the

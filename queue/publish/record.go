@@ -27,6 +27,9 @@ const (
 type Record struct {
 	Format int    `json:"format"`
 	Queue  string `json:"queue"` // the queue's id, in hexadecimal digits
+	// Incarnation is the random name of the record in an Arbiter. Empty: commits are made in
+	// the bucket. Log sets it.
+	Incarnation string `json:"incarnation,omitempty"`
 
 	// Epoch is a fencing token: it is incremented when a publisher takes over. Owner is
 	// the random name of that publisher. Only the current owner commits.

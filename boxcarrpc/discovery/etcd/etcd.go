@@ -139,6 +139,18 @@ func Open(text string, opts *Options) (*Registry, error) {
 	return r, nil
 }
 
+// Connect returns a client for the etcd of a target, and the key prefix in the target
+// without a trailing slash. The caller closes the client. Options other than CallTimeout,
+// TTL, which bounds the pauses between reconnections, TLS, User and Password are not used.
+func Connect(text string, opts *Options) (client *clientv3.Client, prefix string, err error) {
+	r, err := Open(text, opts)
+	if err != nil {
+		return nil, "", err
+	}
+	client, err = r.etcd()
+	return client, r.prefix, err
+}
+
 // etcd returns the connection to etcd. The first call makes it; with a user it waits for
 // the authentication.
 func (r *Registry) etcd() (*clientv3.Client, error) {

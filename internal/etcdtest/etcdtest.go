@@ -1,0 +1,74 @@
+// Package etcdtest runs a real etcd for tests.
+package etcdtest
+
+import (
+	"net"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Server is an etcd with leases of at least one second.
+type Server struct {
+	Address   string
+	arguments []string
+	command   *exec.Cmd
+}
+
+// Start starts an etcd that is killed at the end of the test.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	_, err := exec.LookPath("etcd")
+	require.NoError(t, err, "scripts/setup installs Debian's etcd-server")
+	// The ports are most likely still free when etcd listens.
+	address, peer := freePort(t), freePort(t)
+	s := &Server{Address: address, arguments: []string{
+		"--data-dir", filepath.Join(t.TempDir(), "etcd"), "--unsafe-no-fsync", "--log-level", "error",
+		"--heartbeat-interval", "20", "--election-timeout", "200", // with the default the shortest lease is 2 s
+		"--listen-client-urls", "http://" + address, "--advertise-client-urls", "http://" + address,
+		"--listen-peer-urls", "http://" + peer, "--initial-advertise-peer-urls", "http://" + peer,
+		"--initial-cluster", "default=http://" + peer,
+	}}
+	t.Cleanup(s.Kill)
+	s.Restart(t)
+	return s
+}
+
+// Restart starts etcd after Kill, with its data, and waits until it is healthy.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	s.command = exec.Command("etcd", s.arguments...)
+	require.NoError(t, s.command.Start())
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		response, err := client.Get("http://" + s.Address + "/health")
+		if err == nil {
+			_ = response.Body.Close()
+			if response.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		require.True(t, time.Now().Before(deadline), "etcd does not become healthy: %v", err)
+	}
+}
+
+// Kill kills etcd with SIGKILL.
+func (s *Server) Kill() {
+	if s.command != nil {
+		_ = s.command.Process.Kill() // it may have ended
+		_ = s.command.Wait()
+		s.command = nil
+	}
+}
+
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
+}
