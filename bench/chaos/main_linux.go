@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -10,13 +11,12 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"docstore/bench/internal/command"
 )
 
 func main() {
-	if err := run(os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "chaos:", err)
-		os.Exit(1)
-	}
+	command.Main(func(_ context.Context, args []string) error { return run(args, os.Stdout) })
 }
 
 func run(args []string, out io.Writer) error {
@@ -24,10 +24,11 @@ func run(args []string, out io.Writer) error {
 		return serveAsChild(r)
 	}
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
-	rounds := flags.Int("rounds", 1, "how often each fault befalls, at least 1")
-	lasts := flags.Duration("lasts", 3*time.Second, "how long a fault lasts, and how long its end is watched")
-	names := flags.String("rivals", "boxcar,boxcar-hedged,grpc", "what is tried, with commas between")
-	if err := flags.Parse(args); err != nil {
+	rounds := flags.Int("rounds", 1, "how often each fault is applied, at least 1")
+	lasts := flags.Duration("lasts", 3*time.Second, "duration of a fault, and of the observation after it")
+	var names []string
+	command.Words(flags, &names, "rivals", "boxcar,boxcar-hedged,grpc", "rivals", "boxcar", "boxcar-hedged", "grpc")
+	if err := command.Parse(flags, args); err != nil {
 		return err
 	}
 	if *rounds < 1 {
@@ -36,7 +37,7 @@ func run(args []string, out io.Writer) error {
 	if _, err := fmt.Fprintf(out, "%d servers, %d callers, each fault for %v and %v of calm after it\n\n", serverCount, callers, *lasts, *lasts); err != nil {
 		return err
 	}
-	for _, name := range strings.Split(*names, ",") {
+	for _, name := range names {
 		r, err := rivalNamed(name)
 		if err != nil {
 			return err

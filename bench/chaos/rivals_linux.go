@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/resolver"
 	"google.golang.org/grpc/resolver/manual"
 
+	"docstore/bench/internal/grpcbytes"
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
 )
@@ -92,35 +93,12 @@ func (c boxcarClient) call(ctx context.Context, idempotent bool, request, dst []
 	return out, errors.As(err, &e) && !e.Processed, err
 }
 
-// bytesCodec has gRPC carry bare bytes. Messages are *[]byte.
-type bytesCodec struct{}
-
-func (bytesCodec) Name() string                        { return "bytes" }
-func (bytesCodec) Marshal(message any) ([]byte, error) { return *message.(*[]byte), nil }
-func (bytesCodec) Unmarshal(data []byte, message any) error {
-	b := message.(*[]byte)
-	*b = append((*b)[:0], data...)
-	return nil
-}
-
 type grpcServer struct{ *grpc.Server }
 
 func newGRPCServer(h handle) served {
-	s := grpc.NewServer(grpc.ForceServerCodec(bytesCodec{}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}))
-	handler := func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-		var request []byte
-		if err := decode(&request); err != nil {
-			return nil, err
-		}
-		response, err := h(request, nil)
-		return &response, err
-	}
-	s.RegisterService(&grpc.ServiceDesc{
-		ServiceName: "chaos", HandlerType: (*any)(nil),
-		Methods: []grpc.MethodDesc{{MethodName: "Once", Handler: handler}, {MethodName: "Twice", Handler: handler}},
-	}, nil)
-	return grpcServer{s}
+	method := func(request []byte) ([]byte, error) { return h(request, nil) }
+	return grpcServer{grpcbytes.NewServer("chaos", map[string]func(request []byte) ([]byte, error){"Once": method, "Twice": method},
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}))}
 }
 
 func (s grpcServer) Shutdown(ctx context.Context) error {
@@ -157,7 +135,7 @@ func newGRPCClient(addresses []string, callers *host) (client, error) {
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultServiceConfig(grpcConfig),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: time.Second, PermitWithoutStream: true}),
-		grpc.WithDefaultCallOptions(grpc.ForceCodec(bytesCodec{})),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(grpcbytes.Codec{})),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return callers.dial(ctx, address) }))
 	return grpcClient{conn}, err
 }

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -170,17 +169,4 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	require.NoError(t, os.Remove(dir))
 	require.NoError(t, run(t.Context(), []string{"-engine", "docstore", "-num", "1000", "-memory_limit", "134217728", "-benchmarks", "fillrandom,readrandom"}))
-}
-
-func TestQuantiles(t *testing.T) {
-	var h, other histogram
-	for d := range time.Duration(1000) {
-		h.add(d)
-		other.add(time.Second + d)
-	}
-	require.InDelta(t, 500, h.quantile(0.5), 500/16)
-	require.InDelta(t, 999, h.quantile(1), 999/16)
-	h.merge(&other)
-	require.InDelta(t, time.Second, h.quantile(0.75), float64(time.Second)/16)
-	require.Less(t, h.quantile(0.4), time.Microsecond)
 }

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"docstore/bench/internal/histogram"
 	"docstore/bench/internal/machine"
 	"docstore/bench/internal/process"
 )
@@ -89,7 +90,7 @@ type bench struct {
 	clock     clock
 	latencies struct {
 		sync.Mutex
-		histogram
+		histogram.Histogram
 	}
 }
 
@@ -137,7 +138,7 @@ func (b *bench) run(title string) (p phase, err error) {
 		return p, err
 	}
 	w := workloads[name]
-	b.wrote, b.latencies.histogram = false, histogram{}
+	b.wrote, b.latencies.Histogram = false, histogram.Histogram{}
 	b.begin()
 	ops, err := w.run(b, threads)
 	if err != nil {
@@ -169,8 +170,8 @@ func (b *bench) figures(workload string, ops float64, took time.Duration) map[st
 	if e, ok := b.engine.(interface{ amplification() (tables, rule float64) }); ok && workload == "fillrandom" {
 		f["amplification"], f["rule amplification"] = e.amplification()
 	}
-	if h := &b.latencies.histogram; b.histogram {
-		f["p50 ns"], f["p99 ns"], f["p999 ns"] = float64(h.quantile(0.5)), float64(h.quantile(0.99)), float64(h.quantile(0.999))
+	if h := &b.latencies.Histogram; b.histogram {
+		f["p50 ns"], f["p99 ns"], f["p999 ns"] = float64(h.Quantile(0.5)), float64(h.Quantile(0.99)), float64(h.Quantile(0.999))
 	}
 	return f
 }
@@ -232,7 +233,7 @@ func (b *bench) reopen() (int, error) {
 			return 0, fmt.Errorf("the first get: found is %v, error %w", found, err)
 		}
 		took := time.Since(start)
-		b.latencies.add(took)
+		b.latencies.Add(took)
 		opening += took
 	}
 	b.clock.start = time.Now().Add(-opening) // closing does not count
@@ -249,18 +250,18 @@ func (b *bench) compact() (int, error) {
 }
 
 // A recorder counts how long operations take, if that is asked for.
-type recorder struct{ *histogram }
+type recorder struct{ *histogram.Histogram }
 
 func (r recorder) begin() (start time.Time) {
-	if r.histogram != nil {
+	if r.Histogram != nil {
 		start = time.Now()
 	}
 	return start
 }
 
 func (r recorder) end(start time.Time) {
-	if r.histogram != nil {
-		r.add(time.Since(start))
+	if r.Histogram != nil {
+		r.Add(time.Since(start))
 	}
 }
 
@@ -268,11 +269,11 @@ func (r recorder) end(start time.Time) {
 func (b *bench) record(work func(lat recorder) error) error {
 	var lat recorder
 	if b.histogram {
-		lat.histogram = new(histogram)
+		lat.Histogram = new(histogram.Histogram)
 		defer func() {
 			b.latencies.Lock()
 			defer b.latencies.Unlock()
-			b.latencies.merge(lat.histogram)
+			b.latencies.Merge(lat.Histogram)
 		}()
 	}
 	return work(lat)

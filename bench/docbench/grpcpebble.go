@@ -15,9 +15,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/bloom"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/mem"
 
+	"docstore/bench/internal/grpcbytes"
 	"docstore/bench/internal/process"
 )
 
@@ -99,17 +98,6 @@ func serveGRPC(args []string) error {
 	if err != nil {
 		return err
 	}
-	server := grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}))
-	method := func(name string, answer func(request []byte) ([]byte, error)) grpc.MethodDesc {
-		return grpc.MethodDesc{MethodName: name, Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			var request []byte
-			if err := decode(&request); err != nil {
-				return nil, err
-			}
-			response, err := answer(request)
-			return &response, err
-		}}
-	}
 	get := func(dst, id []byte) ([]byte, error) {
 		value, closer, err := db.Get(id)
 		if err != nil {
@@ -118,16 +106,15 @@ func serveGRPC(args []string) error {
 		dst = binary.LittleEndian.AppendUint32(dst, uint32(len(value)))
 		return append(dst, value...), closer.Close()
 	}
-	server.RegisterService(&grpc.ServiceDesc{ServiceName: "bench.Documents", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{
-		method("Get", func(request []byte) ([]byte, error) { return get(nil, request) }),
-		method("GetMany", func(request []byte) (response []byte, err error) {
+	return grpcbytes.NewServer("bench.Documents", map[string]func(request []byte) ([]byte, error){
+		"Get": func(request []byte) ([]byte, error) { return get(nil, request) },
+		"GetMany": func(request []byte) (response []byte, err error) {
 			return response, eachPart(request, func(id []byte) error {
 				response, err = get(response, id)
 				return err
 			})
-		}),
-	}}, struct{}{})
-	return server.Serve(listener)
+		},
+	}).Serve(listener)
 }
 
 // eachPart gives fn the parts of a message, each behind its length.
@@ -145,22 +132,6 @@ func eachPart(message []byte, fn func(part []byte) error) error {
 	return nil
 }
 
-// rawCodec sends bytes as they are.
-type rawCodec struct{}
-
-func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
-	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
-}
-
-func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	*v.(*[]byte) = data.Materialize()
-	return nil
-}
-
-func (rawCodec) Name() string { return "raw" }
-
-var _ encoding.CodecV2 = rawCodec{}
-
 // grpcClient has a connection for each processor: more made no difference.
 type grpcClient struct {
 	conns []*grpc.ClientConn
@@ -171,7 +142,7 @@ func (s *grpcStore) client(int) (client, error) {
 	c := &grpcClient{turn: make(chan int, runtime.NumCPU())}
 	for i := range cap(c.turn) {
 		conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))
+			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(grpcbytes.Codec{})))
 		if err != nil {
 			return nil, errors.Join(err, c.close())
 		}

@@ -172,16 +172,16 @@ func (s *simulation) settle(server int32) {
 
 // tickOf returns the number of the backend's last gossip. Backends have different phases.
 func (s *simulation) tickOf(server int32) int32 {
-	return int32((s.now + s.gossipEvery() - s.gossipPhase(server)) / s.gossipEvery())
+	return int32((s.now + policy.GossipInterval - s.gossipPhase(server)) / policy.GossipInterval)
 }
 
 // tickTime returns the time of a tick, 0 before the first.
 func (s *simulation) tickTime(server, tick int32) int64 {
-	return max(0, int64(tick-1)*s.gossipEvery()+s.gossipPhase(server))
+	return max(0, int64(tick-1)*policy.GossipInterval+s.gossipPhase(server))
 }
 
 func (s *simulation) gossipPhase(server int32) int64 {
-	return int64(uint32(server)*2654435761) * s.gossipEvery() >> 32
+	return int64(uint32(server)*2654435761) * policy.GossipInterval >> 32
 }
 
 // fail stops a backend and fails its requests.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"docstore/bench/fleet/policy"
-	"docstore/boxcarrpc/subset"
 )
 
 // A config is one run of the simulator.
@@ -48,8 +47,7 @@ const (
 
 	// The token buckets of viamedia and knotty: somewhat above the capacity of a
 	// backend, because they would otherwise refuse requests at any load.
-	bucketRate  = 1.25
-	bucketBurst = 10
+	bucketRate = 1.25
 )
 
 var scenarios = []string{"steady", "failures", "rolling", "resize", "slow", "mixed", "weighted", "small"}
@@ -65,21 +63,12 @@ func (c *config) resolve() error {
 	if c.frontends < 1 || c.backends < 1 || c.frontends > 1<<20 || c.backends > 1<<24 {
 		bad("%d frontends and %d backends: at least 1, at most %d and %d", c.frontends, c.backends, 1<<20, 1<<24)
 	}
-	if c.k < 1 {
-		bad("-k %d: must be positive", c.k)
-	}
 	c.k = min(c.k, c.backends)
 	if c.duration <= 0 || c.warmup < 0 {
 		bad("-duration %v, -warmup %v: must be positive", c.duration, c.warmup)
 	}
-	if !slices.Contains(scenarios, c.scenario) {
-		bad("-scenario %q: there are %s", c.scenario, strings.Join(scenarios, ", "))
-	}
 	if c.hotShare < 0 || c.coldShare < 0 || c.hotShare+c.coldShare > 1 || c.hotShare*c.hotTimes > 1 {
 		bad("-hot %v x %v, -cold %v: more than all", c.hotShare, c.hotTimes, c.coldShare)
-	}
-	if _, err := subset.ByName(c.subset, nil); err != nil {
-		errs = append(errs, err)
 	}
 	c.resolveLoad(bad)
 	if c.size == 0 && len(errs) == 0 {
@@ -87,8 +76,6 @@ func (c *config) resolve() error {
 		c.size = max(c.k, int(math.Ceil(peak*c.p99Service().Seconds()*1.5)))
 	}
 	c.options.Size, c.options.Servers = c.size, c.k
-	c.options.Knotty.Table = c.k
-	c.options.Knotty.Burst = bucketBurst
 	if c.policy == "viamedia" {
 		c.options.Size = 1 << 20 // its connections are for one request each
 	}

@@ -35,7 +35,7 @@ func (s *simulation) makeFrontends(makePolicy func() policy.Policy) {
 // makePairs computes the subsets.
 func (s *simulation) makePairs() {
 	f, k := s.c.frontends, s.c.k
-	s.pairs = newPairs(f * k)
+	s.pairs = make(pairs, f*k)
 	if s.c.wholeFleet() {
 		return
 	}
@@ -80,7 +80,7 @@ func (s *simulation) join(f int32) {
 		}
 	}
 	if s.c.policy == "knotty" {
-		s.schedule.push(event{s.gen.Int64N(s.gossipEvery()), packed(gossipHeard, 0, f)})
+		s.schedule.push(event{s.gen.Int64N(policy.GossipInterval), packed(gossipHeard, 0, f)})
 	}
 	s.actions(f)
 }
@@ -141,7 +141,7 @@ func (s *simulation) arrive(f int32) {
 func (s *simulation) attempt(index int32) {
 	t := &s.tasks[index]
 	f := t.frontend
-	c, ok := s.frontends[f].policy.Pick(s.now, policy.Query{Tried: t.tried[:t.attempt]}, &s.rng)
+	c, ok := s.frontends[f].policy.Pick(s.now, t.tried[:t.attempt], &s.rng)
 	if !ok {
 		s.measure.refused(s.now)
 		s.free(index)

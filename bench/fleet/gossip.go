@@ -16,13 +16,6 @@ type gossiped interface {
 	Servers(dst []int32) []int32
 }
 
-func (s *simulation) gossipEvery() int64 {
-	if every := s.c.options.Knotty.Interval; every > 0 {
-		return every
-	}
-	return 1e9
-}
-
 // gossip passes the gossip of some servers to a frontend.
 func (s *simulation) gossip(f int32) {
 	front := &s.frontends[f]
@@ -30,7 +23,7 @@ func (s *simulation) gossip(f int32) {
 	if !ok {
 		return
 	}
-	s.schedule.push(event{s.now + s.gossipEvery()/gossipParts, packed(gossipHeard, 0, f)})
+	s.schedule.push(event{s.now + policy.GossipInterval/gossipParts, packed(gossipHeard, 0, f)})
 	servers := p.Servers(s.heard[:0])
 	s.heard = servers
 	for i := int(front.part); i < len(servers); i += gossipParts {

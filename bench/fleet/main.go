@@ -15,35 +15,31 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
+	"docstore/bench/internal/command"
 	"docstore/boxcarrpc/subset"
 )
 
 func main() {
-	if err := run(os.Stdout, os.Stderr, os.Args[1:]); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return
-		}
-		fmt.Fprintln(os.Stderr, "fleet:", err)
-		os.Exit(1)
-	}
+	command.Main(func(_ context.Context, args []string) error { return run(os.Stdout, os.Stderr, args) })
 }
 
-// flags are the command line; policy, subset, load, k and scenario may be lists.
+// flags are the values of the flags.
 type flags struct {
-	config                               config
-	policies, subsets, loads, ks, scenes string
-	csv, picture                         string
-	truth, quiet                         bool
-	repeats                              int
+	config                           config
+	policies, subsets, loads, scenes []string
+	ks                               []int
+	csv, picture                     string
+	truth, quiet                     bool
+	repeats                          int
 }
 
 func parse(args []string) (*flags, error) {
@@ -52,12 +48,13 @@ func parse(args []string) (*flags, error) {
 	set := flag.NewFlagSet("fleet", flag.ContinueOnError)
 	set.IntVar(&c.frontends, "frontends", 1000, "how many frontends")
 	set.IntVar(&c.backends, "backends", 100_000, "how many backends")
-	set.StringVar(&f.ks, "k", "100", "how many backends a frontend may use; or a list")
+	command.Numbers(set, &f.ks, "k", "100", 1, 1<<24, "numbers of backends that a frontend may use")
 	set.IntVar(&c.size, "slots", 0, "slots of a frontend; 0 is peak rate x p99 x 1.5, at least k")
-	set.StringVar(&f.policies, "policy", "slots", "a list of "+strings.Join(policyNames(), ", ")+"; or all")
-	set.StringVar(&f.subsets, "subset", "rocksteadier", "a list of "+strings.Join(subset.Names(), ", ")+"; or all")
-	set.StringVar(&f.loads, "load", "document", "document (100,000 requests/s of 89 ms to a million backends), or a share of the capacity, as 0.6; or a list")
-	set.StringVar(&f.scenes, "scenario", "steady", "a list of "+strings.Join(scenarios, ", ")+"; or all")
+	command.Words(set, &f.policies, "policy", "slots", "policies, or all", append(policyNames(), "all")...)
+	command.Words(set, &f.subsets, "subset", "rocksteadier", "subset algorithms, or all", append(subset.Names(), "all")...)
+	command.List(set, &f.loads, "load", "document", "loads: document (100,000 requests/s of 89 ms to a million backends), or a share of the capacity, for example 0.6",
+		func(word string) (string, error) { return word, nil })
+	command.Words(set, &f.scenes, "scenario", "steady", "scenarios, or all", append(slices.Clone(scenarios), "all")...)
 	set.DurationVar(&c.duration, "duration", time.Minute, "virtual time that is measured")
 	set.DurationVar(&c.warmup, "warmup", 5*time.Second, "virtual time before")
 	set.Uint64Var(&c.seed, "seed", 1, "of everything that is random")
@@ -72,11 +69,8 @@ func parse(args []string) (*flags, error) {
 	set.BoolVar(&f.truth, "truth", false, "run 50 real clients and 50 real servers beside the simulation, in real time")
 	set.IntVar(&f.repeats, "repeats", 8, "real runs of each policy, with -truth")
 	set.BoolVar(&f.quiet, "quiet", false, "print no progress")
-	if err := set.Parse(args); err != nil {
+	if err := command.Parse(set, args); err != nil {
 		return nil, err
-	}
-	if set.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q; see -help", set.Arg(0))
 	}
 	if f.repeats < 1 {
 		return nil, fmt.Errorf("-repeats %d: must be positive", f.repeats)
@@ -84,45 +78,36 @@ func parse(args []string) (*flags, error) {
 	if f.truth {
 		c.frontends, c.backends, c.size = truthTasks, truthTasks, truthSlots
 		c.asBoxcar = true
-		f.ks, f.scenes, f.subsets = strconv.Itoa(truthTasks), "slow", "random"
+		f.ks, f.scenes, f.subsets = []int{truthTasks}, []string{"slow"}, []string{"random"}
 	}
 	return f, nil
 }
 
-// list splits a list of names. "all" means all names.
-func list(text string, all []string) []string {
-	if text == "all" {
+// orAll replaces the word "all" by all names.
+func orAll(words, all []string) []string {
+	if slices.Contains(words, "all") {
 		return all
 	}
-	return strings.Split(text, ",")
+	return words
 }
 
-// configs are all runs that the flags ask for.
-func (f *flags) configs() ([]config, error) {
-	var configs []config
-	var errs []error
-	for _, scene := range list(f.scenes, scenarios) {
-		for _, load := range list(f.loads, nil) {
-			for _, k := range list(f.ks, nil) {
-				for _, sub := range list(f.subsets, subset.Names()) {
-					for _, pol := range list(f.policies, policyNames()) {
+// configs returns the runs that the flags select.
+func (f *flags) configs() (configs []config, err error) {
+	for _, scene := range orAll(f.scenes, scenarios) {
+		for _, load := range f.loads {
+			for _, k := range f.ks {
+				for _, sub := range orAll(f.subsets, subset.Names()) {
+					for _, pol := range orAll(f.policies, policyNames()) {
 						c := f.config
-						c.scenario, c.load, c.subset, c.policy = scene, load, sub, pol
-						var err error
-						if c.k, err = strconv.Atoi(k); err == nil {
-							err = c.resolve()
-						}
-						if err != nil {
-							errs = append(errs, err)
+						c.scenario, c.load, c.k, c.subset, c.policy = scene, load, k, sub, pol
+						if err := c.resolve(); err != nil {
+							return nil, err
 						}
 						configs = append(configs, c)
 					}
 				}
 			}
 		}
-	}
-	if len(errs) > 0 {
-		return nil, errs[0]
 	}
 	return configs, nil
 }

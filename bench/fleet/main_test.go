@@ -32,10 +32,8 @@ func simulated(t *testing.T, c config) (*simulation, result) {
 	require.NoError(t, err)
 	s.run(func(float64, uint64) {})
 	lanes, taken, sessions, conns := 0, 0, 0, 0
-	for i, key := range s.pairs.keys {
-		if key != 0 {
-			lanes += int(s.pairs.lanes[i])
-		}
+	for _, p := range s.pairs {
+		lanes += int(p.lanes)
 	}
 	for i := range s.backends {
 		taken += s.backends[i].board.Taken()
@@ -44,10 +42,10 @@ func simulated(t *testing.T, c config) (*simulation, result) {
 	for i := range s.frontends {
 		conns += int(s.frontends[i].conns)
 	}
-	require.Equal(t, s.pairs.count, sessions)
+	require.Len(t, s.pairs, sessions)
 	require.Equal(t, sessions, conns)
 	if c.policy == "viamedia" {
-		lanes = s.pairs.count // each pair has one slot for all its connections
+		lanes = len(s.pairs) // each pair has one slot for all its connections
 	}
 	require.Equal(t, lanes, taken, "leased slots and held slots")
 	return s, s.result(0)
@@ -79,7 +77,7 @@ func TestEveryRequestIsAccountedFor(t *testing.T) {
 				c.scenario, c.warmup = scenario, 0
 				s, r := simulated(t, c)
 				underWay := uint64(len(s.tasks) - len(s.freeTasks))
-				done := s.measure.hot.total + s.measure.rest.total
+				done := s.measure.hot.Total + s.measure.rest.Total
 				require.Equal(t, r.counts.requests, done+r.counts.refused+r.counts.failures+underWay)
 				require.Positive(t, done)
 				atMost := 0.1
@@ -123,7 +121,7 @@ func TestBytes(t *testing.T) {
 			t.Logf("%d bytes a frontend, %d a backend, %d a pair", s.memory.frontends/f, s.memory.backends/b, s.memory.pairs/f/100)
 			require.LessOrEqual(t, s.memory.frontends/f, x.frontend)
 			require.LessOrEqual(t, s.memory.backends/b, x.backend)
-			require.LessOrEqual(t, s.memory.pairs/f/100, uint64(70))
+			require.LessOrEqual(t, s.memory.pairs/f/100, uint64(100))
 		})
 	}
 }
@@ -196,7 +194,7 @@ func TestEventsComeInOrder(t *testing.T) {
 
 func TestPairsAreAMap(t *testing.T) {
 	gen := rand.New(rand.NewPCG(1, 2))
-	p := newPairs(1)
+	p := pairs{}
 	type pair struct{ f, b int32 }
 	model := map[pair]int32{}
 	for range 200_000 {
@@ -216,24 +214,8 @@ func TestPairsAreAMap(t *testing.T) {
 			}
 		}
 		require.Equal(t, model[x], p.lanesOf(x.f, x.b))
-		require.Equal(t, len(model), p.count)
+		require.Len(t, p, len(model))
 	}
-}
-
-func TestHistogram(t *testing.T) {
-	gen := rand.New(rand.NewPCG(1, 2))
-	var h histogram
-	var all []float64
-	for range 100_000 {
-		x := math.Exp(gen.NormFloat64()*2 + 15)
-		all = append(all, x)
-		h.add(int64(x))
-	}
-	slices.Sort(all)
-	for _, q := range []float64{0.01, 0.5, 0.99, 0.999} {
-		require.InEpsilon(t, all[int(q*float64(len(all)))], float64(h.quantile(q)), 0.03)
-	}
-	require.Zero(t, new(histogram).quantile(0.5))
 }
 
 func TestPoissonMax(t *testing.T) {
@@ -274,14 +256,14 @@ func TestPictures(t *testing.T) {
 func TestInvalidFlags(t *testing.T) {
 	for args, want := range map[string]string{
 		"-frontends 0":             "0 frontends",
-		"-policy best":             `no policy "best"`,
+		"-policy best":             "must be some of slots",
 		"-truth -policy slots,p2c": "-truth -policy p2c",
-		"-subset best":             `unknown algorithm "best"`,
+		"-subset best":             "must be some of",
 		"-load 3":                  "-load",
 		"-load much":               "-load",
 		"-scenario quake":          "-scenario",
-		"-k x":                     "invalid syntax",
-		"-k 0":                     "-k 0",
+		"-k x":                     "must be numbers",
+		"-k 0":                     "must be numbers",
 		"-hot 0.2":                 "-hot",
 		"-duration -1s":            "-duration",
 		"stray":                    `unexpected argument "stray"`,

@@ -2,15 +2,16 @@ package main
 
 import (
 	"math"
-	"math/bits"
 	"time"
+
+	"docstore/bench/internal/histogram"
 )
 
 // A measure has the counters of an interval.
 type measure struct {
 	from, to int64
-	hot      histogram
-	rest     histogram
+	hot      histogram.Histogram
+	rest     histogram.Histogram
 	counts   counts
 	events   uint64 // since the start of the run
 }
@@ -47,69 +48,10 @@ func (m *measure) done(now, took int64, hot bool) {
 	switch {
 	case !m.within(now):
 	case hot:
-		m.hot.add(took)
+		m.hot.Add(time.Duration(took))
 	default:
-		m.rest.add(took)
+		m.rest.Add(time.Duration(took))
 	}
-}
-
-// A histogram counts durations in steps of 1/128 of their size.
-type histogram struct {
-	counts [64 * histogramSteps]uint64
-	total  uint64
-	sum    float64
-}
-
-const (
-	histogramBits  = 7
-	histogramSteps = 1 << histogramBits
-)
-
-func (h *histogram) add(took int64) {
-	h.counts[histogramBucket(uint64(max(took, 0)))]++
-	h.total++
-	h.sum += float64(took)
-}
-
-func (h *histogram) mean() float64 { return h.sum / float64(max(h.total, 1)) }
-
-func histogramBucket(x uint64) int {
-	n := bits.Len64(x)
-	if n <= histogramBits {
-		return int(x)
-	}
-	shift := n - histogramBits - 1
-	return (shift+1)<<histogramBits + int(x>>shift&(histogramSteps-1))
-}
-
-// histogramMiddle returns the middle of a bucket.
-func histogramMiddle(bucket int) float64 {
-	if bucket < histogramSteps {
-		return float64(bucket)
-	}
-	shift := bucket>>histogramBits - 1
-	return (float64(histogramSteps+bucket&(histogramSteps-1)) + 0.5) * float64(uint64(1)<<shift)
-}
-
-// quantile returns a quantile of the durations, 0 if there are none.
-func (h *histogram) quantile(share float64) time.Duration {
-	rank := uint64(math.Ceil(share * float64(h.total)))
-	for i, n := range h.counts {
-		if n >= rank && n > 0 {
-			return time.Duration(histogramMiddle(i))
-		}
-		rank -= min(rank, n)
-	}
-	return 0
-}
-
-func (h *histogram) plus(o *histogram) *histogram {
-	sum := new(histogram)
-	for i := range h.counts {
-		sum.counts[i] = h.counts[i] + o.counts[i]
-	}
-	sum.total, sum.sum = h.total+o.total, h.sum+o.sum
-	return sum
 }
 
 // A result has the figures of a run.
@@ -135,12 +77,13 @@ type result struct {
 // among all backends, for which the requests of a backend have a Poisson distribution.
 func (s *simulation) result(spent time.Duration) result {
 	m := &s.measure
-	all := m.hot.plus(&m.rest)
+	all := m.hot
+	all.Merge(&m.rest)
 	r := result{
 		config: s.c, counts: m.counts, events: m.events, memory: s.memory, spent: spent,
-		mean: time.Duration(all.mean()),
-		p50:  all.quantile(0.5), p99: all.quantile(0.99), p999: all.quantile(0.999),
-		p99Hot: m.hot.quantile(0.99), p99Rest: m.rest.quantile(0.99),
+		mean: all.Mean(),
+		p50:  all.Quantile(0.5), p99: all.Quantile(0.99), p999: all.Quantile(0.999),
+		p99Hot: m.hot.Quantile(0.99), p99Rest: m.rest.Quantile(0.99),
 	}
 	served, idle, most := 0.0, 0.0, 0.0
 	var slow, slowCount, otherCount float64

@@ -6,6 +6,8 @@ import (
 	"io"
 	"strconv"
 	"time"
+
+	"docstore/bench/fleet/policy"
 )
 
 // A column prints a figure of a result.
@@ -27,15 +29,7 @@ func (r *result) gossipPerSecond() float64 {
 	if r.config.policy != "knotty" {
 		return 0
 	}
-	o := r.config.options.Knotty
-	if o.Fanout == 0 {
-		o.Fanout, o.Hops = 3, 1
-	}
-	every := 1.0
-	if o.Interval > 0 {
-		every = float64(o.Interval) / 1e9
-	}
-	return float64(o.Deliveries()) * float64(r.config.backends) / every
+	return policy.GossipDeliveries * float64(r.config.backends) / (policy.GossipInterval / 1e9)
 }
 
 var columns = []column{

@@ -12,7 +12,8 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
+
+	"docstore/bench/internal/picture"
 )
 
 // A panel plots a figure of the results against the subset size or the load.
@@ -33,12 +34,6 @@ var panels = [][]panel{
 		{"requests of the busiest backend / mean", false, true, func(r *result) float64 { return r.most }},
 	},
 }
-
-const (
-	pictureWidth  = 11 * vg.Inch
-	pictureHeight = 8 * vg.Inch
-	pictureDPI    = 96
-)
 
 // palette has a colour for each policy.
 var palette = []color.Color{
@@ -72,15 +67,7 @@ func drawPicture(w io.Writer, results []result) error {
 			plots = append(plots, drawn)
 		}
 	}
-	canvas := vgimg.NewWith(vgimg.UseWH(pictureWidth, pictureHeight), vgimg.UseDPI(pictureDPI))
-	tiles := draw.Tiles{Rows: len(plots), Cols: len(plots[0]), PadX: vg.Millimeter * 6, PadY: vg.Millimeter * 6}
-	for i, row := range plot.Align(plots, tiles, draw.New(canvas)) {
-		for j, tile := range row {
-			plots[i][j].Draw(tile)
-		}
-	}
-	_, err := vgimg.PngCanvas{Canvas: canvas}.WriteTo(w)
-	return err
+	return picture.Write(w, 11*vg.Inch, 8*vg.Inch, plots)
 }
 
 // axis returns the parameter that varies, nil if none but the policy does.

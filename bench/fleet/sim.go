@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"time"
 
+	"docstore/bench/fleet/policy"
 	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/subset"
 )
@@ -69,7 +70,7 @@ func newSimulation(c config) (*simulation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.rate, err = core.NewRate(bucketRate/c.service.Seconds(), bucketBurst); err != nil {
+	if s.rate, err = core.NewRate(bucketRate/c.service.Seconds(), policy.Burst); err != nil {
 		return nil, err
 	}
 	before := heapBytes()

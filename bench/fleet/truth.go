@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"docstore/bench/internal/histogram"
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
 )
@@ -69,7 +70,7 @@ func truth(out io.Writer, say func(string, ...any), configs []config, repeats in
 		strings.Repeat("---|", 14) + "\n"
 	for _, c := range configs {
 		var simulated, actual shares
-		var times, realTimes histogram
+		var times, realTimes histogram.Histogram
 		for range repeats {
 			var s *simulation
 			for range simulationsPerRig {
@@ -79,7 +80,8 @@ func truth(out io.Writer, say func(string, ...any), configs []config, repeats in
 				}
 				s.run(func(float64, uint64) {})
 				simulated = simulated.plus(s.shares(), 1/float64(repeats*simulationsPerRig))
-				times = *times.plus(s.measure.hot.plus(&s.measure.rest))
+				times.Merge(&s.measure.hot)
+				times.Merge(&s.measure.rest)
 				c.seed++
 			}
 			rig, err := newRig(s)
@@ -91,13 +93,13 @@ func truth(out io.Writer, say func(string, ...any), configs []config, repeats in
 				return err
 			}
 			actual = actual.plus(sharesOf(served, s.slow), 1/float64(repeats))
-			realTimes = *realTimes.plus(took)
+			realTimes.Merge(took)
 			say("%s: slow server / other %.2f\n", c.policy, sharesOf(served, s.slow).slow)
 		}
 		pair := func(a, b float64) string { return fmt.Sprintf("%.3f | %.3f | %+.1f %%", a, b, 100*(b/a-1)) }
 		text += fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s | %s |\n", c.policy,
 			pair(simulated.slow, actual.slow), pair(simulated.busiest, actual.busiest), pair(simulated.idleHalf, actual.idleHalf),
-			ms(times.quantile(0.5)), ms(realTimes.quantile(0.5)), ms(times.quantile(0.99)), ms(realTimes.quantile(0.99)))
+			ms(times.Quantile(0.5)), ms(realTimes.Quantile(0.5)), ms(times.Quantile(0.99)), ms(realTimes.Quantile(0.99)))
 	}
 	_, err := io.WriteString(out, text)
 	return err
@@ -179,7 +181,7 @@ func (s *rigServer) handle(ctx context.Context, _ string, _, dst []byte) ([]byte
 }
 
 // run makes requests, each client at its rate, and counts those in the measured time.
-func (r *rig) run() (served []float64, latency *histogram, err error) {
+func (r *rig) run() (served []float64, latency *histogram.Histogram, err error) {
 	defer func() { err = errors.Join(err, r.close()) }()
 	c := &r.s.c
 	ctx := context.Background()
@@ -194,7 +196,7 @@ func (r *rig) run() (served []float64, latency *histogram, err error) {
 			return nil, nil, err
 		}
 	}
-	latency = new(histogram)
+	latency = new(histogram.Histogram)
 	start := time.Now()
 	measured := start.Add(c.warmup)
 	end := measured.Add(c.duration)
@@ -217,7 +219,7 @@ func (r *rig) run() (served []float64, latency *histogram, err error) {
 			case err != nil:
 				failed = err
 			case counted:
-				latency.add(int64(time.Since(began)))
+				latency.Add(time.Since(began))
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"docstore/bench/internal/authority"
 	"docstore/boxcarrpc"
 )
 
@@ -27,7 +28,7 @@ func hostOf(n int) string    { return fmt.Sprintf("127.0.60.%d", n+1) }
 // backends are the running servers by number.
 type backends struct {
 	settings  settings
-	authority *authority
+	authority *authority.Authority
 	mu        sync.Mutex
 	running   map[int]*backend
 }
@@ -37,14 +38,14 @@ type backend struct {
 	served chan error
 }
 
-func newBackends(s settings, a *authority) *backends {
+func newBackends(s settings, a *authority.Authority) *backends {
 	return &backends{settings: s, authority: a, running: map[int]*backend{}}
 }
 
 // start starts backends, on the same addresses as before.
 func (b *backends) start(first, last int) error {
 	return each(first, last, func(n int) error {
-		tls, err := b.authority.server(hostOf(n))
+		tls, err := b.authority.Server(hostOf(n))
 		if err != nil {
 			return err
 		}

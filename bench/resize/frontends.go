@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"docstore/bench/internal/authority"
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/discovery"
@@ -73,12 +74,12 @@ func (f *frontend) Watch(ctx context.Context, update func(discovery.Snapshot)) e
 	}
 }
 
-func newFrontends(s settings, t trial, a *authority, m *meter) (*frontends, error) {
+func newFrontends(s settings, t trial, a *authority.Authority, m *meter) (*frontends, error) {
 	f := &frontends{settings: s, meter: m}
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	dialer := &net.Dialer{}
 	for i := range s.frontends {
-		tls, err := a.client()
+		tls, err := a.Client()
 		if err != nil {
 			return nil, errors.Join(err, f.close())
 		}

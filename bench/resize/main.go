@@ -1,25 +1,19 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"flag"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"time"
 
+	"docstore/bench/internal/command"
 	"docstore/boxcarrpc/subset"
 )
 
 func main() {
-	if err := run(os.Args[1:], os.Stdout, os.Stderr); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return
-		}
-		fmt.Fprintln(os.Stderr, "resize:", err)
-		os.Exit(1)
-	}
+	command.Main(func(_ context.Context, args []string) error { return run(args, os.Stdout, os.Stderr) })
 }
 
 // settings are the size of the experiment.
@@ -63,12 +57,10 @@ func run(args []string, out, progress io.Writer) error {
 	flags.IntVar(&s.rounds, "rounds", 3, "rounds over all trials")
 	flags.Uint64Var(&s.seed, "seed", 1, "of the random times")
 	scenarioName := flags.String("scenario", "resize", "resize, restart or restart-listed")
-	names := flags.String("algorithms", "deterministic,rocksteadier", "comma-separated algorithms")
-	if err := flags.Parse(args); err != nil {
+	var names []string
+	command.Words(flags, &names, "algorithms", "deterministic,rocksteadier", "algorithms", subset.Names()...)
+	if err := command.Parse(flags, args); err != nil {
 		return err
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q; see -help", flags.Arg(0))
 	}
 	if s.frontends < 1 || s.k < 1 || s.backends < s.k || s.backends > maxBackends/2 || s.workers < 1 || s.rounds < 1 || !(s.rate > 0) || s.settle <= 0 || s.every <= s.settle {
 		return fmt.Errorf("-frontends, -rate, -workers and -rounds must be positive, -backends from -k to %d, and -every longer than -settle", maxBackends/2)
@@ -77,7 +69,7 @@ func run(args []string, out, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
-	trials, err := trialsOf(*names)
+	trials, err := trialsOf(names)
 	if err != nil {
 		return err
 	}
@@ -104,8 +96,8 @@ func run(args []string, out, progress io.Writer) error {
 	return nil
 }
 
-func trialsOf(names string) (list []trial, err error) {
-	for _, name := range strings.Split(names, ",") {
+func trialsOf(names []string) (list []trial, err error) {
+	for _, name := range names {
 		algorithm, err := subset.ByName(name, nil)
 		if err != nil {
 			return nil, err

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
+	"docstore/bench/internal/process"
 	"docstore/boxcarrpc"
 )
 
@@ -67,25 +67,16 @@ type meter struct {
 // begin opens a window.
 func (m *meter) begin() {
 	m.began = time.Now()
-	m.current.Store(&window{failures: map[string]int{}, slots: math.MaxInt, cpu: -processorTime(), dialled: -m.dialled.Load()})
+	m.current.Store(&window{failures: map[string]int{}, slots: math.MaxInt, cpu: -process.OwnCPU(), dialled: -m.dialled.Load()})
 }
 
 // end returns the window. Some of its requests may still be in flight.
 func (m *meter) end() *window {
 	w := m.current.Load()
 	w.lasted = time.Since(m.began)
-	w.cpu += processorTime()
+	w.cpu += process.OwnCPU()
 	w.dialled += m.dialled.Load()
 	return w
-}
-
-// processorTime returns the processor time of this process.
-func processorTime() time.Duration {
-	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		panic(err) // cannot fail
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // percentile returns a percentile of the latencies.

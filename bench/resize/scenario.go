@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"docstore/bench/internal/authority"
 )
 
 const (
@@ -60,7 +62,7 @@ type experiment struct {
 
 // run runs an experiment and reports the costs of its changes.
 func (t trial) run(s settings, steps []step, progress io.Writer) (r report, err error) {
-	a, err := newAuthority()
+	a, err := authority.New()
 	if err != nil {
 		return r, err
 	}

@@ -12,25 +12,18 @@ import (
 	"storj.io/drpc/drpcconn"
 	"storj.io/drpc/drpcpool"
 	"storj.io/drpc/drpcserver"
+
+	"docstore/bench/internal/grpcbytes"
 )
 
-// bytesCodec makes both rivals carry bytes, which is faster than protobuf. Messages are *[]byte.
-type bytesCodec struct{}
+// drpcCodec is a codec of *[]byte, as grpcbytes.Codec.
+type drpcCodec struct{}
 
-func (bytesCodec) Name() string                        { return "bytes" }
-func (bytesCodec) Marshal(message any) ([]byte, error) { return *message.(*[]byte), nil }
-func (bytesCodec) Unmarshal(data []byte, message any) error {
+func (drpcCodec) Marshal(message drpc.Message) ([]byte, error) { return *message.(*[]byte), nil }
+func (drpcCodec) Unmarshal(data []byte, message drpc.Message) error {
 	b := message.(*[]byte)
 	*b = append((*b)[:0], data...)
 	return nil
-}
-
-// drpcCodec is the same in drpc's types.
-type drpcCodec struct{}
-
-func (drpcCodec) Marshal(message drpc.Message) ([]byte, error) { return bytesCodec{}.Marshal(message) }
-func (drpcCodec) Unmarshal(data []byte, message drpc.Message) error {
-	return bytesCodec{}.Unmarshal(data, message)
 }
 
 func serveGRPC() (string, error) { return listen(newGRPCServer().Serve) }
@@ -44,23 +37,11 @@ func serveGRPCTLS() (string, error) {
 }
 
 func newGRPCServer(options ...grpc.ServerOption) *grpc.Server {
-	s := grpc.NewServer(append(options, grpc.ForceServerCodec(bytesCodec{}))...)
-	s.RegisterService(&grpc.ServiceDesc{
-		ServiceName: "bench",
-		HandlerType: (*any)(nil),
-		Methods: []grpc.MethodDesc{{
-			MethodName: "Call",
-			Handler: func(_ any, _ context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-				var request []byte
-				if err := decode(&request); err != nil {
-					return nil, err
-				}
-				response := appendResponse(make([]byte, 0, responseLength(request)), request)
-				return &response, nil
-			},
-		}},
-	}, nil)
-	return s
+	return grpcbytes.NewServer("bench", map[string]func(request []byte) ([]byte, error){
+		"Call": func(request []byte) ([]byte, error) {
+			return appendResponse(make([]byte, 0, responseLength(request)), request), nil
+		},
+	}, options...)
 }
 
 // A grpcClient distributes its callers over its connections.
@@ -80,7 +61,7 @@ func connectGRPCWith(conns int, transport credentials.TransportCredentials) func
 		for i := range c {
 			conn, err := grpc.NewClient("passthrough:///"+address,
 				grpc.WithTransportCredentials(transport),
-				grpc.WithDefaultCallOptions(grpc.ForceCodec(bytesCodec{})))
+				grpc.WithDefaultCallOptions(grpc.ForceCodecV2(grpcbytes.Codec{})))
 			if err != nil {
 				return nil, err
 			}

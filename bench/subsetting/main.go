@@ -9,13 +9,13 @@ package main
 
 import (
 	"bytes"
-	"errors"
+	"context"
 	"flag"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 
+	"docstore/bench/internal/command"
 	"docstore/boxcarrpc/subset"
 )
 
@@ -26,24 +26,15 @@ const (
 )
 
 func main() {
-	if err := run(os.Stdout, os.Args[1:]); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return
-		}
-		fmt.Fprintln(os.Stderr, "subsetting:", err)
-		os.Exit(1)
-	}
+	command.Main(func(_ context.Context, args []string) error { return run(os.Stdout, args) })
 }
 
 func run(out io.Writer, args []string) error {
 	flags := flag.NewFlagSet("subsetting", flag.ContinueOnError)
 	pictures := flags.String("pictures", "", "draw "+balancePicture+" and "+lotsPicture+" into this `directory`")
 	large := flags.Bool("large", false, "measure 10,000 frontends and 1,000,000 backends (takes minutes)")
-	if err := flags.Parse(args); err != nil {
+	if err := command.Parse(flags, args); err != nil {
 		return err
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q; see -help", flags.Arg(0))
 	}
 	var tables bytes.Buffer
 	err := printTables(&tables, *large)

@@ -9,7 +9,8 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgimg"
+
+	"docstore/bench/internal/picture"
 )
 
 // The rows of panels: the article's a to d, and rocksteadier and consistent.
@@ -20,12 +21,6 @@ var panels = [][]struct {
 	{{"a. random", 0}, {"b. deterministic", 2}, {"c. ringsteady", 5}},
 	{{"d. ringsteady, backend scaling", 6}, {"rocksteadier", 8}, {"consistent", 3}},
 }
-
-const (
-	pictureWidth  = 12 * vg.Inch
-	pictureHeight = 7 * vg.Inch
-	pictureDPI    = 96
-)
 
 var (
 	dots  = color.NRGBA{R: 0x1f, G: 0x5f, B: 0xa8, A: 0xff}
@@ -77,18 +72,11 @@ func drawLots(path string) error {
 
 // drawGrid draws plots, a row each.
 func drawGrid(path string, plots [][]*plot.Plot) error {
-	canvas := vgimg.NewWith(vgimg.UseWH(pictureWidth, pictureHeight), vgimg.UseDPI(pictureDPI))
-	tiles := draw.Tiles{Rows: len(plots), Cols: len(plots[0]), PadX: vg.Millimeter * 4, PadY: vg.Millimeter * 4}
-	for i, row := range plot.Align(plots, tiles, draw.New(canvas)) {
-		for j, tile := range row {
-			plots[i][j].Draw(tile)
-		}
-	}
 	file, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	if _, err := (vgimg.PngCanvas{Canvas: canvas}).WriteTo(file); err != nil {
+	if err := picture.Write(file, 12*vg.Inch, 7*vg.Inch, plots); err != nil {
 		_ = file.Close() // err is the cause
 		return fmt.Errorf("%s: %w", path, err)
 	}

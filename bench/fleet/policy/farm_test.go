@@ -148,8 +148,8 @@ func (f *farm) report(server int32) Report {
 }
 
 // request begins a request, and says on which server, -1 for none.
-func (f *farm) request(q Query) int32 {
-	c, ok := f.policy.Pick(f.now, q, f.rng)
+func (f *farm) request(tried []int32) int32 {
+	c, ok := f.policy.Pick(f.now, tried, f.rng)
 	if !ok {
 		f.refused++
 		return -1
@@ -192,7 +192,7 @@ func (f *farm) load(perSecond float64, duration int64) {
 		if f.now >= end {
 			return
 		}
-		f.request(Query{})
+		f.request(nil)
 	}
 }
 

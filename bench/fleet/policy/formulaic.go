@@ -2,14 +2,8 @@ package policy
 
 import "math/rand/v2"
 
-// FormulaicOptions are formulaic's.
-type FormulaicOptions struct {
-	// KeepAlive is how often each server is probed, in nanoseconds. The default
-	// is 10 s.
-	KeepAlive int64
-}
-
-func (o *FormulaicOptions) fill() { o.KeepAlive = orDefault(o.KeepAlive, 10e9) }
+// keepAlive is the time in which each server is probed once.
+const keepAlive = 10e9
 
 // formulaic is approach 1 of "10,000 frontends, 1,000,000 backends". A client uses a fixed
 // set of servers (100 there) in turn and probes them to detect broken connections, which
@@ -17,13 +11,12 @@ func (o *FormulaicOptions) fill() { o.KeepAlive = orDefault(o.KeepAlive, 10e9) }
 // differences of load between clients are not balanced.
 type formulaic struct {
 	roundRobin
-	keepAlive int64
-	probe     int64 // when the next probe is due
-	probed    int32 // entry that was probed last
+	probe  int64 // when the next probe is due
+	probed int32 // entry that was probed last
 }
 
 func newFormulaic(o *Options) *formulaic {
-	return &formulaic{roundRobin: roundRobin{set: newSet(o)}, keepAlive: o.Formulaic.KeepAlive}
+	return &formulaic{roundRobin: roundRobin{set: newSet(o)}}
 }
 
 // Next implements Policy. Probes are spread evenly over the period.
@@ -34,7 +27,7 @@ func (p *formulaic) Next(now int64, rng *rand.PCG) (Action, bool) {
 	if len(p.ready) == 0 || now < p.probe {
 		return Action{}, false
 	}
-	pause := max(1, p.keepAlive/int64(len(p.members)))
+	pause := max(1, keepAlive/int64(len(p.members)))
 	if p.probe == 0 { // the first: clients that were started together do not probe together
 		p.probe = now + 1 + uniform(rng, pause)
 		return Action{}, false

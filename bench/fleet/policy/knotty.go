@@ -7,70 +7,28 @@ import (
 	"slices"
 )
 
-// KnottyOptions are knotty's.
-type KnottyOptions struct {
-	// Table is how many servers a client has, at most. The default is 100.
-	Table int
-	// Top is K: a request goes to one of the best K, under pressure of the best
-	// 2K. The default is half of Table, so that pressure reaches all of it.
-	Top int
-	// Interval is z, how often a server gossips and a client reviews its table,
-	// in nanoseconds. The default is 1 s.
-	Interval int64
-	// Fanout is how many clients a server's gossip is sent to, and each of them
-	// sends it on to, Hops times. The defaults are 3 and 1; negative Hops means
-	// none.
-	Fanout, Hops int
-	// Cycles is n: so many reviews in a row must find a server slow or crowded
-	// before it may be replaced, 2 to 5. The default is 3.
-	Cycles int
-	// SlowAbove (nanoseconds) and CrowdedAbove (sessions) are the limits above which a
-	// server is slow or crowded. The defaults are 100 ms and 64.
-	SlowAbove    int64
-	CrowdedAbove int32
-	// Burst is C, the tokens of a server that rests. The default is 10.
-	Burst int32
-	// Tokens, Latency and Sessions weigh a server's score and sum up to 1. The
-	// defaults are 0.5, 0.3 and 0.2.
-	Tokens, Latency, Sessions float64
-}
-
-func (o *KnottyOptions) fill() {
-	o.Table = orDefault(o.Table, 100)
-	o.Top = orDefault(o.Top, max(1, o.Table/2))
-	o.Interval = orDefault(o.Interval, 1e9)
-	o.Fanout = orDefault(o.Fanout, 3)
-	o.Hops = max(orDefault(o.Hops, 1), 0)
-	o.Cycles = orDefault(o.Cycles, 3)
-	o.SlowAbove = orDefault(o.SlowAbove, 100e6)
-	o.CrowdedAbove = orDefault(o.CrowdedAbove, 64)
-	o.Burst = orDefault(o.Burst, 10)
-	if o.Tokens+o.Latency+o.Sessions == 0 {
-		o.Tokens, o.Latency, o.Sessions = 0.5, 0.3, 0.2
-	}
-}
-
-// Deliveries is how many clients get a server's gossip each Interval, if none
-// gets it twice: Fanout at first, and Fanout times as many with each hop. With 3
-// and 1 they are 12; a million servers send 12 million messages a second, where
-// telling 10,000 clients everything would take 10^10.
-func (o *KnottyOptions) Deliveries() int {
-	sum, wave := 0, 1
-	for range o.Hops + 1 {
-		wave *= o.Fanout
-		sum += wave
-	}
-	return sum
-}
-
-// What the document leaves open; hot and cold are shares.
+// The parameters of knotty: those of its document, and what it leaves open.
 const (
-	knottyBacklog  = 0.5  // hot: requests per server of the table
-	knottyDry      = 0.25 // hot: tokens left, of Burst, on average
-	knottyRested   = 0.75 // cold: tokens left, of Burst
-	knottyFailures = 6    // failures in a row after which a server is gone for good
-	knottyWeight   = 0.25 // of a new latency in the average
-	knottyRanks    = 64   // times in an Interval that the table is sorted, at most
+	GossipInterval = 1e9 // nanoseconds between two gossips of a server, and two reviews of a table
+	// GossipDeliveries is the number of clients that receive a server's gossip in an interval: it
+	// goes to 3, and each of them forwards it to 3. A million servers send 12 million messages a
+	// second; informing 10,000 clients directly would take 10^10.
+	GossipDeliveries = 3 + 3*3
+	// Burst is the number of tokens of a server without requests.
+	Burst = 10
+
+	knottyCycles   = 3     // consecutive reviews that find a server slow or crowded before it is replaced
+	knottySlow     = 100e6 // nanoseconds above which a server is slow
+	knottyCrowded  = 64    // sessions above which a server is crowded
+	knottyBacklog  = 0.5   // hot: requests per server of the table
+	knottyDry      = 0.25  // hot: tokens left, of Burst, on average
+	knottyRested   = 0.75  // cold: tokens left, of Burst
+	knottyFailures = 6     // consecutive failures after which a server is replaced
+	knottyWeight   = 0.25  // of a new latency in the average
+	knottyRanks    = 64    // maximum sorts of a table in an interval
+
+	// Weights of a server's score.
+	knottyTokens, knottyLatency, knottySessions = 0.5, 0.3, 0.2
 )
 
 // knotty is approach 2 of "10,000 frontends, 1,000,000 backends". Servers guard
@@ -80,8 +38,7 @@ const (
 //	tokens x w1 - latency x w2 - sessions x w3     each divided by the table's largest
 //
 // and sends each request to a random one of the best K, preferably without a request of
-// this client. Requests with the same key go to the same server. With n requests in
-// flight it considers n servers, up to 2K.
+// this client. With n requests in flight it considers n servers, up to 2K.
 //
 // A client is hot if its backlog is long, or its servers are dry, or slow. A hot
 // client that hears of a server that is rested, and has one that was slow or
@@ -89,7 +46,8 @@ const (
 // gone for good, makes room without that.
 type knotty struct {
 	set
-	options  KnottyOptions
+	table    int           // maximum of servers
+	top      int           // K
 	stats    []serverStats // by entry
 	order    []int32       // entries with a connection, best first
 	changed  bool          // servers have changed; order must be recomputed
@@ -113,7 +71,7 @@ type serverStats struct {
 
 func newKnotty(o *Options) *knotty {
 	return &knotty{
-		set: newSet(o), options: o.Knotty,
+		set: newSet(o), table: o.Servers, top: max(8, o.Servers/2), // so that pressure reaches the whole table
 		stats: make([]serverStats, 0, o.Servers), order: make([]int32, 0, o.Servers),
 		old: -1, new: -1,
 	}
@@ -122,7 +80,7 @@ func newKnotty(o *Options) *knotty {
 // Join implements Policy. The table starts with the servers that joined first; others are
 // known from gossip.
 func (p *knotty) Join(_ int64, server int32, _ *rand.PCG) {
-	if p.size() < p.options.Table {
+	if p.size() < p.table {
 		p.row(p.join(server))
 	}
 }
@@ -153,60 +111,34 @@ func (p *knotty) row(entry int32) *serverStats {
 	}
 	s := &p.stats[entry]
 	if use := p.members[entry].use; s.use != use {
-		*s = serverStats{use: use, tokens: p.options.Burst}
+		*s = serverStats{use: use, tokens: Burst}
 	}
 	return s
 }
 
 // Pick implements Policy.
-func (p *knotty) Pick(now int64, q Query, rng *rand.PCG) (Choice, bool) {
+func (p *knotty) Pick(now int64, tried []int32, rng *rand.PCG) (Choice, bool) {
 	p.rank(now)
 	if len(p.order) == 0 {
 		return Choice{}, false
 	}
-	window := min(max(p.options.Top, p.inFlight+1), 2*p.options.Top, len(p.order))
+	window := min(max(p.top, p.inFlight+1), 2*p.top, len(p.order))
 	p.inFlight++
-	if q.Key != 0 {
-		return p.take(p.affine(q, p.order[:window]))
-	}
 	start := uniform(rng, int64(window))
 	best := p.order[start]
 	for i := range int64(window) {
 		entry := p.order[(start+i)%int64(window)]
-		if slices.Contains(q.Tried, p.members[entry].server) {
+		if slices.Contains(tried, p.members[entry].server) {
 			continue
 		}
 		if p.members[entry].inFlight == 0 {
 			return p.take(entry)
 		}
-		if p.members[entry].inFlight < p.members[best].inFlight || slices.Contains(q.Tried, p.members[best].server) {
+		if p.members[entry].inFlight < p.members[best].inFlight || slices.Contains(tried, p.members[best].server) {
 			best = entry
 		}
 	}
 	return p.take(best)
-}
-
-// affine returns the server of a key: the one with the highest hash of both, so
-// that a key moves only when its server leaves the window.
-func (p *knotty) affine(q Query, window []int32) (best int32) {
-	best = window[0]
-	var highest uint64
-	for _, entry := range window {
-		server := p.members[entry].server
-		if hash := mix(q.Key ^ mix(uint64(server))); hash >= highest && !slices.Contains(q.Tried, server) {
-			best, highest = entry, hash
-		}
-	}
-	return best
-}
-
-// mix is SplitMix64's finaliser. Steele, Lea and Flood, "Fast Splittable
-// Pseudorandom Number Generators", 2014.
-func mix(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
 }
 
 // rank sorts the table by score if something has changed: at once if servers have,
@@ -215,7 +147,7 @@ func (p *knotty) rank(now int64) {
 	if !p.changed && (!p.stale || now < p.rankAt) {
 		return
 	}
-	p.changed, p.stale, p.rankAt = false, false, now+p.options.Interval/knottyRanks
+	p.changed, p.stale, p.rankAt = false, false, now+GossipInterval/knottyRanks
 	p.order = append(p.order[:0], p.ready...)
 	tokens, latency, sessions := 1.0, 1.0, 1.0
 	for _, entry := range p.order {
@@ -223,10 +155,9 @@ func (p *knotty) rank(now int64) {
 		tokens, latency = max(tokens, float64(s.tokens)), max(latency, s.latency)
 		sessions = max(sessions, float64(s.sessions))
 	}
-	o := &p.options
 	for _, entry := range p.order {
 		s := p.row(entry)
-		s.score = o.Tokens*float64(s.tokens)/tokens - o.Latency*s.latency/latency - o.Sessions*float64(s.sessions)/sessions
+		s.score = knottyTokens*float64(s.tokens)/tokens - knottyLatency*s.latency/latency - knottySessions*float64(s.sessions)/sessions
 	}
 	slices.SortFunc(p.order, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(p.stats[b].score, p.stats[a].score), cmp.Compare(a, b))
@@ -271,8 +202,8 @@ func (p *knotty) hot() bool {
 		latency += s.latency
 	}
 	return float64(p.inFlight) > knottyBacklog*float64(n) ||
-		tokens < knottyDry*float64(p.options.Burst)*float64(n) ||
-		latency > float64(p.options.SlowAbove)*float64(n)
+		tokens < knottyDry*Burst*float64(n) ||
+		latency > knottySlow*float64(n)
 }
 
 // Next implements Policy.
@@ -280,9 +211,9 @@ func (p *knotty) Next(now int64, rng *rand.PCG) (Action, bool) {
 	if now >= p.review {
 		if p.review > 0 {
 			p.reviewTable()
-			p.review = now + p.options.Interval
+			p.review = now + GossipInterval
 		} else {
-			p.review = now + 1 + uniform(rng, p.options.Interval)
+			p.review = now + 1 + uniform(rng, GossipInterval)
 		}
 	}
 	if n := len(p.actions); n > 0 {
@@ -298,7 +229,7 @@ func (p *knotty) reviewTable() {
 	p.stale = true
 	for _, entry := range p.ready {
 		s := p.row(entry)
-		if s.latency > float64(p.options.SlowAbove) || s.sessions > p.options.CrowdedAbove {
+		if s.latency > knottySlow || s.sessions > knottyCrowded {
 			s.bad++
 		} else {
 			s.bad = 0
@@ -311,11 +242,6 @@ func (p *knotty) Wake() int64 { return min(p.wake, p.review) }
 
 // Learn implements Policy.
 func (p *knotty) Learn(now int64, n News, rng *rand.PCG) {
-	if n.Kind == Gossip && n.Report.Hops > 0 {
-		relayed := n.Report
-		relayed.Hops--
-		p.actions = append(p.actions, Action{Kind: Relay, Server: n.Server, Report: relayed, Fanout: p.options.Fanout})
-	}
 	if n.Kind == Failed && n.Entry >= 0 && p.find(n.Server, n.Entry) == n.Entry && p.members[n.Entry].place >= 0 {
 		return // a probe that was not answered says nothing of the connection
 	}
@@ -343,11 +269,11 @@ func (p *knotty) Learn(now int64, n News, rng *rand.PCG) {
 // consider decides about a server that is not in the table.
 func (p *knotty) consider(n News) {
 	r := n.Report
-	rested := float64(r.Tokens) >= knottyRested*float64(p.options.Burst) && r.Sessions <= p.options.CrowdedAbove/2
+	rested := float64(r.Tokens) >= knottyRested*Burst && r.Sessions <= knottyCrowded/2
 	switch {
 	case !rested || p.new >= 0:
 		return
-	case p.size() < p.options.Table:
+	case p.size() < p.table:
 		p.admit(n)
 		return
 	}
@@ -359,9 +285,9 @@ func (p *knotty) consider(n News) {
 		switch {
 		case !m.member:
 		case m.place < 0 && m.level >= knottyFailures:
-			s.latency, s.bad = math.MaxFloat64, int32(p.options.Cycles)
+			s.latency, s.bad = math.MaxFloat64, knottyCycles
 			fallthrough
-		case hot && s.bad >= int32(p.options.Cycles):
+		case hot && s.bad >= knottyCycles:
 			if worst < 0 || s.latency > p.row(worst).latency {
 				worst = int32(i)
 			}

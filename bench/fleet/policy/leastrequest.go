@@ -12,14 +12,14 @@ import (
 type leastRequest struct{ set }
 
 // Pick implements Policy.
-func (p *leastRequest) Pick(_ int64, q Query, rng *rand.PCG) (Choice, bool) {
+func (p *leastRequest) Pick(_ int64, tried []int32, rng *rand.PCG) (Choice, bool) {
 	if len(p.ready) == 0 {
 		return Choice{}, false
 	}
 	least, equals := int32(-1), int64(0)
 	for _, entry := range p.ready {
 		switch m := &p.members[entry]; {
-		case slices.Contains(q.Tried, m.server):
+		case slices.Contains(tried, m.server):
 		case least < 0 || m.inFlight < least:
 			least, equals = m.inFlight, 1
 		case m.inFlight == least:
@@ -33,7 +33,7 @@ func (p *leastRequest) Pick(_ int64, q Query, rng *rand.PCG) (Choice, bool) {
 	nth := uniform(rng, equals)
 	for _, entry := range p.ready {
 		m := &p.members[entry]
-		if m.inFlight != least || slices.Contains(q.Tried, m.server) {
+		if m.inFlight != least || slices.Contains(tried, m.server) {
 			continue
 		}
 		if nth--; nth < 0 {

@@ -10,8 +10,8 @@ import "math/rand/v2"
 type p2c struct{ set }
 
 // Pick implements Policy.
-func (p *p2c) Pick(_ int64, q Query, rng *rand.PCG) (Choice, bool) {
-	a, b, ok := p.two(q.Tried, rng)
+func (p *p2c) Pick(_ int64, tried []int32, rng *rand.PCG) (Choice, bool) {
+	a, b, ok := p.two(tried, rng)
 	if !ok {
 		return Choice{}, false
 	}

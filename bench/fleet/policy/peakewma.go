@@ -30,8 +30,8 @@ type peakTime struct {
 }
 
 // Pick implements Policy.
-func (p *peakEWMA) Pick(now int64, q Query, rng *rand.PCG) (Choice, bool) {
-	a, b, ok := p.two(q.Tried, rng)
+func (p *peakEWMA) Pick(now int64, tried []int32, rng *rand.PCG) (Choice, bool) {
+	a, b, ok := p.two(tried, rng)
 	if !ok {
 		return Choice{}, false
 	}

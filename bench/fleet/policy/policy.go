@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -16,9 +17,9 @@ type Policy interface {
 	// Leave takes a server out of the set, if it was in it.
 	Leave(now int64, server int32, rng *rand.PCG)
 
-	// Pick chooses the server of a request. It is not ok if no server is known or
-	// usable. The caller ends every choice with Done.
-	Pick(now int64, q Query, rng *rand.PCG) (c Choice, ok bool)
+	// Pick chooses the server of a request, if possible not one of those that have failed it.
+	// It is not ok if no server is known or usable. The caller ends every choice with Done.
+	Pick(now int64, tried []int32, rng *rand.PCG) (c Choice, ok bool)
 	// Done ends a request.
 	Done(now int64, c Choice, r Result, rng *rand.PCG)
 
@@ -29,16 +30,6 @@ type Policy interface {
 	Wake() int64
 	// Learn passes the result of an action, or other news of a server.
 	Learn(now int64, n News, rng *rand.PCG)
-}
-
-// A Query describes a request.
-type Query struct {
-	// Key is equal for requests that should go to the same server, for example those of
-	// a user; 0 for none. Only knotty uses it.
-	Key uint64
-	// Tried are servers that failed this request. Another one is chosen if possible.
-	// The slice is valid until Pick returns.
-	Tried []int32
 }
 
 // A Choice is the chosen server of a request.
@@ -77,7 +68,6 @@ type Report struct {
 	Tokens   int32 // requests that it would admit at once
 	Sessions int32 // connections
 	Latency  int64 // current duration of a request in nanoseconds, 0 if unknown
-	Hops     int32 // gossip: remaining forwards
 }
 
 // Silent is the report of a server without information.
@@ -91,7 +81,6 @@ const (
 	Connect    ActionKind = iota // to lease a slot of Server below Below, over a new connection if there is none
 	Disconnect                   // to give Slot of Server back
 	Probe                        // to ask Server for a Report
-	Relay                        // to send gossip, what Server reported, to Fanout other clients
 )
 
 // An Action is a request of a policy to its caller. The result of a Connect is the news
@@ -102,8 +91,6 @@ type Action struct {
 	Below  int32 // Connect: the slot must be below; core.NoSlot for any
 	Slot   int32 // Disconnect: the slot's number, -1 if the policy does not know it
 	Entry  int32 // goes back with the news
-	Fanout int   // Relay
-	Report Report
 }
 
 // A NewsKind is what happened.
@@ -130,35 +117,21 @@ type News struct {
 	Report Report
 }
 
-// Options are the policies' parameters; each is described where it is used. The
-// zero value of a field, and nil Options, mean the default.
+// Options are the parameters of policies. Zero values mean the defaults.
 type Options struct {
-	// Size is how many slots a ladder has, and how many connections viamedia
-	// keeps at most. The default is 64.
+	// Size is the number of slots of a ladder, and the maximum of viamedia's connections. The
+	// default is 64.
 	Size int
-	// Servers is how many servers there may be at first, to allocate at once. A
-	// set that grows beyond it costs another allocation. The default is 16.
+	// Servers is the expected number of servers, and the size of knotty's table. The default is 16.
 	Servers int
-	// PreferIdle has slots use servers first that had little to do when they
-	// answered, as boxcarrpc's PoolOptions.PreferIdle does. The default is the
-	// article's order: by slot numbers alone.
+	// PreferIdle makes slots use servers first that reported few requests, as boxcarrpc's
+	// PoolOptions.PreferIdle does. The default is the article's order: by slot numbers alone.
 	PreferIdle bool
-	// Weight tells the capacity of a server relative to the smallest, at least 1
-	// and at most core.MaxWeight, when it joins: slots count as so much lower. Nil
-	// means that all are alike. The other policies do not ask.
+	// Weight returns the capacity of a server relative to the smallest, from 1 to core.MaxWeight,
+	// when it joins: its slots count as lower by that factor. Nil means that all are equal. Only
+	// slots use it.
 	Weight func(server int32) float64
-	// Formulaic, Viamedia, Knotty and Prequal are their policies' own.
-	Formulaic FormulaicOptions
-	Viamedia  ViamediaOptions
-	Knotty    KnottyOptions
-	Prequal   PrequalOptions
 }
-
-// Defaults of Options.
-const (
-	DefaultSize    = 64
-	DefaultServers = 16
-)
 
 // policies makes each policy, in the order of doc.go.
 var policies = []struct {
@@ -177,7 +150,7 @@ var policies = []struct {
 	{"prequal", func(o *Options) Policy { return newPrequal(o) }},
 }
 
-// Names are the policies that ByName knows.
+// Names returns the names of the policies.
 func Names() []string {
 	names := make([]string, len(policies))
 	for i, p := range policies {
@@ -186,37 +159,19 @@ func Names() []string {
 	return names
 }
 
-// ByName returns what makes a policy for a client: a policy is one client's. The
-// error says which name or option is wrong.
+// ByName returns a constructor of policies, one for each client.
 func ByName(name string, opts *Options) (func() Policy, error) {
 	o := new(Options)
 	if opts != nil {
 		*o = *opts
 	}
-	o.Size, o.Servers = orDefault(o.Size, DefaultSize), orDefault(o.Servers, DefaultServers)
-	o.Formulaic.fill()
-	o.Viamedia.fill()
-	o.Knotty.fill()
-	o.Prequal.fill()
+	o.Size, o.Servers = cmp.Or(o.Size, 64), cmp.Or(o.Servers, 16)
 	if o.Size < 1 || o.Servers < 1 {
 		return nil, fmt.Errorf("policy: size %d and %d servers: both must be positive", o.Size, o.Servers)
 	}
-	i := slices.IndexFunc(policies, func(p struct {
-		name string
-		make func(o *Options) Policy
-	}) bool {
-		return p.name == name
-	})
+	i := slices.Index(Names(), name)
 	if i < 0 {
-		return nil, fmt.Errorf("policy: there is no policy %q, but %s", name, strings.Join(Names(), ", "))
+		return nil, fmt.Errorf("policy: unknown policy %q: must be one of %s", name, strings.Join(Names(), ", "))
 	}
 	return func() Policy { return policies[i].make(o) }, nil
-}
-
-func orDefault[T comparable](value, otherwise T) T {
-	var zero T
-	if value == zero {
-		return otherwise
-	}
-	return value
 }

@@ -43,7 +43,7 @@ func TestEveryPolicyRetriesElsewhere(t *testing.T) {
 		for range 200 {
 			var tried []int32
 			for range 4 {
-				server := f.request(Query{Tried: tried})
+				server := f.request(tried)
 				require.NotContains(t, tried, server)
 				tried = append(tried, server)
 				f.until(f.now + 1e9)
@@ -79,7 +79,7 @@ func TestEveryPolicyLeavesServersThatLeft(t *testing.T) {
 	all(t, func(t *testing.T, name string) {
 		f := newFarm(t, name, 10, nil, testseed.PCG(t))
 		f.load(300, 3e9)
-		f.request(Query{}) // ends after its server has left, if that is it
+		f.request(nil) // ends after its server has left, if that is it
 		f.policy.Leave(f.now, 7, f.rng)
 		f.policy.Leave(f.now, 8, f.rng)
 		f.policy.Join(f.now, 8, f.rng)
@@ -98,7 +98,7 @@ func TestTheSameSeedMakesTheSameChoices(t *testing.T) {
 		run := func() (chosen []int32) {
 			f := newFarm(t, name, 10, nil, rand.NewPCG(1, 2))
 			for range 500 {
-				chosen = append(chosen, f.request(Query{}))
+				chosen = append(chosen, f.request(nil))
 				f.until(f.now + 3e6)
 			}
 			return chosen
@@ -112,7 +112,7 @@ func TestWithoutAServerThereIsNoChoice(t *testing.T) {
 		makePolicy, err := ByName(name, nil)
 		require.NoError(t, err)
 		p, rng := makePolicy(), testseed.PCG(t)
-		_, ok := p.Pick(0, Query{}, rng)
+		_, ok := p.Pick(0, nil, rng)
 		require.False(t, ok)
 		_, ok = p.Next(0, rng)
 		require.False(t, ok)
@@ -129,7 +129,7 @@ func TestAStepAllocatesNothing(t *testing.T) {
 		p, rng, now := f.policy, f.rng, f.now
 		step := func() {
 			now += 1e6
-			c, ok := p.Pick(now, Query{}, rng)
+			c, ok := p.Pick(now, nil, rng)
 			require.True(t, ok)
 			for range 100 {
 				a, ok := p.Next(now, rng)
@@ -153,7 +153,7 @@ func TestAStepAllocatesNothing(t *testing.T) {
 
 func TestByName(t *testing.T) {
 	_, err := ByName("best", nil)
-	require.ErrorContains(t, err, `no policy "best", but slots, formulaic`)
+	require.ErrorContains(t, err, `unknown policy "best": must be one of slots, formulaic`)
 	_, err = ByName("slots", &Options{Size: -1})
 	require.ErrorContains(t, err, "must be positive")
 	one, err := ByName("p2c", nil)
@@ -164,7 +164,7 @@ func TestByName(t *testing.T) {
 // at is the servers of n requests that are under way together.
 func at(f *farm, n int) (servers []int32) {
 	for range n {
-		servers = append(servers, f.request(Query{}))
+		servers = append(servers, f.request(nil))
 	}
 	return servers
 }
@@ -206,7 +206,7 @@ func TestAColdClientChoosesAtRandom(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFarm(t, name, 100, nil, testseed.PCG(t))
 			for range 100 {
-				f.request(Query{})
+				f.request(nil)
 				f.until(f.now + 1e9)
 			}
 			idle := 100 - used(f.begun())
@@ -246,7 +246,7 @@ func TestSlotsUsesTheLowest(t *testing.T) {
 	lowest := at(f, 10)
 	require.Equal(t, 1, most(lowest), "slot 0 of each server first")
 	require.Equal(t, 2, most(append(lowest, at(f, 10)...)))
-	require.Equal(t, int32(-1), f.request(Query{}), "all slots are busy")
+	require.Equal(t, int32(-1), f.request(nil), "all slots are busy")
 	require.Equal(t, 1, f.refused)
 }
 
@@ -284,8 +284,7 @@ func TestSlotsGiveBackWhatTheyDoNotHold(t *testing.T) {
 }
 
 func TestFormulaicProbesEachServer(t *testing.T) {
-	const keepAlive = 4e9
-	f := newFarm(t, "formulaic", 40, &Options{Formulaic: FormulaicOptions{KeepAlive: keepAlive}}, testseed.PCG(t))
+	f := newFarm(t, "formulaic", 40, nil, testseed.PCG(t))
 	f.probes = 0
 	f.until(f.now + 10*keepAlive)
 	require.InDelta(t, 400, f.probes, 2)
@@ -299,12 +298,11 @@ func TestFormulaicProbesEachServer(t *testing.T) {
 }
 
 func TestViamediaPoolsConnectionsForSomeMinutes(t *testing.T) {
-	const lifetime = 120e9
-	f := newFarm(t, "viamedia", 1000, &Options{Viamedia: ViamediaOptions{Lifetime: lifetime}}, testseed.PCG(t))
-	first := f.request(Query{})
+	f := newFarm(t, "viamedia", 1000, nil, testseed.PCG(t))
+	first := f.request(nil)
 	for range 20 {
 		f.until(f.now + 5e9)
-		require.Equal(t, first, f.request(Query{}), "the pooled connection is used again")
+		require.Equal(t, first, f.request(nil), "the pooled connection is used again")
 	}
 	f.until(f.now + lifetime)
 	require.Equal(t, 1, f.disconnects, "it has expired")
@@ -326,13 +324,13 @@ func TestViamediaKnowsAMillionServersByTheirNumber(t *testing.T) {
 	p.Leave(0, 5, rng)
 	seen := map[int32]bool{}
 	for range 100 {
-		c, ok := p.Pick(0, Query{}, rng)
+		c, ok := p.Pick(0, nil, rng)
 		require.True(t, ok)
 		require.True(t, c.Fresh)
 		seen[c.Server] = true
 	}
 	require.Greater(t, len(seen), 95)
-	_, ok := p.Pick(0, Query{}, rng)
+	_, ok := p.Pick(0, nil, rng)
 	require.False(t, ok, "as many connections as it may have")
 	require.Len(t, p.conns, 100)
 }
@@ -345,7 +343,7 @@ func TestPeakEWMARisesAtOnceAndFallsSlowly(t *testing.T) {
 	require.True(t, ok)
 	p.Learn(0, News{Kind: Connected, Entry: a.Entry}, rng)
 	answer := func(now, took int64) float64 {
-		c, ok := p.Pick(now, Query{}, rng)
+		c, ok := p.Pick(now, nil, rng)
 		require.True(t, ok)
 		p.Done(now, c, Result{Outcome: Success, Took: took}, rng)
 		return p.times[0].average
@@ -368,7 +366,7 @@ func TestPrequalsRule(t *testing.T) {
 		}
 	}
 	chosen := func() int32 {
-		c, ok := p.Pick(f.now, Query{}, rng)
+		c, ok := p.Pick(f.now, nil, rng)
 		require.True(t, ok)
 		return c.Entry
 	}
@@ -399,7 +397,7 @@ func TestPrequalKeepsTheLastAnswerOfAServer(t *testing.T) {
 func TestPrequalProbesThreeServersForEachRequest(t *testing.T) {
 	f := newFarm(t, "prequal", 40, nil, testseed.PCG(t))
 	for range 500 {
-		f.request(Query{})
+		f.request(nil)
 		f.until(f.now + 20e6)
 	}
 	require.Equal(t, 1500, f.probes)
@@ -420,7 +418,7 @@ func Example() {
 	}
 	var requests [3]int
 	for range 6 {
-		c, _ := p.Pick(0, Query{}, rng)
+		c, _ := p.Pick(0, nil, rng)
 		requests[c.Server]++
 	}
 	fmt.Println(requests, core.NoSlot == Silent.Lowest)

@@ -5,32 +5,16 @@ import (
 	"slices"
 )
 
-// PrequalOptions are prequal's.
-type PrequalOptions struct {
-	// Probes is how many servers are probed for each request. The default is 3.
-	Probes int
-	// Pool is how many answers are kept. The default is 16.
-	Pool int
-	// MaxAge is how long an answer is kept, in nanoseconds. The default is 1 s.
-	MaxAge int64
-	// HotQuantile is the quantile of requests in flight above which a server is
-	// crowded. The default is 0.84.
-	HotQuantile float64
-}
-
-func (o *PrequalOptions) fill() {
-	o.Probes = orDefault(o.Probes, 3)
-	o.Pool = orDefault(o.Pool, 16)
-	o.MaxAge = orDefault(o.MaxAge, 1e9)
-	o.HotQuantile = orDefault(o.HotQuantile, 0.84)
-}
-
 const (
-	prequalRemove  = 1  // answers dropped for each request, the oldest and the worst by turns
-	prequalLeast   = 2  // with fewer answers a server is chosen at random
-	prequalSlack   = 1  // delta of the formula of reuse
-	prequalRecent  = 64 // answers of which the quantile is taken
-	prequalReusing = 64 // uses of an answer, at most
+	prequalProbes  = 3    // servers probed for each request
+	prequalPool    = 16   // answers kept
+	prequalMaxAge  = 1e9  // nanoseconds for which an answer is kept
+	prequalHot     = 0.84 // quantile of requests in flight above which a server is crowded
+	prequalRemove  = 1    // answers dropped for each request, alternately the oldest and the worst
+	prequalLeast   = 2    // with fewer answers a server is chosen at random
+	prequalSlack   = 1    // delta of the formula of reuse
+	prequalRecent  = 64   // answers of which the quantile is taken
+	prequalReusing = 64   // maximum of uses of an answer
 )
 
 // prequal keeps a pool of answers to asynchronous probes. Of the servers with an answer it
@@ -44,7 +28,6 @@ const (
 // ones are used up. Its error aversion is left out: errors are the shell's.
 type prequal struct {
 	set
-	options  PrequalOptions
 	pool     []prequalAnswer // oldest first
 	owed     int             // probes to be sent
 	worst    bool            // the worst is removed next, not the oldest
@@ -72,20 +55,17 @@ type prequalAnswer struct {
 }
 
 func newPrequal(o *Options) *prequal {
-	return &prequal{
-		set: newSet(o), options: o.Prequal,
-		pool: make([]prequalAnswer, 0, o.Prequal.Pool),
-	}
+	return &prequal{set: newSet(o), pool: make([]prequalAnswer, 0, prequalPool)}
 }
 
 // Pick implements Policy.
-func (p *prequal) Pick(now int64, q Query, rng *rand.PCG) (Choice, bool) {
-	p.owed = min(p.owed+p.options.Probes, 2*p.options.Pool)
+func (p *prequal) Pick(now int64, tried []int32, rng *rand.PCG) (Choice, bool) {
+	p.owed = min(p.owed+prequalProbes, 2*prequalPool)
 	p.forget(now)
 	best := -1
 	for i := range p.pool {
 		a := &p.pool[i]
-		if slices.Contains(q.Tried, p.members[a.entry].server) {
+		if slices.Contains(tried, p.members[a.entry].server) {
 			continue
 		}
 		if best < 0 || p.better(a, &p.pool[best]) {
@@ -93,7 +73,7 @@ func (p *prequal) Pick(now int64, q Query, rng *rand.PCG) (Choice, bool) {
 		}
 	}
 	if best < 0 || len(p.pool) < prequalLeast {
-		entry, ok := p.any(q.Tried, rng)
+		entry, ok := p.any(tried, rng)
 		if !ok {
 			return Choice{}, false
 		}
@@ -127,7 +107,7 @@ func (p *prequal) better(a, b *prequalAnswer) bool {
 func (p *prequal) forget(now int64) {
 	p.pool = slices.DeleteFunc(p.pool, func(a prequalAnswer) bool {
 		m := &p.members[a.entry]
-		return now-a.at > p.options.MaxAge || m.use != a.use || m.place < 0
+		return now-a.at > prequalMaxAge || m.use != a.use || m.place < 0
 	})
 }
 
@@ -197,7 +177,7 @@ func (p *prequal) Learn(now int64, n News, rng *rand.PCG) {
 	}
 	// Older answers of this server are out of date.
 	p.pool = slices.DeleteFunc(p.pool, func(a prequalAnswer) bool { return a.entry == entry })
-	if len(p.pool) == p.options.Pool {
+	if len(p.pool) == prequalPool {
 		p.pool = slices.Delete(p.pool, 0, 1)
 	}
 	p.pool = append(p.pool, prequalAnswer{
@@ -214,15 +194,15 @@ func (p *prequal) count(inFlight int32) {
 	sorted := p.sorted[:n]
 	copy(sorted, p.recent[:n])
 	slices.Sort(sorted)
-	p.hot = sorted[min(int(p.options.HotQuantile*float64(n)), n-1)]
+	p.hot = sorted[min(int(prequalHot*float64(n)), n-1)]
 }
 
 // uses is how often an answer is used before it is dropped: as often as it takes
 // to have one for each request, which the paper calls b_reuse, a fraction being
 // the chance of one more.
 func (p *prequal) uses(rng *rand.PCG) int32 {
-	share := float64(p.options.Pool) / float64(max(len(p.members), p.options.Pool))
-	gain := (1-share)*float64(p.options.Probes) - prequalRemove
+	share := float64(prequalPool) / float64(max(len(p.members), prequalPool))
+	gain := (1-share)*float64(prequalProbes) - prequalRemove
 	if gain <= 0 {
 		return prequalReusing
 	}

@@ -9,8 +9,8 @@ import "math/rand/v2"
 type random struct{ set }
 
 // Pick implements Policy.
-func (p *random) Pick(_ int64, q Query, rng *rand.PCG) (Choice, bool) {
-	entry, ok := p.any(q.Tried, rng)
+func (p *random) Pick(_ int64, tried []int32, rng *rand.PCG) (Choice, bool) {
+	entry, ok := p.any(tried, rng)
 	if !ok {
 		return Choice{}, false
 	}

@@ -12,7 +12,7 @@ type roundRobin struct {
 }
 
 // Pick implements Policy.
-func (p *roundRobin) Pick(_ int64, q Query, rng *rand.PCG) (Choice, bool) {
+func (p *roundRobin) Pick(_ int64, tried []int32, rng *rand.PCG) (Choice, bool) {
 	n := int64(len(p.ready))
 	if n == 0 {
 		return Choice{}, false
@@ -22,5 +22,5 @@ func (p *roundRobin) Pick(_ int64, q Query, rng *rand.PCG) (Choice, bool) {
 		p.place = uniform(rng, n)
 	}
 	p.place = (p.place + 1) % n
-	return p.take(p.after(p.place, q.Tried))
+	return p.take(p.after(p.place, tried))
 }

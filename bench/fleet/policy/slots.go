@@ -86,9 +86,9 @@ func (p *Slots) find(server, hint int32) int32 {
 }
 
 // Pick implements Policy.
-func (p *Slots) Pick(now int64, q Query, rng *rand.PCG) (Choice, bool) {
+func (p *Slots) Pick(now int64, tried []int32, rng *rand.PCG) (Choice, bool) {
 	p.tried = p.tried[:0]
-	for _, server := range q.Tried {
+	for _, server := range tried {
 		p.tried = append(p.tried, p.find(server, -1))
 	}
 	entry, ok := p.Acquire(now, p.tried, rng)

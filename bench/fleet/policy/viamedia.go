@@ -5,14 +5,8 @@ import (
 	"slices"
 )
 
-// ViamediaOptions are viamedia's.
-type ViamediaOptions struct {
-	// Lifetime is how long a connection is used, in nanoseconds. The default is
-	// 5 minutes.
-	Lifetime int64
-}
-
-func (o *ViamediaOptions) fill() { o.Lifetime = orDefault(o.Lifetime, 300e9) }
+// lifetime is the time for which viamedia uses a connection.
+const lifetime = 300e9
 
 // viamedia is approach 1.5 of "10,000 frontends, 1,000,000 backends". A request uses an
 // idle pooled connection, or a new one to a random server of the fleet. A connection has
@@ -22,14 +16,13 @@ func (o *ViamediaOptions) fill() { o.Lifetime = orDefault(o.Lifetime, 300e9) }
 // The set is all numbers up to the highest that joined, except those that left, so that a
 // million servers need no memory in a client.
 type viamedia struct {
-	options ViamediaOptions
-	limit   int
-	conns   []pooled
-	idle    []int32 // entries
-	vacant  []int32
-	extent  int32
-	gone    []int32 // servers below extent that left
-	wake    int64   // no idle connection ends before
+	limit  int
+	conns  []pooled
+	idle   []int32 // entries
+	vacant []int32
+	extent int32
+	gone   []int32 // servers below extent that left
+	wake   int64   // no idle connection ends before
 }
 
 type pooled struct {
@@ -41,7 +34,7 @@ type pooled struct {
 }
 
 func newViamedia(o *Options) *viamedia {
-	return &viamedia{options: o.Viamedia, limit: o.Size, wake: never}
+	return &viamedia{limit: o.Size, wake: never}
 }
 
 // Join implements Policy.
@@ -69,13 +62,13 @@ func (p *viamedia) expire(server int32) {
 }
 
 // Pick implements Policy.
-func (p *viamedia) Pick(now int64, q Query, rng *rand.PCG) (Choice, bool) {
+func (p *viamedia) Pick(now int64, tried []int32, rng *rand.PCG) (Choice, bool) {
 	for n := int64(len(p.idle)); n > 0; n-- {
 		// Any of those that rest: the one used last would take the load of all.
 		place := uniform(rng, n)
 		entry := p.idle[place]
 		c := &p.conns[entry]
-		if now < c.expires && !slices.Contains(q.Tried, c.server) {
+		if now < c.expires && !slices.Contains(tried, c.server) {
 			p.unidle(entry)
 			return Choice{Server: c.server, Entry: entry, use: c.use}, true
 		}
@@ -84,13 +77,13 @@ func (p *viamedia) Pick(now int64, q Query, rng *rand.PCG) (Choice, bool) {
 	if len(p.conns)-len(p.vacant) >= p.limit {
 		return Choice{}, false
 	}
-	server, ok := p.draw(q.Tried, rng)
+	server, ok := p.draw(tried, rng)
 	if !ok {
 		return Choice{}, false
 	}
 	entry := p.enter()
 	c := &p.conns[entry]
-	*c = pooled{server: server, place: -1, open: true, use: c.use + 1, expires: now + p.options.Lifetime}
+	*c = pooled{server: server, place: -1, open: true, use: c.use + 1, expires: now + lifetime}
 	return Choice{Server: server, Entry: entry, Fresh: true, use: c.use}, true
 }
 

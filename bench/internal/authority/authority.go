@@ -1,4 +1,5 @@
-package main
+// Package authority makes certificates for the benchmarks.
+package authority
 
 import (
 	"crypto/ecdsa"
@@ -11,17 +12,15 @@ import (
 	"time"
 )
 
-// sessions is the size of a client's TLS session cache, as in package credentials.
-const sessions = 1 << 10
-
-// An authority signs the certificates of an experiment.
-type authority struct {
+// An Authority signs certificates that are valid for a day.
+type Authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 	pool        *x509.CertPool
 }
 
-func newAuthority() (*authority, error) {
+// New returns an authority with a new key.
+func New() (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -38,12 +37,12 @@ func newAuthority() (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &authority{certificate: certificate, key: key, pool: x509.NewCertPool()}
+	a := &Authority{certificate: certificate, key: key, pool: x509.NewCertPool()}
 	a.pool.AddCert(certificate)
 	return a, nil
 }
 
-func (a *authority) issue(addresses ...net.IP) (pair tls.Certificate, err error) {
+func (a *Authority) issue(addresses ...net.IP) (pair tls.Certificate, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return pair, err
@@ -56,8 +55,8 @@ func (a *authority) issue(addresses ...net.IP) (pair tls.Certificate, err error)
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
 }
 
-// server returns the configuration of a server that requires client certificates.
-func (a *authority) server(host string) (func() (*tls.Config, error), error) {
+// Server returns the configuration of a server that requires client certificates.
+func (a *Authority) Server(host string) (func() (*tls.Config, error), error) {
 	certificate, err := a.issue(net.ParseIP(host))
 	config := &tls.Config{
 		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13,
@@ -66,12 +65,12 @@ func (a *authority) server(host string) (func() (*tls.Config, error), error) {
 	return func() (*tls.Config, error) { return config, nil }, err
 }
 
-// client returns the configuration of a client with a certificate.
-func (a *authority) client() (func() (*tls.Config, error), error) {
+// Client returns the configuration of a client with a certificate.
+func (a *Authority) Client() (func() (*tls.Config, error), error) {
 	certificate, err := a.issue()
 	config := &tls.Config{
 		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13,
-		RootCAs: a.pool, ClientSessionCache: tls.NewLRUClientSessionCache(sessions),
+		RootCAs: a.pool, ClientSessionCache: tls.NewLRUClientSessionCache(1 << 10), // as in package credentials
 	}
 	return func() (*tls.Config, error) { return config, nil }, err
 }
