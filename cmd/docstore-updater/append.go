@@ -40,6 +40,8 @@ type appendOptions struct {
 	quiet         bool
 	publish       string         // URL; empty: do not publish
 	store         bucket.Options // of publish
+	announce      bool
+	bounds        announceBounds
 
 	fs vfs.FS // of the queue and the file of bad records
 }
@@ -96,7 +98,12 @@ everything unacknowledged).
 
 With --publish append publishes each segment when it is sealed, as "publish"
 does. A failing store does not stop it; the exit status is 1 if the last
-segment cannot be published.
+segment cannot be published. With --announce servers serve each document about
+a second after it was flushed: append announces flushed documents up to five
+times a second, and each segment. If the newest manifest is not announced or
+servers are pinned, it only publishes. If the records of the last minute exceed
+--max-deletes, --max-bad or --max-rate, it stops announcing until "announce"
+is run, and the exit status is 1.
 
 SIGINT and SIGTERM stop append after the current document, and everything
 before it is flushed. The exit status is then 0 if the input may be endless (a
@@ -107,6 +114,9 @@ pipe, or --follow), and 1 if the rest of a file was not read.`,
   docstore-updater append --queue /srv/queue/products --id-field sku products.csv
   docstore-updater append --queue /srv/queue/pages --format files /srv/www`,
 		PreRunE: func(command *cobra.Command, _ []string) error {
+			if o.announce && !command.Flags().Changed("segment-age") {
+				o.segmentAge = announceAge
+			}
 			return errors.Join(o.completeBad(command.Flags().Changed("skip-bad")), o.check())
 		},
 		RunE: func(command *cobra.Command, args []string) error {
@@ -130,6 +140,8 @@ pipe, or --follow), and 1 if the rest of a file was not read.`,
 	flags.BoolVar(&o.quiet, "quiet", false, "do not show progress, and log only warnings")
 	flags.StringVar(&o.publish, "publish", "", "URL to publish sealed segments to: s3://BUCKET/PREFIX or file:///DIRECTORY")
 	addS3Flags(command, &o.store)
+	flags.BoolVar(&o.announce, "announce", false, "announce flushed documents and the published segments")
+	o.bounds.addFlags(flags)
 	return command
 }
 
@@ -170,6 +182,8 @@ func (o *appendOptions) check() error {
 	refuse(o.flushInterval < 0, "--flush-interval %s: must not be negative", o.flushInterval)
 	refuse(o.flushEvery < 0, "--flush-every %d: must not be negative", o.flushEvery)
 	refuse(o.segmentAge < 0, "--segment-age %s: must not be negative", o.segmentAge)
+	refuse(o.announce && o.publish == "", "--announce needs --publish URL")
+	refuse(!o.bounds.valid(), "--max-deletes %v, --max-bad %v, --max-rate %v: want 0 to 100 percent, and a rate of 0 or above 1", o.bounds.deletes, o.bounds.bad, o.bounds.rate)
 	refuse(o.segmentSize < minSegmentSize || o.segmentSize > queue.MaxSegmentBytes,
 		"--segment-size %s: must be between %s and %s", &o.segmentSize, cli.FormatBytes(minSegmentSize), cli.FormatBytes(queue.MaxSegmentBytes))
 	return errors.Join(problems...)
@@ -198,6 +212,9 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 	}
 	var publishing *publishing
 	defer func() {
+		if publishing != nil {
+			publishing.stop()
+		}
 		if closeErr := writer.Close(); err == nil {
 			err = closeErr
 		}
@@ -205,11 +222,6 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 			err = errors.Join(err, publishing.finish(ctx))
 		}
 	}()
-	if o.publish != "" {
-		if publishing, err = startPublishing(ctx, env, o.queueDir, o.publish, o.store); err != nil {
-			return err
-		}
-	}
 	if o.resume {
 		if inputs, err = o.skipRead(env, inputs, writer.Cursor()); err != nil {
 			return err
@@ -218,6 +230,12 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 	a := &appender{options: o, env: env, writer: writer, started: env.Now()}
 	if o.badLines != "" {
 		a.badLines = &badLines{fsys: o.fs, path: o.badLines, maxBytes: maxBadLinesBytes}
+	}
+	if o.publish != "" {
+		if publishing, err = a.newPublishing(ctx); err != nil {
+			return err
+		}
+		publishing.start(ctx)
 	}
 	if !o.quiet {
 		a.meter = cli.NewMeter(env, "appending", totalBytes(inputs))

@@ -241,7 +241,8 @@ func newRestore(env *cli.Env) *cobra.Command {
 another, into a new or empty directory, and verifies the digest of each. If it
 is interrupted, run it again: files that are complete are kept. The directory
 is then a queue: "append --resume" continues it where the manifest ends.
-Entries that were not published are not restored.`,
+Entries that were announced after the newest manifest are restored, too, and
+entries that were not published are not.`,
 		Example: `  docstore-updater restore --bucket s3://company-docs/jobs --queue /srv/queue/jobs`,
 		Args:    cobra.NoArgs,
 	}
@@ -260,18 +261,26 @@ func restoreQueue(ctx context.Context, env *cli.Env, dir string, flags *bucketFl
 	if err != nil {
 		return err
 	}
-	m, _, err := publish.FindManifest(ctx, b, number, env.Now)
+	m, ref, err := publish.FindManifest(ctx, b, number, env.Now)
 	if err != nil {
 		return fmt.Errorf("restore %s: %w", flags.url, err)
 	}
 	progress := &transferMeter{env: env, quiet: quiet, label: "downloading"}
-	err = publish.Restore(ctx, b, m, dir, &publish.Options{Progress: progress.update})
+	options := &publish.Options{Progress: progress.update}
+	err = publish.Restore(ctx, b, m, dir, options)
 	progress.finish()
+	increments := uint64(0)
+	if err == nil && number == 0 {
+		increments, err = publish.RestoreIncrements(ctx, b, ref, m, dir, options)
+	}
 	if err != nil {
 		return fmt.Errorf("restore manifest %d of %s: %w", m.Number, flags.url, err)
 	}
 	out := cli.NewOutput(env.Stdout)
 	out.Printf("manifest %d restored into %s: %s, %s, %s\n", m.Number, dir, cli.FormatCountOf(int64(len(m.Files)), "file", "files"),
 		cli.FormatCountOf(m.Documents(), "document", "documents"), cli.FormatBytes(m.Bytes()))
+	if increments > 0 {
+		out.Printf("%s after it restored\n", cli.FormatCountOf(int64(increments), "increment", "increments")) //nolint:gosec // at most publish.MaxIncrements
+	}
 	return out.Flush()
 }

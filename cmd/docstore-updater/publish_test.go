@@ -74,7 +74,7 @@ func TestPublishAndRestore(t *testing.T) {
 	require.NoError(t, os.WriteFile(files[0], content, 0o600))
 	r := run(t.Context(), nil, "restore", "--bucket", url, "--queue", filepath.Join(root, "damaged"))
 	require.Equal(t, cli.ExitFailure, r.status)
-	require.Contains(t, r.lastLine(), "it is damaged")
+	require.Contains(t, r.lastLine(), "is damaged")
 }
 
 // TestAppendPublishes appends with --publish, while the store fails and works again.

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"docstore/cmd/internal/cli"
 	"docstore/internal/vfs"
 	"docstore/queue"
@@ -15,97 +17,263 @@ import (
 	"docstore/queue/publish"
 )
 
-// publishInterval is how often append --publish looks for newly sealed segments.
-const publishInterval = time.Second
+const (
+	// publishInterval is how often append --publish looks for newly sealed segments, and
+	// reads the collection's record.
+	publishInterval = time.Second
+	// announceInterval is the minimum time between two increments, and lookInterval how often
+	// append looks for flushed documents to announce.
+	announceInterval = 200 * time.Millisecond
+	lookInterval     = 20 * time.Millisecond
+	// announceAge is the default of --segment-age with --announce.
+	announceAge = 10 * time.Minute
+)
 
-// publishing publishes the segments that append seals.
+// publishing publishes the segments that append seals, and with announce the flushed
+// documents in between.
 type publishing struct {
-	env    *cli.Env
-	dir    string
-	url    string
-	bucket *bucket.Client
+	env      *cli.Env
+	dir      string
+	url      string
+	bucket   *bucket.Client
+	announce bool
+	breaker  publish.Breaker
+	counts   func() publish.Counts // of the records that were read
+	seal     func() error          // seals the open segment of the writer
 
 	publisher *publish.Publisher // nil until a segment is sealed, and after a failure
 	sealed    queue.SegmentID    // the last segment that was published
+	checked   time.Time          // when sealed segments and the record were last examined
+	announced time.Time          // when the last increment was put
+	waiting   string             // why nothing is announced; empty: it is
+	held      string             // why the breaker has stopped announcing; empty: it has not
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 }
 
-// startPublishing publishes in the background until finish. A failure is logged, and
-// retried: appending does not depend on the store.
-func startPublishing(ctx context.Context, env *cli.Env, dir, url string, options bucket.Options) (*publishing, error) {
-	flags := bucketFlags{url: url, options: options}
+// announceBounds are the flags of publish.Breaker.
+type announceBounds struct{ deletes, bad, rate float64 }
+
+func (b *announceBounds) addFlags(flags *pflag.FlagSet) {
+	flags.Float64Var(&b.deletes, "max-deletes", 50, "with --announce: most deletes, in percent of a minute's entries; 0: no bound")
+	flags.Float64Var(&b.bad, "max-bad", 10, "with --announce: most invalid records, in percent of a minute's; 0: no bound")
+	flags.Float64Var(&b.rate, "max-rate", 0, "with --announce: most entries a minute, as a multiple of the average; 0: no bound")
+}
+
+func (b *announceBounds) valid() bool {
+	return b.deletes >= 0 && b.deletes <= 100 && b.bad >= 0 && b.bad <= 100 && (b.rate == 0 || b.rate > 1)
+}
+
+// newPublishing returns the publishing of an appender.
+func (a *appender) newPublishing(ctx context.Context) (*publishing, error) {
+	o := a.options
+	flags := bucketFlags{url: o.publish, options: o.store}
 	b, err := flags.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := &publishing{env: env, dir: dir, url: url, bucket: b}
+	return &publishing{
+		env: a.env, dir: o.queueDir, url: o.publish, bucket: b, announce: o.announce, seal: a.writer.Seal,
+		breaker: publish.Breaker{MaxDeletes: o.bounds.deletes / 100, MaxBad: o.bounds.bad / 100, MaxRate: o.bounds.rate},
+		counts: func() publish.Counts {
+			at := a.progress.now()
+			return publish.Counts{Documents: at.documents, Deletes: at.deletes, Bad: at.bad}
+		},
+	}, nil
+}
+
+// start publishes in the background until finish. A failure is logged, and retried:
+// appending does not depend on the store.
+func (p *publishing) start(ctx context.Context) {
 	ctx, p.cancel = context.WithCancel(ctx)
 	p.running.Go(func() { p.run(ctx) })
-	return p, nil
 }
 
 func (p *publishing) run(ctx context.Context) {
-	ticker := time.NewTicker(publishInterval)
+	interval := publishInterval
+	if p.announce {
+		interval = lookInterval
+	}
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	problem := ""
+	problem, retry := "", time.Time{}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		err := p.publish(ctx)
+		if time.Now().Before(retry) {
+			continue
+		}
+		err := p.step(ctx, time.Now())
 		switch {
 		case err == nil:
 			problem = ""
-		case ctx.Err() == nil && err.Error() != problem:
-			problem = err.Error()
-			p.env.Log.Warn("publishing failed; retrying", "url", p.url, "error", err)
+		case ctx.Err() == nil:
+			retry = time.Now().Add(publishInterval)
+			if err.Error() != problem {
+				problem = err.Error()
+				p.env.Log.Warn("publishing failed; retrying", "url", p.url, "error", err)
+			}
 		}
 	}
 }
 
-// publish publishes the sealed segments, if there are new ones.
-func (p *publishing) publish(ctx context.Context) error {
-	head, err := queue.ReadHead(vfs.OS, p.dir)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && head.Sealed == p.sealed {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if p.publisher == nil {
-		if p.publisher, err = publish.OpenPublisher(ctx, p.bucket, p.dir, &publish.Options{Now: p.env.Now}); err != nil {
-			p.publisher = nil
-			return err
+// step publishes what is new.
+func (p *publishing) step(ctx context.Context, now time.Time) error {
+	due := now.Sub(p.checked) >= publishInterval
+	if due {
+		p.checked = now
+		if err := p.check(ctx, now); err != nil {
+			return p.fail(err)
 		}
 	}
-	published, err := p.publisher.Publish(ctx)
-	if err != nil {
-		err = errors.Join(err, p.publisher.Close())
-		p.publisher = nil // another publisher may have taken over: take over again
-		return err
+	if !p.announce || p.publisher == nil || p.waiting != "" && !due || now.Sub(p.announced) < announceInterval {
+		return nil
 	}
-	p.sealed = head.Sealed
-	if published.New {
-		p.env.Log.Info("published", "url", p.url, "manifest", published.Ref.Number, "bytes", published.Uploaded)
+	extended, err := p.publisher.Extend(ctx)
+	if err != nil {
+		return p.fail(err)
+	}
+	p.note(extended.Reason)
+	if extended.Bytes > 0 {
+		p.announced = now
+	}
+	switch {
+	case extended.Sealed:
+		return p.fail(p.publish(ctx, now))
+	case extended.Full && due:
+		return p.seal()
 	}
 	return nil
 }
 
-// finish publishes what was sealed at last, after the writer was closed.
-func (p *publishing) finish(ctx context.Context) error {
+// check publishes sealed segments, compares the input with the breaker's bounds, and reads
+// the record.
+func (p *publishing) check(ctx context.Context, now time.Time) error {
+	if err := p.publish(ctx, now); err != nil || !p.announce {
+		return err
+	}
+	if p.publisher == nil {
+		return p.sealFirst()
+	}
+	_, err := p.publisher.Check(ctx)
+	return err
+}
+
+// guard stops announcing if the input is outside the breaker's bounds. It seals the segment,
+// so that the next manifest can be validated and announced by hand.
+func (p *publishing) guard(ctx context.Context, now time.Time) error {
+	if !p.announce {
+		return nil
+	}
+	reason := p.breaker.Check(now, p.counts())
+	if reason == "" || p.held != "" {
+		return nil
+	}
+	if err := p.publisher.Hold(ctx, reason); err != nil {
+		return err
+	}
+	p.note(reason)
+	p.held = reason
+	return p.seal()
+}
+
+// sealFirst seals the first segment of a queue, because increments follow a manifest.
+func (p *publishing) sealFirst() error {
+	head, err := queue.ReadHead(vfs.OS, p.dir)
+	if err != nil || head.Sealed > 0 || head.End.IsZero() {
+		return nil //nolint:nilerr // without a head there is nothing to seal
+	}
+	return p.seal()
+}
+
+// note logs why nothing is announced, and that announcing continues.
+func (p *publishing) note(reason string) {
+	switch {
+	case reason == p.waiting:
+		return
+	case reason != "":
+		p.env.Log.Error("announcing has stopped; appending and publishing continue. Validate and announce the newest manifest to resume", "url", p.url, "reason", reason)
+	default:
+		p.env.Log.Info("announcing continues", "url", p.url)
+		p.held = ""
+		p.breaker.Reset(p.counts())
+	}
+	p.waiting = reason
+}
+
+// fail closes the publisher after an error: another one may have taken over.
+func (p *publishing) fail(err error) error {
+	if err == nil || p.publisher == nil {
+		return err
+	}
+	err = errors.Join(err, p.publisher.Close())
+	p.publisher = nil
+	return err
+}
+
+// publish publishes the sealed segments, if there are new ones, and announces them unless
+// the input is outside the bounds.
+func (p *publishing) publish(ctx context.Context, now time.Time) error {
+	head, err := queue.ReadHead(vfs.OS, p.dir)
+	unchanged := head.Sealed == p.sealed && (p.publisher != nil || !p.announce)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), err == nil && head.Sealed == 0:
+		return nil
+	case err != nil:
+		return err
+	case unchanged:
+		return p.guard(ctx, now)
+	}
+	if p.publisher == nil {
+		options := &publish.Options{Now: p.env.Now, Stream: p.announce}
+		if p.publisher, err = publish.OpenPublisher(ctx, p.bucket, p.dir, options); err != nil {
+			p.publisher = nil
+			return err
+		}
+	}
+	if err := p.guard(ctx, now); err != nil {
+		return err
+	}
+	published, err := p.publisher.Publish(ctx)
+	if err != nil {
+		return err
+	}
+	p.sealed = head.Sealed
+	if published.New {
+		p.env.Log.Info("published", "url", p.url, "manifest", published.Ref.Number, "bytes", published.Uploaded, "announced", published.Announced)
+	}
+	return nil
+}
+
+// stop ends the publishing in the background.
+func (p *publishing) stop() {
 	p.cancel()
 	p.running.Wait()
-	err := p.publish(context.WithoutCancel(ctx))
-	if p.publisher != nil {
+}
+
+// finish publishes what was sealed at last, after stop and after the writer was closed.
+func (p *publishing) finish(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	p.seal = func() error { return nil } // closing the writer has sealed it
+	err := p.publish(ctx, time.Now())
+	if err == nil && p.announce && p.publisher != nil {
+		var record publish.Record
+		record, err = p.publisher.Check(ctx)
+		p.held = record.Held
+	}
+	if err = p.fail(err); p.publisher != nil {
 		err = errors.Join(err, p.publisher.Close())
 	}
 	p.bucket.CloseIdle()
-	if err != nil {
+	switch {
+	case err != nil:
 		return fmt.Errorf("the documents are in %s but are not published: %w; run docstore-updater publish", p.dir, err)
+	case p.held != "":
+		return fmt.Errorf("the documents are published to %s but are not announced: %s; validate and announce the newest manifest", p.url, p.held)
 	}
 	return nil
 }

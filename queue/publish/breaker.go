@@ -33,7 +33,7 @@ func (c Counts) entries() int64 { return c.Documents + c.Deletes }
 const (
 	breakerPeriod = time.Minute
 	// breakerSample is the number of records from which fractions and rates are judged.
-	breakerSample = 1_000
+	breakerSample = 100
 	// breakerHistory bounds the minutes that the average is taken from, and
 	// breakerMinimum is how many it needs.
 	breakerHistory, breakerMinimum = 60, 5
@@ -43,7 +43,7 @@ const (
 // an empty string.
 func (b *Breaker) Check(now time.Time, total Counts) string {
 	if b.begin.IsZero() {
-		b.begin, b.before = now, total
+		b.begin = now
 	}
 	recent := total.minus(b.before)
 	if n := len(b.minutes); n > 0 && recent.entries()+recent.Bad < breakerSample {
@@ -56,15 +56,15 @@ func (b *Breaker) Check(now time.Time, total Counts) string {
 		b.minutes = b.minutes[max(0, len(b.minutes)-breakerHistory):]
 		b.begin, b.before = b.begin.Add(breakerPeriod), total
 		if now.Sub(b.begin) >= breakerHistory*breakerPeriod {
-			b.Reset() // nothing is known about the last hour
-			b.begin, b.before = now, total
+			b.Reset(total) // nothing is known about the last hour
+			b.begin = now
 		}
 	}
 	return reason
 }
 
-// Reset forgets what was counted.
-func (b *Breaker) Reset() { b.minutes, b.begin = nil, time.Time{} }
+// Reset forgets the records up to a total.
+func (b *Breaker) Reset(total Counts) { b.minutes, b.before, b.begin = nil, total, time.Time{} }
 
 // judge compares the recent counts, and those of the current minute, with the bounds.
 func (b *Breaker) judge(recent, minute Counts) string {

@@ -82,19 +82,19 @@ func (p *Publisher) Extend(ctx context.Context) (Extended, error) {
 	return Extended{Bytes: end - from, Sealed: sealed, Full: sealed}, nil
 }
 
-// Check reads the record again, so that Extend stops when the head is not announced any
-// more, and continues when it is. A caller of Extend calls it about once a second.
-func (p *Publisher) Check(ctx context.Context) error {
+// Check reads the record, so that Extend stops when the head is not announced any more, and
+// continues when it is. A caller of Extend calls it about once a second.
+func (p *Publisher) Check(ctx context.Context) (Record, error) {
 	record, err := p.log.Load(ctx)
 	switch {
 	case err != nil:
-		return err
+		return Record{}, err
 	case record.Owner != p.owner:
-		return errors.Wrapf(ErrFenced, "epoch %d", record.Epoch)
+		return record, errors.Wrapf(ErrFenced, "epoch %d", record.Epoch)
 	case p.chain != nil && (p.chain.base != record.Head || !record.announcesNext(p.queue)):
-		return p.closeChain()
+		return record, p.closeChain()
 	}
-	return nil
+	return record, nil
 }
 
 // Hold stops the announcements until the next one by hand. The reason is shown to people.

@@ -8,10 +8,11 @@ import (
 
 // Collected is the result of Collect.
 type Collected struct {
-	Oldest    uint64 // the first manifest of those that are kept by age
-	Manifests int    // deleted
-	Files     int    // deleted
-	Bytes     int64  // of the deleted files
+	Oldest     uint64 // the first manifest of those that are kept by age
+	Manifests  int    // deleted
+	Files      int    // deleted
+	Increments int    // deleted
+	Bytes      int64  // of the deleted files and increments
 }
 
 // Collect drops all manifests but the newest keep ones and those that are announced,
@@ -76,7 +77,28 @@ func Collect(ctx context.Context, b bucket.Bucket, log *Log, keep uint64, dryRun
 		}
 		result.Manifests++
 	}
-	return result, nil
+	err = collectIncrements(ctx, b, record, &result, dryRun)
+	return result, err
+}
+
+// collectIncrements deletes the increments of manifests before the announced one: no server
+// adds them any more, and the manifests after them have their entries.
+func collectIncrements(ctx context.Context, b bucket.Bucket, record Record, result *Collected, dryRun bool) error {
+	for info, err := range b.List(ctx, incrementPrefix, "") {
+		if err != nil {
+			return err
+		}
+		base, ok := parseIncrementName(info.Name)
+		if !ok || base >= record.Announced.Number {
+			continue
+		}
+		if err := remove(ctx, b, info.Name, dryRun); err != nil {
+			return err
+		}
+		result.Increments++
+		result.Bytes += info.Size
+	}
+	return nil
 }
 
 func remove(ctx context.Context, b bucket.Bucket, name string, dryRun bool) error {

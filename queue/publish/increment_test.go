@@ -196,7 +196,8 @@ func (m *streamModel) resumeStale() {
 	if published, err := p.Publish(m.t.Context()); err == nil {
 		require.False(m.t, published.New)
 	}
-	require.ErrorIs(m.t, p.Check(m.t.Context()), ErrFenced)
+	_, err = p.Check(m.t.Context())
+	require.ErrorIs(m.t, err, ErrFenced)
 }
 
 // replicate brings the replica up to date.
