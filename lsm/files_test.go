@@ -151,7 +151,9 @@ func TestLossOfSyncedLogIsCorruption(t *testing.T) {
 		db, err := Open("db", o)
 		require.NoError(t, err)
 		for i := range 4 {
-			db.commit.advance(func() { db.writer.begin() })
+			db.mu.Lock()
+			db.beginMemtable()
+			db.mu.Unlock()
 			set(t, db, fmt.Sprint("key", i), "value")
 		}
 		require.NoError(t, db.Sync())

@@ -119,10 +119,9 @@ func (db *DB) Stats() Stats {
 		Filter: db.filters.Stats(),
 		Pinned: db.options.Budget.pinnedBytes(),
 	}
-	s.Writes.Writes, s.Writes.WrittenBytes = db.commit.written()
-	if db.options.Durability != None {
-		s.Writes.LogBytes = s.Writes.WrittenBytes
-	}
+	db.mu.Lock()
+	s.Writes.Writes, s.Writes.WrittenBytes, s.Writes.LogBytes = db.mu.writes, db.mu.writtenBytes, db.mu.logBytes
+	db.mu.Unlock()
 	v, err := db.acquire()
 	if err != nil {
 		return s
@@ -131,7 +130,7 @@ func (db *DB) Stats() Stats {
 	for _, m := range v.memtables {
 		s.MemtableBytes += m.bytes.Load()
 	}
-	s.LogBytes = db.writer.logs.bytes()
+	s.LogBytes = db.logs.bytes()
 	s.MemtablesWaiting = max(0, len(v.memtables)-1)
 	units := db.units(v.tables)
 	for i, t := range v.tables {
@@ -153,7 +152,7 @@ func (db *DB) Stats() Stats {
 		}
 		s.Merges = append(s.Merges, progress)
 	}
-	_, _, logFailure := db.writer.logs.list()
+	_, _, logFailure := db.logs.list()
 	for _, err := range []error{logFailure, db.mu.flush.err, db.mu.merge.err} {
 		if s.Problem == nil {
 			s.Problem = err

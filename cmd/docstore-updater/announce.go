@@ -27,13 +27,11 @@ type collectionChange struct {
 
 // addTo adds the flag --to; required: there is no default.
 func (c *collectionChange) addTo(command *cobra.Command, usage string, required bool) {
-	command.Flags().Uint64Var(&c.number, "to", 0, usage)
-	if !required {
+	if required {
+		addRequiredTo(command, &c.number, usage)
 		return
 	}
-	if err := command.MarkFlagRequired("to"); err != nil {
-		panic(err) // the flag was defined above
-	}
+	command.Flags().Uint64Var(&c.number, "to", 0, usage)
 }
 
 func (c *collectionChange) addGroup(command *cobra.Command) {

@@ -28,7 +28,7 @@ files that rsync copies to the machines that serve them (see docserviced).`,
 		RunE: cli.NeedsCommand,
 	}
 	root.AddCommand(newAppend(env), newCheck(env), newDump(env), newStats(env), newSeal(env), newCompact(env), newRepair(env), newTruncate(env), newBucket(env), newPublish(env), newManifests(env), newRestore(env),
-		newValidate(env), newAnnounce(env), newPin(env), newUnpin(env), newRollback(env), newRetain(env), newGC(env))
+		newValidate(env), newAnnounce(env), newPin(env), newUnpin(env), newRollback(env), newRevert(env), newDiscard(env), newRetain(env), newGC(env))
 	return root
 }
 

@@ -2,12 +2,10 @@ package follow
 
 import (
 	"context"
-	"io/fs"
 	"path/filepath"
 
 	"docstore/docservice"
 	"docstore/internal/vfs"
-	"docstore/queue"
 	"docstore/queue/bucket"
 	"docstore/queue/publish"
 
@@ -58,23 +56,7 @@ func (f *Follower) makeCheckpoint(path string, m *publish.Manifest) error {
 	if err := vfs.MakeDir(f.fs, files); err != nil {
 		return err
 	}
-	return f.linkFiles(m, f.queuePath(f.state), files)
-}
-
-// linkFiles makes hard links to the files of a manifest that a directory has.
-func (f *Follower) linkFiles(m *publish.Manifest, from, to string) error {
-	for _, file := range m.Files {
-		source := filepath.Join(from, file.Name)
-		there, err := queue.DescribeSealed(f.fs, source)
-		if err != nil || there.Size != file.Size || publish.Hex16(there.Footer) != file.Footer {
-			continue // it is missing, or another file of this name: it is fetched
-		}
-		err = f.fs.Link(source, filepath.Join(to, file.Name))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-	}
-	return nil
+	return publish.LinkFiles(f.fs, m, f.queuePath(f.state), files)
 }
 
 // checkpoints returns the numbers of the manifests that have checkpoints.

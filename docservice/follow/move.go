@@ -132,7 +132,7 @@ func (f *Follower) prepare(ctx context.Context, state int, m *publish.Manifest) 
 		}
 	}
 	for _, source := range sources {
-		if err := f.linkFiles(m, source, f.queuePath(state)); err != nil {
+		if err := publish.LinkFiles(f.fs, m, source, f.queuePath(state)); err != nil {
 			return err
 		}
 	}

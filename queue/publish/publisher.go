@@ -141,11 +141,9 @@ func (p *Publisher) open(ctx context.Context) error {
 	if len(files) == 0 {
 		return refused("%s has no sealed segment: append documents, or run docstore-updater seal", p.dir)
 	}
-	id, err := queue.IDOf(p.options.FS, filepath.Join(p.dir, files[0].Name))
-	if err != nil {
+	if p.queue, err = queueID(p.options.FS, p.dir, files); err != nil {
 		return err
 	}
-	p.queue = hex.EncodeToString(id[:])
 	if p.log, err = OpenLog(ctx, p.bucket, p.options.Now); err != nil {
 		return err
 	}
@@ -163,6 +161,12 @@ func (p *Publisher) open(ctx context.Context) error {
 	}
 	p.epoch = record.Epoch
 	return p.endEarlier(ctx, record)
+}
+
+// queueID returns the id of the queue that a file belongs to, as a Record has it.
+func queueID(fsys vfs.FS, dir string, files []queue.SealedFile) (string, error) {
+	id, err := queue.IDOf(fsys, filepath.Join(dir, files[0].Name))
+	return hex.EncodeToString(id[:]), err
 }
 
 // checkNewBucket proves that a bucket without commits can hold a collection.
@@ -231,7 +235,7 @@ func (p *Publisher) publishSealed(ctx context.Context) (Published, error) {
 			if parent, err = ReadManifest(ctx, p.bucket, base); err != nil {
 				return Published{}, err
 			}
-			if err := p.continues(parent, files); err != nil {
+			if err := continues(p.reader, p.dir, parent, files); err != nil {
 				return Published{}, err
 			}
 		}
@@ -296,19 +300,22 @@ func settled(files []queue.SealedFile) bool {
 	return !slices.ContainsFunc(files, func(f queue.SealedFile) bool { return f.Settled.Segment > last })
 }
 
-// continues returns an error unless the queue holds everything that the head lists: an
-// older copy and another history are refused.
-func (p *Publisher) continues(head *Manifest, files []queue.SealedFile) error {
-	last := files[len(files)-1].Last
-	if head.Head.Sealed > last {
-		return refused("the queue in %s ends with segment %d, and manifest %d reaches to segment %d: it is an older copy; run docstore-updater restore into a new directory", p.dir, last, head.Number, head.Head.Sealed)
+// continues returns an error unless a queue holds everything that a manifest lists: an older
+// copy and another history are refused.
+func continues(r *queue.Reader, dir string, m *Manifest, files []queue.SealedFile) error {
+	last := queue.SegmentID(0)
+	if len(files) > 0 {
+		last = files[len(files)-1].Last
 	}
-	footer, err := p.reader.FooterOf(head.Head.Sealed)
+	if m.Head.Sealed > last {
+		return refused("the queue in %s ends with segment %d, and manifest %d reaches to segment %d: it is an older copy; run docstore-updater restore into a new directory", dir, last, m.Number, m.Head.Sealed)
+	}
+	footer, err := r.FooterOf(m.Head.Sealed)
 	if err != nil {
 		return err
 	}
-	if want := queue.FooterDigest(head.Head.Digest[:]); footer != (queue.FooterDigest{}) && footer != want {
-		return refused("segment %d of the queue in %s has the digest %x, and manifest %d has %x: the queue was restored from an older copy and written again; run docstore-updater restore into a new directory, or publish to another prefix", head.Head.Sealed, p.dir, footer, head.Number, want)
+	if want := queue.FooterDigest(m.Head.Digest[:]); footer != (queue.FooterDigest{}) && footer != want {
+		return refused("segment %d of the queue in %s has the digest %x, and manifest %d has %x: the queue was restored from an older copy and written again, or truncated; complete an interrupted docstore-updater discard, run restore into a new directory, or publish to another prefix", m.Head.Sealed, dir, footer, m.Number, want)
 	}
 	return nil
 }

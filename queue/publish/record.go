@@ -236,14 +236,14 @@ func (r Record) announceable(ref Ref) error {
 		return err
 	}
 	switch {
+	case r.Frozen && r.Clean == 0:
+		return refused("nothing is announced after a rollback: run revert, then validate and announce its manifest")
 	case r.IsBad(ref.Number):
 		return refused("manifest %d is marked as bad", ref.Number)
 	case ref.Number < r.Announced.Number:
 		return refused("manifest %d is announced, and it is newer than %d: use pin or rollback to go back", r.Announced.Number, ref.Number)
 	case ref.Number > r.Validated.Number:
 		return refused("manifest %d is not validated: run validate --to %d", ref.Number, ref.Number)
-	case r.Frozen && r.Clean == 0:
-		return refused("nothing is announced after a rollback: run revert, then validate and announce its manifest")
 	case r.Frozen && ref.Number < r.Clean:
 		return refused("after the rollback, the first manifest without entries of the bad ones is %d: announce that one or a later one", r.Clean)
 	}
@@ -312,8 +312,7 @@ func (r Record) Rollback(p Pin) (Record, error) {
 		r.markBad(Range{p.To.Number + 1, r.Head.Number})
 	}
 	r.Frozen, r.Clean = true, 0
-	r.Pins = slices.DeleteFunc(r.Pins, func(other Pin) bool { return other.Group != "" && r.IsBad(other.To.Number) })
-	r.endBadCanaries()
+	r.endBadPins()
 	return r, nil
 }
 

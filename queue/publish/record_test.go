@@ -137,7 +137,7 @@ func TestCanaryRefusals(t *testing.T) {
 		"announced":     {r, Canary{Group: "c", To: Ref{Number: 2}}, "has no canary"},
 		"bad":           {bad, Canary{Group: "c", To: Ref{Number: 4}}, "marked as bad"},
 		"pinned":        {pinned, Canary{Group: "c", To: Ref{Number: 3}}, "unpin it first"},
-		"frozen":        {frozen, Canary{Group: "c", To: Ref{Number: 2}}, "marked as bad"},
+		"frozen":        {frozen, Canary{Group: "c", To: Ref{Number: 2}}, "run revert"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := test.record.StartCanary(test.canary)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/bucket"
 
@@ -211,6 +212,23 @@ func (r *Replica) removeOthers(m *Manifest) error {
 		}
 		if err := r.options.FS.Remove(filepath.Join(r.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return errors.Wrapf(err, "publish: remove a file that manifest %d does not list", m.Number)
+		}
+	}
+	return nil
+}
+
+// LinkFiles makes hard links in a directory to the files of a manifest that another directory
+// has.
+func LinkFiles(fsys vfs.FS, m *Manifest, from, to string) error {
+	for _, file := range m.Files {
+		source := filepath.Join(from, file.Name)
+		there, err := queue.DescribeSealed(fsys, source)
+		if err != nil || there.Size != file.Size || Hex16(there.Footer) != file.Footer {
+			continue // it is missing or damaged, or another file of this name
+		}
+		err = fsys.Link(source, filepath.Join(to, file.Name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrExist) {
+			return err
 		}
 	}
 	return nil

@@ -1,0 +1,228 @@
+package publish
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"docstore/internal/vfs"
+	"docstore/queue"
+	"docstore/queue/bucket"
+
+	"github.com/cockroachdb/errors"
+)
+
+// Undone is a change that Revert has undone.
+type Undone struct {
+	ID      []byte // valid until the callback returns
+	Deleted bool   // the change was a delete
+	// Manifest is the first manifest with the change; 0: it was not published.
+	Manifest uint64
+	// Bad: that manifest is marked as bad.
+	Bad bool
+}
+
+// Reverted is the result of Revert.
+type Reverted struct {
+	Published
+	Restored int64 // documents that were appended as they were
+	Deleted  int64 // documents that were deleted
+	Good     int64 // of these changes, those that were first in a manifest not marked as bad
+}
+
+// Revert appends to the queue in dir what makes it equal to a manifest: for each id that
+// differs, the document with its expiry, or a delete. It seals and publishes; the new
+// manifest can be validated and announced after a rollback. Entries that were not published
+// are undone, too. The cursor stays that of the newest entries.
+//
+// undone, if not nil, is called for each id. No Writer may be open: queue.ErrLocked.
+// Documents that exceed the memory for comparison are compared in several passes over the
+// tables. After a failure, Revert can be repeated.
+func Revert(ctx context.Context, b bucket.Bucket, dir string, to uint64, undone func(Undone) error, opts *Options) (Reverted, error) {
+	v := reversion{bucket: b, dir: dir, undone: undone, options: opts.withDefaults()}
+	if v.undone == nil {
+		v.undone = func(Undone) error { return nil }
+	}
+	err := v.run(ctx, to)
+	return v.result, err
+}
+
+type reversion struct {
+	bucket  bucket.Bucket
+	dir     string
+	undone  func(Undone) error
+	options Options
+	result  Reverted
+
+	record Record
+	target *Manifest
+	ends   []manifestEnd // of later manifests, newest first
+}
+
+// manifestEnd is the position after the last entry of a manifest.
+type manifestEnd struct {
+	number uint64
+	next   queue.Address
+}
+
+func (v *reversion) run(ctx context.Context, to uint64) error {
+	var ref Ref
+	var err error
+	if v.target, ref, err = FindManifest(ctx, v.bucket, to, v.options.Now); err != nil {
+		return err
+	}
+	if v.record, err = CheckQueue(ctx, v.bucket, v.dir, &v.options); err != nil {
+		return err
+	}
+	if err := v.record.revertible(ref); err != nil {
+		return err
+	}
+	if err := v.findEnds(ctx); err != nil {
+		return err
+	}
+	if err := v.append(ctx); err != nil {
+		return err
+	}
+	p, err := OpenPublisher(ctx, v.bucket, v.dir, &v.options)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = p.Close() }() // closes a reader
+	if v.result.Published, err = p.Publish(ctx); err != nil {
+		return err
+	}
+	_, err = p.log.Update(ctx, func(r Record) (Record, error) { return r.reverted(p.owner, ref) })
+	return err
+}
+
+// findEnds finds the ends of the manifests after the target.
+func (v *reversion) findEnds(ctx context.Context) error {
+	for m, err := range Manifests(ctx, v.bucket, v.record) {
+		if err != nil {
+			return err
+		}
+		if m.Number <= v.target.Number {
+			break
+		}
+		v.ends = append(v.ends, manifestEnd{m.Number, m.Head.End.Next})
+	}
+	return nil
+}
+
+// append appends the differences and seals the queue.
+func (v *reversion) append(ctx context.Context) (err error) {
+	w, err := queue.OpenWriter(v.dir, &queue.WriterOptions{FS: v.options.FS, Now: v.options.Now})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.CombineErrors(err, w.Close()) }()
+	after, err := queue.OpenReader(v.dir, &queue.ReaderOptions{FS: v.options.FS})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = after.Close() }() // it only reads
+	copied := fmt.Sprintf("%s.manifest-%d", filepath.Clean(v.dir), v.target.Number)
+	if err := fetchBeside(ctx, v.bucket, v.target, v.dir, copied, v.options); err != nil {
+		return err
+	}
+	defer func() { err = errors.CombineErrors(err, v.options.FS.RemoveAll(copied)) }()
+	before, err := queue.OpenReader(copied, &queue.ReaderOptions{FS: v.options.FS})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = before.Close() }() // it only reads
+	c := comparison{before: before, after: after, sameQueue: true, now: v.options.Now()}
+	var document []byte
+	return c.run(ctx, func(id []byte, d difference) error {
+		entry := queue.Record{ID: id, Delete: true}
+		if d.before.live {
+			if document, err = before.DocumentFor(document[:0], id, d.before.address); err != nil {
+				return err
+			}
+			entry = queue.Record{ID: id, Document: document}
+			if d.before.expires != 0 {
+				entry.Expires = time.Unix(d.before.expires, 0)
+			}
+		}
+		if _, err := w.Put(entry); err != nil {
+			return err
+		}
+		return v.count(id, d)
+	})
+}
+
+// fetchBeside makes target hold the files of a manifest: hard links to those in dir, the
+// others from the bucket.
+func fetchBeside(ctx context.Context, b bucket.Bucket, m *Manifest, dir, target string, options Options) error {
+	if err := vfs.MakeDir(options.FS, target); err != nil {
+		return err
+	}
+	if err := LinkFiles(options.FS, m, dir, target); err != nil {
+		return err
+	}
+	return NewReplica(b, target, &options).Fetch(ctx, m)
+}
+
+// count adds an undone change to the result.
+func (v *reversion) count(id []byte, d difference) error {
+	if d.before.live {
+		v.result.Restored++
+	} else {
+		v.result.Deleted++
+	}
+	u := Undone{ID: id, Deleted: !d.after.live}
+	for _, end := range v.ends {
+		if d.after.address.Compare(end.next) >= 0 {
+			break
+		}
+		u.Manifest = end.number
+	}
+	if u.Bad = v.record.IsBad(u.Manifest); !u.Bad {
+		v.result.Good++
+	}
+	return v.undone(u)
+}
+
+// revertible returns an error unless a queue can be made equal to a manifest.
+func (r Record) revertible(to Ref) error {
+	switch {
+	case r.IsBad(to.Number):
+		return refused("manifest %d is marked as bad: revert to an earlier one", to.Number)
+	case !r.SameQueue(to.Number, r.Head.Number):
+		return refused("manifest %d is of the queue before: publish --new-generation has replaced it; to serve it, pin it or roll back to it", to.Number)
+	case to.Number == r.Head.Number && !r.Frozen:
+		return refused("manifest %d is the newest: there is nothing to revert", to.Number)
+	}
+	return nil
+}
+
+// reverted records that the head equals a manifest: those between them are bad, and
+// announcing the head ends a rollback.
+func (r Record) reverted(owner string, to Ref) (Record, error) {
+	switch {
+	case r.Owner != owner:
+		return Record{}, errors.Wrapf(ErrFenced, "epoch %d", r.Epoch)
+	case r.IsBad(r.Head.Number):
+		return Record{}, refused("the newest manifest, %d, equals manifest %d but is marked as bad: append a document, then revert again", r.Head.Number, to.Number)
+	}
+	r = r.clone()
+	if r.Head.Number > to.Number+1 {
+		r.markBad(Range{to.Number + 1, r.Head.Number - 1})
+	}
+	r.endBadPins()
+	if p := r.PinOf(""); p != nil && r.IsBad(p.To.Number) {
+		r.Frozen = true // the pin ends like that of a rollback
+	}
+	if r.Frozen {
+		r.Clean = r.Head.Number
+	}
+	return r, nil
+}
+
+// endBadPins ends the pins and canaries of groups at bad manifests; r is a clone.
+func (r *Record) endBadPins() {
+	r.Pins = slices.DeleteFunc(r.Pins, func(p Pin) bool { return p.Group != "" && r.IsBad(p.To.Number) })
+	r.endBadCanaries()
+}
