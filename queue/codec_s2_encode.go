@@ -1,0 +1,296 @@
+package queue
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"math/bits"
+	"slices"
+	"sync"
+)
+
+// An encoder for S2 with a dictionary. Decoding takes most of a client's time, and this
+// time depends on the number of elements more than on the bytes. So the encoder finds the
+// longest match at each position, and then the cheapest sequence of elements, where a cost
+// is the number of bytes and an extra for each element: a shortest path, computed from the
+// end of the document backwards. Compared with the library's "better" level it stores 3 %
+// less in 35 % fewer elements.
+const (
+	// s2MaxOptimal is the length of the longest document that is encoded here. It keeps all
+	// positions in 16 bits, and copies from the dictionary within their reach.
+	s2MaxOptimal = math.MaxUint16
+	// s2MaxOffset is the largest offset of a copy in two bytes.
+	s2MaxOffset = math.MaxUint16
+	// s2NearOffset limits the offset, and s2NearLength the length, of a copy of kind
+	// s2Near; s2FarLength limits that of kind s2Far.
+	s2NearOffset = 1<<11 - 1
+	s2NearLength = 11
+	s2FarLength  = 64
+	// s2MinMatch is the length of the shortest match.
+	s2MinMatch = 4
+
+	// s2HashedBytes is the length of the strings in the hash tables. Shorter matches cost
+	// more than they save, unless they continue another one.
+	s2HashedBytes    = 6
+	s2DictionaryBits = 15 // of hashes in the table of a dictionary
+	s2DocumentBits   = 12 // of hashes in the table of a document
+	// s2GoodMatch is the length from which the rest of a match is used at the next position
+	// without a search. A greater length makes documents smaller and encoding slower.
+	s2GoodMatch = 8
+	// s2MaxSearched is the length of the longest match in the dictionary. It bounds the time
+	// for documents and dictionaries that repeat themselves.
+	s2MaxSearched = 1 << 10
+
+	// Costs of an element besides its bytes, in bytes.
+	s2CopyCost    = 2
+	s2LiteralCost = 1
+)
+
+// s2Encoder encodes documents of up to s2MaxOptimal bytes with a dictionary. It is safe for
+// concurrent use.
+type s2Encoder struct {
+	dictionary []byte
+	offset     int // of a repeat before any copy
+	// The positions of the dictionary, ordered by the hash of the string that begins there,
+	// and those with the same hash by the rest of the dictionary from there. Those with
+	// hash h are positions[starts[h]:starts[h+1]].
+	starts    [1<<s2DictionaryBits + 1]uint32
+	positions []uint16
+}
+
+// newS2Encoder takes a dictionary that s2.NewDict has accepted.
+func newS2Encoder(dictionary []byte) *s2Encoder {
+	repeat, n := binary.Uvarint(dictionary)
+	content := dictionary[n:]
+	e := &s2Encoder{dictionary: content, offset: len(content) - int(repeat)}
+	hashes := make([]uint32, max(len(content)-s2LoadedBytes+1, 0))
+	for i := range hashes {
+		hashes[i] = s2Hash(content[i:], s2DictionaryBits)
+		e.starts[hashes[i]+1]++
+	}
+	for h := range 1 << s2DictionaryBits {
+		e.starts[h+1] += e.starts[h]
+	}
+	next := e.starts
+	e.positions = make([]uint16, len(hashes))
+	for i, h := range hashes {
+		e.positions[next[h]] = uint16(i)
+		next[h]++
+	}
+	for h := range 1 << s2DictionaryBits {
+		slices.SortFunc(e.positions[e.starts[h]:e.starts[h+1]], func(a, b uint16) int {
+			return bytes.Compare(e.from(a), e.from(b))
+		})
+	}
+	return e
+}
+
+// from returns the string at a position of the dictionary.
+func (e *s2Encoder) from(position uint16) []byte {
+	return e.dictionary[position:min(int(position)+s2MaxSearched, len(e.dictionary))]
+}
+
+// s2LoadedBytes is the number of bytes that s2Hash loads.
+const s2LoadedBytes = 8
+
+// s2Hash hashes the first s2HashedBytes bytes.
+func s2Hash(b []byte, bits uint) uint32 {
+	const prime = 0x9e3779b185ebca87
+	return uint32(binary.LittleEndian.Uint64(b) << (64 - 8*s2HashedBytes) * prime >> (64 - bits))
+}
+
+// s2Match is the longest match at a position: a copy of that length and offset. A length
+// below s2MinMatch is no match.
+type s2Match struct{ length, offset uint16 }
+
+// s2Step is the first element of the cheapest encoding from a position.
+type s2Step uint8
+
+const (
+	s2StepCopy       s2Step = 1 << iota // if the element before has ended: a copy, else a literal
+	s2StepEndLiteral                    // if the element before is a literal, it ends
+)
+
+// s2Scratch is the memory of encode.
+type s2Scratch struct {
+	matches []s2Match
+	costs   []int32 // of the rest of the document from a position
+	steps   []s2Step
+	// recent has by hash the last position with it, below the number of the document.
+	recent   [1 << s2DocumentBits]uint32
+	document uint32
+}
+
+var s2Scratches = sync.Pool{New: func() any { return new(s2Scratch) }}
+
+// encode appends the block of a document of at most s2MaxOptimal bytes.
+func (e *s2Encoder) encode(dst, document []byte) []byte {
+	s := s2Scratches.Get().(*s2Scratch)
+	defer s2Scratches.Put(s)
+	e.match(s, document)
+	s.plan(len(document))
+	dst = binary.AppendUvarint(dst, uint64(len(document)))
+	last := e.offset
+	for at := 0; at < len(document); {
+		if s.steps[at]&s2StepCopy != 0 {
+			m := s.matches[at]
+			dst, last = appendS2Copy(dst, int(m.length), int(m.offset), last), int(m.offset)
+			at += int(m.length)
+			continue
+		}
+		begin := at
+		for at++; at < len(document) && s.steps[at]&s2StepEndLiteral == 0; at++ {
+		}
+		dst = appendS2Literal(dst, document[begin:at])
+	}
+	return dst
+}
+
+// match finds the longest match at each position of a document.
+func (e *s2Encoder) match(s *s2Scratch, document []byte) {
+	s.matches = slices.Grow(s.matches[:0], len(document))[:len(document)]
+	if s.document++; s.document == 1<<16 {
+		clear(s.recent[:])
+		s.document = 1
+	}
+	length, offset := 0, 0 // of the match
+	for at := range document {
+		length = max(length-1, 0) // the match before, without its first byte
+		if length < s2GoodMatch && len(document)-at >= s2LoadedBytes {
+			length, offset = e.search(document, at, length, offset)
+			recent := &s.recent[s2Hash(document[at:], s2DocumentBits)]
+			if *recent>>16 == s.document {
+				before := int(*recent & math.MaxUint16)
+				if n := s2CommonLength(document[before:], document[at:]); n > length || n == length && at-before < offset {
+					length, offset = n, at-before
+				}
+			}
+			*recent = s.document<<16 | uint32(at)
+		}
+		s.matches[at] = s2Match{uint16(length), uint16(offset)}
+	}
+}
+
+// search returns the longest match of the dictionary if it is longer than the given one. It
+// is a binary search: the strings before and after the place of the rest of the document
+// have the longest common prefixes with it, and the search visits both.
+func (e *s2Encoder) search(document []byte, at, length, offset int) (int, int) {
+	hash := s2Hash(document[at:], s2DictionaryBits)
+	rest := document[at:min(at+s2MaxSearched, len(document))]
+	for low, high := e.starts[hash], e.starts[hash+1]; low < high; {
+		middle := (low + high) / 2
+		candidate := e.from(e.positions[middle])
+		n := s2CommonLength(candidate, rest)
+		if back := at + len(e.dictionary) - int(e.positions[middle]); n > length && back <= s2MaxOffset {
+			length, offset = n, back
+		}
+		if n == len(rest) {
+			break
+		}
+		if n < len(candidate) && candidate[n] > rest[n] {
+			high = middle
+		} else {
+			low = middle + 1
+		}
+	}
+	return length, offset
+}
+
+// s2CommonLength returns the length of the common prefix.
+func s2CommonLength(a, b []byte) int {
+	n := min(len(a), len(b))
+	a, b = a[:n], b[:n]
+	i := 0
+	for ; i+8 <= n; i += 8 {
+		if different := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:]); different != 0 {
+			return i + bits.TrailingZeros64(different)/8
+		}
+	}
+	for i < n && a[i] == b[i] {
+		i++
+	}
+	return i
+}
+
+// plan chooses the elements of a document of n bytes from its matches.
+func (s *s2Scratch) plan(n int) {
+	s.steps = slices.Grow(s.steps[:0], n)[:n]
+	s.costs = slices.Grow(s.costs[:0], n+1)[:n+1]
+	s.costs[n] = 0
+	inLiteral := int32(0) // the cost of the rest, if the element before is a literal
+	for at := n - 1; at >= 0; at-- {
+		asLiteral := 1 + inLiteral
+		cost, step := asLiteral+1+s2LiteralCost, s2Step(0)
+		inLiteral = asLiteral
+		if m := s.matches[at]; m.length >= s2MinMatch {
+			asCopy := s2CostOfCopy(m) + s.costs[at+int(m.length)]
+			if asCopy <= cost {
+				cost, step = asCopy, s2StepCopy
+			}
+			if asCopy <= asLiteral {
+				inLiteral, step = asCopy, step|s2StepEndLiteral
+			}
+		}
+		s.costs[at], s.steps[at] = cost, step
+	}
+}
+
+// s2CostOfCopy returns the cost of the elements that appendS2Copy appends for a match with
+// a new offset.
+func s2CostOfCopy(m s2Match) int32 {
+	switch {
+	case m.length <= s2NearLength && m.offset <= s2NearOffset:
+		return 2 + s2CopyCost
+	case m.length <= s2FarLength:
+		return 3 + s2CopyCost
+	}
+	return 3 + 3 + 2*s2CopyCost // the rest is a repeat
+}
+
+// appendS2Literal appends a literal of 1 to s2MaxOptimal bytes.
+func appendS2Literal(dst, b []byte) []byte {
+	switch n := len(b) - 1; {
+	case n < s2MaxShortLiteral:
+		dst = append(dst, byte(n<<2)|s2Literal)
+	case n < 1<<8:
+		dst = append(dst, s2MaxShortLiteral<<2|s2Literal, byte(n))
+	default:
+		dst = append(dst, (s2MaxShortLiteral+1)<<2|s2Literal, byte(n), byte(n>>8))
+	}
+	return append(dst, b...)
+}
+
+// appendS2Copy appends a copy of at least s2MinMatch bytes. A long one is a copy and a
+// repeat, or only a repeat if last is its offset. Short repeats would save a byte, but
+// decode more slowly than copies.
+func appendS2Copy(dst []byte, length, offset, last int) []byte {
+	if length > s2FarLength && offset == last {
+		return appendS2Repeat(dst, length)
+	}
+	if length <= s2NearLength && offset <= s2NearOffset {
+		return append(dst, byte(offset>>8<<5|(length-4)<<2|s2Near), byte(offset))
+	}
+	first := length
+	if length > s2FarLength {
+		first = min(s2FarLength, length-s2MinMatch) // a repeat has at least s2MinMatch bytes
+	}
+	dst = append(dst, byte((first-1)<<2|s2Far), byte(offset), byte(offset>>8))
+	if first == length {
+		return dst
+	}
+	return appendS2Repeat(dst, length-first)
+}
+
+// appendS2Repeat appends a repeat of at least s2MinMatch bytes; see s2RepeatBase.
+func appendS2Repeat(dst []byte, length int) []byte {
+	switch {
+	case length <= 8:
+		return append(dst, byte((length-4)<<2|s2Near), 0)
+	case length < s2RepeatBase[1]+1<<8:
+		return append(dst, 5<<2|s2Near, 0, byte(length-s2RepeatBase[1]))
+	case length < s2RepeatBase[2]+1<<16:
+		n := length - s2RepeatBase[2]
+		return append(dst, 6<<2|s2Near, 0, byte(n), byte(n>>8))
+	}
+	panic("queue: a document above s2MaxOptimal")
+}

@@ -1,0 +1,183 @@
+package queue
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/klauspost/compress/s2"
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
+)
+
+// requireS2RoundTrip encodes a document and decodes it with both decoders.
+func requireS2RoundTrip(t *testing.T, dictionary, document []byte) (block []byte) {
+	block = newS2Encoder(dictionary).encode([]byte("before"), document)
+	require.Equal(t, "before", string(block[:6]))
+	block = block[6:]
+	got, err := s2.NewDict(dictionary).Decode(nil, block)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(document, got))
+	require.True(t, requireAsLibrary(t, dictionary, block))
+	require.LessOrEqual(t, len(block), s2.MaxEncodedLen(len(document)))
+	return block
+}
+
+// TestS2EncoderRoundTrips encodes random documents with random dictionaries.
+func TestS2EncoderRoundTrips(t *testing.T) {
+	random := testseed.Rand(t)
+	for range 200 {
+		dictionary := s2.MakeDict(randomText(random, 16+random.IntN(70_000)), nil).Bytes()
+		document := randomText(random, random.IntN(3000))
+		switch random.IntN(10) {
+		case 0: // parts of the dictionary, in and out of reach
+			for len(document) < 60_000 {
+				from := random.IntN(len(dictionary))
+				document = append(document, dictionary[from:min(len(dictionary), from+random.IntN(4000))]...)
+			}
+			document = document[:min(len(document), s2MaxOptimal)]
+		case 1:
+			document = bytes.Repeat([]byte{'a'}, random.IntN(s2MaxOptimal+1))
+		case 2:
+			document = randomText(random, s2MaxOptimal)
+		}
+		requireS2RoundTrip(t, dictionary, document)
+	}
+}
+
+// TestS2EncoderLengths encodes literals and repeats of all lengths at which their encoding
+// changes.
+func TestS2EncoderLengths(t *testing.T) {
+	dictionary := s2.MakeDict(bytes.Repeat([]byte("0123456789abcdef"), 4), nil).Bytes()
+	noise := make([]byte, s2MaxOptimal)
+	random := testseed.Rand(t)
+	for i := range noise {
+		noise[i] = byte(random.Uint32())
+	}
+	for _, limit := range []int{0, 1, 4, 8, 11, 60, 64, 68, 72, 256, 263, 264, 260 + 64, 328, 1024, 1<<16 - 1} {
+		for n := max(0, limit-3); n <= min(limit+3, s2MaxOptimal); n++ {
+			requireS2RoundTrip(t, dictionary, noise[:n])
+			requireS2RoundTrip(t, dictionary, bytes.Repeat([]byte("x"), n))
+			requireS2RoundTrip(t, dictionary, append(bytes.Repeat([]byte("0123456789"), n/10), noise[:min(n%10, 5)]...))
+		}
+	}
+}
+
+// TestS2PlanIsCheapest compares the planned elements with the cheapest of all sequences of
+// elements for random matches.
+func TestS2PlanIsCheapest(t *testing.T) {
+	random := testseed.Rand(t)
+	for range 2000 {
+		n := 1 + random.IntN(14)
+		s := &s2Scratch{matches: make([]s2Match, n)}
+		for at := range s.matches {
+			if length := random.IntN(12); length >= s2MinMatch && at+length <= n {
+				s.matches[at] = s2Match{uint16(length), uint16(1 + random.IntN(2)*3000)}
+			}
+		}
+		s.plan(n)
+		require.Equal(t, cheapestS2(s.matches, 0, false), s.costs[0], "%v", s.matches)
+		planned := int32(0)
+		for at, inLiteral := 0, false; at < n; {
+			if m := s.matches[at]; !inLiteral && s.steps[at]&s2StepCopy != 0 || inLiteral && s.steps[at]&s2StepEndLiteral != 0 {
+				planned, at, inLiteral = planned+s2CostOfCopy(m), at+int(m.length), false
+				continue
+			}
+			if !inLiteral {
+				planned += 1 + s2LiteralCost
+			}
+			planned, at, inLiteral = planned+1, at+1, true
+		}
+		require.Equal(t, s.costs[0], planned, "%v", s.matches)
+	}
+}
+
+func cheapestS2(matches []s2Match, at int, inLiteral bool) int32 {
+	if at == len(matches) {
+		return 0
+	}
+	best := 1 + cheapestS2(matches, at+1, true)
+	if !inLiteral {
+		best += 1 + s2LiteralCost
+	}
+	if m := matches[at]; m.length > 0 {
+		best = min(best, s2CostOfCopy(m)+cheapestS2(matches, at+int(m.length), false))
+	}
+	return best
+}
+
+// TestS2EncoderIsSmaller compares the stored bytes and the elements of records with the
+// library's encoder.
+func TestS2EncoderIsSmaller(t *testing.T) {
+	var sample, documents [][]byte
+	for i := range 4000 {
+		if i%2 == 0 {
+			sample = append(sample, []byte(posting(i)))
+		} else {
+			documents = append(documents, []byte(posting(i)))
+		}
+	}
+	dictionary, err := trainS2(sample, defaultDictionaryBytes)
+	require.NoError(t, err)
+	library, own := s2.NewDict(dictionary), newS2Encoder(dictionary)
+	var libraryBytes, ownBytes, libraryElements, ownElements int
+	for _, d := range documents {
+		block := library.EncodeBetter(nil, d)
+		libraryBytes, libraryElements = libraryBytes+len(block), libraryElements+countS2Elements(block)
+		block = own.encode(nil, d)
+		ownBytes, ownElements = ownBytes+len(block), ownElements+countS2Elements(block)
+	}
+	t.Logf("library: %d bytes, %d elements; own: %d bytes, %d elements", libraryBytes, libraryElements, ownBytes, ownElements)
+	require.Less(t, ownBytes, libraryBytes)
+	require.Less(t, ownElements, libraryElements)
+}
+
+func countS2Elements(block []byte) (n int) {
+	_, from := binary.Uvarint(block)
+	for ; from < len(block); n++ {
+		tag := block[from]
+		if tag&3 != s2Literal {
+			_, _, from = s2Copy(block, from, 1)
+			continue
+		}
+		length := int(tag>>2) + 1
+		if from++; length > s2MaxShortLiteral {
+			length, from = s2LiteralLength(block, from, length-s2MaxShortLiteral)
+		}
+		from += length
+	}
+	return n
+}
+
+// TestS2LongDocumentsUseTheLibrary: positions of longer documents do not fit 16 bits.
+func TestS2LongDocumentsUseTheLibrary(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	dictionary := s2.MakeDict(randomText(random, 1<<16), nil).Bytes()
+	enc, err := s2Codec.newEncoder(dictionary)
+	require.NoError(t, err)
+	dec, err := s2Codec.newDecoder(dictionary)
+	require.NoError(t, err)
+	for _, n := range []int{math.MaxUint16 - 1, math.MaxUint16, math.MaxUint16 + 1, 1 << 20} {
+		document := randomText(random, n)
+		block, ok := enc.encode(nil, document)
+		require.True(t, ok)
+		got, err := dec.decode(nil, block, n)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(document, got))
+	}
+}
+
+func FuzzS2Encode(f *testing.F) {
+	dictionary := s2.MakeDict(bytes.Repeat([]byte("a dictionary of words, "), 100), nil).Bytes()
+	f.Add(dictionary, []byte("words of a dictionary of words; and others, or others still, or others"))
+	f.Add(dictionary, []byte{})
+	f.Fuzz(func(t *testing.T, dictionary, document []byte) {
+		if s2.NewDict(dictionary) == nil || len(document) > s2MaxOptimal {
+			return
+		}
+		requireS2RoundTrip(t, dictionary, document)
+	})
+}
