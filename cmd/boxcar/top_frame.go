@@ -78,8 +78,39 @@ func state(s *livepage.Status) string {
 		return "draining"
 	case faults > 0:
 		return fmt.Sprintf("ready, %d faults", faults)
+	case pinned(s):
+		return "ready, pinned"
 	}
 	return "ready"
+}
+
+// pinned reports whether a pin holds a collection.
+func pinned(s *livepage.Status) bool {
+	return slices.ContainsFunc(s.Collections, func(c livepage.Collection) bool { return c.Manifest != nil && c.Manifest.PinnedAt != nil })
+}
+
+// manifests writes a line for each collection in an object store.
+func manifests(f *framed, s *livepage.Status) {
+	for _, c := range s.Collections {
+		m := c.Manifest
+		if m == nil {
+			continue
+		}
+		line := fmt.Sprintf("%s: manifest %d is served, %d is announced", c.Name, m.Served, m.Announced)
+		if m.PinnedAt != nil {
+			line += fmt.Sprintf(", %d is pinned by %s", m.Target, cmp.Or(m.PinnedBy, "an unknown user"))
+			if m.PinReason != "" {
+				line += " (" + m.PinReason + ")"
+			}
+		}
+		if m.FetchBytes > 0 {
+			line += fmt.Sprintf("; fetched %s of %s for %d", cli.FormatBytes(m.FetchedBytes), cli.FormatBytes(m.FetchBytes), m.Target)
+		}
+		f.line("%s", line)
+		if m.Error != "" {
+			f.line("%s: %s", c.Name, m.Error)
+		}
+	}
 }
 
 // frame returns all lines of a daemon.
@@ -106,6 +137,7 @@ func (r *reading) frame(now time.Time) []string {
 				gets(func(g livepage.Gets) uint64 { return g.Unavailable }), cli.FormatBytes(c.LagBytes), visibleAfter(c.VisibleAfter), len(c.Faults)+c.MoreFaults)
 		}
 	})
+	manifests(&f, s)
 	f.line("")
 	f.table("listener\tmethod\tper second\tp50\tp99\t", func(row func(string, ...any)) {
 		for _, l := range s.Latencies {

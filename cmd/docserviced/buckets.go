@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
@@ -16,18 +17,43 @@ import (
 	"docstore/docservice"
 	"docstore/docservice/follow"
 	"docstore/queue/bucket"
+	"docstore/queue/publish"
 )
 
 // bucketOptions configure collections that are fetched from an object store.
 type bucketOptions struct {
-	group string
-	store bucket.Options
+	group       string
+	store       bucket.Options
+	maxDisk     cli.Size // bytes; 0: no limit
+	rate        cli.Size // bytes per second; 0: no limit
+	concurrency int
 }
 
 func (o *bucketOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.group, "group", "", "group of this server, for docstore-updater pin --group")
 	flags.StringVar(&o.store.Endpoint, "s3-endpoint", "", "URL of an S3-compatible store other than AWS")
 	flags.BoolVar(&o.store.PathStyle, "s3-path-style", false, "put the bucket's name into the path of requests")
+	flags.Var(&o.maxDisk, "max-disk", "maximum size of --data, with checkpoints and downloads; a manifest that does not fit is not fetched; 0: no limit")
+	flags.Var(&o.rate, "download-rate", "maximum bytes per second that are fetched from the object store and from peers; 0: no limit")
+	flags.IntVar(&o.concurrency, "downloads", publish.DefaultConcurrency, "maximum files of a collection that are fetched at the same time")
+}
+
+func (o *bucketOptions) check() error {
+	if o.concurrency < 1 || o.concurrency > maxDownloads {
+		return cli.Usagef("--downloads %d: must be between 1 and %d", o.concurrency, maxDownloads)
+	}
+	return nil
+}
+
+// maxDownloads bounds --downloads.
+const maxDownloads = 1000
+
+// limitDownloads applies the limits for all followers.
+func (d *daemon) limitDownloads() {
+	o := &d.options.buckets
+	if d.downloads = limiterOf(o.rate); o.maxDisk > 0 {
+		d.disk = follow.NewDisk(d.options.dataDir, int64(o.maxDisk))
+	}
 }
 
 // isURL reports whether the value of --collection names a bucket.
@@ -54,9 +80,14 @@ func (d *daemon) addFollower(c collectionFlag, options *docservice.CollectionOpt
 	if err != nil {
 		return fmt.Errorf("collection %s: %w", c.name, err)
 	}
-	f, err := follow.Open(c.name, b, filepath.Join(d.options.dataDir, c.name), d.service.Replace, &follow.Options{
+	o := &follow.Options{
 		Collection: *options, Group: d.options.buckets.group, Logger: d.env.Log,
-	})
+		Rate: d.downloads, Concurrency: d.options.buckets.concurrency, Disk: d.disk, MaxStaleness: d.options.maxStaleness,
+	}
+	if d.peers != nil {
+		o.Source = d.peers.Source(c.name)
+	}
+	f, err := follow.Open(c.name, b, filepath.Join(d.options.dataDir, c.name), d.service.Replace, o)
 	if err != nil {
 		return err
 	}
@@ -97,7 +128,9 @@ func (d *daemon) manifestStatus(name string) *livepage.Manifest {
 	s := f.Status()
 	m := &livepage.Manifest{
 		Announced: s.Announced, Target: s.Target, Served: s.Served,
-		FetchedBytes: s.FetchedBytes, FetchBytes: s.FetchBytes, Error: s.Error, LastContact: timeOrNil(s.LastContact),
+		FetchedBytes: s.FetchedBytes, FetchBytes: s.FetchBytes, FetchRate: s.FetchRate,
+		PeerBytes: s.PeerBytes, BucketBytes: s.BucketBytes,
+		Behind: lagOf(s), Error: s.Error, LastContact: timeOrNil(s.LastContact),
 	}
 	if s.Pin != nil {
 		m.PinnedBy, m.PinReason, m.PinnedAt = s.Pin.By, s.Pin.Reason, timeOrNil(s.Pin.Time)
@@ -105,21 +138,34 @@ func (d *daemon) manifestStatus(name string) *livepage.Manifest {
 	return m
 }
 
+// lagOf returns the seconds for which the target has not been served.
+func lagOf(s follow.Status) float64 {
+	if s.Behind.IsZero() {
+		return 0
+	}
+	return time.Since(s.Behind).Seconds()
+}
+
 var (
 	manifestNumber = gauge("manifest", "Number of the announced, target and served manifest of a collection in an object store.", "collection", "state")
 	manifestPinned = gauge("manifest_pinned", "1 while a pin determines the served manifest.", "collection")
 	manifestError  = gauge("manifest_error", "1 while the last attempt to follow the manifests failed; see the log.", "collection")
+	manifestLag    = gauge("manifest_lag_seconds", "Time for which the target manifest has not been served; 0: it is served.", "collection")
+	fetchBytes     = gauge("manifest_fetch_bytes", "Bytes of the fetch in progress, in all and already fetched.", "collection", "state")
+	fetchedBytes   = counter("manifest_fetched_bytes_total", "Bytes of files fetched, by source: peer or bucket.", "collection", "source")
 	bucketRequests = counter("bucket_requests_total", "Requests to the object store.", "collection", "operation")
 	bucketRetries  = counter("bucket_retries_total", "Repeated requests to the object store.", "collection", "operation")
 	bucketFailures = counter("bucket_failures_total", "Failed operations on the object store, after all attempts.", "collection", "operation")
 	bucketBytes    = counter("bucket_bytes_total", "Bytes of objects transferred.", "collection", "operation")
+	diskUsed       = gauge("data_bytes", "Bytes of the files in --data, with --max-disk.")
+	diskLimit      = gauge("data_limit_bytes", "--max-disk, if it is set.")
 )
 
 // bucketCollector collects the metrics of collections in an object store.
 type bucketCollector struct{ *daemon }
 
 func (c bucketCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, m := range []metric{manifestNumber, manifestPinned, manifestError, bucketRequests, bucketRetries, bucketFailures, bucketBytes} {
+	for _, m := range []metric{manifestNumber, manifestPinned, manifestError, manifestLag, fetchBytes, fetchedBytes, diskUsed, diskLimit, bucketRequests, bucketRetries, bucketFailures, bucketBytes} {
 		to <- m.desc
 	}
 }
@@ -137,11 +183,23 @@ func (c bucketCollector) Collect(to chan<- prometheus.Metric) {
 		manifestNumber.send(to, float64(s.Served), name, "served")
 		manifestPinned.send(to, boolValue(s.Pin != nil), name)
 		manifestError.send(to, boolValue(s.Error != ""), name)
+		manifestLag.send(to, lagOf(s), name)
+		fetchBytes.send(to, float64(s.FetchBytes), name, "total")
+		fetchBytes.send(to, float64(s.FetchedBytes), name, "fetched")
+		fetchedBytes.send(to, float64(s.PeerBytes), name, "peer")
+		fetchedBytes.send(to, float64(s.BucketBytes), name, "bucket")
 		for _, o := range f.bucket.Stats().Operations {
 			bucketRequests.send(to, float64(o.Requests), name, o.Operation)
 			bucketRetries.send(to, float64(o.Retries), name, o.Operation)
 			bucketFailures.send(to, float64(o.Failures), name, o.Operation)
 			bucketBytes.send(to, float64(o.Bytes), name, o.Operation)
 		}
+	}
+	if c.disk == nil {
+		return
+	}
+	diskLimit.send(to, float64(c.disk.Limit()))
+	if used, err := c.disk.Used(); err == nil {
+		diskUsed.send(to, float64(used))
 	}
 }

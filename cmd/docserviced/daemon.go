@@ -14,12 +14,15 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/sdk/trace"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 
 	"docstore/boxcarrpc"
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/livepage"
 	"docstore/docservice"
+	"docstore/docservice/follow"
+	"docstore/docservice/peers"
 	"docstore/lsm"
 	"docstore/queue"
 )
@@ -45,6 +48,7 @@ type daemonOptions struct {
 	tracing         tracing
 	registration    registration
 	buckets         bucketOptions
+	peers           peerOptions
 }
 
 // daemon owns all parts of a running daemon: the collections, the listeners, and the lock
@@ -59,7 +63,11 @@ type daemon struct {
 	cache   *docservice.Cache // nil: none
 	// followers fetch collections from object stores.
 	followers followers
-	budget    *lsm.Budget // of all collections
+	disk      *follow.Disk  // limit of the data directory; nil: none
+	downloads *rate.Limiter // nil: no limit
+	files     *peers.Server // sends files to other servers
+	peers     *peers.Client // fetches files from them; nil: there are none
+	budget    *lsm.Budget   // of all collections
 	// decoders caches the dictionaries of all collections, within the same memory.
 	decoders *queue.DecoderCache
 	// scrubSemaphore makes --scrub-rate apply to the scrubs of all collections together.
@@ -138,13 +146,18 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 			return nil, err
 		}
 	}
+	if err = d.openPeers(); err != nil {
+		return nil, err
+	}
+	d.limitDownloads()
 	for _, c := range o.collections {
 		if err := d.addCollection(c); err != nil {
 			return nil, err
 		}
 	}
-	metrics := newMetrics(d)
 	options := &boxcarrpc.ServerOptions{Budget: d.messages, Logger: env.Log, Prefetch: d.service.Prefetch()}
+	d.servePeers(options)
+	metrics := newMetrics(d)
 	d.auth.configure(options)
 	if err = o.limits.limit(options, int64(o.memory)); err != nil {
 		return nil, err
@@ -292,6 +305,9 @@ func (d *daemon) close() error {
 	}
 	d.endTracing()
 	errs = append(errs, d.closeFollowers()...)
+	if d.peers != nil {
+		errs = append(errs, d.peers.Close())
+	}
 	for _, c := range d.collections() {
 		errs = append(errs, c.Close())
 	}

@@ -151,7 +151,7 @@ func (d *demo) append(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.say("1. Append   %s generated job postings, %s, to a queue: %s", cli.FormatCount(int64(d.documents)), cli.FormatBytes(raw), rate(d.documents, elapsed))
+	d.say("1. Append   %s generated job postings, %s, to a queue: %s", cli.FormatCount(int64(d.documents)), cli.FormatBytes(raw), pace(d.documents, elapsed))
 	d.say("            on disk, synced, in %s (%d %% of it) with codec %s", cli.FormatBytes(stored), stored*100/raw, queue.DefaultCodec)
 	return nil
 }
@@ -171,8 +171,8 @@ func storedBytes(dir string) (int64, error) {
 	return total, err
 }
 
-// rate formats a rate, for example "0.31 s, 64,000 documents/s".
-func rate(documents int, elapsed time.Duration) string {
+// pace formats a rate, for example "0.31 s, 64,000 documents/s".
+func pace(documents int, elapsed time.Duration) string {
 	return fmt.Sprintf("%.2f s, %s documents/s", elapsed.Seconds(), cli.FormatCount(int64(float64(documents)/elapsed.Seconds())))
 }
 
@@ -192,7 +192,7 @@ func (d *demo) serve(ctx context.Context) (err error) {
 	if err := d.collection().WaitReady(ctx); err != nil {
 		return errors.Join(err, d.daemon.stop(time.Second))
 	}
-	d.say("2. Index    the daemon has tailed the queue into its index: %s", rate(d.documents, time.Since(started)))
+	d.say("2. Index    the daemon has tailed the queue into its index: %s", pace(d.documents, time.Since(started)))
 	d.say("3. Serve    Boxcar on %s%s, HTTP on %s%s",
 		d.daemon.boxcarAddress(), whyNot(defaultBoxcar, d.daemon.boxcarAddress()),
 		d.daemon.httpAddress(), whyNot(defaultHTTP, d.daemon.httpAddress()))
@@ -234,7 +234,7 @@ func (d *demo) fetch(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		d.say("            callers: %2d, random documents: %s, %s", load.callers, cli.FormatCount(int64(load.fetches)), rate(load.fetches, elapsed))
+		d.say("            callers: %2d, random documents: %s, %s", load.callers, cli.FormatCount(int64(load.fetches)), pace(load.fetches, elapsed))
 	}
 	return nil
 }

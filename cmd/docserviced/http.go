@@ -264,11 +264,23 @@ func (d *daemon) readiness() readiness {
 	}
 	for _, c := range d.collections() {
 		status := c.Status()
-		one := describeReadiness(status)
+		one := d.readinessOf(c.Name(), status)
 		body.Collections[c.Name()] = one
 		body.Ready = body.Ready && one.Ready
 	}
 	return body
+}
+
+// readinessOf describes a collection. One in an object store is ready when its follower and
+// its index are.
+func (d *daemon) readinessOf(name string, status docservice.Status) collectionReadiness {
+	r := describeReadiness(status)
+	if f := d.follower(name); f != nil {
+		if reason := f.Status().NotReady; reason != "" {
+			r.Ready, r.Reason = false, reason
+		}
+	}
+	return r
 }
 
 func describeReadiness(status docservice.Status) collectionReadiness {

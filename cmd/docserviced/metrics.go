@@ -52,7 +52,7 @@ func newMetrics(d *daemon) *metrics {
 		boxcar: boxcarprom.NewServer(&boxcarprom.Options{WithoutSeconds: true}),
 	}
 	m.overHTTP = m.timing("http", "Get")
-	m.registry.MustRegister(m.seconds, collectionCollector{d}, bucketCollector{d}, m.boxcar, cacheCollector{d}, newBuildInfo(),
+	m.registry.MustRegister(m.seconds, collectionCollector{d}, bucketCollector{d}, peerCollector{d}, m.boxcar, cacheCollector{d}, newBuildInfo(),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

@@ -128,7 +128,7 @@ func (r *reporter) boxcarStatus() livepage.Boxcar {
 
 func (r *reporter) collectionStatus(c *docservice.Collection) livepage.Collection {
 	status := c.Status()
-	ready := describeReadiness(status)
+	ready := r.readinessOf(c.Name(), status)
 	report := r.queueReport(c)
 	result := livepage.Collection{
 		Name: c.Name(), Ready: ready.Ready, Reason: ready.Reason, Position: ready.Position,

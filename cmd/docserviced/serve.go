@@ -67,7 +67,9 @@ A collection that is published in an object store, NAME=s3://BUCKET/PREFIX or
 NAME=file:///DIRECTORY, is fetched to --data: the manifest that is pinned for
 --group, or for all servers, or else announced. After a rollback the daemon goes
 back to the earlier manifest while it serves. If the store is unreachable, it
-serves the last manifest. docs/distribution.md.
+serves the last manifest. It fetches files from --peers first. It is ready when
+it has reached the manifest that was its target at the start.
+docs/distribution.md.
 
 With --memcached the daemon stores documents in Memcached as it reads the
 queues, serves them from there, and reads the segments on a miss or a failure
@@ -125,7 +127,7 @@ func (o *daemonOptions) addFlags(command *cobra.Command) {
 		"pause between two verifications of an index; 0: never verify")
 	flags.Var(&o.scrubRate, "scrub-rate", "maximum bytes of all indexes verified per second")
 	flags.DurationVar(&o.maxStaleness, "max-staleness", 0,
-		"maximum age of the queue's head file for the daemon to be ready; 0: no limit")
+		"maximum age of the queue's head file, or of the last contact with the object store, for the daemon to be ready; 0: no limit")
 	flags.StringSliceVar(&o.memcached, "memcached", nil, "memcached servers to load and serve from, host:port, comma-separated; daemons may share them")
 	flags.BoolVar(&o.quiet, "quiet", false, "do not show the progress of the first indexing")
 	addGRPCFlags(command, o)
@@ -134,6 +136,7 @@ func (o *daemonOptions) addFlags(command *cobra.Command) {
 	o.tracing.addFlags(flags)
 	o.registration.addFlags(flags)
 	o.buckets.addFlags(flags)
+	o.peers.addFlags(flags)
 	command.PreRunE = func(*cobra.Command, []string) error { return o.check() }
 	cli.WithConfig(command, configPrefix)
 }
@@ -167,7 +170,7 @@ func (o *daemonOptions) check() error {
 	} else { // they need valid addresses
 		problems = append(problems, o.security.check(o.boxcar, o.grpc), o.http.check(&o.security))
 	}
-	return errors.Join(append(problems, o.limits.check(), o.tracing.check(), o.registration.check())...)
+	return errors.Join(append(problems, o.limits.check(), o.tracing.check(), o.registration.check(), o.buckets.check(), o.peers.check())...)
 }
 
 // checkAddresses reports invalid addresses of listeners.

@@ -25,8 +25,8 @@ const (
 	MaxTransferTime = 10 * time.Minute
 	// DefaultMaxTransfers is the default of ServerOptions.MaxTransfers.
 	DefaultMaxTransfers = 8
-
-	messageBytes = 128 << 10
+	// MessageBytes is the maximum size of a message, and the minimum burst of a Rate.
+	MessageBytes = 128 << 10
 
 	// Keys of the metadata.
 	keyCollection = "collection"
@@ -40,8 +40,8 @@ type ServerOptions struct {
 	// MaxTransfers is the number of files that are sent at the same time. Negative: none.
 	// The default is DefaultMaxTransfers.
 	MaxTransfers int
-	// Rate limits the bytes per second of all transfers. Its burst is at least 128 KiB. The
-	// default is no limit.
+	// Rate limits the bytes per second of all transfers. Its burst is at least
+	// MessageBytes. The default is no limit.
 	Rate *rate.Limiter
 	// FS is the file system of the files. The default is vfs.OS.
 	FS vfs.FS
@@ -140,9 +140,9 @@ func notFound(collection, name string) error {
 }
 
 func (s *Server) send(ctx context.Context, stream *boxcarrpc.ServerStream, file vfs.File, size int64) error {
-	buffer := make([]byte, min(size, messageBytes))
+	buffer := make([]byte, min(size, MessageBytes))
 	for offset := int64(0); offset < size; {
-		n := int(min(size-offset, messageBytes))
+		n := int(min(size-offset, MessageBytes))
 		if s.options.Rate != nil {
 			if err := s.options.Rate.WaitN(ctx, n); err != nil {
 				return err

@@ -12,13 +12,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/stretchr/testify/require"
-
-	"docstore/internal/testseed"
 )
 
 // startS3 starts an S3 server in memory with a bucket named "docs", and returns the flags
@@ -121,44 +118,6 @@ func TestBadIngestIsRolledBack(t *testing.T) {
 	for _, d := range servers {
 		d.stop(t)
 	}
-}
-
-// TestKilledDuringFetch kills a daemon again and again while it fetches its first manifest.
-// A file that was fetched is not fetched again, and the daemon ends with every document.
-func TestKilledDuringFetch(t *testing.T) {
-	const kills = 20
-	var gets atomic.Int64
-	flags := startS3(t, &gets)
-	const url = "s3://docs/debian"
-	documents := corpus(t)[:20_000]
-	queue, random := t.TempDir(), testseed.Rand(t)
-	start(t, bytes.NewReader(ndjson(documents)), "docstore-updater", append([]string{
-		"append", "--queue", queue, "--segment-size", "256KiB", "--quiet", "--publish", url,
-	}, flags...)...).wait(t)
-	for _, command := range []string{"validate", "announce"} {
-		start(t, nil, "docstore-updater", append([]string{command, "--bucket", url}, flags...)...).wait(t)
-	}
-	segments, err := filepath.Glob(filepath.Join(queue, "*.seg"))
-	require.NoError(t, err)
-	gets.Store(0)
-
-	d := startDaemonWith(t, url, filepath.Join(t.TempDir(), "data"), flags...)
-	for range kills {
-		time.Sleep(time.Duration(random.IntN(60)) * time.Millisecond)
-		d.kill()
-		d.restart(t)
-	}
-	d.waitReady(t)
-	compareAll(t, newClient(t, d), expected(documents))
-	// At each kill at most 8 files are being fetched.
-	require.LessOrEqual(t, gets.Load(), int64(len(segments)+kills*8))
-	fetched := gets.Load()
-	d.kill()
-	d.restart(t)
-	d.waitReady(t)
-	compareAll(t, newClient(t, d), expected(documents))
-	require.Equal(t, fetched, gets.Load(), "a restart fetches nothing")
-	d.stop(t)
 }
 
 // waitManifest returns once the daemon serves a manifest.

@@ -24,6 +24,7 @@ const (
 
 var functions = template.FuncMap{
 	"bytes":    formatBytes,
+	"rate":     func(v float64) string { return formatBytes(int64(v)) + "/s" },
 	"count":    formatCount,
 	"duration": cli.FormatDuration,
 	"seconds":  cli.FormatSeconds,

@@ -75,6 +75,10 @@ type Manifest struct {
 	// FetchedBytes of FetchBytes have been downloaded for the move in progress.
 	FetchedBytes int64      `json:"fetched_bytes,omitempty"`
 	FetchBytes   int64      `json:"fetch_bytes,omitempty"`
+	FetchRate    float64    `json:"fetch_bytes_per_second,omitempty"`
+	PeerBytes    int64      `json:"peer_bytes"`             // fetched from other servers since the start
+	BucketBytes  int64      `json:"bucket_bytes"`           // from the store
+	Behind       float64    `json:"behind_seconds"`         // for which the target has not been served
 	Error        string     `json:"error,omitempty"`        // of the last attempt to follow
 	LastContact  *time.Time `json:"last_contact,omitempty"` // with the store
 }

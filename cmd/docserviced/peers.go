@@ -1,0 +1,138 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+	"golang.org/x/time/rate"
+
+	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/credentials"
+	"docstore/boxcarrpc/discovery/byname"
+	"docstore/cmd/internal/cli"
+	"docstore/docservice/peers"
+)
+
+// peerOptions configure the transfer of files between the servers of a collection.
+type peerOptions struct {
+	target, ca, tokenFile string
+	transfers             int
+	rate                  cli.Size // bytes per second; 0: no limit
+}
+
+func (o *peerOptions) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.target, "peers", "", "servers of the same collections, to fetch files from before the object store, as boxcar --servers; empty: none")
+	flags.StringVar(&o.ca, "peers-ca", "", "authorities (PEM) of the certificates of --peers; empty: --tls-client-ca; --tls-cert is the client certificate")
+	flags.StringVar(&o.tokenFile, "peers-token-file", "", "file with the token for --peers")
+	flags.IntVar(&o.transfers, "peer-transfers", peers.DefaultMaxTransfers, "maximum files that are sent to peers at the same time; 0: none")
+	flags.Var(&o.rate, "peer-rate", "maximum bytes per second that are sent to peers; 0: no limit")
+}
+
+func (o *peerOptions) check() error {
+	var problems []error
+	if o.target != "" {
+		if _, err := byname.Parse(o.target, slog.New(slog.DiscardHandler)); err != nil {
+			problems = append(problems, cli.Usagef("--peers: %w", err))
+		}
+	} else if o.ca != "" || o.tokenFile != "" {
+		problems = append(problems, cli.Usagef("--peers-ca and --peers-token-file need --peers"))
+	}
+	if o.transfers < 0 || o.transfers > maxLimit {
+		problems = append(problems, cli.Usagef("--peer-transfers %d: must be between 0 and %d", o.transfers, maxLimit))
+	}
+	return errors.Join(problems...)
+}
+
+// limiterOf returns a limiter of bytes per second, nil for no limit. Its burst is at least a
+// message of a peer.
+func limiterOf(bytes cli.Size) *rate.Limiter {
+	if bytes == 0 {
+		return nil
+	}
+	return rate.NewLimiter(rate.Limit(bytes), max(int(bytes/8), peers.MessageBytes))
+}
+
+// servePeers sends the files of followers to the other servers.
+func (d *daemon) servePeers(o *boxcarrpc.ServerOptions) {
+	transfers := d.options.peers.transfers
+	if transfers == 0 {
+		transfers = -1
+	}
+	d.files = peers.NewServer(func(collection string) (string, bool) {
+		f := d.follower(collection)
+		if f == nil {
+			return "", false
+		}
+		return f.FilesDir(), true
+	}, &peers.ServerOptions{MaxTransfers: transfers, Rate: limiterOf(d.options.peers.rate)})
+	o.StreamHandler = d.files.Handle
+	// A stream holds memory until it is refused.
+	o.MaxStreams = peerStreams + 2*max(transfers, 0)
+}
+
+// peerStreams is the number of streams that may be refused at the same time.
+const peerStreams = 64
+
+// openPeers starts to watch the other servers, if there are any.
+func (d *daemon) openPeers() error {
+	o, security := &d.options.peers, &d.options.security
+	if o.target == "" {
+		return nil
+	}
+	pool := boxcarrpc.PoolOptions{Logger: d.env.Log, Insecure: security.insecure}
+	if ca := cmp.Or(o.ca, security.clientCA); ca != "" {
+		var err error
+		pool.TLS, err = credentials.ClientTLS(credentials.Files{CA: ca, Certificate: security.certificate, Key: security.key}, d.env.Log)
+		if err != nil {
+			return err
+		}
+	}
+	if o.tokenFile != "" {
+		var err error
+		if pool.Token, err = credentials.Token(o.tokenFile, d.env.Log); err != nil {
+			return err
+		}
+	}
+	source, err := byname.Parse(o.target, d.env.Log)
+	if err != nil {
+		return err
+	}
+	self, err := d.options.registration.address(d.boxcarAddress())
+	if err != nil {
+		return err
+	}
+	d.peers = peers.NewClient(source, &peers.ClientOptions{Pool: pool, Self: self})
+	return nil
+}
+
+var (
+	peersKnown    = gauge("peers", "Known servers of --peers.")
+	peerDamaged   = counter("peer_damaged_files_total", "Files with wrong bytes that peers have sent; they are not used.")
+	peerSentBytes = counter("peer_sent_bytes_total", "Bytes of files sent to peers.")
+	peerTransfers = gauge("peer_transfers", "Files that are being sent to peers.")
+	peerRefused   = counter("peer_refused_total", "Requests of peers refused above --peer-transfers.")
+)
+
+// peerCollector collects the metrics of transfers between servers.
+type peerCollector struct{ *daemon }
+
+func (c peerCollector) Describe(to chan<- *prometheus.Desc) {
+	for _, m := range []metric{peersKnown, peerDamaged, peerSentBytes, peerTransfers, peerRefused} {
+		to <- m.desc
+	}
+}
+
+func (c peerCollector) Collect(to chan<- prometheus.Metric) {
+	sent := c.files.Stats()
+	peerSentBytes.send(to, float64(sent.SentBytes))
+	peerTransfers.send(to, float64(sent.Transfers))
+	peerRefused.send(to, float64(sent.Refused))
+	if c.peers != nil {
+		received := c.peers.Stats()
+		peersKnown.send(to, float64(received.Peers))
+		peerDamaged.send(to, float64(received.Damaged))
+	}
+}
