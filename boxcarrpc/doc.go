@@ -25,12 +25,10 @@
 //
 // # Concurrency
 //
-// Server and Pool are safe for concurrent use. A server runs handlers concurrently, at
-// most one for each granted slot. Call may be used by any number of goroutines; a pool
-// serves as many at a time as it has slots and refuses the others at once. A handler
-// starts on the goroutine that reads its connection. If it takes long, another goroutine
-// reads on. Handlers that mostly wait for cache misses can prefetch the data of all
-// requests that arrived together: see ServerOptions.Prefetch.
+// Server and Pool are safe for concurrent use. A server runs at most one handler for each
+// granted slot. A handler starts on the goroutine that reads its connection; if it takes
+// long, another goroutine reads on. Any number of goroutines may use Call; a pool serves as
+// many at a time as it has slots and refuses the others at once.
 //
 // # Slots
 //
@@ -52,11 +50,10 @@
 //
 // # Subsets
 //
-// A client need not use all servers. With PoolOptions.SubsetSize it uses that many, which
-// package subset chooses by the numbers of both sides, evenly over all clients. When the
-// set changes, the pool connects to new servers first, and leaves an old one when a new
-// one has answered, or after 30 s. A server that is down keeps its place; if the whole
-// subset is down, the pool borrows others.
+// With PoolOptions.SubsetSize a client uses that many servers, which package subset chooses
+// by the numbers of both sides, evenly over all clients. When the set changes, the pool
+// connects to new servers first. A server that is down keeps its place; if the whole subset
+// is down, the pool borrows others.
 //
 // # The protocol
 //
@@ -84,30 +81,23 @@
 //	}
 //
 // On the server, ServerOptions.StreamHandler serves streams. They share connections with
-// calls but take no slot: a watch that lasts for hours would occupy the lowest. They have
-// their own limit and count as requests in flight. In each direction a stream may have
-// 256 KiB in flight that its receiver has not taken. There is no such limit for a
-// connection, so a stream that is not read blocks only its own sender. A stream without
-// messages is not a fault. If something is sent on it, the failure of its server is
-// detected within one and a half SilenceTimeouts, otherwise by keep-alives.
+// calls but take no slot: a watch that lasts for hours would occupy the lowest. In each
+// direction a stream may have 256 KiB in flight that its receiver has not taken. There is
+// no such limit for a connection, so a stream that is not read blocks only its own sender.
+// If something is sent on a stream, the failure of its server is detected within one and a
+// half SilenceTimeouts, otherwise by keep-alives.
 //
 // # Draining
 //
 // Server.Shutdown stops a server gracefully; Server.Drain empties a server that keeps
-// running. Both inform the clients, which release their slots as they become idle and use
-// other servers, while requests in flight finish. After Undrain or a restart the clients
-// return, each at a random time within half a second.
+// running. Both inform the clients, which use other servers while requests in flight
+// finish. After Undrain or a restart the clients return within half a second.
 //
-// # Metadata
+// # Metadata and interceptors
 //
 // Key-value pairs can be sent with a request and its response, and with the opening and
-// the status of a stream: see [CallInfo], [MetadataOf] and [SetHeader]. Without metadata
-// there is no cost. The context of a handler also has the client: see [PeerOf].
-//
-// # Interceptors
-//
-// Interceptors wrap all calls and streams, for traces and metrics: see [Caller],
-// [StreamOpener] and the options named Interceptors. Without them there is no cost.
+// the status of a stream: see [CallInfo], [MetadataOf] and [SetHeader]. Interceptors wrap
+// all calls and streams, for traces and metrics: see [Caller] and [StreamOpener].
 //
 // # Security
 //
@@ -137,40 +127,22 @@
 //   - One client has at most ServerOptions.ClientShare of the connections, slots and
 //     streams of a server, and an eighth of its Budget.
 //
-// # What costs a slot
+// # Faults
 //
-// A connection that fails, or that is silent for a second, loses all of its slots, and its
-// server is quarantined for a pause that doubles from 100 ms to 5 s. A panic of a handler
-// costs the slot. Errors, deadlines and refusals cost none: a server that refuses ("not
-// processed"), or fails a stream before it has sent anything, ranks last for a pause that
-// doubles from 20 ms to 2 s. The lane of a cancelled call is busy until the server has
-// acknowledged.
-//
-// A server that fails requests while others do not is ejected: after six failures in a
-// row, or when more than half of its requests fail and twice as many as of the others on
-// average. Its slots rank last and no others are requested for a pause that doubles from
-// 1 s to a minute. Then one call checks it, or a health check if
-// PoolOptions.HealthMethod is set. It keeps its slots. At most a third of the servers are
-// ejected at once, and none if all fail alike. Errors that indicate a fault of the server
-// count (unknown, unimplemented, internal, unavailable, data loss), and so do panics and
-// answers that are missing at the caller's deadline.
-//
-// Time during which the client itself did not run, as under a CPU limit, does not count
-// as silence: the client pings and waits for the answer.
-//
-// If an answer is outstanding on a connection and no byte arrives for max(50 ms, 4 x the
-// recent p99 of its answers), the connection is pinged, and its server ranks last until a
-// byte arrives.
+// A connection that fails, or is silent for a second although an answer is outstanding,
+// loses its slots, and its server is quarantined. A panic of a handler costs the slot.
+// Errors, deadlines and refusals cost none. A server that refuses requests or is silent for
+// a moment ranks last for a while, and one that fails requests while others do not is
+// ejected until a request or a health check succeeds. docs/operating-boxcar.md has the
+// limits and pauses, docs/boxcar-speed.md the cost of calls.
 //
 // # Limits
 //
 // Requests of 17 MiB, responses of 32 MiB, method names of 1 KiB, error messages of 4 KiB,
 // metadata of 16 KiB, 65,536 lanes and as many streams on a connection, 16 million slots
-// on a server. The options limit connections, lanes and buffered bytes further. An idle
-// connection takes 8 KB of memory in a server, 21 KB with TLS. The kernel buffers about
-// 128 KiB of received bytes, so a connection delivers at most that much per round trip.
-//
-// docs/boxcar-speed.md has the cost of calls compared with other libraries.
+// on a server. An idle connection takes 8 KB of memory in a server, 21 KB with TLS. The
+// kernel buffers about 128 KiB of received bytes, so a connection delivers at most that
+// much per round trip.
 //
 // # Reading the source
 //

@@ -68,11 +68,11 @@ const (
 // ServerOptions configures a server. The zero value of each field, and a nil
 // *ServerOptions, mean the default.
 type ServerOptions struct {
-	// MaxConns limits the connections; further ones are closed when they are accepted. The
-	// default is 16,384.
+	// MaxConns limits the connections; further ones are closed when they are accepted. A
+	// server with more clients raises it. The default is 16,384.
 	MaxConns int
 	// MaxLanes limits the slots that the server grants, and thereby its requests in flight.
-	// The default is 65,536.
+	// A server with more clients raises it. The default is 65,536.
 	MaxLanes int
 	// MaxRequestBytes limits a request and a message of a stream. Clients learn it and fail
 	// larger requests themselves. A server whose requests are small lowers it, to limit the
@@ -124,8 +124,8 @@ type ServerOptions struct {
 	// default is none.
 	Prefetch map[string]func(requests [][]byte)
 	// MaxStreams limits the streams of all connections together. Each may hold 256 KiB that
-	// its handler has not received. Further ones are refused as not processed. The default
-	// is 8,192.
+	// its handler has not received. Further ones are refused as not processed. A server of
+	// watches raises it to its number of watchers. The default is 8,192.
 	MaxStreams int
 	// ClientShare is the fraction of MaxConns, MaxLanes and MaxStreams that one client may
 	// use, so that no client uses all of them. A client is identified by its identity, or
@@ -183,16 +183,17 @@ type PoolOptions struct {
 	// all servers of the subset are dead, the pool borrows as many more, at most twice. The
 	// default is 0: all servers, or DefaultSubsetSize if Subset is set.
 	SubsetSize int
-	// Subset chooses the servers. The default is rocksteadier. A pool without a number of
-	// its own uses rendezvous instead, keyed by Name or, without a Name, by a random
-	// number.
+	// Subset chooses the servers. Set it to use the algorithm of other clients of the same
+	// servers. The default is rocksteadier. A pool without a number of its own uses
+	// rendezvous instead, keyed by Name or, without a Name, by a random number.
 	Subset subset.Algorithm
 	// LeaveAfter limits the time that slots of servers that left the set are used until
-	// others have replaced them; up to a tenth is added at random. Negative means 0: then
-	// new connections are made after the old ones are closed. The default is 30 s.
+	// others have replaced them; up to a tenth is added at random. Lower it if servers stop
+	// soon after they leave. Negative means 0: new connections are made after the old ones
+	// are closed. The default is 30 s.
 	LeaveAfter time.Duration
-	// MaxWait limits the time that a first attempt waits while all slots are busy. The
-	// default is 0: it fails at once, as in the article.
+	// MaxWait limits the time that a first attempt waits while all slots are busy. Batch
+	// programs set it. The default is 0: the call fails at once, as in the article.
 	MaxWait time.Duration
 	// RetryWait limits the time that a retry waits for a slot, within the deadline. A pool
 	// with few slots for its load raises it. The default is 100 ms.
@@ -217,27 +218,29 @@ type PoolOptions struct {
 	// Methods has the options of methods by name. The default is none: a request that may
 	// have been processed is never repeated.
 	Methods map[string]Method
-	// LanesPerConn limits the lanes of one connection; 1 is the form of the article, a
-	// connection for each slot. The default is 64.
+	// LanesPerConn limits the lanes of one connection. Lower it if one connection cannot
+	// carry the responses of a server; 1 is the form of the article, a connection for each
+	// slot. The default is 64.
 	LanesPerConn int
 	// DialTimeout limits connecting and the handshakes. Raise it for servers at a long
 	// distance. The default is 1 s.
 	DialTimeout time.Duration
 	// CallTimeout is the timeout of a call whose context has no deadline; negative means
-	// none. The default is 1 minute.
+	// none, for programs with calls of hours. The default is 1 minute.
 	CallTimeout time.Duration
 	// SilenceTimeout limits the time without a received byte on a connection with an
 	// outstanding answer; then the connection counts as broken. It is pinged, and other
 	// servers are used first, after max(50 ms, 4 x the p99 of its answers), at most half of
-	// the timeout. The default is 1 s.
+	// the timeout. Raise it for servers at a long distance. The default is 1 s.
 	SilenceTimeout time.Duration
 	// MaxStreams limits the streams. Each may hold 256 KiB that was not received from it.
-	// Further ones fail with ErrPoolBusy. The default is 1,024.
+	// Further ones fail with ErrPoolBusy. Programs with more watches raise it. The default
+	// is 1,024.
 	MaxStreams int
 	// BufferBytes limits the memory of all responses that are being received, as their
 	// bytes arrive. One server may use half of it, and beyond it one response of any size;
 	// responses up to 64 KiB are not counted. A call above the limit fails with
-	// CodeResourceExhausted. The default is 512 MiB.
+	// CodeResourceExhausted. A client with little memory lowers it. The default is 512 MiB.
 	BufferBytes int64
 	// TLS returns the TLS configuration of a new connection. It is called for each, so that
 	// certificates can change: package credentials reads them from files. Without a
@@ -260,7 +263,7 @@ type PoolOptions struct {
 	// docs/balance.md. The default orders slots by number, and equal numbers by the
 	// longest idle time.
 	PreferIdle bool
-	// Dialer connects to an address. The default dials TCP.
+	// Dialer connects to an address, for tunnels and Unix sockets. The default dials TCP.
 	Dialer func(ctx context.Context, address string) (net.Conn, error)
 	// Name is the name that servers see. The default is the host name, a slash and the
 	// program name.
@@ -309,8 +312,8 @@ func (o *ServerOptions) withDefaults() (ServerOptions, error) {
 	)
 }
 
-// withDefaults returns a copy of o with every zero field filled in, or all that
-// is wrong with it.
+// withDefaults returns a copy of o with the defaults filled in, and all errors in the
+// options.
 func (o *PoolOptions) withDefaults() (PoolOptions, error) {
 	var r PoolOptions
 	if o != nil {

@@ -64,8 +64,7 @@ func (m *members) requestLease(peer *poolPeer, below int32) {
 	m.tasks.Go(func() { m.connect(peer) })
 }
 
-// leaseDone ends a lease request that gained nothing. If the server could not be asked, it
-// is quarantined. m.mu is held.
+// leaseDone ends a lease request that gained nothing. m.mu is held.
 func (m *members) leaseDone(peer *poolPeer, result core.LeaseResult) {
 	m.slots.update(func(now int64, l *core.Client, rng *rand.PCG) { l.Done(now, peer.index, result, rng) })
 }
@@ -189,6 +188,7 @@ func (m *members) removeTransport(t *transport, cause error) {
 	m.stepLocked()
 }
 
+// quarantine stops lease requests to a server for a while. m.mu is held.
 func (m *members) quarantine(peer *poolPeer) {
 	m.slots.update(func(now int64, l *core.Client, rng *rand.PCG) { l.Quarantine(now, peer.index, rng) })
 }

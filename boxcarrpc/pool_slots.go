@@ -304,11 +304,20 @@ func (s *slots) release(now int64, lane *clientLane, r core.Response, lost bool)
 func (s *slots) removeLocked(lane *clientLane) {
 	s.mu.lanes[lane.entry] = nil
 	lane.entry = -1
-	if s.mu.ladder.Held() == 0 {
-		select {
-		case <-s.mu.ready:
+	s.setReadyLocked()
+}
+
+// setReadyLocked opens or closes the channel ready after the number of held slots changed.
+func (s *slots) setReadyLocked() {
+	held := s.mu.ladder.Held() > 0
+	select {
+	case <-s.mu.ready:
+		if !held {
 			s.mu.ready = make(chan struct{})
-		default:
+		}
+	default:
+		if held {
+			close(s.mu.ready)
 		}
 	}
 }
@@ -408,11 +417,7 @@ func (s *slots) grant(lane *clientLane, slot int32) bool {
 		s.goneLocked(victim)
 	}
 	s.mu.lanes[entry] = lane
-	select {
-	case <-s.mu.ready:
-	default:
-		close(s.mu.ready)
-	}
+	s.setReadyLocked()
 	s.serveLocked() // before returned, which retires a slot that only a retry wants
 	return true
 }
@@ -427,6 +432,7 @@ func (s *slots) retire(t *transport) {
 			s.goneLocked(int32(entry))
 		}
 	}
+	s.setReadyLocked() // a busy slot does not count as held either
 }
 
 // lose removes the slots of a transport that has ended.
