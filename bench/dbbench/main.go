@@ -25,11 +25,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"docstore/bench/internal/cgroup"
@@ -162,9 +160,7 @@ func (s *settings) startChild(ctx context.Context, engine string) (phases []phas
 	if err != nil {
 		return nil, err
 	}
-	child := exec.CommandContext(ctx, self.Path, self.Args[1:]...)
-	child.Cancel = func() error { return child.Process.Signal(syscall.SIGTERM) }
-	child.WaitDelay = time.Minute
+	child := process.Command(ctx, self.Path, self.Args[1:]...)
 	child.Stderr = os.Stderr
 	out, err := child.Output()
 	if err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -36,15 +35,14 @@ func TestCurrentKeepsNewestResults(t *testing.T) {
 // then computed for 10,000,000 entries.
 func TestFullTableReplacesQuickOne(t *testing.T) {
 	article := func(size, contestant, phase string, round, minute int, rate float64) results.Result {
-		step, _ := stepOf("article")
 		settings := map[string]string{"quick": "num=1000000 reads=200000", "full": "num=10000000 reads=1000000"}[size]
 		return results.Result{
 			Key:  results.Key{Table: "article", Settings: settings, Contestant: contestant, Phase: phase, Round: round},
-			Date: time.Date(2026, 11, 21, 10, minute, 0, 0, time.UTC), Command: "dbbench" + step.command(size), Figures: map[string]float64{"ops/s": rate},
+			Date: time.Date(2026, 11, 21, 10, minute, 0, 0, time.UTC), Size: size, Figures: map[string]float64{"ops/s": rate},
 		}
 	}
 	quick := []results.Result{article("quick", "docstore", "fillrandom", 1, 0, 1e6), article("quick", "pebble", "fillrandom", 1, 0, 5e5), article("quick", "kyoto", "fillrandom", 1, 0, 9e5)}
-	calls := results.Result{Key: results.Key{Table: "ladder"}, Date: quick[0].Date, Command: "go test -count 3"}
+	calls := results.Result{Key: results.Key{Table: "ladder"}, Date: quick[0].Date, Size: "quick"}
 	full := []results.Result{article("full", "docstore", "fillrandom", 1, 1, 1.2e6), article("full", "pebble", "fillrandom", 1, 1, 3e5)}
 	s := set{current(append(append(quick, calls), full...))}
 	figure, ok := goals[0].figure(s)
@@ -54,22 +52,5 @@ func TestFullTableReplacesQuickOne(t *testing.T) {
 	require.True(t, ok)
 	require.InDelta(t, 1.2e6/javaWrites, figure, 1e-9)
 	require.Equal(t, []string{"docstore", "pebble"}, s.contestants("article"))
-	_, all := s.size()
-	require.Equal(t, "quick; full: article", all)
-}
-
-func TestSizeOf(t *testing.T) {
-	for command, want := range map[string]string{
-		"article dbbench -engine lmdb -num 1000000 -reads 200000 -rounds 1": "quick",
-		"article dbbench -num 10000000 -reads 1000000 -engine docstore":     "full",
-		"article dbbench -num 10000000":                                     ownSize,
-		"growth dbbench -num 1000000 -reads 200000":                         "quick",
-		"growth dbbench -num 1000000 -reads 1000000":                        "full",
-		"append go test -benchtime 1x -count 5":                             "quick",
-		"append go test -benchtime 1x -count 9":                             "full",
-		"none x":                                                            ownSize,
-	} {
-		table, command, _ := strings.Cut(command, " ")
-		require.Equal(t, want, sizeOf(results.Result{Key: results.Key{Table: table}, Command: command}), command)
-	}
+	require.Equal(t, "full", s.size())
 }

@@ -13,7 +13,7 @@ type goal struct {
 	atMost     bool
 	format     func(float64) string
 	// figure computes the value to compare with want.
-	figure func(s set) (figure float64, ok bool)
+	figure metric
 }
 
 func (g goal) reached(figure float64) bool { return (figure <= g.want) == g.atMost || figure == g.want }
@@ -29,53 +29,36 @@ func times(f float64) string { return digits(f) + "x" }
 
 func bytesOf(f float64) string { return number(f) + "B" }
 
-// beats divides our figure by that of the best rival; more is better.
-func beats(table, phase, figure, ours string, rivals ...string) func(set) (float64, bool) {
-	return func(s set) (float64, bool) {
-		mine, ok := s.cell(table, ours, phase, figure)
-		_, theirs, there := s.best(table, phase, figure, false, rivals...)
-		if !ok || !there || theirs.median == 0 {
-			return 0, false
-		}
-		return mine.median / theirs.median, true
-	}
-}
-
-// shareOf divides our figure by that of the best rival; less is better.
-func shareOf(table, phase, figure, ours string, rivals ...string) func(set) (float64, bool) {
-	return func(s set) (float64, bool) {
-		mine, ok := s.cell(table, ours, phase, figure)
-		_, theirs, there := s.best(table, phase, figure, true, rivals...)
-		if !ok || !there || theirs.median == 0 {
-			return 0, false
-		}
-		return mine.median / theirs.median, true
-	}
-}
+// A metric computes a figure; ok is false if it was not measured.
+type metric func(s set) (figure float64, ok bool)
 
 // of returns a figure.
-func of(table, contestant, phase, figure string) func(set) (float64, bool) {
+func of(table, contestant, phase, figure string) metric {
 	return func(s set) (float64, bool) {
 		c, ok := s.cell(table, contestant, phase, figure)
 		return c.median, ok
 	}
 }
 
-// quotient divides one of our figures by another.
-func quotient(table, contestant, phase, figure, by string) func(set) (float64, bool) {
+// over divides a figure by another.
+func over(a, b metric) metric {
 	return func(s set) (float64, bool) {
-		a, ok := s.cell(table, contestant, phase, figure)
-		b, there := s.cell(table, contestant, phase, by)
-		return a.median / b.median, ok && there && b.median > 0
+		x, ok := a(s)
+		y, there := b(s)
+		return x / y, ok && there && y != 0
 	}
 }
 
-// kept divides the rate of a phase by that of another one.
-func kept(table, contestant, phase, alone string) func(set) (float64, bool) {
+// beats divides our figure by that of the best rival; more is better.
+func beats(table, phase, figure, ours string, rivals ...string) metric {
+	return over(of(table, ours, phase, figure), best(table, phase, figure, false, rivals))
+}
+
+// best returns the greatest figure of several contestants, or the least.
+func best(table, phase, figure string, least bool, contestants []string) metric {
 	return func(s set) (float64, bool) {
-		with, ok := s.cell(table, contestant, phase, "documents/s")
-		without, there := s.cell(table, contestant, alone, "documents/s")
-		return with.median / without.median, ok && there && without.median > 0
+		_, c, ok := s.best(table, phase, figure, least, contestants...)
+		return c.median, ok
 	}
 }
 
@@ -90,7 +73,7 @@ var (
 const javaWrites, javaHits = 299_000, 259_000
 
 // byJava divides our rate by that of the original, at 10,000,000 entries.
-func byJava(phase string, rate float64) func(set) (float64, bool) {
+func byJava(phase string, rate float64) metric {
 	return func(s set) (float64, bool) {
 		c, ok := s.withNum("article", 10_000_000).cell("article", "docstore", phase, "ops/s")
 		return c.median / rate, ok
@@ -98,7 +81,7 @@ func byJava(phase string, rate float64) func(set) (float64, bool) {
 }
 
 // peak returns the greatest of a figure in any phase.
-func peak(table, contestant, figure string) func(set) (float64, bool) {
+func peak(table, contestant, figure string) metric {
 	return func(s set) (most float64, ok bool) {
 		for _, phase := range s.phases(table) {
 			if c, there := s.cell(table, contestant, phase, figure); there {
@@ -132,11 +115,7 @@ var indexGoals = []goal{
 	article("hits, best of all", 2.5, "readrandom", all),
 	article("hits:2, best Go LSM", 12, "readrandom:2", goLSM),
 	article("hits:2, best of all", 2.5, "readrandom:2", all),
-	{area: "Index", text: "hits:2, one reader", want: 1.8, format: times, figure: func(s set) (float64, bool) {
-		two, ok := s.cell("article", "docstore", "readrandom:2", "ops/s")
-		one, there := s.cell("article", "docstore", "readrandom", "ops/s")
-		return two.median / one.median, ok && there
-	}},
+	{area: "Index", text: "hits:2, one reader", want: 1.8, format: times, figure: over(of("article", "docstore", "readrandom:2", "ops/s"), of("article", "docstore", "readrandom", "ops/s"))},
 	article("misses, best Go LSM", 15, "readmissing", goLSM),
 	article("misses, best of all", 3, "readmissing", all),
 	article("scan, best Go LSM", 1.5, "readseq", goLSM),
@@ -151,14 +130,14 @@ var indexGoals = []goal{
 	{area: "Index", text: "YCSB E next to a writer, Pebble", want: 1, format: times, figure: beats("workloads", "ycsbewhilewriting", "ops/s", "docstore", "pebble")},
 	{area: "Index", text: "writes, original in Java", want: 4, format: times, figure: byJava("fillrandom", javaWrites)},
 	{area: "Index", text: "hits, original in Java", want: 4, format: times, figure: byJava("readrandom", javaHits)},
-	{area: "Index", text: "p99.9 of Get, its p50", want: 5, atMost: true, format: times, figure: quotient("latency", "docstore", "readrandom", "p999 ns", "p50 ns")},
-	{area: "Index", text: "bytes written, article's rule", want: 1, atMost: true, format: times, figure: quotient("article", "docstore", "fillrandom", "amplification", "rule amplification")},
+	{area: "Index", text: "p99.9 of Get, its p50", want: 5, atMost: true, format: times, figure: over(of("latency", "docstore", "readrandom", "p999 ns"), of("latency", "docstore", "readrandom", "p50 ns"))},
+	{area: "Index", text: "bytes written, article's rule", want: 1, atMost: true, format: times, figure: over(of("article", "docstore", "fillrandom", "amplification"), of("article", "docstore", "fillrandom", "rule amplification"))},
 }
 
 var queueGoals = []goal{
 	{area: "Queue", text: "appending, codec alone (s2)", want: 0.8, format: times, figure: of("codec", "AppendBesideCodec/codec=s2", "benchmark", "codec/append")},
 	{area: "Queue", text: "appending uncompressed, dd", want: 0.5, format: times, figure: of("append", "AppendBesideDisk", "benchmark", "append/dd")},
-	{area: "Queue", text: "compressed size, Debian's packages", want: 0.42, atMost: true, format: digits, figure: quotient("debian", "docstore-zstd", "load", "queue bytes", "document bytes")},
+	{area: "Queue", text: "compressed size, Debian's packages", want: 0.42, atMost: true, format: digits, figure: over(of("debian", "docstore-zstd", "load", "queue bytes"), of("debian", "docstore-zstd", "load", "document bytes"))},
 	{area: "Queue", text: "fetch without decoding (s2), ns", want: 1000, atMost: true, format: number, figure: func(s set) (float64, bool) {
 		fetch, ok := s.cell("fetch", "Document/codec=s2", "benchmark", "ns/op")
 		for _, name := range s.contestants("fetch") {
@@ -185,7 +164,7 @@ var rpcGoals = []goal{
 	calls("64 callers, drpc", 12, 64, "boxcar", "drpc"),
 	calls("connection per slot, echo", 0.85, 64, "boxcar-classic", "echo"),
 	{area: "Boxcar", text: "TLS, grpc-go", want: 10, format: times, figure: beats("rpc", "tls, 64 callers, 1024 bytes", "ops/s", "boxcar-tls", tlss...)},
-	{area: "Boxcar", text: "open loop p99, grpc-go", want: 0.25, atMost: true, format: times, figure: shareOf("rpc", "open", "p99 ns", "boxcar", grpcs...)},
+	{area: "Boxcar", text: "open loop p99, grpc-go", want: 0.25, atMost: true, format: times, figure: over(of("rpc", "boxcar", "open", "p99 ns"), best("rpc", "open", "p99 ns", true, grpcs))},
 	{area: "Boxcar", text: "1,024 callers, 10 KB, grpc-go", want: 4, format: times, figure: beats("rpc", "large, 1024 callers, 10240 bytes", "ops/s", "boxcar", grpcs...)},
 	{area: "Boxcar", text: "p99 next to slow handlers, without", want: 2, atMost: true, format: times, figure: of("rpc", "boxcar", "slow", "p99 ratio")},
 	{area: "Boxcar", text: "p99 next to 16 MiB responses, without", want: 3, atMost: true, format: times, figure: of("rpc", "boxcar", "bulk", "p99 ratio")},
@@ -218,5 +197,5 @@ var documentGoals = []goal{
 	documents("batches of 50, codec none, Redis", 0.8, by50, "docstore-none", "go-redis", "rueidis"),
 	scarce("memcached", "memcached"),
 	scarce("memcached and Pebble", "memcached+pebble"),
-	{area: "Documents", text: "reads while 8,500 documents/s arrive", want: 0.9, format: times, figure: kept("arrivals", "docstore", oneByOne+", beside arrivals", oneByOne)},
+	{area: "Documents", text: "reads while 8,500 documents/s arrive", want: 0.9, format: times, figure: over(of("arrivals", "docstore", oneByOne+", beside arrivals", "documents/s"), of("arrivals", "docstore", oneByOne, "documents/s"))},
 }

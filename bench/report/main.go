@@ -25,24 +25,15 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
+	"docstore/bench/internal/command"
 	"docstore/bench/internal/results"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "report:", err)
-		os.Exit(1)
-	}
-}
+func main() { command.Main(run) }
 
 // settings are the values of the flags.
 type settings struct {
@@ -68,33 +59,25 @@ func parse(args []string) (s settings, err error) {
 	flags.StringVar(&s.medians, "published", filepath.Join("report", "published.ndjson"), "file for the medians of the results")
 	flags.StringVar(&s.corpus, "corpus", "../../shared/debian-packages.ndjson.gz", "NDJSON of real records; steps that need it are skipped without it")
 	flags.BoolVar(&s.render, "render", false, "measure nothing, write the pages from the -published file")
-	names := flags.String("steps", "", "comma-separated steps to run; default all: "+strings.Join(stepNames(), ", "))
+	var names []string
+	command.Words(flags, &names, "steps", strings.Join(stepNames(), ","), "steps to run", stepNames()...)
 	more := flags.String("args", "", "additional flags for the programs of these -steps")
 	flags.BoolVar(&s.dryRun, "dry-run", false, "print the commands and run none")
-	if err := flags.Parse(args); err != nil {
+	if err := command.Parse(flags, args); err != nil {
 		return s, err
 	}
-	if !slices.Contains(sizes, s.size) || flags.NArg() > 0 {
-		return s, fmt.Errorf("-size must be one of %s, and there are no arguments", strings.Join(sizes, ", "))
+	if !slices.Contains(sizes, s.size) {
+		return s, fmt.Errorf("-size must be one of %s", strings.Join(sizes, ", "))
 	}
 	if s.files = strings.Split(*files, ","); *files == "" {
 		s.files = []string{filepath.Join("results", s.size+".ndjson")}
 	}
-	wanted := stepNames()
-	if *names != "" {
-		wanted = strings.Split(*names, ",")
-	}
-	for _, name := range wanted {
-		if !slices.Contains(stepNames(), name) {
-			return s, fmt.Errorf("-steps %s: the steps are %s", *names, strings.Join(stepNames(), ", "))
-		}
-	}
 	for _, one := range steps {
-		if slices.Contains(wanted, one.name) {
+		if slices.Contains(names, one.name) {
 			s.chosen = append(s.chosen, one)
 		}
 	}
-	if s.more = strings.Fields(*more); len(s.more) > 0 && *names == "" {
+	if s.more = strings.Fields(*more); len(s.more) > 0 && len(s.chosen) == len(steps) {
 		return s, errors.New("-args requires -steps")
 	}
 	return s, nil

@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
+	"docstore/bench/internal/process"
 	"docstore/bench/internal/results"
 )
 
@@ -124,21 +124,13 @@ func (s *settings) runProgram(ctx context.Context, one step, args []string, file
 	if one.corpus {
 		last-- // flags come before the file
 	}
-	all := append(append(append([]string{}, args[:last]...), "-results", file, "-table", one.name), args[last:]...)
+	all := append(append(append([]string{}, args[:last]...), "-results", file, "-table", one.name, "-size", s.size), args[last:]...)
 	if one.program == "docbench" {
 		all = append([]string{"-bin", s.tempDir}, all...)
 	}
-	cmd := command(ctx, filepath.Join(s.tempDir, one.program), all...)
+	cmd := process.Command(ctx, filepath.Join(s.tempDir, one.program), all...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd.Run()
-}
-
-// command returns a command that gets SIGTERM when the report is interrupted.
-func command(ctx context.Context, name string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = time.Minute
-	return cmd
 }
 
 // goTest runs Go benchmarks: args has the package, the pattern and flags.
@@ -147,12 +139,13 @@ func (s *settings) goTest(ctx context.Context, one step, args []string, file str
 	if err != nil {
 		return err
 	}
+	keeper.Size = s.size
 	keeper.Command = fmt.Sprintf("go test %s -run '^$' -bench '%s' %s", args[0], args[1], strings.Join(args[2:], " "))
 	defer func() { err = errors.Join(err, keeper.Close()) }()
 	if keeper.Has("all", "done", 1) {
 		return nil
 	}
-	cmd := command(ctx, "go", append([]string{"test", args[0], "-run", "^$", "-timeout", "30m", "-bench", args[1]}, args[2:]...)...)
+	cmd := process.Command(ctx, "go", append([]string{"test", args[0], "-run", "^$", "-timeout", "30m", "-bench", args[1]}, args[2:]...)...)
 	cmd.Dir = ".." // the product's module
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()

@@ -112,6 +112,17 @@ func (s set) best(table, phase, figure string, least bool, contestants ...string
 	return name, c, ok
 }
 
+// size returns the size of most results.
+func (s set) size() (most string) {
+	counts := map[string]int{}
+	for _, r := range s.all {
+		if counts[r.Size]++; counts[r.Size] > counts[most] {
+			most = r.Size
+		}
+	}
+	return most
+}
+
 // withNum returns the part of a table that was measured with num entries.
 func (s set) withNum(table string, num int) (part set) {
 	for _, r := range s.of(table, "", "") {

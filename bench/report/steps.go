@@ -19,12 +19,7 @@ type step struct {
 
 // command returns the arguments for a size.
 func (s step) command(size string) string {
-	return s.args + " " + s.ofSize(size)
-}
-
-// ofSize returns the arguments that only a size has.
-func (s step) ofSize(size string) string {
-	return map[string]string{"tiny": s.tiny, "quick": s.quick, "full": s.full}[size]
+	return s.args + " " + map[string]string{"tiny": s.tiny, "quick": s.quick, "full": s.full}[size]
 }
 
 const (

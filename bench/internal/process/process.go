@@ -43,6 +43,14 @@ func Start(name string, cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
+// Command returns a command that gets SIGTERM when ctx ends, and a minute to clean up.
+func Command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = time.Minute
+	return cmd
+}
+
 // Self returns a command that runs the program of this process.
 func Self(args ...string) (*exec.Cmd, error) {
 	program, err := os.Executable()

@@ -20,6 +20,7 @@ type Keeper struct {
 	*File
 
 	Bench, Table string
+	Size         string // of the report
 	Settings     string // what figures depend on besides contestant and phase
 	Command      string // that measures; empty for this program's
 	name         string
@@ -30,6 +31,7 @@ func (k *Keeper) Flags(flags *flag.FlagSet) {
 	k.Bench = flags.Name()
 	flags.StringVar(&k.name, "results", "", "file to add results to; those that it has are not measured again")
 	flags.StringVar(&k.Table, "table", "", "name of these results in the file")
+	flags.StringVar(&k.Size, "size", "", "size of the report that they are part of")
 }
 
 // Open opens the file of the flags. Without -results the Keeper keeps results in memory.
@@ -86,7 +88,7 @@ func (k *Keeper) Result(contestant, phase string, round int, figures map[string]
 		command = commandOf(os.Args)
 	}
 	return Result{
-		Key:  k.key(contestant, phase, round),
+		Key: k.key(contestant, phase, round), Size: k.Size,
 		Date: time.Now().UTC().Truncate(time.Second), Commit: machine.Commit(), Machine: machine.Name(), Command: command,
 		Warnings: append(machine.BuildWarnings(), machine.BusyWarnings(figures["others"])...),
 		Figures:  figures,
@@ -162,7 +164,7 @@ func format(name string, f float64) string {
 }
 
 // placed are flags, each with a value, that do not influence the figures.
-var placed = []string{"-results", "-table", "-bin"}
+var placed = []string{"-results", "-table", "-size", "-bin"}
 
 // commandOf returns a command line without the directories of its files.
 func commandOf(args []string) string {

@@ -35,6 +35,7 @@ type Key struct {
 type Result struct {
 	Key
 
+	Size     string    `json:"size,omitempty"` // of the report that measured it
 	Date     time.Time `json:"date"`
 	Commit   string    `json:"commit"`
 	Machine  string    `json:"machine"`
