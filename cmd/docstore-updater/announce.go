@@ -290,7 +290,7 @@ func (v *validation) run(ctx context.Context) error {
 	failure := v.validate(ctx, b, m, dir)
 	change := func(r publish.Record, ref publish.Ref) (publish.Record, error) { return r.Validate(ref) }
 	switch {
-	case errors.Is(failure, publish.ErrRefused):
+	case errors.Is(failure, publish.ErrRejected):
 		change = func(r publish.Record, ref publish.Ref) (publish.Record, error) { return r.Refuse(ref) }
 	case failure != nil:
 		return fmt.Errorf("validate manifest %d of %s: %w", ref.Number, v.flags.url, failure)
@@ -305,7 +305,7 @@ func (v *validation) run(ctx context.Context) error {
 	return nil
 }
 
-// validate returns an error that matches ErrRefused if the manifest must not be served.
+// validate returns an error that matches ErrRejected if the manifest must not be served.
 func (v *validation) validate(ctx context.Context, b bucket.Bucket, m *publish.Manifest, dir string) error {
 	log, err := publish.OpenLog(ctx, b, v.env.Now)
 	if err != nil {
@@ -331,7 +331,7 @@ func (v *validation) validate(ctx context.Context, b bucket.Bucket, m *publish.M
 	command.Stdout, command.Stderr = v.env.Stderr, v.env.Stderr
 	err = command.Run()
 	if exit := new(exec.ExitError); errors.As(err, &exit) && exit.Exited() {
-		return publish.Refused("%s exited with status %d", v.command, exit.ExitCode())
+		return publish.Rejected("%s exited with status %d", v.command, exit.ExitCode())
 	}
 	return err
 }

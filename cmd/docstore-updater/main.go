@@ -27,7 +27,7 @@ files that rsync copies to the machines that serve them (see docserviced).`,
 		Args: cobra.NoArgs,
 		RunE: cli.NeedsCommand,
 	}
-	root.AddCommand(newAppend(env), newCheck(env), newDump(env), newStats(env), newSeal(env), newCompact(env), newRepair(env), newTruncate(env), newBucket(env), newPublish(env), newManifests(env), newRestore(env),
+	root.AddCommand(newAppend(env), newCheck(env), newDump(env), newStats(env), newSeal(env), newCompact(env), newRepair(env), newTruncate(env), newBucket(env), newPublish(env), newManifests(env), newShow(env), newRestore(env),
 		newValidate(env), newAnnounce(env), newPin(env), newUnpin(env), newRollback(env), newRevert(env), newDiscard(env), newRetain(env), newGC(env))
 	return root
 }

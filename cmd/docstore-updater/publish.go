@@ -19,7 +19,7 @@ import (
 func newPublish(env *cli.Env) *cobra.Command {
 	var dir string
 	var flags bucketFlags
-	var quiet bool
+	var quiet, newGeneration bool
 	command := &cobra.Command{
 		Use:   "publish --queue DIR --bucket URL",
 		Short: "Upload the sealed segments of a queue to an object store",
@@ -34,7 +34,11 @@ processes that publish to one collection, the one that started last succeeds.
 If nothing was sealed since the last publish, no manifest is committed.
 
 Publish refuses a queue that lacks entries of the newest manifest, such as one
-that was restored from an older copy.`,
+that was restored from an older copy, and another queue than the bucket holds.
+With --new-generation another queue replaces the whole collection: validate its
+manifest with a new --queue directory, then announce it. Servers build its index
+beside the served one. Until then the old queue is served, but cannot be published
+any more. A rollback returns to it.`,
 		Example: `  docstore-updater publish --queue /srv/queue/jobs --bucket s3://company-docs/jobs
   docstore-updater publish --queue /srv/queue/jobs --bucket file:///mnt/shared/jobs`,
 		Args: cobra.NoArgs,
@@ -43,21 +47,22 @@ that was restored from an older copy.`,
 		if err := requireDir(dir); err != nil {
 			return err
 		}
-		return publishQueue(command.Context(), env, dir, &flags, quiet)
+		return publishQueue(command.Context(), env, dir, &flags, quiet, newGeneration)
 	}
 	addQueueFlag(command, &dir)
 	flags.add(command)
+	command.Flags().BoolVar(&newGeneration, "new-generation", false, "let this queue replace the one that the bucket holds")
 	command.Flags().BoolVar(&quiet, "quiet", false, "show no progress")
 	return command
 }
 
-func publishQueue(ctx context.Context, env *cli.Env, dir string, flags *bucketFlags, quiet bool) error {
+func publishQueue(ctx context.Context, env *cli.Env, dir string, flags *bucketFlags, quiet, newGeneration bool) error {
 	b, err := flags.open(ctx)
 	if err != nil {
 		return err
 	}
 	progress := &transferMeter{env: env, quiet: quiet, label: "uploading"}
-	p, err := publish.OpenPublisher(ctx, b, dir, &publish.Options{Now: env.Now, Progress: progress.update})
+	p, err := publish.OpenPublisher(ctx, b, dir, &publish.Options{Now: env.Now, Progress: progress.update, NewGeneration: newGeneration})
 	if err != nil {
 		return fmt.Errorf("publish %s to %s: %w", dir, flags.url, err)
 	}

@@ -65,6 +65,20 @@ func (b *announceBounds) valid() bool {
 	return b.deletes >= 0 && b.deletes <= 100 && b.bad >= 0 && b.bad <= 100 && (b.rate == 0 || b.rate > 1)
 }
 
+// checkTime bounds the time for which append waits for the store before it appends.
+const checkTime = 5 * time.Second
+
+// checkPublishable returns an error if the bucket will never accept the queue. Other failures
+// are reported, and retried, when there is something to publish.
+func checkPublishable(ctx context.Context, b bucket.Bucket, dir string) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTime)
+	defer cancel()
+	if _, err := publish.CheckQueue(ctx, b, dir, nil); errors.Is(err, publish.ErrRefused) {
+		return err
+	}
+	return nil
+}
+
 // newPublishing returns the publishing of an appender.
 func (a *appender) newPublishing(ctx context.Context) (*publishing, error) {
 	o := a.options
@@ -72,6 +86,9 @@ func (a *appender) newPublishing(ctx context.Context) (*publishing, error) {
 	b, err := flags.open(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if err := checkPublishable(ctx, b, o.queueDir); err != nil {
+		return nil, fmt.Errorf("publish %s to %s: %w", o.queueDir, o.publish, err)
 	}
 	return &publishing{
 		env: a.env, dir: o.queueDir, url: o.publish, bucket: b, announce: o.announce, seal: a.writer.Seal,

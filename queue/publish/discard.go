@@ -35,11 +35,14 @@ func Discard(ctx context.Context, b bucket.Bucket, dir string, from uint64, opts
 	if err != nil {
 		return Discarded{}, err
 	}
-	from, parent, err := findDiscard(ctx, b, record, from)
-	if err != nil {
-		return Discarded{}, err
+	if record.Head.Number == 0 {
+		return Discarded{}, refused("the bucket has no manifests: check the URL")
 	}
 	if err := checkID(dir, record, options); err != nil {
+		return Discarded{}, err
+	}
+	from, parent, err := findDiscard(ctx, b, record, from)
+	if err != nil {
 		return Discarded{}, err
 	}
 	switch newest, err := newestIncrement(ctx, b, parent); {
@@ -139,7 +142,7 @@ func findDiscard(ctx context.Context, b bucket.Bucket, r Record, number uint64) 
 		if err != nil {
 			return 0, Ref{}, err
 		}
-		ref = m.parent()
+		ref = m.Continues()
 		if m.Number == number || number == 0 && r.IsBad(m.Number) {
 			from, parent = m.Number, ref
 		}

@@ -13,6 +13,8 @@ var (
 	// ErrRefused: the state of the bucket or the queue does not permit the operation; the
 	// message says why, and what to do.
 	ErrRefused = errors.New("publish: refused")
+	// ErrRejected: the content of a manifest is outside the bounds of Validate.
+	ErrRejected = errors.New("publish: rejected")
 	// ErrCorrupt: an object is damaged, or differs from the digest in its name or in a
 	// reference to it.
 	ErrCorrupt = errors.New("publish: corrupt")
@@ -36,6 +38,11 @@ func (e *markedError) Is(target error) bool { return target == e.mark }
 
 // Refused returns an error that matches ErrRefused.
 func Refused(format string, args ...any) error { return refused(format, args...) }
+
+// Rejected returns an error that matches ErrRejected.
+func Rejected(format string, args ...any) error {
+	return &markedError{ErrRejected, "publish: " + fmt.Sprintf(format, args...)}
+}
 
 func refused(format string, args ...any) error {
 	return &markedError{ErrRefused, "publish: " + fmt.Sprintf(format, args...)}

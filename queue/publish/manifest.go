@@ -89,8 +89,8 @@ func (f File) is(other queue.SealedFile) bool {
 	return f.Size == other.Size && f.Footer == Hex16(other.Footer)
 }
 
-// parent returns the manifest whose entries this one continues; number 0: none.
-func (m *Manifest) parent() Ref {
+// Continues returns the manifest whose entries this one continues; number 0: none.
+func (m *Manifest) Continues() Ref {
 	if m.Parent != nil {
 		return *m.Parent
 	}

@@ -164,8 +164,8 @@ func (r Record) commit(owner, queue string, m *Manifest, digest Digest, partial 
 	switch {
 	case r.Owner != owner:
 		return Record{}, errors.Wrapf(ErrFenced, "epoch %d", r.Epoch)
-	case m.Number != r.Head.Number+1 || m.Previous != r.Head || m.parent() != r.base(queue):
-		return Record{}, errors.AssertionFailedf("publish: manifest %d follows %d and continues %d, and the head is %d", m.Number, m.Previous.Number, m.parent().Number, r.Head.Number)
+	case m.Number != r.Head.Number+1 || m.Previous != r.Head || m.Continues() != r.base(queue):
+		return Record{}, errors.AssertionFailedf("publish: manifest %d follows %d and continues %d, and the head is %d", m.Number, m.Previous.Number, m.Continues().Number, r.Head.Number)
 	}
 	r = r.clone()
 	if r.Queue != queue {

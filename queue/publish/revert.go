@@ -2,8 +2,6 @@ package publish
 
 import (
 	"context"
-	"fmt"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -123,16 +121,11 @@ func (v *reversion) append(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { _ = after.Close() }() // it only reads
-	copied := fmt.Sprintf("%s.manifest-%d", filepath.Clean(v.dir), v.target.Number)
-	if err := fetchBeside(ctx, v.bucket, v.target, v.dir, copied, v.options); err != nil {
-		return err
-	}
-	defer func() { err = errors.CombineErrors(err, v.options.FS.RemoveAll(copied)) }()
-	before, err := queue.OpenReader(copied, &queue.ReaderOptions{FS: v.options.FS})
+	before, remove, err := openManifest(ctx, v.bucket, v.target, v.dir, v.options)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = before.Close() }() // it only reads
+	defer func() { err = errors.CombineErrors(err, remove()) }()
 	c := comparison{before: before, after: after, sameQueue: true, now: v.options.Now()}
 	var document []byte
 	return c.run(ctx, func(id []byte, d difference) error {

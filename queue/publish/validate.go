@@ -16,14 +16,15 @@ type Bounds struct {
 	// MinDocuments is the minimum number of documents in all files, including superseded ones.
 	MinDocuments int64
 	// MaxDeletes bounds the deletes in files that the accepted manifest does not list, as a
-	// fraction of the documents that it lists. Zero means no bound.
+	// fraction of the documents that it lists. If the accepted manifest is of another queue,
+	// it bounds how many documents fewer there are. Zero means no bound.
 	MaxDeletes float64
 }
 
 // Validate reads a manifest's files back from the bucket, into the directory of a Replica,
 // and verifies them: digests, the chain of segments, every byte of files that accepted does
 // not list, and the tables of all. accepted is the newest manifest that was validated, nil
-// if there is none. ErrCorrupt: the bucket holds damaged objects. ErrRefused: the content
+// if there is none. ErrCorrupt: the bucket holds damaged objects. ErrRejected: the content
 // is outside the bounds.
 func Validate(ctx context.Context, b bucket.Bucket, m, accepted *Manifest, dir string, bounds Bounds, opts *Options) error {
 	options := opts.withDefaults()
@@ -93,13 +94,10 @@ func verifyNew(ctx context.Context, r *queue.Reader, m, accepted *Manifest) erro
 // checkBounds reads the tables of all files.
 func checkBounds(ctx context.Context, r *queue.Reader, m, accepted *Manifest, bounds Bounds, now time.Time) error {
 	if documents := m.Documents(); documents < bounds.MinDocuments {
-		return refused("manifest %d has %d documents, want at least %d", m.Number, documents, bounds.MinDocuments)
+		return Rejected("manifest %d has %d documents, want at least %d", m.Number, documents, bounds.MinDocuments)
 	}
-	if bounds.MaxDeletes > 0 {
-		deletes := newDeletes(m, accepted)
-		if limit := bounds.MaxDeletes * float64(accepted.Documents()); accepted.Number > 0 && float64(deletes) > limit {
-			return refused("manifest %d deletes %d documents since manifest %d, more than %.1f %% of its %d", m.Number, deletes, accepted.Number, 100*bounds.MaxDeletes, accepted.Documents())
-		}
+	if err := checkDeletes(m, accepted, bounds.MaxDeletes); err != nil {
+		return err
 	}
 	present := make(map[string]bool, len(bounds.RequiredIDs))
 	for _, id := range bounds.RequiredIDs {
@@ -116,8 +114,27 @@ func checkBounds(ctx context.Context, r *queue.Reader, m, accepted *Manifest, bo
 	}
 	for _, id := range bounds.RequiredIDs {
 		if !present[id] {
-			return refused("manifest %d has no document with id %q", m.Number, id)
+			return Rejected("manifest %d has no document with id %q", m.Number, id)
 		}
+	}
+	return nil
+}
+
+// checkDeletes bounds the deletes since accepted, or how many documents fewer another queue
+// has.
+func checkDeletes(m, accepted *Manifest, fraction float64) error {
+	if fraction == 0 || accepted.Number == 0 {
+		return nil
+	}
+	before := accepted.Documents()
+	if accepted.Head.Queue != m.Head.Queue {
+		if documents := m.Documents(); float64(documents) < (1-fraction)*float64(before) {
+			return Rejected("manifest %d, of another queue, has %d documents, more than %.1f %% fewer than the %d of manifest %d", m.Number, documents, 100*fraction, before, accepted.Number)
+		}
+		return nil
+	}
+	if deletes := newDeletes(m, accepted); float64(deletes) > fraction*float64(before) {
+		return Rejected("manifest %d deletes %d documents since manifest %d, more than %.1f %% of its %d", m.Number, deletes, accepted.Number, 100*fraction, before)
 	}
 	return nil
 }
