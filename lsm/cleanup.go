@@ -95,5 +95,5 @@ func (db *DB) closeLogs(logs []*logFile) (paths []string) {
 	db.mu.Lock()
 	keep := !db.mu.closing && db.mu.flush.err == nil && db.mu.merge.err == nil
 	db.mu.Unlock()
-	return db.logs.retire(logs, keep)
+	return db.writer.logs.retire(logs, keep)
 }

@@ -1,265 +1,317 @@
 package lsm
 
 import (
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/errors"
 )
 
-const (
-	// maxWaiting is the number of full memtables that may wait for a flush. Writers
-	// stall when there are more. With two, writing 4 million entries took the same
-	// processor time and 60 MB more memory.
-	maxWaiting = 1
-	// maxScratchBytes bounds the buffer that Set and Delete keep between writes.
-	maxScratchBytes = 1 << 20
+// maxScratchBytes bounds the buffer that single writes keep between commits.
+const maxScratchBytes = 1 << 20
+
+// commitEnv is the memtable and log that a committer writes to. All methods except sync
+// and flush are called under the committer's lock, so by one goroutine at a time.
+type commitEnv interface {
+	// prepare makes space for a batch in memtable and log. errStalled means that the
+	// committer must wait for progress and call prepare again; a delay means that it
+	// must wait that long and call prepare again.
+	prepare(dataBytes, count int) (delay time.Duration, err error)
+	// write appends a batch, whose first write has the given number, to the log.
+	write(c *commit, first uint64) error
+	// apply adds the batch to the memtable. Readers do not see it yet.
+	apply(c *commit, first uint64) error
+	// fail records that the log or memtable is unusable, and returns the error for the
+	// caller of the failed operation, which matches errLogFailed.
+	fail(err error) error
+	// sync makes all writes in the logs durable. errOldLog and errLogFailed mean that
+	// only flush can make them durable. It runs concurrently with the other methods,
+	// but not with itself.
+	sync() error
+	// flush makes all visible writes durable in tables.
+	flush() error
+}
+
+var (
+	// errStalled: writers must wait until a flush has made progress.
+	errStalled = errors.New("lsm: writes wait for a flush")
+	// errLogFailed: an append or sync of a log failed.
+	errLogFailed = errors.New("lsm: a log failed")
+	// errOldLog: a log existed when the store was opened. A failed sync of it in the
+	// process that wrote it is not reported to other processes (internal/vfs).
+	errOldLog = errors.New("lsm: the durability of a log of an earlier process is unknown")
 )
 
-// Set writes a value for a key. It is equivalent to Apply of a batch with one write.
-func (db *DB) Set(key, value []byte) error {
-	if err := checkSizes(key, len(value)); err != nil {
-		return err
-	}
-	return db.applyOne(op{opSet, key, value})
-}
-
-// Delete deletes a key, which need not exist. It is equivalent to Apply of a batch with
-// one write.
-func (db *DB) Delete(key []byte) error {
-	if err := checkSizes(key, 0); err != nil {
-		return err
-	}
-	return db.applyOne(op{opDelete, key, nil})
-}
-
-// applyOne commits a single write, encoded in the DB's scratch batch.
-func (db *DB) applyOne(o op) error {
-	// Prefetch the key's slot in the memtable while the log is written.
-	hash := hashKey(o.key)
-	if v := db.current.Load(); v != nil {
-		v.memtables[0].versions.prefetchSlot(hash)
-	}
-	db.mu.Lock()
-	// commit may release mu to wait and read the batch afterwards, so no other writer
-	// may use this batch.
-	b := db.mu.scratch
-	db.mu.scratch = Batch{}
-	b.Reset()
-	if cap(b.data) > maxScratchBytes {
-		b = Batch{}
-	}
-	err := b.add(o)
-	if err == nil {
-		err = db.commit(&b, &o, hash)
-	}
-	db.mu.scratch = b
-	sequence := db.visible.Load()
-	db.mu.Unlock()
-	return db.waitDurable(sequence, err)
-}
-
-// Apply applies a batch atomically. When it returns nil the writes are visible and
-// survive as Options.Durability specifies. After an error nothing was written, with two
-// exceptions. If the log failed, a crash before the next successful write may leave the
-// writes. If a PowerLoss writer was waiting for the sync and the sync failed or the
-// store was closed, the writes are visible and may or may not survive. Apply does not
-// modify the batch.
-func (db *DB) Apply(b *Batch) error {
-	if b.err != nil {
-		return b.err
-	}
-	db.mu.Lock()
-	err := db.commit(b, nil, 0)
-	sequence := db.visible.Load()
-	db.mu.Unlock()
-	return db.waitDurable(sequence, err)
-}
-
-// waitDurable waits until writes up to sequence have the configured durability.
-func (db *DB) waitDurable(sequence uint64, err error) error {
-	if err != nil || db.options.Durability != PowerLoss {
-		return err
-	}
-	return db.syncThrough(sequence)
-}
-
-// commit appends a batch to the log, applies it to the memtable and makes it visible.
-// For a batch with one write the caller can pass the op and the hash of its key, which
-// avoids decoding. Called under mu, which it may release while it waits for space.
-//
-// The steps of a write:
+// committer serializes writes. The steps of a commit:
 //
 //	with mu:
-//	  wait until memtable and log have space       room
-//	  append the batch to the log, if there is one commit
-//	  add the batch to the memtable                commit
-//	  publish the last sequence number             commit
-//	without mu, with Durability PowerLoss only:
-//	  wait until a sync covers the write           waitDurable
+//	  wait until memtable and log have space      env.prepare
+//	  append the batch to the log                 env.write
+//	  add the batch to the memtable               env.apply
+//	  publish the last sequence number            visible
+//	without mu, if commits are durable:
+//	  wait until a sync covers the batch          sync
 //
-// So batches are in the log, and become visible, in the order of their sequence numbers,
-// and a reader sees a batch completely or not at all. A reader can see a batch before it
-// is durable. The sync does not need mu: concurrent writers append meanwhile, and the
-// next sync covers all of them (groupSync).
-func (db *DB) commit(b *Batch, single *op, hash uint32) error {
-	if err := db.writeFault(); err != nil || b.count == 0 {
+// Invariants:
+//
+//   - Batches are in the log, and become visible, in the order of their sequence
+//     numbers, which are consecutive. A reader sees a batch completely or not at all,
+//     possibly before it is durable.
+//   - After a failed write, sync or apply the environment accepts no batch until it has
+//     recovered: env.prepare stalls or fails.
+//   - A sync does not need mu: concurrent commits append meanwhile, and the next sync
+//     covers all of them (group commit).
+//   - After close returns, no batch is committed and no sync begins.
+//
+// Lock order: syncing, mu.
+type committer struct {
+	env      commitEnv
+	durable  bool // a commit returns after a sync
+	counters *counters
+	closed   chan struct{} // closed by close
+
+	// visible is the sequence number up to which readers see writes. It changes under mu,
+	// after the whole batch is in the memtable.
+	visible atomic.Uint64
+
+	syncing struct {
+		sync.Mutex
+		through uint64 // writes up to this sequence number are durable
+	}
+	mu struct {
+		sync.Mutex
+		progress sync.Cond // a flush made progress or failed, or the committer was closed
+		err      error     // why no batch is accepted any more
+		spare    *commit   // memory for the next commit, or nil
+
+		writes, bytes uint64 // committed
+	}
+}
+
+// commit is a batch being committed.
+type commit struct {
+	data  []byte // encoded
+	count int
+
+	// one is the only write of the batch and hash the hash of its key, if one.kind is
+	// set. They save decoding the batch.
+	one    op
+	hash   uint32
+	buffer Batch // memory of a single write
+}
+
+// rejected returns the reason why no batch is accepted, or nil.
+func (c *committer) rejected() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.err
+}
+
+// init prepares an empty committer.
+func (c *committer) init(env commitEnv, durable bool, counters *counters) {
+	c.env, c.durable, c.counters = env, durable, counters
+	c.closed = make(chan struct{})
+	c.mu.progress.L = &c.mu.Mutex
+}
+
+// commitBatch commits a batch. See DB.Apply for the state after an error.
+func (c *committer) commitBatch(b *Batch) error {
+	c.mu.Lock()
+	w := c.take()
+	w.count, w.one.kind = b.count, 0
+	if b.count > 0 {
+		w.data = b.encoded()
+	}
+	return c.finish(w, c.run(w))
+}
+
+// commitOne commits a single write, whose key has the given hash.
+func (c *committer) commitOne(o op, hash uint32) error {
+	c.mu.Lock()
+	w := c.take()
+	err := w.encode(o, hash)
+	if err == nil {
+		err = c.run(w)
+	}
+	return c.finish(w, err)
+}
+
+// take returns memory for a commit. While it runs it may release mu and read the batch
+// afterwards, so no other commit may use this memory. Called under mu.
+func (c *committer) take() *commit {
+	w := c.mu.spare
+	if c.mu.spare = nil; w == nil {
+		w = new(commit)
+	}
+	return w
+}
+
+// finish releases the memory of a commit, unlocks mu, and waits until the batch has the
+// configured durability.
+func (c *committer) finish(w *commit, err error) error {
+	w.data = nil
+	if cap(w.buffer.data) <= maxScratchBytes {
+		c.mu.spare = w
+	}
+	last := c.visible.Load()
+	c.mu.Unlock()
+	if err != nil || !c.durable {
 		return err
 	}
-	data := b.encoded()
-	m, err := db.room(len(data), b.count)
+	return c.sync(last)
+}
+
+// encode makes w a batch of a single write. It copies key and value.
+func (w *commit) encode(o op, hash uint32) error {
+	w.buffer.Reset()
+	if err := w.buffer.add(o); err != nil {
+		return err
+	}
+	w.data, w.count, w.hash = w.buffer.encoded(), 1, hash
+	key := len(w.data) - len(o.key) - len(o.value)
+	value := key + len(o.key)
+	w.one = op{o.kind, w.data[key:value], w.data[value:]}
+	return nil
+}
+
+// run performs the steps of a commit that need mu. Called under mu, which it releases
+// while it waits.
+func (c *committer) run(w *commit) error {
+	if c.mu.err != nil || w.count == 0 {
+		return c.mu.err
+	}
+	err := c.await(func() (time.Duration, error) { return c.env.prepare(len(w.data), w.count) })
 	if err != nil {
 		return err
 	}
-	first := db.visible.Load() + 1
-	if log := db.logs.current(); log != nil {
-		if err := log.writer.Append(first, data); err != nil {
-			return db.failLogs(err)
-		}
-		db.mu.logBytes += uint64(len(data))
+	first := c.visible.Load() + 1
+	if err := c.env.write(w, first); err != nil {
+		return c.env.fail(err)
 	}
-	if single != nil {
-		m.add(*single, hash, first)
-	} else if err := m.apply(data, first); err != nil {
-		return db.failLogs(err)
+	if err := c.env.apply(w, first); err != nil {
+		return c.env.fail(err)
 	}
-	db.mu.writes += uint64(b.count)
-	db.mu.writtenBytes += uint64(len(data))
-	db.visible.Store(first + uint64(b.count) - 1)
-	if db.oversized() {
-		db.mu.changed.Broadcast() // wakes the flusher
-	}
+	c.mu.writes += uint64(w.count)
+	c.mu.bytes += uint64(len(w.data))
+	c.visible.Store(first + uint64(w.count) - 1)
 	return nil
 }
 
-// writeFault returns the reason why writes are impossible. Called under mu.
-func (db *DB) writeFault() error {
-	switch {
-	case db.mu.closing:
-		return ErrClosed
-	case db.options.ReadOnly:
-		return ErrReadOnly
-	}
-	return nil
-}
-
-// room returns a memtable that has space for the batch, and ensures that the log has
-// space. A memtable exceeds its size only for a batch that is larger than a memtable;
-// it then holds nothing else. Called under mu.
-func (db *DB) room(dataBytes, count int) (*memtable, error) {
-	cost, room := int64(memtableCost(uint64(count), uint64(dataBytes))), writeBytes(count, dataBytes)
+// await calls fn until it neither stalls nor asks for a delay. Called under mu, which it
+// releases while it waits.
+func (c *committer) await(fn func() (delay time.Duration, err error)) error {
 	for {
-		m := db.current.Load().memtables[0]
-		fits := m.empty() || m.used()+cost <= db.memtableBytes()
-		logged := db.options.Durability == None || db.logs.fits(dataBytes)
+		if c.mu.err != nil {
+			return c.mu.err
+		}
+		delay, err := fn()
 		switch {
-		case db.logs.failed():
-			if err := db.awaitTables(); err != nil {
-				return nil, err
-			}
-		case fits && m.room() < room: // it is empty
-			db.enlargeMemtable(room)
-		case fits && logged:
-			if !db.mu.pacer.due(m.used()) || !db.slowDown(m.used()) {
-				return m, nil
-			}
-		case fits && (m.empty() || db.logs.current() == nil):
-			// No log yet, or one too small for this record.
-			if err := db.newLog(dataBytes); err != nil {
-				return nil, err
-			}
+		case err == nil && delay == 0:
+			return nil
+		case err == nil:
+			c.delay(delay)
+		case errors.Is(err, errStalled):
+			start := time.Now()
+			c.mu.progress.Wait()
+			c.counters.stalls.Add(1)
+			c.counters.stallNanos.Add(uint64(time.Since(start)))
 		default:
-			if err := db.rotate(); err != nil {
-				return nil, err
-			}
-		}
-		if err := db.writeFault(); err != nil {
-			return nil, err
+			return err
 		}
 	}
 }
 
-// memtableBytes returns the size of a full memtable.
-func (db *DB) memtableBytes() int64 {
-	return db.options.Budget.memtableBytes(db.options.MemtableBytes)
-}
-
-// mostMemtableBytes returns the maximum memory of a full memtable. Replaced slot
-// tables, unused slots and the sorted order are not part of its size; with small
-// entries they are up to half of it.
-func (db *DB) mostMemtableBytes() int64 { return db.memtableBytes() / 2 * 3 }
-
-// oversized reports whether the current memtable takes more memory than allowed: it
-// holds a large batch, or the store's share of the budget has shrunk. A new memtable is
-// never oversized: the region that it reuses is at most as large as the share
-// (db.memory.Limit), and its slots are at most half of it (expectedKeys). Called under
-// mu.
-func (db *DB) oversized() bool {
-	return int64(db.current.Load().memtables[0].versions.bytes) > db.mostMemtableBytes()
-}
-
-// adaptToBudget adapts the store to a changed memtable size. It releases spare memory and
-// wakes the flusher, because a memtable may now be too large, and the merger, because
-// the rule counts in memtables.
-func (db *DB) adaptToBudget() {
-	db.memory.Clear()
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	db.mu.changed.Broadcast()
-}
-
-// rotate replaces the current memtable and hands it to the flusher, or waits for the
-// flusher if too many memtables wait. Called under mu; the caller must check its
-// condition again.
-func (db *DB) rotate() error {
-	if len(db.current.Load().memtables)-1 >= maxWaiting {
-		return db.awaitTables()
-	}
-	db.beginMemtable()
-	return nil
-}
-
-// awaitTables waits for progress while memtables are flushed, or returns the error of
-// the last flush. Called under mu.
-func (db *DB) awaitTables() error {
-	if err := db.mu.flush.err; err != nil {
-		return errors.Wrap(err, "lsm: writes are stopped because memtables cannot be flushed")
-	}
+// delay releases mu for some time.
+func (c *committer) delay(d time.Duration) {
+	c.mu.Unlock()
+	defer c.mu.Lock()
 	start := time.Now()
-	db.mu.changed.Wait()
-	db.counters.stalls.Add(1)
-	db.counters.stallNanos.Add(uint64(time.Since(start)))
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.closed:
+	}
+	c.counters.delays.Add(1)
+	c.counters.delayNanos.Add(uint64(time.Since(start)))
+}
+
+// exclusive runs fn between commits, again after progress if it returns errStalled.
+func (c *committer) exclusive(fn func() error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.await(func() (time.Duration, error) { return 0, fn() })
+}
+
+// advance runs fn between commits, also after close, and wakes stalled commits.
+func (c *committer) advance(fn func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fn()
+	c.mu.progress.Broadcast()
+}
+
+// sync makes the writes up to a sequence number durable. If the log cannot be synced,
+// a flush makes them durable.
+func (c *committer) sync(through uint64) error {
+	failed := c.groupSync(through)
+	if !errors.Is(failed, errLogFailed) && !errors.Is(failed, errOldLog) {
+		return failed
+	}
+	if err := c.env.flush(); err != nil {
+		return errors.CombineErrors(err, failed)
+	}
 	return nil
 }
 
-// beginMemtable creates a memtable; its log is created by its first write. Called under
-// mu.
-func (db *DB) beginMemtable() *memtable {
-	v := db.current.Load()
-	v.memtables[0].seal()
-	keys := v.memtables[0].expectedKeys(db.memtableBytes())
-	fresh := newMemtableFor(keys, &db.memory, db.options.MemtableBytes, db.options.Budget)
-	memtables := append([]*memtable{fresh}, v.memtables...)
-	db.logs.endCurrent()
-	db.mu.pacer.restart()
-	db.setView(memtables, v.tables).retire() // not the last reference to any mapping: the new view lists all of them
-	return fresh
-}
-
-// enlargeMemtable replaces the current memtable, which is empty, by one with at least
-// room bytes. Called under mu.
-func (db *DB) enlargeMemtable(room int64) *memtable {
-	v := db.current.Load()
-	large := newMemtable(&db.memory, room, db.options.Budget)
-	large.log = v.memtables[0].log
-	memtables := append([]*memtable{large}, v.memtables[1:]...)
-	db.setView(memtables, v.tables).retire() // as above
-	return large
-}
-
-// readOnlyError returns the error for a write to a read-only DB.
-func (db *DB) readOnlyError() error {
-	if db.current.Load() == nil {
-		return ErrClosed
+// groupSync syncs the logs, unless another call has made the writes durable: of several
+// waiting callers one syncs for all. It does not wait for commits.
+func (c *committer) groupSync(sequence uint64) error {
+	start := time.Now()
+	c.syncing.Lock()
+	defer c.syncing.Unlock()
+	if c.syncing.through >= sequence {
+		return nil
 	}
-	return ErrReadOnly
+	select {
+	case <-c.closed:
+		return ErrClosed
+	default:
+	}
+	// The sequence number comes first: all these writes are in the logs that sync
+	// lists after it, or in tables.
+	through := c.visible.Load()
+	err := c.env.sync()
+	switch {
+	case errors.Is(err, errLogFailed), errors.Is(err, errOldLog):
+		return err
+	case err != nil:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.env.fail(err)
+	}
+	c.syncing.through = through
+	c.counters.syncs.Add(1)
+	c.counters.syncNanos.Add(uint64(time.Since(start)))
+	return nil
+}
+
+// written returns the number of writes committed and their size as encoded.
+func (c *committer) written() (writes, bytes uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.writes, c.mu.bytes
+}
+
+// close makes all later and waiting calls fail with ErrClosed, and waits for the current
+// commit and sync.
+func (c *committer) close() {
+	c.mu.Lock()
+	c.mu.err = ErrClosed
+	close(c.closed)
+	c.mu.progress.Broadcast()
+	c.mu.Unlock()
+	c.syncing.Lock() // the current sync has ended
+	defer c.syncing.Unlock()
 }

@@ -350,13 +350,19 @@ func (f *faultyStore) requireFailure(err error) {
 	}
 }
 
+// goodFrom changes when a log fails.
+func (f *faultyStore) goodFrom() uint64 {
+	logs := &f.db.writer.logs
+	logs.mu.Lock()
+	defer logs.mu.Unlock()
+	return logs.mu.goodFrom
+}
+
 // write makes n writes, of which some may fail, and reads after the failures.
 func (f *faultyStore) write(n int) {
 	for range n {
 		f.next++
-		f.db.mu.Lock()
-		goodFrom := f.db.logs.mu.goodFrom
-		f.db.mu.Unlock()
+		goodFrom := f.goodFrom()
 		err := f.db.Apply(f.batch(f.next))
 		if err == nil {
 			f.apply(f.state, f.next)
@@ -364,10 +370,7 @@ func (f *faultyStore) write(n int) {
 			continue
 		}
 		f.requireFailure(err)
-		f.db.mu.Lock()
-		failed := f.db.logs.mu.goodFrom != goodFrom
-		f.db.mu.Unlock()
-		if failed {
+		if f.goodFrom() != goodFrom {
 			f.maybe = maps.Clone(f.state)
 			f.apply(f.maybe, f.next)
 		}

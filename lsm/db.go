@@ -4,6 +4,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/cockroachdb/errors"
 
@@ -13,7 +14,8 @@ import (
 
 // DB is an open store. It is safe for concurrent use.
 type DB struct {
-	// Lock order: install, logs.syncing, mu, logs.mu. Readers take no lock.
+	// Lock order: install, commit.syncing, logs.syncing, commit.mu, mu, logs.mu. Readers
+	// take no lock.
 
 	env     environment
 	options Options
@@ -26,26 +28,20 @@ type DB struct {
 
 	// current is the newest view; nil once the DB is closed.
 	current atomic.Pointer[view]
-	// visible is the sequence number up to which readers see writes. It is stored after
-	// the whole batch is in the memtable.
-	visible atomic.Uint64
+	commit  committer      // write path: sequence numbers, group commit, backpressure
+	writer  memtableWriter // current memtable and logs; guarded by commit.mu
 
 	// install is held while the manifest is written and the view is replaced. The list
 	// of tables changes only under it.
 	install  sync.Mutex
-	logs     logSet
 	obsolete obsoleteFiles
-	// mu serializes writers and guards the state shared with the background workers.
+	// mu guards the state shared with the background workers.
 	mu struct {
 		sync.Mutex
 		changed sync.Cond // signals any change of the fields below or of the view
 
-		scratch    Batch // of Set and Delete
-		nextNumber uint64
-
-		writes, writtenBytes, logBytes uint64 // see WriteStats
-
-		pacer pacer
+		nextNumber uint64        // of the next file
+		flushTook  time.Duration // recent flush time per memtable unit
 
 		flush, merge, cleanup task
 		activeFlush           *flush   // nil if none
@@ -87,7 +83,7 @@ func (db *DB) acquireAt() (*view, uint64, error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		sequence := db.visible.Load()
+		sequence := db.commit.visible.Load()
 		if db.current.Load() == v {
 			return v, sequence, nil
 		}
@@ -108,7 +104,7 @@ func (db *DB) Get(dst, key []byte) ([]byte, error) {
 	}
 	// Load the view first: a write that is visible now and missing in the view was made
 	// after the call of Get.
-	dst, err = v.get(dst, key, db.visible.Load())
+	dst, err = v.get(dst, key, db.commit.visible.Load())
 	v.unref()
 	return dst, err
 }
@@ -121,9 +117,91 @@ func (db *DB) GetVerified(dst, key []byte) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	dst, err = v.getVerified(dst, key, db.visible.Load())
+	dst, err = v.getVerified(dst, key, db.commit.visible.Load())
 	v.unref()
 	return dst, err
+}
+
+// Set writes a value for a key. It is equivalent to Apply of a batch with one write.
+func (db *DB) Set(key, value []byte) error { return db.applyOne(op{opSet, key, value}) }
+
+// Delete deletes a key, which need not exist. It is equivalent to Apply of a batch with
+// one write.
+func (db *DB) Delete(key []byte) error { return db.applyOne(op{opDelete, key, nil}) }
+
+func (db *DB) applyOne(o op) error {
+	if err := checkSizes(o.key, len(o.value)); err != nil {
+		return err
+	}
+	// Prefetch the key's slot in the memtable while the log is written.
+	hash := hashKey(o.key)
+	if v := db.current.Load(); v != nil {
+		v.memtables[0].versions.prefetchSlot(hash)
+	}
+	return db.commit.commitOne(o, hash)
+}
+
+// Apply applies a batch atomically. When it returns nil the writes are visible and
+// survive as Options.Durability specifies. After an error nothing was written, with two
+// exceptions. If the log failed, a crash before the next successful write may leave the
+// writes. If a PowerLoss writer was waiting for the sync and the sync failed or the
+// store was closed, the writes are visible and may or may not survive. Apply does not
+// modify the batch.
+func (db *DB) Apply(b *Batch) error {
+	if b.err != nil {
+		return b.err
+	}
+	return db.commit.commitBatch(b)
+}
+
+// Sync makes all writes that returned before the call survive a power cut.
+func (db *DB) Sync() error {
+	if err := db.commit.rejected(); err != nil {
+		return err
+	}
+	if db.options.Durability == None {
+		return db.Flush()
+	}
+	return db.commit.sync(db.commit.visible.Load())
+}
+
+// memtableBytes returns the size of a full memtable.
+func (db *DB) memtableBytes() int64 {
+	return db.options.Budget.memtableBytes(db.options.MemtableBytes)
+}
+
+// mostMemtableBytes returns the maximum memory of a full memtable. Replaced slot
+// tables, unused slots and the sorted order are not part of its size; with small
+// entries they are up to half of it.
+func (db *DB) mostMemtableBytes() int64 { return db.memtableBytes() / 2 * 3 }
+
+// adaptToBudget adapts the store to a changed memtable size. It releases spare memory,
+// requests a flush if the memtable is now too large, and wakes the merger, because the
+// rule counts in memtables.
+func (db *DB) adaptToBudget() {
+	db.memory.Clear()
+	_ = db.commit.exclusive(func() error { // a closed DB has no memtable
+		db.writer.checkSize()
+		return nil
+	})
+	db.wake()
+}
+
+// wake makes all goroutines that wait for a change of mu or of the view look again.
+func (db *DB) wake() {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	db.mu.changed.Broadcast()
+}
+
+// replaceMemtables replaces the list of memtables by the result of fn, which must have
+// all memtables of the list except an empty one. Called under commit.mu.
+func (db *DB) replaceMemtables(fn func(memtables []*memtable) []*memtable) {
+	db.mu.Lock()
+	v := db.current.Load()
+	old := db.setView(fn(v.memtables), v.tables)
+	db.mu.Unlock()
+	old.retire()
 }
 
 // setView replaces the current view and returns the old one, which the caller must
@@ -155,6 +233,7 @@ func (db *DB) close() error {
 	close(db.closing)
 	db.mu.changed.Broadcast()
 	db.mu.Unlock()
+	db.commit.close()
 	db.background.Wait()
 
 	// A Checkpoint or Refresh may still be installing.
@@ -164,11 +243,11 @@ func (db *DB) close() error {
 	v := db.current.Swap(nil)
 	db.mu.Unlock()
 
-	err = errors.CombineErrors(err, db.logs.close())
+	err = errors.CombineErrors(err, db.writer.logs.close())
 	db.stopFilters()
 	if db.running {
 		db.cleanUp(db.obsolete.takeLast())
-		db.logs.dropSpare()
+		db.writer.logs.dropSpare()
 	}
 	// Filters are loaded from the mappings, so drop the filters first.
 	err = errors.CombineErrors(err, db.filters.Update())

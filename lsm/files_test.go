@@ -151,9 +151,7 @@ func TestLossOfSyncedLogIsCorruption(t *testing.T) {
 		db, err := Open("db", o)
 		require.NoError(t, err)
 		for i := range 4 {
-			db.mu.Lock()
-			db.beginMemtable()
-			db.mu.Unlock()
+			db.commit.advance(func() { db.writer.begin() })
 			set(t, db, fmt.Sprint("key", i), "value")
 		}
 		require.NoError(t, db.Sync())

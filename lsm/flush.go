@@ -18,37 +18,30 @@ const (
 
 // Flush writes all memtables to tables and waits until they are durable.
 func (db *DB) Flush() error {
-	if db.options.ReadOnly {
-		return db.readOnlyError()
+	through := db.commit.visible.Load()
+	err := db.commit.exclusive(func() error {
+		if m := db.writer.current(); m.empty() || m.firstSequence.Load() > through {
+			return nil
+		}
+		return db.writer.rotate()
+	})
+	if err != nil {
+		return err
 	}
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if db.mu.closing {
-		return ErrClosed
-	}
-	target := db.current.Load().memtables[0]
-	if target.empty() {
-		// Older memtables may still be waiting.
-		target = nil
-	}
-	through := db.visible.Load()
-	for {
+	for !db.mu.closing {
 		memtables := db.current.Load().memtables
-		if memtables[0] == target {
-			if err := db.rotate(); err != nil {
-				return err
-			}
-		} else if oldest := memtables[len(memtables)-1]; oldest.empty() || oldest.firstSequence.Load() > through {
+		oldest := memtables[len(memtables)-1]
+		if oldest.empty() || oldest.firstSequence.Load() > through {
 			return nil
-		} else if err := db.mu.flush.err; err != nil {
+		}
+		if err := db.mu.flush.err; err != nil {
 			return err
-		} else {
-			db.mu.changed.Wait()
 		}
-		if db.mu.closing {
-			return ErrClosed
-		}
+		db.mu.changed.Wait()
 	}
+	return ErrClosed
 }
 
 // WaitIdle returns when no flush, merge or cleanup runs or is due. The current memtable
@@ -137,12 +130,13 @@ func (db *DB) work(t *task) {
 		t.err = err
 		db.mu.changed.Broadcast()
 		db.mu.Unlock()
+		db.commit.advance(func() {}) // stalled writers return the error
 		if err == nil {
 			retry = firstRetry
 			continue
 		}
 		if errors.Is(err, vfs.ErrNoSpace) {
-			db.logs.dropSpare() // its space may be sufficient
+			db.writer.logs.dropSpare() // its space may be sufficient
 		}
 		db.counters.failures.Add(1)
 		db.env.logger.Error("a "+t.name+" failed and will be tried again",
@@ -170,7 +164,7 @@ func (db *DB) isClosing() bool {
 // memtableDue reports whether a memtable must be flushed: it is full, its log failed,
 // or it takes too much memory. Called under mu.
 func (db *DB) memtableDue() bool {
-	return len(db.current.Load().memtables) > 1 || db.logs.failed() || db.oversized()
+	return len(db.current.Load().memtables) > 1 || db.writer.due.Load()
 }
 
 // flushDue reports whether a memtable must be flushed and the number of tables permits
@@ -184,6 +178,41 @@ func (db *DB) flushDue() bool {
 func (db *DB) takeNumber() uint64 {
 	db.mu.nextNumber++
 	return db.mu.nextNumber - 1
+}
+
+// beginLog returns the number of a new log, and notes the log in its memtable, so that a
+// manifest written from now on keeps it.
+func (db *DB) beginLog(m *memtable) uint64 {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	number := db.takeNumber()
+	if m.log == 0 {
+		m.log = number
+	}
+	return number
+}
+
+// returnNumber takes back a number that no file has, unless a higher one is in use.
+func (db *DB) returnNumber(number uint64) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.mu.nextNumber == number+1 {
+		db.mu.nextNumber = number
+	}
+}
+
+// peekNumber returns the number of the next file.
+func (db *DB) peekNumber() uint64 {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.mu.nextNumber
+}
+
+// flushError returns the error of the last flush.
+func (db *DB) flushError() error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	return db.mu.flush.err
 }
 
 // installTable replaces a memtable or merged tables by a durable table: in the
@@ -217,24 +246,34 @@ func (db *DB) installTable(facts tableFacts, flushed *memtable, merged []*table)
 		return err
 	}
 
-	db.mu.Lock()
-	memtables := db.current.Load().memtables
-	if flushed != nil {
-		memtables = memtables[:len(memtables)-1]
-		db.mu.activeFlush = nil // its inputs are no longer in the list of tables
-	}
-	old := db.setView(memtables, tables)
-	logs, resolved := db.logs.cut(next.firstLog)
-	db.obsolete.add(logs, merged)
-	if resolved {
-		db.env.logger.Info("writes continue in a new log", "dir", db.env.dir)
-	}
-	db.mu.Unlock()
+	var old *view
+	db.commit.advance(func() {
+		old = db.publish(tables, flushed != nil)
+		logs, resolved := db.writer.logs.cut(next.firstLog)
+		db.obsolete.add(logs, merged)
+		if resolved {
+			db.env.logger.Info("writes continue in a new log", "dir", db.env.dir)
+		}
+	})
+	db.wake() // the cleanup worker
 
 	// Drop the filter pages of removed tables before their mappings.
 	db.updateFilters()
 	old.retire()
 	return nil
+}
+
+// publish replaces the tables of the view and returns the old view. If flushed is set, it
+// also removes the oldest memtable.
+func (db *DB) publish(tables []*table, flushed bool) (old *view) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	memtables := db.current.Load().memtables
+	if flushed {
+		memtables = memtables[:len(memtables)-1]
+		db.mu.activeFlush = nil // its inputs are no longer in the list of tables
+	}
+	return db.setView(memtables, tables)
 }
 
 // openOutput opens a new table for reading. A table that cannot be read is not
@@ -278,7 +317,7 @@ func (db *DB) describe(tables []*table, flushed *memtable) manifest {
 		m.tables = append(m.tables, t.facts)
 	}
 	memtables := db.current.Load().memtables
-	m.lastSequence = db.visible.Load()
+	m.lastSequence = db.commit.visible.Load()
 	for _, memory := range memtables {
 		if memory == flushed {
 			continue

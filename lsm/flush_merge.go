@@ -53,15 +53,17 @@ func (db *DB) flushOldest() error {
 
 // beginFlush chooses what to flush; nil if nothing is due.
 func (db *DB) beginFlush() (*flush, error) {
+	db.commit.advance(func() {
+		if len(db.current.Load().memtables) == 1 && db.writer.due.Load() {
+			db.writer.begin() // the current memtable must be flushed with its log, even if it is empty
+		}
+	})
 	db.mu.Lock()
 	defer db.mu.Unlock()
-	if !db.memtableDue() {
+	v := db.current.Load()
+	if len(v.memtables) == 1 {
 		return nil, nil
 	}
-	if len(db.current.Load().memtables) == 1 {
-		db.beginMemtable() // the current memtable must be flushed with its log, even if it is empty
-	}
-	v := db.current.Load()
 	if err := db.mu.merge.err; err != nil && db.options.MergeRule.excess(db.units(v.tables)) >= maxExcess {
 		return nil, errors.Wrapf(err, "lsm: %d tables and none can be merged", len(v.tables))
 	}
@@ -154,7 +156,7 @@ func (db *DB) writeFlush(f *flush) (facts tableFacts, fresh uint64, err error) {
 // noteFlush counts a flush, and a merge if it had inputs.
 func (db *DB) noteFlush(f *flush, facts tableFacts, fresh uint64, took time.Duration) {
 	db.mu.Lock()
-	db.mu.pacer.flushed(took / time.Duration(f.units))
+	db.mu.flushTook = expectFlush(db.mu.flushTook, took/time.Duration(f.units))
 	db.mu.Unlock()
 	db.counters.flushes.Add(1)
 	db.counters.flushBytes.Add(fresh)

@@ -1,10 +1,8 @@
 package lsm
 
 import (
-	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/cockroachdb/errors"
 
@@ -40,19 +38,15 @@ func (l *logFile) close() error {
 //
 //   - all is ordered by number, and current is nil or its last log.
 //   - After a failure there is no current log until all logs below goodFrom are obsolete.
-//   - current and failure change only under both DB.mu and mu, so code that holds either
-//     of them, such as a writer, can read them.
+//   - current and failure change only under both committer.mu and mu, so code that holds
+//     either of them can read them.
 //
-// Lock order: syncing, DB.mu, mu.
+// Lock order: syncing, committer.mu, mu.
 type logSet struct {
 	env *environment
 
-	// syncing is held while logs are synced or closed.
-	syncing struct {
-		sync.Mutex
-		through uint64 // writes up to this sequence number are durable
-	}
-	mu struct {
+	syncing sync.Mutex // held while logs are synced or closed
+	mu      struct {
 		sync.Mutex
 		current *logFile // nil before the first write to it
 		all     []*logFile
@@ -65,16 +59,16 @@ type logSet struct {
 	}
 }
 
-// current returns the log being written, or nil. Called under DB.mu.
+// current returns the log being written, or nil. Called under committer.mu.
 func (s *logSet) current() *logFile { return s.mu.current }
 
-// fits reports whether the current log has space for a record. Called under DB.mu.
+// fits reports whether the current log has space for a record. Called under committer.mu.
 func (s *logSet) fits(recordBytes int) bool {
 	return s.mu.current != nil && s.mu.current.writer.Fits(recordBytes)
 }
 
 // failed reports whether a log has failed and its writes are not in tables. Called under
-// DB.mu.
+// committer.mu.
 func (s *logSet) failed() bool { return s.mu.failure != nil }
 
 // add adds a log that existed when the store was opened.
@@ -85,7 +79,7 @@ func (s *logSet) add(log *logFile) {
 }
 
 // begin creates the current log. It reuses the spare file if the log has the size of a
-// full memtable. Called under DB.mu.
+// full memtable. Called under committer.mu.
 func (s *logSet) begin(path string, number uint64, capacity, memtableBytes int64) error {
 	var spare *spareLog
 	if capacity <= memtableBytes {
@@ -102,7 +96,7 @@ func (s *logSet) begin(path string, number uint64, capacity, memtableBytes int64
 	return nil
 }
 
-// endCurrent makes the next write begin a log. Called under DB.mu.
+// endCurrent makes the next write begin a log. Called under committer.mu.
 func (s *logSet) endCurrent() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,7 +104,7 @@ func (s *logSet) endCurrent() {
 }
 
 // fail abandons the current logs, and reports whether there was no failure before. next
-// is the number of the next log. Called under DB.mu.
+// is the number of the next log. Called under committer.mu.
 func (s *logSet) fail(err error, next uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +116,7 @@ func (s *logSet) fail(err error, next uint64) bool {
 }
 
 // cut removes the logs below firstLog, which no memtable needs, and returns them. It
-// reports whether this resolves a failure. Called under DB.mu.
+// reports whether this resolves a failure. Called under committer.mu.
 func (s *logSet) cut(firstLog uint64) (obsolete []*logFile, resolved bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,11 +162,20 @@ func (s *logSet) close() (err error) {
 	return err
 }
 
-// sync syncs the logs, oldest first, so that a sync mark in one proves that all older
-// logs were durable. Called under syncing.
-func (s *logSet) sync(logs []*logFile, current *logFile) error {
+// sync makes all writes in the logs durable. It syncs the logs oldest first, so that a
+// sync mark in one proves that all older logs were durable.
+func (s *logSet) sync() error {
+	s.syncing.Lock()
+	defer s.syncing.Unlock()
+	logs, current, failure := s.list()
+	if failure != nil {
+		return failure
+	}
 	named := true
 	for _, log := range logs {
+		if log.writer == nil {
+			return errOldLog
+		}
 		named = named && log.named
 	}
 	if !named {
@@ -191,98 +194,4 @@ func (s *logSet) sync(logs []*logFile, current *logFile) error {
 		log.durable = log != current
 	}
 	return nil
-}
-
-// newLog begins a log with space for a memtable, or for one larger record. Called under
-// mu.
-func (db *DB) newLog(recordBytes int) error {
-	number, full := db.takeNumber(), db.memtableBytes()
-	path := db.env.path(logName(number))
-	if err := db.logs.begin(path, number, max(full, wal.CapacityFor(recordBytes)), full); err != nil {
-		if gone := db.env.fs.Remove(path); gone == nil || isNotExist(gone) {
-			db.mu.nextNumber = number // the next attempt then fails with the same error message
-		}
-		return err
-	}
-	if m := db.current.Load().memtables[0]; m.log == 0 {
-		m.log = number
-	}
-	return nil
-}
-
-// Sync makes all writes that returned before the call survive a power cut.
-func (db *DB) Sync() error {
-	if db.options.ReadOnly {
-		return db.readOnlyError()
-	}
-	if db.options.Durability == None {
-		return db.Flush()
-	}
-	return db.syncThrough(db.visible.Load())
-}
-
-// errOldLog: a log existed when the store was opened. A failed sync of it in the process
-// that wrote it is not reported to other processes (internal/vfs).
-var errOldLog = errors.New("lsm: the durability of a log of an earlier process is unknown")
-
-// syncThrough makes the writes up to a sequence number durable. Of several waiting
-// callers one does the work for all. If a log cannot be synced, its writes are made
-// durable by a flush.
-func (db *DB) syncThrough(sequence uint64) error {
-	failed := db.groupSync(sequence)
-	if !errors.Is(failed, errLogFailed) && !errors.Is(failed, errOldLog) {
-		return failed
-	}
-	if err := db.Flush(); err != nil {
-		return errors.CombineErrors(err, failed)
-	}
-	return nil
-}
-
-// groupSync syncs all logs, unless another call has made the writes durable. It does not
-// wait for writers.
-func (db *DB) groupSync(sequence uint64) error {
-	start, s := time.Now(), &db.logs
-	s.syncing.Lock()
-	defer s.syncing.Unlock()
-	if s.syncing.through >= sequence {
-		return nil
-	}
-	// The sequence number comes first: the logs listed after it have all these writes,
-	// except those that are in tables.
-	through := db.visible.Load()
-	logs, current, failure := s.list()
-	if db.isClosing() {
-		return ErrClosed
-	}
-	if failure != nil {
-		return failure
-	}
-	if slices.ContainsFunc(logs, func(l *logFile) bool { return l.writer == nil }) {
-		return errOldLog
-	}
-	if err := s.sync(logs, current); err != nil {
-		db.mu.Lock()
-		defer db.mu.Unlock()
-		return db.failLogs(err)
-	}
-	s.syncing.through = through
-	db.counters.syncs.Add(1)
-	db.counters.syncNanos.Add(uint64(time.Since(start)))
-	return nil
-}
-
-// errLogFailed marks errors of failLogs.
-var errLogFailed = errors.New("lsm: a log failed")
-
-// failLogs abandons the current logs: after a failed append or sync the contents of a log
-// after its last valid record are unknown. So no other log may follow it, and writes wait
-// until everything in memory is in tables and the logs are obsolete. Called under mu.
-func (db *DB) failLogs(err error) error {
-	err = errors.WithStack(fmt.Errorf("%w: %w", errLogFailed, err))
-	if db.logs.fail(err, db.mu.nextNumber) {
-		db.env.logger.Error("a log failed; writes wait until memtables are flushed", "dir", db.env.dir, "error", err)
-		db.mu.changed.Broadcast()
-	}
-	return err
 }

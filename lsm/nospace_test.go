@@ -135,9 +135,7 @@ func TestWritesContinueInNewLog(t *testing.T) {
 			w := &writer{history: history{seed: 9}, db: open(t, "db", o), state: map[string]string{}}
 			require.NoError(t, w.write(c.writes))
 			if c.kind == vfs.OpAppend && c.writes == 0 { // after the header of the log
-				w.db.mu.Lock()
-				require.NoError(t, w.db.newLog(0))
-				w.db.mu.Unlock()
+				require.NoError(t, w.db.commit.exclusive(func() error { return w.db.writer.newLog(0) }))
 			}
 			flushFails.Store(c.writes == 20)
 			armed.Store(true)

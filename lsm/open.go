@@ -49,7 +49,11 @@ func newDB(dir string, o Options) *DB {
 		closing: make(chan struct{}),
 	}
 	db.mu.changed.L = &db.mu.Mutex
-	db.logs.env = &db.env
+	db.writer.db, db.writer.logs.env = db, &db.env
+	db.commit.init(&db.writer, o.Durability == PowerLoss, &db.counters)
+	if o.ReadOnly {
+		db.commit.mu.err = ErrReadOnly
+	}
 	db.filters = bloom.NewManager(0)
 	db.stopFilters = func() {} // until startFilters
 	db.memory.Limit, db.memory.Grown = db.memtableBytes, o.Budget.grow
@@ -106,7 +110,7 @@ func (db *DB) load(m manifest, have []*table) error {
 		return err
 	}
 	db.mu.Lock()
-	db.visible.Store(m.lastSequence)
+	db.commit.visible.Store(m.lastSequence)
 	old := db.setView(db.current.Load().memtables, tables)
 	db.mu.Unlock()
 	if have == nil {

@@ -67,53 +67,39 @@ func expectFlush(expected, took time.Duration) time.Duration {
 	return max(took, expected-(expected-took)/4)
 }
 
-// pacer tracks the state of the write delay. Guarded by DB.mu.
+// pacer tracks the state of the write delay. Guarded by committer.mu.
 type pacer struct {
-	begun     time.Time     // when the current memtable was created
-	nextCheck int64         // fill of the memtable at which a writer next checks whether to slow down
-	flushTook time.Duration // recent flush time per memtable unit
+	begun     time.Time // when the current memtable was created
+	nextCheck int64     // fill of the memtable at which a writer next checks whether to slow down
 }
 
 // restart begins a memtable.
 func (p *pacer) restart() { p.begun, p.nextCheck = time.Now(), 0 }
 
-// due reports whether a writer should call slowDown at this fill of the memtable.
+// due reports whether a writer should call delay at this fill of the memtable.
 func (p *pacer) due(filled int64) bool { return filled >= p.nextCheck }
 
-// flushed records a flush that took this time per memtable unit.
-func (p *pacer) flushed(took time.Duration) { p.flushTook = expectFlush(p.flushTook, took) }
+// delay returns the delay of the next write, given the fill of the memtable in bytes.
+func (w *memtableWriter) delay(filled int64) time.Duration {
+	full := w.db.memtableBytes()
+	w.pacer.nextCheck = filled + full/paceSteps
+	p := w.db.pressure()
+	p.filled, p.elapsed = float64(filled)/float64(full), time.Since(w.pacer.begun)
+	return p.delay()
+}
 
-// slowDown delays the next write if necessary, and reports whether it released mu.
-// Called under mu.
-func (db *DB) slowDown(filled int64) (waited bool) {
-	full := db.memtableBytes()
-	db.mu.pacer.nextCheck = filled + full/paceSteps
-	flush := db.mu.pacer.flushTook
-	if f := db.mu.activeFlush; f != nil {
-		flush *= time.Duration(f.units)
-	}
+// pressure returns the part of pace that flushes and merges determine.
+func (db *DB) pressure() pace {
+	db.mu.Lock()
+	defer db.mu.Unlock()
 	v := db.current.Load()
 	p := pace{
-		filled:  float64(filled) / float64(full),
-		elapsed: time.Since(db.mu.pacer.begun),
-		flush:   flush,
+		flush:   db.mu.flushTook,
 		waiting: len(v.memtables) > 1,
 		excess:  db.options.MergeRule.excess(db.units(v.tables)),
 	}
-	d := p.delay()
-	if d == 0 {
-		return false
+	if f := db.mu.activeFlush; f != nil {
+		p.flush *= time.Duration(f.units)
 	}
-	db.mu.Unlock()
-	start := time.Now()
-	timer := time.NewTimer(d)
-	select {
-	case <-timer.C:
-	case <-db.closing:
-		timer.Stop()
-	}
-	db.counters.delays.Add(1)
-	db.counters.delayNanos.Add(uint64(time.Since(start)))
-	db.mu.Lock()
-	return true
+	return p
 }

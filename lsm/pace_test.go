@@ -119,7 +119,7 @@ func TestWritersAreDelayedBeforeTheyStall(t *testing.T) {
 		return nil
 	}), MemtableBytes: 64 << 10})
 	db.mu.Lock()
-	db.mu.pacer.flushTook = time.Hour
+	db.mu.flushTook = time.Hour
 	db.mu.Unlock()
 	n := 0
 	for db.Stats().MemtablesWaiting == 0 {

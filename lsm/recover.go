@@ -30,12 +30,12 @@ type recovery struct {
 // A sync mark in a log proves that all older logs were durable. So a mark after the gap
 // proves that durable writes are missing.
 func (db *DB) replayLogs(numbers []uint64, flushOldest func() error) error {
-	r := &recovery{db: db, flushOldest: flushOldest, flushed: db.visible.Load()}
+	r := &recovery{db: db, flushOldest: flushOldest, flushed: db.commit.visible.Load()}
 	gap := false
 	for _, number := range numbers {
 		r.log = &logFile{number: number, path: db.env.path(logName(number))}
 		r.inLog = 0
-		db.logs.add(r.log)
+		db.writer.logs.add(r.log)
 		var result wal.Result
 		var err error
 		if !gap {
@@ -53,7 +53,7 @@ func (db *DB) replayLogs(numbers []uint64, flushOldest func() error) error {
 		}
 		if gap {
 			db.env.logger.Warn("the newest writes were lost in a crash; a later log is dropped",
-				"log", r.log.path, "after", db.visible.Load())
+				"log", r.log.path, "after", db.commit.visible.Load())
 		}
 	}
 	if gap && flushOldest != nil {
@@ -80,7 +80,7 @@ func (r *recovery) record(sequence uint64, payload []byte) error {
 	if err != nil {
 		return r.corrupt("record %d: %v", sequence, err)
 	}
-	switch want := db.visible.Load() + 1; {
+	switch want := db.commit.visible.Load() + 1; {
 	case sequence > want && r.inLog == 0:
 		return errGap
 	case sequence+uint64(count)-1 <= r.flushed:
@@ -98,33 +98,34 @@ func (r *recovery) record(sequence uint64, payload []byte) error {
 			return err
 		}
 	}
-	if room := writeBytes(count, len(payload)); m.room() < room {
-		db.mu.Lock()
-		m = db.enlargeMemtable(room)
-		db.mu.Unlock()
-	}
-	if m.log == 0 {
-		m.log = r.log.number
-	}
-	if err := m.apply(payload, sequence); err != nil {
+	db.commit.advance(func() { // a Budget may measure the memtable meanwhile
+		if room := writeBytes(count, len(payload)); m.room() < room {
+			m = db.writer.enlarge(room)
+		}
+		if m.log == 0 {
+			m.log = r.log.number
+		}
+		if err = m.apply(payload, sequence); err == nil {
+			db.commit.visible.Store(sequence + uint64(count) - 1)
+		}
+	})
+	if err != nil {
 		return r.corrupt("record %d: %v", sequence, err)
 	}
 	r.inLog++
-	db.visible.Store(sequence + uint64(count) - 1)
 	return nil
 }
 
 // nextMemtable creates a memtable, and flushes one first if too many wait.
-func (r *recovery) nextMemtable() (*memtable, error) {
+func (r *recovery) nextMemtable() (m *memtable, err error) {
 	db := r.db
 	if r.flushOldest != nil && len(db.current.Load().memtables)-1 >= maxWaiting {
 		if err := r.flushOldest(); err != nil {
 			return nil, err
 		}
 	}
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	return db.beginMemtable(), nil
+	db.commit.advance(func() { m = db.writer.begin() })
+	return m, nil
 }
 
 // dropLogs flushes all memtables and makes all logs obsolete.
@@ -155,7 +156,7 @@ func (r *recovery) describe(err error) error {
 	case errors.Is(err, wal.ErrNewerVersion):
 		return errors.WithStack(fmt.Errorf("%w: %w", ErrNewerVersion, err))
 	case errors.Is(err, errGap):
-		return r.corrupt("begins after write %d, but the writes between were synced", r.db.visible.Load())
+		return r.corrupt("begins after write %d, but the writes between were synced", r.db.commit.visible.Load())
 	}
 	return err
 }

@@ -119,9 +119,10 @@ func (db *DB) Stats() Stats {
 		Filter: db.filters.Stats(),
 		Pinned: db.options.Budget.pinnedBytes(),
 	}
-	db.mu.Lock()
-	s.Writes.Writes, s.Writes.WrittenBytes, s.Writes.LogBytes = db.mu.writes, db.mu.writtenBytes, db.mu.logBytes
-	db.mu.Unlock()
+	s.Writes.Writes, s.Writes.WrittenBytes = db.commit.written()
+	if db.options.Durability != None {
+		s.Writes.LogBytes = s.Writes.WrittenBytes
+	}
 	v, err := db.acquire()
 	if err != nil {
 		return s
@@ -130,7 +131,7 @@ func (db *DB) Stats() Stats {
 	for _, m := range v.memtables {
 		s.MemtableBytes += m.bytes.Load()
 	}
-	s.LogBytes = db.logs.bytes()
+	s.LogBytes = db.writer.logs.bytes()
 	s.MemtablesWaiting = max(0, len(v.memtables)-1)
 	units := db.units(v.tables)
 	for i, t := range v.tables {
@@ -152,7 +153,7 @@ func (db *DB) Stats() Stats {
 		}
 		s.Merges = append(s.Merges, progress)
 	}
-	_, _, logFailure := db.logs.list()
+	_, _, logFailure := db.writer.logs.list()
 	for _, err := range []error{logFailure, db.mu.flush.err, db.mu.merge.err} {
 		if s.Problem == nil {
 			s.Problem = err
