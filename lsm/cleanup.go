@@ -4,7 +4,7 @@ import "sync"
 
 // leftovers is work for the cleanup worker.
 type leftovers struct {
-	logs    []*logFile // to be closed, and removed or reused
+	logs    []*logFile // to be closed and removed
 	paths   []string   // to be removed
 	filters bool       // filter scores must be saved
 }
@@ -79,7 +79,13 @@ func (o *obsoleteFiles) release() {
 // cleanUp closes logs, removes obsolete files and saves filter scores. The next Open
 // removes files that it could not remove.
 func (db *DB) cleanUp(left leftovers) {
-	for _, path := range append(left.paths, db.closeLogs(left.logs)...) {
+	if err := db.writer.logs.closeFiles(left.logs); err != nil {
+		db.env.logger.Warn("an obsolete log could not be closed", "dir", db.env.dir, "error", err)
+	}
+	for _, log := range left.logs {
+		left.paths = append(left.paths, log.path)
+	}
+	for _, path := range left.paths {
 		if err := db.env.fs.Remove(path); err != nil {
 			db.env.logger.Warn("a file could not be removed", "path", path, "error", err)
 		}
@@ -87,13 +93,4 @@ func (db *DB) cleanUp(left leftovers) {
 	if left.filters {
 		db.saveFilters()
 	}
-}
-
-// closeLogs closes obsolete logs and returns the paths to be removed. It keeps no spare
-// file if the disk may lack space for a table.
-func (db *DB) closeLogs(logs []*logFile) (paths []string) {
-	db.mu.Lock()
-	keep := !db.mu.closing && db.mu.flush.err == nil && db.mu.merge.err == nil
-	db.mu.Unlock()
-	return db.writer.logs.retire(logs, keep)
 }

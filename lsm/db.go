@@ -247,7 +247,6 @@ func (db *DB) close() error {
 	db.stopFilters()
 	if db.running {
 		db.cleanUp(db.obsolete.takeLast())
-		db.writer.logs.dropSpare()
 	}
 	// Filters are loaded from the mappings, so drop the filters first.
 	err = errors.CombineErrors(err, db.filters.Update())

@@ -13,7 +13,6 @@ import (
 //	FILTERS           scores of filter pages; optional
 //	0000000007.table  a table
 //	0000000008.log    a log
-//	0000000008.spare  an obsolete log kept for reuse
 //
 // Tables and logs share one sequence of numbers. No number is used twice.
 const (
@@ -23,7 +22,7 @@ const (
 
 	tableSuffix = ".table"
 	logSuffix   = ".log"
-	spareSuffix = ".spare"
+	spareSuffix = ".spare" // an obsolete log that an earlier version kept for reuse
 	tmpSuffix   = ".tmp"
 
 	numberDigits = 10
@@ -31,9 +30,8 @@ const (
 
 func tableName(number uint64) string { return fmt.Sprintf("%0*d%s", numberDigits, number, tableSuffix) }
 func logName(number uint64) string   { return fmt.Sprintf("%0*d%s", numberDigits, number, logSuffix) }
-func spareName(number uint64) string { return fmt.Sprintf("%0*d%s", numberDigits, number, spareSuffix) }
 
-// parseName parses the results of tableName, logName and spareName.
+// parseName parses the results of tableName and logName.
 func parseName(name, suffix string) (number uint64, ok bool) {
 	digits, ok := strings.CutSuffix(name, suffix)
 	if !ok || len(digits) < numberDigits {

@@ -135,9 +135,6 @@ func (db *DB) work(t *task) {
 			retry = firstRetry
 			continue
 		}
-		if errors.Is(err, vfs.ErrNoSpace) {
-			db.writer.logs.dropSpare() // its space may be sufficient
-		}
 		db.counters.failures.Add(1)
 		db.env.logger.Error("a "+t.name+" failed and will be tried again",
 			"dir", db.env.dir, "error", err, "after", retry)

@@ -31,8 +31,7 @@ func (l *logFile) close() error {
 	return l.writer.Close()
 }
 
-// logSet holds the logs with writes that are not in tables, and the spare file for the
-// next log.
+// logSet holds the logs with writes that are not in tables.
 //
 // Invariants:
 //
@@ -50,7 +49,6 @@ type logSet struct {
 		sync.Mutex
 		current *logFile // nil before the first write to it
 		all     []*logFile
-		spare   *spareLog // file for the next log, or nil
 		// failure is the error of a log. It is cleared once all writes that were in
 		// memory at that time are in tables. Logs from number goodFrom on are not
 		// affected.
@@ -78,14 +76,9 @@ func (s *logSet) add(log *logFile) {
 	s.mu.all = append(s.mu.all, log)
 }
 
-// begin creates the current log. It reuses the spare file if the log has the size of a
-// full memtable. Called under committer.mu.
-func (s *logSet) begin(path string, number uint64, capacity, memtableBytes int64) error {
-	var spare *spareLog
-	if capacity <= memtableBytes {
-		spare = s.takeSpare()
-	}
-	writer, err := s.create(path, number, capacity, spare)
+// begin creates the current log. Called under committer.mu.
+func (s *logSet) begin(path string, number uint64, capacity int64) error {
+	writer, err := wal.Create(path, number, &wal.Options{FS: s.env.fs, Capacity: capacity, Owner: s.env.id[:]})
 	if err != nil {
 		return errors.Wrap(err, "lsm: create a log")
 	}
@@ -152,11 +145,16 @@ func (s *logSet) bytes() (bytes int64) {
 }
 
 // close closes all logs, after which none is used.
-func (s *logSet) close() (err error) {
+func (s *logSet) close() error {
+	all, _, _ := s.list()
+	return s.closeFiles(all)
+}
+
+// closeFiles closes logs that are not written any more.
+func (s *logSet) closeFiles(logs []*logFile) (err error) {
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
-	all, _, _ := s.list()
-	for _, log := range all {
+	for _, log := range logs {
 		err = errors.CombineErrors(err, log.close())
 	}
 	return err

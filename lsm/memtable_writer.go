@@ -156,9 +156,9 @@ func (w *memtableWriter) requestFlush() {
 
 // newLog begins a log with space for a memtable, or for one larger record.
 func (w *memtableWriter) newLog(recordBytes int) error {
-	number, full := w.db.beginLog(w.current()), w.db.memtableBytes()
+	number := w.db.beginLog(w.current())
 	path := w.db.env.path(logName(number))
-	err := w.logs.begin(path, number, max(full, wal.CapacityFor(recordBytes)), full)
+	err := w.logs.begin(path, number, max(w.db.memtableBytes(), wal.CapacityFor(recordBytes)))
 	if err != nil {
 		if gone := w.db.env.fs.Remove(path); gone == nil || isNotExist(gone) {
 			w.db.returnNumber(number) // the next attempt then fails with the same error message

@@ -62,15 +62,9 @@ func (db *DB) replayLogs(numbers []uint64, flushOldest func() error) error {
 	return nil
 }
 
-// replay reads the log. Meanwhile a writer (also this DB, during a Check) can make the
-// log obsolete and reuse its file, but only after it has removed the log's name. Then
-// the records are unreliable and the error is that the file does not exist.
+// replay reads the log.
 func (r *recovery) replay(fn func(sequence uint64, payload []byte) error) (wal.Result, error) {
-	result, err := wal.Replay(r.log.path, &wal.Options{FS: r.db.env.fs, Number: r.log.number, Owner: r.db.env.id[:]}, fn)
-	if _, gone := r.db.env.fs.Stat(r.log.path); gone != nil {
-		err = errors.Wrap(gone, "lsm: replay")
-	}
-	return result, err
+	return wal.Replay(r.log.path, &wal.Options{FS: r.db.env.fs, Number: r.log.number, Owner: r.db.env.id[:]}, fn)
 }
 
 // record applies a record of the log.

@@ -16,9 +16,7 @@
 //
 // A log is written once, from Create to Close or to the death of the process. It is
 // never opened for appending again: later records go into the next log, under the
-// next number. Within one process the file of an obsolete log can be reused for a
-// later one: Retire erases the header and keeps the rest, and Spare.Create begins the
-// next log in the same file.
+// next number and in a new file.
 //
 // # Concurrency
 //
@@ -44,7 +42,7 @@
 //
 // Type 1 is a record of the caller. Type 2 is a sync mark: every byte of this log below
 // the offset in its payload is durable. Type 0 is space without a record: allocated and
-// unused space reads as zeros, or as the records of the previous log in the same file.
+// unused space reads as zeros.
 //
 // A CRC-32C covers all bytes that follow it in the header or record. The CRC of a
 // record starts with the log's random id and Options.Owner, so the bytes of another log
@@ -79,26 +77,6 @@
 // completed it in the meantime.
 //
 // docs/durability.md states the assumptions about disks and file systems.
-//
-// # Reused files
-//
-// After a power cut any page of a reused file may have its old contents. The result is
-// still this log's end or one of this log's records, because:
-//
-//   - The header is zeroed, durably, before the file can get the name of another log.
-//     Under that name the file has the header of that log or none, and never one of
-//     another number, which would be corruption. The last byte of a log id is never
-//     zero, so a header with zero there was not completely written: the log does not
-//     exist, and the bytes behind the header are ignored.
-//   - Records are bound to the id of their log.
-//   - A log with a sync mark is never reused. When a header is lost, Replay trusts the
-//     marks in the file; an old mark would make it report records of the old log as
-//     missing.
-//
-// The owner removes the log's name before Retire, and renames the file to the name of
-// the next log after Spare.Create has written its header. After replaying a log
-// concurrently with its writer, a reader must check that the name still exists: if it
-// does not, the log was obsolete and the records may belong to another log.
 //
 // # Limits
 //

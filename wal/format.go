@@ -131,8 +131,8 @@ func putRecordHeader(b []byte, kind byte, sequence uint64, length int) {
 	order.PutUint64(b[recordSequenceAt:], sequence)
 }
 
-// unfinished reports whether the header in b was not completely written. A new file has
-// zeros there, as has a file after Retire.
+// unfinished reports whether the header in b was not completely written: a new file has
+// zeros there.
 func unfinished(b []byte) bool { return b[headerReservedAt-1] == 0 }
 
 // decodeMark returns the synced offset in the payload of a mark at offset at of the log

@@ -20,9 +20,8 @@ type Result struct {
 
 	ValidBytes int64 // header, records and marks before the first invalid record
 	Synced     int64 // the highest offset below which the log is known to be durable
-	// Torn reports that there are bytes after the last valid record, possibly of a
-	// previous log in the same file, or that there is no valid header. After a clean
-	// end the file ends or continues with zeros.
+	// Torn reports that there are bytes after the last valid record, or that there is
+	// no valid header. After a clean end the file ends or continues with zeros.
 	Torn bool
 }
 

@@ -20,7 +20,6 @@ const gatherBytes = 32 << 10
 type Writer struct {
 	name     string
 	file     vfs.AppendMap
-	owner    []byte // of Options
 	id       logID
 	seed     uint32 // initial CRC of the records
 	capacity int64  // bytes that were allocated
@@ -55,11 +54,8 @@ func recordBytes(payloadBytes uint64) uint64 {
 // Create creates a log of the given number. The file must not exist. Create does not
 // sync the directory: the caller must do so before it relies on Sync.
 func Create(name string, number uint64, opts *Options) (*Writer, error) {
-	return create(name, newHeader(number), opts.withDefaults())
-}
-
-func newHeader(number uint64) header {
-	return header{number: number, created: time.Now().UnixMilli(), id: newLogID()}
+	h := header{number: number, created: time.Now().UnixMilli(), id: newLogID()}
+	return create(name, h, opts.withDefaults())
 }
 
 func create(name string, h header, o Options) (*Writer, error) {
@@ -70,20 +66,12 @@ func create(name string, h header, o Options) (*Writer, error) {
 	if err != nil {
 		return nil, errors.Wrapf(err, "wal: create %s", name)
 	}
-	w, err := begin(name, h, o.Owner, file)
-	if err != nil {
+	if _, err := file.Append(h.encode(o.Owner)); err != nil {
+		err = errors.Wrapf(err, "wal: write the header of %s", name)
 		return nil, errors.CombineErrors(err, errors.CombineErrors(file.Close(), o.FS.Remove(name)))
 	}
-	return w, nil
-}
-
-// begin writes the header of a log to an empty file.
-func begin(name string, h header, owner []byte, file vfs.AppendMap) (*Writer, error) {
-	w := &Writer{name: name, file: file, owner: owner, id: h.id, seed: h.id.seed(owner), capacity: file.Capacity()}
+	w := &Writer{name: name, file: file, id: h.id, seed: h.id.seed(o.Owner), capacity: o.Capacity}
 	w.mu.buf = make([]byte, gatherBytes)
-	if _, err := file.Append(h.encode(owner)); err != nil {
-		return nil, errors.Wrapf(err, "wal: write the header of %s", name)
-	}
 	w.size.Store(headerBytes)
 	w.mu.dataTo = headerBytes
 	return w, nil

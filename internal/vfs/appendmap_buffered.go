@@ -1,7 +1,6 @@
 package vfs
 
 import (
-	"errors"
 	"io/fs"
 	"sync/atomic"
 	"syscall"
@@ -44,11 +43,7 @@ func (b *bufferedAppend) Sync(through int64) error {
 	return nil
 }
 
-func (b *bufferedAppend) Size() int64     { return b.size.Load() }
-func (b *bufferedAppend) Capacity() int64 { return b.capacity }
-
-// Restart is not supported: there are no allocated pages to reuse.
-func (b *bufferedAppend) Restart(int64) error { return errors.ErrUnsupported }
+func (b *bufferedAppend) Size() int64 { return b.size.Load() }
 
 func (b *bufferedAppend) Close() error {
 	_ = b.failed.set(fs.ErrClosed)

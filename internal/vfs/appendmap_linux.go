@@ -43,7 +43,7 @@ func newAppendMap(f *osFile, capacity int64) (AppendMap, error) {
 }
 
 // mappedAppend is an AppendMap over a shared mapping. Invariants: bytes below size do
-// not change before Restart; only Append changes size, after writing the bytes;
+// not change; only Append changes size, after writing the bytes;
 // everything below synced is durable.
 type mappedAppend struct {
 	file     *osFile
@@ -85,47 +85,17 @@ func (m *mappedAppend) Sync(through int64) error {
 	if through <= m.syncing.synced {
 		return nil
 	}
-	// The page in which the last Sync ended must be written again.
-	if err := m.msync(m.syncing.synced&^int64(os.Getpagesize()-1), through); err != nil {
-		return err
+	// The page in which the last Sync ended must be written again. Like fdatasync, msync
+	// also writes the file's size and block map.
+	from := m.syncing.synced &^ int64(os.Getpagesize()-1)
+	if err := unix.Msync(m.bytes[from:through], unix.MS_SYNC); err != nil {
+		return m.failed.set(&fs.PathError{Op: "msync", Path: m.file.Name(), Err: err})
 	}
 	m.syncing.synced = through
 	return nil
 }
 
-func (m *mappedAppend) Restart(erase int64) error {
-	m.syncing.Lock()
-	defer m.syncing.Unlock()
-	if err := m.failed.get(); err != nil {
-		return err
-	}
-	if erase < 0 || erase > m.capacity {
-		return &fs.PathError{Op: "restart", Path: m.file.Name(), Err: syscall.EINVAL}
-	}
-	if err := Guard(func() { clear(m.bytes[:erase]) }); err != nil {
-		return m.failed.set(fmt.Errorf("erase %s: %w", m.file.Name(), err))
-	}
-	if erase > 0 {
-		if err := m.msync(0, erase); err != nil {
-			return err
-		}
-	}
-	m.syncing.synced = 0
-	m.size.Store(0)
-	return nil
-}
-
-// msync makes the bytes between two offsets durable; from must be page-aligned. Like
-// fdatasync it also writes the file's size and block map.
-func (m *mappedAppend) msync(from, to int64) error {
-	if err := unix.Msync(m.bytes[from:to], unix.MS_SYNC); err != nil {
-		return m.failed.set(&fs.PathError{Op: "msync", Path: m.file.Name(), Err: err})
-	}
-	return nil
-}
-
-func (m *mappedAppend) Size() int64     { return m.size.Load() }
-func (m *mappedAppend) Capacity() int64 { return m.capacity }
+func (m *mappedAppend) Size() int64 { return m.size.Load() }
 
 func (m *mappedAppend) Close() error {
 	m.syncing.Lock()

@@ -96,7 +96,6 @@ func TestConformance(t *testing.T) {
 		"SyncDir":                  testSyncDir,
 		"AppendMap":                testAppendMap,
 		"AppendMapFull":            testAppendMapFull,
-		"AppendMapRestart":         testAppendMapRestart,
 		"AppendMapBadArguments":    testAppendMapBadArguments,
 		"AppendMapClosed":          testAppendMapClosed,
 		"AppendMapReadBesideIt":    testAppendMapReadBesideIt,
@@ -476,7 +475,6 @@ func testSyncDir(t *testing.T, r testFS) {
 func testAppendMap(t *testing.T, r testFS) {
 	m, err := r.CreateAppendMap(r.path("log"), 10_000)
 	require.NoError(t, err)
-	assert.EqualValues(t, 10_000, m.Capacity())
 	var want []byte
 	for i := range 90 {
 		record := bytes.Repeat([]byte{byte(i + 1)}, i)
@@ -512,48 +510,6 @@ func testAppendMapFull(t *testing.T, r testFS) {
 	assert.ErrorIs(t, err, ErrFull)
 	require.NoError(t, m.Close())
 	assert.Equal(t, "1234567890", r.read(t, "log"))
-}
-
-// restart restarts an append map, if it is supported.
-func restart(t *testing.T, m AppendMap, erase int64) error {
-	err := m.Restart(erase)
-	if errors.Is(err, errors.ErrUnsupported) {
-		t.Skip("this file system cannot allocate blocks, so Restart is not supported")
-	}
-	return err
-}
-
-func testAppendMapRestart(t *testing.T, r testFS) {
-	m, err := r.CreateAppendMap(r.path("log"), 20)
-	require.NoError(t, err)
-	defer m.Close()
-	_, err = m.Append([]byte("abcdefghijklmnop"))
-	require.NoError(t, err)
-	require.NoError(t, m.Sync(16))
-	require.NoError(t, restart(t, m, 4))
-	assert.Zero(t, m.Size())
-	assert.Equal(t, "\x00\x00\x00\x00efghijklmnop\x00\x00\x00\x00", r.read(t, "log"))
-
-	offset, err := m.Append([]byte("123456"))
-	require.NoError(t, err)
-	assert.Zero(t, offset)
-	assert.EqualValues(t, 6, m.Size())
-	assert.Equal(t, "123456ghijklmnop\x00\x00\x00\x00", r.read(t, "log"))
-	assert.Error(t, m.Sync(7), "bytes appended before Restart do not count")
-	require.NoError(t, m.Sync(6))
-	assert.Error(t, m.Restart(-1))
-	assert.Error(t, m.Restart(21))
-	_, err = m.Append(make([]byte, 14))
-	require.NoError(t, err)
-	_, err = m.Append([]byte("1"))
-	assert.ErrorIs(t, err, ErrFull)
-
-	require.NoError(t, m.Restart(0))
-	_, err = m.Append([]byte("abc"))
-	require.NoError(t, err)
-	require.NoError(t, m.Close())
-	assert.Equal(t, "abc", r.read(t, "log"))
-	assert.ErrorIs(t, m.Restart(0), fs.ErrClosed)
 }
 
 func testAppendMapBadArguments(t *testing.T, r testFS) {

@@ -12,7 +12,7 @@
 //
 // An FS is safe for concurrent use. ReadAt, Stat, Map, Sync and SyncData of a File may run
 // concurrently with each other and with the one goroutine that writes and truncates.
-// Append and Close of an AppendMap require a single owner; Sync, Size and Capacity may run
+// Append and Close of an AppendMap require a single owner; Sync and Size may run
 // concurrently. A Mapping may be read concurrently, and must not be closed before all
 // readers are done. Close is idempotent; later calls return fs.ErrClosed.
 //
@@ -23,7 +23,6 @@
 //	Write, then Sync or SyncData  kept           | kept
 //	AppendMap.Append              kept           | any subset of its 4 KiB pages
 //	Append, then Sync(through)    kept           | kept below through
-//	AppendMap.Restart             kept           | erased bytes are zeros, other pages may be old
 //	Create, Link, Remove,         kept           | done or not done
 //	Rename, MkdirAll
 //	those, then SyncDir           kept           | kept
@@ -50,11 +49,6 @@
 // see these zeros, so a record must be distinguishable from zeros by its first bytes.
 // On other systems, and if the file system cannot allocate, each Append is a write and
 // the file is as long as the appended bytes.
-//
-// The pages of a new file are allocated, cleared and mapped one by one as they are
-// written, and later freed: about a tenth of the processor time of filling an index.
-// Restart avoids that for formats that can distinguish old bytes from new ones: after a
-// power cut any page after the erased ones may have old contents.
 //
 // # Watching
 //

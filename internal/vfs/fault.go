@@ -38,7 +38,6 @@ const (
 
 	OpAppend
 	OpAppendSync
-	OpAppendRestart
 	OpAppendClose
 )
 
@@ -48,7 +47,7 @@ var opNames = [...]string{
 	OpList: "list", OpStat: "stat", OpSyncDir: "sync dir", OpLock: "lock", OpFreeBytes: "free bytes",
 	OpReadAt: "read", OpWrite: "write", OpWriteAt: "write at", OpSync: "sync", OpSyncData: "sync data", OpTruncate: "truncate",
 	OpMap: "map", OpClose: "close",
-	OpAppend: "append", OpAppendSync: "append sync", OpAppendRestart: "append restart", OpAppendClose: "append close",
+	OpAppend: "append", OpAppendSync: "append sync", OpAppendClose: "append close",
 }
 
 func (k OpKind) String() string {

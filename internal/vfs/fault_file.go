@@ -147,18 +147,7 @@ func (m *faultAppendMap) Sync(through int64) error {
 	return m.appendMap.Sync(through)
 }
 
-func (m *faultAppendMap) Restart(erase int64) error {
-	if err := m.failed.get(); err != nil {
-		return err
-	}
-	if err := m.fault.before(OpAppendRestart, m.name, 0); err != nil {
-		return m.failed.set(err)
-	}
-	return m.appendMap.Restart(erase)
-}
-
-func (m *faultAppendMap) Size() int64     { return m.appendMap.Size() }
-func (m *faultAppendMap) Capacity() int64 { return m.appendMap.Capacity() }
+func (m *faultAppendMap) Size() int64 { return m.appendMap.Size() }
 
 func (m *faultAppendMap) Close() error {
 	_ = m.failed.set(fs.ErrClosed)

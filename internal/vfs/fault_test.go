@@ -68,7 +68,6 @@ func TestFaultOfEveryKind(t *testing.T) {
 		OpClose:           file(func(File) error { return nil }),
 		OpAppend:          appendMap(func(m AppendMap) error { _, err := m.Append([]byte("new")); return err }),
 		OpAppendSync:      appendMap(func(m AppendMap) error { return m.Sync(0) }),
-		OpAppendRestart:   appendMap(func(m AppendMap) error { return restart(t, m, 3) }),
 		OpAppendClose:     appendMap(func(AppendMap) error { return nil }),
 	} {
 		t.Run(kind.String(), func(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -170,23 +169,6 @@ func TestCrashKeepsWhatWasSynced(t *testing.T) {
 			},
 			want: map[string]string{"old": "old", "log": "abcdef\x00\x00"}, // Close does not sync
 		},
-		"append map restarted": {
-			history: func(t *testing.T, r testFS) {
-				m := appendedAgain(t, r)
-				_, err := m.Append([]byte("1234"))
-				require.NoError(t, err)
-			},
-			want: map[string]string{"old": "old", "log": "\x00\x00cdef\x00\x00"},
-		},
-		"append map restarted and synced in part": {
-			history: func(t *testing.T, r testFS) {
-				m := appendedAgain(t, r)
-				_, err := m.Append([]byte("1234"))
-				require.NoError(t, err)
-				require.NoError(t, m.Sync(3))
-			},
-			want: map[string]string{"old": "old", "log": "123def\x00\x00"},
-		},
 		"append map never synced": {
 			history: func(t *testing.T, r testFS) {
 				appended(t, r)
@@ -222,14 +204,6 @@ func appended(t *testing.T, r testFS) AppendMap {
 	require.NoError(t, r.SyncDir(r.dir))
 	_, err = m.Append([]byte("abcdef"))
 	require.NoError(t, err)
-	return m
-}
-
-// appendedAgain returns a restarted append map.
-func appendedAgain(t *testing.T, r testFS) AppendMap {
-	t.Helper()
-	m := appended(t, r)
-	require.NoError(t, m.Restart(2))
 	return m
 }
 
@@ -511,39 +485,4 @@ func TestFreeBytesAfterRandomHistory(t *testing.T) {
 	free, err := mem.FreeBytes("/")
 	require.NoError(t, err)
 	assert.EqualValues(t, defaultMemCapacity, free)
-}
-
-// TestRestartLeavesOldPages: after a power cut, a page that Restart did not erase has
-// its contents at the time of Restart or its previous durable contents, depending on
-// write-back. Mem used to make the whole old file durable.
-func TestRestartLeavesOldPages(t *testing.T) {
-	const pages = 4
-	fill := func(c byte) []byte { return bytes.Repeat([]byte{c}, pages*pageBytes) }
-	for _, first := range []byte{0, 'a'} {
-		mem, r := startedMem(t)
-		m, err := r.CreateAppendMap(r.path("log"), pages*pageBytes)
-		require.NoError(t, err)
-		require.NoError(t, r.SyncDir(r.dir))
-		if first != 0 {
-			_, err = m.Append(fill(first))
-			require.NoError(t, err)
-			require.NoError(t, m.Sync(m.Size()))
-			require.NoError(t, m.Restart(0))
-		}
-		_, err = m.Append(fill('b'))
-		require.NoError(t, err)
-		require.NoError(t, m.Restart(1))
-		_, err = m.Append(fill('c'))
-		require.NoError(t, err)
-		left := tree(t, mem.CrashClone(KeepSynced), "/d")["log"]
-		require.Equal(t, byte(0), left[0], "erased")
-		require.Equal(t, strings.Repeat("b", pageBytes-1), left[1:pageBytes], "written with the erased byte")
-		seen := map[byte]bool{}
-		for page := 1; page < pages; page++ {
-			part := left[page*pageBytes : (page+1)*pageBytes]
-			require.Equal(t, strings.Repeat(part[:1], pageBytes), part)
-			seen[part[0]] = true
-		}
-		require.Equal(t, map[byte]bool{first: true, 'b': true}, seen)
-	}
 }

@@ -94,11 +94,7 @@ func (n *memInode) sync(through int64) {
 				overlay(synced[from-n.clean:to-n.clean], n.durable, from)
 			}
 		}
-		if through <= int64(len(n.durable)) { // keep the durable bytes after it: see Restart
-			copy(n.durable[n.clean:], synced)
-		} else {
-			n.durable = append(n.durable[:n.clean], synced...)
-		}
+		n.durable = append(n.durable[:n.clean], synced...)
 		n.clean = through
 	}
 	if int64(len(n.durable)) > n.durableSize {
@@ -289,13 +285,11 @@ func (f *memFile) Close() error {
 	return nil
 }
 
-// memAppendMap is a file with its full capacity from the start. Appended bytes
-// overwrite those that Restart has left.
+// memAppendMap is a file with its full capacity from the start.
 type memAppendMap struct {
 	file     *memFile
 	capacity int64
 	size     int64 // guarded by file.fs.mu
-	restarts int64
 }
 
 func (a *memAppendMap) Append(p []byte) (int64, error) {
@@ -313,27 +307,6 @@ func (a *memAppendMap) Append(p []byte) (int64, error) {
 	}
 	a.size += int64(len(p))
 	return offset, nil
-}
-
-// Restart makes the erased bytes durable. Of the other pages it writes back every
-// second one, as the kernel might: after a power cut a page has newly appended bytes,
-// its contents before Restart, or its previous durable contents.
-func (a *memAppendMap) Restart(erase int64) error {
-	a.file.fs.mu.Lock()
-	defer a.file.fs.mu.Unlock()
-	if err := a.file.check("restart", true); err != nil {
-		return err
-	}
-	if erase < 0 || erase > a.capacity {
-		return pathError("restart", a.file.name, syscall.EINVAL)
-	}
-	if err := a.file.inode.putAt(make([]byte, erase), 0); err != nil {
-		return pathError("restart", a.file.name, err)
-	}
-	a.restarts++
-	a.file.inode.writeBack(func(page int64) bool { return page*pageBytes < erase || (page+a.restarts)%2 == 0 })
-	a.size = 0
-	return nil
 }
 
 func (a *memAppendMap) Sync(through int64) error {
@@ -356,8 +329,6 @@ func (a *memAppendMap) Size() int64 {
 	defer a.file.fs.mu.RUnlock()
 	return a.size
 }
-
-func (a *memAppendMap) Capacity() int64 { return a.capacity }
 
 func (a *memAppendMap) Close() error {
 	a.file.fs.mu.Lock()

@@ -89,14 +89,6 @@ type AppendMap interface {
 	Sync(through int64) error
 	// Size returns the number of bytes appended.
 	Size() int64
-	// Capacity returns the capacity in bytes.
-	Capacity() int64
-	// Restart empties the file for reuse. When it returns, its first erase bytes are
-	// zeros, durably. The others remain until they are overwritten by appends; after a
-	// power cut they may have any contents that they had since they were last durable.
-	// If it is not supported, the error is errors.ErrUnsupported. It must not run
-	// concurrently with Append or Sync.
-	Restart(erase int64) error
 	// Close truncates the file to Size and closes it. It does not sync.
 	Close() error
 }
