@@ -227,7 +227,13 @@ func (it *Iterator) gather(found bool) {
 			a.ended = true
 			return
 		}
-		if !e.tombstone && !a.add(e) {
+		if e.tombstone {
+			continue
+		}
+		if !it.source.readValue() {
+			break
+		}
+		if !a.add(e) {
 			return
 		}
 	}
