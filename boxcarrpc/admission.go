@@ -268,7 +268,7 @@ func (c *serverConn) refuse(lane *serverLane, why refusal) {
 func (c *serverConn) refuseStream(number, sequence uint32, why refusal) {
 	c.server.admission.refused[why].Add(1)
 	refusal := refusalTable[why]
-	c.out.Status(number, 0, wire.Status{Sequence: sequence, Code: uint32(refusal.code), Message: refusal.message}, nil)
+	c.out.Append(wire.AppendStatus(nil, number, 0, wire.Status{Sequence: sequence, Code: uint32(refusal.code), Message: refusal.message}, nil))
 }
 
 // Admit admits a request that arrived by another protocol, as over gRPC for the same

@@ -33,7 +33,7 @@ type clientLane struct {
 	leasedAt  int64
 	requests  uint64
 	picked    int64 // when a call acquired it
-	withdrawn bool  // the server has taken the slot back
+	withdrawn bool  // the server has taken the slot back; guarded by members.mu from then on
 
 	// Guarded by transport.mu.
 	state           clientState
@@ -81,7 +81,7 @@ func (t *transport) lease(below int32) {
 	lane.state = clientAsking
 	t.leased++
 	t.outstanding.Add(1)
-	t.out.Slot(wire.TypeLease, lane.number, uint32(below))
+	t.out.Append(wire.AppendSlot(nil, wire.TypeLease, lane.number, uint32(below)))
 	t.out.FlushSoon()
 	if t.turn.take() {
 		t.turn.pass <- struct{}{} // no caller waits for the answer
@@ -126,7 +126,7 @@ func (t *transport) unlease(lane *clientLane) {
 		lane.withdrawn = false
 		return
 	}
-	t.out.Release(lane.number)
+	t.out.Append(wire.AppendRelease(nil, lane.number))
 	t.out.FlushSoon()
 }
 

@@ -102,7 +102,7 @@ func (m *members) inspect(t *transport, now int64) (dead bool) {
 	}
 	switch verdict {
 	case core.Ping, core.Suspect:
-		t.out.Ping(wire.TypePing, uint64(now))
+		t.out.Append(wire.AppendPing(nil, wire.TypePing, uint64(now)))
 		t.out.FlushSoon()
 		m.setSuspect(t, verdict == core.Suspect)
 	case core.Recovered:

@@ -258,7 +258,7 @@ func (c *serverConn) frame(f wire.Frame) error {
 		token, err := f.Ping()
 		if err == nil {
 			c.shrink()
-			c.out.Ping(wire.TypePong, token)
+			c.out.Append(wire.AppendPing(nil, wire.TypePong, token))
 		}
 		return err
 	case wire.TypePong, wire.TypeGoAway:
@@ -302,14 +302,14 @@ func (c *serverConn) lease(f wire.Frame) error {
 	}
 	slot, ok := c.server.lease(int32(below), c.share)
 	if !ok {
-		c.out.Slot(wire.TypeDeny, f.Lane, uint32(slot))
+		c.out.Append(wire.AppendSlot(nil, wire.TypeDeny, f.Lane, uint32(slot)))
 		return nil
 	}
 	for int(f.Lane) >= len(c.mu.lanes) {
 		c.mu.lanes = append(c.mu.lanes, nil)
 	}
 	c.mu.lanes[f.Lane] = &serverLane{conn: c, number: f.Lane, slot: slot, leased: c.turn.clock}
-	c.out.Slot(wire.TypeGrant, f.Lane, uint32(slot))
+	c.out.Append(wire.AppendSlot(nil, wire.TypeGrant, f.Lane, uint32(slot)))
 	return nil
 }
 

@@ -128,9 +128,9 @@ func (c *serverConn) setDrainingLocked(draining bool) {
 	case c.mu.draining == draining:
 		return
 	case draining:
-		c.out.Reason(wire.TypeDrain, refusalTable[refusedDraining].message)
+		c.out.Append(wire.AppendReason(nil, wire.TypeDrain, refusalTable[refusedDraining].message))
 	default:
-		c.out.Reason(wire.TypeUndrain, "")
+		c.out.Append(wire.AppendReason(nil, wire.TypeUndrain, ""))
 	}
 	c.mu.draining = draining
 	c.out.FlushSoon()
@@ -153,7 +153,7 @@ func (c *serverConn) stopLocked(why refusal) {
 		return
 	}
 	c.mu.draining, c.mu.stopping, c.mu.stopped = true, true, why
-	c.out.Reason(wire.TypeGoAway, refusalTable[why].message)
+	c.out.Append(wire.AppendReason(nil, wire.TypeGoAway, refusalTable[why].message))
 	c.out.FlushSoon()
 	c.expectCloseLocked()
 }

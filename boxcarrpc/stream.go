@@ -204,7 +204,7 @@ func (s *stream) takePieces(dst []byte, before int) (out []byte, done bool, err 
 	if s.mu.taken >= wire.Window/2 && !s.mu.ended && !s.mu.over {
 		grant, s.mu.taken = s.mu.taken, 0
 		s.mu.window += grant
-		s.out.Credit(s.number, s.sequence, uint32(grant))
+		s.out.Append(wire.AppendCredit(nil, s.number, s.sequence, uint32(grant)))
 	}
 	s.mu.Unlock()
 	if grant > 0 {

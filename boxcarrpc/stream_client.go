@@ -62,7 +62,7 @@ func (t *transport) open(ctx context.Context, method string, metadata []byte) *C
 	if deadline, ok := ctx.Deadline(); ok {
 		head.Budget = max(time.Until(deadline), 1)
 	}
-	s.ticket = s.out.Open(s.number, head, method, metadata)
+	s.ticket = s.out.Append(wire.AppendOpen(nil, s.number, head, method, metadata))
 	t.outstanding.Add(1)
 	pass := t.turn.take()
 	s.stop = context.AfterFunc(ctx, s.abandon)
@@ -109,7 +109,7 @@ func (s *ClientStream) CloseSend() {
 	send := !s.mu.over && !s.closed
 	s.closed = true
 	if send {
-		s.out.Sequence(wire.TypeEnd, s.number, s.sequence)
+		s.out.Append(wire.AppendSequence(nil, wire.TypeEnd, s.number, s.sequence))
 	}
 	s.mu.Unlock()
 	if send {
@@ -184,7 +184,7 @@ func (s *ClientStream) abandon() {
 	s.cancel()
 	first := s.finish(contextError(s.ctx, true), func() {
 		s.mu.pieces, s.mu.data, s.mu.next, s.mu.start = nil, nil, 0, 0
-		s.out.Sequence(wire.TypeReset, s.number, s.sequence)
+		s.out.Append(wire.AppendSequence(nil, wire.TypeReset, s.number, s.sequence))
 	})
 	if first {
 		s.out.Flush(false)

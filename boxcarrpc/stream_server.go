@@ -84,7 +84,7 @@ func (s *ServerStream) SendHeader(metadata Metadata) error {
 		s.mu.Unlock()
 		return errStreamOver
 	}
-	s.out.Header(s.number, s.sequence, metadata)
+	s.out.Append(wire.AppendHeader(nil, s.number, s.sequence, metadata))
 	s.mu.Unlock()
 	s.out.Flush(false)
 	return nil
@@ -293,7 +293,7 @@ func (s *ServerStream) end(err error) {
 		c.share.streams.Add(-1)
 		c.server.admission.leave()
 	}
-	s.finish(errStreamOver, func() { c.out.Status(s.number, flags, status, trailer) })
+	s.finish(errStreamOver, func() { c.out.Append(wire.AppendStatus(nil, s.number, flags, status, trailer)) })
 	c.mu.running--
 	c.expectCloseLocked()
 	c.mu.Unlock()

@@ -129,7 +129,7 @@ func (t *transport) frame(f wire.Frame) error {
 		token, err := f.Ping()
 		// A server that sends PINGs and does not read gets no more PONGs.
 		if err == nil && t.out.Below(conn.MaxReadBuffer) {
-			t.out.Ping(wire.TypePong, token)
+			t.out.Append(wire.AppendPing(nil, wire.TypePong, token))
 			t.out.FlushSoon()
 		}
 		return err

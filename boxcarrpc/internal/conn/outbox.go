@@ -11,6 +11,13 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
+// SmallMessage is the size up to which a message of a stream is copied. For a larger one, a
+// separate write costs less than half of sending it.
+const SmallMessage = 8 << 10
+
+// At most this much of a batch is small messages of streams.
+const smallMessages = BatchBytes / 2
+
 // An Outbox holds the frames that wait to be sent on a connection. Any goroutine may
 // append frames; it then calls Flush: see write.go. Small messages are copied and sent in
 // the order of their appending. A message that does not fit into one frame is bulk: it is
@@ -120,6 +127,48 @@ func (o *Outbox) Response(lane uint32, flags uint8, r wire.Response, header, tra
 		o.queueLocked(b, lane, r.Sequence, data[first:])
 	}
 	return len(o.mu.pending)
+}
+
+// Message queues a message of a stream, or a part of one. A small message is copied into
+// the batch if there is room for it, so that many go out in one write. Any other is bulk,
+// so that many streams do not delay calls. Message reports whether data was copied; if
+// not, data is read until b is taken or dropped.
+func (o *Outbox) Message(b *Bulk, number, sequence uint32, data []byte, more bool) (copied bool) {
+	o.mu.Lock()
+	defer o.unlock()
+	if len(data) <= SmallMessage && len(o.mu.pending) < smallMessages && !o.mu.closed {
+		var flags uint8
+		if more {
+			flags = wire.FlagMore
+		}
+		o.mu.pending = wire.AppendMessage(o.mu.pending, number, sequence, flags, data)
+		return true
+	}
+	b.lane, b.sequence, b.rest, b.more, b.queued = number, sequence, data, more, true
+	if o.mu.closed {
+		o.doneLocked(b)
+		return false
+	}
+	o.mu.bulk = append(o.mu.bulk, b)
+	o.mu.bulkBytes += len(data)
+	return false
+}
+
+// Cancel appends a CANCEL and drops the rest of the request.
+func (o *Outbox) Cancel(lane, sequence uint32, b *Bulk) {
+	o.mu.Lock()
+	defer o.unlock()
+	o.dropLocked(b)
+	o.mu.pending = wire.AppendCancel(o.mu.pending, lane, sequence)
+}
+
+// Append appends encoded frames. ticket is the argument of Reached.
+func (o *Outbox) Append(frames []byte) (ticket uint64) {
+	o.mu.Lock()
+	defer o.unlock()
+	ticket = o.mu.taken + uint64(len(o.mu.pending))
+	o.mu.pending = append(o.mu.pending, frames...)
+	return ticket
 }
 
 func (o *Outbox) queueLocked(b *Bulk, lane, sequence uint32, rest []byte) {

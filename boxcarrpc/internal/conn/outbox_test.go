@@ -35,7 +35,7 @@ func TestRequestCountsAsSentBeforeWrite(t *testing.T) {
 	o.Init(client, NoAccount{}, 0, func(error) {})
 	during := false
 	o.socket = &socket{conn: kernelConn{func() { during = o.Reached(0) }}}
-	o.Ping(1, 1)
+	o.Append(wire.AppendPing(nil, 1, 1))
 	o.Flush(false)
 	require.True(t, during, "counted when the write began")
 	require.False(t, o.Reached(0), "the kernel took nothing")
