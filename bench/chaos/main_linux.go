@@ -7,19 +7,17 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"docstore/bench/internal/command"
+	"docstore/bench/internal/results"
 )
 
 func main() {
 	command.Main(func(_ context.Context, args []string) error { return run(args, os.Stdout) })
 }
 
-func run(args []string, out io.Writer) error {
+func run(args []string, out io.Writer) (err error) {
 	if r := os.Getenv(asChild); r != "" {
 		return serveAsChild(r)
 	}
@@ -28,85 +26,62 @@ func run(args []string, out io.Writer) error {
 	lasts := flags.Duration("lasts", 3*time.Second, "duration of a fault, and of the observation after it")
 	var names []string
 	command.Words(flags, &names, "rivals", "boxcar,boxcar-hedged,grpc", "rivals", "boxcar", "boxcar-hedged", "grpc")
+	var keeper results.Keeper
+	keeper.Flags(flags)
 	if err := command.Parse(flags, args); err != nil {
 		return err
 	}
 	if *rounds < 1 {
 		return errors.New("-rounds: at least 1")
 	}
-	if _, err := fmt.Fprintf(out, "%d servers, %d callers, each fault for %v and %v of calm after it\n\n", serverCount, callers, *lasts, *lasts); err != nil {
+	if err := keeper.Open(fmt.Sprintf("servers=%d callers=%d lasts=%v", serverCount, callers, *lasts)); err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, keeper.Close()) }()
 	for _, name := range names {
 		r, err := rivalNamed(name)
 		if err != nil {
 			return err
 		}
-		if err := try(r, *rounds, *lasts, out); err != nil {
+		if err := try(r, *rounds, *lasts, &keeper, out); err != nil {
 			return err
 		}
 	}
-	return nil
+	return keeper.Print(out, "gap ns", "failed", "calls", "once gap ns", "once failed", "once calls", "wrong")
 }
 
-// try applies every fault to a rival and prints the results of its callers.
-func try(r rival, rounds int, lasts time.Duration, out io.Writer) error {
+// try applies every fault to a rival, and prints the audit of its calls.
+func try(r rival, rounds int, lasts time.Duration, keeper *results.Keeper, out io.Writer) error {
 	t, err := newTrial(r, lasts)
 	if err != nil {
 		return err
 	}
-	seen := make([][]report, len(faults))
 	for round := range rounds {
 		for i, f := range faults {
-			one, err := t.apply(f, (i+round)%serverCount)
-			if err != nil {
+			if _, err := keeper.Measure(r.name, f.name, round+1, func() (map[string]float64, error) {
+				seen, err := t.apply(f, (i+round)%serverCount)
+				return seen.figures(), err
+			}); err != nil {
 				return errors.Join(err, t.close())
 			}
-			seen[i] = append(seen[i], one)
 		}
 	}
 	a, err := t.end()
-	if _, printed := io.WriteString(out, table(r, seen, a)); printed != nil {
+	if _, printed := fmt.Fprintf(out, "%s: %+v\n", r.name, a); printed != nil {
 		err = errors.Join(err, printed)
 	}
 	if err == nil && !a.faultless() && r.exact {
-		err = errors.New("the account is wrong")
+		err = fmt.Errorf("%s: results and executions of calls differ", r.name)
 	}
 	return err
 }
 
-// table is what callers saw of each fault, for people.
-func table(r rival, seen [][]report, a audit) string {
-	var text strings.Builder
-	columns := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	rows := fmt.Appendf(nil, "%s\tlongest gap, worst\tfailed\tof\tlongest gap, once, worst\tfailed\tof\twrong\n", r.name)
-	for i, f := range faults {
-		var twice, once summary
-		for _, x := range seen[i] {
-			twice.add(x.twice)
-			once.add(x.once)
-		}
-		rows = fmt.Appendf(rows, "%s\t%s\t%d\t%d\t%s\t%d\t%d\t%d\n", f.name,
-			twice.text(), twice.fails, twice.calls, once.text(), once.fails, once.calls, twice.wrong+once.wrong)
+// figures returns the longest time without a successful call, and the calls, of idempotent methods
+// and others.
+func (r report) figures() map[string]float64 {
+	return map[string]float64{
+		"gap ns": float64(r.twice.gap), "failed": float64(r.twice.fails), "calls": float64(r.twice.calls),
+		"once gap ns": float64(r.once.gap), "once failed": float64(r.once.fails), "once calls": float64(r.once.calls),
+		"wrong": float64(r.twice.wrong + r.once.wrong),
 	}
-	_, _ = columns.Write(rows) // a Builder takes all
-	_ = columns.Flush()
-	return text.String() + fmt.Sprintf("account: %+v\n\n", a)
-}
-
-// A summary is the tallies of several rounds.
-type summary struct {
-	gaps                []time.Duration // the longest of each round
-	calls, fails, wrong int
-}
-
-func (s *summary) add(t tally) {
-	s.gaps = append(s.gaps, t.gap)
-	s.calls, s.fails, s.wrong = s.calls+t.calls, s.fails+t.fails, s.wrong+t.wrong
-}
-
-// text is the longest gap of a round in the middle, and of the worst.
-func (s *summary) text() string {
-	slices.Sort(s.gaps)
-	return fmt.Sprintf("%v, %v", s.gaps[len(s.gaps)/2].Round(time.Millisecond), s.gaps[len(s.gaps)-1].Round(time.Millisecond))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"docstore/bench/internal/command"
+	"docstore/bench/internal/results"
 	"docstore/boxcarrpc/subset"
 )
 
@@ -26,6 +28,7 @@ type settings struct {
 	warmUp, every, settle  time.Duration
 	rounds                 int
 	seed                   uint64
+	keeper                 results.Keeper
 }
 
 // A trial is an algorithm and a way to follow its changes.
@@ -41,7 +44,7 @@ func (t trial) name() string {
 	return t.algorithm.Name() + ", make before break"
 }
 
-func run(args []string, out, progress io.Writer) error {
+func run(args []string, out, progress io.Writer) (err error) {
 	var s settings
 	flags := flag.NewFlagSet("resize", flag.ContinueOnError)
 	flags.IntVar(&s.frontends, "frontends", 40, "number of clients, each with a pool")
@@ -59,6 +62,7 @@ func run(args []string, out, progress io.Writer) error {
 	scenarioName := flags.String("scenario", "resize", "resize, restart or restart-listed")
 	var names []string
 	command.Words(flags, &names, "algorithms", "deterministic,rocksteadier", "algorithms", subset.Names()...)
+	s.keeper.Flags(flags)
 	if err := command.Parse(flags, args); err != nil {
 		return err
 	}
@@ -73,27 +77,24 @@ func run(args []string, out, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(out, "%s: %d frontends, %d backends, k = %d, %g requests a second of each frontend, TLS; of %d rounds the median, in parentheses the least and the most\n\n%s",
-		*scenarioName, s.frontends, s.backends, s.k, s.rate, s.rounds, header); err != nil {
+	if err := s.keeper.Open(fmt.Sprintf("frontends=%d backends=%d k=%d rate=%g service=%v workers=%d deadline=%v every=%v settle=%v",
+		s.frontends, s.backends, s.k, s.rate, s.service, s.workers, s.deadline, s.every, s.settle)); err != nil {
 		return err
 	}
-	reports := make([][]report, len(trials))
-	for range s.rounds {
-		for i, t := range trials {
-			r, err := t.run(s, steps, progress)
-			if err != nil {
-				return fmt.Errorf("%s: %w", t.name(), err)
-			}
-			reports[i] = append(reports[i], r)
-		}
-		s.seed += uint64(s.frontends)
+	defer func() { err = errors.Join(err, s.keeper.Close()) }()
+	var contestants []string
+	for _, t := range trials {
+		contestants = append(contestants, t.name())
 	}
-	for i, t := range trials {
-		if _, err := fmt.Fprint(out, row(t.name(), reports[i])); err != nil {
-			return err
-		}
+	seed, runs := s.seed, 0
+	if err := s.keeper.Rounds(s.rounds, *scenarioName, contestants, func(i int) (map[string]float64, error) {
+		s.seed = seed + uint64(runs/len(trials)*s.frontends) // a seed for each round
+		runs++
+		return trials[i].run(s, steps, progress)
+	}); err != nil {
+		return err
 	}
-	return nil
+	return s.keeper.Print(out, printed...)
 }
 
 func trialsOf(names []string) (list []trial, err error) {

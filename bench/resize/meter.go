@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -41,6 +42,13 @@ func (w *window) held(slots int) {
 	w.slots = min(w.slots, slots)
 }
 
+// results returns what was recorded so far.
+func (w *window) results() (took []time.Duration, failures map[string]int, slots int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.took), maps.Clone(w.failures), w.slots
+}
+
 // kindOf names an error.
 func kindOf(err error) string {
 	var e *boxcarrpc.Error
@@ -77,13 +85,4 @@ func (m *meter) end() *window {
 	w.cpu += process.OwnCPU()
 	w.dialled += m.dialled.Load()
 	return w
-}
-
-// percentile returns a percentile of the latencies.
-func percentile(took []time.Duration, share float64) time.Duration {
-	if len(took) == 0 {
-		return 0
-	}
-	slices.Sort(took)
-	return took[min(int(share*float64(len(took))), len(took)-1)]
 }

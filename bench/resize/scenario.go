@@ -61,25 +61,25 @@ type experiment struct {
 }
 
 // run runs an experiment and reports the costs of its changes.
-func (t trial) run(s settings, steps []step, progress io.Writer) (r report, err error) {
+func (t trial) run(s settings, steps []step, progress io.Writer) (_ map[string]float64, err error) {
 	a, err := authority.New()
 	if err != nil {
-		return r, err
+		return nil, err
 	}
 	e := &experiment{backends: newBackends(s, a), meter: &meter{}}
 	defer func() { err = errors.Join(err, e.backends.close()) }()
 	if err := e.backends.start(0, s.backends-1); err != nil {
-		return r, err
+		return nil, err
 	}
 	e.frontends, err = newFrontends(s, t, a, e.meter)
 	if err != nil {
-		return r, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, e.frontends.close()) }()
 	e.meter.begin()
 	e.tell(s.backends)
 	if err := e.frontends.ready(); err != nil {
-		return r, err
+		return nil, err
 	}
 	e.promised = 0
 	time.Sleep(s.warmUp)
@@ -88,7 +88,7 @@ func (t trial) run(s settings, steps []step, progress io.Writer) (r report, err 
 		begin, promised := time.Now(), e.promised
 		e.meter.begin()
 		if err := x.change(e); err != nil {
-			return r, fmt.Errorf("%s: %w", x.name, err)
+			return nil, fmt.Errorf("%s: %w", x.name, err)
 		}
 		time.Sleep(s.settle - time.Since(begin)) // a change may also take longer
 		p := period{step: x.name, promised: e.promised - promised, change: e.meter.end()}
@@ -97,13 +97,13 @@ func (t trial) run(s settings, steps []step, progress io.Writer) (r report, err 
 		p.settled = e.meter.end()
 		all = append(all, p)
 		if _, err := fmt.Fprintf(progress, "%s: %s\n", t.name(), p); err != nil {
-			return r, err
+			return nil, err
 		}
 	}
 	// Requests that began in the last period end within their deadline.
 	e.meter.begin()
 	time.Sleep(s.deadline)
-	return newReport(all), nil
+	return figuresOf(all), nil
 }
 
 // resize starts tasks and then adds them to the set, or removes tasks from the set and

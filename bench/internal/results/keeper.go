@@ -95,8 +95,9 @@ func (k *Keeper) Result(contestant, phase string, round int, figures map[string]
 	}
 }
 
-// Print writes a table for each phase: the medians of figures, and the ratio of the first
-// contestant's first figure to that of the others. Figures that no contestant has are left out.
+// Print writes a table for each phase: the medians of figures; of the first figure also the least and
+// the greatest, and the ratio of the first contestant's to that of the others. Figures that no
+// contestant has are left out.
 func (k *Keeper) Print(out io.Writer, figures ...string) error {
 	fmt.Fprintf(out, "# %s, %s, commit %s; %s\n", time.Now().UTC().Format("2006-01-02 15:04 UTC"), machine.Name(), machine.Commit(), k.Settings)
 	for _, warning := range machine.BuildWarnings() {
@@ -133,19 +134,21 @@ func printPhase(out io.Writer, phase string, contestants []string, rounds map[st
 		return
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(table, "\n%s\t%s\tratio\trounds\t\n", phase, strings.Join(figures, "\t"))
-	median := func(name, contestant string) float64 {
+	fmt.Fprintf(table, "\n%s\t%s\tratio\tleast\tgreatest\trounds\t\n", phase, strings.Join(figures, "\t"))
+	of := func(name, contestant string) Spread {
 		if numbers := rounds[name][contestant]; len(numbers) > 0 {
-			return SpreadOf(numbers).Median
+			return SpreadOf(numbers)
 		}
-		return math.NaN()
+		return Spread{math.NaN(), math.NaN(), math.NaN()}
 	}
 	for _, contestant := range contestants {
 		fmt.Fprintf(table, "%s\t", contestant)
 		for _, name := range figures {
-			fmt.Fprintf(table, "%s\t", format(name, median(name, contestant)))
+			fmt.Fprintf(table, "%s\t", format(name, of(name, contestant).Median))
 		}
-		fmt.Fprintf(table, "%.2f\t%d\t\n", median(figures[0], contestants[0])/median(figures[0], contestant), len(rounds[figures[0]][contestant]))
+		first := of(figures[0], contestant)
+		fmt.Fprintf(table, "%.2f\t%s\t%s\t%d\t\n", of(figures[0], contestants[0]).Median/first.Median,
+			format(figures[0], first.Least), format(figures[0], first.Greatest), len(rounds[figures[0]][contestant]))
 	}
 	_ = table.Flush() // a closed output loses only the table
 }
@@ -156,7 +159,11 @@ func format(name string, f float64) string {
 	case math.IsNaN(f):
 		return "-"
 	case strings.HasSuffix(name, " ns"):
-		return time.Duration(f).String()
+		d, unit := time.Duration(f), time.Duration(1)
+		for d/unit >= 1000 {
+			unit *= 10
+		}
+		return d.Round(unit).String()
 	case math.Abs(f) >= 100 || f == math.Trunc(f):
 		return fmt.Sprintf("%.0f", f)
 	}

@@ -122,7 +122,7 @@ func TestAKeeperMeasuresOnce(t *testing.T) {
 	require.Equal(t, 6, measured)
 	var out strings.Builder
 	require.NoError(t, k.Print(&out, "absent", "ops/s"))
-	require.Contains(t, out.String(), "\n  p  ops/s  ratio  rounds\n  c      4   1.00       2\n  d      5   0.80       2\n")
+	require.Contains(t, out.String(), "\n  p  ops/s  ratio  least  greatest  rounds\n  c      4   1.00      3         5       2\n  d      5   0.80      4         6       2\n")
 	require.NoError(t, k.Close())
 }
 
