@@ -156,3 +156,16 @@ func TestTopOnATerminal(t *testing.T) {
 		require.Equal(t, "memory: memtables 3 MiB, filters 1 MiB, "+clearRest+clearBelow, lines[2])
 	}
 }
+
+func TestTopShowsManifests(t *testing.T) {
+	_, now := moments()
+	pinned := now.Time
+	now.Collections[0].Manifest = &livepage.Manifest{
+		Announced: 4, Target: 2, Served: 3, PinnedBy: "anna", PinReason: "typo", PinnedAt: &pinned,
+		FetchedBytes: 1 << 20, FetchBytes: 2 << 20, Error: "the store is away",
+	}
+	r := reading{address: "be-1:7071", now: &now}
+	lines := strings.Join(frame([]reading{r}, now.Time), "\n")
+	require.Contains(t, lines, "jobs: manifest 3 is served, 4 is announced, 2 is pinned by anna (typo); fetched 1 MiB of 2 MiB for 2\njobs: the store is away\n")
+	require.Contains(t, lines, "be-1, ready, pinned, up")
+}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -315,28 +314,6 @@ func TestServingContinuesWithoutTheBucket(t *testing.T) {
 	f.bucket.down.Store(false)
 	s.waitFor(2)
 	require.Eventually(t, func() bool { return s.follower.Status().Error == "" }, 10*time.Second, time.Millisecond)
-}
-
-// TestDamagedFileIsFetchedAgain changes a byte of a served segment.
-func TestDamagedFileIsFetchedAgain(t *testing.T) {
-	rng, f := testseed.Rand(t), newFleet(t)
-	f.publish(rng, false)
-	f.announce(1)
-	s := f.startServer("", "server")
-	s.waitFor(1)
-	require.NoError(t, s.follower.Close())
-	path := filepath.Join(s.dir, "state-0001", "queue", "0000000001.seg")
-	content, err := os.ReadFile(path)
-	require.NoError(t, err)
-	damaged := append([]byte{}, content...)
-	damaged[len(damaged)/3] ^= 1
-	require.NoError(t, os.WriteFile(path, damaged, 0o600))
-	s.start()
-	require.Eventually(t, func() bool {
-		now, err := os.ReadFile(path)
-		return err == nil && string(now) == string(content)
-	}, 60*time.Second, 10*time.Millisecond)
-	s.waitFor(1)
 }
 
 var errDown = errors.New("the bucket is down")

@@ -1,18 +1,22 @@
 package follow_test
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/errors"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"docstore/docservice"
 	"docstore/docservice/follow"
 	"docstore/internal/testseed"
+	"docstore/queue/publish"
 )
 
 // eventually waits for a condition on the status.
@@ -145,4 +149,70 @@ func TestRestartFetchesNothing(t *testing.T) {
 	s.start()
 	s.waitFor(5)
 	s.eventually(func(s follow.Status) bool { return s.BucketBytes == info.Size() })
+}
+
+// TestDamagedFileIsFetchedAgain changes a byte in each part of a served segment. No answer is
+// wrong, and the file is fetched again.
+func TestDamagedFileIsFetchedAgain(t *testing.T) {
+	rng, f := testseed.Rand(t), newFleet(t)
+	f.options.Collection.VerifyInterval, f.options.Collection.QuarantineAfter = 2*time.Millisecond, 2*time.Millisecond
+	f.publish(rng, false)
+	f.announce(1)
+	s := f.startServer("", "server")
+	s.waitFor(1)
+	path := filepath.Join(s.dir, "state-0001", "queue", "0000000001.seg")
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for part := range 12 {
+		require.NoError(t, s.follower.Close())
+		damaged := bytes.Clone(content)
+		damaged[part*(len(content)-1)/11] ^= 1
+		require.NoError(t, os.WriteFile(path, damaged, 0o600))
+		s.start()
+		require.Eventually(t, func() bool {
+			for i := range ids {
+				id := fmt.Sprint("id-", i)
+				want, exists := f.states[1][id]
+				got, err := s.get(id)
+				require.True(t, errors.Is(err, docservice.ErrUnavailable) || exists && got == want || !exists && errors.Is(err, docservice.ErrNotFound),
+					"byte in part %d: %s is %q, %v; want %q, %v", part, id, got, err, want, exists)
+			}
+			now, err := os.ReadFile(path)
+			return err == nil && bytes.Equal(now, content)
+		}, 60*time.Second, time.Millisecond, "part %d", part)
+		s.waitFor(1)
+		s.eventually(ready)
+	}
+}
+
+// TestDamagedObjectIsNotServed announces a manifest whose file is damaged in the bucket. The
+// one before is served until the object is replaced.
+func TestDamagedObjectIsNotServed(t *testing.T) {
+	rng, f := testseed.Rand(t), newFleet(t)
+	f.publish(rng, false)
+	f.announce(1)
+	s := f.startServer("", "server")
+	s.waitFor(1)
+	f.publish(rng, false)
+	m, _, err := publish.FindManifest(t.Context(), f.bucket, 2, time.Now)
+	require.NoError(t, err)
+	objects, err := filepath.Glob(filepath.Join(f.dir, "bucket", "file", "*"+m.Files[1].Digest.String()))
+	require.NoError(t, err)
+	require.Len(t, objects, 1)
+	content, err := os.ReadFile(objects[0])
+	require.NoError(t, err)
+	damaged := bytes.Clone(content)
+	damaged[len(damaged)/2] ^= 1
+	replace := func(content []byte) {
+		require.NoError(t, os.Remove(objects[0]))
+		require.NoError(t, os.WriteFile(objects[0], content, 0o600))
+	}
+	replace(damaged)
+	f.announce(2)
+	s.eventually(func(s follow.Status) bool { return s.Error != "" })
+	require.Contains(t, s.follower.Status().Error, "damaged")
+	s.waitFor(1)
+	s.eventually(ready)
+	replace(content)
+	s.waitFor(2)
 }
