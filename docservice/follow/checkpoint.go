@@ -6,6 +6,7 @@ import (
 
 	"docstore/docservice"
 	"docstore/internal/vfs"
+	"docstore/queue"
 	"docstore/queue/bucket"
 	"docstore/queue/publish"
 
@@ -22,15 +23,16 @@ func (f *Follower) checkpoint(ctx context.Context, served publish.Ref) error {
 	if _, err := f.fs.Stat(path); err == nil {
 		return nil
 	}
+	head, err := queue.ReadHead(f.fs, f.queuePath(f.state))
+	if err != nil || f.collection.Status().Position.Next != head.End.Next {
+		return nil // the index is behind, or includes increments
+	}
 	m, err := publish.ReadManifest(ctx, f.bucket, served)
 	if errors.Is(err, bucket.ErrNotExist) {
 		return nil // gc has collected it: it cannot be served again
 	}
-	if err != nil {
+	if err != nil || m.Head.End != head.End {
 		return err
-	}
-	if position := f.collection.Status().Position; position.Next != m.Head.End.Next {
-		return nil // it is still behind
 	}
 	if err := f.makeCheckpoint(path+newSuffix, m); err != nil {
 		return errors.Wrap(err, "checkpoint the index")
@@ -75,7 +77,7 @@ func (f *Follower) removeOldCheckpoints() error {
 	if err != nil {
 		return err
 	}
-	for _, number := range obsoleteCheckpoints(f.record, present, f.options.Checkpoints) {
+	for _, number := range obsoleteCheckpoints(f.record, present, f.options.Checkpoints+1) { // and the served one
 		if err := f.fs.RemoveAll(f.checkpointPath(number)); err != nil {
 			return err
 		}

@@ -126,7 +126,8 @@ func (f *Follower) follow(ctx context.Context, served *publish.Ref) error {
 	}
 	move := nextMove(f.record, *served, target, f.increments.mustDrop())
 	if move == stay {
-		return f.repair(ctx, target)
+		// Now, so that a rollback need not wait for it.
+		return errors.CombineErrors(f.repair(ctx, target), f.checkpoint(ctx, target))
 	}
 	m, err := publish.ReadManifest(ctx, f.bucket, target)
 	if err != nil {
