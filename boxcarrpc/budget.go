@@ -1,8 +1,6 @@
 package boxcarrpc
 
 import (
-	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,9 +23,6 @@ const (
 	budgetReserve = MaxResponseBytes
 )
 
-// errReservationClosed is returned by a reservation whose connection has ended.
-var errReservationClosed = errors.New("boxcarrpc: the connection ended while it waited for memory")
-
 // A Budget limits the memory of the messages of all peers of a process: bytes received and
 // not yet handled, and bytes that wait to be sent. Servers of several protocols may share
 // one Budget. Its methods may be called concurrently.
@@ -36,10 +31,13 @@ var errReservationClosed = errors.New("boxcarrpc: the connection ended while it 
 // already. A reservation, for bytes that are about to be allocated, waits while the client
 // holds its share or the budget is used up. When the budget is exceeded, the peers that are
 // slowest to transfer their bytes are disconnected.
+//
+// A Budget also shares the processor time among the clients: see processor_time.go.
 type Budget struct {
 	limit, share int64
 	messages     atomic.Int64 // exact bytes of large requests, responses and streams, for statistics
 	tight        atomic.Bool  // more than half is used: idle connections free their buffers
+	processors   processorTime
 
 	mu struct {
 		sync.Mutex
@@ -47,15 +45,19 @@ type Budget struct {
 		ending  int64 // of these, credit of accounts whose connections are being closed
 		cut     uint64
 		clients map[clientKey]*budgetClient
-		freed   chan struct{} // closed when credit is returned; nil while no reservation waits
+		waiting map[*budgetClient]struct{} // clients with reservations that wait
+		timer   *time.Timer                // disconnects slow peers while reservations wait; nil if none does
 	}
 }
 
-// A budgetClient is the state of one client. It is guarded by the budget's mutex.
+// A budgetClient is the state of one client. It is guarded by the budget's mutex, except
+// for the atomic fields of time.
 type budgetClient struct {
 	used     int64
+	time     clientTime
 	accounts int                   // number of open accounts
 	holders  map[*Account]struct{} // accounts that have credit
+	waiting  []*reservationWait    // in the order of their arrival
 }
 
 // An Account counts the bytes that the process holds for one connection.
@@ -69,6 +71,8 @@ type Account struct {
 	waiting atomic.Int64 // bytes that the peer has yet to read, or has begun to send
 	moved   atomic.Int64 // of these, transferred since `since`
 	since   atomic.Int64 // when the peer last transferred a chunk, in Unix nanoseconds; 0: nothing waits
+
+	time atomic.Pointer[clientTime] // of the client
 
 	// Guarded by budget.mu.
 	key    clientKey
@@ -87,7 +91,8 @@ type BudgetStats struct {
 // NewBudget returns a budget of that many bytes. A client may hold an eighth of it.
 func NewBudget(bytes int64) *Budget {
 	b := &Budget{limit: bytes, share: max(bytes/budgetClients, budgetChunk)}
-	b.mu.clients = make(map[clientKey]*budgetClient)
+	b.mu.clients, b.mu.waiting = make(map[clientKey]*budgetClient), make(map[*budgetClient]struct{})
+	b.processors.init()
 	return b
 }
 
@@ -121,6 +126,7 @@ func (a *Account) move(key clientKey) {
 		return
 	}
 	credit := a.credit.Load() - budgetFree
+	a.failReservationsLocked()
 	b.leaveLocked(a, credit)
 	b.joinLocked(a, key)
 	a.client.used += credit
@@ -137,6 +143,7 @@ func (b *Budget) joinLocked(a *Account, key clientKey) {
 	}
 	c.accounts++
 	a.key, a.client = key, c
+	a.time.Store(&c.time)
 }
 
 // leaveLocked removes an account, with its credit, from its client.
@@ -144,7 +151,7 @@ func (b *Budget) leaveLocked(a *Account, credit int64) {
 	c := a.client
 	c.used -= credit
 	delete(c.holders, a)
-	if c.accounts--; c.accounts == 0 {
+	if c.accounts--; c.accounts == 0 && c.use() == 0 { // otherwise shareTime deletes it
 		delete(b.mu.clients, a.key)
 	}
 }
@@ -210,6 +217,12 @@ func (a *Account) settle() {
 }
 
 func (b *Budget) settleLocked(a *Account) {
+	b.settleCreditLocked(a)
+	b.grantReservationsLocked()
+	b.tight.Store(b.mu.used > b.limit/2)
+}
+
+func (b *Budget) settleCreditLocked(a *Account) {
 	for {
 		credit := a.credit.Load()
 		want := creditFor(a.used.Load())
@@ -230,12 +243,7 @@ func (b *Budget) settleLocked(a *Account) {
 		} else {
 			delete(a.client.holders, a)
 		}
-		if want < credit && b.mu.freed != nil {
-			close(b.mu.freed)
-			b.mu.freed = nil
-		}
 	} // repeat: a charge may come between the two loads
-	b.tight.Store(b.mu.used > b.limit/2)
 }
 
 // A connAccount implements conn.Account.
@@ -261,62 +269,6 @@ func (a *Account) belowShare(own int64) bool {
 	b.mu.Unlock()
 	disconnect(slow)
 	return false
-}
-
-// Reserve charges n bytes that are about to be allocated. It waits while the client holds
-// its share or the budget is used up, and fails when ctx ends or the connection is closed.
-// The last reservation may exceed the budget, so that a message of any size is possible.
-func (a *Account) Reserve(ctx context.Context, n int64) error {
-	var timer *time.Timer
-	for {
-		freed, err := a.tryReserve(n)
-		if freed == nil || err != nil {
-			return err
-		}
-		if timer == nil {
-			timer = time.NewTimer(budgetPatience / 4)
-			defer timer.Stop()
-		} else {
-			timer.Reset(budgetPatience / 4) // a peer becomes slow without an event
-		}
-		select {
-		case <-freed:
-		case <-timer.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// TryReserve is Reserve without waiting. It reports whether the bytes were reserved.
-func (a *Account) TryReserve(n int64) bool {
-	freed, err := a.tryReserve(n)
-	return freed == nil && err == nil
-}
-
-// tryReserve reserves n bytes, or returns a channel that is closed when another attempt may
-// succeed.
-func (a *Account) tryReserve(n int64) (freed <-chan struct{}, err error) {
-	b := a.budget
-	b.mu.Lock()
-	if a.closed || a.ending {
-		b.mu.Unlock()
-		return nil, errReservationClosed
-	}
-	if a.client.used < b.share && b.mu.used < b.limit {
-		a.used.Add(n)
-		b.settleLocked(a)
-		b.mu.Unlock()
-		return nil, nil
-	}
-	slow := b.slowLocked(time.Now(), a)
-	if b.mu.freed == nil {
-		b.mu.freed = make(chan struct{})
-	}
-	freed = b.mu.freed
-	b.mu.Unlock()
-	disconnect(slow)
-	return freed, nil
 }
 
 // slowLocked returns the accounts to disconnect so that the budget is kept, and so is the
@@ -408,118 +360,7 @@ func (a *Account) Close() {
 	}
 	a.closed = true
 	a.since.Store(0)
+	a.failReservationsLocked()
 	b.leaveLocked(a, a.credit.Load()-budgetFree)
 	b.settleLocked(a)
 }
-
-// A large response does not fit into one frame. Smaller ones are charged when they are
-// copied into the outbox of their connection.
-const largeAnswer = 16 << 10
-
-// A Reservation is the memory for the response to one request. It is charged to the account
-// of the connection until the response was sent.
-type Reservation struct {
-	account *Account
-
-	mu struct {
-		sync.Mutex
-		bytes int64
-	}
-}
-
-type reservationKey struct{}
-
-// NewReservation returns a context in which Reserve charges the account, for a request of
-// another protocol. The caller must call Release when the response was sent.
-func (a *Account) NewReservation(ctx context.Context) (context.Context, *Reservation) {
-	r := &Reservation{account: a}
-	return context.WithValue(ctx, reservationKey{}, r), r
-}
-
-// Reserve reserves memory for a response of about n bytes. A handler calls it before it
-// allocates the response. It waits while the server has no memory: see
-// ServerOptions.Budget. A handler that has changed nothing returns the error unchanged: it
-// is marked with NotProcessed, so that the client tries another server.
-//
-// Reserve does nothing for a response that fits into one frame, and without a server's
-// context. A larger response that was not reserved is charged once it exists.
-func Reserve(ctx context.Context, n int) error {
-	r := reservationOf(ctx)
-	if r == nil || n <= largeAnswer {
-		return nil
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	more := int64(n) - r.mu.bytes
-	if more <= 0 {
-		return nil
-	}
-	switch err := r.account.Reserve(ctx, more); {
-	case err == nil:
-		r.charge(more)
-		return nil
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return err
-	default:
-		return NotProcessed(&Error{Code: CodeResourceExhausted, Message: "the server has no memory for the response", cause: err})
-	}
-}
-
-// Hold changes the reservation of a response, which is an estimate, to the actual size. It
-// does nothing without a server's context. The servers of this package call it themselves.
-func Hold(ctx context.Context, bytes int) {
-	if r := reservationOf(ctx); r != nil {
-		r.Fit(bytes)
-	}
-}
-
-func reservationOf(ctx context.Context) *Reservation {
-	r, _ := ctx.Value(reservationKey{}).(*Reservation)
-	return r
-}
-
-// HasReservation reports whether Reserve has an effect with this context.
-func HasReservation(ctx context.Context) bool { return reservationOf(ctx) != nil }
-
-// TryReserve is Reserve without waiting. It reports whether the memory was reserved.
-func TryReserve(ctx context.Context, n int) bool {
-	r := reservationOf(ctx)
-	if r == nil || n <= largeAnswer {
-		return true
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	more := int64(n) - r.mu.bytes
-	if more > 0 && !r.account.TryReserve(more) {
-		return false
-	}
-	if more > 0 {
-		r.charge(more)
-	}
-	return true
-}
-
-// charge records n bytes that were charged to the account.
-func (r *Reservation) charge(n int64) {
-	r.mu.bytes += n
-	r.account.budget.messages.Add(n)
-}
-
-// Fit changes the reservation to the real size of the response.
-func (r *Reservation) Fit(bytes int) { r.fit(bytes, bytes) }
-
-// fit charges the capacity of a large response.
-func (r *Reservation) fit(size, capacity int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if size <= largeAnswer {
-		capacity = 0
-	}
-	if more := int64(capacity) - r.mu.bytes; more != 0 {
-		r.account.change(more)
-		r.charge(more)
-	}
-}
-
-// Release ends the reservation. It is idempotent.
-func (r *Reservation) Release() { r.fit(0, 0) }

@@ -56,7 +56,6 @@ type Server struct {
 		empty     chan struct{} // closed when stopping and no connection is left
 	}
 	serving    sync.WaitGroup // counts connections
-	boards     sync.Mutex     // limits MethodBoard to one at a time: a board can be large
 	announcing sync.Mutex     // held while connections are informed of a change of draining or stopping
 }
 

@@ -190,8 +190,11 @@ func commonVersion(peer wire.Hello) error {
 // beforeRead sets the deadline of the next read. It waits while the peer does not read its
 // responses.
 func (c *serverConn) beforeRead(partial bool) error {
-	c.holdBack()
 	now := time.Now()
+	c.endBatch(now)
+	if c.holdBack() {
+		now = time.Now()
+	}
 	if now.Sub(c.checked) >= stallCheck {
 		c.checked = now
 		if err := c.checkStalled(now); err != nil {
@@ -218,8 +221,11 @@ func (c *serverConn) beforeRead(partial bool) error {
 	return nil
 }
 
-// holdBack waits while too many bytes for the peer are unread.
-func (c *serverConn) holdBack() { c.out.WaitBelow(c.unreadLimit(), int(c.account.budget.share)) }
+// holdBack waits while too many bytes for the peer are unread. It reports whether it has
+// waited.
+func (c *serverConn) holdBack() (waited bool) {
+	return c.out.WaitBelow(c.unreadLimit(), int(c.account.budget.share))
+}
 
 // unreadLimit returns the number of unread bytes of small messages at which no more frames
 // of the peer are read.

@@ -68,13 +68,16 @@ func (s *Server) withTools(h Handler) Handler {
 
 // marshalBoard returns the board in JSON.
 func (s *Server) marshalBoard(ctx context.Context) ([]byte, error) {
-	slots := min(s.Stats().Slots, maxBoardSlots)
-	if err := Reserve(ctx, slots*boardSlotBytes); err != nil {
+	size := min(s.Stats().Slots, maxBoardSlots) * boardSlotBytes
+	if err := Reserve(ctx, size); err != nil {
 		return nil, err
 	}
-	s.boards.Lock()
-	defer s.boards.Unlock()
-	return json.Marshal(s.Board())
+	var board []byte
+	var err error
+	if late := Compute(ctx, size, func() { board, err = json.Marshal(s.Board()) }); late != nil {
+		return nil, late
+	}
+	return board, err
 }
 
 // load returns the requests in flight. Streams do not count, since they may be idle for

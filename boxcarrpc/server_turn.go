@@ -31,7 +31,7 @@ import (
 // Invariants:
 //
 //   - Only the leader uses in, method, partialSince, idleSet, checked, ready,
-//     number, clock, held, notPrefetched and lastOK.
+//     number, clock, held, begun, permit, notPrefetched and lastOK.
 //   - running is 0 unless the leader runs a handler; then it is the number of that
 //     run, and no two runs have the same number. The goroutine that swaps it back
 //     to 0 has the turn: the leader after the handler, or the monitor for a
@@ -44,6 +44,8 @@ type serverTurn struct {
 	number uint64
 	clock  time.Time // time of the last read or of the end of the last handler
 	held   time.Time // when the first unsent response was finished; zero if none
+	begun  time.Time // when the batch began
+	permit *Permit   // for the batch; nil if it needs none
 
 	frames        uint // handled
 	notPrefetched int  // unread bytes behind the requests that prefetchRequests has seen
@@ -63,6 +65,8 @@ const (
 	maxUnread = 1 << 20
 	// The same while the budget is tight: many peers may do this at once.
 	maxUnreadTight = 16 << 10
+	// The processor time that a new connection costs, approximately.
+	handshakeSpent = 100 * time.Microsecond
 	// The unread bytes are checked after this many frames: one batch of frames may cause
 	// many responses.
 	framesUnread = 16
@@ -76,16 +80,21 @@ func (c *serverConn) work() {
 	var err error
 	if !c.greeted {
 		err = c.handshake()
+		now := time.Now()
+		c.account.Spend(now, now.Add(handshakeSpent)) // most of its time it waits for the peer
+		c.turn.begun = now
 	}
 	if err == nil {
 		c.out.Flush(false) // responses of the previous leader
 		c.holdBack()
 		c.turn.held, c.turn.clock = time.Time{}, time.Now()
+		c.turn.begun = c.turn.clock
 		err = c.lead()
 	}
 	if errors.Is(err, errOvertaken) {
 		return
 	}
+	c.endBatch(time.Now())
 	c.out.Flush(false)
 	c.end()
 	conn.Close(c.conn)
@@ -115,6 +124,7 @@ func (c *serverConn) lead() error {
 				return err
 			}
 			c.turn.clock, c.turn.notPrefetched = time.Now(), math.MaxInt
+			c.beginBatch(c.turn.clock)
 			if !c.enforceAuth(c.turn.clock) {
 				return errOvertaken
 			}
@@ -124,7 +134,9 @@ func (c *serverConn) lead() error {
 		c.turn.frames++
 		if (c.turn.frames%framesUnread == 0 || c.account.isTight()) && !c.out.Below(c.unreadLimit()) {
 			c.out.Flush(false)
+			c.endBatch(time.Now())
 			c.holdBack()
+			c.beginBatch(time.Now())
 		}
 		if err := c.frame(f); err != nil {
 			return err
@@ -133,6 +145,23 @@ func (c *serverConn) lead() error {
 			return errOvertaken
 		}
 	}
+}
+
+// beginBatch begins a batch of frames. It waits while the client has used more than its
+// share of the processors.
+func (c *serverConn) beginBatch(now time.Time) {
+	c.turn.begun = now
+	if c.turn.permit = c.account.Batch(); c.turn.permit != nil {
+		c.turn.begun = time.Now()
+	}
+}
+
+// endBatch records the time of the batch.
+func (c *serverConn) endBatch(now time.Time) {
+	c.account.Spend(c.turn.begun, now)
+	c.turn.begun = now
+	c.turn.permit.End()
+	c.turn.permit = nil
 }
 
 // serveReady serves the request that the last frame has completed, if any. It reports

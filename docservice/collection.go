@@ -149,7 +149,7 @@ func (c *Collection) get(ctx context.Context, dst, id []byte, accept queue.Codec
 	if accept != 0 || !boxcarrpc.HasReservation(ctx) {
 		return c.getOnce(ctx, dst, id, accept, trace)
 	}
-	noMemory := decodePlain(ctx, func() int {
+	noMemory := decodePlain(ctx, c.serving.Load().reader.decodedBytes(id), func() int {
 		result, asStored, err = c.getOnce(ctx, dst, id, accept, trace)
 		return len(result) - len(dst)
 	}, func() { result = nil })
@@ -189,7 +189,7 @@ func (c *Collection) getMany(ctx context.Context, dst []byte, ids [][]byte, acce
 	if accept != 0 || !boxcarrpc.HasReservation(ctx) {
 		return c.getManyOnce(ctx, dst, ids, accept, maxBytes, trace, memory, to)
 	}
-	noMemory := decodePlain(ctx, func() int {
+	noMemory := decodePlain(ctx, 0, func() int {
 		result, answered, err = c.getManyOnce(ctx, dst, ids, accept, maxBytes, trace, memory, to)
 		return len(result) - len(dst)
 	}, func() {

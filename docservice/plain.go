@@ -2,35 +2,41 @@ package docservice
 
 import (
 	"context"
-	"runtime"
 
 	"docstore/boxcarrpc"
 )
 
-// decoding limits the documents decoded at the same time to the number of processors. Their
-// length is known only after decoding, so memory cannot be reserved before. Clients of this
-// package decode documents themselves.
-var decoding = make(chan struct{}, runtime.GOMAXPROCS(0))
-
-// decodePlain calls read, which decodes documents and returns their size, and reserves
-// memory for them with boxcarrpc.Reserve. If no memory is free it calls discard, which drops
-// all references to the documents, waits, and calls read again.
-func decodePlain(ctx context.Context, read func() (bytes int), discard func()) error {
+// decodePlain calls read, which decodes documents of about expected bytes and returns their
+// size, and reserves memory for them with boxcarrpc.Reserve. If they are larger than
+// expected and no memory is free, it calls discard, which drops all references to the
+// documents, waits, and calls read again. Clients of this package decode documents
+// themselves.
+func decodePlain(ctx context.Context, expected int, read func() (bytes int), discard func()) error {
 	for {
-		select {
-		case decoding <- struct{}{}:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		bytes := read()
-		reserved := boxcarrpc.TryReserve(ctx, bytes)
-		<-decoding
-		if reserved {
-			return nil
-		}
-		discard() // many requests may wait
-		if err := boxcarrpc.Reserve(ctx, bytes); err != nil {
+		if err := boxcarrpc.Reserve(ctx, expected); err != nil {
 			return err
 		}
+		reserved := false
+		err := boxcarrpc.Compute(ctx, expected, func() {
+			expected = read()
+			reserved = boxcarrpc.TryReserve(ctx, expected)
+		})
+		if reserved || err != nil {
+			return err
+		}
+		discard() // many requests may wait
 	}
+}
+
+// decodedBytes returns the approximate size of a decoded document, 0 if there is none.
+func (r *reader) decodedBytes(id []byte) int {
+	entry, err := r.lookUp(id)
+	if err != nil {
+		return 0
+	}
+	n, err := r.queue.DecodedBytes(entry.address)
+	if err != nil {
+		return 0
+	}
+	return n
 }

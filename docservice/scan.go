@@ -5,6 +5,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/boxcarrpc"
 	"docstore/lsm"
 	"docstore/queue"
 )
@@ -92,7 +93,7 @@ func (r *reader) scan(ctx context.Context, o ScanOptions, accept queue.CodecSet,
 		if !w.fill(it, wanted) {
 			break
 		}
-		if err := w.deliver(o.IDsOnly, deliver); err != nil {
+		if err := w.deliver(ctx, o.IDsOnly, deliver); err != nil {
 			return err
 		}
 	}
@@ -154,7 +155,7 @@ func (w *scanWindow) fill(it *lsm.Iterator, wanted int) bool {
 
 // deliver reads the documents, unless only ids are wanted, and calls fn for each
 // id that has one.
-func (w *scanWindow) deliver(idsOnly bool, fn func(id []byte, answer Answer) error) error {
+func (w *scanWindow) deliver(ctx context.Context, idsOnly bool, fn func(id []byte, answer Answer) error) error {
 	if idsOnly {
 		for _, id := range w.ids {
 			if err := fn(id, Answer{}); err != nil {
@@ -169,7 +170,9 @@ func (w *scanWindow) deliver(idsOnly bool, fn func(id []byte, answer Answer) err
 			memory: &w.memory, reader: w.reader, ids: w.ids[from:], entries: w.entries[from:],
 			accept: w.accept, to: &w.answers, dst: w.documents[:0], maxBytes: scanWindowBytes,
 		}
-		b.readAll()
+		if err := boxcarrpc.Compute(ctx, scanWindowBytes, b.readAll); err != nil {
+			return err
+		}
 		if b.closed {
 			return ErrClosed
 		}

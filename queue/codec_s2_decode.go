@@ -7,8 +7,8 @@ import (
 	"github.com/klauspost/compress/s2"
 )
 
-// A decoder for S2 with a dictionary. The library's decoder copies a slice for the few
-// bytes of a typical element. This one copies short elements in a fixed number of bytes;
+// A decoder for S2 with a dictionary, and for long documents without one. The library's
+// decoder for dictionaries copies a slice for the few bytes of a typical element. This one copies short elements in a fixed number of bytes;
 // the next element overwrites the excess. The tests compare the two on arbitrary input.
 //
 // A block is its decoded length as a varint, followed by elements. The two lowest bits of
@@ -62,11 +62,26 @@ func (d *s2Decoder) decode(dst, stored []byte, rawBytes int) ([]byte, error) {
 	}
 	_, n := binary.Uvarint(stored)
 	start := len(dst)
-	out := slices.Grow(dst, rawBytes)[:start+rawBytes]
+	out := growTo(dst, start+rawBytes)
 	if !d.elements(out[start:], stored[n:]) {
 		return dst, s2.ErrCorrupt
 	}
 	return out, nil
+}
+
+// growthSlack lets the caller append a few bytes to a long document without a copy.
+const growthSlack = 64
+
+// growTo returns dst with length n. slices.Grow clears the new memory in one step that
+// cannot be preempted; make clears memory in pieces, and not memory that is new to the
+// process.
+func growTo(dst []byte, n int) []byte {
+	if n <= max(cap(dst), s2LibraryBytes) {
+		return slices.Grow(dst, n-len(dst))[:n]
+	}
+	grown := make([]byte, n, n+growthSlack)
+	copy(grown, dst)
+	return grown
 }
 
 // elements decodes the elements of a block into dst, which has the decoded length. It

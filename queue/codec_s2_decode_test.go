@@ -15,7 +15,15 @@ import (
 // requireAsLibrary decodes arbitrary bytes with a dictionary and compares the result with
 // the library's.
 func requireAsLibrary(t *testing.T, dictionary, block []byte) (valid bool) {
-	want, err := s2.NewDict(dictionary).Decode(nil, block)
+	decoder := s2Plain
+	var want []byte
+	var err error
+	if len(dictionary) == 0 {
+		want, err = s2.Decode(nil, block)
+	} else {
+		decoder = newS2Decoder(dictionary)
+		want, err = s2.NewDict(dictionary).Decode(nil, block)
+	}
 	n, lengthErr := s2.DecodedLen(block)
 	if lengthErr != nil {
 		require.Error(t, err)
@@ -26,12 +34,39 @@ func requireAsLibrary(t *testing.T, dictionary, block []byte) (valid bool) {
 	for i := range beyond {
 		beyond[i] = 0xa5
 	}
-	got, ourErr := newS2Decoder(dictionary).decode(room, block, n)
+	got, ourErr := decoder.decode(room, block, n)
 	require.Equal(t, err == nil, ourErr == nil, "the library: %v, ours: %v", err, ourErr)
 	require.Equal(t, "before", string(got[:len(room)]))
 	require.Equal(t, string(want), string(got[len(room):]))
 	require.Equal(t, len(beyond), bytes.Count(beyond, []byte{0xa5}), "it has written past the document")
 	return err == nil
+}
+
+// Long documents without a dictionary do not use the library.
+func TestS2MatchesLibraryWithoutDictionary(t *testing.T) {
+	random := testseed.Rand(t)
+	for range 100 {
+		document := randomText(random, 1+random.IntN(3000))
+		if random.IntN(4) == 0 {
+			document = append(bytes.Repeat(document, 70_000/len(document)+1), document...)
+		}
+		for _, block := range [][]byte{s2.Encode(nil, document), s2.EncodeBetter(nil, document)} {
+			require.True(t, requireAsLibrary(t, nil, block))
+			for range 20 {
+				changed := bytes.Clone(block)
+				changed[random.IntN(len(changed))] = byte(random.Uint32())
+				if n, err := s2.DecodedLen(changed); err == nil && n <= 1<<20 {
+					requireAsLibrary(t, nil, changed)
+				}
+			}
+		}
+	}
+	long := bytes.Repeat(randomText(random, 1000), 2*s2LibraryBytes/1000)
+	stored, ok := s2Coder{}.encode(nil, long)
+	require.True(t, ok)
+	got, err := s2Coder{}.decode([]byte("before"), stored, len(long))
+	require.NoError(t, err)
+	require.Equal(t, "before"+string(long), string(got))
 }
 
 // TestS2MatchesLibrary: encoded blocks decode to the document, and for changed and cut

@@ -32,7 +32,10 @@ type request struct {
 	take CodecSet // codecs that the caller can decode: it gets the stored form
 	dst  []byte   // the document is appended to it; unchanged on any error
 
+	lengthOnly bool // do not read the document
+
 	asStored bool // result: the stored form was appended
+	length   int  // result with lengthOnly: of the decoded document
 	// tried is an open file that did not have the document, and reason is why.
 	tried  *cachedFile
 	reason error
@@ -234,6 +237,10 @@ func (q *request) fetch(s *segmentFile) error {
 
 // read copies and verifies the document at a location and appends it to q.dst.
 func (q *request) read(w *window, l *location) error {
+	if q.lengthOnly {
+		q.length = l.rawBytes()
+		return nil
+	}
 	s := w.file
 	asStored := q.take != 0 && !l.deleted() && !l.lost() && (l.storedRaw() || q.take.has(s.header.codec))
 	coded := l.hasCoded() && !asStored

@@ -155,6 +155,14 @@ func (r *Reader) StoredFor(dst, id []byte, a Address, take CodecSet) (_ []byte, 
 	return q.dst, q.asStored, err
 }
 
+// DecodedBytes returns the length of a decoded document without reading it. The length is
+// not verified, but at most MaxDocumentBytes.
+func (r *Reader) DecodedBytes(a Address) (int, error) {
+	q := request{r: r, at: a, lengthOnly: true}
+	err := q.document()
+	return q.length, err
+}
+
 // Dictionary appends the verified dictionary with the hash to dst. The error is
 // ErrNoDictionary if no segment in the directory has it.
 func (r *Reader) Dictionary(dst []byte, hash DictionaryHash) ([]byte, error) {

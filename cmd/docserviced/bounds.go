@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"docstore/boxcarrpc"
@@ -46,8 +47,11 @@ type boundedListener struct {
 	}
 }
 
-// A boundedClient counts the connections of a client.
-type boundedClient struct{ conns, unauthenticated int }
+// A boundedClient counts the connections and health streams of a client.
+type boundedClient struct {
+	conns, unauthenticated int
+	watches                atomic.Int64
+}
 
 // newBoundedListener limits a listener to limit connections.
 func (d *daemon) newBoundedListener(l net.Listener, name string, limit int) *boundedListener {
@@ -62,10 +66,13 @@ type boundedConn struct {
 	listener      *boundedListener
 	account       *boxcarrpc.Account
 	client        netip.Addr
+	ofClient      *boundedClient
 	number        uint64 // in the order of acceptance
 	present       bool   // counted; guarded by listener.mu
 	authenticated bool   // guarded by listener.mu
 	ending        sync.Once
+	begun         time.Time         // when a batch of frames was read; used by the reader only
+	permit        *boxcarrpc.Permit // for the batch
 
 	mu struct {
 		sync.Mutex
@@ -106,6 +113,9 @@ func (o *boundedListener) admit(conn net.Conn) *boundedConn {
 	if ok {
 		o.mu.accepted++
 		c.number, c.present = o.mu.accepted, true
+		if c.ofClient = o.mu.clients[c.client]; c.ofClient == nil {
+			c.ofClient = new(boundedClient)
+		}
 		c.account = o.budget.Open(&boxcarrpc.Peer{Address: conn.RemoteAddr()}, c.cut)
 		o.countLocked(c, 1)
 		if victim != nil {
@@ -124,11 +134,8 @@ func (o *boundedListener) admit(conn net.Conn) *boundedConn {
 
 // countLocked adds n, 1 or -1, to the counts of a connection.
 func (o *boundedListener) countLocked(c *boundedConn, n int) {
-	client := o.mu.clients[c.client]
-	if client == nil {
-		client = new(boundedClient)
-		o.mu.clients[c.client] = client
-	}
+	client := c.ofClient
+	o.mu.clients[c.client] = client
 	client.conns += n
 	if o.requireAuth && !c.authenticated {
 		client.unauthenticated += n

@@ -157,6 +157,75 @@ func TestUnauthenticatedWatchesAreLimited(t *testing.T) {
 	require.NoError(t, err, "every client may call Check")
 }
 
+// watchError opens a health stream and returns the error of its first message.
+func watchError(t *testing.T, conn *grpc.ClientConn) error {
+	watch, err := grpc_health_v1.NewHealthClient(conn).Watch(shortly(t), new(grpc_health_v1.HealthCheckRequest))
+	require.NoError(t, err)
+	_, err = watch.Recv()
+	return err
+}
+
+// A server that requires no credentials limits the health streams of a client and of all
+// clients.
+func TestWatchesAreLimited(t *testing.T) {
+	queueDir := t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`)
+	d, conn := startGRPCDaemon(t, testOptions(t, queueDir))
+	for i := range grpcMaxWatches / clientShare {
+		if i%(grpcMaxStreams/2) == 0 {
+			conn = dialGRPC(t, d)
+		}
+		require.NoError(t, watchError(t, conn))
+	}
+	require.ErrorContains(t, watchError(t, dialGRPC(t, d)), "128 for a client")
+	other, err := grpc.NewClient(d.grpcListener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+			return dialer.DialContext(ctx, "tcp", address)
+		}))
+	require.NoError(t, err)
+	defer other.Close()
+	require.NoError(t, watchError(t, other), "another client")
+	d.watches.Add(grpcMaxWatches - d.watches.Load() - 1)
+	require.NoError(t, watchError(t, other))
+	require.ErrorContains(t, watchError(t, other), "1024 for all clients")
+}
+
+// A health stream of a client without credentials ends after a time.
+func TestUnauthenticatedWatchEnds(t *testing.T) {
+	d, token := startWithTokens(t)
+	h := &grpcHealth{daemon: d, unauthenticatedWatch: 10 * time.Millisecond}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	bounded := d.newBoundedListener(listener, "gRPC", grpcMaxConns)
+	bounded.requireAuth, bounded.grpc = true, true
+	server := grpc.NewServer(grpc.StatsHandler(&grpcCounter{listener: bounded}), grpc.ChainStreamInterceptor(d.admitStream))
+	grpc_health_v1.RegisterHealthServer(server, h)
+	go func() { _ = server.Serve(bounded) }() // until it is stopped
+	defer server.Stop()
+	for _, authenticates := range []bool{false, true} {
+		conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		require.NoError(t, err)
+		defer conn.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if authenticates {
+			cancel()
+			ctx, cancel = context.WithTimeout(metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token), 100*time.Millisecond)
+		}
+		defer cancel()
+		watch, err := grpc_health_v1.NewHealthClient(conn).Watch(ctx, new(grpc_health_v1.HealthCheckRequest))
+		require.NoError(t, err)
+		for err == nil {
+			_, err = watch.Recv()
+		}
+		if authenticates {
+			require.Equal(t, codes.DeadlineExceeded, status.Code(err), "only the client ends it: %v", err)
+		} else {
+			require.ErrorContains(t, err, "has a time limit")
+		}
+	}
+}
+
 // The budget counts the bytes of gRPC requests and responses, and all of them are released.
 func TestBytesOverGRPCAreCounted(t *testing.T) {
 	queueDir := t.TempDir()

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/grpc/tap"
 
 	"docstore/boxcarrpc"
 	"docstore/docservice"
@@ -38,7 +38,7 @@ const (
 	grpcHealthInterval = 200 * time.Millisecond
 	// Limits of concurrent health streams, which take 16 KiB each. If credentials are
 	// required, streams of clients without them are limited separately, in number and
-	// duration.
+	// duration. One unauthenticated client may have an eighth.
 	grpcMaxWatches             = 1 << 10
 	grpcUnauthenticatedWatches = 1 << 6
 	grpcUnauthenticatedWatch   = 10 * time.Minute
@@ -53,8 +53,10 @@ func addGRPCFlags(command *cobra.Command, o *daemonOptions) {
 func newGRPCServer(d *daemon, handler boxcarrpc.Handler) *grpc.Server {
 	server := grpc.NewServer(append([]grpc.ServerOption{
 		grpc.StatsHandler(&grpcCounter{listener: d.grpcListener}),
+		grpc.InTapHandle(d.tapCall),
 		grpc.ChainUnaryInterceptor(d.containPanic, d.admitCall), // outermost first
 		grpc.ChainStreamInterceptor(d.admitStream),
+		grpc.ForceServerCodecV2(newGRPCCodec()),
 		grpc.MaxRecvMsgSize(grpcRequestBytes),
 		grpc.MaxConcurrentStreams(grpcMaxStreams),
 		grpc.MaxHeaderListSize(grpcHeaderBytes),
@@ -62,8 +64,8 @@ func newGRPCServer(d *daemon, handler boxcarrpc.Handler) *grpc.Server {
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: grpcIdleTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: grpcMinPing, PermitWithoutStream: true}),
 	}, d.auth.grpcOptions()...)...)
-	docservicepb.RegisterDocumentsServer(server, docservice.Documents(handler))
-	grpc_health_v1.RegisterHealthServer(server, &grpcHealth{daemon: d})
+	registerDocuments(server, handler)
+	grpc_health_v1.RegisterHealthServer(server, &grpcHealth{daemon: d, unauthenticatedWatch: grpcUnauthenticatedWatch})
 	reflection.Register(server)
 	return server
 }
@@ -109,10 +111,8 @@ func (d *daemon) admitCall(ctx context.Context, request any, info *grpc.UnarySer
 	ctx, room := conn.account.NewReservation(ctx)
 	defer room.Release()
 	answer, err := handler(ctx, request)
-	if message, ok := answer.(proto.Message); ok && err == nil {
-		if n := proto.Size(message); n > grpcLargeAnswer {
-			conn.queue(n)
-		}
+	if message, ok := answer.(grpcBytes); ok && len(message) > grpcLargeAnswer {
+		conn.queue(len(message))
 	}
 	return answer, err
 }
@@ -126,13 +126,64 @@ func (d *daemon) admitStream(service any, stream grpc.ServerStream, info *grpc.S
 	return handler(service, stream)
 }
 
-// admitWatch counts a health stream, and refuses it above the limit.
-func admitWatch(open *atomic.Int64, limit int64, who string) (leave func(), err error) {
-	if open.Add(1) > limit {
-		open.Add(-1)
-		return nil, status.Errorf(codes.ResourceExhausted, "too many health streams: the limit is %d %s", limit, who)
+// A watchLimit is a limit of concurrent health streams.
+type watchLimit struct {
+	open *atomic.Int64
+	most int64
+	of   string
+}
+
+func (l *watchLimit) err() error {
+	return status.Errorf(codes.ResourceExhausted, "too many health streams: the limit is %d %s", l.most, l.of)
+}
+
+// watchLimits returns the limits for another health stream of the peer.
+func (d *daemon) watchLimits(ctx context.Context) []watchLimit {
+	client, err := d.auth.identify(ctx)
+	if err == nil && client.Identity != "" {
+		return []watchLimit{{&d.watches, grpcMaxWatches, "for all clients; call Check"}}
 	}
-	return func() { open.Add(-1) }, nil
+	all := watchLimit{&d.watches, grpcMaxWatches, "for all clients; call Check"}
+	if d.grpcListener.requireAuth {
+		all = watchLimit{&d.unauthenticatedWatches, grpcUnauthenticatedWatches, "for clients without a token or certificate; authenticate, or call Check"}
+	}
+	conn := connOf(ctx)
+	if conn == nil {
+		return []watchLimit{all}
+	}
+	return []watchLimit{all, {&conn.ofClient.watches, all.most / clientShare, "for a client; call Check"}}
+}
+
+// admitWatch counts a health stream, and refuses it above a limit.
+func (d *daemon) admitWatch(ctx context.Context) (leave func(), err error) {
+	limits := d.watchLimits(ctx)
+	leave = func() {
+		for _, l := range limits {
+			l.open.Add(-1)
+		}
+	}
+	for _, l := range limits {
+		if l.open.Add(1) > l.most && err == nil {
+			err = l.err()
+		}
+	}
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return leave, nil
+}
+
+// tapCall refuses a health stream above a limit before grpc-go starts a goroutine for it.
+func (d *daemon) tapCall(ctx context.Context, call *tap.Info) (context.Context, error) {
+	if call.FullMethodName == grpc_health_v1.Health_Watch_FullMethodName {
+		for _, l := range d.watchLimits(ctx) {
+			if l.open.Load() >= l.most {
+				return nil, l.err()
+			}
+		}
+	}
+	return ctx, nil
 }
 
 // authenticated reports whether the peer of a call has presented credentials, or needs
@@ -160,10 +211,7 @@ func (d *daemon) admit(ctx context.Context, method string) (leave func(), err er
 		if method != grpc_health_v1.Health_Watch_FullMethodName {
 			return func() {}, nil
 		}
-		if d.grpcListener.requireAuth && !authenticated {
-			return admitWatch(&d.unauthenticatedWatches, grpcUnauthenticatedWatches, "for clients without a token or certificate; authenticate, or call Check")
-		}
-		return admitWatch(&d.watches, grpcMaxWatches, "clients; call Check")
+		return d.admitWatch(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -181,7 +229,8 @@ func (d *daemon) admit(ctx context.Context, method string) (leave func(), err er
 // draining: for the server as a whole, "", and for the document service.
 type grpcHealth struct {
 	grpc_health_v1.UnimplementedHealthServer
-	daemon *daemon
+	daemon               *daemon
+	unauthenticatedWatch time.Duration
 
 	mu struct {
 		sync.Mutex
@@ -201,7 +250,7 @@ func (h *grpcHealth) Check(_ context.Context, request *grpc_health_v1.HealthChec
 func (h *grpcHealth) Watch(request *grpc_health_v1.HealthCheckRequest, stream grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
 	var end <-chan time.Time
 	if !h.daemon.authenticated(stream.Context()) {
-		timer := time.NewTimer(grpcUnauthenticatedWatch)
+		timer := time.NewTimer(h.unauthenticatedWatch)
 		defer timer.Stop()
 		end = timer.C
 	}

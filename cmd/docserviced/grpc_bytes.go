@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"google.golang.org/grpc/stats"
 )
@@ -17,13 +18,29 @@ const grpcLargeAnswer = 16 << 10
 // is charged until the request has arrived.
 const grpcCallBytes = 16 << 10
 
-// Read charges the bytes read from a gRPC client.
+const (
+	// grpcCallSpent is the processor time of a call besides reading its frames,
+	// approximately.
+	grpcCallSpent = 20 * time.Microsecond
+	// The reader may wait for calls to end. At most this much of the time for a batch of
+	// frames counts as processor time.
+	grpcBatchSpent = time.Millisecond
+)
+
+// Read charges the bytes read from a gRPC client, and waits if the client has used more
+// than its share of the processors.
 func (c *boundedConn) Read(b []byte) (int, error) {
 	if !c.listener.grpc {
 		return c.Conn.Read(b)
 	}
 	c.changeReceiving(0)
+	if now := time.Now(); !c.begun.IsZero() {
+		c.account.Spend(now.Add(-min(now.Sub(c.begun), grpcBatchSpent)), now)
+	}
+	c.permit.End()
 	n, err := c.Conn.Read(b)
+	c.permit = c.account.Batch()
+	c.begun = time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.account.Charge(int64(n))
@@ -101,6 +118,8 @@ func (g *grpcCounter) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	}
 	switch event.(type) {
 	case *stats.Begin:
+		now := time.Now()
+		call.conn.account.Spend(now, now.Add(grpcCallSpent))
 		call.receive(true)
 	case *stats.InPayload, *stats.End:
 		call.receive(false)

@@ -162,16 +162,21 @@ func (d *daemon) serveExport(w http.ResponseWriter, r *http.Request) {
 	most := exportBytes // reserved so far
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	err := l.collection.Scan(r.Context(), l.options, func(id []byte, answer docservice.Answer) error {
-		if answer.Err != nil {
-			line = cli.AppendNotFound(line[:0], string(id), answer.Err.Error())
-		} else {
-			line = cli.AppendFound(line[:0], string(id), answer.Document)
+		err := boxcarrpc.Compute(r.Context(), len(answer.Document), func() {
+			if answer.Err != nil {
+				line = cli.AppendNotFound(line[:0], string(id), answer.Err.Error())
+			} else {
+				line = cli.AppendFound(line[:0], string(id), answer.Document)
+			}
+		})
+		if err != nil {
+			return err
 		}
 		if held := exportBytes + cap(line) + 2*len(answer.Document); held > most {
 			most = held
 			boxcarrpc.Hold(r.Context(), most)
 		}
-		_, err := out.Write(line)
+		_, err = out.Write(line)
 		return err
 	})
 	if err == nil {

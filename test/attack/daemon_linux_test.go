@@ -33,9 +33,12 @@ const (
 
 // daemon is the docserviced under attack.
 type daemon struct {
-	boxcar, http, grpc string
-	process            *os.Process
+	addresses
+	process *os.Process
 }
+
+// addresses are the addresses of a daemon's listeners.
+type addresses struct{ Boxcar, HTTP, GRPC string }
 
 // startDaemon starts a docserviced with large and small documents.
 func startDaemon(t *testing.T) *daemon {
@@ -46,9 +49,9 @@ func startDaemon(t *testing.T) *daemon {
 	require.NoError(t, err, "%s", out)
 	queueDir := filepath.Join(dir, "queue")
 	fillQueue(t, queueDir)
-	d := &daemon{boxcar: freeAddress(t), http: freeAddress(t), grpc: freeAddress(t)}
+	d := &daemon{addresses: addresses{Boxcar: freeAddress(t), HTTP: freeAddress(t), GRPC: freeAddress(t)}}
 	command := exec.Command(filepath.Join(dir, "docserviced"), "serve", "--collection", "jobs="+queueDir, "--data", filepath.Join(dir, "data"),
-		"--boxcar", d.boxcar, "--http", d.http, "--grpc", d.grpc, "--memory", "256MiB", "--quiet")
+		"--boxcar", d.Boxcar, "--http", d.HTTP, "--grpc", d.GRPC, "--memory", "256MiB", "--quiet")
 	var log bytes.Buffer
 	command.Stderr = &log
 	require.NoError(t, command.Start())
@@ -97,7 +100,7 @@ func freeAddress(t *testing.T) string {
 }
 
 func (d *daemon) ready() bool {
-	response, err := http.Get("http://" + d.http + "/readyz")
+	response, err := http.Get("http://" + d.HTTP + "/readyz")
 	if err != nil {
 		return false
 	}
@@ -116,6 +119,22 @@ func (d *daemon) resident(t *testing.T) int64 {
 	return kilobytes << 10
 }
 
+// processorTime returns the processor time that the daemon has used.
+func (d *daemon) processorTime(t *testing.T) time.Duration {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.process.Pid))
+	require.NoError(t, err, "the daemon has ended")
+	_, rest, _ := strings.Cut(string(stat), ") ") // the name of the program may contain blanks
+	fields := strings.Fields(rest)
+	const user, system, ticksPerSecond = 11, 12, 100
+	ticks := 0
+	for _, field := range []string{fields[user], fields[system]} {
+		n, err := strconv.Atoi(field)
+		require.NoError(t, err, "%s", stat)
+		ticks += n
+	}
+	return time.Duration(ticks) * time.Second / ticksPerSecond
+}
+
 // goodClient reads documents over Boxcar continuously.
 type goodClient struct {
 	mu    sync.Mutex
@@ -127,7 +146,7 @@ type goodClient struct {
 
 // startGoodClient starts a client with 4 callers.
 func startGoodClient(t *testing.T, d *daemon) *goodClient {
-	pool, err := boxcarrpc.NewPool(discovery.Static(d.boxcar), &boxcarrpc.PoolOptions{
+	pool, err := boxcarrpc.NewPool(discovery.Static(d.Boxcar), &boxcarrpc.PoolOptions{
 		Size: 8, Methods: docservice.IdempotentMethods(), CallTimeout: 20 * time.Second, SilenceTimeout: 10 * time.Second,
 	})
 	require.NoError(t, err)

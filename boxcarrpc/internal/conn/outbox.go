@@ -242,13 +242,15 @@ func (o *Outbox) Below(limit int) bool {
 }
 
 // WaitBelow waits until less than small bytes of small messages, and less than all bytes
-// together, wait to be written, or the outbox is closed.
-func (o *Outbox) WaitBelow(small, all int) {
+// together, wait to be written, or the outbox is closed. It reports whether it has waited.
+func (o *Outbox) WaitBelow(small, all int) (waited bool) {
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	for !o.mu.closed && (len(o.mu.pending) >= small || len(o.mu.pending)+o.mu.bulkBytes >= all) {
 		o.drained.Wait()
+		waited = true
 	}
-	o.mu.Unlock()
+	return waited
 }
 
 // Shrink frees the buffers that an idle connection does not need.

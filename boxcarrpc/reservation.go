@@ -1,0 +1,265 @@
+package boxcarrpc
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// errReservationClosed is returned by a reservation whose connection has ended.
+var errReservationClosed = errors.New("boxcarrpc: the connection ended while it waited for memory")
+
+// A reservationWait is a reservation that waits. It is guarded by the budget's mutex.
+type reservationWait struct {
+	account *Account
+	bytes   int64
+	done    chan struct{} // closed when it is granted or has failed
+	err     error
+}
+
+// Reserve charges n bytes that are about to be allocated. It waits while the client holds
+// its share or the budget is used up, and fails when ctx ends or the connection is closed.
+// The reservations of a client are granted in the order of their arrival. The last
+// reservation may exceed the budget, so that a message of any size is possible.
+func (a *Account) Reserve(ctx context.Context, n int64) error {
+	b := a.budget
+	b.mu.Lock()
+	ok, err := a.reserveLocked(n)
+	if ok || err != nil {
+		b.mu.Unlock()
+		return err
+	}
+	w := &reservationWait{account: a, bytes: n, done: make(chan struct{})}
+	c := a.client
+	c.waiting = append(c.waiting, w)
+	b.mu.waiting[c] = struct{}{}
+	if b.mu.timer == nil {
+		b.mu.timer = time.AfterFunc(budgetPatience/4, b.disconnectSlow)
+	}
+	var slow []*Account
+	if len(c.waiting) == 1 {
+		slow = b.slowLocked(time.Now(), a)
+	}
+	b.mu.Unlock()
+	disconnect(slow)
+	select {
+	case <-w.done:
+		return w.err
+	case <-ctx.Done():
+	}
+	b.mu.Lock()
+	select {
+	case <-w.done: // meanwhile
+		err = w.err
+	default:
+		err = context.Cause(ctx)
+		c.waiting = slices.Delete(c.waiting, slices.Index(c.waiting, w), slices.Index(c.waiting, w)+1)
+		c.forgetWaitingLocked(b)
+	}
+	b.mu.Unlock()
+	return err
+}
+
+// TryReserve is Reserve without waiting. It reports whether the bytes were reserved.
+func (a *Account) TryReserve(n int64) bool {
+	b := a.budget
+	b.mu.Lock()
+	ok, err := a.reserveLocked(n)
+	var slow []*Account
+	if !ok && err == nil {
+		slow = b.slowLocked(time.Now(), a)
+	}
+	b.mu.Unlock()
+	disconnect(slow)
+	return ok
+}
+
+// reserveLocked reserves n bytes if the client holds less than its share.
+func (a *Account) reserveLocked(n int64) (ok bool, err error) {
+	b := a.budget
+	if a.closed || a.ending {
+		return false, errReservationClosed
+	}
+	if a.client.used >= b.share || b.mu.used >= b.limit || len(a.client.waiting) > 0 {
+		return false, nil
+	}
+	a.used.Add(n)
+	b.settleLocked(a)
+	return true, nil
+}
+
+// grantReservationsLocked grants the reservations for which there is memory.
+func (b *Budget) grantReservationsLocked() {
+	for c := range b.mu.waiting {
+		for len(c.waiting) > 0 && c.used < b.share && b.mu.used < b.limit {
+			w := c.waiting[0]
+			c.waiting = c.waiting[1:]
+			if w.account.ending {
+				w.err = errReservationClosed
+			} else {
+				w.account.used.Add(w.bytes)
+				b.settleCreditLocked(w.account)
+			}
+			close(w.done)
+		}
+		c.forgetWaitingLocked(b)
+	}
+}
+
+// failReservationsLocked ends the waiting reservations of an account.
+func (a *Account) failReservationsLocked() {
+	c := a.client
+	c.waiting = slices.DeleteFunc(c.waiting, func(w *reservationWait) bool {
+		if w.account != a {
+			return false
+		}
+		w.err = errReservationClosed
+		close(w.done)
+		return true
+	})
+	c.forgetWaitingLocked(a.budget)
+}
+
+// forgetWaitingLocked records that no reservation of the client waits, if so.
+func (c *budgetClient) forgetWaitingLocked(b *Budget) {
+	if len(c.waiting) == 0 {
+		c.waiting = nil
+		delete(b.mu.waiting, c)
+	}
+}
+
+// disconnectSlow disconnects slow peers while reservations wait: a peer becomes slow
+// without an event.
+func (b *Budget) disconnectSlow() {
+	var slow []*Account
+	b.mu.Lock()
+	for c := range b.mu.waiting {
+		first := c.waiting[0].account
+		slow = append(slow, b.slowLocked(time.Now(), first)...)
+		// The connection that waits is not disconnected for itself, but for another one.
+		if i := slices.IndexFunc(c.waiting, func(w *reservationWait) bool { return w.account != first }); i >= 0 {
+			slow = append(slow, b.slowLocked(time.Now(), c.waiting[i].account)...)
+		}
+	}
+	if len(b.mu.waiting) > 0 {
+		b.mu.timer.Reset(budgetPatience / 4)
+	} else {
+		b.mu.timer = nil
+	}
+	b.mu.Unlock()
+	disconnect(slow)
+}
+
+// A large response does not fit into one frame. Smaller ones are charged when they are
+// copied into the outbox of their connection.
+const largeAnswer = 16 << 10
+
+// A Reservation is the memory for the response to one request. It is charged to the account
+// of the connection until the response was sent.
+type Reservation struct {
+	account *Account
+
+	mu struct {
+		sync.Mutex
+		bytes int64
+	}
+}
+
+type reservationKey struct{}
+
+// NewReservation returns a context in which Reserve charges the account, for a request of
+// another protocol. The caller must call Release when the response was sent.
+func (a *Account) NewReservation(ctx context.Context) (context.Context, *Reservation) {
+	r := &Reservation{account: a}
+	return context.WithValue(ctx, reservationKey{}, r), r
+}
+
+// Reserve reserves memory for a response of about n bytes. A handler calls it before it
+// allocates the response. It waits while the server has no memory: see
+// ServerOptions.Budget. A handler that has changed nothing returns the error unchanged: it
+// is marked with NotProcessed, so that the client tries another server.
+//
+// Reserve does nothing for a response that fits into one frame, and without a server's
+// context. A larger response that was not reserved is charged once it exists.
+func Reserve(ctx context.Context, n int) error {
+	r := reservationOf(ctx)
+	if r == nil || n <= largeAnswer {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	more := int64(n) - r.mu.bytes
+	if more <= 0 {
+		return nil
+	}
+	switch err := r.account.Reserve(ctx, more); {
+	case err == nil:
+		r.charge(more)
+		return nil
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return err
+	default:
+		return NotProcessed(&Error{Code: CodeResourceExhausted, Message: "the server has no memory for the response", cause: err})
+	}
+}
+
+// Hold changes the reservation of a response, which is an estimate, to the actual size. It
+// does nothing without a server's context. The servers of this package call it themselves.
+func Hold(ctx context.Context, bytes int) {
+	if r := reservationOf(ctx); r != nil {
+		r.Fit(bytes)
+	}
+}
+
+func reservationOf(ctx context.Context) *Reservation {
+	r, _ := ctx.Value(reservationKey{}).(*Reservation)
+	return r
+}
+
+// HasReservation reports whether Reserve has an effect with this context.
+func HasReservation(ctx context.Context) bool { return reservationOf(ctx) != nil }
+
+// TryReserve is Reserve without waiting. It reports whether the memory was reserved.
+func TryReserve(ctx context.Context, n int) bool {
+	r := reservationOf(ctx)
+	if r == nil || n <= largeAnswer {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	more := int64(n) - r.mu.bytes
+	if more > 0 && !r.account.TryReserve(more) {
+		return false
+	}
+	if more > 0 {
+		r.charge(more)
+	}
+	return true
+}
+
+// charge records n bytes that were charged to the account.
+func (r *Reservation) charge(n int64) {
+	r.mu.bytes += n
+	r.account.budget.messages.Add(n)
+}
+
+// Fit changes the reservation to the real size of the response.
+func (r *Reservation) Fit(bytes int) { r.fit(bytes, bytes) }
+
+// fit charges the capacity of a large response.
+func (r *Reservation) fit(size, capacity int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if size <= largeAnswer {
+		capacity = 0
+	}
+	if more := int64(capacity) - r.mu.bytes; more != 0 {
+		r.account.change(more)
+		r.charge(more)
+	}
+}
+
+// Release ends the reservation. It is idempotent.
+func (r *Reservation) Release() { r.fit(0, 0) }

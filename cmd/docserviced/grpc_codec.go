@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto" // also registers the codec
+	"google.golang.org/grpc/mem"
+
+	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/boxcargrpc"
+	"docstore/docservice/docservicepb"
+)
+
+// grpcBytes is an encoded message. The handler of docservice takes and returns encoded
+// messages: decoding and encoding them again would copy each document twice.
+type grpcBytes []byte
+
+// grpcCodec passes encoded messages unchanged and encodes others as the codec of grpc-go.
+type grpcCodec struct{ encoding.CodecV2 }
+
+func newGRPCCodec() grpcCodec { return grpcCodec{encoding.GetCodecV2(proto.Name)} }
+
+// Marshal encodes a message.
+func (c grpcCodec) Marshal(message any) (mem.BufferSlice, error) {
+	if b, ok := message.(grpcBytes); ok {
+		return mem.BufferSlice{mem.SliceBuffer(b)}, nil
+	}
+	return c.CodecV2.Marshal(message)
+}
+
+// Unmarshal decodes a message.
+func (c grpcCodec) Unmarshal(data mem.BufferSlice, message any) error {
+	if b, ok := message.(*grpcBytes); ok {
+		*b = data.Materialize()
+		return nil
+	}
+	return c.CodecV2.Unmarshal(data, message)
+}
+
+// registerDocuments registers the document service with a handler of encoded messages.
+func registerDocuments(server *grpc.Server, handler boxcarrpc.Handler) {
+	service := docservicepb.Documents_ServiceDesc
+	service.HandlerType = nil
+	service.Methods = make([]grpc.MethodDesc, 0, len(docservicepb.Documents_ServiceDesc.Methods))
+	for _, method := range docservicepb.Documents_ServiceDesc.Methods {
+		method.Handler = encodedMethod("/"+service.ServiceName+"/"+method.MethodName, handler)
+		service.Methods = append(service.Methods, method)
+	}
+	server.RegisterService(&service, nil)
+}
+
+func encodedMethod(method string, handler boxcarrpc.Handler) grpc.MethodHandler {
+	call := func(ctx context.Context, request any) (any, error) {
+		response, err := handler(ctx, method, request.(grpcBytes), nil)
+		if err != nil {
+			return nil, boxcargrpc.StatusError(err)
+		}
+		return grpcBytes(response), nil
+	}
+	return func(service any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+		var request grpcBytes
+		if err := decode(&request); err != nil {
+			return nil, err
+		}
+		return interceptor(ctx, request, &grpc.UnaryServerInfo{Server: service, FullMethod: method}, call)
+	}
+}
