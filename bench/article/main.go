@@ -12,7 +12,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -59,7 +58,7 @@ func parse(args []string) (s settings, err error) {
 		s.memtableBytes, s.flushes, s.reads, s.documents, s.perFile, s.duration))
 }
 
-func run(_ context.Context, args []string) (err error) {
+func run(args []string) (err error) {
 	s, err := parse(args)
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ func TestRun(t *testing.T) {
 		"-memtable", "65536", "-flushes", "10", "-reads", "100", "-documents", "50", "-per_file", "20", "-duration", "10ms", "-rounds", "1",
 		"-results", name,
 	}
-	require.NoError(t, run(t.Context(), args))
+	require.NoError(t, run(args))
 	all, err := results.Read(name)
 	require.NoError(t, err)
 	require.Len(t, all, 6+3+2)
@@ -38,7 +38,7 @@ func TestRun(t *testing.T) {
 	require.GreaterOrEqual(t, all[8].Figures["flushes"], 10.0)
 	require.InDelta(t, 1, all[8].Figures["written times"], 0.01)
 	require.Equal(t, 1.0, all[7].Figures["tables"], "always merge")
-	require.NoError(t, run(t.Context(), args))
+	require.NoError(t, run(args))
 	again, err := results.Read(name)
 	require.NoError(t, err)
 	require.Equal(t, all, again, "nothing is measured again")

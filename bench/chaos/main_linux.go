@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -14,7 +13,7 @@ import (
 )
 
 func main() {
-	command.Main(func(_ context.Context, args []string) error { return run(args, os.Stdout) })
+	command.Main(func(args []string) error { return run(args, os.Stdout) })
 }
 
 func run(args []string, out io.Writer) (err error) {

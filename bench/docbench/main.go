@@ -33,12 +33,14 @@ import (
 )
 
 func main() {
-	command.Main(func(ctx context.Context, args []string) error {
-		if isGRPCServer(os.Args) {
-			return serveGRPC(os.Args)
+	if isGRPCServer(os.Args) { // SIGTERM ends it
+		if err := serveGRPC(os.Args); err != nil {
+			fmt.Fprintln(os.Stderr, "docbench:", err)
+			os.Exit(1)
 		}
-		return run(ctx, args)
-	})
+		return
+	}
+	command.MainContext(run)
 }
 
 // settings are the values of the flags.

@@ -15,12 +15,10 @@ import (
 	"docstore/bench/internal/zipf"
 )
 
-// TestMain also runs the server of grpc+pebble, as main does.
+// TestMain also runs the server of grpc+pebble.
 func TestMain(m *testing.M) {
 	if isGRPCServer(os.Args) {
-		if err := serveGRPC(os.Args); err != nil {
-			panic(err)
-		}
+		main()
 		return
 	}
 	os.Exit(m.Run())

@@ -15,7 +15,6 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"io"
@@ -29,7 +28,7 @@ import (
 )
 
 func main() {
-	command.Main(func(_ context.Context, args []string) error { return run(os.Stdout, os.Stderr, args) })
+	command.Main(func(args []string) error { return run(os.Stdout, os.Stderr, args) })
 }
 
 // flags are the values of the flags.

@@ -30,7 +30,7 @@ import (
 )
 
 func main() {
-	command.Main(func(ctx context.Context, args []string) error { return run(ctx, args, os.Stdout) })
+	command.MainContext(func(ctx context.Context, args []string) error { return run(ctx, args, os.Stdout) })
 }
 
 // settings are the values of the flags.

@@ -33,7 +33,7 @@ import (
 	"docstore/bench/internal/results"
 )
 
-func main() { command.Main(run) }
+func main() { command.MainContext(run) }
 
 // settings are the values of the flags.
 type settings struct {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,7 +14,7 @@ import (
 )
 
 func main() {
-	command.Main(func(_ context.Context, args []string) error { return run(args, os.Stdout, os.Stderr) })
+	command.Main(func(args []string) error { return run(args, os.Stdout, os.Stderr) })
 }
 
 // settings are the size of the experiment.

@@ -28,7 +28,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -134,7 +133,7 @@ func parse(args []string) (s settings, err error) {
 	return s, s.keeper.Open(fmt.Sprintf("duration=%v calls-per-context=%d clients=%d", s.duration, s.perContext, s.clients))
 }
 
-func run(_ context.Context, args []string) (err error) {
+func run(args []string) (err error) {
 	s, err := parse(args)
 	if err != nil {
 		return err

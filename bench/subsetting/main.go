@@ -9,7 +9,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"flag"
 	"io"
 	"os"
@@ -26,7 +25,7 @@ const (
 )
 
 func main() {
-	command.Main(func(_ context.Context, args []string) error { return run(os.Stdout, args) })
+	command.Main(func(args []string) error { return run(os.Stdout, args) })
 }
 
 func run(out io.Writer, args []string) error {

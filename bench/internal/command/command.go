@@ -15,15 +15,21 @@ import (
 	"syscall"
 )
 
-// Main runs a program. SIGINT and SIGTERM cancel its context.
-func Main(run func(ctx context.Context, args []string) error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
-	stop()
-	if err != nil && !errors.Is(err, flag.ErrHelp) {
+// Main runs a program, which signals end.
+func Main(run func(args []string) error) {
+	if err := run(os.Args[1:]); err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", filepath.Base(os.Args[0]), err)
 		os.Exit(1)
 	}
+}
+
+// MainContext runs a program. SIGINT and SIGTERM cancel its context.
+func MainContext(run func(ctx context.Context, args []string) error) {
+	Main(func(args []string) error {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		return run(ctx, args)
+	})
 }
 
 // Parse parses flags of a program without arguments.
