@@ -48,6 +48,7 @@ type flakyBucket struct {
 	bucket.Bucket
 	down  atomic.Bool
 	files atomic.Int64 // requests for files
+	bytes atomic.Int64 // of files that were requested
 }
 
 func newFleet(t *testing.T) *fleet {
@@ -324,6 +325,7 @@ func (b *flakyBucket) Get(ctx context.Context, name string, offset, length int64
 	}
 	if strings.HasPrefix(name, "file/") {
 		b.files.Add(1)
+		b.bytes.Add(length)
 	}
 	return b.Bucket.Get(ctx, name, offset, length)
 }
