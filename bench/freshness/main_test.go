@@ -19,10 +19,12 @@ func TestRun(t *testing.T) {
 	}
 	var out bytes.Buffer
 	file := filepath.Join(t.TempDir(), "results.ndjson")
-	args := []string{"-rate", "50", "-duration", "100ms", "-results", file, "-table", "test"}
+	args := []string{"-rate", "50", "-duration", "100ms", "-s3-delay", "0", "-results", file, "-table", "test"}
 	require.NoError(t, run(t.Context(), args, &out))
 	require.Regexp(t, `same file system +5 `, out.String())
 	require.Regexp(t, `through rsync +5 `, out.String())
+	require.Regexp(t, `through a directory +5 `, out.String())
+	require.Regexp(t, `through S3 +5 `, out.String())
 	require.Regexp(t, `a timer, late by +[1-9]`, out.String())
 	kept, err := results.Read(file)
 	require.NoError(t, err)

@@ -151,6 +151,8 @@ var queueGoals = []goal{
 	{area: "Queue", text: "index building, index alone", want: 0.7, format: times, figure: of("indexing", "Indexing", "benchmark", "ratio")},
 	{area: "Queue", text: "freshness, p99", want: 100e6, atMost: true, format: duration, figure: of("freshness", "same file system", "visible", "p99 ns")},
 	{area: "Queue", text: "freshness through rsync, p99", want: 3e9, atMost: true, format: duration, figure: of("freshness", "through rsync", "visible", "p99 ns")},
+	{area: "Queue", text: "freshness through a directory, p99", want: 500e6, atMost: true, format: duration, figure: of("freshness", "through a directory", "visible", "p99 ns")},
+	{area: "Queue", text: "freshness through S3, p99", want: 1.5e9, atMost: true, format: duration, figure: of("freshness", "through S3", "visible", "p99 ns")},
 }
 
 func calls(text string, want float64, callers int, ours string, rivals ...string) goal {
