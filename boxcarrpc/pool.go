@@ -13,7 +13,9 @@ import (
 //
 // Its parts have their own locks. calls takes slots for requests and returns them; slots
 // notifies members when the pool wants another slot, or one less; members connects to the
-// servers and gives slots the lanes that they grant.
+// servers and gives slots the lanes that they grant. As with grpc-go's pickers and
+// balancers, the part that picks does no I/O and the part that connects picks nothing. A
+// picker is a snapshot there; slots is not, because one call at a time may use a slot.
 type Pool struct {
 	options PoolOptions
 	caller  Caller       // nil without interceptors

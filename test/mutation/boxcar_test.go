@@ -53,6 +53,16 @@ var boxcarMutations = []mutation{
 		pkg: "./boxcarrpc", run: "TestALostRequestIsRepeatedOnlyIfItsMethodAllows",
 	},
 	{
+		name: "a released slot is not given to a waiting call", file: "boxcarrpc/pool_slots.go",
+		old: "	if len(s.mu.waiters) > 0 {", new: "	if false {",
+		pkg: "./boxcarrpc", run: "TestSlotsKeepTheirInvariants",
+	},
+	{
+		name: "a replaced slot is not given back to its server", file: "boxcarrpc/pool_slots.go",
+		old: "	if due {", new: "	if due && !gone {",
+		pkg: "./boxcarrpc", run: "TestSlotsKeepTheirInvariants",
+	},
+	{
 		name: "a rejected request is reported as processed", file: "boxcarrpc/admission.go",
 		old: "	c.out.Response(lane.number, 0, wire.Response{", new: "	c.out.Response(lane.number, wire.FlagProcessed, wire.Response{",
 		pkg: "./boxcarrpc", run: "TestMaxInFlightBoundsTheRequests",
