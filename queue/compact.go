@@ -3,7 +3,9 @@ package queue
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,6 +37,10 @@ type CompactOptions struct {
 	// old. Without it no file is removed.
 	DeleteOriginals bool
 	DeleteAfter     time.Duration
+	// RetainedEnds are the last segments, in ascending order, of earlier states of the queue
+	// that are kept: the newest entry of an id in such a state stays, and no rewrite extends
+	// over the end of one. EraseDead keeps these entries, too.
+	RetainedEnds []SegmentID
 	// MemoryBytes bounds the memory for ids. The default is DefaultUsageMemory.
 	MemoryBytes int64
 	// Progress is called with the number of bytes processed so far and the total known so
@@ -63,6 +69,8 @@ type CompactReport struct {
 	// NotErased are the open segments with documents to be erased, with EraseDead. They
 	// can be rewritten after they are sealed.
 	NotErased []SegmentID
+	// Held are the RetainedEnds for which documents to be erased were kept, with EraseDead.
+	Held []SegmentID
 }
 
 // Compact rewrites sealed segments in which more than MaxDead is dead, and merges small
@@ -204,7 +212,7 @@ func (c *compaction) survey(ctx context.Context, now time.Time) ([]part, error) 
 			c.lost = info.lost
 		}
 	}
-	u := usageScan{now: now}
+	u := usageScan{now: now, ends: c.options.RetainedEnds, held: map[SegmentID]bool{}}
 	if u.deletesStay, err = c.deletesStay(); err != nil {
 		return nil, err
 	}
@@ -214,6 +222,7 @@ func (c *compaction) survey(ctx context.Context, now time.Time) ([]part, error) 
 	if err := u.run(ctx, c.reader, c.options.MemoryBytes); err != nil {
 		return nil, err
 	}
+	c.report.Held = slices.Sorted(maps.Keys(u.held))
 	newest := len(infos) - 1
 	for newest >= 0 && infos[newest].Entries == 0 {
 		newest--
@@ -224,7 +233,7 @@ func (c *compaction) survey(ctx context.Context, now time.Time) ([]part, error) 
 		p := part{
 			rewriteRun: rewriteRun{info.ID, info.Last, info.Generation}, entries: info.Entries, bytes: info.Bytes,
 			encoding: encoding{codec: info.Codec, dictionary: info.dictionary}, sampled: info.sampled,
-			newest: i >= newest,
+			newest: i >= newest, end: slices.Contains(c.options.RetainedEnds, info.Last),
 		}
 		for len(usage) > 0 && usage[0].Segment <= p.last {
 			if p.covers(usage[0].Segment) { // otherwise its file could not be described

@@ -12,6 +12,7 @@ type part struct {
 	stored, live int64 // bytes of documents and deletes
 	erase        bool  // it has documents to be erased
 	newest       bool  // it has the newest entries, or is after them
+	end          bool  // a retained state ends with it
 }
 
 // encoding is the codec and dictionary of a file. Documents can be copied unchanged only
@@ -106,7 +107,7 @@ func (r *plannedRun) generation() uint32 {
 
 // takes reports whether the run may be extended by a part.
 func (r *plannedRun) takes(p *part, maxBytes int64) bool {
-	return r.last()+1 == p.first && r.parts[0].encoding == p.encoding && r.live()+p.live <= maxBytes
+	return r.last()+1 == p.first && !r.parts[len(r.parts)-1].end && r.parts[0].encoding == p.encoding && r.live()+p.live <= maxBytes
 }
 
 // mergeAtLeast adjacent rewrites are merged if their total is at most maxBytes. So a

@@ -121,11 +121,14 @@ const (
 func (w *rewriter) decide(at Address, e *entry, id []byte, expires time.Time) decision {
 	v := w.versions[hashID(id)]
 	expired := !expires.IsZero() && !w.now.Before(expires)
+	retained := v.newest != at && slices.Contains(v.retained, at)
 	switch {
-	case v.newest != at:
+	case v.newest != at && !retained:
 		return keepNot
 	case !e.deleted() && !expired:
 		return keepWhole
+	case retained: // an earlier version may be retained, too
+		return keepDelete
 	case at == w.newest: // marks the end of the queue for readers
 		return keepDelete
 	case !w.keepDeletes && (v.first == 0 || v.first >= w.run.first()):

@@ -31,6 +31,9 @@ func (c *compaction) rewriteAll(ctx context.Context, runs []plannedRun, now time
 			if !e.Deleted && v.first == 0 {
 				v.first = e.Address.Segment
 			}
+			if !v.newest.IsZero() && len(retainedBetween(c.options.RetainedEnds, v.newest.Segment, e.Address.Segment)) > 0 {
+				v.retained = append(v.retained, v.newest)
+			}
 			v.newest = e.Address
 		}
 		return nil
@@ -58,6 +61,8 @@ func (c *compaction) rewriteAll(ctx context.Context, runs []plannedRun, now time
 type version struct {
 	newest Address
 	first  SegmentID // the first segment with a document of it; 0: none
+	// retained are earlier entries that were the newest of the id in a retained state.
+	retained []Address
 }
 
 func hashID(id []byte) idHash {

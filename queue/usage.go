@@ -91,6 +91,10 @@ type usageScan struct {
 	deadBefore time.Time
 	// deletesStay: deletes from this segment on count as needed; 0: none do.
 	deletesStay SegmentID
+	// ends are CompactOptions.RetainedEnds, and held those of them that keep documents which
+	// were dead at deadBefore.
+	ends []SegmentID
+	held map[SegmentID]bool
 
 	pass, passes uint32
 	end          Position       // end of the first pass and of all others
@@ -190,8 +194,8 @@ func (u *usageScan) add(e *Entry) {
 	}
 	id := idHash(sum[:16])
 	before, known := u.newest[id]
-	if known && before.kind() != versionDelete && !e.Appended.After(u.deadBefore) {
-		u.segment(before.segment).erasable = true
+	if known {
+		u.supersede(before, e)
 	}
 	v := newestVersion{segment: e.Address.Segment, first: before.first, weight: uint32(bytes)}
 	if !e.Deleted && v.first == 0 {
@@ -207,4 +211,30 @@ func (u *usageScan) add(e *Entry) {
 		}
 	}
 	u.newest[id] = v
+}
+
+// supersede accounts for an entry that a later one replaces.
+func (u *usageScan) supersede(before newestVersion, e *Entry) {
+	ends := retainedBetween(u.ends, before.segment, e.Address.Segment)
+	erasable := before.kind() != versionDelete && !e.Appended.After(u.deadBefore)
+	switch {
+	case len(ends) == 0:
+		s := u.segment(before.segment)
+		s.erasable = s.erasable || erasable
+	case before.kind() != versionExpired:
+		u.segment(before.segment).needed += before.bytes()
+	}
+	if erasable {
+		for _, end := range ends {
+			u.held[end] = true
+		}
+	}
+}
+
+// retainedBetween returns the ends of states in which an entry is the newest of its id: those
+// from its segment to before the segment of the next entry.
+func retainedBetween(ends []SegmentID, segment, next SegmentID) []SegmentID {
+	from, _ := slices.BinarySearch(ends, segment)
+	to, _ := slices.BinarySearch(ends, next)
+	return ends[from:max(from, to)]
 }

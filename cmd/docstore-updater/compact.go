@@ -4,18 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
 	"docstore/queue"
+	"docstore/queue/publish"
 )
 
 func newCompact(env *cli.Env) *cobra.Command {
 	var dir string
 	var quiet bool
 	var deleteAfter, eraseAfter time.Duration
+	var collection bucketFlags
+	keep := uint64(defaultKeepCompact)
 	maxDead := queue.DefaultMaxDead
 	memory := cli.Size(queue.DefaultUsageMemory)
 	command := &cobra.Command{
@@ -37,7 +43,13 @@ document which was deleted or overwritten, or has expired, at least that long
 ago, and each whose dictionary may contain one. When the replaced segments are
 removed too, with --delete-after, no byte of such a document remains in the
 directory. A segment that is still being written cannot be rewritten: compact
-then exits with status 1.`,
+then exits with status 1.
+
+--bucket is needed for a queue that is published: versions stay that are the newest
+in a manifest which is announced, later than the announced one, validated, pinned, a
+canary, retained, or among the --keep-manifests newest. If such a manifest holds
+documents to be erased, compact names it and exits with status 1. A file in the
+bucket stays until gc deletes the last manifest that lists it.`,
 		Example: `  docstore-updater compact --queue /srv/queue/jobs --max-dead 0.5
   docstore-updater compact --queue /srv/queue/jobs --delete-after 24h
   docstore-updater compact --queue /srv/queue/jobs --delete-after 24h --erase-deleted-older-than 720h`,
@@ -57,7 +69,13 @@ then exits with status 1.`,
 		return errors.Join(problems...)
 	}
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		return compact(command.Context(), env, dir, quiet, &queue.CompactOptions{
+		c := compaction{env: env, dir: dir, quiet: quiet}
+		if collection.url != "" {
+			if err := c.findRetained(command.Context(), &collection, keep); err != nil {
+				return err
+			}
+		}
+		return c.run(command.Context(), &queue.CompactOptions{
 			EraseDead: command.Flags().Changed("erase-deleted-older-than"), EraseAfter: eraseAfter,
 			MaxDead: maxDead, MemoryBytes: int64(memory), Now: env.Now,
 			DeleteOriginals: command.Flags().Changed("delete-after"), DeleteAfter: deleteAfter,
@@ -69,16 +87,48 @@ then exits with status 1.`,
 	command.Flags().DurationVar(&eraseAfter, "erase-deleted-older-than", 0, "also rewrite segments with documents that have been dead this long")
 	command.Flags().Var(&memory, "memory", "memory for finding dead documents")
 	command.Flags().BoolVar(&quiet, "quiet", false, "do not show progress, and log only warnings")
+	command.Flags().Uint64Var(&keep, "keep-manifests", keep, "with --bucket: number of the newest manifests whose versions stay")
+	command.Flags().StringVar(&collection.url, "bucket", "", "URL of the collection, if the queue is published")
+	addS3Flags(command, &collection.options)
 	return command
 }
 
-func compact(ctx context.Context, env *cli.Env, dir string, quiet bool, opts *queue.CompactOptions) error {
+// defaultKeepCompact is the default of --keep-manifests: the number of checkpoints of a server.
+const defaultKeepCompact = 3
+
+// compaction are the flags of compact.
+type compaction struct {
+	env      *cli.Env
+	dir      string
+	quiet    bool
+	retained []publish.RetainedState
+}
+
+// findRetained finds the manifests whose versions stay.
+func (c *compaction) findRetained(ctx context.Context, flags *bucketFlags, keep uint64) error {
+	if err := requireDir(c.dir); err != nil {
+		return err
+	}
+	b, err := flags.open(ctx)
+	if err != nil {
+		return err
+	}
+	c.retained, err = publish.RetainedStates(ctx, b, c.dir, keep, &publish.Options{Now: c.env.Now})
+	return lifeError("compact", c.dir, flags.url, err)
+}
+
+func (c *compaction) run(ctx context.Context, opts *queue.CompactOptions) error {
+	dir, env, quiet := c.dir, c.env, c.quiet
 	if err := requireDir(dir); err != nil {
 		return err
 	}
 	if quiet {
 		env = env.Quiet()
 	}
+	for _, state := range c.retained {
+		opts.RetainedEnds = append(opts.RetainedEnds, state.Sealed)
+	}
+	opts.RetainedEnds = slices.Compact(opts.RetainedEnds)
 	opts.Logger = env.Log
 	var meter *cli.Meter
 	opts.Progress = func(done, total int64) {
@@ -102,9 +152,27 @@ func compact(ctx context.Context, env *cli.Env, dir string, quiet bool, opts *qu
 	if err := out.Flush(); err != nil {
 		return err
 	}
+	if err := c.checkHeld(report.Held); err != nil {
+		return err
+	}
 	if left := report.NotErased; len(left) > 0 {
 		return fmt.Errorf("segment %d of %s contains documents to be erased but is not sealed; seal it (docstore-updater seal, "+
 			"when no updater is writing), or wait until it is sealed, and run this again", left[0], dir)
 	}
 	return nil
+}
+
+// checkHeld returns an error if manifests hold documents that were to be erased.
+func (c *compaction) checkHeld(ends []queue.SegmentID) error {
+	var numbers []string
+	for _, state := range c.retained {
+		if slices.Contains(ends, state.Sealed) {
+			numbers = append(numbers, strconv.FormatUint(state.Number, 10))
+		}
+	}
+	if len(numbers) == 0 {
+		return nil
+	}
+	return fmt.Errorf("documents to be erased stay for manifest %s; announce a later one, end what holds it (unpin, retain --release), "+
+		"or lower --keep-manifests, and run this again; then delete it from the bucket with gc --keep", strings.Join(numbers, ", "))
 }

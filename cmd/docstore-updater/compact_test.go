@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -63,4 +64,41 @@ func TestErase(t *testing.T) {
 		require.NotContains(t, string(content), "secret", name)
 	}
 	require.Equal(t, `{"id":"b"}`+"\n"+`{"id":"a","_delete":true}`+"\n", dump(t, dir))
+}
+
+// TestCompactKeepsRetainedManifests: with --bucket the versions of manifests in use stay.
+func TestCompactKeepsRetainedManifests(t *testing.T) {
+	l := newLifeCycle(t)
+	for _, version := range []string{"one", "two", "three", "four", "five"} {
+		l.publish(`{"id":"a","v":"` + version + `"}`)
+	}
+	l.release()
+	l.prints("retained: 2", "retain", "--to", "2")
+	has := func(want bool, version string) {
+		t.Helper()
+		files, err := filepath.Glob(filepath.Join(l.queue, "*.seg"))
+		require.NoError(t, err)
+		found := false
+		for _, name := range files {
+			content, err := os.ReadFile(name) //nolint:gosec // a file of the test
+			require.NoError(t, err)
+			found = found || bytes.Contains(content, []byte(version))
+		}
+		require.Equal(t, want, found, version)
+	}
+	args := []string{"compact", "--queue", l.queue, "--quiet", "--max-dead", "0.01", "--delete-after", "0s", "--keep-manifests", "2"}
+	l.prints("rewritten", args...)
+	has(false, "one")
+	has(true, "two")
+	has(false, "three")
+	has(true, "four")
+	has(true, "five")
+	erase := append(args, "--erase-deleted-older-than", "0s")
+	l.fails("documents to be erased stay for manifest 2, 4; ", erase...)
+	l.prints("newest: 5", "retain", "--to", "2", "--release")
+	l.fails("documents to be erased stay for manifest 4; ", erase...)
+	has(false, "two")
+	l.prints("rewritten", append(erase, "--keep-manifests", "1")...)
+	has(false, "four")
+	l.fails("give the directory of the queue that was published", "compact", "--queue", t.TempDir())
 }

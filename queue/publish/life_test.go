@@ -222,9 +222,20 @@ func (l *life) discard(number uint64) {
 	}
 }
 
-// compactQueue compacts what no manifest in use needs.
+// compactQueue compacts, mostly with regard to the manifests in use.
 func (l *life) compactQueue() {
-	compact(l.t, l.s, l.rng.Float64(), l.rng.IntN(2) == 0)
+	l.t.Helper()
+	opts := queue.CompactOptions{FS: l.s.fs, MaxDead: l.rng.Float64(), DeleteOriginals: l.rng.IntN(2) == 0}
+	if l.rng.IntN(4) > 0 {
+		states, err := RetainedStates(l.t.Context(), l.b, l.s.dir, 1+l.rng.Uint64N(4), &Options{FS: l.s.fs})
+		require.NoError(l.t, err)
+		for _, state := range states {
+			opts.RetainedEnds = append(opts.RetainedEnds, state.Sealed)
+		}
+		opts.RetainedEnds = slices.Compact(opts.RetainedEnds)
+	}
+	_, err := queue.Compact(l.t.Context(), l.s.dir, &opts)
+	require.NoError(l.t, err)
 }
 
 // random applies one operation.

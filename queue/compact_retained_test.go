@@ -1,0 +1,123 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
+	"docstore/internal/vfs"
+)
+
+// stateAt returns the documents of a queue up to the end of a segment.
+func stateAt(t *testing.T, fsys vfs.FS, end SegmentID) map[string]string {
+	t.Helper()
+	r, err := OpenReader(queueDir, &ReaderOptions{FS: fsys})
+	require.NoError(t, err)
+	defer r.Close()
+	state := map[string]string{}
+	require.NoError(t, r.Scan(context.Background(), Position{}, func(e Entry) error {
+		if e.Address.Segment > end {
+			return nil
+		}
+		delete(state, string(e.ID))
+		if e.Deleted {
+			return nil
+		}
+		document, err := r.DocumentFor(nil, e.ID, e.Address)
+		state[string(e.ID)] = string(document)
+		return err
+	}))
+	return state
+}
+
+// appendBatch appends random entries to a segment of their own, and to the state.
+func appendBatch(t *testing.T, fsys vfs.FS, random *rand.Rand, now time.Time, state map[string]string) SegmentID {
+	t.Helper()
+	w, err := OpenWriter(queueDir, &WriterOptions{FS: fsys, SegmentBytes: MinSegmentBytes, Codec: "none", Now: func() time.Time { return now }})
+	require.NoError(t, err)
+	var at Address
+	for range 1 + random.IntN(6) {
+		id, document := fmt.Sprint("id-", random.IntN(8)), fmt.Sprint(random.Uint64())
+		if random.IntN(3) == 0 {
+			at, err = w.Delete([]byte(id))
+			delete(state, id)
+		} else {
+			at, err = w.Append([]byte(id), []byte(document))
+			state[id] = document
+		}
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	return at.Segment
+}
+
+// TestCompactKeepsRetainedStates compacts again and again, while entries are appended and
+// some states are released.
+func TestCompactKeepsRetainedStates(t *testing.T) {
+	random, mem, now := testseed.Rand(t), newMem(t), testStart
+	newest, states := map[string]string{}, map[SegmentID]map[string]string{}
+	for range 60 {
+		now = now.Add(time.Hour)
+		end := appendBatch(t, mem, random, now, newest)
+		if random.IntN(3) == 0 {
+			states[end] = maps.Clone(newest)
+		}
+		if random.IntN(3) > 0 {
+			continue
+		}
+		for end := range states {
+			if random.IntN(3) == 0 {
+				delete(states, end)
+			}
+		}
+		_, err := Compact(context.Background(), queueDir, &CompactOptions{
+			FS: mem, MaxDead: 0.01 + random.Float64()/2, DeleteOriginals: true, Now: func() time.Time { return now },
+			EraseDead: random.IntN(2) == 0, EraseAfter: time.Hour, RetainedEnds: slices.Sorted(maps.Keys(states)),
+		})
+		require.NoError(t, err)
+		for end, state := range states {
+			require.Equal(t, state, stateAt(t, mem, end), "segment %d of %d", end, slices.Sorted(maps.Keys(states)))
+		}
+		require.Equal(t, newest, stateAt(t, mem, maxSegmentID))
+	}
+}
+
+const maxSegmentID = SegmentID(1<<32 - 1)
+
+// TestEraseReportsRetainedStates: a document that a retained state needs is erased after the
+// state was released.
+func TestEraseReportsRetainedStates(t *testing.T) {
+	mem, now := newMem(t), testStart
+	write := func(id, document string) {
+		w, err := OpenWriter(queueDir, &WriterOptions{FS: mem, Codec: "none", Now: func() time.Time { return now }})
+		require.NoError(t, err)
+		_, err = w.Append([]byte(id), []byte(document))
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+	}
+	write("id", "secret")
+	write("other", "public")
+	write("id", "corrected")
+	write("other", "changed")
+	now = now.Add(2 * time.Hour)
+	erase := func(ends ...SegmentID) CompactReport {
+		report, err := Compact(context.Background(), queueDir, &CompactOptions{
+			FS: mem, EraseDead: true, EraseAfter: time.Hour, DeleteOriginals: true, Now: func() time.Time { return now }, RetainedEnds: ends,
+		})
+		require.NoError(t, err)
+		return report
+	}
+	require.Equal(t, []SegmentID{1, 2, 3}, erase(1, 2, 3).Held)
+	require.NotEmpty(t, filesWith(t, mem, "secret"))
+	require.Equal(t, []SegmentID{3}, erase(3).Held, "only the other document")
+	require.Empty(t, filesWith(t, mem, "secret"))
+	require.Empty(t, erase().Held)
+	require.Empty(t, filesWith(t, mem, "public"))
+}
