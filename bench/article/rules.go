@@ -17,7 +17,7 @@ import (
 type rule struct {
 	name string
 	lsm  lsm.MergeRule
-	// merges tells whether an index of so many jobs is merged with the next older one.
+	// merges reports whether an index of size jobs is merged with the next older one.
 	merges func(size, older int) bool
 }
 
@@ -27,10 +27,10 @@ var rules = []rule{
 	{"always write", lsm.MergeNever, func(int, int) bool { return false }},
 }
 
-// articleJobs is how many jobs are flushed at once in the article.
+// articleJobs is the number of jobs of a flush in the article.
 const articleJobs = 100_000
 
-// steps goes through the article's pseudocode:
+// steps executes the article's pseudocode:
 //
 //	newIndex.add(memoryIndex)
 //	while newIndex.size >= diskIndexes.first.size
@@ -77,7 +77,7 @@ func (s settings) measureRule(r rule) (f figures, err error) {
 	return f, nil
 }
 
-// putJobs writes until there have been so many flushes, and all merges are done.
+// putJobs writes jobs for s.flushes flushes, and waits for all merges.
 func (s settings) putJobs(db *lsm.DB) (jobs int, err error) {
 	const lookEvery = 1000
 	var key, address [8]byte
@@ -94,7 +94,7 @@ func (s settings) putJobs(db *lsm.DB) (jobs int, err error) {
 	return jobs, db.WaitIdle(context.Background())
 }
 
-// getJobs reads random ones of so many jobs and returns how many a second.
+// getJobs reads random jobs and returns the rate per second.
 func (s settings) getJobs(db *lsm.DB, jobs int) (float64, error) {
 	random := rand.New(rand.NewPCG(1, 1))
 	start := time.Now()
@@ -108,11 +108,11 @@ func (s settings) getJobs(db *lsm.DB, jobs int) (float64, error) {
 			return 0, err
 		}
 		if binary.BigEndian.Uint64(value) != uint64(n) {
-			return 0, fmt.Errorf("job %x has another address", key)
+			return 0, fmt.Errorf("job %x has a wrong address", key)
 		}
 	}
 	return float64(s.reads) / time.Since(start).Seconds(), nil
 }
 
-// jobID is the id of a job; no two have the same, and they are in no order.
+// jobID returns the id of a job. Ids are unique and in random order.
 func jobID(n int) uint64 { return uint64(n) * 0x9E3779B97F4A7C15 }

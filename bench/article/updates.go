@@ -14,11 +14,11 @@ import (
 	"docstore/queue"
 )
 
-// documentBytes is about what the article's documents have uncompressed.
+// documentBytes is the approximate uncompressed size of the article's documents.
 const documentBytes = 1000
 
-// flushEvery is how many updates the queue makes durable together; the updater does so
-// at least once a second.
+// flushEvery is the number of updates that the queue makes durable together; the updater does so at
+// least once a second.
 const flushEvery = 1000
 
 // appendDocument appends version v of document n.
@@ -45,7 +45,7 @@ type fileStore struct {
 
 func (f *fileStore) name(file int) string { return filepath.Join(f.dir, fmt.Sprintf("%08d.s2", file)) }
 
-// write compresses documents, a line each, into a file that is on disk then.
+// write compresses documents, a line each, into a file and syncs it.
 func (f *fileStore) write(file int, plain []byte) (err error) {
 	f.packed = s2.Encode(f.packed[:cap(f.packed)], plain)
 	out, err := os.OpenFile(f.name(file), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
@@ -152,8 +152,7 @@ func (s settings) appendToQueue() (_ figures, err error) {
 	return figures{"updates/s": float64(count) / elapsed.Seconds(), "written bytes": float64(after-before) / float64(count)}, err
 }
 
-// updateFor updates random documents for a while; the version is the number of the
-// update.
+// updateFor updates random documents for s.duration. The version is the number of the update.
 func (s settings) updateFor(update func(n, version int) error) (count int, elapsed time.Duration, err error) {
 	random := rand.New(rand.NewPCG(7, 7))
 	start := time.Now()
@@ -167,7 +166,7 @@ func (s settings) updateFor(update func(n, version int) error) (count int, elaps
 	return count, elapsed, nil
 }
 
-// bytesIn is the size of the files of a directory.
+// bytesIn returns the size of the files of a directory.
 func bytesIn(dir string) (total int64, err error) {
 	entries, err := os.ReadDir(dir)
 	for _, entry := range entries {

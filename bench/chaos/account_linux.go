@@ -13,8 +13,8 @@ import (
 // maxCalls bounds the calls of a run; it is even.
 const maxCalls = 32 << 20
 
-// An account is how often servers have begun with each call: a file that all of
-// them map, so that the counts outlive them.
+// An account counts the executions of each call in a file that all servers map, so that the counts
+// survive their processes.
 type account struct {
 	counts []uint32
 }
@@ -25,7 +25,7 @@ func openAccount(f *os.File) (*account, error) {
 	}
 	mapped, err := unix.Mmap(int(f.Fd()), 0, 4*maxCalls, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return nil, fmt.Errorf("mapping the account: %w", err)
+		return nil, fmt.Errorf("chaos: mapping the account: %w", err)
 	}
 	return &account{unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(mapped))), maxCalls)}, nil
 }
@@ -39,8 +39,7 @@ const (
 	responseBytes = 600
 )
 
-// Requests and responses follow from the call's number, so that no other's passes
-// for them.
+// Requests and responses are functions of the call's number, so that those of different calls differ.
 
 func appendRequest(dst []byte, call uint64) []byte { return appendPattern(dst, call, requestBytes) }
 
@@ -57,7 +56,7 @@ func appendPattern(dst []byte, seed uint64, n int) []byte {
 	return dst
 }
 
-// callOf parses a request. A corrupted one belongs to no call.
+// callOf returns the number of a request, and false if it is corrupted.
 func callOf(request []byte) (call uint64, ok bool) {
 	if len(request) != requestBytes {
 		return 0, false

@@ -40,8 +40,7 @@ var faults = []fault{
 	{"partition", degrade(conditions{cutFrom: true, cutTo: true}), heal},
 	{"server's packets lost", degrade(conditions{cutFrom: true}), heal},
 	{"clients' packets lost", degrade(conditions{cutTo: true}), heal},
-	// The host is gone without a word and comes back as another: its clients'
-	// connections are half-open.
+	// The server restarts while it is unreachable: its clients' connections are half-open.
 	{"partition and restart", func(t *trial, s int) error {
 		t.setLink(s, conditions{cutFrom: true, cutTo: true})
 		return t.servers[s].end(syscall.SIGKILL)

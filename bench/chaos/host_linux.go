@@ -17,19 +17,19 @@ const (
 	namesake = "/proc/thread-self/ns/net"
 )
 
-// A host is a network namespace with one interface, whose packets are the link's.
+// A host is a network namespace with one interface, whose packets the link carries.
 type host struct {
 	ip  [4]byte
 	ns  *os.File
 	tun *os.File
 }
 
-// newHost makes the namespace of a host. Only root may.
+// newHost creates the namespace of a host. It requires root.
 func newHost(number int) (*host, error) {
 	h := &host{ip: [4]byte{10, 99, 0, byte(number)}}
 	err := onOwnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("a network namespace: %w", err)
+			return fmt.Errorf("creating a network namespace: %w", err)
 		}
 		var err error
 		if h.ns, err = os.Open(namesake); err != nil {
@@ -53,7 +53,7 @@ func (h *host) Close() (err error) {
 	return err
 }
 
-// onOwnThread runs fn on a thread that may change its namespace, and changes back.
+// onOwnThread runs fn on a locked thread and restores its namespace afterwards.
 func onOwnThread(fn func() error) error {
 	runtime.LockOSThread()
 	home, err := os.Open(namesake)
@@ -70,7 +70,7 @@ func onOwnThread(fn func() error) error {
 	return err
 }
 
-// in runs fn in the host's namespace: sockets that it makes are there for ever.
+// in runs fn in the host's namespace. Sockets stay in the namespace in which they were created.
 func (h *host) in(fn func() error) error {
 	return onOwnThread(func() error {
 		if err := unix.Setns(int(h.ns.Fd()), unix.CLONE_NEWNET); err != nil {
@@ -97,7 +97,7 @@ func (h *host) dial(ctx context.Context, address string) (conn net.Conn, err err
 	return conn, err
 }
 
-// openTun makes and configures the interface of the present namespace.
+// openTun creates and configures the interface of the current namespace.
 func openTun(ip [4]byte) (*os.File, error) {
 	tun, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -122,7 +122,7 @@ func configure(ip [4]byte) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = unix.Close(socket) }() // it was only asked
+	defer func() { _ = unix.Close(socket) }() // it sent only ioctls
 	for _, step := range []struct {
 		request uint
 		set     func(*unix.Ifreq) error

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// conditions are what the link does to the packets from and to a host.
+// conditions of the packets from and to a host.
 type conditions struct {
 	delay   time.Duration // of each packet
 	loss    float64       // share of the packets
@@ -67,7 +67,7 @@ func (l *link) Close() (err error) {
 	return err
 }
 
-// carry takes what a host sends.
+// carry reads the packets of a host.
 func (l *link) carry(from int) {
 	buffer := make([]byte, 2*mtu)
 	for {
@@ -121,8 +121,8 @@ func (l *link) deliver(to int) {
 	}
 }
 
-// corrupt changes a byte of the data of a TCP segment, and its checksum so that the
-// receiver takes it (RFC 1624). It returns false if there is no data.
+// corrupt changes a byte of the data of a TCP segment, and adapts the checksum so that the receiver
+// accepts it (RFC 1624). It returns false if there is no data.
 func corrupt(packet []byte) bool {
 	const protocolTCP = 6
 	segment := packet[int(packet[0]&15)*4:]

@@ -9,40 +9,40 @@ import (
 )
 
 const (
-	callers = 8 // half of them with calls that may be done twice
-	// The deadline of a call.
+	callers = 8 // half of them call an idempotent method
+	// patience is the deadline of a call.
 	patience = 3 * time.Second
-	// What a caller rests between two calls.
+	// rest is the pause between two calls of a caller.
 	rest = time.Millisecond
 )
 
-// A verdict is how a call ended.
+// A verdict is the result of a call.
 type verdict uint8
 
 const (
 	unused verdict = iota
 	pending
 	answered
-	wrong     // answered, with something else than its answer
-	untouched // failed, and certainly not processed
+	wrong     // ended with a wrong response
+	untouched // failed with the error "not processed"
 	failed
 )
 
-// A load is callers that call one after another.
+// A load has callers, each of which makes one call at a time.
 type load struct {
 	client   client
-	verdicts []verdict        // by call; of the caller until it has ended
+	verdicts []verdict        // by call; written by its caller
 	next     [2]atomic.Uint64 // calls of each kind so far
-	full     atomic.Bool      // there were more than the account holds
+	full     atomic.Bool      // the account has no room for more calls
 	stop     atomic.Bool
 	running  sync.WaitGroup
 	lines    [callers]line
 }
 
-// A line is what a caller sees.
+// A line has the results of a caller.
 type line struct {
 	mu    sync.Mutex
-	good  time.Time     // when the last good answer came
+	good  time.Time     // of the last successful call
 	gap   time.Duration // the longest without one
 	calls int
 	fails int
@@ -58,10 +58,10 @@ func startLoad(c client) *load {
 	return l
 }
 
-// mayRepeat tells which callers' calls may be done twice.
+// mayRepeat reports whether a caller's method is idempotent.
 func mayRepeat(caller int) bool { return caller%2 == 0 }
 
-// idempotent tells it of a call: the even ones are of the even callers.
+// idempotent reports whether a call's method is idempotent. Even callers make even calls.
 func idempotent(call uint64) bool { return call%2 == 0 }
 
 func (l *load) call(caller int) {

@@ -24,13 +24,12 @@ type handle func(request, dst []byte) ([]byte, error)
 // A rival is an RPC under test.
 type rival struct {
 	name   string
-	exact  bool // its account must be faultless
+	exact  bool // its audit must find no error
 	server func(handle) served
 	client func(addresses []string, callers *host) (client, error)
 }
 
-// A client makes calls. Of one that failed, untouched says that it certainly was not
-// processed.
+// A client makes calls. untouched means that a failed call was certainly not processed.
 type client interface {
 	call(ctx context.Context, idempotent bool, request, dst []byte) (out []byte, untouched bool, err error)
 	Close() error
@@ -51,7 +50,7 @@ func rivalNamed(name string) (rival, error) {
 	return rival{}, fmt.Errorf("no rival %q", name)
 }
 
-// The methods: one that may be done twice, and one that may not.
+// The methods: an idempotent one, and another one.
 const (
 	methodTwice = "/chaos/Twice"
 	methodOnce  = "/chaos/Once"
@@ -72,7 +71,7 @@ func newBoxcarServer(h handle) served {
 
 type boxcarClient struct{ *boxcarrpc.Pool }
 
-// hedgeAfter is well above the time of a call without faults.
+// hedgeAfter is much longer than a call without faults.
 const hedgeAfter = 50 * time.Millisecond
 
 func newBoxcarClient(hedgeAfter time.Duration) func(addresses []string, callers *host) (client, error) {
@@ -108,7 +107,7 @@ func (s grpcServer) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// grpcConfig is round robin, and the retries that idempotent methods allow.
+// grpcConfig selects round robin, and retries of the idempotent method.
 const grpcConfig = `{
 	"loadBalancingConfig": [{"round_robin": {}}],
 	"methodConfig": [{
@@ -122,8 +121,8 @@ const grpcConfig = `{
 
 type grpcClient struct{ *grpc.ClientConn }
 
-// newGRPCClient asks idle connections for a sign of life as often as grpc-go allows,
-// every 10 s, and gives them 1 s for it, as Boxcar does.
+// newGRPCClient sends keep-alives on idle connections every 10 s, the minimum of grpc-go, with a
+// timeout of 1 s, as Boxcar.
 func newGRPCClient(addresses []string, callers *host) (client, error) {
 	r := manual.NewBuilderWithScheme("chaos")
 	var state resolver.State

@@ -26,7 +26,7 @@ func (b *bench) whileScanning(reads func() (int, error)) (int, error) {
 	}, reads)
 }
 
-// readDuring runs reads while the background task runs.
+// readDuring runs reads during a background task.
 func readDuring(neighbour func(done <-chan struct{}) error, reads func() (int, error)) (ops int, err error) {
 	done, ended := make(chan struct{}), make(chan error, 1)
 	go func() { ended <- neighbour(done) }()

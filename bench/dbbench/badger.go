@@ -9,8 +9,8 @@ import (
 	"github.com/dgraph-io/badger/v4/options"
 )
 
-// badgerEngine writes through a WriteBatch, its fastest way. It reads its
-// tables through mappings: without compression a cache would only copy them.
+// badgerEngine writes with a WriteBatch, which is the fastest way. It has no block cache, because
+// tables are mapped and not compressed.
 type badgerEngine struct {
 	db    *badger.DB
 	batch *badger.WriteBatch
@@ -36,7 +36,7 @@ func (e *badgerEngine) set(key, value []byte) error {
 	if e.batch == nil {
 		e.batch = e.db.NewWriteBatch()
 	}
-	return e.batch.Set(bytes.Clone(key), bytes.Clone(value)) // it keeps them
+	return e.batch.Set(bytes.Clone(key), bytes.Clone(value)) // badger keeps the slices
 }
 
 func (e *badgerEngine) apply(writes []write, sync bool) error {
@@ -47,7 +47,7 @@ func (e *badgerEngine) apply(writes []write, sync bool) error {
 		for _, w := range writes {
 			var err error
 			if w.remove {
-				err = txn.Delete(w.key) // it is done with the slices when Update returns
+				err = txn.Delete(w.key) // badger does not keep the slices after Update
 			} else {
 				err = txn.Set(w.key, w.value)
 			}
@@ -89,7 +89,7 @@ func (e *badgerEngine) get(dst, key []byte) (value []byte, found bool, err error
 	return value, err == nil, err
 }
 
-// iterator opens one each way at need, as badger's goes one way only.
+// iterator opens badger's iterators on demand: each has one direction.
 func (e *badgerEngine) iterator() (iterator, error) {
 	return &badgerIterator{txn: e.db.NewTransaction(false)}, nil
 }

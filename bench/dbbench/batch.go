@@ -1,13 +1,13 @@
 package main
 
-// batchEntries is how many writes a B-tree's transaction takes together: alone, each
-// would copy the path from the root.
+// batchEntries is the number of writes in a transaction of a B-tree: a transaction for each write
+// would copy the path from the root each time.
 const batchEntries = 1000
 
-// batch gathers writes, which it copies.
+// batch collects copies of writes.
 type batch struct {
 	data []byte
-	ends []int // of keys and values in turn
+	ends []int // of keys and values alternately
 }
 
 func (b *batch) empty() bool { return len(b.ends) == 0 }

@@ -16,16 +16,15 @@ type data struct {
 	generation uint64 // part of the seed of all values
 }
 
-// mix64 is a bijection of 64 bits without any order (the finaliser of murmur3).
+// mix64 is a pseudo-random permutation of 64-bit numbers (the finalizer of MurmurHash3).
 func mix64(x uint64) uint64 {
 	x = (x ^ x>>33) * 0xff51afd7ed558ccd
 	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
 	return x ^ x>>33
 }
 
-// key writes the key of entry i: what all keys share, eight bytes that only this one has,
-// and bytes that follow from those. Between two sequential keys there is room for a
-// missing one.
+// key writes the key of entry i: the common prefix, eight unique bytes, and bytes computed from those.
+// A missing key fits between two sequential keys.
 func (d data) key(dst []byte, i uint64) []byte {
 	dst = dst[:0]
 	for n := range d.prefix {
@@ -65,7 +64,7 @@ func (d data) firstByte(key []byte) byte {
 	return d.value(word[:0], key)[0]
 }
 
-// right reports whether a value is that of a key.
+// right reports whether a value belongs to a key.
 func (d data) right(key, value, scratch []byte) bool {
 	return len(key) == d.keyBytes && bytes.Equal(value, d.value(scratch, key))
 }

@@ -8,8 +8,7 @@ import (
 	"docstore/lsm"
 )
 
-// docstoreEngine has the default options, 64 MiB memtables and 64 MiB of filters, but for
-// the sizes of memtables and filters where that is asked for.
+// docstoreEngine has the default options, except the sizes of memtables and filters.
 type docstoreEngine struct{ db *lsm.DB }
 
 func openDocstore(dir string, s sizing) (engine, error) {

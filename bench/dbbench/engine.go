@@ -10,14 +10,13 @@ import (
 // engine is a store under test. get may be called from many goroutines at once,
 // set from one.
 type engine interface {
-	// set writes without fsync, as fast as the engine can: B-trees gather such writes,
-	// and only flush has them all read. Neither slice is kept.
+	// set writes without fsync, in the engine's fastest way. B-trees collect writes: all are
+	// visible after flush. The slices are not kept.
 	set(key, value []byte) error
 	// apply writes entries together. They can be read when it returns; if sync is set, they
 	// survive a power failure. No slice is kept.
 	apply(writes []write, sync bool) error
-	// flush ends a load: everything is handed to the background, and where the
-	// engine can tell, its merges are waited for.
+	// flush ends a load. It waits for merges if the engine reports them.
 	flush() error
 	// get appends the value to dst.
 	get(dst, key []byte) (value []byte, found bool, err error)
@@ -25,14 +24,13 @@ type engine interface {
 	close() error
 }
 
-// write is one entry that is set, or removed.
+// write sets or removes an entry.
 type write struct {
 	key, value []byte
 	remove     bool
 }
 
-// iterator steps over all entries. What key and value return is valid until it
-// is moved.
+// iterator iterates over all entries. The results of key and value are valid until it moves.
 type iterator interface {
 	first() bool
 	last() bool
@@ -44,19 +42,19 @@ type iterator interface {
 	close() error // returns the first error of the engine
 }
 
-// lastKey is behind all keys.
+// lastKey is greater than all keys.
 const lastKey = "\xff\xff\xff\xff\xff\xff\xff\xff\xff"
 
 // sizing is the memory and data size of a run.
 type sizing struct {
 	memtableBytes int64
-	cacheBytes    int64 // holds everything, but where memory is limited
+	cacheBytes    int64 // holds everything, unless memory is limited
 	dataBytes     int64 // of all keys and values
 	bloomBits     int   // a key, for docstore; 0 is its default
 }
 
-// engines are opened by name. All are without compression, and with filters of
-// ten bits a key but for docstore, which has its default of 2 % false positives.
+// engines open stores by name. All have no compression, and filters with ten bits per key, except
+// docstore, which has its default of 2 % false positives.
 var engines = map[string]func(dir string, s sizing) (engine, error){
 	"docstore":  openDocstore,
 	"pebble":    openPebble,

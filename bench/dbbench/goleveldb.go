@@ -38,7 +38,7 @@ func (e goleveldbEngine) apply(writes []write, sync bool) error {
 
 func (e goleveldbEngine) compact() error { return e.db.CompactRange(util.Range{}) }
 
-// flush has nothing to call: the driver waits until the process is quiet.
+// flush does nothing: dbbench waits until the process is idle.
 func (e goleveldbEngine) flush() error { return nil }
 
 func (e goleveldbEngine) get(dst, key []byte) ([]byte, bool, error) {

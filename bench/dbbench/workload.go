@@ -18,10 +18,9 @@ import (
 
 // A workload is one of LevelDB's db_bench or of YCSB, by its name.
 type workload struct {
-	// run does it and returns the number of its operations.
+	// run returns the number of operations.
 	run func(b *bench, threads int) (ops int, err error)
-	// writes is set if it is over only when the engine has done the merges that it
-	// brought about.
+	// writes: the measurement includes the merges that the workload causes.
 	writes bool
 }
 
@@ -78,14 +77,14 @@ type bench struct {
 	data   data
 	engine engine
 
-	writing struct { // by one at a time
+	writing struct { // engines accept one writer at a time
 		sync.Mutex
 		key, value []byte
 	}
 	wrote    bool          // by the phase, in addition to its operations
 	loaded   uint64        // entries of the last fill
-	removed  bool          // the odd ones are gone
-	inserted atomic.Uint64 // entries beyond those loaded
+	removed  bool          // odd entries are removed
+	inserted atomic.Uint64 // entries after those loaded
 
 	clock     clock
 	latencies struct {
@@ -94,7 +93,7 @@ type bench struct {
 	}
 }
 
-// entries is the number of entries that there are.
+// entries returns the number of entries.
 func (b *bench) entries() int {
 	n := b.loaded + b.inserted.Load()
 	if b.removed {
@@ -103,12 +102,12 @@ func (b *bench) entries() int {
 	return int(n)
 }
 
-// there tells whether an entry is.
+// there reports whether an entry exists.
 func (b *bench) there(i uint64) bool {
 	return i < b.loaded && (!b.removed || i%2 == 0) || i >= b.loaded && i < b.loaded+b.inserted.Load()
 }
 
-// The clock is what the process had used when a phase began.
+// A clock has the counters of the process at the start of a phase.
 type clock struct {
 	start         time.Time
 	cpu           time.Duration
@@ -116,14 +115,14 @@ type clock struct {
 	others        machine.Watch
 }
 
-// begin starts the clock. Workloads that have something to prepare start it again.
+// begin starts the clock. Workloads start it again after a preparation.
 func (b *bench) begin() {
 	cpu := process.OwnCPU()
 	b.clock = clock{time.Now(), cpu, ownIO("read_bytes"), ownIO("write_bytes"), machine.NewWatch(cpu)}
 }
 
-// errNotOffered is what a phase ends with that an engine has no means for.
-var errNotOffered = errors.New("the engine has no such operation")
+// errNotOffered is the error of a phase that the engine does not support.
+var errNotOffered = errors.New("not supported by the engine")
 
 // A phase has the figures of a workload on one engine.
 type phase struct {
@@ -181,14 +180,14 @@ func (b *bench) parsePhase(phase string) (name string, threads int, err error) {
 	if at := strings.IndexByte(phase, ':'); at >= 0 {
 		name = phase[:at]
 		if _, err := fmt.Sscan(phase[at+1:], &threads); err != nil || threads < 1 {
-			return "", 0, fmt.Errorf("phase %q: no number of threads", phase)
+			return "", 0, fmt.Errorf("phase %q: invalid number of threads", phase)
 		}
 	}
 	if workloads[name].run == nil {
 		return "", 0, fmt.Errorf("workload %q, want one of %s", name, strings.Join(workloadNames(), ", "))
 	}
 	if b.removed && strings.HasPrefix(name, "ycsb") {
-		return "", 0, fmt.Errorf("%s after deleterandom: it wants all entries; fill or overwrite first", name)
+		return "", 0, fmt.Errorf("%s after deleterandom: requires all entries: fill or overwrite first", name)
 	}
 	return name, threads, nil
 }
@@ -215,8 +214,7 @@ func (b *bench) open() (err error) {
 	return err
 }
 
-// reopen measures how long the store takes from being opened to answering. Ten times
-// are enough for a figure, and for a store that replays its log not too many.
+// reopen measures the time from opening the store to the first answer, ten times.
 func (b *bench) reopen() (int, error) {
 	const times = 10
 	var opening time.Duration
@@ -240,7 +238,7 @@ func (b *bench) reopen() (int, error) {
 	return times, nil
 }
 
-// compact has the engine merge everything.
+// compact merges everything.
 func (b *bench) compact() (int, error) {
 	e, ok := b.engine.(interface{ compact() error })
 	if !ok {
@@ -249,7 +247,7 @@ func (b *bench) compact() (int, error) {
 	return 1, e.compact()
 }
 
-// A recorder counts how long operations take, if that is asked for.
+// A recorder records the durations of operations with -histogram.
 type recorder struct{ *histogram.Histogram }
 
 func (r recorder) begin() (start time.Time) {
@@ -265,7 +263,7 @@ func (r recorder) end(start time.Time) {
 	}
 }
 
-// record gives work a recorder whose counts join those of the phase.
+// record calls work with a recorder whose counts are added to those of the phase.
 func (b *bench) record(work func(lat recorder) error) error {
 	var lat recorder
 	if b.histogram {

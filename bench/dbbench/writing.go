@@ -4,25 +4,25 @@ import "fmt"
 
 // Workloads that only write, with one thread.
 
-// syncShare is the part of -num that fillsync writes, as in LevelDB's db_bench.
+// fillsync writes -num / syncShare entries, as LevelDB's db_bench does.
 const syncShare = 1000
 
-// overwriteStep leads from an entry to the next one that is overwritten or removed: a
-// prime larger than any -num has no divisor in common with it, and so all are met.
+// overwriteStep is the step from an entry to the next one that is overwritten or removed. It is a prime
+// larger than any -num, so that all entries are reached.
 const overwriteStep = 2_147_483_647
 
-// A setter writes an entry; last tells that none follows.
+// A setter writes an entry. last is set for the last one.
 type setter func(key, value []byte, last bool) error
 
 // setOne writes an entry; B-trees write several in a transaction.
 func (b *bench) setOne(key, value []byte, _ bool) error { return b.engine.set(key, value) }
 
-// setSynced returns when the entry would survive a power failure.
+// setSynced writes an entry with fsync.
 func (b *bench) setSynced(key, value []byte, _ bool) error {
 	return b.engine.apply([]write{{key: key, value: value}}, true)
 }
 
-// setInBatches writes so many entries together as LevelDB's fillbatch does.
+// setInBatches writes batches of the size of LevelDB's fillbatch.
 func (b *bench) setInBatches() setter {
 	gathered := new(batch)
 	var writes []write
@@ -51,7 +51,7 @@ func (b *bench) fill(count int, sequential bool, set setter) (int, error) {
 	return count, b.writeAll(func(n uint64) uint64 { return n }, set)
 }
 
-// overwrite gives every entry another value, in another order than they came in.
+// overwrite writes another value of every entry, in a different order.
 func (b *bench) overwrite() (int, error) {
 	if b.inserted.Load() > 0 {
 		return 0, fmt.Errorf("%d entries have been inserted: fill first", b.inserted.Load())
@@ -82,7 +82,7 @@ func (b *bench) writeAll(entry func(n uint64) uint64, set setter) error {
 	return b.engine.flush()
 }
 
-// deleteRandom removes every other entry, in no order.
+// deleteRandom removes every second entry in random order.
 func (b *bench) deleteRandom() (int, error) {
 	if b.removed {
 		return 0, fmt.Errorf("deleterandom a second time: fill or overwrite first")

@@ -6,19 +6,19 @@ import (
 	"docstore/bench/internal/zipf"
 )
 
-// A mix is one of the core workloads of YCSB: how many of a hundred operations are of
-// which kind; the rest read one entry. Some entries are asked for far more often than
-// others (zipfian, 0.99), wherever they lie. Each write is there for the next read.
+// A mix is a core workload of YCSB: the percentage of each kind of operation; the rest read one entry.
+// The popularity of entries is zipfian (0.99), independent of the order of keys. A write is visible
+// to the next read.
 type mix struct {
-	update  int  // give an entry a value
+	update  int  // write a value of an entry
 	insert  int  // add an entry
-	modify  int  // read an entry and give it a value
-	scan    int  // read up to ycsbScan entries from one on
+	modify  int  // read an entry and write a value
+	scan    int  // read up to ycsbScan entries
 	newest  bool // the newest entries are the most popular
-	opsTold int  // reads of other workloads that one operation stands for
+	opsTold int  // divisor of -reads
 }
 
-// ycsbScan is how many entries a scan reads at most.
+// ycsbScan is the maximum number of entries that a scan reads.
 const ycsbScan = 100
 
 var ycsbMixes = map[string]mix{
@@ -30,7 +30,7 @@ var ycsbMixes = map[string]mix{
 	"ycsbf": {modify: 50, opsTold: 1},
 }
 
-// ycsb does the operations of a mix.
+// ycsb runs a mix.
 func (b *bench) ycsb(threads int, m mix) (int, error) {
 	popular := zipf.New(int(b.loaded))
 	count := max(1, b.reads/m.opsTold)
@@ -80,7 +80,7 @@ func (y *ycsbThread) operation() error {
 	return y.get(y.draw())
 }
 
-// draw picks an entry. Keys are in no order, so the popular ones lie anywhere.
+// draw chooses an entry. Keys are in random order, so popular entries are spread.
 func (y *ycsbThread) draw() uint64 {
 	i := y.popular.Draw(y.random)
 	if !y.mix.newest {
@@ -97,12 +97,12 @@ func (y *ycsbThread) put(i uint64) error {
 	return err
 }
 
-// applyOne writes an entry that is there for the next read.
+// applyOne writes an entry that is visible to the next read.
 func (b *bench) applyOne(key, value []byte) error {
 	return b.engine.apply([]write{{key: key, value: value}}, false)
 }
 
-// insert adds the next entry; it counts as there when it is.
+// insert adds the next entry.
 func (y *ycsbThread) insert() error {
 	b := y.bench
 	start := y.lat.begin()

@@ -14,16 +14,15 @@ import (
 	"strings"
 )
 
-// corpus is the documents of a run: those of a file, or made ones, which take no
-// memory.
+// corpus has the documents of a run: those of a file, or generated ones, which need no memory.
 type corpus struct {
 	ids   []string // of a file
 	lines [][]byte
 	sums  []uint64 // of lines
-	made  int
+	made  int      // number of generated documents; 0: those of a file
 }
 
-// seed is of the sums.
+// seed is the seed of the sums.
 var seed = maphash.MakeSeed()
 
 // add adds a document of a file.
@@ -38,7 +37,7 @@ func (c *corpus) size() int {
 	return len(c.ids)
 }
 
-// madeID is the id of a made document.
+// madeID is the format of the id of a generated document.
 const madeID = "job-%010d"
 
 func (c *corpus) id(n int) string {
@@ -48,7 +47,7 @@ func (c *corpus) id(n int) string {
 	return c.ids[n]
 }
 
-// number is that of the document with an id.
+// number returns the number of the document with an id.
 func (c *corpus) number(id string) (n int, ok bool) {
 	if c.made > 0 {
 		_, err := fmt.Sscanf(id, madeID, &n)
@@ -58,14 +57,13 @@ func (c *corpus) number(id string) (n int, ok bool) {
 	return n, n >= 0
 }
 
-// verifyMade is how many made documents come for one that is compared with what it
-// should be: making it again costs as much as fetching it.
+// One in verifyMade generated documents is verified: generating it again costs as much as fetching
+// it.
 const verifyMade = 64
 
-// isDocument tells whether these are the bytes of document n, which is made again in
-// spare where it is a made one. Of a file's it compares the sum of 64 bits: to read the
-// line, out of a memory that others have been through since, would take longer than the
-// fetch that is measured.
+// isDocument reports whether got is document n. spare is a buffer to generate it again. For documents
+// of a file a 64-bit sum is compared: cache misses of reading the line would take longer than the
+// fetch.
 func (c *corpus) isDocument(n int, got []byte, spare *[]byte) bool {
 	if c.made == 0 {
 		return maphash.Bytes(seed, got) == c.sums[n]
@@ -74,7 +72,7 @@ func (c *corpus) isDocument(n int, got []byte, spare *[]byte) bool {
 	return bytes.Equal(got, *spare)
 }
 
-// bytes is what a file's documents have together, or about what made ones have.
+// bytes returns the size of all documents, of generated ones approximately.
 func (c *corpus) bytes() (total float64) {
 	for _, line := range c.lines {
 		total += float64(len(line))
@@ -90,7 +88,7 @@ func (c *corpus) line(dst []byte, n int) []byte {
 	return appendMade(dst, n)
 }
 
-// each gives fn all documents in order; both slices are valid until it returns.
+// each calls fn for all documents in order. line is valid until fn returns.
 func (c *corpus) each(fn func(id string, line []byte) error) error {
 	var line []byte
 	for n := range c.size() {
@@ -102,24 +100,24 @@ func (c *corpus) each(fn func(id string, line []byte) error) error {
 	return nil
 }
 
-// words are what made documents are made of; as in real ones, a few are frequent.
+// words of generated documents. As in real documents a few are frequent.
 var words = strings.Fields(`the and of to in for with you our team work experience will be are
 	we as is on your that role skills this years manage develop customer support business design data
 	project services sales engineering software systems quality health care training benefits schedule
 	location salary hourly overtime remote hybrid position responsibilities requirements qualifications
 	preferred degree communication environment opportunity employer equal`)
 
-// madeBytes is about how long a made document is.
+// madeBytes is the approximate size of a generated document.
 const madeBytes = 1000
 
-// appendMade appends made document n, the same each time.
+// appendMade appends generated document n, which is always the same.
 func appendMade(dst []byte, n int) []byte {
 	random := rand.New(rand.NewPCG(uint64(n), 7))
 	start := len(dst)
 	dst = fmt.Appendf(dst, `{"id":"job-%010d","company":"company %d","city":"city %d","salary":%d,"text":"`,
 		n, random.IntN(20_000), random.IntN(3_000), 20_000+random.IntN(100_000))
 	for len(dst)-start < madeBytes-3 {
-		// The product of two makes the first words frequent.
+		// The product of two numbers makes the first words frequent.
 		word := words[random.IntN(len(words))*random.IntN(len(words))/len(words)]
 		dst = append(append(dst, word...), ' ')
 	}

@@ -22,14 +22,14 @@ import (
 
 const collection = "bench"
 
-// docstoreStore is ours: the updater appends, a daemon indexes and serves.
+// docstoreStore is docstore: the updater appends, a daemon indexes and serves.
 type docstoreStore struct {
 	rig          *rig
 	name         string
 	codec        string
 	open         func(s *docstoreStore, callers int) (client, error) // nil: over Boxcar, the client decodes
 	corpus       *corpus
-	arrivals     *arrivals // segments that are still to come; nil until asked for
+	arrivals     *arrivals // segments to deliver; nil until they are needed
 	dir          string
 	daemon       *process.Process
 	boxcar, http string
@@ -39,7 +39,7 @@ type docstoreStore struct {
 // load appends the corpus, has a daemon index it, and starts it a second time.
 func (s *docstoreStore) load(ctx context.Context, c *corpus) (f figures, err error) {
 	s.dir, s.corpus = filepath.Join(s.rig.dir, s.name), c
-	if _, err := s.rig.command("docstore-updater"); err != nil { // building is not of the figures
+	if _, err := s.rig.command("docstore-updater"); err != nil { // do not measure the build
 		return nil, err
 	}
 	f = figures{}
@@ -52,7 +52,7 @@ func (s *docstoreStore) load(ctx context.Context, c *corpus) (f figures, err err
 	}
 	seconds("append seconds", s.append)
 	if err == nil && s.rig.memory > 0 {
-		err = forget(s.queue()) // what the updater has left in memory is not the daemon's
+		err = forget(s.queue()) // the daemon starts with a cold page cache
 	}
 	seconds("first ready seconds", s.serve)
 	if err == nil {
@@ -79,7 +79,7 @@ func (s *docstoreStore) append(ctx context.Context) error {
 	return s.appendTo(ctx, s.queue(), s.corpus.size())
 }
 
-// appendTo appends so many documents of the corpus to a queue.
+// appendTo appends documents of the corpus to a queue.
 func (s *docstoreStore) appendTo(ctx context.Context, queue string, count int, flags ...string) error {
 	updater, err := s.rig.command("docstore-updater")
 	if err != nil {
@@ -100,7 +100,7 @@ func (s *docstoreStore) appendTo(ctx context.Context, queue string, count int, f
 	return nil
 }
 
-// forget has the kernel drop the files of a directory from memory.
+// forget drops the files of a directory from the page cache.
 func forget(dir string) error {
 	return filepath.WalkDir(dir, func(name string, entry os.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -118,7 +118,8 @@ func forget(dir string) error {
 	})
 }
 
-// writeLines writes so many documents, from the first one on and again, a line each.
+// writeLines writes documents, a line each, starting over at the end of the corpus, and closes the
+// writer.
 func writeLines(to io.WriteCloser, c *corpus, count int) (err error) {
 	out := bufio.NewWriterSize(to, 1<<20)
 	var line []byte
@@ -129,11 +130,11 @@ func writeLines(to io.WriteCloser, c *corpus, count int) (err error) {
 	return errors.Join(err, out.Flush(), to.Close())
 }
 
-// daemonShare is the part of a bounded memory for the daemon's --memory; the
-// rest is for what Go needs on top, and for pages of the files.
+// The daemon's --memory is the memory limit divided by daemonShare; the rest is for the Go runtime and
+// the page cache.
 const daemonShare = 4
 
-// leastDaemonMemory is what the daemon asks for at least.
+// leastDaemonMemory is the minimum of --memory.
 const leastDaemonMemory = 16 << 20
 
 // serve starts the daemon and waits until it is ready.

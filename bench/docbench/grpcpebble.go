@@ -34,8 +34,8 @@ const (
 	grpcGet     = "/bench.Documents/Get"
 	grpcGetMany = "/bench.Documents/GetMany"
 	pebbleCache = 2 << 30 // holds everything
-	// pebbleShare is the part of a bounded memory that is Pebble's cache of blocks; the rest
-	// is for what Go needs on top, and for pages of the files.
+	// Pebble's block cache is the memory limit divided by pebbleShare; the rest is for the Go
+	// runtime and the page cache.
 	pebbleShare = 8
 )
 
@@ -52,7 +52,7 @@ func (s *grpcStore) load(ctx context.Context, c *corpus) (_ figures, err error) 
 	cache := int64(pebbleCache)
 	if s.rig.memory > 0 {
 		cache = s.rig.memory / pebbleShare
-		if err := forget(dir); err != nil { // the written data are not in the server's memory
+		if err := forget(dir); err != nil { // the server starts with a cold page cache
 			return nil, err
 		}
 	}
@@ -80,10 +80,10 @@ func openPebble(dir string, cacheBytes int64) (*pebble.DB, error) {
 func (s *grpcStore) processes() []*process.Process { return []*process.Process{s.server} }
 func (s *grpcStore) stop() error                   { return s.server.Stop() }
 
-// isGRPCServer tells whether a command line is that of the server's process.
+// isGRPCServer reports whether a command line is that of the server's process.
 func isGRPCServer(args []string) bool { return len(args) == 5 && args[1] == grpcChild }
 
-// serveGRPC is the server's process.
+// serveGRPC runs the server's process.
 func serveGRPC(args []string) error {
 	dir, address := args[2], args[3]
 	cacheBytes, err := strconv.ParseInt(args[4], 10, 64)
@@ -117,11 +117,11 @@ func serveGRPC(args []string) error {
 	}).Serve(listener)
 }
 
-// eachPart gives fn the parts of a message, each behind its length.
+// eachPart calls fn for the parts of a message, each of which follows its length.
 func eachPart(message []byte, fn func(part []byte) error) error {
 	for len(message) > 0 {
 		if len(message) < 4 || uint64(len(message)-4) < uint64(binary.LittleEndian.Uint32(message)) {
-			return errors.New("a message is cut off")
+			return errors.New("truncated message")
 		}
 		end := 4 + binary.LittleEndian.Uint32(message)
 		if err := fn(message[4:end]); err != nil {
@@ -132,7 +132,7 @@ func eachPart(message []byte, fn func(part []byte) error) error {
 	return nil
 }
 
-// grpcClient has a connection for each processor: more made no difference.
+// grpcClient has a connection for each processor; more are not faster.
 type grpcClient struct {
 	conns []*grpc.ClientConn
 	turn  chan int
@@ -186,7 +186,7 @@ func (c *grpcClient) getMany(ctx context.Context, ids []string, fn func(i int, d
 		return fn(i-1, document)
 	})
 	if err == nil && i != len(ids) {
-		err = fmt.Errorf("%d documents came for %d ids", i, len(ids))
+		err = fmt.Errorf("%d documents for %d ids", i, len(ids))
 	}
 	return err
 }

@@ -81,7 +81,7 @@ func missesOf(c client) int64 {
 	return 0
 }
 
-// caller is one front end's thread.
+// caller is a thread of a front end.
 type caller struct {
 	load   *load
 	client client
@@ -108,7 +108,7 @@ func (c *caller) fetchUntil(deadline time.Time) ([]time.Duration, error) {
 	}
 }
 
-// draw picks the next ids.
+// draw chooses the next ids.
 func (c *caller) draw() {
 	c.asked, c.ids = c.asked[:0], c.ids[:0]
 	for range c.load.batch {
@@ -116,8 +116,8 @@ func (c *caller) draw() {
 		if size := c.load.corpus.size(); c.load.zipf == nil {
 			n = c.random.IntN(size)
 		} else {
-			// The popular ones lie anywhere: a step that has no divisor in common with
-			// the size goes to each place once.
+			// Spread the popular documents: a step without a common divisor with the size
+			// reaches each document once.
 			n = int(c.load.zipf.Draw(c.random) * 2_654_435_761 % uint64(size))
 		}
 		c.asked, c.ids = append(c.asked, n), append(c.ids, c.load.corpus.id(n))

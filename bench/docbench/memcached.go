@@ -18,34 +18,32 @@ import (
 	"docstore/bench/internal/process"
 )
 
-// memcachedStore is memcached behind gomemcache: with room for everything, or in a
-// bounded memory as a cache. What it lacks then comes from a store on disk in the same
-// memory, as a user has it, or from the bench, which is a bound: no database costs nothing.
-// It is put in and counts as fetched.
+// memcachedStore is memcached behind gomemcache. It holds all documents, unless memory is limited:
+// then misses are served by a store on disk that shares the memory, or by the benchmark, which is an
+// upper bound. The client stores such a document in memcached, and it counts as fetched.
 type memcachedStore struct {
 	rig     *rig
 	name    string
 	disk    *grpcStore // nil for none
-	made    *corpus    // what the bench fills in from; nil if memcached has everything, or there is a disk
+	made    *corpus    // serves misses; nil if there are none, or with a disk
 	server  *process.Process
 	address string
 }
 
-// memcachedMegabytes is more than a corpus has here, as a cache that holds everything is
-// the best that memcached can do.
+// memcachedMegabytes is larger than every corpus.
 const memcachedMegabytes = 12288
 
-// memcachedShare is the per cent of a bounded memory that its items get; the table of
-// keys and the connections need the rest.
+// memcachedShare is the percentage of the memory limit for items; the hash table and connections need
+// the rest.
 const memcachedShare = 80
 
-// memcachedDiskShare is that where a store on disk shares the memory.
+// memcachedDiskShare is the same with a store on disk.
 const memcachedDiskShare = 40
 
-// memcachedLoaders fill it together.
+// memcachedLoaders is the number of goroutines that fill it.
 const memcachedLoaders = 8
 
-// memcachedTimeout is for a machine that is busy.
+// memcachedTimeout is long enough for a busy machine.
 const memcachedTimeout = 10 * time.Second
 
 func (s *memcachedStore) load(ctx context.Context, c *corpus) (figures, error) {
@@ -73,9 +71,9 @@ func (s *memcachedStore) load(ctx context.Context, c *corpus) (figures, error) {
 		megabytes = int(s.rig.memory >> 20 * memcachedShare / 100)
 		s.made = c
 	}
-	largest := "16m" // as documents are
+	largest := "16m" // the maximum of documents
 	if s.rig.memory > 0 {
-		largest = "1m" // it wants to be below a half of what there is
+		largest = "1m" // must be less than half of the memory
 	}
 	if s.server, err = s.rig.start(s.name, command, "-u", "root", "-l", host, "-p", port, "-U", "0", "-m", strconv.Itoa(megabytes), "-c", "4096", "-I", largest, "-t", "2"); err != nil {
 		return nil, err
@@ -102,7 +100,7 @@ func (s *memcachedStore) load(ctx context.Context, c *corpus) (figures, error) {
 	return nil, errors.Join(group.Wait(), to.Close())
 }
 
-// memcachedKey is the id, or where memcached takes no such key what stands for it.
+// memcachedKey returns the id, or its hash if memcached does not allow it as a key.
 func memcachedKey(id string) string {
 	if len(id) <= 250 {
 		plain := true
@@ -152,13 +150,13 @@ func (s *memcachedStore) client(callers int) (_ client, err error) {
 	return c, err
 }
 
-// madeClient is a database that costs nothing.
+// madeClient serves documents from the benchmark's memory.
 type madeClient struct{ corpus *corpus }
 
 func (c madeClient) get(_ context.Context, dst []byte, id string) ([]byte, error) {
 	n, ok := c.corpus.number(id)
 	if !ok {
-		return dst, fmt.Errorf("there is no %s", id)
+		return dst, fmt.Errorf("no document %s", id)
 	}
 	return c.corpus.line(dst, n), nil
 }
@@ -178,10 +176,10 @@ func (c madeClient) getMany(ctx context.Context, ids []string, fn func(i int, do
 
 func (madeClient) close() error { return nil }
 
-// misses is how many documents were not in memcached so far.
+// misses returns the number of misses so far.
 func (c memcachedClient) misses() int64 { return c.missed.Load() }
 
-// put puts a document in that was missing.
+// put stores a document after a miss.
 func (c memcachedClient) put(id string, document []byte) error {
 	c.missed.Add(1)
 	err := c.Set(&memcache.Item{Key: memcachedKey(id), Value: document})
@@ -191,8 +189,8 @@ func (c memcachedClient) put(id string, document []byte) error {
 	return err
 }
 
-// refused tells whether memcached has no room at the moment, as one of little memory may
-// find while many write: a cache goes without.
+// refused reports whether memcached had no memory for an item, which can happen with little memory
+// and many writers.
 func refused(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "SERVER_ERROR out of memory")
 }

@@ -26,7 +26,7 @@ const (
 
 var besides = []string{besideNothing, besideUpdater, besideArrivals}
 
-// A neighbour is a background task during the reads.
+// A neighbour is a running background task.
 type neighbour struct {
 	process *process.Process // nil for none
 	ended   chan error
@@ -88,7 +88,7 @@ func (s *docstoreStore) besideUpdater() (*neighbour, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Not in the control group of the servers: in production the updater has a separate machine.
+	// Not in the control group of the servers: in production the updater runs on a separate machine.
 	p, err := s.rig.startWith(func(cmd *exec.Cmd) { cmd.Stdin = out }, "docstore-updater", updater,
 		"append", "--queue", s.queue(), "--codec", s.codec, "--quiet")
 	if err != nil {
@@ -122,8 +122,8 @@ type arrivals struct {
 	interval time.Duration // from one to the next
 }
 
-// arrivalBytes is the size of a segment that arrives: small, so that many do during one
-// measurement; what a document costs the daemon is the same.
+// arrivalBytes is the size of an arriving segment: small, so that many arrive during a measurement. The
+// daemon's cost per document does not depend on it.
 const arrivalBytes = 1 << 20
 
 // prepareArrivals appends the segments of all measurements to a copy of the daemon's queue.

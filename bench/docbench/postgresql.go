@@ -40,7 +40,7 @@ func (s *postgresStore) load(ctx context.Context, c *corpus) (figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Not below the rig's directory, which only this user can look into.
+	// Not below the rig's directory, which is readable by this user only.
 	dir, err := os.MkdirTemp("", "docbench-postgresql-")
 	if err != nil {
 		return nil, err

@@ -40,7 +40,7 @@ func (s *redisStore) load(ctx context.Context, c *corpus) (figures, error) {
 		return nil, err
 	}
 	to := redis.NewClient(&redis.Options{Addr: s.address})
-	defer func() { _ = to.Close() }() // its last command has answered
+	defer func() { _ = to.Close() }() // its last command has completed
 	pipe := to.Pipeline()
 	err = c.each(func(id string, line []byte) error {
 		pipe.Set(ctx, id, append([]byte(nil), line...), 0)
@@ -82,7 +82,7 @@ func (c goRedisClient) getMany(ctx context.Context, ids []string, fn func(i int,
 		if !ok {
 			return fmt.Errorf("redis has no %s", ids[i])
 		}
-		if err := fn(i, unsafe.Slice(unsafe.StringData(text), len(text))); err != nil { // it only looks: a copy would be ours
+		if err := fn(i, unsafe.Slice(unsafe.StringData(text), len(text))); err != nil { // fn does not modify it
 			return err
 		}
 	}

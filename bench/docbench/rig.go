@@ -15,7 +15,7 @@ import (
 type rig struct {
 	dir    string
 	bin    string            // empty until needed
-	memory int64             // bytes that the servers of a store may have together, in a cgroup; 0 is no bound
+	memory int64             // limit in bytes of the servers of a store together; 0 is no limit
 	groups map[string]string // the cgroup of each store
 }
 

@@ -31,19 +31,18 @@ const (
 	knottyTokens, knottyLatency, knottySessions = 0.5, 0.3, 0.2
 )
 
-// knotty is approach 2 of "10,000 frontends, 1,000,000 backends". Servers guard
-// themselves with token buckets, and gossip how many tokens and sessions they
-// have. A client has a table of some servers, scores them,
+// knotty is approach 2 of "10,000 frontends, 1,000,000 backends". Servers have token buckets, and
+// gossip the number of their tokens and sessions. A client has a table of some servers, computes their
+// scores,
 //
 //	tokens x w1 - latency x w2 - sessions x w3     each divided by the table's largest
 //
 // and sends each request to a random one of the best K, preferably without a request of
 // this client. With n requests in flight it considers n servers, up to 2K.
 //
-// A client is hot if its backlog is long, or its servers are dry, or slow. A hot
-// client that hears of a server that is rested, and has one that was slow or
-// crowded in n reviews, swaps the two, one at a time. A server that left, or is
-// gone for good, makes room without that.
+// A client is hot if it has many requests, or its servers have few tokens or are slow. A hot client
+// replaces a server that was slow or crowded in n consecutive reviews by one whose gossip shows many
+// tokens, one at a time. A server that left or has failed repeatedly is always replaced.
 type knotty struct {
 	set
 	table    int           // maximum of servers
@@ -56,15 +55,15 @@ type knotty struct {
 	inFlight int
 	review   int64
 	actions  []Action
-	old, new int32 // entries of the swap under way, -1 if none
+	old, new int32 // entries of the current swap, -1 if none
 }
 
 // serverStats is a row of the document's table.
 type serverStats struct {
-	use      uint32 // whose row this is
+	use      uint32 // generation of the entry
 	tokens   int32
 	sessions int32
-	bad      int32   // reviews in a row that found it slow or crowded
+	bad      int32   // consecutive reviews that found it slow or crowded
 	latency  float64 // nanoseconds
 	score    float64
 }
@@ -85,7 +84,7 @@ func (p *knotty) Join(_ int64, server int32, _ *rand.PCG) {
 	}
 }
 
-// size is how many servers the table has.
+// size returns the number of servers in the table.
 func (p *knotty) size() int { return len(p.members) - len(p.vacant) }
 
 // Leave implements Policy.
@@ -104,7 +103,7 @@ func (p *knotty) remove(entry int32) {
 	p.changed = true
 }
 
-// row is the row of the server that has the entry now.
+// row returns the row of the server of an entry.
 func (p *knotty) row(entry int32) *serverStats {
 	for int(entry) >= len(p.stats) {
 		p.stats = append(p.stats, serverStats{})
@@ -141,8 +140,7 @@ func (p *knotty) Pick(now int64, tried []int32, rng *rand.PCG) (Choice, bool) {
 	return p.take(best)
 }
 
-// rank sorts the table by score if something has changed: at once if servers have,
-// after a little while if only scores have.
+// rank sorts the table by score: at once if servers have changed, with a delay if only scores have.
 func (p *knotty) rank(now int64) {
 	if !p.changed && (!p.stale || now < p.rankAt) {
 		return
@@ -167,7 +165,7 @@ func (p *knotty) rank(now int64) {
 // Done implements Policy.
 func (p *knotty) Done(now int64, c Choice, r Result, rng *rand.PCG) {
 	if !p.done(now, c, r, rng) {
-		return // its server has left with its requests
+		return // its server has left the table
 	}
 	p.inFlight--
 	s := p.row(c.Entry)
@@ -189,7 +187,7 @@ func (s *serverStats) observe(took int64) {
 	s.latency += knottyWeight * (float64(took) - s.latency)
 }
 
-// hot reports whether the client needs other servers than it has.
+// hot reports whether the client needs other servers.
 func (p *knotty) hot() bool {
 	n := len(p.ready)
 	if n == 0 {
@@ -224,7 +222,7 @@ func (p *knotty) Next(now int64, rng *rand.PCG) (Action, bool) {
 	return p.next(now)
 }
 
-// reviewTable counts for how many reviews each server has been slow or crowded.
+// reviewTable counts the consecutive reviews in which each server was slow or crowded.
 func (p *knotty) reviewTable() {
 	p.stale = true
 	for _, entry := range p.ready {
@@ -243,7 +241,7 @@ func (p *knotty) Wake() int64 { return min(p.wake, p.review) }
 // Learn implements Policy.
 func (p *knotty) Learn(now int64, n News, rng *rand.PCG) {
 	if n.Kind == Failed && n.Entry >= 0 && p.find(n.Server, n.Entry) == n.Entry && p.members[n.Entry].place >= 0 {
-		return // a probe that was not answered says nothing of the connection
+		return // a probe without an answer does not mean a broken connection
 	}
 	entry := p.learn(now, n, rng)
 	switch {
@@ -277,7 +275,7 @@ func (p *knotty) consider(n News) {
 		p.admit(n)
 		return
 	}
-	// The worst of those that may be replaced; one that is gone before all.
+	// Replace the worst server; one that fails repeatedly first.
 	worst := int32(-1)
 	hot := p.hot()
 	for i := range p.members {
@@ -325,7 +323,7 @@ func (p *knotty) swapped(entry int32, connected bool) {
 	}
 }
 
-// Servers appends the servers of the table, whose gossip the client uses.
+// Servers appends the servers of the table.
 func (p *knotty) Servers(dst []int32) []int32 {
 	for i := range p.members {
 		if m := &p.members[i]; m.member {

@@ -5,10 +5,9 @@ import (
 	"slices"
 )
 
-// leastRequest uses the server with the fewest of this client's requests; of
-// several, each is as likely as the other. It is HAProxy's leastconn as one client
-// sees it: https://docs.haproxy.org/3.0/configuration.html#balance. It looks at
-// every server for each request.
+// leastRequest uses the server with the fewest of this client's requests, a random one of several. It
+// is HAProxy's leastconn (https://docs.haproxy.org/3.0/configuration.html#balance), limited to the
+// requests of one client. It examines every server for each request.
 type leastRequest struct{ set }
 
 // Pick implements Policy.
@@ -40,5 +39,5 @@ func (p *leastRequest) Pick(_ int64, tried []int32, rng *rand.PCG) (Choice, bool
 			return p.take(entry)
 		}
 	}
-	return Choice{}, false // not reached: as many were counted
+	return Choice{}, false // not reached
 }

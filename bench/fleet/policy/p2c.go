@@ -2,11 +2,9 @@ package policy
 
 import "math/rand/v2"
 
-// p2c draws two servers and uses the one with fewer of this client's requests:
-// the power of two choices. Mitzenmacher, "The Power of Two Choices in Randomized
-// Load Balancing", 1996; it is what Envoy's LEAST_REQUEST and gRPC's
-// least_request_experimental do by default. A client with less than one request at
-// a time learns nothing from its own and chooses at random.
+// p2c draws two servers and uses the one with fewer of this client's requests. Mitzenmacher, "The Power of Two Choices in Randomized
+// Load Balancing", 1996. It is the default of Envoy's LEAST_REQUEST and gRPC's
+// least_request_experimental. A client with less than one concurrent request chooses at random.
 type p2c struct{ set }
 
 // Pick implements Policy.

@@ -6,16 +6,15 @@ import (
 )
 
 const (
-	// peakDecay is how long a peak is remembered, in nanoseconds.
+	// peakDecay is the time constant of the decay of a peak, in nanoseconds.
 	peakDecay = 10e9
-	// peakUnknown is the time of a server that has a request and has answered
-	// none, in nanoseconds: more than any, so that one finds out.
+	// peakUnknown is the time of a server that has a request and has answered none, in
+	// nanoseconds: larger than any other.
 	peakUnknown = 1e12
 )
 
-// peakEWMA draws two servers and uses the one where a request is expected to be
-// done sooner: its average time, which rises at once with a slow answer and falls
-// slowly with quick ones, times the requests it would have. It is Finagle's
+// peakEWMA draws two servers and uses the one with the lower expected latency: the average time, which
+// rises at once with a slow answer and falls slowly, times the number of its requests. It is Finagle's
 // P2C + Peak EWMA:
 // https://github.com/twitter/finagle/blob/develop/finagle-core/src/main/scala/com/twitter/finagle/loadbalancer/PeakEwma.scala.
 type peakEWMA struct {
@@ -26,7 +25,7 @@ type peakEWMA struct {
 type peakTime struct {
 	average float64 // nanoseconds
 	at      int64   // of the last answer
-	use     uint32  // whose time this is
+	use     uint32  // generation of the entry
 }
 
 // Pick implements Policy.

@@ -23,13 +23,12 @@ const (
 //
 // Wydrowski, Kleinberg, Rumble and Archer, "Load is not what you should balance:
 // Introducing Prequal", NSDI 2024, https://arxiv.org/abs/2312.10172. As there, an
-// answer ages, is used a bounded number of times, counts the requests that it has
-// attracted, and the worst are removed as well as the oldest, because the good
-// ones are used up. Its error aversion is left out: errors are the shell's.
+// answer expires, has a maximum of uses, and counts the requests that used it; the worst answers are
+// removed as well as the oldest, because good ones are used up. Error aversion is not implemented.
 type prequal struct {
 	set
 	pool     []prequalAnswer // oldest first
-	owed     int             // probes to be sent
+	owed     int             // probes to send
 	worst    bool            // the worst is removed next, not the oldest
 	recent   [prequalRecent]int32
 	received int
@@ -38,11 +37,11 @@ type prequal struct {
 	times    []prequalTime // by entry
 }
 
-// prequalTime is how long the last request to a server took, for servers that do
-// not say.
+// prequalTime is the duration of the last request to a server, for servers without a latency in their
+// reports.
 type prequalTime struct {
 	took int64
-	use  uint32 // whose time this is
+	use  uint32 // generation of the entry
 }
 
 type prequalAnswer struct {
@@ -91,7 +90,7 @@ func (p *prequal) Pick(now int64, tried []int32, rng *rand.PCG) (Choice, bool) {
 	return p.take(entry)
 }
 
-// better is the rule: hot and cold, then lexicographic.
+// better is the hot-cold lexicographic rule.
 func (p *prequal) better(a, b *prequalAnswer) bool {
 	hotA, hotB := a.inFlight > p.hot, b.inFlight > p.hot
 	switch {
@@ -164,7 +163,7 @@ func (p *prequal) time(entry int32) *prequalTime {
 // Learn implements Policy.
 func (p *prequal) Learn(now int64, n News, rng *rand.PCG) {
 	if n.Kind == Failed && n.Entry >= 0 && p.find(n.Server, n.Entry) == n.Entry && p.members[n.Entry].place >= 0 {
-		return // a probe that was not answered says nothing of the connection
+		return // a probe without an answer does not mean a broken connection
 	}
 	entry := p.learn(now, n, rng)
 	if n.Kind != Probed || entry < 0 {
@@ -175,7 +174,7 @@ func (p *prequal) Learn(now int64, n News, rng *rand.PCG) {
 	if latency == 0 {
 		latency = p.time(entry).took
 	}
-	// Older answers of this server are out of date.
+	// Older answers of this server are outdated.
 	p.pool = slices.DeleteFunc(p.pool, func(a prequalAnswer) bool { return a.entry == entry })
 	if len(p.pool) == prequalPool {
 		p.pool = slices.Delete(p.pool, 0, 1)
@@ -186,7 +185,7 @@ func (p *prequal) Learn(now int64, n News, rng *rand.PCG) {
 	})
 }
 
-// count learns how crowded servers are.
+// count updates the quantile of requests in flight.
 func (p *prequal) count(inFlight int32) {
 	p.recent[p.received%prequalRecent] = inFlight
 	p.received++
@@ -197,9 +196,8 @@ func (p *prequal) count(inFlight int32) {
 	p.hot = sorted[min(int(prequalHot*float64(n)), n-1)]
 }
 
-// uses is how often an answer is used before it is dropped: as often as it takes
-// to have one for each request, which the paper calls b_reuse, a fraction being
-// the chance of one more.
+// uses returns the maximum uses of an answer, so that there is one for each request: b_reuse of the
+// paper. A fraction is the probability of one more.
 func (p *prequal) uses(rng *rand.PCG) int32 {
 	share := float64(prequalPool) / float64(max(len(p.members), prequalPool))
 	gain := (1-share)*float64(prequalProbes) - prequalRemove

@@ -2,9 +2,8 @@ package policy
 
 import "math/rand/v2"
 
-// random uses any server: what every other policy has to beat. With n requests on
-// n servers 36.8 % (1/e) of them get none, the one with the most about
-// ln(n) / ln(ln(n)). Mitzenmacher, "The Power of Two Choices in Randomized Load
+// random uses a random server. With n requests on n servers 36.8 % (1/e) of them get none, and the
+// busiest gets about ln(n) / ln(ln(n)). Mitzenmacher, "The Power of Two Choices in Randomized Load
 // Balancing", 1996, section 1.
 type random struct{ set }
 

@@ -2,9 +2,8 @@ package policy
 
 import "math/rand/v2"
 
-// roundRobin uses one server after another. Where it begins is random, so that
-// clients that were started together do not go round together. It is gRPC's
-// round_robin: https://github.com/grpc/grpc/blob/master/doc/load-balancing.md.
+// roundRobin uses one server after another. The first one is random, so that clients that start
+// together use different ones. It is gRPC's round_robin: https://github.com/grpc/grpc/blob/master/doc/load-balancing.md.
 type roundRobin struct {
 	set
 	place int64

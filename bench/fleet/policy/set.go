@@ -10,22 +10,21 @@ import (
 
 const never = math.MaxInt64
 
-// How long a server is left alone after its connection ended or could not be
-// made, in nanoseconds: at first, doubling to at most, as core's ladder does.
+// The wait before a server is connected again after a failure, in nanoseconds: it doubles from
+// restBase to restLimit, as in core's ladder.
 const (
 	restBase  = 100e6
 	restLimit = 5e9
 )
 
-// A set is the servers of a policy that has a connection to each of them, and
-// how many of the client's requests each has. The policies that embed it add how
-// to choose.
+// A set has the servers of a policy with a connection to each of them, and the number of the client's
+// requests at each. Policies that embed it add the choice.
 type set struct {
 	members []member
-	ready   []int32 // entries of those with a connection
-	due     []int32 // entries to be connected now
+	ready   []int32 // entries with a connection
+	due     []int32 // entries to connect now
 	vacant  []int32 // entries without a server
-	resting int     // entries to be connected later
+	resting int     // entries to connect later
 	wake    int64   // no rest ends before
 }
 
@@ -37,7 +36,7 @@ type member struct {
 	level    uint8 // failures in a row
 	member   bool
 	resting  bool
-	until    int64 // when the rest ends
+	until    int64 // end of the wait
 }
 
 func newSet(o *Options) set {
@@ -83,7 +82,7 @@ func (s *set) leave(entry int32) {
 	s.vacant = append(s.vacant, entry)
 }
 
-// find returns the entry of a server, which may be known, or -1.
+// find returns the entry of a server, or -1. entry is tried first.
 func (s *set) find(server, entry int32) int32 {
 	if entry >= 0 && int(entry) < len(s.members) && s.holds(entry, server) {
 		return entry
@@ -119,7 +118,7 @@ func (s *set) unready(entry int32) {
 	m.place = -1
 }
 
-// rest has a server connected again after a while.
+// rest schedules the next connection to a server.
 func (s *set) rest(now int64, entry int32, rng *rand.PCG) {
 	s.unready(entry)
 	m := &s.members[entry]
@@ -208,12 +207,10 @@ func (s *set) learn(now int64, n News, rng *rand.PCG) (entry int32) {
 	return entry
 }
 
-// pickAttempts is how often one is drawn that was not tried before they are
-// looked at in turn.
+// pickAttempts is the number of random draws before all servers are examined in order.
 const pickAttempts = 4
 
-// any returns a server at random that was not tried, of those with a connection,
-// or if all were tried any at all.
+// any returns a random server with a connection, if possible one that was not tried.
 func (s *set) any(tried []int32, rng *rand.PCG) (entry int32, ok bool) {
 	n := int64(len(s.ready))
 	if n == 0 {
@@ -232,8 +229,8 @@ func (s *set) any(tried []int32, rng *rand.PCG) (entry int32, ok bool) {
 	return s.after(uniform(rng, n), tried), true
 }
 
-// after returns the first server that was not tried, counted from a place of
-// those with a connection, or the one at this place if all were tried.
+// after returns the first server with a connection, from a place on, that was not tried, or the one
+// before the place if all were tried.
 func (s *set) after(place int64, tried []int32) (entry int32) {
 	n := int64(len(s.ready))
 	for i := range n {
@@ -244,8 +241,7 @@ func (s *set) after(place int64, tried []int32) (entry int32) {
 	return entry
 }
 
-// two returns two servers at random, different ones if there are, that were not
-// tried as long as there are such.
+// two returns two random servers with a connection, if possible different ones that were not tried.
 func (s *set) two(tried []int32, rng *rand.PCG) (a, b int32, ok bool) {
 	n := int64(len(s.ready))
 	switch {
@@ -263,5 +259,5 @@ func (s *set) two(tried []int32, rng *rand.PCG) (a, b int32, ok bool) {
 	return s.ready[i], s.ready[j], true
 }
 
-// uniform returns a number from 0 to n-1, each as likely as the other.
+// uniform returns a uniformly distributed number from 0 to n-1.
 func uniform(rng *rand.PCG, n int64) int64 { return rand.New(rng).Int64N(n) }

@@ -51,7 +51,7 @@ func (p *viamedia) Leave(_ int64, server int32, _ *rand.PCG) {
 	p.expire(server)
 }
 
-// expire ends the life of the connections to a server.
+// expire lets the connections to a server end.
 func (p *viamedia) expire(server int32) {
 	for i := range p.conns {
 		if c := &p.conns[i]; c.open && c.server == server {
@@ -64,7 +64,7 @@ func (p *viamedia) expire(server int32) {
 // Pick implements Policy.
 func (p *viamedia) Pick(now int64, tried []int32, rng *rand.PCG) (Choice, bool) {
 	for n := int64(len(p.idle)); n > 0; n-- {
-		// Any of those that rest: the one used last would take the load of all.
+		// A random idle one: the one used last would get all requests.
 		place := uniform(rng, n)
 		entry := p.idle[place]
 		c := &p.conns[entry]
@@ -72,7 +72,7 @@ func (p *viamedia) Pick(now int64, tried []int32, rng *rand.PCG) (Choice, bool) 
 			p.unidle(entry)
 			return Choice{Server: c.server, Entry: entry, use: c.use}, true
 		}
-		p.swapIdle(place, n-1) // not to be drawn again
+		p.swapIdle(place, n-1) // do not draw it again
 	}
 	if len(p.conns)-len(p.vacant) >= p.limit {
 		return Choice{}, false
@@ -87,7 +87,7 @@ func (p *viamedia) Pick(now int64, tried []int32, rng *rand.PCG) (Choice, bool) 
 	return Choice{Server: server, Entry: entry, Fresh: true, use: c.use}, true
 }
 
-// enter returns a place for a connection.
+// enter returns a free entry.
 func (p *viamedia) enter() int32 {
 	if n := len(p.vacant); n > 0 {
 		entry := p.vacant[n-1]
@@ -98,7 +98,7 @@ func (p *viamedia) enter() int32 {
 	return int32(len(p.conns) - 1)
 }
 
-// draw returns a server of the whole set.
+// draw returns a random server of the set.
 func (p *viamedia) draw(tried []int32, rng *rand.PCG) (server int32, ok bool) {
 	if int(p.extent) <= len(p.gone) {
 		return -1, false

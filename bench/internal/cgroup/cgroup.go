@@ -1,5 +1,5 @@
-// Package cgroup bounds the memory of processes, page cache included, where the kernel
-// lets it: with control groups of version 1 or 2, whichever there is.
+// Package cgroup limits the memory of processes, including the page cache, with control groups of
+// version 1 or 2.
 package cgroup
 
 import (
@@ -14,8 +14,8 @@ import (
 
 var made atomic.Int64
 
-// Make makes a group whose processes together may have so many bytes. The caller
-// removes the directory when they have ended.
+// Make creates a group whose processes share a limit in bytes. The caller removes the directory after
+// they have ended.
 func Make(bytes int64) (dir string, err error) {
 	var reasons []error
 	for _, version := range []struct{ root, limit string }{
@@ -35,7 +35,7 @@ func Make(bytes int64) (dir string, err error) {
 		}
 		reasons = append(reasons, err)
 	}
-	return "", fmt.Errorf("no cgroup that bounds memory can be made here (it takes root, and a writable /sys/fs/cgroup): %w", errors.Join(reasons...))
+	return "", fmt.Errorf("cgroup: creating a group with a memory limit (requires root and a writable /sys/fs/cgroup): %w", errors.Join(reasons...))
 }
 
 // Join moves this process into a group.
@@ -43,7 +43,7 @@ func Join(dir string) error {
 	return os.WriteFile(procs(dir), []byte("0"), 0)
 }
 
-// Command is a command that runs in a group from its first instruction on.
+// Command returns a command that starts another one in a group.
 func Command(dir, name string, args ...string) (string, []string) {
 	const script = `echo $$ >"$0" && exec "$@"`
 	return "/bin/sh", append([]string{"-c", script, procs(dir), name}, args...)

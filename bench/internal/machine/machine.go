@@ -1,5 +1,5 @@
-// Package machine tells what a benchmark's figures hold for: the machine, the commit,
-// and what spoils them.
+// Package machine describes the conditions of a benchmark: the machine, the commit, and what
+// distorts the figures.
 package machine
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Name describes the machine and the compiler.
+// Name returns a description of the machine and the compiler.
 func Name() string {
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	memory := ""
@@ -36,8 +36,8 @@ func processor() string {
 	return strings.TrimSpace(strings.TrimLeft(name, "\t :"))
 }
 
-// Commit is that of the program, or where it does not know, as under go run, that of
-// the working directory; with a + where there were changes.
+// Commit returns the commit of the program, or under go run that of the working directory. A +
+// means uncommitted changes.
 var Commit = sync.OnceValue(func() string {
 	var commit, changed string
 	if build, ok := debug.ReadBuildInfo(); ok {
@@ -67,7 +67,7 @@ var Commit = sync.OnceValue(func() string {
 	return commit
 })
 
-// BuildWarnings tells how this program was built that makes it slow.
+// BuildWarnings returns the build flags that make this program slow.
 func BuildWarnings() (warnings []string) {
 	build, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -86,22 +86,21 @@ func BuildWarnings() (warnings []string) {
 	return warnings
 }
 
-// maxOthers is the share of all processors that other processes may take before figures
-// count as spoilt.
+// maxOthers is the maximum share of all processors for other processes without a warning.
 const maxOthers = 0.1
 
-// A Watch finds out how much others do on the machine while something is measured.
+// A Watch measures the processor time of other processes during a measurement.
 type Watch struct {
 	start time.Time
 	busy  time.Duration
 	own   time.Duration
 }
 
-// NewWatch starts a watch; own is the processor time so far of all measured processes.
+// NewWatch starts a watch. own is the processor time of all measured processes so far.
 func NewWatch(own time.Duration) Watch { return Watch{time.Now(), busy(), own} }
 
-// Others returns the share of all processors, from 0 to 1, that other processes have taken since; own
-// is the processor time of the measured processes by now.
+// Others returns the share of all processors, from 0 to 1, that other processes took since the start.
+// own is the processor time of the measured processes so far.
 func (w Watch) Others(own time.Duration) float64 {
 	return othersShare(busy()-w.busy, own-w.own, time.Since(w.start), runtime.NumCPU())
 }
@@ -113,7 +112,7 @@ func othersShare(busy, own, elapsed time.Duration, processors int) float64 {
 	return min(1, max(0, float64(busy-own)/float64(elapsed)/float64(processors)))
 }
 
-// BusyWarnings is a warning if others have taken too large a share.
+// BusyWarnings returns a warning if other processes took more than maxOthers.
 func BusyWarnings(others float64) []string {
 	if others <= maxOthers {
 		return nil
@@ -124,13 +123,13 @@ func BusyWarnings(others float64) []string {
 // clockTick is the unit of processor time in /proc.
 const clockTick = time.Second / 100
 
-// busy is the time that all processors have worked so far, 0 where it is not told.
+// busy returns the time that all processors have worked so far, 0 if it is unknown.
 func busy() (total time.Duration) {
 	content, _ := os.ReadFile("/proc/stat")
 	line, _, _ := strings.Cut(string(content), "\n")
 	for i, field := range strings.Fields(line) {
-		// cpu user nice system idle iowait irq softirq steal guest...: guests are
-		// users, too.
+		// cpu user nice system idle iowait irq softirq steal guest...: user includes
+		// guest.
 		if i == 0 || i == 4 || i == 5 || i > 8 {
 			continue
 		}
@@ -140,7 +139,7 @@ func busy() (total time.Duration) {
 	return total
 }
 
-// firstNumber returns the number behind a field of a file of the kernel's, 0 without.
+// firstNumber returns the number after a field of a file in /proc, 0 if there is none.
 func firstNumber(name, field string) int64 {
 	content, _ := os.ReadFile(name)
 	_, rest, _ := strings.Cut(string(content), field)

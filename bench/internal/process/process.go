@@ -127,7 +127,7 @@ func (p *Process) Listening(ctx context.Context, address string) error {
 // Ready waits until an HTTP server of the process answers a GET request with status 200.
 func (p *Process) Ready(ctx context.Context, url string) error {
 	return p.WaitFor(ctx, func() error {
-		response, err := http.Get(url) //nolint:noctx // WaitFor observes ctx
+		response, err := http.Get(url)
 		if err != nil {
 			return err
 		}

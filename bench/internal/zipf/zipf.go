@@ -1,4 +1,4 @@
-// Package zipf draws numbers as popular things are asked for.
+// Package zipf draws numbers with a Zipfian distribution.
 package zipf
 
 import (
