@@ -127,7 +127,7 @@ func (d *daemon) manifestStatus(name string) *livepage.Manifest {
 	}
 	s := f.Status()
 	m := &livepage.Manifest{
-		Announced: s.Announced, Target: s.Target, Served: s.Served,
+		Announced: s.Announced, Target: s.Target, Served: s.Served, Increment: s.Increment, Held: s.Held,
 		FetchedBytes: s.FetchedBytes, FetchBytes: s.FetchBytes, FetchRate: s.FetchRate,
 		PeerBytes: s.PeerBytes, BucketBytes: s.BucketBytes,
 		Behind: lagOf(s), Error: s.Error, LastContact: timeOrNil(s.LastContact),
@@ -158,14 +158,13 @@ var (
 	bucketFailures = counter("bucket_failures_total", "Failed operations on the object store, after all attempts.", "collection", "operation")
 	bucketBytes    = counter("bucket_bytes_total", "Bytes of objects transferred.", "collection", "operation")
 	diskUsed       = gauge("data_bytes", "Bytes of the files in --data, with --max-disk.")
-	diskLimit      = gauge("data_limit_bytes", "--max-disk, if it is set.")
 )
 
 // bucketCollector collects the metrics of collections in an object store.
 type bucketCollector struct{ *daemon }
 
 func (c bucketCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, m := range []metric{manifestNumber, manifestPinned, manifestError, manifestLag, fetchBytes, fetchedBytes, diskUsed, diskLimit, bucketRequests, bucketRetries, bucketFailures, bucketBytes} {
+	for _, m := range []metric{manifestNumber, manifestPinned, manifestError, manifestLag, fetchBytes, fetchedBytes, diskUsed, bucketRequests, bucketRetries, bucketFailures, bucketBytes} {
 		to <- m.desc
 	}
 }
@@ -198,7 +197,6 @@ func (c bucketCollector) Collect(to chan<- prometheus.Metric) {
 	if c.disk == nil {
 		return
 	}
-	diskLimit.send(to, float64(c.disk.Limit()))
 	if used, err := c.disk.Used(); err == nil {
 		diskUsed.send(to, float64(used))
 	}

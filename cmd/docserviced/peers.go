@@ -112,7 +112,6 @@ var (
 	peersKnown    = gauge("peers", "Known servers of --peers.")
 	peerDamaged   = counter("peer_damaged_files_total", "Files with wrong bytes that peers have sent; they are not used.")
 	peerSentBytes = counter("peer_sent_bytes_total", "Bytes of files sent to peers.")
-	peerTransfers = gauge("peer_transfers", "Files that are being sent to peers.")
 	peerRefused   = counter("peer_refused_total", "Requests of peers refused above --peer-transfers.")
 )
 
@@ -120,7 +119,7 @@ var (
 type peerCollector struct{ *daemon }
 
 func (c peerCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, m := range []metric{peersKnown, peerDamaged, peerSentBytes, peerTransfers, peerRefused} {
+	for _, m := range []metric{peersKnown, peerDamaged, peerSentBytes, peerRefused} {
 		to <- m.desc
 	}
 }
@@ -128,7 +127,6 @@ func (c peerCollector) Describe(to chan<- *prometheus.Desc) {
 func (c peerCollector) Collect(to chan<- prometheus.Metric) {
 	sent := c.files.Stats()
 	peerSentBytes.send(to, float64(sent.SentBytes))
-	peerTransfers.send(to, float64(sent.Transfers))
 	peerRefused.send(to, float64(sent.Refused))
 	if c.peers != nil {
 		received := c.peers.Stats()

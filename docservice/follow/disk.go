@@ -30,9 +30,6 @@ type Disk struct {
 // NewDisk returns a limit for the files below dir.
 func NewDisk(dir string, limit int64) *Disk { return &Disk{fs: vfs.OS, dir: dir, limit: limit} }
 
-// Limit returns the limit in bytes.
-func (d *Disk) Limit() int64 { return d.limit }
-
 // Used returns the bytes of the files below the directory, without those that are being
 // fetched.
 func (d *Disk) Used() (int64, error) {

@@ -61,8 +61,14 @@ func startDaemon(t *testing.T) *daemon {
 	}
 	d.append(first.String())
 	d.append(second.String())
+	d.serve(d.queue)
+	return d
+}
 
-	command := exec.Command(filepath.Join(commands, "docserviced"), "serve", "--collection", "jobs="+d.queue, "--data", t.TempDir(),
+// serve serves the collection until the test ends.
+func (d *daemon) serve(source string) {
+	t := d.t
+	command := exec.Command(filepath.Join(commands, "docserviced"), "serve", "--collection", "jobs="+source, "--data", t.TempDir(),
 		"--boxcar", "127.0.0.1:0", "--http", "127.0.0.1:0", "--memory", "16MiB", "--quiet")
 	log, err := command.StderrPipe()
 	require.NoError(t, err)
@@ -86,7 +92,13 @@ func startDaemon(t *testing.T) *daemon {
 		for lines.Scan() { // drain the pipe, so the daemon does not block
 		}
 	}()
-	return d
+}
+
+// updater runs a command of docstore-updater.
+func (d *daemon) updater(args ...string) {
+	d.t.Helper()
+	output, err := exec.Command(filepath.Join(commands, "docstore-updater"), args...).CombinedOutput()
+	require.NoError(d.t, err, string(output))
 }
 
 // append appends documents to the queue.

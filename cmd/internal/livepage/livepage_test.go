@@ -78,6 +78,10 @@ func someStatus() Status {
 					{Bytes: 50, Resident: true, Usefulness: 9}, {Bytes: 50},
 				}}}},
 			},
+			Manifest: &Manifest{
+				Announced: 7, Target: 6, Served: 5, PinnedBy: "anna <a>", PinReason: "typo", Behind: 3, Held: "too many deletes",
+				FetchedBytes: 1000, FetchBytes: 4000, FetchRate: 2000, PeerBytes: 600, BucketBytes: 400, Error: "the store is away",
+			},
 		}},
 		Boxcar: Boxcar{Address: "127.0.0.1:7070", LowestFree: 2, Refused: 5, RefusedBy: map[string]uint64{"client_rate": 5}, Leases: 9, Slots: []Slot{
 			{Number: 0, Client: "frontend & co", Address: "127.0.0.1:5", Requests: 11, Errors: 3, Identity: "spiffe://fe", Busy: true},
@@ -115,6 +119,8 @@ func TestPageShowsStatus(t *testing.T) {
 		"client rate 5", "frontend &amp; co as spiffe://fe", "11 requests, 3 errors",
 		"machine &lt;7&gt;", "ready", "up 1 h 0 min", "12,345", "1-2.1", "3 <i>open</i>", "zstd", "50.0 %",
 		"a wrong checksum", "/srv/2.seg", "merging 2 tables", "25.0 %", "<td class=\"n\">42</td>", "memtables 500 B",
+		"6, pinned by anna &lt;a&gt; (typo), not served for 3.0 s", "1000 B of 3.9 KiB, 2 KiB/s", "400 B from the store, 600 B from peers",
+		"the store is away", "too many deletes",
 		"frontend &amp; co", "127.0.0.1:5", "/?client=frontend%20%26%20co#h-boxcar",
 	} {
 		assert.Contains(t, body, want)

@@ -66,9 +66,11 @@ type Collection struct {
 
 // Manifest describes which manifest of a collection in an object store is served.
 type Manifest struct {
-	Announced uint64     `json:"announced"` // number; 0: none
-	Target    uint64     `json:"target"`    // to be served by this server
-	Served    uint64     `json:"served"`    // whose files are here; 0: none
+	Announced uint64     `json:"announced"`           // number; 0: none
+	Target    uint64     `json:"target"`              // to be served by this server
+	Served    uint64     `json:"served"`              // whose files are here; 0: none
+	Increment uint64     `json:"increment,omitempty"` // after the served manifest
+	Held      string     `json:"held,omitempty"`      // why a stream has stopped to announce
 	PinnedBy  string     `json:"pinned_by,omitempty"`
 	PinReason string     `json:"pin_reason,omitempty"`
 	PinnedAt  *time.Time `json:"pinned_at,omitempty"`
