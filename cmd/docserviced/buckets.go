@@ -18,6 +18,7 @@ import (
 	"docstore/docservice/follow"
 	"docstore/queue/bucket"
 	"docstore/queue/publish"
+	"docstore/queue/publish/etcdlog"
 )
 
 // bucketOptions configure collections that are fetched from an object store.
@@ -27,11 +28,14 @@ type bucketOptions struct {
 	maxDisk     cli.Size // bytes; 0: no limit
 	rate        cli.Size // bytes per second; 0: no limit
 	concurrency int
+	etcd        string
 }
 
 func (o *bucketOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.group, "group", "", "group of this server, for docstore-updater pin --group")
 	flags.StringVar(&o.store.Endpoint, "s3-endpoint", "", "URL of an S3-compatible store other than AWS")
+	flags.StringVar(&o.etcd, "etcd", "", "etcd that reports changes of collections in an object store at once: "+
+		"HOST:PORT[,...] or etcd://HOST:PORT[,...]/PREFIX[?ca=FILE&cert=FILE&key=FILE&user=NAME&password-file=FILE]")
 	flags.BoolVar(&o.store.PathStyle, "s3-path-style", false, "put the bucket's name into the path of requests")
 	flags.Var(&o.maxDisk, "max-disk", "maximum size of --data, with checkpoints and downloads; a manifest that does not fit is not fetched; 0: no limit")
 	flags.Var(&o.rate, "download-rate", "maximum bytes per second that are fetched from the object store and from peers; 0: no limit")
@@ -41,6 +45,12 @@ func (o *bucketOptions) addFlags(flags *pflag.FlagSet) {
 func (o *bucketOptions) check() error {
 	if o.concurrency < 1 || o.concurrency > maxDownloads {
 		return cli.Usagef("--downloads %d: must be between 1 and %d", o.concurrency, maxDownloads)
+	}
+	if o.etcd == "" {
+		return nil
+	}
+	if err := etcdlog.Check(o.etcd); err != nil {
+		return cli.Usagef("--etcd: %w", err)
 	}
 	return nil
 }
@@ -63,6 +73,7 @@ func isURL(source string) bool { return strings.Contains(source, "://") }
 type followers struct {
 	sync.Mutex
 	byName map[string]*followed
+	etcd   *etcdlog.Arbiter // of all collections; nil: not opened
 }
 
 // followed is such a collection.
@@ -80,6 +91,10 @@ func (d *daemon) addFollower(c collectionFlag, options *docservice.CollectionOpt
 	if err != nil {
 		return fmt.Errorf("collection %s: %w", c.name, err)
 	}
+	watched, err := d.watched(b)
+	if err != nil {
+		return err
+	}
 	o := &follow.Options{
 		Collection: *options, Group: d.options.buckets.group, Logger: d.env.Log,
 		Rate: d.downloads, Concurrency: d.options.buckets.concurrency, Disk: d.disk, MaxStaleness: d.options.maxStaleness,
@@ -87,7 +102,7 @@ func (d *daemon) addFollower(c collectionFlag, options *docservice.CollectionOpt
 	if d.peers != nil {
 		o.Source = d.peers.Source(c.name)
 	}
-	f, err := follow.Open(c.name, b, filepath.Join(d.options.dataDir, c.name), d.service.Replace, o)
+	f, err := follow.Open(c.name, watched, filepath.Join(d.options.dataDir, c.name), d.service.Replace, o)
 	if err != nil {
 		return err
 	}
@@ -98,6 +113,24 @@ func (d *daemon) addFollower(c collectionFlag, options *docservice.CollectionOpt
 	}
 	d.followers.byName[c.name] = &followed{f, b}
 	return nil
+}
+
+// watched returns a bucket whose changes the etcd of --etcd reports.
+func (d *daemon) watched(b bucket.Bucket) (bucket.Bucket, error) {
+	endpoints := d.options.buckets.etcd
+	if endpoints == "" {
+		return b, nil
+	}
+	d.followers.Lock()
+	defer d.followers.Unlock()
+	if d.followers.etcd == nil {
+		etcd, err := etcdlog.Open(endpoints, nil)
+		if err != nil {
+			return nil, cli.Usagef("--etcd: %w", err)
+		}
+		d.followers.etcd = etcd
+	}
+	return publish.WithArbiter(b, d.followers.etcd), nil
 }
 
 // follower returns the follower of a collection, nil if it has a local queue.
@@ -114,6 +147,9 @@ func (d *daemon) closeFollowers() (errs []error) {
 	for _, f := range d.followers.byName {
 		errs = append(errs, f.Close())
 		f.bucket.CloseIdle()
+	}
+	if d.followers.etcd != nil {
+		errs = append(errs, d.followers.etcd.Close())
 	}
 	return errs
 }

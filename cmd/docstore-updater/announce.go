@@ -66,6 +66,7 @@ func (c *collectionChange) update(ctx context.Context, find bool, change func(pu
 	if err != nil {
 		return err
 	}
+	defer b.Close()
 	log, err := publish.OpenLog(ctx, b, c.env.Now)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.flags.url, err)
@@ -276,6 +277,7 @@ func (v *validation) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer b.Close()
 	m, ref, err := publish.FindManifest(ctx, b, v.number, v.env.Now)
 	if err != nil {
 		return fmt.Errorf("validate %s: %w", v.flags.url, err)

@@ -42,6 +42,7 @@ type appendOptions struct {
 	store         bucket.Options // of publish
 	announce      bool
 	bounds        announceBounds
+	etcd          string // of publish
 
 	fs vfs.FS // of the queue and the file of bad records
 }
@@ -142,6 +143,7 @@ pipe, or --follow), and 1 if the rest of a file was not read.`,
 	addS3Flags(command, &o.store)
 	flags.BoolVar(&o.announce, "announce", false, "announce flushed documents and the published segments")
 	o.bounds.addFlags(flags)
+	addEtcdFlag(flags, &o.etcd)
 	return command
 }
 

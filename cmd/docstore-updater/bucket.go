@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -56,34 +55,13 @@ func addS3Flags(command *cobra.Command, opts *bucket.Options) {
 	command.Flags().BoolVar(&opts.PathStyle, "s3-path-style", false, "put the bucket's name into the path of requests")
 }
 
-// bucketFlags are the flags of a command that works on a collection in a bucket.
-type bucketFlags struct {
-	url     string
-	options bucket.Options
-}
-
-func (f *bucketFlags) add(command *cobra.Command) {
-	command.Flags().StringVar(&f.url, "bucket", "", "URL of the collection: s3://BUCKET/PREFIX or file:///DIRECTORY")
-	if err := command.MarkFlagRequired("bucket"); err != nil {
-		panic(err) // the flag was defined a line above
-	}
-	addS3Flags(command, &f.options)
-}
-
-func (f *bucketFlags) open(ctx context.Context) (*bucket.Client, error) {
-	b, err := bucket.Open(ctx, f.url, f.options)
-	if errors.Is(err, bucket.ErrURL) {
-		return nil, cli.Usagef("%w", err)
-	}
-	return b, err
-}
-
 // checkBucket prints the findings of bucket.Check.
 func checkBucket(ctx context.Context, env *cli.Env, url string, opts bucket.Options) error {
-	b, err := (&bucketFlags{url, opts}).open(ctx)
+	b, err := (&bucketFlags{url: url, options: opts}).open(ctx)
 	if err != nil {
 		return err
 	}
+	defer b.Close()
 	findings, err := bucket.Check(ctx, b)
 	if err != nil {
 		return fmt.Errorf("check %s: %w", url, err)

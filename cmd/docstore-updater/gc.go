@@ -32,6 +32,7 @@ another one has started. It lists the bucket once.`,
 		if err != nil {
 			return err
 		}
+		defer b.Close()
 		log, err := publish.OpenLog(command.Context(), b, env.Now)
 		if err != nil {
 			return fmt.Errorf("gc %s: %w", flags.url, err)

@@ -61,6 +61,7 @@ func publishQueue(ctx context.Context, env *cli.Env, dir string, flags *bucketFl
 	if err != nil {
 		return err
 	}
+	defer b.Close()
 	progress := &transferMeter{env: env, quiet: quiet, label: "uploading"}
 	p, err := publish.OpenPublisher(ctx, b, dir, &publish.Options{Now: env.Now, Progress: progress.update, NewGeneration: newGeneration})
 	if err != nil {
@@ -102,7 +103,7 @@ func (t *transferMeter) finish() { t.meter.Finish() }
 
 func newManifests(env *cli.Env) *cobra.Command {
 	var flags bucketFlags
-	var asJSON bool
+	var asJSON, verify bool
 	command := &cobra.Command{
 		Use:   "manifests --bucket URL",
 		Short: "List the manifests of a collection in an object store",
@@ -114,10 +115,14 @@ prints one object per line.`,
 		Args:    cobra.NoArgs,
 	}
 	command.RunE = func(command *cobra.Command, _ []string) error {
+		if verify {
+			return verifyObjects(command.Context(), env, &flags)
+		}
 		return listManifests(command.Context(), env, &flags, asJSON)
 	}
 	flags.add(command)
 	command.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line")
+	command.Flags().BoolVar(&verify, "verify", false, "read and verify all objects instead")
 	return command
 }
 
@@ -189,6 +194,7 @@ func listManifests(ctx context.Context, env *cli.Env, flags *bucketFlags, asJSON
 	if err != nil {
 		return err
 	}
+	defer b.Close()
 	lines, err := readManifests(ctx, b, env.Now)
 	if err != nil {
 		return fmt.Errorf("list the manifests of %s: %w", flags.url, err)
@@ -240,25 +246,56 @@ func newRestore(env *cli.Env) *cobra.Command {
 	var number uint64
 	var quiet bool
 	command := &cobra.Command{
-		Use:   "restore --bucket URL --queue DIR [--to MANIFEST]",
-		Short: "Make a queue from a manifest in an object store",
+		Use:   "restore --bucket URL {--queue DIR [--to MANIFEST] | --etcd ENDPOINTS}",
+		Short: "Restore a queue, or the state in etcd, from an object store",
 		Long: `Restore downloads the files of a manifest, the newest unless --to names
 another, into a new or empty directory, and verifies the digest of each. If it
 is interrupted, run it again: files that are complete are kept. The directory
 is then a queue: "append --resume" continues it where the manifest ends.
 Entries that were announced after the newest manifest are restored, too, and
-entries that were not published are not.`,
-		Example: `  docstore-updater restore --bucket s3://company-docs/jobs --queue /srv/queue/jobs`,
-		Args:    cobra.NoArgs,
+entries that were not published are not.
+
+Without --queue, restore continues the commits of the collection in etcd, after
+etcd has lost its data, or when the commits were made in the bucket until now.
+It refuses if etcd holds the newest commit. Publishers have to be started again.`,
+		Example: `  docstore-updater restore --bucket s3://company-docs/jobs --queue /srv/queue/jobs
+  docstore-updater restore --bucket s3://company-docs/jobs --etcd 10.0.0.1:2379`,
+		Args: cobra.NoArgs,
 	}
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		return restoreQueue(command.Context(), env, dir, &flags, number, quiet)
+		switch {
+		case dir != "":
+			return restoreQueue(command.Context(), env, dir, &flags, number, quiet)
+		case flags.etcd != "":
+			return restoreRecord(command.Context(), env, &flags)
+		}
+		return cli.Usagef("--queue is missing; or give --etcd to restore the state in etcd")
 	}
-	addQueueFlag(command, &dir)
+	command.Flags().StringVar(&dir, "queue", "", "directory of the queue to make")
 	flags.add(command)
 	command.Flags().Uint64Var(&number, "to", 0, "number of the manifest; 0 is the newest")
 	command.Flags().BoolVar(&quiet, "quiet", false, "show no progress")
 	return command
+}
+
+// restoreRecord continues the commits in etcd with the newest one of the bucket.
+func restoreRecord(ctx context.Context, env *cli.Env, flags *bucketFlags) error {
+	b, err := flags.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	log, err := publish.OpenLog(ctx, b, env.Now)
+	if err != nil {
+		return fmt.Errorf("restore %s: %w", flags.url, err)
+	}
+	record, err := log.Restore(ctx)
+	if err != nil {
+		return fmt.Errorf("restore %s: %w", flags.url, err)
+	}
+	out := cli.NewOutput(env.Stdout)
+	printState(out, record)
+	return out.Flush()
 }
 
 func restoreQueue(ctx context.Context, env *cli.Env, dir string, flags *bucketFlags, number uint64, quiet bool) error {
@@ -266,6 +303,7 @@ func restoreQueue(ctx context.Context, env *cli.Env, dir string, flags *bucketFl
 	if err != nil {
 		return err
 	}
+	defer b.Close()
 	m, ref, err := publish.FindManifest(ctx, b, number, env.Now)
 	if err != nil {
 		return fmt.Errorf("restore %s: %w", flags.url, err)

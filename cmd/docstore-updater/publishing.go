@@ -13,7 +13,6 @@ import (
 	"docstore/cmd/internal/cli"
 	"docstore/internal/vfs"
 	"docstore/queue"
-	"docstore/queue/bucket"
 	"docstore/queue/publish"
 )
 
@@ -35,7 +34,7 @@ type publishing struct {
 	env      *cli.Env
 	dir      string
 	url      string
-	bucket   *bucket.Client
+	bucket   *store
 	announce bool
 	breaker  publish.Breaker
 	counts   func() publish.Counts // of the records that were read
@@ -82,7 +81,7 @@ func checkPublishable(ctx context.Context, b bucket.Bucket, dir string) error {
 // newPublishing returns the publishing of an appender.
 func (a *appender) newPublishing(ctx context.Context) (*publishing, error) {
 	o := a.options
-	flags := bucketFlags{url: o.publish, options: o.store}
+	flags := bucketFlags{url: o.publish, options: o.store, etcd: o.etcd}
 	b, err := flags.open(ctx)
 	if err != nil {
 		return nil, err
@@ -285,7 +284,7 @@ func (p *publishing) finish(ctx context.Context) error {
 	if err = p.fail(err); p.publisher != nil {
 		err = errors.Join(err, p.publisher.Close())
 	}
-	p.bucket.CloseIdle()
+	p.bucket.Close()
 	switch {
 	case err != nil:
 		return fmt.Errorf("the documents are in %s but are not published: %w; run docstore-updater publish", p.dir, err)

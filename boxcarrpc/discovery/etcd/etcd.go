@@ -139,16 +139,21 @@ func Open(text string, opts *Options) (*Registry, error) {
 	return r, nil
 }
 
-// Connect returns a client for the etcd of a target, and the key prefix in the target
-// without a trailing slash. The caller closes the client. Options other than CallTimeout,
-// TTL, which bounds the pauses between reconnections, TLS, User and Password are not used.
-func Connect(text string, opts *Options) (client *clientv3.Client, prefix string, err error) {
+// Connect returns a client for the etcd of a target. The caller closes it. With a user it
+// waits for the authentication. Options other than CallTimeout, TLS, User, Password, and
+// TTL, which bounds the pauses between reconnections, are not used.
+func Connect(text string, opts *Options) (*clientv3.Client, error) {
 	r, err := Open(text, opts)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	client, err = r.etcd()
-	return client, r.prefix, err
+	return r.etcd()
+}
+
+// Prefix returns the key prefix of a target, without a trailing slash.
+func Prefix(text string) (string, error) {
+	t, err := parse(text)
+	return t.prefix, err
 }
 
 // etcd returns the connection to etcd. The first call makes it; with a user it waits for

@@ -45,16 +45,21 @@ type Options struct {
 type Arbiter struct {
 	endpoints string
 	prefix    string
-	client    *clientv3.Client
 	lease     time.Duration
 	timeout   time.Duration
+
+	mu struct {
+		sync.Mutex
+		client *clientv3.Client // nil before the first use
+		closed bool
+	}
 }
 
 var _ publish.Arbiter = (*Arbiter)(nil)
 
 // Open returns an Arbiter in the etcd at HOST:PORT[,HOST:PORT...], with DefaultPrefix, or at
 // a target of package boxcarrpc/discovery/etcd, etcd://HOST:PORT[,...]/PREFIX[?OPTION&...].
-// It does not wait for etcd, unless the target names a user.
+// It does not wait for etcd.
 func Open(endpoints string, opts *Options) (*Arbiter, error) {
 	options := Options{Lease: DefaultLease, Timeout: DefaultTimeout}
 	if opts != nil && opts.Lease > 0 {
@@ -63,11 +68,29 @@ func Open(endpoints string, opts *Options) (*Arbiter, error) {
 	if opts != nil && opts.Timeout > 0 {
 		options.Timeout = opts.Timeout
 	}
-	client, prefix, err := etcd.Connect(target(endpoints), &etcd.Options{CallTimeout: callTimeout})
+	prefix, err := etcd.Prefix(target(endpoints))
 	if err != nil {
 		return nil, err
 	}
-	return &Arbiter{endpoints, prefix, client, options.Lease, options.Timeout}, nil
+	return &Arbiter{endpoints: endpoints, prefix: prefix, lease: options.Lease, timeout: options.Timeout}, nil
+}
+
+// connect returns the connection to etcd. The first call makes it; with a user it waits for
+// the authentication.
+func (a *Arbiter) connect() (*clientv3.Client, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.mu.closed {
+		return nil, errors.New("etcdlog: the arbiter is closed")
+	}
+	if a.mu.client == nil {
+		client, err := etcd.Connect(target(a.endpoints), &etcd.Options{CallTimeout: callTimeout})
+		if err != nil {
+			return nil, err
+		}
+		a.mu.client = client
+	}
+	return a.mu.client, nil
 }
 
 // Check returns an error if the endpoints are invalid.
@@ -80,8 +103,17 @@ func target(endpoints string) string {
 	return "etcd://" + endpoints + "/" + DefaultPrefix
 }
 
-// Close closes the connection.
-func (a *Arbiter) Close() error { return a.client.Close() }
+// Close closes the connection. It is idempotent.
+func (a *Arbiter) Close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	client := a.mu.client
+	a.mu.client, a.mu.closed = nil, true
+	if client == nil {
+		return nil
+	}
+	return client.Close()
+}
 
 func (a *Arbiter) commitKey(key string) string { return a.prefix + "/" + key + "/commit" }
 func (a *Arbiter) ownerKey(key string) string  { return a.prefix + "/" + key + "/owner" }
@@ -89,12 +121,15 @@ func (a *Arbiter) numberKey(key string) string { return a.prefix + "/" + key + "
 
 // try repeats a request that fails for a temporary reason. A request may have been executed
 // although an attempt failed.
-func (a *Arbiter) try(ctx context.Context, request func(context.Context) error) error {
+func (a *Arbiter) try(ctx context.Context, request func(context.Context, *clientv3.Client) error) error {
 	limited, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()
 	for {
 		attempt, cancel := context.WithTimeout(limited, callTimeout)
-		err := request(attempt)
+		client, err := a.connect()
+		if err == nil {
+			err = request(attempt, client)
+		}
 		cancel()
 		if err == nil {
 			return nil
@@ -135,8 +170,8 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 
 // Get implements publish.Arbiter.
 func (a *Arbiter) Get(ctx context.Context, key string) (value []byte, version int64, err error) {
-	err = a.try(ctx, func(ctx context.Context) error {
-		answer, err := a.client.Get(ctx, a.commitKey(key))
+	err = a.try(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		answer, err := client.Get(ctx, a.commitKey(key))
 		if err == nil && len(answer.Kvs) > 0 {
 			value, version = answer.Kvs[0].Value, answer.Kvs[0].ModRevision
 		}
@@ -152,8 +187,8 @@ func (a *Arbiter) Swap(ctx context.Context, key string, version int64, value []b
 	if fence != 0 {
 		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(a.ownerKey(key)), "=", fence))
 	}
-	err = a.try(ctx, func(ctx context.Context) error {
-		answer, err := a.client.Txn(ctx).If(conditions...).Then(clientv3.OpPut(a.commitKey(key), string(value))).Commit()
+	err = a.try(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		answer, err := client.Txn(ctx).If(conditions...).Then(clientv3.OpPut(a.commitKey(key), string(value))).Commit()
 		swapped = err == nil && answer.Succeeded
 		return err
 	})
@@ -162,8 +197,8 @@ func (a *Arbiter) Swap(ctx context.Context, key string, version int64, value []b
 
 // Remove implements publish.Arbiter.
 func (a *Arbiter) Remove(ctx context.Context, key string) error {
-	return a.try(ctx, func(ctx context.Context) error {
-		_, err := a.client.Delete(ctx, a.commitKey(key))
+	return a.try(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		_, err := client.Delete(ctx, a.commitKey(key))
 		return err
 	})
 }
@@ -181,8 +216,8 @@ func (a *Arbiter) Claim(ctx context.Context, key string, patience time.Duration)
 
 func (a *Arbiter) claim(ctx context.Context, key string, patience time.Duration) (fence int64, release func(), err error) {
 	var lease clientv3.LeaseID
-	err = a.try(ctx, func(ctx context.Context) error {
-		answer, err := a.client.Grant(ctx, int64((a.lease+time.Second-1)/time.Second))
+	err = a.try(ctx, func(ctx context.Context, client *clientv3.Client) error {
+		answer, err := client.Grant(ctx, int64((a.lease+time.Second-1)/time.Second))
 		if err == nil {
 			lease = answer.ID
 		}
@@ -191,9 +226,13 @@ func (a *Arbiter) claim(ctx context.Context, key string, patience time.Duration)
 	if err != nil {
 		return 0, nil, err
 	}
+	client, err := a.connect()
+	if err != nil {
+		return 0, nil, err
+	}
 	renewing, stop := context.WithCancel(context.Background())
 	// If the channel of responses is full, the client drops responses.
-	if _, err = a.client.KeepAlive(renewing, lease); err != nil {
+	if _, err = client.KeepAlive(renewing, lease); err != nil {
 		stop()
 		return 0, nil, err
 	}
@@ -202,7 +241,7 @@ func (a *Arbiter) claim(ctx context.Context, key string, patience time.Duration)
 		// Without an answer the lease ends by itself.
 		limited, cancel := context.WithTimeout(context.Background(), callTimeout)
 		defer cancel()
-		_, _ = a.client.Revoke(limited, lease)
+		_, _ = client.Revoke(limited, lease)
 	})
 	fence, err = a.own(ctx, key, lease, patience)
 	if err != nil {
@@ -218,8 +257,8 @@ func (a *Arbiter) own(ctx context.Context, key string, lease clientv3.LeaseID, p
 	deadline := time.Now().Add(patience)
 	for {
 		holder := ""
-		err := a.try(ctx, func(ctx context.Context) error {
-			answer, err := a.client.Txn(ctx).
+		err := a.try(ctx, func(ctx context.Context, client *clientv3.Client) error {
+			answer, err := client.Txn(ctx).
 				If(clientv3.Compare(clientv3.CreateRevision(a.ownerKey(key)), "=", 0)).
 				Then(clientv3.OpPut(a.ownerKey(key), describeProcess(), clientv3.WithLease(lease))).
 				Else(clientv3.OpGet(a.ownerKey(key))).Commit()
@@ -262,7 +301,10 @@ func describeProcess() string {
 func (a *Arbiter) Notify(ctx context.Context, key string, number uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
 	defer cancel()
-	_, err := a.client.Put(ctx, a.numberKey(key), strconv.FormatUint(number, 10))
+	client, err := a.connect()
+	if err == nil {
+		_, err = client.Put(ctx, a.numberKey(key), strconv.FormatUint(number, 10))
+	}
 	return err
 }
 
@@ -270,8 +312,12 @@ func (a *Arbiter) Notify(ctx context.Context, key string, number uint64) error {
 func (a *Arbiter) Wait(ctx context.Context, key string, after uint64) (uint64, error) {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
+	client, err := a.connect()
+	if err != nil {
+		return 0, err
+	}
 	first, cancelFirst := context.WithTimeout(ctx, notifyTimeout)
-	answer, err := a.client.Get(first, a.numberKey(key))
+	answer, err := client.Get(first, a.numberKey(key))
 	cancelFirst()
 	if err != nil {
 		return 0, err
@@ -281,7 +327,7 @@ func (a *Arbiter) Wait(ctx context.Context, key string, after uint64) (uint64, e
 			return number, nil
 		}
 	}
-	for response := range a.client.Watch(ctx, a.numberKey(key), clientv3.WithRev(answer.Header.Revision+1)) {
+	for response := range client.Watch(ctx, a.numberKey(key), clientv3.WithRev(answer.Header.Revision+1)) {
 		if err := response.Err(); err != nil {
 			return 0, err
 		}
