@@ -19,7 +19,7 @@ func verifyObjects(ctx context.Context, env *cli.Env, flags *bucketFlags) error 
 	if err != nil {
 		return fmt.Errorf("verify %s: %w", flags.url, err)
 	}
-	if checked.Commits == 0 {
+	if checked.Commits == 0 && len(checked.Problems) == 0 {
 		return fmt.Errorf("verify %s: the bucket holds no collection: check the URL", flags.url)
 	}
 	out := cli.NewOutput(env.Stdout)

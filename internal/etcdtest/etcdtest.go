@@ -4,6 +4,7 @@ package etcdtest
 import (
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -15,6 +16,7 @@ import (
 // Server is an etcd with leases of at least one second.
 type Server struct {
 	Address   string
+	dir       string
 	arguments []string
 	command   *exec.Cmd
 }
@@ -26,8 +28,9 @@ func Start(t testing.TB) *Server {
 	require.NoError(t, err, "scripts/setup installs Debian's etcd-server")
 	// The ports are most likely still free when etcd listens.
 	address, peer := freePort(t), freePort(t)
-	s := &Server{Address: address, arguments: []string{
-		"--data-dir", filepath.Join(t.TempDir(), "etcd"), "--unsafe-no-fsync", "--log-level", "error",
+	dir := filepath.Join(t.TempDir(), "etcd")
+	s := &Server{Address: address, dir: dir, arguments: []string{
+		"--data-dir", dir, "--unsafe-no-fsync", "--log-level", "error",
 		"--heartbeat-interval", "20", "--election-timeout", "200", // with the default the shortest lease is 2 s
 		"--listen-client-urls", "http://" + address, "--advertise-client-urls", "http://" + address,
 		"--listen-peer-urls", "http://" + peer, "--initial-advertise-peer-urls", "http://" + peer,
@@ -71,4 +74,12 @@ func freePort(t testing.TB) string {
 	require.NoError(t, err)
 	defer l.Close()
 	return l.Addr().String()
+}
+
+// Lose kills etcd, removes its data, and starts it again.
+func (s *Server) Lose(t testing.TB) {
+	t.Helper()
+	s.Kill()
+	require.NoError(t, os.RemoveAll(s.dir))
+	s.Restart(t)
 }

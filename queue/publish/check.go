@@ -16,8 +16,8 @@ import (
 type Checked struct {
 	Commits   uint64
 	Manifests int
-	Files     int
-	Bytes     int64 // of the files
+	Files     int   // undamaged
+	Bytes     int64 // of these files
 	// Problems match ErrCorrupt. None: everything can be restored.
 	Problems []error
 }
@@ -44,11 +44,13 @@ func Check(ctx context.Context, b bucket.Bucket) (Checked, error) {
 		}
 	}
 	for name, f := range files {
-		if err := c.problem(checkFile(ctx, b, f), name); err != nil {
+		err := checkFile(ctx, b, f)
+		if err == nil {
+			c.Files++
+			c.Bytes += f.Size
+		} else if err := c.problem(err, name); err != nil {
 			return c, err
 		}
-		c.Files++
-		c.Bytes += f.Size
 	}
 	return c, nil
 }
@@ -75,6 +77,10 @@ func (c *Checked) commits(ctx context.Context, b bucket.Bucket) (Record, error) 
 		next, digest, err := log.read(ctx, before.Number+1)
 		if errors.Is(err, bucket.ErrNotExist) {
 			break
+		}
+		if errors.Is(err, ErrCorrupt) {
+			c.Problems = append(c.Problems, err)
+			return before.Record, nil
 		}
 		if err != nil {
 			return Record{}, err
@@ -138,7 +144,7 @@ func checkFile(ctx context.Context, b bucket.Bucket, f File) error {
 		return err
 	}
 	if n != f.Size || Digest(hash.Sum(nil)) != f.Digest {
-		return corrupt("%s (%s): %d of %d bytes, or their digest is another", f.object(), f.Name, n, f.Size)
+		return corrupt("%s (%s) has %d bytes with the digest %x, want %d bytes", f.object(), f.Name, n, hash.Sum(nil), f.Size)
 	}
 	return nil
 }

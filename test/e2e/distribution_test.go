@@ -3,48 +3,21 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
-	"io"
-	"log"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"path/filepath"
-	"strings"
-	"sync/atomic"
 	"testing"
 
-	"github.com/johannesboyne/gofakes3"
-	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/stretchr/testify/require"
 )
-
-// startS3 starts an S3 server in memory with a bucket named "docs", and returns the flags
-// that name it. gets, if not nil, counts the requests for files of manifests.
-func startS3(t *testing.T, gets *atomic.Int64) []string {
-	t.Helper()
-	backend := s3mem.New()
-	require.NoError(t, backend.CreateBucket("docs"))
-	s3 := gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server()
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if gets != nil && r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/file/") {
-			gets.Add(1)
-		}
-		s3.ServeHTTP(w, r)
-	}))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	server.Start()
-	t.Cleanup(server.Close)
-	t.Setenv("AWS_ACCESS_KEY_ID", "test")
-	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
-	return []string{"--s3-endpoint", server.URL, "--s3-path-style"}
-}
 
 // TestBadIngestIsRolledBack publishes a collection to an S3 server. A canary serves a bad
 // ingest first, then all servers do, then it is rolled back and corrected. Documents that
 // the ingest does not change are served all the time, and a server that is killed
 // continues.
 func TestBadIngestIsRolledBack(t *testing.T) {
-	flags := startS3(t, nil)
+	s3 := startS3(t)
+	flags := s3.flags
 	const url = "s3://docs/debian"
 	documents := corpus(t)[:8_000]
 	queue, work := t.TempDir(), t.TempDir()

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,8 +19,8 @@ import (
 // A file that was fetched is not fetched again, and the daemon ends with every document.
 func TestKilledDuringFetch(t *testing.T) {
 	kills := crashtest.Share(50, 200)
-	var gets atomic.Int64
-	flags := startS3(t, &gets)
+	s3 := startS3(t)
+	flags, gets := s3.flags, &s3.gets
 	const url = "s3://docs/debian"
 	documents := corpus(t)[:20_000]
 	queue, random := t.TempDir(), testseed.Rand(t)
@@ -57,8 +56,8 @@ func TestKilledDuringFetch(t *testing.T) {
 // TestFilesComeFromPeers starts two servers while a third one serves the collection. They
 // fetch no file from the bucket. One that has the damaged copy of a peer does.
 func TestFilesComeFromPeers(t *testing.T) {
-	var gets atomic.Int64
-	flags := startS3(t, &gets)
+	s3 := startS3(t)
+	flags, gets := s3.flags, &s3.gets
 	const url = "s3://docs/debian"
 	documents := corpus(t)[:8_000]
 	start(t, bytes.NewReader(ndjson(documents)), "docstore-updater", append([]string{
