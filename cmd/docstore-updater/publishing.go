@@ -13,6 +13,7 @@ import (
 	"docstore/cmd/internal/cli"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/bucket"
 	"docstore/queue/publish"
 )
 
@@ -87,6 +88,7 @@ func (a *appender) newPublishing(ctx context.Context) (*publishing, error) {
 		return nil, err
 	}
 	if err := checkPublishable(ctx, b, o.queueDir); err != nil {
+		b.Close()
 		return nil, fmt.Errorf("publish %s to %s: %w", o.queueDir, o.publish, err)
 	}
 	return &publishing{
