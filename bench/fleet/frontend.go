@@ -133,7 +133,7 @@ func (s *simulation) arrive(f int32) {
 	t := &s.tasks[index]
 	t.born, t.frontend, t.attempt = s.now, f, 0
 	s.frontends[f].budget.Deposit()
-	s.measure.arrived(s.now)
+	s.count(&s.measure.counts.requests, 1)
 	s.attempt(index)
 }
 
@@ -143,14 +143,14 @@ func (s *simulation) attempt(index int32) {
 	f := t.frontend
 	c, ok := s.frontends[f].policy.Pick(s.now, t.tried[:t.attempt], &s.rng)
 	if !ok {
-		s.measure.refused(s.now)
+		s.count(&s.measure.counts.refused, 1)
 		s.free(index)
 		s.actions(f)
 		return
 	}
 	t.choice, t.begun = c, s.now
 	if c.Fresh {
-		s.measure.connects(s.now)
+		s.count(&s.measure.counts.connects, 1)
 		s.connect(f, c.Server)
 		s.schedule.push(event{s.now + 2*trip, packed(freshArrives, 0, index)})
 	} else {
@@ -187,18 +187,18 @@ func (s *simulation) finish(index int32) {
 		s.actions(front)
 		return
 	}
-	s.measure.notServed(s.now)
+	s.count(&s.measure.counts.denied, 1)
 	if t.choice.Fresh && t.outcome == policy.Broken && s.pairs.lanesOf(t.frontend, t.choice.Server) > 0 {
 		s.release(t.frontend, t.choice.Server, -1)
 	}
 	if int(t.attempt) < min(s.c.retries, maxTried) && f.budget.Withdraw(s.now) {
 		t.tried[t.attempt] = t.choice.Server
 		t.attempt++
-		s.measure.retried(s.now)
+		s.count(&s.measure.counts.retries, 1)
 		s.attempt(index)
 		return
 	}
-	s.measure.failed(s.now)
+	s.count(&s.measure.counts.failures, 1)
 	front := t.frontend
 	s.free(index)
 	s.actions(front)
@@ -226,17 +226,17 @@ func (s *simulation) actions(f int32) {
 		}
 		switch a.Kind {
 		case policy.Connect:
-			s.measure.messages(s.now, 2)
+			s.count(&s.measure.counts.messages, 2)
 			fresh := s.pairs.lanesOf(f, a.Server) == 0
 			if fresh {
-				s.measure.connects(s.now)
+				s.count(&s.measure.counts.connects, 1)
 			}
 			s.ask(f, a, fresh)
 		case policy.Probe:
-			s.measure.messages(s.now, 2)
+			s.count(&s.measure.counts.messages, 2)
 			s.ask(f, a, false)
 		case policy.Disconnect:
-			s.measure.messages(s.now, 1)
+			s.count(&s.measure.counts.messages, 1)
 			s.release(f, a.Server, a.Slot)
 		}
 	}

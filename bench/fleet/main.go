@@ -4,7 +4,7 @@
 //
 //	go run ./fleet -frontends 10000 -backends 1000000 -policy slots -subset rocksteadier -duration 60s -seed 1
 //	go run ./fleet -frontends 10000 -backends 1000000 -policy all
-//	go run ./fleet -frontends 1000 -backends 100000 -policy all -load 0.3,0.6,0.85 -k 100,400,2000 -csv out.csv -picture out.png
+//	go run ./fleet -frontends 1000 -backends 100000 -policy all -load 0.3,0.6,0.85 -k 100,400,2000 -picture out.png
 //	go run ./fleet -scenario small -policy all
 //	go run ./fleet -truth -policy slots,slots+load -load 0.5 -duration 10s
 //
@@ -36,7 +36,7 @@ type flags struct {
 	config                           config
 	policies, subsets, loads, scenes []string
 	ks                               []int
-	csv, picture                     string
+	picture                          string
 	truth, quiet                     bool
 	repeats                          int
 }
@@ -63,7 +63,6 @@ func parse(args []string) (*flags, error) {
 	set.DurationVar(&c.service, "service", 0, "mean service time; 0 is 89 ms for the document's load, 50 ms for others")
 	set.Float64Var(&c.sigma, "sigma", loadSigma, "of the lognormal service time, with -service; 0 for a constant one")
 	set.IntVar(&c.retries, "retries", 3, "attempts after the first, at most 4")
-	set.StringVar(&f.csv, "csv", "", "write the results to this file")
 	set.StringVar(&f.picture, "picture", "", "draw the results to this PNG file")
 	set.BoolVar(&f.truth, "truth", false, "run 50 real clients and 50 real servers beside the simulation, in real time")
 	set.IntVar(&f.repeats, "repeats", 8, "real runs of each policy, with -truth")
@@ -146,11 +145,6 @@ func run(out, progress io.Writer, args []string) error {
 	}
 	if err := writeTable(out, results); err != nil {
 		return err
-	}
-	if f.csv != "" {
-		if err := create(f.csv, func(w io.Writer) error { return writeCSV(w, results) }); err != nil {
-			return err
-		}
 	}
 	if f.picture != "" {
 		return create(f.picture, func(w io.Writer) error { return drawPicture(w, results) })

@@ -30,19 +30,12 @@ func newMeasure(from, to int64) measure { return measure{from: from, to: to} }
 
 func (m *measure) within(now int64) bool { return now >= m.from }
 
-func (m *measure) add(now int64, count *uint64, n uint64) {
-	if m.within(now) {
-		*count += n
+// count adds to a counter within the measured time.
+func (s *simulation) count(counter *uint64, n uint64) {
+	if s.measure.within(s.now) {
+		*counter += n
 	}
 }
-
-func (m *measure) arrived(now int64)            { m.add(now, &m.counts.requests, 1) }
-func (m *measure) refused(now int64)            { m.add(now, &m.counts.refused, 1) }
-func (m *measure) notServed(now int64)          { m.add(now, &m.counts.denied, 1) }
-func (m *measure) retried(now int64)            { m.add(now, &m.counts.retries, 1) }
-func (m *measure) failed(now int64)             { m.add(now, &m.counts.failures, 1) }
-func (m *measure) connects(now int64)           { m.add(now, &m.counts.connects, 1) }
-func (m *measure) messages(now int64, n uint64) { m.add(now, &m.counts.messages, n) }
 
 func (m *measure) done(now, took int64, hot bool) {
 	switch {

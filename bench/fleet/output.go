@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/csv"
 	"fmt"
 	"io"
 	"strconv"
@@ -13,7 +12,6 @@ import (
 // A column prints a figure of a result.
 type column struct {
 	head  string
-	csv   string
 	value func(r *result) string
 }
 
@@ -33,35 +31,36 @@ func (r *result) gossipPerSecond() float64 {
 }
 
 var columns = []column{
-	{"policy", "policy", func(r *result) string { return r.config.policy }},
-	{"subset", "subset", func(r *result) string { return r.config.subset }},
-	{"load", "load", func(r *result) string { return r.config.load }},
-	{"k", "k", func(r *result) string { return strconv.Itoa(r.config.k) }},
-	{"Fk/B", "fk_over_b", func(r *result) string { return fixed(r.config.perBackend(), 1) }},
-	{"p50 ms", "p50_ms", func(r *result) string { return ms(r.p50) }},
-	{"p99 ms", "p99_ms", func(r *result) string { return ms(r.p99) }},
-	{"p99.9 ms", "p999_ms", func(r *result) string { return ms(r.p999) }},
-	{"hot p99", "hot_p99_ms", func(r *result) string { return ms(r.p99Hot) }},
-	{"rest p99", "rest_p99_ms", func(r *result) string { return ms(r.p99Rest) }},
-	{"use %", "use_mean_percent", func(r *result) string { return percent(r.meanUse) }},
-	{"max use", "use_max_percent", func(r *result) string { return percent(r.maxUse) }},
-	{"idle %", "idle_percent", func(r *result) string { return percent(r.idle) }},
-	{"(ideal)", "idle_ideal_percent", func(r *result) string { return percent(r.idealIdle) }},
-	{"max/mean", "max_over_mean", func(r *result) string { return fixed(r.most, 2) }},
-	{"(ideal)", "max_over_mean_ideal", func(r *result) string { return fixed(r.idealMost, 2) }},
-	{"slow share", "slow_share", func(r *result) string { return fixed(r.slowShare, 2) }},
-	{"refused %", "refused_percent", func(r *result) string { return percent(share(r.counts.refused, r.counts.requests)) }},
-	{"failed %", "failed_percent", func(r *result) string { return percent(share(r.counts.failures, r.counts.requests)) }},
-	{"retries %", "retries_percent", func(r *result) string { return percent(share(r.counts.retries, r.counts.requests)) }},
-	{"conns/fe", "connections_per_frontend", func(r *result) string { return fixed(r.perFrontend[0], 1) }},
-	{"max", "connections_per_frontend_max", func(r *result) string { return fixed(r.perFrontend[1], 0) }},
-	{"conns/be", "connections_per_backend", func(r *result) string { return fixed(r.perBack[0], 2) }},
-	{"max", "connections_per_backend_max", func(r *result) string { return fixed(r.perBack[1], 0) }},
-	{"new/s", "new_connections_per_second", func(r *result) string { return fixed(r.perSecond(r.counts.connects), 0) }},
-	{"msgs/s", "messages_per_second", func(r *result) string {
+	{"scenario", func(r *result) string { return r.config.scenario }},
+	{"policy", func(r *result) string { return r.config.policy }},
+	{"subset", func(r *result) string { return r.config.subset }},
+	{"load", func(r *result) string { return r.config.load }},
+	{"k", func(r *result) string { return strconv.Itoa(r.config.k) }},
+	{"Fk/B", func(r *result) string { return fixed(r.config.perBackend(), 1) }},
+	{"p50 ms", func(r *result) string { return ms(r.p50) }},
+	{"p99 ms", func(r *result) string { return ms(r.p99) }},
+	{"p99.9 ms", func(r *result) string { return ms(r.p999) }},
+	{"hot p99", func(r *result) string { return ms(r.p99Hot) }},
+	{"rest p99", func(r *result) string { return ms(r.p99Rest) }},
+	{"use %", func(r *result) string { return percent(r.meanUse) }},
+	{"max use", func(r *result) string { return percent(r.maxUse) }},
+	{"idle %", func(r *result) string { return percent(r.idle) }},
+	{"(ideal)", func(r *result) string { return percent(r.idealIdle) }},
+	{"max/mean", func(r *result) string { return fixed(r.most, 2) }},
+	{"(ideal)", func(r *result) string { return fixed(r.idealMost, 2) }},
+	{"slow share", func(r *result) string { return fixed(r.slowShare, 2) }},
+	{"refused %", func(r *result) string { return percent(share(r.counts.refused, r.counts.requests)) }},
+	{"failed %", func(r *result) string { return percent(share(r.counts.failures, r.counts.requests)) }},
+	{"retries %", func(r *result) string { return percent(share(r.counts.retries, r.counts.requests)) }},
+	{"conns/fe", func(r *result) string { return fixed(r.perFrontend[0], 1) }},
+	{"max", func(r *result) string { return fixed(r.perFrontend[1], 0) }},
+	{"conns/be", func(r *result) string { return fixed(r.perBack[0], 2) }},
+	{"max", func(r *result) string { return fixed(r.perBack[1], 0) }},
+	{"new/s", func(r *result) string { return fixed(r.perSecond(r.counts.connects), 0) }},
+	{"msgs/s", func(r *result) string {
 		return fixed(r.perSecond(r.counts.messages)+r.gossipPerSecond(), 0)
 	}},
-	{"MB", "state_mb", func(r *result) string {
+	{"MB", func(r *result) string {
 		return fixed(float64(r.memory.frontends+r.memory.pairs)/1e6, 0)
 	}},
 }
@@ -92,28 +91,4 @@ func writeTable(w io.Writer, results []result) error {
 	}
 	_, err := fmt.Fprintln(w, text)
 	return err
-}
-
-func writeCSV(w io.Writer, results []result) error {
-	out := csv.NewWriter(w)
-	head := []string{"scenario", "frontends", "backends", "slots", "seed", "seconds", "requests"}
-	for _, c := range columns {
-		head = append(head, c.csv)
-	}
-	rows := [][]string{head}
-	for i := range results {
-		r := &results[i]
-		row := []string{
-			r.config.scenario, strconv.Itoa(r.config.frontends), strconv.Itoa(r.config.backends), strconv.Itoa(r.config.size),
-			strconv.FormatUint(r.config.seed, 10), fixed(r.config.duration.Seconds(), 1), strconv.FormatUint(r.counts.requests, 10),
-		}
-		for _, c := range columns {
-			row = append(row, c.value(r))
-		}
-		rows = append(rows, row)
-	}
-	if err := out.WriteAll(rows); err != nil {
-		return err
-	}
-	return out.Error()
 }
