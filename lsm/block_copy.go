@@ -23,9 +23,6 @@ type blockCopy struct {
 	block
 	before []byte // last key of the previous block; empty for the first block
 	buf    []byte // number u32 | before | block | padding
-	// keysOnly is set if the values of an even block are neither copied nor verified:
-	// see readKeys.
-	keysOnly bool
 }
 
 // keptCopyBytes bounds the buffer of a copy that is kept for reuse. Only the block of a
@@ -44,7 +41,7 @@ func (c *blockCopy) release() {
 
 // reset discards the copy and a large buffer.
 func (c *blockCopy) reset() {
-	c.block, c.before, c.keysOnly = block{}, nil, false
+	c.block, c.before = block{}, nil
 	if cap(c.buf) > keptCopyBytes {
 		c.buf = nil
 	}
@@ -81,20 +78,6 @@ func (r *tableReader) readKeys(c *blockCopy, i int) error {
 	if fault := r.copyBlock(c, i, mapped, n); fault != nil {
 		return r.fault(int(start), fault)
 	}
-	c.keysOnly = n < len(mapped)
-	return nil
-}
-
-// readValues completes c, which readKeys made of block i.
-func (r *tableReader) readValues(c *blockCopy, i int) error {
-	start, end := r.blockRange(i)
-	mapped := r.data[start:end]
-	head := min(len(c.head()), len(mapped))
-	copy(c.values(), mapped[head:])
-	if !c.valuesAreValid() {
-		return r.corrupt(int(start), "wrong checksum of the values of a block")
-	}
-	c.keysOnly = false
 	return nil
 }
 
@@ -152,17 +135,6 @@ func (r *tableReader) readFor(c *blockCopy, i int, key []byte) error {
 	return r.leadsTo(c, i, key)
 }
 
-// readKeysFor is readFor without the values if read has verified the block before.
-func (r *tableReader) readKeysFor(c *blockCopy, i int, key []byte) error {
-	if !r.isVerified(i) {
-		return r.readFor(c, i, key)
-	}
-	if err := r.readKeys(c, i); err != nil {
-		return err
-	}
-	return r.leadsTo(c, i, key)
-}
-
 // leadsTo checks that key can be only in block i, unless it is below the table's
 // smallest key. c is a verified copy of block i.
 func (r *tableReader) leadsTo(c *blockCopy, i int, key []byte) error {
@@ -193,7 +165,10 @@ func (r *tableReader) searchCopy(i int, key []byte) (e entry, found bool, err er
 func (r *tableReader) confirmAbsent(i int, key []byte) (e entry, found bool, err error) {
 	c := newBlockCopy()
 	defer c.release()
-	if err := r.readKeysFor(c, i, key); err != nil {
+	if err := r.readKeys(c, i); err != nil {
+		return entry{}, false, err
+	}
+	if err := r.leadsTo(c, i, key); err != nil {
 		return entry{}, false, err
 	}
 	if _, found := c.search(key); found {

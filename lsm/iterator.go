@@ -227,13 +227,7 @@ func (it *Iterator) gather(found bool) {
 			a.ended = true
 			return
 		}
-		if e.tombstone {
-			continue
-		}
-		if !it.source.readValue() {
-			break
-		}
-		if !a.add(e) {
+		if !e.tombstone && !a.add(e) {
 			return
 		}
 	}

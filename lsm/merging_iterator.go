@@ -42,9 +42,8 @@ type mergingIterator struct {
 
 type mergeSource struct {
 	internalIterator
-	table  *tableIterator // the source if it is a table, else nil
-	*entry                // current entry of the source
-	age    int            // 0 is the newest
+	*entry     // current entry of the source
+	age    int // 0 is the newest
 	// rank orders entries by the first bytes of their keys: the prefix, or its
 	// complement when moving backwards.
 	rank uint64
@@ -57,8 +56,7 @@ func newMergingIterator(sources []internalIterator) *mergingIterator {
 		heap:    make([]*mergeSource, 0, len(sources)),
 	}
 	for i, it := range sources {
-		table, _ := it.(*tableIterator)
-		m.sources[i] = mergeSource{internalIterator: it, table: table, entry: it.shown(), age: i}
+		m.sources[i] = mergeSource{internalIterator: it, entry: it.shown(), age: i}
 	}
 	return m
 }
@@ -97,7 +95,7 @@ func (m *mergingIterator) prefetch(key []byte) {
 // release returns the memory of the sources to its pools.
 func (m *mergingIterator) release() {
 	for i := range m.sources {
-		if t := m.sources[i].table; t != nil {
+		if t, ok := m.sources[i].internalIterator.(*tableIterator); ok {
 			t.release()
 		}
 	}
@@ -121,17 +119,7 @@ func (m *mergingIterator) restart(backward bool, position func(internalIterator)
 	return m.found()
 }
 
-// shown returns the current entry. readValue must be called before its value is used.
-func (m *mergingIterator) shown() *entry { return m.heap[0].entry }
-
-// readValue reads the value of the current entry, and reports whether that succeeded.
-func (m *mergingIterator) readValue() bool {
-	if t := m.heap[0].table; t != nil && t.block.keysOnly {
-		m.failure = t.readValue()
-	}
-	return m.failure == nil
-}
-
+func (m *mergingIterator) shown() *entry   { return m.heap[0].entry }
 func (m *mergingIterator) key() []byte     { return m.heap[0].key }
 func (m *mergingIterator) value() []byte   { return m.heap[0].value }
 func (m *mergingIterator) tombstone() bool { return m.heap[0].tombstone }

@@ -4,9 +4,6 @@ import "docstore/internal/prefetch"
 
 // tableIterator iterates over the entries of a table, in verified copies of its blocks.
 // The current entry refers to the copy. Positioning calls guard the mapping.
-//
-// A seek reads only the keys of an even block. Of the tables that a seek positions,
-// usually one has the next entry, and only its values are read: see readValue.
 type tableIterator struct {
 	r       *tableReader
 	index   int        // number of the block
@@ -88,16 +85,8 @@ func (it *tableIterator) seek(key []byte) bool {
 		if it.index = it.r.findBlock(key); it.index == it.r.blocks {
 			return nil
 		}
-		return it.r.readKeysFor(it.block, it.index, key)
+		return it.r.readFor(it.block, it.index, key)
 	})
-}
-
-// readValue must be called before the value of the current entry is used.
-func (it *tableIterator) readValue() error {
-	if it.block.keysOnly {
-		it.failure = it.r.guard(func() error { return it.r.readValues(it.block, it.index) })
-	}
-	return it.failure
 }
 
 // enter moves to the first or last entry of a block; there is none past either end.
