@@ -44,11 +44,11 @@ func NewBuilder(dir string, opts *Options) (*Builder, error) {
 func (b *Builder) begin(o Options) error {
 	db := newDB(b.env.dir, o)
 	err := db.open()
-	if err == nil && (len(db.current.Load().tables) > 0 || db.commit.visible.Load() > 0) {
+	if err == nil && (len(db.schedule.current.Load().tables) > 0 || db.commit.visible.Load() > 0) {
 		err = errors.Wrapf(ErrExists, "%s holds a store", b.env.dir)
 	}
 	b.env.id = db.env.id
-	number := db.mu.nextNumber
+	number := db.schedule.mu.nextNumber
 	if err := errors.CombineErrors(err, db.Close()); err != nil {
 		return err
 	}

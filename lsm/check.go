@@ -41,7 +41,7 @@ func (db *DB) CheckWith(progress func(done, total int64)) error {
 			return nil
 		}))
 		done = before + int64(len(t.data)) // also if it is damaged
-		if db.isClosing() {
+		if db.schedule.isClosing() {
 			return ErrClosed
 		}
 	}

@@ -130,8 +130,8 @@ func (db *DB) keepFiles() (*view, manifest, error) {
 	}
 	v := newView(memtables, present.tables)
 	db.obsolete.hold()
-	db.mu.Lock()
-	defer db.mu.Unlock()
+	db.schedule.mu.Lock()
+	defer db.schedule.mu.Unlock()
 	m := db.describe(v.tables, nil)
 	return v, m, nil
 }
@@ -139,9 +139,7 @@ func (db *DB) keepFiles() (*view, manifest, error) {
 func (db *DB) releaseFiles(v *view) {
 	v.retire()
 	db.obsolete.release()
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	db.mu.changed.Broadcast()
+	db.schedule.wake()
 }
 
 // fillCheckpoint makes dir a store with the contents of the view; m lists its tables.
@@ -149,7 +147,7 @@ func (db *DB) fillCheckpoint(dir string, v *view, m manifest) error {
 	env := db.env
 	env.dir = dir
 	for _, t := range v.tables {
-		if db.isClosing() {
+		if db.schedule.isClosing() {
 			return ErrClosed
 		}
 		if err := db.copyTable(&env, t); err != nil {

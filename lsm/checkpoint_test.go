@@ -58,7 +58,7 @@ func TestCheckpointOfReader(t *testing.T) {
 				}
 				require.NoError(t, db.Flush())
 				require.NoError(t, db.WaitIdle(t.Context()))
-				for _, table := range reader.current.Load().tables {
+				for _, table := range reader.schedule.current.Load().tables {
 					if _, err := mem.Stat(table.path); isNotExist(err) {
 						vanished++
 					}
@@ -69,7 +69,7 @@ func TestCheckpointOfReader(t *testing.T) {
 			name := fmt.Sprint("checkpoint", i)
 			require.NoError(t, reader.Checkpoint(name))
 			require.ErrorIs(t, reader.Checkpoint(name), ErrExists)
-			shown := reader.current.Load()
+			shown := reader.schedule.current.Load()
 			require.NoError(t, reader.Close())
 			require.True(t, shown.released.Load(), "tables stay mapped")
 			require.ErrorIs(t, reader.Checkpoint("closed"), ErrClosed)

@@ -14,7 +14,7 @@ type leftovers struct {
 // than replacing the manifest (20 to 80 ms of 30 to 100 ms while other tables are being
 // written). No work is due while a checkpoint uses the files.
 //
-// Lock order: DB.mu, mu.
+// Lock order: scheduler.mu, mu.
 type obsoleteFiles struct {
 	mu struct {
 		sync.Mutex

@@ -24,7 +24,7 @@ func TestColdScanReadsAhead(t *testing.T) {
 	require.NoError(t, db.Flush())
 	require.NoError(t, db.WaitIdle(t.Context()))
 	require.Len(t, db.Stats().Tables, 1)
-	table := db.current.Load().tables[0]
+	table := db.schedule.current.Load().tables[0]
 	path, blocks := table.path, table.blocks
 	require.NoError(t, db.Close()) // mapped pages stay in the page cache
 	for _, backward := range []bool{false, true} {
@@ -49,7 +49,7 @@ func coldScanWaits(t *testing.T, path string, n int, backward, readsAhead bool) 
 	require.NoError(t, err)
 	require.NoError(t, unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED))
 	require.NoError(t, file.Close())
-	db.current.Load().tables[0].randomAccess = readsAhead
+	db.schedule.current.Load().tables[0].randomAccess = readsAhead
 
 	it := db.NewIter(nil)
 	move, step := it.First, it.Next

@@ -1,7 +1,6 @@
 package lsm
 
 import (
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -18,39 +17,6 @@ const mergeStepBytes = 1 << 20
 // is merged again only after as much has been written.
 const lastingUnits = 16
 
-// units returns the sizes of tables in memtables.
-func (db *DB) units(tables []*table) []uint64 {
-	units := make([]uint64, len(tables))
-	for i, t := range tables {
-		units[i] = tableUnits(t.facts.cost(), uint64(db.memtableBytes()))
-	}
-	return units
-}
-
-// mergeDue reports whether the rule requires a merge. Called under mu.
-func (db *DB) mergeDue() bool {
-	inputs, _ := db.dueMerge(nil)
-	return len(inputs) > 0
-}
-
-// dueMerge returns the tables of the due merge, and whether no table is older. Inputs
-// of the current flush are excluded. If a merge of the tables underWay is running, it
-// considers only newer tables with a smaller total size. Called under mu.
-func (db *DB) dueMerge(underWay []*table) (inputs []*table, oldest bool) {
-	tables := db.current.Load().tables
-	end, limit := len(tables), uint64(noLimit)
-	if underWay != nil {
-		end, limit = slices.Index(tables, underWay[0]), sumUnits(db.units(underWay))
-	}
-	claimed := 0
-	if f := db.mu.activeFlush; f != nil {
-		claimed = len(f.inputs)
-	}
-	free := tables[claimed:end]
-	first, behind := db.options.MergeRule.plan(db.units(free), limit)
-	return free[first:behind], underWay == nil && behind == len(free)
-}
-
 // mergeNewer runs the merges that dueMerge returns.
 //
 // Merges run one at a time, but a large merge pauses for smaller ones that become due:
@@ -58,12 +24,12 @@ func (db *DB) dueMerge(underWay []*table) (inputs []*table, oldest bool) {
 // requires.
 func (db *DB) mergeNewer(underWay []*table) error {
 	for {
-		m, oldest := db.beginMerge(underWay)
+		m, oldest := db.schedule.beginMerge(underWay)
 		if m == nil {
 			return nil
 		}
 		err := db.merge(m, oldest)
-		db.endMerge(m)
+		db.schedule.endMerge(m)
 		if err != nil {
 			return err
 		}
@@ -82,7 +48,7 @@ func (db *DB) merge(m *merge, oldest bool) error {
 	}
 	defer release()
 	source := newMergedSource(sources, sharedBytes(inputs))
-	w, err := newTableWriter(&db.env, m.number, sumUnits(db.units(inputs)) >= lastingUnits)
+	w, err := newTableWriter(&db.env, m.number, sumUnits(db.schedule.units(inputs)) >= lastingUnits)
 	if err != nil {
 		return err
 	}
@@ -144,28 +110,6 @@ type merge struct {
 	begun  time.Time
 }
 
-// beginMerge registers the due merge, if any.
-func (db *DB) beginMerge(underWay []*table) (m *merge, oldest bool) {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	inputs, oldest := db.dueMerge(underWay)
-	if len(inputs) == 0 {
-		return nil, false
-	}
-	m = &merge{inputs: inputs, number: db.takeNumber(), begun: time.Now()}
-	for _, t := range inputs {
-		m.bytes += t.facts.keyBytes + t.facts.valueBytes
-	}
-	db.mu.merges = append(db.mu.merges, m)
-	return m, oldest
-}
-
-func (db *DB) endMerge(m *merge) {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	db.mu.merges = slices.DeleteFunc(db.mu.merges, func(other *merge) bool { return other == m })
-}
-
 // roomForMerge checks before a merge that the disk has space for its output, assuming
 // distinct keys, plus the log and table of a memtable: writes have priority over
 // merges.
@@ -213,7 +157,7 @@ func (db *DB) fillTable(w *tableWriter, source entrySource, dropTombstones bool,
 			}
 		}
 		switch {
-		case db.isClosing():
+		case db.schedule.isClosing():
 			return errClosing
 		case pause == nil:
 			continue

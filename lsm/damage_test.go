@@ -38,7 +38,7 @@ func twoTables(t *testing.T, key func(i int) []byte) (*DB, map[string]string) {
 		set(t, db, string(key(i)), state[string(key(i))])
 	}
 	require.NoError(t, db.Flush())
-	tables := db.current.Load().tables
+	tables := db.schedule.current.Load().tables
 	require.Len(t, tables, 2)
 	for _, table := range tables {
 		require.Greater(t, table.blocks, 1)
@@ -167,7 +167,7 @@ func TestNotFoundNeverRestsOnDamagedBytes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			random := testseed.Rand(t)
 			db, state := twoTables(t, key)
-			for _, table := range db.current.Load().tables {
+			for _, table := range db.schedule.current.Load().tables {
 				r := newReader(t, db, state, table.path)
 				for at := 0; at < len(table.data); at += crashtest.Share(3, 1) {
 					was := table.data[at]
@@ -194,7 +194,7 @@ func TestNotFoundNeverRestsOnDamagedBytes(t *testing.T) {
 // an error and not "not found".
 func TestLookupDetectsDamagedKey(t *testing.T) {
 	db, _ := twoTables(t, keyShapes["even"])
-	table := db.current.Load().tables[1]
+	table := db.schedule.current.Load().tables[1]
 	key := keyShapes["even"](301)
 	at := bytes.Index(table.data, key)
 	copy(table.data[at:], "damaged")
@@ -217,7 +217,7 @@ func TestLookupDetectsDamagedKey(t *testing.T) {
 // the damaged bytes, GetVerified an error.
 func TestGetVerifiedDetectsDamagedValue(t *testing.T) {
 	db, _ := twoTables(t, keyShapes["even"])
-	table := db.current.Load().tables[1]
+	table := db.schedule.current.Load().tables[1]
 	at := bytes.Index(table.data, []byte("old0301"))
 	table.data[at] ^= 1
 	requireValue(t, db, "document000301", "nld0301")
@@ -238,7 +238,7 @@ func TestInsertedBytesDoNotPanic(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			random := testseed.Rand(t)
 			db, state := twoTables(t, key)
-			for _, table := range db.current.Load().tables {
+			for _, table := range db.schedule.current.Load().tables {
 				r := newReader(t, db, state, table.path)
 				whole := bytes.Clone(table.data)
 				for range crashtest.Share(100, 5000) {
@@ -285,7 +285,7 @@ func TestBlockOverwrittenByAnotherBlock(t *testing.T) {
 		}
 		require.NoError(t, db.Flush())
 	}
-	newer, older := db.current.Load().tables[0], db.current.Load().tables[1]
+	newer, older := db.schedule.current.Load().tables[0], db.schedule.current.Load().tables[1]
 	r := newReader(t, db, state, newer.path)
 	blocksEnd := int(newer.footer.index.offset)
 	require.Equal(t, blocksEnd, int(older.footer.index.offset))
@@ -309,7 +309,7 @@ func TestBlockOverwrittenByAnotherBlock(t *testing.T) {
 // table and the process survives.
 func TestAccessOutOfBoundsIsCorruption(t *testing.T) {
 	db, _ := twoTables(t, keyShapes["words"])
-	table := db.current.Load().tables[0]
+	table := db.schedule.current.Load().tables[0]
 	beyond := len(table.data) + 1
 	fn := func() error { return fmt.Errorf("%x", table.data[:beyond]) }
 	if invariants.Enabled {

@@ -3,8 +3,6 @@ package lsm
 import (
 	"io"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/cockroachdb/errors"
 
@@ -14,8 +12,8 @@ import (
 
 // DB is an open store. It is safe for concurrent use.
 type DB struct {
-	// Lock order: install, commit.syncing, logs.syncing, commit.mu, mu, logs.mu. Readers
-	// take no lock.
+	// Lock order: install, commit.syncing, logs.syncing, commit.mu, schedule.mu, logs.mu.
+	// Readers take no lock.
 
 	env     environment
 	options Options
@@ -26,32 +24,17 @@ type DB struct {
 	stopFilters func()       // stops the filters' background work
 	memory      offheap.Pool // of memtables
 
-	// current is the newest view; nil once the DB is closed.
-	current atomic.Pointer[view]
-	commit  committer      // write path: sequence numbers, group commit, backpressure
-	writer  memtableWriter // current memtable and logs; guarded by commit.mu
+	commit committer      // write path: sequence numbers, group commit, backpressure
+	writer memtableWriter // current memtable and logs; guarded by commit.mu
+
+	schedule scheduler // current view, file numbers, background tasks
 
 	// install is held while the manifest is written and the view is replaced. The list
 	// of tables changes only under it.
 	install  sync.Mutex
 	obsolete obsoleteFiles
-	// mu guards the state shared with the background workers.
-	mu struct {
-		sync.Mutex
-		changed sync.Cond // signals any change of the fields below or of the view
-
-		nextNumber uint64        // of the next file
-		flushTook  time.Duration // recent flush time per memtable unit
-
-		flush, merge, cleanup task
-		activeFlush           *flush   // nil if none
-		merges                []*merge // a large merge and the merges for which it pauses
-		closing               bool
-	}
-	running    bool          // background workers run; set before Open returns
-	closing    chan struct{} // closed when mu.closing is set
-	background sync.WaitGroup
-	closed     struct {
+	running  bool // background workers run; set before Open returns
+	closed   struct {
 		sync.Once
 		err error
 	}
@@ -61,12 +44,12 @@ type DB struct {
 // acquire returns the current view with a reference. The caller must call unref.
 func (db *DB) acquire() (*view, error) {
 	for {
-		v := db.current.Load()
+		v := db.schedule.current.Load()
 		if v == nil {
 			return nil, ErrClosed
 		}
 		v.ref()
-		if db.current.Load() == v {
+		if db.schedule.current.Load() == v {
 			return v, nil
 		}
 		v.unref()
@@ -84,7 +67,7 @@ func (db *DB) acquireAt() (*view, uint64, error) {
 			return nil, 0, err
 		}
 		sequence := db.commit.visible.Load()
-		if db.current.Load() == v {
+		if db.schedule.current.Load() == v {
 			return v, sequence, nil
 		}
 		v.unref()
@@ -135,7 +118,7 @@ func (db *DB) applyOne(o op) error {
 	}
 	// Prefetch the key's slot in the memtable while the log is written.
 	hash := hashKey(o.key)
-	if v := db.current.Load(); v != nil {
+	if v := db.schedule.current.Load(); v != nil {
 		v.memtables[0].versions.prefetchSlot(hash)
 	}
 	return db.commit.commitOne(o, hash)
@@ -184,32 +167,7 @@ func (db *DB) adaptToBudget() {
 		db.writer.checkSize()
 		return nil
 	})
-	db.wake()
-}
-
-// wake makes all goroutines that wait for a change of mu or of the view look again.
-func (db *DB) wake() {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	db.mu.changed.Broadcast()
-}
-
-// replaceMemtables replaces the list of memtables by the result of fn, which must have
-// all memtables of the list except an empty one. Called under commit.mu.
-func (db *DB) replaceMemtables(fn func(memtables []*memtable) []*memtable) {
-	db.mu.Lock()
-	v := db.current.Load()
-	old := db.setView(fn(v.memtables), v.tables)
-	db.mu.Unlock()
-	old.retire()
-}
-
-// setView replaces the current view and returns the old one, which the caller must
-// retire outside mu. Called under mu.
-func (db *DB) setView(memtables []*memtable, tables []*table) (old *view) {
-	old = db.current.Swap(newView(memtables, tables))
-	db.mu.changed.Broadcast()
-	return old
+	db.schedule.wake()
 }
 
 // Close stops the background work and releases all resources. It does not flush,
@@ -228,20 +186,16 @@ func (db *DB) close() error {
 	if db.running && db.options.Durability == None {
 		err = db.Flush()
 	}
-	db.mu.Lock()
-	db.mu.closing = true
-	close(db.closing)
-	db.mu.changed.Broadcast()
-	db.mu.Unlock()
+	db.schedule.close()
 	db.commit.close()
-	db.background.Wait()
+	db.schedule.background.Wait()
 
 	// A Checkpoint or Refresh may still be installing.
 	db.install.Lock()
 	defer db.install.Unlock()
-	db.mu.Lock()
-	v := db.current.Swap(nil)
-	db.mu.Unlock()
+	db.schedule.mu.Lock()
+	v := db.schedule.current.Swap(nil)
+	db.schedule.mu.Unlock()
 
 	err = errors.CombineErrors(err, db.writer.logs.close())
 	db.stopFilters()

@@ -39,7 +39,7 @@ func TestOpenRemovesOrphansAndKeepsForeignFiles(t *testing.T) {
 	names, err := o.FS.List("db")
 	require.NoError(t, err)
 	require.Equal(t, []string{tableName(2), "12.table", filtersName, lockName, manifestName, "notes.txt"}, names)
-	require.EqualValues(t, 901, db.mu.nextNumber, "no number is used twice")
+	require.EqualValues(t, 901, db.schedule.mu.nextNumber, "no number is used twice")
 }
 
 // TestPowerLossBehindAnOpenAfterAKill: a process dies between renaming the manifest and

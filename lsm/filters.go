@@ -21,7 +21,7 @@ func (db *DB) trackFilters() {
 	if err != nil && !isNotExist(err) {
 		db.env.logger.Warn("the scores of filter pages could not be restored; the ranking starts from zero", "dir", db.env.dir, "error", err)
 	}
-	db.filters.Track(db.current.Load().filters()...)
+	db.filters.Track(db.schedule.current.Load().filters()...)
 }
 
 // startFilters starts the background work on filters; stopFilters stops it.
@@ -70,7 +70,7 @@ func (db *DB) filterProbes() (probes uint64) {
 // updateFilters reports changed tables to the manager. When it returns, no page of a
 // removed table is in memory.
 func (db *DB) updateFilters() {
-	if err := db.filters.Update(db.current.Load().filters()...); err != nil {
+	if err := db.filters.Update(db.schedule.current.Load().filters()...); err != nil {
 		db.reportFilters(err)
 	}
 }

@@ -1,10 +1,7 @@
 package lsm
 
 import (
-	"slices"
 	"time"
-
-	"github.com/cockroachdb/errors"
 )
 
 // maxFusedUnits is the maximum size in memtables of a flush that also merges. When the
@@ -13,7 +10,7 @@ import (
 // the next flush, and so writers, for too long.
 const maxFusedUnits = 4
 
-// flush is a flush in progress. inputs and units change only under DB.mu.
+// flush is a flush in progress. inputs and units change only under scheduler.mu.
 type flush struct {
 	memtable *memtable
 	number   uint64   // of the table
@@ -25,20 +22,25 @@ type flush struct {
 // flushOldest writes the oldest memtable to a table. In the same pass it merges the
 // tables that the rule would merge with it at once, if they are small.
 func (db *DB) flushOldest() error {
-	f, err := db.beginFlush()
+	db.commit.advance(func() {
+		if len(db.schedule.current.Load().memtables) == 1 && db.writer.due.Load() {
+			db.writer.begin() // the current memtable must be flushed with its log, even if it is empty
+		}
+	})
+	f, err := db.schedule.beginFlush()
 	if f == nil {
 		return err
 	}
-	defer db.endFlush()
+	defer db.schedule.endFlush()
 	sorting := f.memtable.sortBytes()
 	db.options.Budget.grow(sorting)
 	defer db.options.Budget.grow(-sorting)
 	start := time.Now()
 	facts, fresh, err := db.writeFlush(f)
-	if err != nil && len(f.inputs) > 0 && !db.isClosing() {
+	if err != nil && len(f.inputs) > 0 && !db.schedule.isClosing() {
 		// An input may be damaged, or the disk lacks space for the merge.
 		db.env.logger.Warn("a memtable is flushed without merging", "dir", db.env.dir, "error", err)
-		db.dropInputs(f)
+		db.schedule.dropInputs(f)
 		facts, fresh, err = db.writeFlush(f)
 	}
 	if err != nil {
@@ -49,67 +51,6 @@ func (db *DB) flushOldest() error {
 	}
 	db.noteFlush(f, facts, fresh, time.Since(start))
 	return nil
-}
-
-// beginFlush chooses what to flush; nil if nothing is due.
-func (db *DB) beginFlush() (*flush, error) {
-	db.commit.advance(func() {
-		if len(db.current.Load().memtables) == 1 && db.writer.due.Load() {
-			db.writer.begin() // the current memtable must be flushed with its log, even if it is empty
-		}
-	})
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	v := db.current.Load()
-	if len(v.memtables) == 1 {
-		return nil, nil
-	}
-	if err := db.mu.merge.err; err != nil && db.options.MergeRule.excess(db.units(v.tables)) >= maxExcess {
-		return nil, errors.Wrapf(err, "lsm: %d tables and none can be merged", len(v.tables))
-	}
-	f := &flush{memtable: v.memtables[len(v.memtables)-1], number: db.takeNumber()}
-	f.inputs = db.fused(v.tables, f.memtable)
-	f.units = 1 + sumUnits(db.units(f.inputs))
-	f.oldest = len(f.inputs) == len(v.tables)
-	db.mu.activeFlush = f
-	return f, nil
-}
-
-// fused returns the tables that the rule would merge at once with the memtable's table,
-// if they are small and no other merge uses them. Called under mu.
-func (db *DB) fused(tables []*table, m *memtable) []*table {
-	if m.empty() || m.used() > db.memtableBytes() || db.mu.merge.err != nil {
-		return nil
-	}
-	limit := uint64(noLimit)
-	for _, other := range db.mu.merges {
-		if i := slices.Index(tables, other.inputs[0]); i >= 0 { // else it has completed
-			tables = tables[:i]
-			limit = min(limit, sumUnits(db.units(other.inputs)))
-		}
-	}
-	units := append([]uint64{1}, db.units(tables)...)
-	begin, end := db.options.MergeRule.plan(units, limit)
-	if begin == 0 && end > 1 && sumUnits(units[:end]) <= maxFusedUnits {
-		return tables[:end-1]
-	}
-	return nil
-}
-
-// dropInputs restricts the flush to its memtable.
-func (db *DB) dropInputs(f *flush) {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	f.inputs, f.units, f.number = nil, 1, db.takeNumber()
-	f.oldest = len(db.current.Load().tables) == 0
-}
-
-// endFlush releases the input tables for merges.
-func (db *DB) endFlush() {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	db.mu.activeFlush = nil
-	db.mu.changed.Broadcast()
 }
 
 // writeFlush writes the newest version of each key to a table. fresh is the number of
@@ -155,9 +96,7 @@ func (db *DB) writeFlush(f *flush) (facts tableFacts, fresh uint64, err error) {
 
 // noteFlush counts a flush, and a merge if it had inputs.
 func (db *DB) noteFlush(f *flush, facts tableFacts, fresh uint64, took time.Duration) {
-	db.mu.Lock()
-	db.mu.flushTook = expectFlush(db.mu.flushTook, took/time.Duration(f.units))
-	db.mu.Unlock()
+	db.schedule.noteFlush(f, took)
 	db.counters.flushes.Add(1)
 	db.counters.flushBytes.Add(fresh)
 	if len(f.inputs) > 0 {

@@ -41,9 +41,9 @@ func TestFlushesMergeWhatTheRuleWouldMergeAtOnce(t *testing.T) {
 		if n&-n > maxFusedUnits {
 			want++ // the flush, then the merge
 		}
-		db.mu.Lock()
+		db.schedule.mu.Lock()
 		require.Equal(t, want, created, "tables written by %d flushes", n)
-		db.mu.Unlock()
+		db.schedule.mu.Unlock()
 		var units uint64
 		for _, table := range db.Stats().Tables {
 			units += table.Units
@@ -69,7 +69,7 @@ func TestDamagedTableDoesNotStopFlushes(t *testing.T) {
 	db := open(t, "db", o)
 	set(t, db, "a", "old")
 	require.NoError(t, db.Flush())
-	path := db.current.Load().tables[0].path
+	path := db.schedule.current.Load().tables[0].path
 	b, err := vfs.ReadFile(o.FS, path)
 	require.NoError(t, err)
 	b[tableHeaderBytes+blockHeaderBytes+8] ^= 1

@@ -39,7 +39,7 @@ func (db *DB) openPresent() (manifest, error) {
 	if err != nil {
 		return m, err
 	}
-	db.mu.nextNumber, db.env.id = m.nextNumber, m.id
+	db.schedule.mu.nextNumber, db.env.id = m.nextNumber, m.id
 	if err := db.load(m, nil); err != nil {
 		return m, err
 	}
@@ -69,7 +69,7 @@ var errChanged = errors.New("lsm: the store changes faster than it can be opened
 func (db *DB) Refresh(ctx context.Context) (changed bool, err error) {
 	db.install.Lock()
 	defer db.install.Unlock()
-	if db.current.Load() == nil {
+	if db.schedule.current.Load() == nil {
 		return false, ErrClosed
 	}
 	if !db.options.Follow {
@@ -84,7 +84,7 @@ func (db *DB) Refresh(ctx context.Context) (changed bool, err error) {
 		if failed != nil {
 			return false, failed
 		}
-		v := db.current.Load()
+		v := db.schedule.current.Load()
 		switch {
 		case m.id != db.env.id:
 			return false, errors.Newf("lsm: the store at %s was replaced by another one", db.env.dir)

@@ -136,7 +136,7 @@ func TestEveryByteDamaged(t *testing.T) {
 	set(t, db, "in the log", "too")
 	want["in the log"] = "too"
 	require.NoError(t, db.Sync())
-	require.Greater(t, db.current.Load().tables[0].blocks, 1)
+	require.Greater(t, db.schedule.current.Load().tables[0].blocks, 1)
 	require.NoError(t, db.Close())
 
 	names, err := fsys.List("db")

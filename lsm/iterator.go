@@ -191,7 +191,7 @@ func (it *Iterator) open(backward bool) bool {
 		invariants.Spoil(it.value)
 		it.key, it.value = nil, nil
 	}
-	if it.pin != nil && it.db.current.Load() == nil {
+	if it.pin != nil && it.db.schedule.current.Load() == nil {
 		it.failure = ErrClosed
 	}
 	if it.pin == nil || it.failure != nil && errors.Is(it.failure, ErrClosed) {
@@ -265,7 +265,7 @@ func (it *Iterator) Value() []byte { return it.value }
 
 // Err returns the reason why the last positioning call failed; nil at an end.
 func (it *Iterator) Err() error {
-	if it.failure == nil && it.pin != nil && it.db.current.Load() == nil {
+	if it.failure == nil && it.pin != nil && it.db.schedule.current.Load() == nil {
 		return ErrClosed
 	}
 	return it.failure

@@ -19,19 +19,19 @@ const maxWaiting = 1
 // DB. Its methods are called under committer.mu, except sync and flush.
 //
 // The current memtable is the first of the current view. It is replaced only by this
-// type, so under both committer.mu and DB.mu; flushes remove older memtables under
-// DB.mu.
+// type, so under both committer.mu and scheduler.mu; flushes remove older memtables under
+// scheduler.mu.
 type memtableWriter struct {
 	db    *DB
 	logs  logSet
 	pacer pacer
 	// due is set if the current memtable must be flushed before it is full: its log
-	// failed or it takes too much memory. The flusher reads it under DB.mu and is woken
+	// failed or it takes too much memory. The flusher reads it under scheduler.mu and is woken
 	// after it is set.
 	due atomic.Bool
 }
 
-func (w *memtableWriter) current() *memtable { return w.db.current.Load().memtables[0] }
+func (w *memtableWriter) current() *memtable { return w.db.schedule.current.Load().memtables[0] }
 
 // prepare ensures that memtable and log have space for a batch. A memtable exceeds its
 // size only for a batch that is larger than a memtable; it then holds nothing else.
@@ -92,7 +92,7 @@ func (w *memtableWriter) flush() error { return w.db.Flush() }
 // wait until everything in memory is in tables and the logs are obsolete.
 func (w *memtableWriter) fail(err error) error {
 	err = errors.WithStack(fmt.Errorf("%w: %w", errLogFailed, err))
-	if w.logs.fail(err, w.db.peekNumber()) {
+	if w.logs.fail(err, w.db.schedule.peekNumber()) {
 		w.db.env.logger.Error("a log failed; writes wait until memtables are flushed", "dir", w.db.env.dir, "error", err)
 		w.requestFlush()
 	}
@@ -102,7 +102,7 @@ func (w *memtableWriter) fail(err error) error {
 // rotate replaces the current memtable and hands it to the flusher, unless too many
 // memtables wait.
 func (w *memtableWriter) rotate() error {
-	if len(w.db.current.Load().memtables)-1 >= maxWaiting {
+	if len(w.db.schedule.current.Load().memtables)-1 >= maxWaiting {
 		return w.stall()
 	}
 	w.begin()
@@ -112,7 +112,7 @@ func (w *memtableWriter) rotate() error {
 // stall makes the caller wait while memtables are flushed, or returns the error of the
 // last flush.
 func (w *memtableWriter) stall() error {
-	if err := w.db.flushError(); err != nil {
+	if err := w.db.schedule.flushError(); err != nil {
 		return errors.Wrap(err, "lsm: writes are stopped because memtables cannot be flushed")
 	}
 	return errStalled
@@ -126,7 +126,7 @@ func (w *memtableWriter) begin() *memtable {
 	w.logs.endCurrent()
 	w.pacer.restart()
 	w.due.Store(false)
-	w.db.replaceMemtables(func(memtables []*memtable) []*memtable { return append([]*memtable{fresh}, memtables...) })
+	w.db.schedule.replaceMemtables(func(memtables []*memtable) []*memtable { return append([]*memtable{fresh}, memtables...) })
 	return fresh
 }
 
@@ -135,7 +135,7 @@ func (w *memtableWriter) begin() *memtable {
 func (w *memtableWriter) enlarge(room int64) *memtable {
 	large := newMemtable(&w.db.memory, room, w.db.options.Budget)
 	large.log = w.current().log
-	w.db.replaceMemtables(func(memtables []*memtable) []*memtable { return append([]*memtable{large}, memtables[1:]...) })
+	w.db.schedule.replaceMemtables(func(memtables []*memtable) []*memtable { return append([]*memtable{large}, memtables[1:]...) })
 	return large
 }
 
@@ -151,17 +151,17 @@ func (w *memtableWriter) checkSize() {
 
 func (w *memtableWriter) requestFlush() {
 	w.due.Store(true)
-	w.db.wake()
+	w.db.schedule.wake()
 }
 
 // newLog begins a log with space for a memtable, or for one larger record.
 func (w *memtableWriter) newLog(recordBytes int) error {
-	number := w.db.beginLog(w.current())
+	number := w.db.schedule.beginLog(w.current())
 	path := w.db.env.path(logName(number))
 	err := w.logs.begin(path, number, max(w.db.memtableBytes(), wal.CapacityFor(recordBytes)))
 	if err != nil {
 		if gone := w.db.env.fs.Remove(path); gone == nil || isNotExist(gone) {
-			w.db.returnNumber(number) // the next attempt then fails with the same error message
+			w.db.schedule.returnNumber(number) // the next attempt then fails with the same error message
 		}
 	}
 	return err

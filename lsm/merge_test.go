@@ -111,9 +111,9 @@ func TestWritersWaitForFlush(t *testing.T) {
 	}()
 	for !started.Load() || db.Stats().MemtablesWaiting < maxWaiting {
 	}
-	db.mu.Lock()
-	require.Len(t, db.current.Load().memtables, maxWaiting+1)
-	db.mu.Unlock()
+	db.schedule.mu.Lock()
+	require.Len(t, db.schedule.current.Load().memtables, maxWaiting+1)
+	db.schedule.mu.Unlock()
 	close(release)
 	require.NoError(t, <-done)
 	require.Positive(t, db.Stats().Writes.StallTime)

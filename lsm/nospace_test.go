@@ -220,7 +220,7 @@ func TestMergeChecksFreeSpace(t *testing.T) {
 		need += int64(table.Bytes)
 	}
 	free.Store(need - 1)
-	require.ErrorIs(t, db.roomForMerge(db.current.Load().tables), vfs.ErrNoSpace)
+	require.ErrorIs(t, db.roomForMerge(db.schedule.current.Load().tables), vfs.ErrNoSpace)
 	free.Store(need)
 	for db.WaitIdle(t.Context()) != nil { // until the merge was retried
 	}

@@ -44,11 +44,14 @@ func Open(dir string, opts *Options) (*DB, error) {
 // newDB returns an empty DB without background work.
 func newDB(dir string, o Options) *DB {
 	db := &DB{
-		env:     environment{fs: o.FS, dir: dir, falsePositiveRate: o.FalsePositiveRate, logger: o.Logger},
-		options: o,
-		closing: make(chan struct{}),
+		env:      environment{fs: o.FS, dir: dir, falsePositiveRate: o.FalsePositiveRate, logger: o.Logger},
+		options:  o,
+		schedule: scheduler{rule: o.MergeRule, closing: make(chan struct{})},
 	}
-	db.mu.changed.L = &db.mu.Mutex
+	db.schedule.env, db.schedule.counters = &db.env, &db.counters
+	db.schedule.mu.changed.L = &db.schedule.mu.Mutex
+	db.schedule.memtableBytes, db.schedule.due = db.memtableBytes, &db.writer.due
+	db.schedule.ran = func() { db.commit.advance(func() {}) } // stalled writers return the task's error
 	db.writer.db, db.writer.logs.env = db, &db.env
 	db.commit.init(&db.writer, o.Durability == PowerLoss, &db.counters)
 	if o.ReadOnly {
@@ -57,7 +60,7 @@ func newDB(dir string, o Options) *DB {
 	db.filters = bloom.NewManager(0)
 	db.stopFilters = func() {} // until startFilters
 	db.memory.Limit, db.memory.Grown = db.memtableBytes, o.Budget.grow
-	db.current.Store(newView([]*memtable{newMemtable(&db.memory, o.MemtableBytes, o.Budget)}, nil))
+	db.schedule.current.Store(newView([]*memtable{newMemtable(&db.memory, o.MemtableBytes, o.Budget)}, nil))
 	db.share = storeShare{filters: db.filters, most: o.FilterBytes, probes: db.filterProbes, resized: db.adaptToBudget}
 	o.Budget.join(&db.share)
 	return db
@@ -84,7 +87,7 @@ func (db *DB) open() error {
 	if err := db.load(m, nil); err != nil {
 		return err
 	}
-	db.mu.nextNumber = nextNumber(m, names)
+	db.schedule.mu.nextNumber = nextNumber(m, names)
 	if err := db.removeOrphans(m, names); err != nil {
 		return err
 	}
@@ -109,10 +112,8 @@ func (db *DB) load(m manifest, have []*table) error {
 	if err != nil {
 		return err
 	}
-	db.mu.Lock()
 	db.commit.visible.Store(m.lastSequence)
-	old := db.setView(db.current.Load().memtables, tables)
-	db.mu.Unlock()
+	old := db.schedule.publish(tables, false)
 	if have == nil {
 		db.trackFilters()
 	} else {

@@ -83,23 +83,7 @@ func (p *pacer) due(filled int64) bool { return filled >= p.nextCheck }
 func (w *memtableWriter) delay(filled int64) time.Duration {
 	full := w.db.memtableBytes()
 	w.pacer.nextCheck = filled + full/paceSteps
-	p := w.db.pressure()
+	p := w.db.schedule.pressure()
 	p.filled, p.elapsed = float64(filled)/float64(full), time.Since(w.pacer.begun)
 	return p.delay()
-}
-
-// pressure returns the part of pace that flushes and merges determine.
-func (db *DB) pressure() pace {
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	v := db.current.Load()
-	p := pace{
-		flush:   db.mu.flushTook,
-		waiting: len(v.memtables) > 1,
-		excess:  db.options.MergeRule.excess(db.units(v.tables)),
-	}
-	if f := db.mu.activeFlush; f != nil {
-		p.flush *= time.Duration(f.units)
-	}
-	return p
 }

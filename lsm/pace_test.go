@@ -118,9 +118,9 @@ func TestWritersAreDelayedBeforeTheyStall(t *testing.T) {
 		}
 		return nil
 	}), MemtableBytes: 64 << 10})
-	db.mu.Lock()
-	db.mu.flushTook = time.Hour
-	db.mu.Unlock()
+	db.schedule.mu.Lock()
+	db.schedule.mu.flushTook = time.Hour
+	db.schedule.mu.Unlock()
 	n := 0
 	for db.Stats().MemtablesWaiting == 0 {
 		set(t, db, fmt.Sprint(n), "some value")

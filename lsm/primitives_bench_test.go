@@ -49,7 +49,7 @@ func BenchmarkFlush(b *testing.B) {
 	const n = 180_000
 	db := open(b, b.TempDir(), nil)
 	fill(b, db, n)
-	m := db.current.Load().memtables[0]
+	m := db.schedule.current.Load().memtables[0]
 	b.ReportAllocs()
 	for b.Loop() {
 		facts, _, err := db.writeFlush(&flush{memtable: m, number: 1 << 32, units: 1})
@@ -73,7 +73,7 @@ func BenchmarkMerge(b *testing.B) {
 					require.NoError(b, db.Flush())
 				}
 			}
-			inputs := db.current.Load().tables
+			inputs := db.schedule.current.Load().tables
 			require.Len(b, inputs, tables)
 			b.ReportAllocs()
 			for b.Loop() {
@@ -111,7 +111,7 @@ func BenchmarkTable(b *testing.B) {
 		}
 		require.NoError(b, builder.Finish())
 		db := open(b, dir, nil)
-		r := db.current.Load().tables[0].tableReader
+		r := db.schedule.current.Load().tables[0].tableReader
 		random := rand.New(rand.NewPCG(1, 2))
 		keys := make([][]byte, 1<<16)
 		at := make([]int, len(keys))

@@ -87,7 +87,7 @@ func TestIteratorReturnsEntriesBeforeDamage(t *testing.T) {
 		set(t, db, fmt.Sprintf("key%04d", i), string(value))
 	}
 	require.NoError(t, db.Flush())
-	table := db.current.Load().tables[0]
+	table := db.schedule.current.Load().tables[0]
 	damaged := testseed.Rand(t).IntN(table.blocks-2) + 1
 	start, end := table.blockRange(damaged)
 	table.data[start+(end-start)/2] ^= 1

@@ -85,7 +85,7 @@ func (r *recovery) record(sequence uint64, payload []byte) error {
 	case sequence != want:
 		return r.corrupt("sequence number %d, want %d", sequence, want)
 	}
-	m := db.current.Load().memtables[0]
+	m := db.schedule.current.Load().memtables[0]
 	cost := int64(memtableCost(uint64(count), uint64(len(payload))))
 	if !m.empty() && m.used()+cost > db.memtableBytes() {
 		if m, err = r.nextMemtable(); err != nil {
@@ -113,7 +113,7 @@ func (r *recovery) record(sequence uint64, payload []byte) error {
 // nextMemtable creates a memtable, and flushes one first if too many wait.
 func (r *recovery) nextMemtable() (m *memtable, err error) {
 	db := r.db
-	if r.flushOldest != nil && len(db.current.Load().memtables)-1 >= maxWaiting {
+	if r.flushOldest != nil && len(db.schedule.current.Load().memtables)-1 >= maxWaiting {
 		if err := r.flushOldest(); err != nil {
 			return nil, err
 		}
@@ -124,12 +124,12 @@ func (r *recovery) nextMemtable() (m *memtable, err error) {
 
 // dropLogs flushes all memtables and makes all logs obsolete.
 func (db *DB) dropLogs(flushOldest func() error) error {
-	if !db.current.Load().memtables[0].empty() {
+	if !db.schedule.current.Load().memtables[0].empty() {
 		if _, err := (&recovery{db: db, flushOldest: flushOldest}).nextMemtable(); err != nil {
 			return err
 		}
 	}
-	for len(db.current.Load().memtables) > 1 {
+	for len(db.schedule.current.Load().memtables) > 1 {
 		if err := flushOldest(); err != nil {
 			return err
 		}

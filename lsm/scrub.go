@@ -57,7 +57,7 @@ func (db *DB) pause(ctx context.Context, d time.Duration) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-db.closing:
+	case <-db.schedule.closing:
 		return ErrClosed
 	}
 }

@@ -65,7 +65,7 @@ func (s *Snapshot) hold() error {
 		return s.err
 	}
 	s.pin.view.ref()
-	if s.closed.Load() || s.db.current.Load() == nil {
+	if s.closed.Load() || s.db.schedule.current.Load() == nil {
 		s.pin.view.unref()
 		return ErrClosed
 	}

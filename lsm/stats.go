@@ -133,7 +133,7 @@ func (db *DB) Stats() Stats {
 	}
 	s.LogBytes = db.writer.logs.bytes()
 	s.MemtablesWaiting = max(0, len(v.memtables)-1)
-	units := db.units(v.tables)
+	units := db.schedule.units(v.tables)
 	for i, t := range v.tables {
 		stats := TableStats{
 			Number: t.facts.number, Entries: t.facts.entries, Tombstones: t.facts.tombstones,
@@ -144,17 +144,10 @@ func (db *DB) Stats() Stats {
 		}
 		s.Tables = append(s.Tables, stats)
 	}
-	db.mu.Lock()
-	defer db.mu.Unlock()
-	for _, p := range db.mu.merges {
-		progress := MergeProgress{InputBytes: p.bytes, WrittenBytes: p.done.Load(), Begun: p.begun}
-		for _, t := range p.inputs {
-			progress.Tables = append(progress.Tables, t.facts.number)
-		}
-		s.Merges = append(s.Merges, progress)
-	}
+	merges, flushErr, mergeErr := db.schedule.progress()
+	s.Merges = merges
 	_, _, logFailure := db.writer.logs.list()
-	for _, err := range []error{logFailure, db.mu.flush.err, db.mu.merge.err} {
+	for _, err := range []error{logFailure, flushErr, mergeErr} {
 		if s.Problem == nil {
 			s.Problem = err
 		}
