@@ -56,9 +56,8 @@ func (it *tableIterator) prefetchIndex(key []byte) {
 
 func (it *tableIterator) prefetchBlock(key []byte) {
 	if prefix, covered := it.r.place(key); covered {
-		i := it.r.find(prefix, key)
-		it.r.prefetchKeys(i)
-		it.r.prefetchValue(i, prefix)
+		start, end := it.r.blockRange(it.r.find(prefix, key))
+		prefetch.Bytes(it.r.data[start:min(end, start+blockTargetBytes)])
 	}
 }
 
