@@ -65,6 +65,7 @@ type poolPeer struct {
 	transports []*transport
 	responses  atomic.Int64 // bytes of its responses in the response budget
 	dialing    bool
+	present    bool  // in the set that setServers makes
 	left       bool  // it is in the list of left servers
 	leaveAt    int64 // when its transports are closed, after it left the set
 	failure    error // of the last dial or transport, nil after a successful one
@@ -147,13 +148,14 @@ func (m *members) updateBorrowing() {
 	var changed bool
 	m.slots.update(func(_ int64, l *core.Client, _ *rand.PCG) { changed = subset.core.UpdateBorrowing(&l.Ladder) })
 	if changed {
-		m.setServers(subset.choose())
-		m.options.Logger.Info("subset resized", "borrowed", subset.core.Borrowed())
+		own, borrowed := subset.choose()
+		m.setServers(own, borrowed)
+		m.options.Logger.Info("subset resized", "servers", len(own)+len(borrowed), "borrowed", subset.core.Borrowed())
 	}
 }
 
 // setServers replaces the servers of the pool, and makes a lease request due. The borrowed
-// ones stand in for dead ones. m.mu is held.
+// ones stand in for dead ones. m.mu is held. Calls wait only while the ladder changes.
 func (m *members) setServers(own, borrowed []discovery.Server) {
 	known := make(map[string]*poolPeer, len(m.mu.peers))
 	for _, peer := range m.mu.peers {
@@ -161,40 +163,57 @@ func (m *members) setServers(own, borrowed []discovery.Server) {
 			known[peer.address] = peer
 		}
 	}
-	least := min(leastWeight(own), leastWeight(borrowed))
-	present := make(map[string]bool, len(own)+len(borrowed))
-	m.slots.update(func(now int64, l *core.Client, rng *rand.PCG) {
-		join := func(servers []discovery.Server, join func(now int64, peer int32, rng *rand.PCG)) {
-			for _, server := range servers {
-				if present[server.Address] {
-					continue
-				}
-				present[server.Address] = true
-				peer := known[server.Address]
-				if peer == nil {
-					peer = m.addPeer(server.Address, l)
-				}
-				peer.server = server
-				l.SetWeight(peer.index, weightOf(server)/least)
-				join(now, peer.index, rng)
+	indexes := cap(m.mu.peers)
+	joining := func(servers []discovery.Server) (peers []*poolPeer) {
+		for _, server := range servers {
+			peer := known[server.Address]
+			if peer == nil {
+				peer = m.addPeer(server.Address)
+				known[server.Address] = peer
+			}
+			if !peer.present {
+				peer.present, peer.server = true, server
+				peers = append(peers, peer)
 			}
 		}
-		join(own, l.Join)
-		join(borrowed, l.Borrow)
-		for address, peer := range known {
-			if !present[address] && l.Peer(peer.index).Member {
-				l.Leave(peer.index)
-				after := int64(m.options.LeaveAfter)
-				peer.leaveAt = now + after + rand.New(rng).Int64N(after/10+1)
-				if !peer.left {
-					peer.left = true
-					m.mu.left = append(m.mu.left, peer)
-				}
+		return peers
+	}
+	owned, others := joining(own), joining(borrowed)
+	least := min(leastWeight(own), leastWeight(borrowed))
+	m.slots.update(func(now int64, l *core.Client, rng *rand.PCG) {
+		if cap(m.mu.peers) > indexes {
+			l.Grow(make([]core.Peer, cap(m.mu.peers)))
+		}
+		for _, peer := range owned {
+			l.SetWeight(peer.index, weightOf(peer.server)/least)
+			l.Join(now, peer.index, rng)
+		}
+		for _, peer := range others {
+			l.SetWeight(peer.index, weightOf(peer.server)/least)
+			l.Borrow(now, peer.index, rng)
+		}
+		for _, peer := range m.mu.peers {
+			if peer != nil && !peer.present && l.Peer(peer.index).Member {
+				m.leave(now, peer, l, rng)
 			}
 		}
 		l.RequestNow(now)
 	})
+	for _, peer := range known {
+		peer.present = false
+	}
 	m.forgetLeft()
+}
+
+// leave removes a server from the set. m.mu and the lock of slots are held.
+func (m *members) leave(now int64, peer *poolPeer, l *core.Client, rng *rand.PCG) {
+	l.Leave(peer.index)
+	after := int64(m.options.LeaveAfter)
+	peer.leaveAt = now + after + rand.New(rng).Int64N(after/10+1)
+	if !peer.left {
+		peer.left = true
+		m.mu.left = append(m.mu.left, peer)
+	}
 }
 
 // leastWeight returns the smallest weight.
@@ -213,8 +232,8 @@ func weightOf(s discovery.Server) float64 {
 	return 1
 }
 
-// addPeer adds a server. m.mu is held.
-func (m *members) addPeer(address string, l *core.Client) *poolPeer {
+// addPeer adds a server; the caller grows the ladder to the capacity of peers. m.mu is held.
+func (m *members) addPeer(address string) *poolPeer {
 	peer := &poolPeer{index: int32(len(m.mu.peers)), address: address}
 	if n := len(m.mu.vacant); n > 0 {
 		peer.index = m.mu.vacant[n-1]
@@ -224,7 +243,6 @@ func (m *members) addPeer(address string, l *core.Client) *poolPeer {
 	}
 	if len(m.mu.peers) == cap(m.mu.peers) {
 		m.mu.peers = slices.Grow(m.mu.peers, max(16, len(m.mu.peers)))
-		l.Grow(make([]core.Peer, cap(m.mu.peers)))
 	}
 	m.mu.peers = append(m.mu.peers, peer)
 	return peer
