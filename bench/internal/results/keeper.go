@@ -1,6 +1,7 @@
 package results
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"io"
@@ -99,9 +100,10 @@ func (k *Keeper) Result(contestant, phase string, round int, figures map[string]
 // the greatest, and the ratio of the first contestant's to that of the others. Figures that no
 // contestant has are left out.
 func (k *Keeper) Print(out io.Writer, figures ...string) error {
-	fmt.Fprintf(out, "# %s, %s, commit %s; %s\n", time.Now().UTC().Format("2006-01-02 15:04 UTC"), machine.Name(), machine.Commit(), k.Settings)
+	var text bytes.Buffer
+	fmt.Fprintf(&text, "# %s, %s, commit %s; %s\n", time.Now().UTC().Format("2006-01-02 15:04 UTC"), machine.Name(), machine.Commit(), k.Settings)
 	for _, warning := range machine.BuildWarnings() {
-		fmt.Fprintln(out, "# WARNING:", warning)
+		fmt.Fprintln(&text, "# WARNING:", warning)
 	}
 	all := slices.DeleteFunc(slices.Clone(k.all), func(r Result) bool { return r.Bench != k.Bench || r.Table != k.Table || r.Settings != k.Settings })
 	for len(all) > 0 {
@@ -123,18 +125,19 @@ func (k *Keeper) Print(out io.Writer, figures ...string) error {
 			}
 			return true
 		})
-		printPhase(out, phase, contestants, rounds, figures)
+		printPhase(&text, phase, contestants, rounds, figures)
 	}
-	return nil
+	_, err := out.Write(text.Bytes())
+	return err
 }
 
-func printPhase(out io.Writer, phase string, contestants []string, rounds map[string]map[string][]float64, figures []string) {
+func printPhase(out *bytes.Buffer, phase string, contestants []string, rounds map[string]map[string][]float64, figures []string) {
 	figures = slices.DeleteFunc(slices.Clone(figures), func(name string) bool { return rounds[name] == nil })
 	if len(figures) == 0 {
 		return
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintf(table, "\n%s\t%s\tratio\tleast\tgreatest\trounds\t\n", phase, strings.Join(figures, "\t"))
+	rows := fmt.Appendf(nil, "\n%s\t%s\tratio\tleast\tgreatest\trounds\t\n", phase, strings.Join(figures, "\t"))
 	of := func(name, contestant string) Spread {
 		if numbers := rounds[name][contestant]; len(numbers) > 0 {
 			return SpreadOf(numbers)
@@ -142,15 +145,16 @@ func printPhase(out io.Writer, phase string, contestants []string, rounds map[st
 		return Spread{math.NaN(), math.NaN(), math.NaN()}
 	}
 	for _, contestant := range contestants {
-		fmt.Fprintf(table, "%s\t", contestant)
+		rows = fmt.Appendf(rows, "%s\t", contestant)
 		for _, name := range figures {
-			fmt.Fprintf(table, "%s\t", format(name, of(name, contestant).Median))
+			rows = fmt.Appendf(rows, "%s\t", format(name, of(name, contestant).Median))
 		}
 		first := of(figures[0], contestant)
-		fmt.Fprintf(table, "%.2f\t%s\t%s\t%d\t\n", of(figures[0], contestants[0]).Median/first.Median,
+		rows = fmt.Appendf(rows, "%.2f\t%s\t%s\t%d\t\n", of(figures[0], contestants[0]).Median/first.Median,
 			format(figures[0], first.Least), format(figures[0], first.Greatest), len(rounds[figures[0]][contestant]))
 	}
-	_ = table.Flush() // a closed output loses only the table
+	_, _ = table.Write(rows)
+	_ = table.Flush() // a Buffer returns no errors
 }
 
 // format formats a figure by its unit, the last word of its name.
