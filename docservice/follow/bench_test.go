@@ -17,8 +17,8 @@ import (
 	"docstore/queue/publish"
 )
 
-// BenchmarkRollback measures the time from a pin to an earlier manifest, of which the server
-// has a checkpoint, until the server answers from it. The later manifest overwrites a tenth
+// BenchmarkRollback measures the time from a pin to an earlier manifest until the server
+// answers from it. The server has a checkpoint. The later manifest overwrites a tenth
 // of the documents. It reports seconds for 10 million entries.
 func BenchmarkRollback(b *testing.B) {
 	for _, documents := range []int{100_000, 1_000_000, 4_000_000} {

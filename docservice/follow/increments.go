@@ -28,7 +28,7 @@ type increments struct {
 	published bool // the publisher announces increments
 	wanted    bool // the record lets this server add them
 	added     bool // the served state may hold increments
-	diverged  bool // what was added is damaged, or not part of the increments
+	diverged  bool // the added bytes are damaged, or not part of the increments
 
 	extension *publish.Extension // nil: not open
 	last      time.Time          // when one was added

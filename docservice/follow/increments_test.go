@@ -105,8 +105,8 @@ func (s *stream) waitForAnswers(to *server, want map[string]string) {
 	}, 20*time.Second, time.Millisecond, "want %v; status %+v", want, to.follower.Status())
 }
 
-// TestStreamModel applies random operations to a stream. A server reaches what is announced,
-// or the manifest that it is pinned to, exactly.
+// TestStreamModel applies random operations to a stream. A server reaches the announced
+// state, or the manifest that it is pinned to, exactly.
 func TestStreamModel(t *testing.T) {
 	s := newStream(t, testseed.Rand(t))
 	server := s.startServer("", "server")
@@ -144,7 +144,7 @@ func TestStreamModel(t *testing.T) {
 		if pinned > 0 {
 			want = s.states[pinned]
 		} else if record.Announced == record.Head && !maps.Equal(s.states[s.newest], s.documents) && record.Announced.Number == s.newest {
-			s.extend() // what was put while a pin held is announced now
+			s.extend() // the entries appended while a pin held are announced now
 			want = s.announced
 		}
 		if s.rng.IntN(2) == 0 {

@@ -37,7 +37,7 @@ func nextMove(record publish.Record, served, target publish.Ref, reset bool) mov
 	return replace
 }
 
-// nearestCheckpoint returns the latest checkpoint from which an index can read on to the
+// nearestCheckpoint returns the latest checkpoint whose index can read on to the
 // target; 0: there is none.
 func nearestCheckpoint(record publish.Record, present []uint64, target uint64) (nearest uint64) {
 	for _, number := range present {

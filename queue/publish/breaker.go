@@ -32,7 +32,7 @@ func (c Counts) entries() int64 { return c.Documents + c.Deletes }
 
 const (
 	breakerPeriod = time.Minute
-	// breakerSample is the number of records from which fractions and rates are judged.
+	// breakerSample is the least number of records for which fractions and rates are judged.
 	breakerSample = 100
 	// breakerHistory bounds the minutes that the average is taken from, and
 	// breakerMinimum is how many it needs.

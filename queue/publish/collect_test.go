@@ -231,7 +231,7 @@ func TestCollectDeletesWhatNoManifestLists(t *testing.T) {
 	require.ErrorContains(t, err, "was collected by gc")
 }
 
-// TestPublishCommitsInChunks interrupts the upload of many files: what was uploaded before
+// TestPublishCommitsInChunks interrupts the upload of many files: the files uploaded before
 // a manifest is not uploaded again.
 func TestPublishCommitsInChunks(t *testing.T) {
 	before := chunkBytes

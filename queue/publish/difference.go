@@ -35,8 +35,8 @@ func (m *Manifest) FilesSince(other *Manifest) (files int, bytes int64) {
 }
 
 // Compare counts the ids that differ between two manifests. Documents that have expired count
-// as deleted. Files that dir does not have are downloaded into temporary directories beside
-// it; dir can be the queue, or a directory of Validate.
+// as deleted. Files that dir does not have are downloaded into temporary directories next
+// to it; dir can be the queue, or a directory of Validate.
 func Compare(ctx context.Context, b bucket.Bucket, from, to *Manifest, dir string, opts *Options) (d Difference, err error) {
 	options := opts.withDefaults()
 	c := comparison{sameQueue: from.Head.Queue == to.Head.Queue, now: options.Now()}

@@ -1,8 +1,8 @@
-// Package publish uploads the sealed files of a queue to a bucket, commits manifests that
-// list them, and restores a queue from a manifest.
+// Package publish keeps the published states of a queue in a bucket: it uploads sealed files,
+// commits numbered manifests that list them, and determines which manifest servers serve.
 //
 //	p, err := publish.OpenPublisher(ctx, b, dir, nil)
-//	published, err := p.Publish(ctx) // uploads what is new, and commits a manifest
+//	published, err := p.Publish(ctx) // uploads new files, and commits a manifest
 //
 //	m, _, err := publish.FindManifest(ctx, b, 0, time.Now) // the newest
 //	err = publish.Restore(ctx, b, m, dir, nil)
@@ -11,13 +11,14 @@
 //
 // All objects are immutable (see package bucket):
 //
-//	file/DIGEST               a sealed segment or rewrite, by the SHA-256 of its bytes
-//	manifest/NUMBER-DIGEST    a Manifest: JSON, compressed with zstd
-//	commit/NUMBER             a version of the collection's Record: JSON
+//	file/EPOCH-DIGEST              a sealed segment or rewrite, by the SHA-256 of its bytes
+//	manifest/NUMBER-DIGEST         a Manifest: JSON, compressed with zstd
+//	increment/NUMBER-DIGEST/COUNT  an Increment of that manifest: a line of JSON, and bytes
+//	commit/NUMBER                  a version of the collection's Record: JSON
 //
-// The record names the newest manifest, a manifest the previous manifest, and a commit the
-// previous commit, each with its digest. So a reader that trusts the newest commit detects
-// any change of an object that it reaches.
+// The record names the newest manifest. A manifest names the previous manifest, an
+// increment the previous increment, and a commit the previous commit, each with its digest.
+// So a reader that trusts the newest commit detects any change of an object that it reaches.
 //
 // # Commit
 //
@@ -28,22 +29,45 @@
 // and fails with ErrFenced. A publisher recognizes its own commit, after a lost response,
 // by the nonce.
 //
+// With an Arbiter (package etcdlog) the commit point is a transaction of the Arbiter, which
+// also requires the publisher's lease. Each commit is copied to the bucket before the next
+// one, so that the bucket alone suffices to restore the Arbiter: Log.Restore.
+//
 // A manifest lists sealed files only. Publish refuses a queue that lacks entries of the
 // newest manifest: an older copy, or a copy that was restored and written again.
+//
+// # Targets
+//
+// A server serves the target of its group (Record.Target): the pin of the group, the pin of
+// all groups, the canary of the group, or the announced manifest. Validate reads a manifest
+// back from the bucket; only a validated manifest can be announced. Record has the
+// operations as pure functions: Announce, StartCanary, Pin, Unpin, Rollback, Retain and
+// Release. Revert and Discard change the queue after a bad manifest was committed. Collect
+// deletes the objects that no manifest in use lists.
+//
+// # Increments
+//
+// While its newest manifest is announced, a Publisher can announce the committed blocks of
+// the open segment as increments (Publisher.Extend). A server appends their bytes to its
+// copy of the segment (Extension), and needs only the rest when the sealed segment is in the
+// next manifest. The increments of a manifest are numbered, and each is created once. A
+// publisher that takes over creates an empty one first, so that the previous publisher
+// cannot continue them.
 //
 // # Recovery
 //
 // Restore verifies the digest of each file before it gets its name, and can be repeated
-// after any failure. A Writer can continue the restored queue. Entries that were not
-// published are not restored.
+// after any failure; RestoreIncrements adds the increments. A Writer can continue the
+// restored queue. Entries that were not published are not restored.
 //
 // # Concurrency
 //
-// A Log is safe for concurrent use, a Publisher and a Replica are not. The methods of
-// Record return a changed copy.
+// A Log is safe for concurrent use; a Publisher, a Replica and an Extension are not. The
+// methods of Record return a changed copy.
 //
 // # Limits
 //
-// A manifest lists at most MaxFiles files and has at most MaxManifestBytes, compressed. A
-// record has at most MaxPins pins.
+// A manifest lists at most MaxFiles files, has at most MaxManifestBytes, compressed, and at
+// most MaxIncrements increments. A record has at most MaxPins pins and MaxRetained retained
+// manifests, and encodes to at most 64 KiB.
 package publish

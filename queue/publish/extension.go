@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// behindTime is the age of an increment from which several are read concurrently.
+	// behindTime: after an increment of this age several are read concurrently.
 	behindTime = 2 * time.Second
 	// maxAhead bounds the increments that are read concurrently.
 	maxAhead = 16
@@ -205,7 +205,7 @@ func (e *Extension) add(i *Increment, data []byte, digest Digest) error {
 	return nil
 }
 
-// write appends data at e.end of the file, of which the file may have the first bytes.
+// write appends data at e.end of the file. The file may have its first bytes already.
 func (e *Extension) write(data []byte) error {
 	if len(data) == 0 {
 		return nil

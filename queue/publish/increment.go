@@ -21,8 +21,8 @@ import (
 const (
 	// MaxIncrements bounds the increments of a manifest.
 	MaxIncrements = 4_000
-	// incrementBytes is the size from which the rest of the committed bytes waits for the
-	// next increment.
+	// incrementBytes: an increment of this size or more ends, and the rest of the
+	// committed bytes waits for the next one.
 	incrementBytes = 8 << 20
 	// maxIncrementBytes bounds the segment's bytes in an increment.
 	maxIncrementBytes = 64 << 20
@@ -137,8 +137,14 @@ func readIncrementHeader(ctx context.Context, b bucket.Bucket, base Ref, number 
 // newestIncrement returns the number of the newest increment of a manifest, 0 if there is
 // none.
 func newestIncrement(ctx context.Context, b bucket.Bucket, base Ref) (uint64, error) {
+	return newestObject(ctx, b, func(number uint64) string { return incrementName(base, number) })
+}
+
+// newestObject returns the last number of objects that are numbered from 1 without gaps, 0
+// if there are none. It lists nothing.
+func newestObject(ctx context.Context, b bucket.Bucket, name func(number uint64) string) (uint64, error) {
 	return findLast(func(number uint64) (bool, error) {
-		_, err := b.Head(ctx, incrementName(base, number))
+		_, err := b.Head(ctx, name(number))
 		if errors.Is(err, bucket.ErrNotExist) {
 			return false, nil
 		}

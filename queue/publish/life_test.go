@@ -309,7 +309,7 @@ func (l *life) check() {
 	}
 }
 
-// TestLifeCycleModel applies random operations to a collection, some of which are killed.
+// TestLifeCycleModel applies random operations to a collection. Some of them are killed.
 // Every manifest in use has the documents of its moment.
 func TestLifeCycleModel(t *testing.T) {
 	steps := 1_000

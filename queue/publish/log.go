@@ -73,40 +73,9 @@ func OpenLog(ctx context.Context, b bucket.Bucket, now func() time.Time) (*Log, 
 }
 
 // findNewest returns the number of a commit that was the newest when it was called, 0 if
-// there was none. It asks for powers of two, and then halves the range: commits have no
-// holes.
+// there was none.
 func (l *Log) findNewest(ctx context.Context) (uint64, error) {
-	exists := func(number uint64) (bool, error) {
-		_, err := l.bucket.Head(ctx, commitObject(number))
-		if errors.Is(err, bucket.ErrNotExist) {
-			return false, nil
-		}
-		return err == nil, err
-	}
-	low, high := uint64(0), uint64(1) // low exists, or is 0; high is to be tried
-	for {
-		found, err := exists(high)
-		if err != nil {
-			return 0, err
-		}
-		if !found {
-			break
-		}
-		low, high = high, 2*high
-	}
-	for low+1 < high {
-		middle := low + (high-low)/2
-		found, err := exists(middle)
-		switch {
-		case err != nil:
-			return 0, err
-		case found:
-			low = middle
-		default:
-			high = middle
-		}
-	}
-	return low, nil
+	return newestObject(ctx, l.bucket, commitObject)
 }
 
 // read returns a commit and the digest of its object.

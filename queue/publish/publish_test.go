@@ -178,7 +178,7 @@ func TestModel(t *testing.T) {
 			restored := restore(t, b, number)
 			require.Equal(t, states[number], restored.documents)
 			if number == newest && rng.IntN(2) == 0 {
-				// The ingest host is lost; what was not published is lost with it.
+				// The ingest host is lost; entries that were not published are lost with it.
 				s = restored
 			}
 		}

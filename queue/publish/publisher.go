@@ -251,8 +251,8 @@ func (p *Publisher) publishSealed(ctx context.Context) (Published, error) {
 	}
 }
 
-// nextChunk returns the first files, at least those that parent covers, of which parent
-// lacks chunkBytes or a little more.
+// nextChunk returns the first files: at least those that parent covers, and then as many as
+// are needed for chunkBytes that parent lacks.
 func nextChunk(parent *Manifest, files []queue.SealedFile) []queue.SealedFile {
 	known := parent.byName()
 	var missing int64

@@ -13,8 +13,8 @@ func (r Record) Generation(number uint64) int {
 func (r Record) SameQueue(a, b uint64) bool { return r.Generation(a) == r.Generation(b) }
 
 // Continues reports whether a server of a manifest may read on to a later one, and serve the
-// entries as it reads them. Otherwise it must open the later one beside the served one: it is
-// of another queue, or bad manifests lie between them. A server without a manifest (0) may
+// entries as it reads them. Otherwise it must open the later one separately: it is of
+// another queue, or bad manifests lie between them. A server without a manifest (0) may
 // read on to any.
 func (r Record) Continues(served, target uint64) bool {
 	if served == 0 {

@@ -73,7 +73,7 @@ func TestRecordInvariants(t *testing.T) {
 	}
 }
 
-// committed returns a record with n manifests, of which the first ones are validated and one
+// committed returns a record with n manifests. The first ones are validated, and one
 // is announced.
 func committed(t *testing.T, n, validated, announced uint64) Record {
 	t.Helper()
