@@ -8,8 +8,8 @@
 //
 // The target is the manifest that this server serves. The record of the collection
 // determines it: the pin of the server's group, else the pin of all groups, else the canary
-// of the server's group, else the announced manifest. A Follower reads the record every PollInterval and moves to a new
-// target:
+// of the server's group, else the announced manifest. A Follower reads the record every
+// PollInterval and moves to a new target:
 //
 //   - To a later manifest: it fetches the missing files into the directory that the
 //     collection tails. The collection cannot read beyond the target, because the
@@ -25,6 +25,21 @@
 // the current collection is served until the move is complete: an entry of a bad manifest is
 // never served. While the bucket is unreachable, the last target is served.
 //
+// # Readiness
+//
+// A server is ready when its index includes the manifest that was the target when the record
+// was first read. If the record cannot be read, that is the manifest that CURRENT names.
+// Later announcements, moves and failures do not make the server unready. Only
+// Options.MaxStaleness does: it bounds the time since the server last knew that it serves
+// its target. A server that has no manifest finds no id missing: all are unavailable.
+//
+// # Limits
+//
+// Options.Disk limits the bytes of the data directory. Before a download that does not fit,
+// checkpoints are removed, the oldest first; then the move fails with ErrDiskLimit. A move
+// that fails, also on a full disk, is repeated with growing pauses of at most 10 s, and the
+// served manifest stays.
+//
 // # Files
 //
 //	CURRENT            the name of the state that is served, and its manifest
@@ -35,8 +50,14 @@
 // CURRENT is replaced atomically. Open removes the states that it does not name, which an
 // interrupted move has left.
 //
-// When the collection finds damage in a file, its quarantine renames the file, and the
-// Follower fetches it again.
+// A file gets its name after its digest was verified and the file was synced. So Open trusts
+// the names and verifies headers and footers only; the background verification of the
+// collection remembers the files that it has read, by size, inode and modification time. When
+// it finds damage in a file, its quarantine renames the file, and the Follower fetches it
+// again.
+//
+// Options.Source fetches files from other servers. FilesDir is the directory of the files
+// that they may have.
 //
 // # Concurrency
 //

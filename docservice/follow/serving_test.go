@@ -216,3 +216,33 @@ func TestDamagedObjectIsNotServed(t *testing.T) {
 	replace(content)
 	s.waitFor(2)
 }
+
+// TestGetsDoNotFailWhileTheBucketFails publishes, announces, pins and compacts while the
+// bucket fails for random times. An id that does not change is read all the time.
+func TestGetsDoNotFailWhileTheBucketFails(t *testing.T) {
+	rng, f := testseed.Rand(t), newFleet(t)
+	f.publishEntries(false, nil, [2]string{"constant", "always"})
+	delete(f.documents, "constant") // waitFor does not read it
+	delete(f.states[1], "constant")
+	f.announce(1)
+	s := f.startServer("", "server")
+	s.waitFor(1)
+	stop := s.watchAnswers("constant", func(document string) bool { return document == "always" })
+	for range 8 {
+		f.bucket.down.Store(rng.IntN(2) == 0)
+		f.publish(rng, rng.IntN(4) == 0)
+		if rng.IntN(4) == 0 {
+			f.pin(1+rng.Uint64N(f.newest), "")
+		} else {
+			f.unpin("")
+			f.announce(f.newest)
+		}
+		time.Sleep(time.Duration(rng.IntN(20)) * time.Millisecond)
+		require.True(t, ready(s.follower.Status()))
+	}
+	f.bucket.down.Store(false)
+	record, err := f.log.Load(t.Context())
+	require.NoError(t, err)
+	s.waitFor(record.Target("").Number)
+	stop()
+}
