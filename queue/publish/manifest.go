@@ -10,6 +10,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"docstore/queue"
@@ -158,6 +159,15 @@ func parseManifestObject(name string) (ref Ref, ok bool) {
 	return ref, err == nil && ref.Digest.UnmarshalText([]byte(digest)) == nil && ref.object() == name
 }
 
+// encoder compresses manifests. Making one takes longer than compressing a small manifest.
+var encoder = sync.OnceValue(func() *zstd.Encoder {
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		panic(err) // the options are invalid
+	}
+	return e
+})
+
 // encode returns the manifest's object and a reference to it.
 func (m *Manifest) encode() ([]byte, Ref, error) {
 	m.Format = manifestFormat
@@ -168,11 +178,7 @@ func (m *Manifest) encode() ([]byte, Ref, error) {
 	if err != nil {
 		return nil, Ref{}, err
 	}
-	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		return nil, Ref{}, err
-	}
-	data := encoder.EncodeAll(text, nil)
+	data := encoder().EncodeAll(text, nil)
 	if len(data) > MaxManifestBytes {
 		return nil, Ref{}, refused("the manifest of %d files would have %d bytes, more than %d: use larger segments", len(m.Files), len(data), MaxManifestBytes)
 	}
