@@ -184,7 +184,7 @@ type PoolOptions struct {
 	// default is 0: all servers, or DefaultSubsetSize if Subset is set.
 	SubsetSize int
 	// Subset chooses the servers. Set it to use the algorithm of other clients of the same
-	// servers. The default is rocksteadier. A pool without a number of its own uses
+	// servers. The default is rocksteadier. A pool that the source gives no number uses
 	// rendezvous instead, keyed by Name or, without a Name, by a random number.
 	Subset subset.Algorithm
 	// LeaveAfter limits the time that slots of servers that left the set are used until

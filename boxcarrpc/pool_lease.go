@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -39,11 +38,7 @@ func (m *members) stepLocked() {
 	for lane := m.slots.nextCheck(); lane != nil; lane = m.slots.nextCheck() {
 		m.tasks.Go(func() { m.check(lane) })
 	}
-	if wake := m.slots.wakeIn(); wake < math.MaxInt64 {
-		m.mu.wake.Reset(wake)
-	} else {
-		m.mu.wake.Stop()
-	}
+	m.mu.wake.Reset(m.slots.wakeIn())
 }
 
 // requestLease requests a slot: on the transport of the server with the fewest lanes, if

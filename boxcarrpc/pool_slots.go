@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -386,16 +385,12 @@ func (s *slots) nextCheck() *clientLane {
 	return nil
 }
 
-// wakeIn returns the time until the next lease request or health check, math.MaxInt64 if
+// wakeIn returns the time until the next lease request or health check, almost 300 years if
 // none is planned.
 func (s *slots) wakeIn() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wake := s.mu.ladder.Wake()
-	if wake == math.MaxInt64 {
-		return math.MaxInt64
-	}
-	return time.Duration(max(wake-s.now(), 0))
+	return time.Duration(max(s.mu.ladder.Wake()-s.now(), 0))
 }
 
 // grant puts a granted slot into the ladder. It returns false if the ladder no longer needs

@@ -170,10 +170,9 @@ func (l *Ladder) Members() int { return int(l.members) }
 // draining.
 func (l *Ladder) Live() int { return int(l.live) }
 
-// WantOther makes a lease request due to a live server outside tried of which the ladder
-// holds no slot: a retry waits for it. The ladder takes the slot although it is full and
-// the slot has a high number; see Surplus. WantOther reports whether there is such a
-// server.
+// WantOther makes a lease request due for a retry: to a live server that is not in tried
+// and has no slot in the ladder. The ladder takes the slot although it is full and the
+// slot has a high number; see Surplus. WantOther reports whether there is such a server.
 func (l *Ladder) WantOther(tried []int32, rng *rand.PCG) bool {
 	chosen, count := none, uint64(0)
 	for i := range l.peers[:l.extent] {
