@@ -113,6 +113,7 @@ func (c *compaction) findRetained(ctx context.Context, flags *bucketFlags, keep 
 	if err != nil {
 		return err
 	}
+	defer b.Close()
 	c.retained, err = publish.RetainedStates(ctx, b, c.dir, keep, &publish.Options{Now: c.env.Now})
 	return lifeError("compact", c.dir, flags.url, err)
 }

@@ -85,6 +85,7 @@ func revert(ctx context.Context, env *cli.Env, flags *bucketFlags, dir string, n
 	if err != nil {
 		return err
 	}
+	defer b.Close()
 	var undone func(publish.Undone) error
 	if list != "" {
 		var file *os.File
@@ -155,6 +156,7 @@ func discard(ctx context.Context, env *cli.Env, flags *bucketFlags, dir string, 
 	if err != nil {
 		return err
 	}
+	defer b.Close()
 	discarded, err := publish.Discard(ctx, b, dir, number, &publish.Options{Now: env.Now})
 	if err != nil {
 		return err

@@ -70,6 +70,7 @@ func (s *shower) run(ctx context.Context, number uint64) error {
 	if err != nil {
 		return err
 	}
+	defer b.Close()
 	m, _, err := publish.FindManifest(ctx, b, number, s.env.Now)
 	if err != nil {
 		return err

@@ -51,6 +51,10 @@ func Discard(ctx context.Context, b bucket.Bucket, dir string, from uint64, opts
 	case newest > 0:
 		return Discarded{}, refused("entries of manifest %d were served as increments of manifest %d: use revert, which appends what undoes them", from, parent.Number)
 	}
+	if err := log.Claim(ctx); err != nil {
+		return Discarded{}, err
+	}
+	defer log.Release()
 	owner := rand.Text()
 	if record, err = log.Update(ctx, func(r Record) (Record, error) { return r.discarding(owner, from, parent) }); err != nil {
 		return Discarded{}, err

@@ -42,8 +42,14 @@
 // all groups, the canary of the group, or the announced manifest. Validate reads a manifest
 // back from the bucket; only a validated manifest can be announced. Record has the
 // operations as pure functions: Announce, StartCanary, Pin, Unpin, Rollback, Retain and
-// Release. Revert and Discard change the queue after a bad manifest was committed. Collect
-// deletes the objects that no manifest in use lists.
+// Release. Rollback marks later manifests as bad and freezes announcing, since manifests
+// after them hold their entries, too. Revert appends what makes the queue equal to an earlier
+// manifest, and announcing its manifest ends the rollback. Discard truncates the queue to the
+// manifest before one that was refused and never served; the next manifest names that one as
+// its parent. A Publisher with NewGeneration lets another queue replace the collection.
+//
+// Collect deletes the objects that no manifest in use lists. queue.Compact keeps the versions
+// that RetainedStates need.
 //
 // # Increments
 //
