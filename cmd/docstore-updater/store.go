@@ -31,7 +31,7 @@ func (f *bucketFlags) add(command *cobra.Command) {
 
 func addEtcdFlag(flags *pflag.FlagSet, endpoints *string) {
 	flags.StringVar(endpoints, "etcd", "", "etcd that holds the commits of the collection: HOST:PORT[,...] or "+
-		"etcd://HOST:PORT[,...]/PREFIX[?ca=FILE&cert=FILE&key=FILE&user=NAME&password-file=FILE]; empty: the bucket holds them")
+		"etcd://HOST:PORT[,...]/PREFIX?ca=FILE&cert=FILE&key=FILE&user=NAME&password-file=FILE")
 }
 
 // store is the bucket of a collection, and the etcd that holds its commits, if any.
