@@ -50,11 +50,9 @@ type Budget struct {
 	}
 }
 
-// A budgetClient is the state of one client. It is guarded by the budget's mutex, except
-// for the atomic fields of time.
+// A budgetClient is the state of one client. It is guarded by the budget's mutex.
 type budgetClient struct {
 	used     int64
-	time     clientTime
 	accounts int                   // number of open accounts
 	holders  map[*Account]struct{} // accounts that have credit
 	waiting  []*reservationWait    // in the order of their arrival
@@ -143,7 +141,7 @@ func (b *Budget) joinLocked(a *Account, key clientKey) {
 	}
 	c.accounts++
 	a.key, a.client = key, c
-	a.time.Store(&c.time)
+	b.processors.join(a, key)
 }
 
 // leaveLocked removes an account, with its credit, from its client.
@@ -151,9 +149,10 @@ func (b *Budget) leaveLocked(a *Account, credit int64) {
 	c := a.client
 	c.used -= credit
 	delete(c.holders, a)
-	if c.accounts--; c.accounts == 0 && c.use() == 0 { // otherwise shareTime deletes it
+	if c.accounts--; c.accounts == 0 {
 		delete(b.mu.clients, a.key)
 	}
+	b.processors.leave(a, a.key)
 }
 
 // Charge adds n bytes that the process holds for the peer.

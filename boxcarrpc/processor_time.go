@@ -4,6 +4,8 @@ import (
 	"context"
 	"math"
 	"runtime"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -37,24 +39,55 @@ const (
 type clientTime struct {
 	spent atomic.Int64 // nanoseconds since the shares were last computed
 	over  atomic.Bool  // the client is above its share
-	use   float64      // nanoseconds, decayed; guarded by the budget's mutex
+
+	// Guarded by the mutex of processorTime.
+	use      float64 // nanoseconds, decayed
+	accounts int     // number of open accounts
 }
 
-// processorTime is the state of the processors of a Budget.
+// processorTime is the state of the processors of a Budget. It has its own mutex: many
+// waiting reservations may contend for that of the Budget.
 type processorTime struct {
 	processors int
 	start      time.Time
 	next       atomic.Int64 // when the shares are computed next, in nanoseconds since start
 
-	// Guarded by the budget's mutex.
-	computed int64 // when the shares were last computed
-	free     int   // permits
-	waiting  []*Permit
+	mu struct {
+		sync.Mutex
+		clients  map[clientKey]*clientTime
+		computed int64 // when the shares were last computed
+		free     int   // permits
+		waiting  []*Permit
+	}
 }
 
 func (p *processorTime) init() {
 	p.processors = runtime.GOMAXPROCS(0)
-	p.free, p.start = max(1, p.processors-1), time.Now()
+	p.start = time.Now()
+	p.mu.clients, p.mu.free = make(map[clientKey]*clientTime), max(1, p.processors-1)
+}
+
+// join adds an account of a client.
+func (p *processorTime) join(a *Account, key clientKey) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.mu.clients[key]
+	if c == nil {
+		c = new(clientTime)
+		p.mu.clients[key] = c
+	}
+	c.accounts++
+	a.time.Store(c)
+}
+
+// leave removes an account of a client. The client is kept until its use has decayed.
+func (p *processorTime) leave(a *Account, key clientKey) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := a.time.Load()
+	if c.accounts--; c.accounts == 0 && c.used() == 0 {
+		delete(p.mu.clients, key)
+	}
 }
 
 // fairUse returns the use above which a client is above its share, for a total use of that
@@ -73,41 +106,44 @@ const fullUse = float64(useHalfLife) / math.Ln2
 // Spend records that the process worked for the client from one time to another.
 func (a *Account) Spend(from, to time.Time) {
 	a.time.Load().spent.Add(int64(to.Sub(from)))
-	b := a.budget
-	at := int64(to.Sub(b.processors.start))
-	if next := b.processors.next.Load(); at >= next && b.processors.next.CompareAndSwap(next, at+int64(useInterval)) {
-		b.shareTime(at)
+	p := &a.budget.processors
+	at := int64(to.Sub(p.start))
+	if next := p.next.Load(); at >= next && p.next.CompareAndSwap(next, at+int64(useInterval)) {
+		p.share(at)
 	}
 }
 
-// shareTime computes the shares of the clients.
-func (b *Budget) shareTime(at int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	decay := math.Exp2(-float64(at-b.processors.computed) / float64(useHalfLife))
-	b.processors.computed = at
+// share computes the shares of the clients.
+func (p *processorTime) share(at int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	decay := math.Exp2(-float64(at-p.mu.computed) / float64(useHalfLife))
+	p.mu.computed = at
 	total, active := 0.0, 0
-	for key, c := range b.mu.clients {
-		c.time.use = c.time.use*decay + float64(c.time.spent.Swap(0))
-		total += c.time.use
+	for key, c := range p.mu.clients {
+		c.use = c.use*decay + float64(c.spent.Swap(0))
+		total += c.use
 		switch {
-		case c.time.use >= leastUse*fullUse:
+		case c.use >= leastUse*fullUse:
 			active++
 		case c.accounts == 0:
-			delete(b.mu.clients, key)
+			delete(p.mu.clients, key)
 		}
 	}
-	fair := fairUse(total, active, b.processors.processors)
-	for _, c := range b.mu.clients {
-		c.time.over.Store(c.time.use > fair)
+	fair := fairUse(total, active, p.processors)
+	for _, c := range p.mu.clients {
+		c.over.Store(c.use > fair)
 	}
 }
+
+// used returns the present use of the client.
+func (c *clientTime) used() float64 { return c.use + float64(c.spent.Load()) }
 
 // A Permit allows one goroutine to work for a client.
 type Permit struct {
 	account *Account
 	granted chan struct{}
-	held    bool        // guarded by the budget's mutex
+	held    bool        // guarded by the mutex of processorTime
 	timer   *time.Timer // ends the permit for a batch of frames
 }
 
@@ -119,8 +155,9 @@ func (a *Account) Batch() *Permit {
 	}
 	p := a.request()
 	<-p.granted
-	a.budget.mu.Lock()
-	defer a.budget.mu.Unlock()
+	processors := &a.budget.processors
+	processors.mu.Lock()
+	defer processors.mu.Unlock()
 	p.timer = time.AfterFunc(batchTime, p.End)
 	return p
 }
@@ -152,60 +189,49 @@ func Compute(ctx context.Context, n int, step func()) error {
 
 // request requests a permit.
 func (a *Account) request() *Permit {
-	p := &Permit{account: a, granted: make(chan struct{})}
-	b := a.budget
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.processors.waiting = append(b.processors.waiting, p)
-	b.grantLocked()
-	return p
+	request := &Permit{account: a, granted: make(chan struct{})}
+	p := &a.budget.processors
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.waiting = append(p.mu.waiting, request)
+	p.grantLocked()
+	return request
 }
 
 // grantLocked grants the free permits.
-func (b *Budget) grantLocked() {
-	t := &b.processors
-	for t.free > 0 && len(t.waiting) > 0 {
+func (p *processorTime) grantLocked() {
+	for p.mu.free > 0 && len(p.mu.waiting) > 0 {
 		least := 0
-		for i, p := range t.waiting {
-			if p.account.client.use() < t.waiting[least].account.client.use() {
+		for i, w := range p.mu.waiting {
+			if w.account.time.Load().used() < p.mu.waiting[least].account.time.Load().used() {
 				least = i
 			}
 		}
-		p := t.waiting[least]
-		copy(t.waiting[least:], t.waiting[least+1:])
-		t.waiting[len(t.waiting)-1] = nil
-		t.waiting = t.waiting[:len(t.waiting)-1]
-		p.held = true
-		t.free--
-		close(p.granted)
+		w := p.mu.waiting[least]
+		p.mu.waiting = slices.Delete(p.mu.waiting, least, least+1)
+		w.held = true
+		p.mu.free--
+		close(w.granted)
 	}
 }
 
-// use returns the present use of the client.
-func (c *budgetClient) use() float64 { return c.time.use + float64(c.time.spent.Load()) }
-
 // End gives the permit back, or withdraws the request for it. It is idempotent, and does
 // nothing for nil.
-func (p *Permit) End() {
-	if p == nil {
+func (w *Permit) End() {
+	if w == nil {
 		return
 	}
-	b := p.account.budget
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if p.timer != nil {
-		p.timer.Stop()
+	p := &w.account.budget.processors
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if w.timer != nil {
+		w.timer.Stop()
 	}
-	if !p.held {
-		for i, other := range b.processors.waiting {
-			if other == p {
-				b.processors.waiting = append(b.processors.waiting[:i], b.processors.waiting[i+1:]...)
-				break
-			}
-		}
-		return
+	if w.held {
+		w.held = false
+		p.mu.free++
+		p.grantLocked()
+	} else if i := slices.Index(p.mu.waiting, w); i >= 0 {
+		p.mu.waiting = slices.Delete(p.mu.waiting, i, i+1)
 	}
-	p.held = false
-	b.processors.free++
-	b.grantLocked()
 }

@@ -43,7 +43,7 @@ func TestFairUse(t *testing.T) {
 // accounts of two clients. The first has used more than its share.
 func twoProcessors() (b *Budget, heavy, light *Account) {
 	b = NewBudget(8 << 20)
-	b.processors.processors, b.processors.free = 2, 1
+	b.processors.processors, b.processors.mu.free = 2, 1
 	heavy, light = b.Open(clientNumber(1), func() {}), b.Open(clientNumber(2), func() {})
 	now := time.Now()
 	light.time.Load().spent.Add(int64(time.Millisecond))
@@ -91,7 +91,7 @@ func TestUseOfProcessorsDecays(t *testing.T) {
 		again.Close()
 		time.Sleep(20 * useHalfLife)
 		light.Spend(time.Now(), time.Now())
-		require.Len(t, b.mu.clients, 1)
+		require.Len(t, b.processors.mu.clients, 1)
 		require.Nil(t, b.Open(clientNumber(1), func() {}).Batch())
 	})
 }
@@ -122,7 +122,7 @@ func TestPermitsGoToTheClientWithTheSmallestUse(t *testing.T) {
 func TestLongStepsLeaveAProcessorFree(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		b := NewBudget(8 << 20)
-		b.processors.processors, b.processors.free = 4, 3
+		b.processors.processors, b.processors.mu.free = 4, 3
 		var running, most atomic.Int64
 		var steps sync.WaitGroup
 		for i := range 20 {
@@ -154,7 +154,7 @@ func TestStepsThatDoNotFinish(t *testing.T) {
 		require.ErrorIs(t, Compute(late, longStepBytes+1, func() { t.Error("has run") }), context.DeadlineExceeded)
 		first.End()
 		require.Panics(t, func() { _ = Compute(ctx, longStepBytes+1, func() { panic("damaged") }) })
-		require.Equal(t, 1, b.processors.free)
-		require.Empty(t, b.processors.waiting)
+		require.Equal(t, 1, b.processors.mu.free)
+		require.Empty(t, b.processors.mu.waiting)
 	})
 }

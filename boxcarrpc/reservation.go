@@ -55,7 +55,8 @@ func (a *Account) Reserve(ctx context.Context, n int64) error {
 		err = w.err
 	default:
 		err = context.Cause(ctx)
-		c.waiting = slices.Delete(c.waiting, slices.Index(c.waiting, w), slices.Index(c.waiting, w)+1)
+		i := slices.Index(c.waiting, w)
+		c.waiting = slices.Delete(c.waiting, i, i+1)
 		c.forgetWaitingLocked(b)
 	}
 	b.mu.Unlock()
