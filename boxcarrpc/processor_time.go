@@ -24,9 +24,9 @@ import (
 // While the clients need less than half of the processors, or one client is alone, batches
 // need no permit and cost one atomic addition.
 const (
-	useHalfLife = 100 * time.Millisecond
+	useHalfLife = 20 * time.Millisecond
 	// The shares are computed at most this often.
-	useInterval = 5 * time.Millisecond
+	useInterval = 2 * time.Millisecond
 	// The permit for a batch of frames ends after this time, because a handler may block.
 	batchTime = 5 * time.Millisecond
 	// A step that processes more bytes takes a fraction of a millisecond and is long.

@@ -21,6 +21,8 @@ const (
 	// The send buffer of the kernel, which Linux doubles. A larger one would be memory
 	// outside of the budget.
 	connSendBuffer = 256 << 10
+	// The processor time that a new connection costs, approximately.
+	connSpent = 100 * time.Microsecond
 	// One client may have this fraction of a listener's connections, and so may all
 	// unauthenticated connections together.
 	clientShare = 8
@@ -117,6 +119,8 @@ func (o *boundedListener) admit(conn net.Conn) *boundedConn {
 			c.ofClient = new(boundedClient)
 		}
 		c.account = o.budget.Open(&boxcarrpc.Peer{Address: conn.RemoteAddr()}, c.cut)
+		now := time.Now()
+		c.account.Spend(now, now.Add(connSpent))
 		o.countLocked(c, 1)
 		if victim != nil {
 			o.countLocked(victim, -1)
