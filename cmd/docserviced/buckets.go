@@ -185,6 +185,7 @@ func lagOf(s follow.Status) float64 {
 var (
 	manifestNumber = gauge("manifest", "Number of the announced, target and served manifest of a collection in an object store.", "collection", "state")
 	manifestPinned = gauge("manifest_pinned", "1 while a pin determines the served manifest.", "collection")
+	manifestHeld   = gauge("manifest_held", "1 while append --announce does not announce, because its records were outside the bounds.", "collection")
 	manifestError  = gauge("manifest_error", "1 while the last attempt to follow the manifests failed; see the log.", "collection")
 	manifestLag    = gauge("manifest_lag_seconds", "Time for which the target manifest has not been served; 0: it is served.", "collection")
 	fetchBytes     = gauge("manifest_fetch_bytes", "Bytes of the fetch in progress, in all and already fetched.", "collection", "state")
@@ -200,7 +201,7 @@ var (
 type bucketCollector struct{ *daemon }
 
 func (c bucketCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, m := range []metric{manifestNumber, manifestPinned, manifestError, manifestLag, fetchBytes, fetchedBytes, diskUsed, bucketRequests, bucketRetries, bucketFailures, bucketBytes} {
+	for _, m := range []metric{manifestNumber, manifestPinned, manifestHeld, manifestError, manifestLag, fetchBytes, fetchedBytes, diskUsed, bucketRequests, bucketRetries, bucketFailures, bucketBytes} {
 		to <- m.desc
 	}
 }
@@ -217,6 +218,7 @@ func (c bucketCollector) Collect(to chan<- prometheus.Metric) {
 		manifestNumber.send(to, float64(s.Target), name, "target")
 		manifestNumber.send(to, float64(s.Served), name, "served")
 		manifestPinned.send(to, boolValue(s.Pin != nil), name)
+		manifestHeld.send(to, boolValue(s.Held != ""), name)
 		manifestError.send(to, boolValue(s.Error != ""), name)
 		manifestLag.send(to, lagOf(s), name)
 		fetchBytes.send(to, float64(s.FetchBytes), name, "total")

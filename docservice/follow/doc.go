@@ -40,6 +40,15 @@
 // that fails, also on a full disk, is repeated with growing pauses of at most 10 s, and the
 // served manifest stays.
 //
+// # Increments
+//
+// While the target is the announced manifest, no pin holds this server and the publisher
+// streams, a Follower looks for increments: 100 ms after the last one, and less often later,
+// up to PollInterval. It appends them to the open segment of the queue that the collection
+// tails. Before the first one it makes a checkpoint of the index at the end of the manifest.
+// When a pin sets the manifest as the target, or when the local bytes are damaged or not part
+// of the next manifest, it returns to that checkpoint as in a move to an earlier manifest.
+//
 // # Files
 //
 //	CURRENT            the name of the state that is served, and its manifest

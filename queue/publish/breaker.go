@@ -32,10 +32,9 @@ func (c Counts) entries() int64 { return c.Documents + c.Deletes }
 
 const (
 	breakerPeriod = time.Minute
-	// breakerSample is the least number of records for which fractions and rates are judged.
+	// breakerSample is the minimum number of records for a decision.
 	breakerSample = 100
-	// breakerHistory bounds the minutes that the average is taken from, and
-	// breakerMinimum is how many it needs.
+	// The average is of at most breakerHistory minutes, and of at least breakerMinimum.
 	breakerHistory, breakerMinimum = 60, 5
 )
 

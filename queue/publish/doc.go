@@ -58,13 +58,16 @@
 // copy of the segment (Extension), and needs only the rest when the sealed segment is in the
 // next manifest. The increments of a manifest are numbered, and each is created once. A
 // publisher that takes over creates an empty one first, so that the previous publisher
-// cannot continue them.
+// cannot continue them. It refuses a queue that lacks what was announced; the Publisher syncs
+// the segment before each increment, so a power loss of the ingest host does not cause that.
+// A server whose bytes are not part of the sealed segment gets ErrDiverged and returns to the
+// manifest.
 //
 // # Recovery
 //
 // Restore verifies the digest of each file before it gets its name, and can be repeated
 // after any failure; RestoreIncrements adds the increments. A Writer can continue the
-// restored queue. Entries that were not published are not restored.
+// restored queue. Entries that were neither published nor announced are not restored.
 //
 // # Concurrency
 //

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// behindTime: after an increment of this age several are read concurrently.
+	// behindTime is the minimum age of an increment after which several are read concurrently.
 	behindTime = 2 * time.Second
 	// maxAhead bounds the increments that are read concurrently.
 	maxAhead = 16

@@ -21,8 +21,8 @@ import (
 const (
 	// MaxIncrements bounds the increments of a manifest.
 	MaxIncrements = 4_000
-	// incrementBytes: an increment of this size or more ends, and the rest of the
-	// committed bytes waits for the next one.
+	// incrementBytes is the minimum size of an increment that does not hold all committed
+	// bytes.
 	incrementBytes = 8 << 20
 	// maxIncrementBytes bounds the segment's bytes in an increment.
 	maxIncrementBytes = 64 << 20
