@@ -158,7 +158,7 @@ func (c *checker) checkProgram(command []string, pkg string, args []string) (kin
 	for _, arg := range args {
 		if name, isFlag := strings.CutPrefix(arg, "-"); isFlag {
 			name, _, _ = strings.Cut(strings.TrimPrefix(name, "-"), "=")
-			defined := regexp.MustCompile(`\b[A-Za-z0-9]+\((?:&?[\w.]+, )?"` + regexp.QuoteMeta(name) + `", `)
+			defined := regexp.MustCompile(`\b[A-Za-z0-9]+\((?:&?[\w.]+, )*"` + regexp.QuoteMeta(name) + `", `)
 			c.require(defined.MatchString(source), command, "no flag -"+name)
 		}
 	}
