@@ -43,8 +43,24 @@ func TestMain(m *testing.M) {
 				return 1
 			}
 		}
+		if err := linkS3(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 		return m.Run()
 	}())
+}
+
+// linkS3 makes the S3 server that scripts/setup builds a command of the pages.
+func linkS3(dir string) error {
+	binary, err := filepath.Abs("../../.tools/versitygw-v1.8.0")
+	if err == nil {
+		_, err = os.Stat(binary)
+	}
+	if err != nil {
+		return fmt.Errorf("run make setup, which builds the S3 server of the guides: %w", err)
+	}
+	return os.Symlink(binary, filepath.Join(dir, "versitygw"))
 }
 
 // A step is a block to run and its expected output.
