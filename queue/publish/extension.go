@@ -119,9 +119,6 @@ func committedEnd(fsys vfs.FS, dir string, n queue.SegmentID) (int64, error) {
 // Sealed reports whether the segment is complete: the next manifest follows.
 func (e *Extension) Sealed() bool { return e.sealed }
 
-// Number returns the number of the last increment that was added, 0 if there is none.
-func (e *Extension) Number() uint64 { return e.number }
-
 // Waiting reports whether an increment exists that was not added.
 func (e *Extension) Waiting(ctx context.Context) (bool, error) {
 	if e.sealed {
