@@ -35,6 +35,8 @@ const (
 	failurePause = 10 * time.Second
 	damagedPause = 10 * time.Minute
 
+	// knownTimeout bounds the wait of the first transfers for the list of servers.
+	knownTimeout = 3 * time.Second
 	// idleTime is the time after which an unused connection is closed.
 	idleTime = time.Minute
 	// watchPause is the pause before a failed source of servers is watched again.
@@ -59,6 +61,9 @@ type Client struct {
 	running sync.WaitGroup
 
 	received, damaged atomic.Uint64
+	// known is closed when the servers are known for the first time, or after knownTimeout.
+	known     chan struct{}
+	knownOnce sync.Once
 
 	mu struct {
 		sync.Mutex
@@ -85,7 +90,7 @@ type ClientStats struct {
 
 // NewClient returns a Client of the servers of a source.
 func NewClient(source discovery.Source, opts *ClientOptions) *Client {
-	c := &Client{source: source}
+	c := &Client{source: source, known: make(chan struct{})}
 	if opts != nil {
 		c.options = *opts
 	}
@@ -98,6 +103,10 @@ func NewClient(source discovery.Source, opts *ClientOptions) *Client {
 	c.stop = cancel
 	c.running.Go(func() { c.watch(ctx) })
 	c.running.Go(func() { c.closeIdle(ctx) })
+	c.running.Go(func() {
+		sleep(ctx, knownTimeout)
+		c.nowKnown()
+	})
 	return c
 }
 
@@ -147,7 +156,10 @@ func sleep(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
+func (c *Client) nowKnown() { c.knownOnce.Do(func() { close(c.known) }) }
+
 func (c *Client) setServers(s discovery.Snapshot) {
+	defer c.nowKnown()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.mu.peers
@@ -204,6 +216,11 @@ var (
 
 // Fetch implements publish.Source.
 func (s source) Fetch(ctx context.Context, f publish.File, store func(io.Reader) error) error {
+	select {
+	case <-s.known:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	var asked []*peer
 	for len(asked) < attempts {
 		p, pool, err := s.pick(asked)

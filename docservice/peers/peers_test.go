@@ -120,6 +120,23 @@ func TestFileComesFromPeer(t *testing.T) {
 	require.Eventually(t, func() bool { return server.Stats().Transfers == 0 }, 10*time.Second, time.Millisecond)
 }
 
+// lateSource knows the servers after a while.
+type lateSource struct{ discovery.Source }
+
+func (l lateSource) Watch(ctx context.Context, update func(discovery.Snapshot)) error {
+	time.Sleep(50 * time.Millisecond)
+	return l.Source.Watch(ctx, update)
+}
+
+// TestFirstFileWaitsForTheListOfPeers fetches a file right after the start.
+func TestFirstFileWaitsForTheListOfPeers(t *testing.T) {
+	p := newPublished(t)
+	client := peers.NewClient(lateSource{discovery.Static(startPeer(t, serveDir(p.dir, nil).Handle))}, nil)
+	defer client.Close()
+	p.fetch(t, client)
+	require.Zero(t, p.bucket.files.Load())
+}
+
 // TestFlippedByteOfPeerIsNotAccepted changes a byte in each part of the peer's copy. The
 // file comes from the bucket, unless the peer sees the damage itself.
 func TestFlippedByteOfPeerIsNotAccepted(t *testing.T) {

@@ -68,7 +68,7 @@ func TestFilesComeFromPeers(t *testing.T) {
 	}
 	list := filepath.Join(t.TempDir(), "servers")
 	require.NoError(t, os.WriteFile(list, nil, 0o600))
-	flags = append(flags, "--peers", "file:"+list)
+	flags = append(flags, "--peers", "file:"+list, "--peer-transfers", "64") // no server is too busy
 	first := startDaemonWith(t, url, filepath.Join(t.TempDir(), "data"), flags...)
 	first.waitReady(t)
 	require.NoError(t, os.WriteFile(list, []byte(first.boxcar+"\n"), 0o600))
