@@ -8,7 +8,7 @@
 // on an otherwise idle machine, the p99 of the good client is checked too.
 //
 // Real attackers run on other machines. Here they share the processors with the daemon and
-// the good client, so they run in a process of their own with the policy SCHED_IDLE: it
+// the good client, so they run in a separate process with the policy SCHED_IDLE: it
 // gets the processor time that the other two leave. So the latency of the good client
 // includes the work of the daemon for the attackers, but not the work of the attackers. The
 // test logs the processor time of the daemon during each attack.
