@@ -73,6 +73,7 @@ type boundedConn struct {
 	present       bool   // counted; guarded by listener.mu
 	authenticated bool   // guarded by listener.mu
 	ending        sync.Once
+	settingUp     bool              // grpc-go has not written its settings yet
 	begun         time.Time         // when a batch of frames was read; used by the reader only
 	permit        *boxcarrpc.Permit // for the batch
 
@@ -106,7 +107,7 @@ func (o *boundedListener) admit(conn net.Conn) *boundedConn {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetWriteBuffer(connSendBuffer) // on error the kernel's limit applies
 	}
-	c := &boundedConn{Conn: conn, listener: o}
+	c := &boundedConn{Conn: conn, listener: o, settingUp: o.grpc}
 	if address, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
 		c.client = address.Addr().Unmap()
 	}
@@ -242,6 +243,10 @@ func (c *boundedConn) SetWriteDeadline(t time.Time) error {
 // Write writes in pieces, so that connStallTimeout applies to progress and not to the
 // whole.
 func (c *boundedConn) Write(b []byte) (written int, err error) {
+	if c.settingUp {
+		c.settingUp = false
+		c.startBatch() // new connections of one client must not delay the others
+	}
 	for written < len(b) && err == nil {
 		piece := b[written:min(len(b), written+connWriteBytes)]
 		c.mu.Lock()

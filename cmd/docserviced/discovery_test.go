@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"net"
 	"testing"
 	"time"
 
@@ -10,20 +9,14 @@ import (
 
 	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/discovery/byname"
+	"docstore/internal/freeport"
 )
-
-func freePort(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	return l.Addr().String()
-}
 
 // A daemon is registered while it serves, and clients find it by the same name.
 func TestServeRegistersItself(t *testing.T) {
 	queueDir := t.TempDir()
 	fill(t, queueDir, "a", "document")
-	seed, boxcar := freePort(t), freePort(t)
+	seed, boxcar := freeport.Address(t), freeport.Address(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan result)
 	go func() {

@@ -39,13 +39,19 @@ func (c *boundedConn) Read(b []byte) (int, error) {
 	}
 	c.permit.End()
 	n, err := c.Conn.Read(b)
-	c.permit = c.account.Batch()
-	c.begun = time.Now()
+	c.startBatch()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.account.Charge(int64(n))
 	c.mu.received += int64(n)
 	return n, err
+}
+
+// startBatch begins to measure the work for a batch of frames, or for the setup of the
+// connection, and waits for a permit if the client is above its share.
+func (c *boundedConn) startBatch() {
+	c.permit = c.account.Batch()
+	c.begun = time.Now()
 }
 
 // changeReceiving adds to the number of calls that await their request. When it is 0, no

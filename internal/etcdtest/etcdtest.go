@@ -2,7 +2,6 @@
 package etcdtest
 
 import (
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -11,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/freeport"
 )
 
 // Server is an etcd with leases of at least one second.
@@ -27,7 +28,7 @@ func Start(t testing.TB) *Server {
 	_, err := exec.LookPath("etcd")
 	require.NoError(t, err, "scripts/setup installs Debian's etcd-server")
 	// The ports are most likely still free when etcd listens.
-	address, peer := freePort(t), freePort(t)
+	address, peer := freeport.Address(t), freeport.Address(t)
 	dir := filepath.Join(t.TempDir(), "etcd")
 	s := &Server{Address: address, dir: dir, arguments: []string{
 		"--data-dir", dir, "--unsafe-no-fsync", "--log-level", "error",
@@ -66,14 +67,6 @@ func (s *Server) Kill() {
 		_ = s.command.Wait()
 		s.command = nil
 	}
-}
-
-func freePort(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // Lose kills etcd, removes its data, and starts it again.

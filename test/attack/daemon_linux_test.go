@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -21,6 +20,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
 	"docstore/docservice"
+	"docstore/internal/freeport"
 	"docstore/queue"
 )
 
@@ -49,7 +49,7 @@ func startDaemon(t *testing.T) *daemon {
 	require.NoError(t, err, "%s", out)
 	queueDir := filepath.Join(dir, "queue")
 	fillQueue(t, queueDir)
-	d := &daemon{addresses: addresses{Boxcar: freeAddress(t), HTTP: freeAddress(t), GRPC: freeAddress(t)}}
+	d := &daemon{addresses: addresses{Boxcar: freeport.Address(t), HTTP: freeport.Address(t), GRPC: freeport.Address(t)}}
 	command := exec.Command(filepath.Join(dir, "docserviced"), "serve", "--collection", "jobs="+queueDir, "--data", filepath.Join(dir, "data"),
 		"--boxcar", d.Boxcar, "--http", d.HTTP, "--grpc", d.GRPC, "--memory", "256MiB", "--quiet")
 	var log bytes.Buffer
@@ -91,13 +91,6 @@ func fillQueue(t *testing.T, dir string) {
 }
 
 func smallID(i int) []byte { return fmt.Appendf(nil, "small-%d", i) }
-
-func freeAddress(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
-}
 
 func (d *daemon) ready() bool {
 	response, err := http.Get("http://" + d.HTTP + "/readyz")

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/freeport"
 )
 
 // TestServersAreFound registers daemons in a real etcd, and in a gossip cluster. boxcar finds
@@ -20,7 +22,7 @@ func TestServersAreFound(t *testing.T) {
 	queue := t.TempDir()
 	sealSegment(t, queue, documents)
 	etcd := "etcd://" + startEtcd(t) + "/search"
-	one, two := freeAddress(t), freeAddress(t)
+	one, two := freeport.Address(t), freeport.Address(t)
 	for _, x := range []struct {
 		name    string
 		servers string    // --servers of boxcar
@@ -75,7 +77,7 @@ func TestServersAreFound(t *testing.T) {
 // startEtcd starts a real etcd and returns its address.
 func startEtcd(t *testing.T) string {
 	t.Helper()
-	client, peer := freeAddress(t), freeAddress(t)
+	client, peer := freeport.Address(t), freeport.Address(t)
 	launch(t, exec.Command("etcd", "--data-dir", t.TempDir(), "--unsafe-no-fsync", "--log-level", "error",
 		"--listen-client-urls", "http://"+client, "--advertise-client-urls", "http://"+client,
 		"--listen-peer-urls", "http://"+peer, "--initial-advertise-peer-urls", "http://"+peer, "--initial-cluster", "default=http://"+peer))

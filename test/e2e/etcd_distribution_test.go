@@ -84,7 +84,7 @@ func TestServingWithoutEtcdAndBucket(t *testing.T) {
 // repaired.
 func TestDamagedObjectIsNotServed(t *testing.T) {
 	p := newPublished(t, startS3(t))
-	documents := corpus(t)[:500]
+	documents := corpus(t)[:200] // in one segment
 	p.ingest(t, documents)
 	p.release(t)
 	p.updater(t, "manifests", "--verify")

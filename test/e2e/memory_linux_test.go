@@ -19,6 +19,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
 	"docstore/docservice"
+	"docstore/internal/freeport"
 	"docstore/internal/testseed"
 )
 
@@ -41,7 +42,7 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 	)
 	random := testseed.Rand(t)
 	root := t.TempDir()
-	d := &daemon{boxcar: freeAddress(t), http: freeAddress(t)}
+	d := &daemon{boxcar: freeport.Address(t), http: freeport.Address(t)}
 	d.args = []string{"serve", "--data", filepath.Join(root, "index"), "--boxcar", d.boxcar, "--http", d.http, "--memory", "256MiB"}
 	queueOf := func(n int) string { return filepath.Join(root, fmt.Sprint("queue-", n)) }
 	for n := range collections {

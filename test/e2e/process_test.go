@@ -4,19 +4,19 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/freeport"
 )
 
 // binaries is the directory of the commands, built once for all tests.
@@ -112,7 +112,7 @@ func startDaemon(t *testing.T, queue, data string) *daemon {
 // startDaemonWith starts a daemon with additional flags.
 func startDaemonWith(t *testing.T, queue, data string, flags ...string) *daemon {
 	t.Helper()
-	d := &daemon{boxcar: freeAddress(t), http: freeAddress(t)}
+	d := &daemon{boxcar: freeport.Address(t), http: freeport.Address(t)}
 	d.args = []string{
 		"serve", "--collection", collection + "=" + queue, "--data", data,
 		"--boxcar", d.boxcar, "--http", d.http,
@@ -188,33 +188,6 @@ func (d *daemon) poll(t *testing.T, path string, done func(status int, body []by
 		response.Body.Close()
 		return err == nil && done(response.StatusCode, body)
 	})
-}
-
-// Ports below the ephemeral range, so that no outgoing connection takes one before it is used.
-const (
-	firstPort = 20_000
-	lastPort  = 32_000
-)
-
-// nextPort is the next port to try. Concurrent test processes start at different ports.
-var nextPort = func() *atomic.Int64 {
-	var next atomic.Int64
-	next.Store(int64(os.Getpid()%1000) * 11)
-	return &next
-}()
-
-// freeAddress returns a loopback address with a free port that no other test receives.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range lastPort - firstPort {
-		address := fmt.Sprintf("127.0.0.1:%d", firstPort+nextPort.Add(1)%(lastPort-firstPort))
-		if listener, err := net.Listen("tcp", address); err == nil {
-			require.NoError(t, listener.Close())
-			return address
-		}
-	}
-	require.Fail(t, "all ports are in use")
-	return ""
 }
 
 // lockedBuffer collects the output of a process while a test reads it.

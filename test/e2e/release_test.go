@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/freeport"
 )
 
 // buildRelease builds the commands of the last release from the source stored by
@@ -53,7 +55,7 @@ func TestLastRelease(t *testing.T) {
 	for step, server := range []string{"release", "now", "release", "now"} {
 		part := documents[step*500 : (step+1)*500]
 		run(server, "docstore-updater", ndjson(part), "append", "--queue", queue, "--quiet")
-		d := &daemon{boxcar: freeAddress(t), http: freeAddress(t)}
+		d := &daemon{boxcar: freeport.Address(t), http: freeport.Address(t)}
 		d.process = launch(t, exec.Command(filepath.Join(commands[server], "docserviced"), "serve", "--collection", collection+"="+queue,
 			"--data", data, "--boxcar", d.boxcar, "--http", d.http))
 		d.waitReady(t)

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/crashtest"
+	"docstore/internal/freeport"
 )
 
 // s3Binary is the S3 server that scripts/setup builds.
@@ -37,7 +38,7 @@ func startS3(t *testing.T) *s3Server {
 	binary, err := filepath.Abs(s3Binary)
 	require.NoError(t, err)
 	require.FileExists(t, binary, "run make setup, which builds it")
-	root, address := t.TempDir(), freeAddress(t)
+	root, address := t.TempDir(), freeport.Address(t)
 	s := &s3Server{dir: filepath.Join(root, "docs")}
 	require.NoError(t, os.Mkdir(s.dir, 0o700))
 	const user, secret = "test", "secret"

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/freeport"
 )
 
 // TestUnitsServe passes documents through the commands of the systemd units of deploy/, on an
@@ -34,7 +36,7 @@ func TestUnitsServe(t *testing.T) {
 	queue := filepath.Join("var", "lib", "docstore", "queue", collection)
 	server.write(t, "etc/docstore/sync-"+collection, "SOURCE=%s\nOPTIONS=--interval 0.1 --bwlimit 50m\n", filepath.Join(ingestHost.root, queue))
 	sync := launch(t, server.unit(t, "docstore-sync@.service").command(t))
-	d := &daemon{boxcar: freeAddress(t), http: freeAddress(t)}
+	d := &daemon{boxcar: freeport.Address(t), http: freeport.Address(t)}
 	server.write(t, "etc/docstore/docserviced.yaml", "collection: [%s=%s]\ndata: %s\nboxcar: %s\nhttp: %s\n",
 		collection, filepath.Join(server.root, queue), filepath.Join(server.root, "var", "lib", "docstore", "index"), d.boxcar, d.http)
 	d.process = launch(t, server.unit(t, "docserviced.service").command(t))

@@ -4,10 +4,8 @@ package guides
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/freeport"
 )
 
 // binaries is the directory of the built commands.
@@ -123,10 +123,10 @@ func replacers(t *testing.T, dir string) (to, from *strings.Replacer) {
 	var there, back []string
 	replace := func(named, is string) { there, back = append(there, named, is), append(back, is, named) }
 	for _, host := range hosts {
-		replace(host, "127.0.0.1:"+freePort(t))
+		replace(host, freeport.Address(t))
 	}
 	for _, port := range ports {
-		replace(":"+port, ":"+freePort(t))
+		replace(":"+port, strings.TrimPrefix(freeport.Address(t), "127.0.0.1"))
 	}
 	for _, path := range paths {
 		require.NoError(t, os.MkdirAll(filepath.Join(dir, path), 0o755))
@@ -188,23 +188,6 @@ func (s *shell) run(commands string) (printed string, ok bool) {
 			return s.from.Replace(strings.TrimSuffix(b.String(), "\n")), true
 		}
 		b.WriteString(line)
-	}
-}
-
-// usedPorts are the ports in use by pages, which run in parallel and may open them later.
-var usedPorts sync.Map
-
-// freePort returns a free port that no other page uses.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
-		_, port, err := net.SplitHostPort(listener.Addr().String())
-		require.NoError(t, errors.Join(err, listener.Close()))
-		if _, given := usedPorts.LoadOrStore(port, true); !given {
-			return port
-		}
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"docstore/boxcarrpc/discovery"
+	"docstore/internal/freeport"
 )
 
 func backend(t *testing.T, r *Registry, address string) *Number {
@@ -283,7 +284,7 @@ func TestNumberIsNotHeldAfterItsTime(t *testing.T) {
 }
 
 func TestAWatcherWithoutEtcdFails(t *testing.T) {
-	r := open(t, freePort(t), &Options{CallTimeout: 50 * time.Millisecond})
+	r := open(t, freeport.Address(t), &Options{CallTimeout: 50 * time.Millisecond})
 	require.Error(t, r.Source(nil).Watch(t.Context(), nil))
 	_, err := r.Backend(discovery.Server{})
 	require.Error(t, err)

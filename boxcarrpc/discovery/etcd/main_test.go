@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
+
+	"docstore/internal/freeport"
 )
 
 func TestMain(m *testing.M) {
@@ -50,7 +52,7 @@ func newEtcd(t testing.TB, scheme string, arguments ...string) *etcdServer {
 	_, err := exec.LookPath("etcd")
 	require.NoError(t, err, "scripts/setup installs Debian's etcd-server")
 	// The ports are most likely still free when etcd listens.
-	address, peer := freePort(t), freePort(t)
+	address, peer := freeport.Address(t), freeport.Address(t)
 	s := &etcdServer{address: address, arguments: append([]string{
 		"--data-dir", filepath.Join(t.TempDir(), "data"), "--unsafe-no-fsync",
 		"--heartbeat-interval", "20", "--election-timeout", "200", // with the default the shortest lease is 2 s
@@ -86,13 +88,6 @@ func (s *etcdServer) kill() {
 
 func (s *etcdServer) target(options string) string {
 	return "etcd://" + s.address + "/search" + options
-}
-
-func freePort(t testing.TB) (address string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	return l.Addr().String()
 }
 
 func open(t testing.TB, address string, opts *Options) *Registry {
