@@ -63,7 +63,7 @@ func (f *follower) readHead() (nearer bool) {
 // the file fails, or there is none although one is required, and no earlier read succeeded.
 func (h *headState) reaches(at queue.Position, required bool) bool {
 	if h.target.IsZero() {
-		return h.failure == nil && !(required && h.written.IsZero())
+		return h.failure == nil && (!required || !h.written.IsZero())
 	}
 	return at.Queue == h.target.Queue && at.Next.Compare(h.target.Next) >= 0
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/virtualtime"
 )
 
 // testEnv is a commitEnv without a store. The functions replace its default behavior.
@@ -232,7 +234,7 @@ func TestFailedCommitIsInvisible(t *testing.T) {
 }
 
 func TestStalledCommitsWaitForProgress(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		e := newTestEnv(false)
 		full := true // guarded by committer.mu
 		e.onPrepare = func() (time.Duration, error) {
@@ -256,7 +258,7 @@ func TestStalledCommitsWaitForProgress(t *testing.T) {
 }
 
 func TestDelayedCommitReleasesTheLock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		e := newTestEnv(false)
 		delay := time.Second // guarded by committer.mu
 		e.onPrepare = func() (time.Duration, error) {
@@ -278,7 +280,7 @@ func TestDelayedCommitReleasesTheLock(t *testing.T) {
 // TestWaitingCommitsKeepTheirBatches lets single writes wait at the same time: they must
 // not share the memory of their batches.
 func TestWaitingCommitsKeepTheirBatches(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		e := newTestEnv(false)
 		full := true
 		keys := map[string]bool{} // both guarded by committer.mu
@@ -314,7 +316,7 @@ func TestCloseEndsWaitingCommits(t *testing.T) {
 		"delayed": func() (time.Duration, error) { return time.Hour, nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			virtualtime.Test(t, func(t *testing.T) {
 				e := newTestEnv(true)
 				e.onPrepare = prepare
 				results := e.start(10)

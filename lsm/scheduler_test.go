@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/virtualtime"
 )
 
 // newTestScheduler returns a scheduler without a store, for tables of the given sizes in
@@ -88,7 +90,7 @@ func TestFlushesStopWhileTooManyTablesAreDue(t *testing.T) {
 }
 
 func TestFailedTaskIsRetriedWithIncreasingDelays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		s := newTestScheduler(2)
 		bad := errors.New("bad disk")
 		start := time.Now()

@@ -20,7 +20,7 @@ type GrowingSegment struct {
 // has replaced it.
 func OpenGrowing(fsys vfs.FS, dir string, n SegmentID) (*GrowingSegment, error) {
 	var file *segmentFile
-	err := error(fs.ErrNotExist)
+	var err error
 	for _, suffix := range suffixes {
 		if file, err = openSegmentFile(fsys, segmentPath(dir, n, suffix), n); !errors.Is(err, fs.ErrNotExist) {
 			break

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,7 +94,7 @@ func TestCompactKeepsRetainedManifests(t *testing.T) {
 	has(false, "three")
 	has(true, "four")
 	has(true, "five")
-	erase := append(args, "--erase-deleted-older-than", "0s")
+	erase := append(slices.Clone(args), "--erase-deleted-older-than", "0s")
 	l.fails("documents to be erased stay for manifest 2, 4; ", erase...)
 	l.prints("newest: 5", "retain", "--to", "2", "--release")
 	l.fails("documents to be erased stay for manifest 4; ", erase...)

@@ -23,8 +23,10 @@ func (f *Follower) checkpoint(ctx context.Context, served publish.Ref) error {
 	if _, err := f.fs.Stat(path); err == nil {
 		return nil
 	}
+	// A damaged head file is replaced by the next fetch, which must not wait for a checkpoint.
 	head, err := queue.ReadHead(f.fs, f.queuePath(f.state))
-	if err != nil || f.collection.Status().Position.Next != head.End.Next {
+	atEnd := err == nil && f.collection.Status().Position.Next == head.End.Next
+	if !atEnd {
 		return nil // the index is behind, or includes increments
 	}
 	m, err := publish.ReadManifest(ctx, f.bucket, served)

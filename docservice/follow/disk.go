@@ -94,7 +94,7 @@ func (r *reservation) use(bytes int64) {
 
 func (r *reservation) release() { r.use(math.MaxInt64) }
 
-// ErrDiskLimit: a manifest needs more than Options.Disk allows.
+// ErrDiskLimit is the error if a manifest needs more than Options.Disk allows.
 var ErrDiskLimit = errors.New("the limit of the data directory is exceeded")
 
 // reserve reserves space for the files of a manifest. It removes checkpoints, the oldest

@@ -64,7 +64,7 @@ func (f *Follower) pause(ctx context.Context, served publish.Ref, pause time.Dur
 	for {
 		i := &f.increments
 		if served.Number == 0 || !i.active() {
-			return f.waitCommit(ctx, end.Sub(time.Now()))
+			return f.waitCommit(ctx, time.Until(end))
 		}
 		if i.extension != nil && i.extension.Sealed() {
 			// The next manifest is about to be announced.
@@ -75,7 +75,7 @@ func (f *Follower) pause(ctx context.Context, served publish.Ref, pause time.Dur
 		if err != nil && ctx.Err() == nil {
 			i.diverged = errors.Is(err, publish.ErrDiverged)
 			f.logger.Warn("adding an increment failed", "manifest", served.Number, "error", err)
-			return sleep(ctx, end.Sub(time.Now()))
+			return sleep(ctx, time.Until(end))
 		}
 		wait, added := i.next(time.Now(), f.options.PollInterval), f.Status().Increment
 		if f.watches() && (!woken || added > before) {
@@ -86,7 +86,7 @@ func (f *Follower) pause(ctx context.Context, served publish.Ref, pause time.Dur
 			continue
 		}
 		woken = false // the increment cannot be added yet
-		if rest := end.Sub(time.Now()); wait >= rest {
+		if rest := time.Until(end); wait >= rest {
 			return sleep(ctx, rest)
 		}
 		if !sleep(ctx, wait/2+rand.N(wait)) {

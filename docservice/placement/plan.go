@@ -18,7 +18,7 @@ const (
 	MaxBytes = 1 << 60
 )
 
-// ErrNoPlan: the columns have no room for a shard that must be moved or placed.
+// ErrNoPlan is the error if the columns have no room for a shard that must be moved or placed.
 var ErrNoPlan = errors.New("placement: no feasible plan")
 
 // Column is a set of machines that hold the same shards.

@@ -102,20 +102,6 @@ func (n *memInode) sync(through int64) {
 	}
 }
 
-// writeBack makes chosen pages and the size durable, except lost pages.
-func (n *memInode) writeBack(chosen func(page int64) bool) {
-	n.durableSize = n.size
-	if missing := len(n.data) - len(n.durable); missing > 0 {
-		n.durable = append(n.durable, make([]byte, missing)...)
-	}
-	for from := int64(0); from < int64(len(n.data)); from += pageBytes {
-		to := min(from+pageBytes, int64(len(n.data)))
-		if page := from / pageBytes; chosen(page) && !n.lost[page] {
-			copy(n.durable[from:to], n.data[from:to])
-		}
-	}
-}
-
 // losePages simulates a sync that fails with LostPagesError.
 func (n *memInode) losePages(evicted bool) {
 	if n.lost == nil {

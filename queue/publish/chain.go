@@ -8,6 +8,7 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"slices"
 	"time"
 
 	"docstore/internal/vfs"
@@ -264,7 +265,7 @@ func (p *Publisher) put(ctx context.Context, i *Increment, data []byte) (Digest,
 	if err != nil {
 		return Digest{}, err
 	}
-	object := append(header, data...)
+	object := slices.Concat(header, data)
 	err = p.bucket.Put(ctx, incrementName(i.Base, i.Number), bytes.NewReader(object), int64(len(object)))
 	if errors.Is(err, bucket.ErrExist) {
 		err = p.ownIncrement(ctx, i)

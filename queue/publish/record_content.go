@@ -2,8 +2,8 @@ package publish
 
 import "sort"
 
-// Generation returns the number of queues, from 1, that the collection had had when a
-// manifest was committed.
+// Generation returns which queue of the collection a manifest belongs to: the first one is
+// 1, and each replacement adds 1.
 func (r Record) Generation(number uint64) int {
 	return 1 + sort.Search(len(r.Generations), func(i int) bool { return r.Generations[i] > number })
 }

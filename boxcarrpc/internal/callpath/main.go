@@ -67,7 +67,7 @@ func check(err error) {
 func executed() (functions []string) {
 	dir, err := os.MkdirTemp("", "callpath")
 	check(err)
-	defer os.RemoveAll(dir)
+	defer func() { check(os.RemoveAll(dir)) }()
 	check(coverage.WriteMetaDir(dir))
 	check(coverage.WriteCountersDir(dir))
 	out, err := exec.Command("go", "tool", "covdata", "func", "-i", dir).Output()

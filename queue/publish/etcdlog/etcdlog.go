@@ -3,7 +3,7 @@ package etcdlog
 import (
 	"context"
 	"fmt"
-	"os"
+	"os" //nolint:depguard // for the name of this process, not for files
 	"strconv"
 	"strings"
 	"sync"
