@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,14 +46,14 @@ type boundedListener struct {
 		conns           map[string]*boundedConn // by the peer's address
 		clients         map[netip.Addr]*boundedClient
 		unauthenticated int // unauthenticated connections
-		accepted        uint64
 	}
 }
 
 // A boundedClient counts the connections and health streams of a client.
 type boundedClient struct {
-	conns, unauthenticated int
-	watches                atomic.Int64
+	conns           int
+	unauthenticated []*boundedConn // in the order of acceptance, where authentication is on
+	watches         atomic.Int64
 }
 
 // newBoundedListener limits a listener to limit connections.
@@ -69,9 +70,8 @@ type boundedConn struct {
 	account       *boxcarrpc.Account
 	client        netip.Addr
 	ofClient      *boundedClient
-	number        uint64 // in the order of acceptance
-	present       bool   // counted; guarded by listener.mu
-	authenticated bool   // guarded by listener.mu
+	present       bool // counted; guarded by listener.mu
+	authenticated bool // guarded by listener.mu
 	ending        sync.Once
 	settingUp     bool              // grpc-go has not written its settings yet
 	begun         time.Time         // when a batch of frames was read; used by the reader only
@@ -114,8 +114,7 @@ func (o *boundedListener) admit(conn net.Conn) *boundedConn {
 	o.mu.Lock()
 	victim, ok := o.roomLocked(c.client)
 	if ok {
-		o.mu.accepted++
-		c.number, c.present = o.mu.accepted, true
+		c.present = true
 		if c.ofClient = o.mu.clients[c.client]; c.ofClient == nil {
 			c.ofClient = new(boundedClient)
 		}
@@ -143,7 +142,12 @@ func (o *boundedListener) countLocked(c *boundedConn, n int) {
 	o.mu.clients[c.client] = client
 	client.conns += n
 	if o.requireAuth && !c.authenticated {
-		client.unauthenticated += n
+		if n > 0 {
+			client.unauthenticated = append(client.unauthenticated, c)
+		} else {
+			i := slices.Index(client.unauthenticated, c)
+			client.unauthenticated = slices.Delete(client.unauthenticated, i, i+1)
+		}
 		o.mu.unauthenticated += n
 	}
 	if address := c.RemoteAddr().String(); n > 0 {
@@ -167,16 +171,25 @@ func (o *boundedListener) roomLocked(client netip.Addr) (victim *boundedConn, ok
 	if !ofClient && len(o.mu.conns) < o.limit && o.mu.unauthenticated < share {
 		return nil, true
 	}
-	most := 0
-	for _, c := range o.mu.conns {
-		unauthenticated := o.mu.clients[c.client].unauthenticated
-		switch {
-		case !o.requireAuth || c.authenticated || ofClient && c.client != client || unauthenticated < most:
-		case unauthenticated > most || c.number < victim.number:
-			victim, most = c, unauthenticated
+	if ofClient {
+		return has.oldest()
+	}
+	// Clients are fewer than connections: a flood that is refused must be cheap.
+	var most *boundedClient
+	for _, c := range o.mu.clients {
+		if most == nil || len(c.unauthenticated) > len(most.unauthenticated) {
+			most = c
 		}
 	}
-	return victim, victim != nil
+	return most.oldest()
+}
+
+// oldest returns the oldest unauthenticated connection of a client.
+func (c *boundedClient) oldest() (victim *boundedConn, ok bool) {
+	if len(c.unauthenticated) == 0 {
+		return nil, false
+	}
+	return c.unauthenticated[0], true
 }
 
 // find returns the connection from an address, nil if there is none.
