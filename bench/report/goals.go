@@ -153,6 +153,7 @@ var queueGoals = []goal{
 	{area: "Queue", text: "freshness through rsync, p99", want: 3e9, atMost: true, format: duration, figure: of("freshness", "through rsync", "visible", "p99 ns")},
 	{area: "Queue", text: "freshness through a directory, p99", want: 500e6, atMost: true, format: duration, figure: of("freshness", "through a directory", "visible", "p99 ns")},
 	{area: "Queue", text: "freshness through S3, p99", want: 1.5e9, atMost: true, format: duration, figure: of("freshness", "through S3", "visible", "p99 ns")},
+	{area: "Queue", text: "rollback, s per 10,000,000 entries", want: 1, atMost: true, format: digits, figure: of("rollback", "Rollback/documents=4000000", "benchmark", "s/10M")},
 }
 
 func calls(text string, want float64, callers int, ours string, rivals ...string) goal {

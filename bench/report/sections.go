@@ -145,6 +145,15 @@ upper bound; memcached+pebble: from Pebble behind grpc-go.`,
 			p.list("freshness", "visible", column{"p50", "p50 ns", duration}, column{"p99", "p99 ns", duration})
 		},
 	},
+	{
+		title: "Object store", tables: []string{"rollback", "distribution"},
+		intro: `rollback: from the pin of the manifest before until it is served. distribution: restore from a directory; bytes put and got by
+publishing and fetching in two steps, per byte of the files.`,
+		render: func(p *page) {
+			p.list("rollback", "benchmark", column{"time", "ns/op", duration})
+			p.list("distribution", "benchmark", column{"restore, per GB", "s/GB", seconds}, column{"put", "put/byte", digits}, column{"got", "got/byte", digits})
+		},
+	},
 }
 
 // growth writes a row for each number of entries.

@@ -134,6 +134,8 @@ var steps = []step{
 		full:  "-made 5000000 -rounds 5 -duration 10s -warmup 60s -memory_limit 536870912",
 	},
 	{name: "freshness", program: "freshness", tiny: "-duration 200ms", quick: "-duration 15s", full: "-duration 120s"},
+	{name: "rollback", program: "gotest", args: "./docservice/follow Rollback", tiny: "-benchtime 1x", quick: "-benchtime 3x -count 3", full: "-benchtime 5x -count 5"},
+	{name: "distribution", program: "gotest", args: "./queue/publish Distribution", tiny: "-benchtime 1x", quick: "-benchtime 2x -count 3", full: "-benchtime 5x -count 5"},
 	{name: "append", program: "gotest", args: "./test/e2e AppendBesideDisk", tiny: "-benchtime 1x", quick: "-benchtime 1x -count 5", full: "-benchtime 1x -count 9"},
 	{name: "codec", program: "gotest", args: "./queue AppendBesideCodec -cpu 1", tiny: "-benchtime 1x", quick: "-benchtime 1x -count 3", full: "-benchtime 3x -count 5"},
 	{name: "fetch", program: "gotest", args: "./queue ^Benchmark(Document|Codec)$ -cpu 1", tiny: "-benchtime 10x", quick: "-benchtime 20000x -count 3", full: "-benchtime 100000x -count 5"},
