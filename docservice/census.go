@@ -6,6 +6,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/internal/ctxtime"
 	"docstore/lsm"
 	"docstore/queue"
 )
@@ -39,7 +40,7 @@ func (r *reader) census(ctx context.Context) (map[queue.SegmentID]Live, error) {
 			return counts, err
 		}
 		after = last
-		if !sleep(ctx, time.Since(started)) {
+		if !ctxtime.Sleep(ctx, time.Since(started)) {
 			return nil, ctx.Err()
 		}
 	}

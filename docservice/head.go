@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/internal/ctxtime"
 	"docstore/queue"
 )
 
@@ -33,7 +34,7 @@ type headState struct {
 // runHead reads the head file periodically, and detects that the tail is idle.
 func (f *follower) runHead(ctx context.Context) {
 	applied := uint64(0)
-	for sleep(ctx, f.options.RetryInterval) {
+	for ctxtime.Sleep(ctx, f.options.RetryInterval) {
 		applied = f.health.detectIdle(applied)
 		if f.readHead() {
 			at := f.health.tailState().position // without new entries the tail does not report this itself

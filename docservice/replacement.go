@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/internal/ctxtime"
 	"docstore/lsm"
 	"docstore/queue"
 )
@@ -84,7 +85,7 @@ type Replacement struct {
 // runReplacement checks periodically which queue the directory holds.
 func (c *Collection) runReplacement(ctx context.Context) {
 	problem := ""
-	for sleep(ctx, c.options.RetryInterval) {
+	for ctxtime.Sleep(ctx, c.options.RetryInterval) {
 		err := c.advanceReplacement()
 		switch {
 		case err == nil:

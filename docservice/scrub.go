@@ -6,6 +6,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/internal/ctxtime"
 	"docstore/lsm"
 	"docstore/queue"
 )
@@ -30,7 +31,7 @@ func (c *scrubber) runScrub(ctx context.Context) {
 		if err := c.scrub(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, lsm.ErrClosed) {
 			c.recordFault(indexError(err), queue.Address{})
 		}
-		if !sleep(ctx, c.options.ScrubInterval) {
+		if !ctxtime.Sleep(ctx, c.options.ScrubInterval) {
 			return
 		}
 	}

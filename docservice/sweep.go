@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/internal/ctxtime"
 	"docstore/lsm"
 	"docstore/queue"
 )
@@ -32,7 +33,7 @@ type sweeper struct {
 // the tail has caught up, and pauses after each step for the time the step took. No pass
 // runs before an entry is due.
 func (w *sweeper) runSweep(ctx context.Context) {
-	for sleep(ctx, w.options.SweepInterval) {
+	for ctxtime.Sleep(ctx, w.options.SweepInterval) {
 		err := w.sweep(ctx)
 		if errors.Is(err, errIndex) {
 			w.recordFault(err, queue.Address{})
@@ -93,7 +94,7 @@ func (w *sweeper) sweepAll(ctx context.Context, now time.Time) (remaining expiri
 			return remaining, err
 		}
 		after = last
-		if !sleep(ctx, time.Since(started)) {
+		if !ctxtime.Sleep(ctx, time.Since(started)) {
 			return remaining, ctx.Err()
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/internal/ctxtime"
 	"docstore/lsm"
 	"docstore/queue"
 )
@@ -71,7 +72,7 @@ func (f *follower) runTail(ctx context.Context) {
 			return
 		}
 		f.tailStopped(err)
-		if !sleep(ctx, f.options.RetryInterval) {
+		if !ctxtime.Sleep(ctx, f.options.RetryInterval) {
 			return
 		}
 	}
@@ -228,17 +229,5 @@ func (f *follower) tailStopped(err error) {
 	if f.health.tailStopped(err, fault) {
 		f.logger.Error("reading the queue failed; serving the entries read so far and retrying",
 			"segment", fault.Segment, "offset", fault.Offset, "path", fault.Path, "reason", fault.Reason)
-	}
-}
-
-// sleep waits for d. It returns false if ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }

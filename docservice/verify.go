@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"docstore/internal/ctxtime"
 	"docstore/internal/vfs"
 	"docstore/queue"
 )
@@ -84,7 +85,7 @@ func (v *verifier) verifyArrived(ctx context.Context, damaged *quarantine) bool 
 		if v.verified.changes >= verifiedSaveInterval {
 			v.saveVerified()
 		}
-		if !sleep(ctx, time.Since(started)) {
+		if !ctxtime.Sleep(ctx, time.Since(started)) {
 			return false
 		}
 	}

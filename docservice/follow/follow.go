@@ -107,17 +107,6 @@ func (f *Follower) run(ctx context.Context, served publish.Ref) {
 	}
 }
 
-func sleep(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // follow reads the record and moves to the target.
 func (f *Follower) follow(ctx context.Context, served *publish.Ref) error {
 	target, err := f.readTarget(ctx)

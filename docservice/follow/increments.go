@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"docstore/internal/ctxtime"
 	"docstore/queue/publish"
 
 	"github.com/cockroachdb/errors"
@@ -75,7 +76,7 @@ func (f *Follower) pause(ctx context.Context, served publish.Ref, pause time.Dur
 		if err != nil && ctx.Err() == nil {
 			i.diverged = errors.Is(err, publish.ErrDiverged)
 			f.logger.Warn("adding an increment failed", "manifest", served.Number, "error", err)
-			return sleep(ctx, time.Until(end))
+			return ctxtime.Sleep(ctx, time.Until(end))
 		}
 		wait, added := i.next(time.Now(), f.options.PollInterval), f.Status().Increment
 		if f.watches() && (!woken || added > before) {
@@ -87,9 +88,9 @@ func (f *Follower) pause(ctx context.Context, served publish.Ref, pause time.Dur
 		}
 		woken = false // the increment cannot be added yet
 		if rest := time.Until(end); wait >= rest {
-			return sleep(ctx, rest)
+			return ctxtime.Sleep(ctx, rest)
 		}
-		if !sleep(ctx, wait/2+rand.N(wait)) {
+		if !ctxtime.Sleep(ctx, wait/2+rand.N(wait)) {
 			return false
 		}
 	}
@@ -105,7 +106,7 @@ func (f *Follower) watches() bool {
 // false if the context has ended.
 func (f *Follower) waitCommit(ctx context.Context, pause time.Duration) bool {
 	if !f.watches() {
-		return sleep(ctx, pause)
+		return ctxtime.Sleep(ctx, pause)
 	}
 	f.log.Wait(ctx, math.MaxUint64, pause, watchLimit)
 	return ctx.Err() == nil

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"docstore/docservice"
+	"docstore/internal/ctxtime"
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/publish"
@@ -97,7 +98,7 @@ func (f *Follower) replace(ctx context.Context, m *publish.Manifest, target publ
 	f.collection, f.state = collection, next
 	f.serveState()
 	f.running.Go(func() {
-		sleep(ctx, f.options.DrainTime)
+		ctxtime.Sleep(ctx, f.options.DrainTime)
 		if err := errors.CombineErrors(before.Close(), f.fs.RemoveAll(beforePath)); err != nil {
 			f.logger.Error("removing the replaced state failed", "dir", beforePath, "error", err)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
+	"docstore/internal/ctxtime"
 	"docstore/queue/publish"
 )
 
@@ -104,7 +105,7 @@ func NewClient(source discovery.Source, opts *ClientOptions) *Client {
 	c.running.Go(func() { c.watch(ctx) })
 	c.running.Go(func() { c.closeIdle(ctx) })
 	c.running.Go(func() {
-		sleep(ctx, knownTimeout)
+		ctxtime.Sleep(ctx, knownTimeout)
 		c.nowKnown()
 	})
 	return c
@@ -140,19 +141,8 @@ func (c *Client) watch(ctx context.Context) {
 		err := c.source.Watch(ctx, c.setServers)
 		if ctx.Err() == nil {
 			c.logger.Warn("finding the peers failed; the last known ones are used", "error", err)
-			sleep(ctx, watchPause)
+			ctxtime.Sleep(ctx, watchPause)
 		}
-	}
-}
-
-func sleep(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -190,7 +180,7 @@ func (p *peer) closeLocked() {
 
 // closeIdle closes connections that are not used.
 func (c *Client) closeIdle(ctx context.Context) {
-	for sleep(ctx, idleTime/2) {
+	for ctxtime.Sleep(ctx, idleTime/2) {
 		c.mu.Lock()
 		for _, p := range c.mu.peers {
 			if p.users == 0 && time.Since(p.used) >= idleTime {

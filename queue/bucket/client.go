@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/errors"
+
+	"docstore/internal/ctxtime"
 )
 
 const (
@@ -125,7 +127,7 @@ func (c *Client) repeat(ctx context.Context, op operation, attempt func(context.
 	var last error
 	for n := 0; ; n++ {
 		if n > 0 {
-			if !sleep(limited, backoff(n)) {
+			if !ctxtime.Sleep(limited, backoff(n)) {
 				break
 			}
 			c.stats[op].retries.Add(1)

@@ -3,9 +3,10 @@ package bucket
 import (
 	"context"
 	"io"
-	"time"
 
 	"github.com/cockroachdb/errors"
+
+	"docstore/internal/ctxtime"
 )
 
 // Get implements Bucket. The reader continues with another request where a connection
@@ -37,7 +38,7 @@ type resumingReader struct {
 
 // open sends requests until one succeeds.
 func (r *resumingReader) open() error {
-	if r.failures > 0 && !sleep(r.ctx, backoff(r.failures)) {
+	if r.failures > 0 && !ctxtime.Sleep(r.ctx, backoff(r.failures)) {
 		return context.Cause(r.ctx)
 	}
 	return r.client.repeat(r.ctx, opGet, func(ctx context.Context) error {
@@ -154,16 +155,4 @@ func ReadAll(ctx context.Context, b Bucket, name string, maxBytes int64) ([]byte
 		err = errors.Newf("bucket: get %s: the object has more than %d bytes", name, maxBytes)
 	}
 	return data, err
-}
-
-// sleep reports whether the pause ended before the context did.
-func sleep(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -12,7 +12,7 @@ import (
 // which a call passes. To see the list, run the command in the package comment.
 func TestCallPathIsShort(t *testing.T) {
 	if testing.Short() {
-		t.Skip("builds a program")
+		t.Skip("it builds a program: run without -short")
 	}
 	const packages = "docstore/boxcarrpc,docstore/boxcarrpc/internal/conn,docstore/boxcarrpc/internal/spin"
 	cmd := exec.CommandContext(t.Context(), "go", "run", "-cover", "-covermode", "atomic", "-coverpkg", packages+",docstore/boxcarrpc/internal/callpath", ".")

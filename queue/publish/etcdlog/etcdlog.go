@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"docstore/boxcarrpc/discovery/etcd"
+	"docstore/internal/ctxtime"
 	"docstore/queue/publish"
 )
 
@@ -140,7 +141,7 @@ func (a *Arbiter) try(ctx context.Context, request func(context.Context, *client
 		case codes.Unauthenticated, codes.PermissionDenied, codes.InvalidArgument, codes.FailedPrecondition:
 			return errors.Wrapf(err, "etcd at %s refused the request: check the user and its permissions", a.endpoints)
 		}
-		if !sleep(limited, retryPause) {
+		if !ctxtime.Sleep(limited, retryPause) {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -155,17 +156,6 @@ func codeOf(err error) codes.Code {
 		return e.Code()
 	}
 	return status.Code(err)
-}
-
-func sleep(ctx context.Context, pause time.Duration) bool {
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // Get implements publish.Arbiter.
@@ -282,7 +272,7 @@ func (a *Arbiter) own(ctx context.Context, key string, lease clientv3.LeaseID, p
 		if time.Now().After(deadline) {
 			return 0, publish.Refused("another publisher, %s, holds the collection: stop it; after a crash, its lease of %s ends", holder, a.lease)
 		}
-		if !sleep(ctx, retryPause) {
+		if !ctxtime.Sleep(ctx, retryPause) {
 			return 0, ctx.Err()
 		}
 	}
