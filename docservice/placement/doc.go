@@ -20,5 +20,6 @@
 // Hashing alone cannot place shards: with 256 shards on 10 columns the heaviest column of
 // rendezvous hashing has about 1.5 times the mean (BenchmarkGrowth).
 //
-// Plan is a pure function and safe for concurrent use.
+// Plan is a pure function and safe for concurrent use. No command calls it yet: collections
+// have one shard.
 package placement
