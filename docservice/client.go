@@ -45,7 +45,7 @@ func (c *Client) Plain() *Client {
 }
 
 // Get appends the document with the id to dst. On any error it returns dst unchanged:
-// ErrNotFound; ErrUnavailable if no server that was asked could read it; ErrBadID;
+// ErrNotFound; ErrUnavailable if no server that was asked could read it; ErrMoved; ErrBadID;
 // ErrNoCollection; ErrMalformed if the response is invalid or holds another document; or
 // the error of the call.
 func (c *Client) Get(ctx context.Context, dst []byte, id string) ([]byte, error) {
@@ -207,7 +207,7 @@ type clientAnswer struct {
 
 // isAnswer reports whether an error concerns one document and not the call.
 func isAnswer(err error) bool {
-	for _, one := range []error{ErrNotFound, ErrUnavailable, ErrBadID, errAnswerFailed} {
+	for _, one := range []error{ErrNotFound, ErrUnavailable, ErrMoved, ErrBadID, errAnswerFailed} {
 		if errors.Is(err, one) {
 			return true
 		}
@@ -227,6 +227,8 @@ func answerError(status docservicepb.Status, id string) error {
 		return ErrNotFound
 	case docservicepb.Status_STATUS_UNAVAILABLE:
 		return ErrUnavailable
+	case docservicepb.Status_STATUS_MOVED:
+		return ErrMoved
 	case docservicepb.Status_STATUS_ERROR:
 		if !validIDBytes(len(id)) {
 			return ErrBadID

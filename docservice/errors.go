@@ -11,6 +11,9 @@ var (
 	// now: its bytes are missing or damaged, or the queue has not been read to its end.
 	// Another server may have it.
 	ErrUnavailable = errors.New("docservice: unavailable")
+	// ErrMoved: the collection is divided into shards, and the server does not serve the
+	// shard of the id. The servers that do are in the current placement.
+	ErrMoved = errors.New("docservice: the shard of the id is not served here")
 	// ErrBadID: the id is empty or longer than queue.MaxIDBytes.
 	ErrBadID = errors.New("docservice: invalid id: want 1 to 1024 bytes")
 )

@@ -14,13 +14,17 @@ func (s *Service) Prefetch() map[string]func(requests [][]byte) {
 func (s *Service) prefetch(requests [][]byte) {
 	scratch := s.scratch.Get().(*batchScratch)
 	defer s.keep(scratch)
+	served := s.served.Load()
 	var c *Collection // that of the first request: most servers have one
 	for _, request := range requests {
 		asked, id, err := decodeGetRequest(request)
 		if err != nil || !validIDBytes(len(id)) {
 			continue
 		}
-		of := s.served.Load().byName[string(asked.collection)]
+		of := served.byName[string(asked.collection)]
+		if divided := served.divided[string(asked.collection)]; divided != nil {
+			of = divided.of(id)
+		}
 		if c == nil {
 			c = of
 		}

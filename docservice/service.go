@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +14,7 @@ import (
 	"docstore/boxcarrpc/boxcargrpc"
 	"docstore/docservice/docservicepb"
 	"docstore/queue"
+	"docstore/queue/shard"
 )
 
 // Methods of the service over Boxcar.
@@ -50,8 +49,9 @@ type Service struct {
 
 // served is an immutable set of collections.
 type served struct {
-	byName map[string]*Collection
-	list   []*Collection // by name
+	byName  map[string]*Collection
+	divided map[string]*shards
+	list    []*Collection // by name
 }
 
 func (s *served) names() []string {
@@ -67,6 +67,7 @@ type batchScratch struct {
 	ids      [][]byte
 	memory   batchMemory
 	response batchResponse
+	sharded  shardedBatch
 }
 
 // NewService returns a service for the collections, whose names must differ.
@@ -82,32 +83,19 @@ func NewService(collections ...*Collection) *Service {
 
 // Add adds a collection. It panics if another collection has the same name.
 func (s *Service) Add(c *Collection) {
-	s.adding.Lock()
-	defer s.adding.Unlock()
-	before := s.served.Load()
-	if before.byName[c.Name()] != nil {
-		panic("docservice: two collections have the name " + c.Name())
-	}
-	after := &served{byName: map[string]*Collection{c.Name(): c}, list: append(slices.Clone(before.list), c)}
-	maps.Copy(after.byName, before.byName)
-	slices.SortFunc(after.list, func(a, b *Collection) int { return strings.Compare(a.Name(), b.Name()) })
-	s.served.Store(after)
+	s.change(func(after *served) {
+		if after.byName[c.Name()] != nil {
+			panic("docservice: two collections have the name " + c.Name())
+		}
+		after.byName[c.Name()] = c
+	})
 }
 
 // Replace serves a collection instead of the one with the same name, or adds it if there
 // is none. The caller closes the one that was replaced once the calls that use it have
 // ended.
 func (s *Service) Replace(c *Collection) {
-	s.adding.Lock()
-	defer s.adding.Unlock()
-	before := s.served.Load()
-	after := &served{byName: maps.Clone(before.byName)}
-	if after.byName == nil {
-		after.byName = map[string]*Collection{}
-	}
-	after.byName[c.Name()] = c
-	after.list = slices.SortedFunc(maps.Values(after.byName), func(a, b *Collection) int { return strings.Compare(a.Name(), b.Name()) })
-	s.served.Store(after)
+	s.change(func(after *served) { after.byName[c.Name()] = c })
 }
 
 // Collections returns the collections ordered by name. The caller must not modify the
@@ -137,9 +125,16 @@ func (s *Service) get(ctx context.Context, request, dst []byte) ([]byte, error) 
 	if err != nil {
 		return dst, callError(err)
 	}
-	c, err := s.collection(asked.collection)
-	if err != nil {
-		return dst, err
+	served := s.served.Load()
+	c := served.byName[string(asked.collection)]
+	if c == nil {
+		of := served.divided[string(asked.collection)]
+		if of == nil {
+			return dst, served.unknown(asked.collection)
+		}
+		if c = of.of(id); c == nil {
+			return appendStatus(dst, docservicepb.Status_STATUS_MOVED), nil
+		}
 	}
 	start := len(dst)
 	response, asStored, err := c.get(ctx, beginFound(dst), id, asked.accept, s.stagesOf(ctx))
@@ -148,6 +143,9 @@ func (s *Service) get(ctx context.Context, request, dst []byte) ([]byte, error) 
 		return endFound(response, start, asStored), nil
 	case errors.Is(err, ErrNotFound):
 		return appendStatus(dst, docservicepb.Status_STATUS_NOT_FOUND), nil
+	case errors.Is(err, ErrClosed) && served.divided[string(asked.collection)] != nil:
+		// The shard has moved away during the call.
+		return appendStatus(dst, docservicepb.Status_STATUS_MOVED), nil
 	}
 	return dst, callError(err)
 }
@@ -160,9 +158,14 @@ func (s *Service) batchGet(ctx context.Context, request, dst []byte) ([]byte, er
 	if err != nil {
 		return dst, callError(err)
 	}
-	c, err := s.collection(asked.collection)
-	if err != nil {
-		return dst, err
+	served := s.served.Load()
+	c := served.byName[string(asked.collection)]
+	if c == nil {
+		of := served.divided[string(asked.collection)]
+		if of == nil {
+			return dst, served.unknown(asked.collection)
+		}
+		return s.batchGetSharded(ctx, dst, of, ids, asked.accept, scratch)
 	}
 	response, answered, err := c.getMany(ctx, dst, ids, asked.accept, MaxReplyBytes-maxLeftOutBytes, s.stagesOf(ctx), &scratch.memory, &scratch.response)
 	if err != nil {
@@ -219,7 +222,7 @@ func (s *Service) dictionary(request, dst []byte) ([]byte, error) {
 	if len(asked.GetHash()) != len(hash) {
 		return dst, callError(fmt.Errorf("%w: dictionary hash of %d bytes, want %d", ErrMalformed, len(asked.GetHash()), len(hash)))
 	}
-	c, err := s.collection([]byte(asked.GetCollection()))
+	c, err := s.holder([]byte(asked.GetCollection()))
 	if err != nil {
 		return dst, err
 	}
@@ -316,9 +319,33 @@ func (s *Service) collection(name []byte) (*Collection, error) {
 	if c := served.byName[string(name)]; c != nil {
 		return c, nil
 	}
-	return nil, &boxcarrpc.Error{
+	return nil, served.unknown(name)
+}
+
+// holder is collection, and for a divided collection any shard that is held.
+func (s *Service) holder(name []byte) (*Collection, error) {
+	served := s.served.Load()
+	if of := served.divided[string(name)]; of != nil {
+		if c := of.any(); c != nil {
+			return c, nil
+		}
+		return nil, callError(unavailable(fmt.Errorf("no shard of %q is served here", name)))
+	}
+	return s.collection(name)
+}
+
+// unknown is the error for a collection that is not served.
+func (s *served) unknown(name []byte) error {
+	if of := s.divided[string(name)]; of != nil {
+		return &boxcarrpc.Error{
+			Code:      boxcarrpc.CodeInvalidArgument,
+			Message:   fmt.Sprintf("collection %q has %d shards: scans and statistics name one, as in %q", name, of.layout.Shards, shard.Name(string(name), 0)),
+			Processed: true,
+		}
+	}
+	return &boxcarrpc.Error{
 		Code:      boxcarrpc.CodeNotFound,
-		Message:   fmt.Sprintf("no collection %.100q here, only %s", name, strings.Join(served.names(), ", ")),
+		Message:   fmt.Sprintf("no collection %.100q here, only %s", name, strings.Join(s.names(), ", ")),
 		Processed: true,
 	}
 }

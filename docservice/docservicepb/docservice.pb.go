@@ -42,6 +42,10 @@ const (
 	// The id is empty or longer than 1 KiB, or reading failed; see the server's
 	// log.
 	Status_STATUS_ERROR Status = 4
+	// The collection is divided into shards, and this server does not serve the
+	// shard of the id. The client reads the placement again and asks a server that
+	// does.
+	Status_STATUS_MOVED Status = 5
 )
 
 // Enum value maps for Status.
@@ -52,6 +56,7 @@ var (
 		2: "STATUS_NOT_FOUND",
 		3: "STATUS_UNAVAILABLE",
 		4: "STATUS_ERROR",
+		5: "STATUS_MOVED",
 	}
 	Status_value = map[string]int32{
 		"STATUS_UNSPECIFIED": 0,
@@ -59,6 +64,7 @@ var (
 		"STATUS_NOT_FOUND":   2,
 		"STATUS_UNAVAILABLE": 3,
 		"STATUS_ERROR":       4,
+		"STATUS_MOVED":       5,
 	}
 )
 
@@ -156,7 +162,7 @@ func (x *GetRequest) GetAccept() uint32 {
 
 type GetResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// FOUND or NOT_FOUND; for the other two the call fails.
+	// FOUND, NOT_FOUND or MOVED; for the other two the call fails.
 	Status   Status `protobuf:"varint,1,opt,name=status,proto3,enum=docstore.v1.Status" json:"status,omitempty"`
 	Document []byte `protobuf:"bytes,2,opt,name=document,proto3" json:"document,omitempty"`
 	// The document in its stored form, instead of document, for clients that accept
@@ -1252,13 +1258,14 @@ const file_docservice_docservicepb_docservice_proto_rawDesc = "" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x126\n" +
 	"\x17since_unix_milliseconds\x18\x05 \x01(\x03R\x15sinceUnixMilliseconds\x12\x1d\n" +
 	"\n" +
-	"stops_tail\x18\x06 \x01(\bR\tstopsTail*r\n" +
+	"stops_tail\x18\x06 \x01(\bR\tstopsTail*\x84\x01\n" +
 	"\x06Status\x12\x16\n" +
 	"\x12STATUS_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fSTATUS_FOUND\x10\x01\x12\x14\n" +
 	"\x10STATUS_NOT_FOUND\x10\x02\x12\x16\n" +
 	"\x12STATUS_UNAVAILABLE\x10\x03\x12\x10\n" +
-	"\fSTATUS_ERROR\x10\x042\xf3\x02\n" +
+	"\fSTATUS_ERROR\x10\x04\x12\x10\n" +
+	"\fSTATUS_MOVED\x10\x052\xf3\x02\n" +
 	"\tDocuments\x12=\n" +
 	"\x03Get\x12\x17.docstore.v1.GetRequest\x1a\x18.docstore.v1.GetResponse\"\x03\x90\x02\x01\x12L\n" +
 	"\bBatchGet\x12\x1c.docstore.v1.BatchGetRequest\x1a\x1d.docstore.v1.BatchGetResponse\"\x03\x90\x02\x01\x12R\n" +

@@ -1,0 +1,198 @@
+package docservice
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/boxcarrpc"
+	"docstore/docservice/docservicepb"
+	"docstore/internal/race"
+	"docstore/internal/testseed"
+	"docstore/internal/vfs"
+	"docstore/queue"
+	"docstore/queue/shard"
+)
+
+// divided is a collection of several shards in memory.
+type divided struct {
+	layout shard.Layout
+	shards []*Collection
+	docs   map[string]string
+}
+
+// newDivided writes n documents into shards and opens a collection for each.
+func newDivided(t testing.TB, shards, n, documentBytes int) *divided {
+	fs := vfs.NewMem()
+	d := &divided{layout: shard.Layout{Shards: shards, Seed: 7}, docs: map[string]string{}}
+	writers := make([]*queue.Writer, shards)
+	for i := range writers {
+		w, err := queue.OpenWriter(shard.Dir("/queue", i), &queue.WriterOptions{FS: fs, Codec: "none"})
+		require.NoError(t, err)
+		writers[i] = w
+	}
+	for i := range n {
+		id := fmt.Sprintf("doc-%d", i)
+		d.docs[id] = fmt.Sprintf("%0*d", documentBytes, i)
+		_, err := writers[d.layout.ShardString(id)].Append([]byte(id), []byte(d.docs[id]))
+		require.NoError(t, err)
+	}
+	for i, w := range writers {
+		require.NoError(t, w.Close())
+		c, err := OpenCollection(shard.Name("jobs", i), shard.Dir("/queue", i), shard.Dir("/data", i), &CollectionOptions{FS: fs})
+		require.NoError(t, err)
+		t.Cleanup(func() { c.Close() })
+		require.NoError(t, c.WaitReady(soon(t)))
+		d.shards = append(d.shards, c)
+	}
+	return d
+}
+
+// serve returns a service that holds some of the shards.
+func (d *divided) serve(held ...int) *Service {
+	s := NewService()
+	s.Divide("jobs", d.layout)
+	for _, i := range held {
+		s.Add(d.shards[i])
+	}
+	return s
+}
+
+// Whatever shards a server has: an id of another one is answered "moved", and an id of its
+// own gets its document or "not found", in the order of the ids.
+func TestShardsAnswerInOrder(t *testing.T) {
+	d := newDivided(t, 8, 400, 30)
+	r := testseed.Rand(t)
+	for range 50 {
+		held := r.Perm(8)[:r.IntN(9)]
+		s := d.serve(held...)
+		request := &docservicepb.BatchGetRequest{Collection: "jobs"}
+		for range 1 + r.IntN(60) {
+			request.Ids = append(request.Ids, fmt.Appendf(nil, "doc-%d", r.IntN(500)))
+		}
+		var response docservicepb.BatchGetResponse
+		require.NoError(t, call(t, s, MethodBatchGet, request, &response))
+		require.Zero(t, response.GetLeftOut())
+		require.Len(t, response.GetAnswers(), len(request.GetIds()))
+		for i, id := range request.GetIds() {
+			want := docservicepb.Status_STATUS_MOVED
+			document, exists := d.docs[string(id)]
+			switch mine := slices.Contains(held, d.layout.Shard(id)); {
+			case mine && exists:
+				want = docservicepb.Status_STATUS_FOUND
+			case mine:
+				want = docservicepb.Status_STATUS_NOT_FOUND
+			default:
+				document = ""
+			}
+			require.Equal(t, want, response.GetAnswers()[i].GetStatus(), "%s", id)
+			require.Equal(t, document, string(response.GetAnswers()[i].GetDocument()))
+			var one docservicepb.GetResponse
+			require.NoError(t, call(t, s, MethodGet, &docservicepb.GetRequest{Collection: "jobs", Id: id}, &one))
+			require.Equal(t, want, one.GetStatus())
+			require.Equal(t, document, string(one.GetDocument()))
+		}
+	}
+}
+
+// A response holds the answers of the first ids, also if those are in the last shard.
+func TestShardsLeaveOutTheLastIDs(t *testing.T) {
+	const size = 4 << 20
+	d := newDivided(t, 4, 16, size)
+	s := d.serve(0, 1, 2, 3)
+	var ids []string
+	for id := range d.docs {
+		ids = append(ids, id)
+	}
+	for len(ids) > 0 {
+		request := &docservicepb.BatchGetRequest{Collection: "jobs"}
+		for _, id := range ids {
+			request.Ids = append(request.Ids, []byte(id))
+		}
+		body, err := s.Handle(t.Context(), MethodBatchGet, marshal(t, request), nil)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(body), MaxReplyBytes)
+		n := 0
+		leftOut, err := decodeBatchGetResponse(body, func(a answer) error {
+			require.Equal(t, d.docs[ids[n]], string(a.document))
+			n++
+			return nil
+		})
+		require.NoError(t, err)
+		require.Positive(t, n)
+		require.Equal(t, len(ids), n+int(leftOut))
+		ids = ids[n:]
+	}
+}
+
+func TestShardsComeAndGo(t *testing.T) {
+	d := newDivided(t, 2, 20, 10)
+	s := d.serve(0, 1)
+	client := dial(t, serveHandler(t, s.Handle, &boxcarrpc.ServerOptions{Prefetch: s.Prefetch()}))
+	var ids []string
+	for id := range d.docs {
+		ids = append(ids, id)
+	}
+	check := func(held func(shard int) bool) {
+		t.Helper()
+		require.NoError(t, client.GetMany(soon(t), ids, func(i int, document []byte, err error) error {
+			one, oneErr := client.Get(soon(t), nil, ids[i])
+			if held(d.layout.ShardString(ids[i])) {
+				require.NoError(t, errors.Join(err, oneErr))
+				require.Equal(t, d.docs[ids[i]], string(document))
+				require.Equal(t, d.docs[ids[i]], string(one))
+				return nil
+			}
+			require.ErrorIs(t, err, ErrMoved)
+			require.ErrorIs(t, oneErr, ErrMoved)
+			return nil
+		}))
+	}
+	check(func(int) bool { return true })
+	s.Remove(shard.Name("jobs", 1))
+	check(func(i int) bool { return i == 0 })
+	// A shard that is closed while a call uses it has moved.
+	require.NoError(t, d.shards[0].Close())
+	check(func(int) bool { return false })
+}
+
+func TestScanOfDividedCollectionNamesAShard(t *testing.T) {
+	d := newDivided(t, 2, 20, 10)
+	s := d.serve(1)
+	err := call(t, s, MethodScan, &docservicepb.ScanRequest{Collection: "jobs"}, nil)
+	requireCode(t, err, boxcarrpc.CodeInvalidArgument)
+	require.Contains(t, err.Error(), `"jobs/0"`)
+	var page docservicepb.ScanResponse
+	require.NoError(t, call(t, s, MethodScan, &docservicepb.ScanRequest{Collection: "jobs/1"}, &page))
+	n := 0
+	for id := range d.docs {
+		if d.layout.ShardString(id) == 1 {
+			n++
+		}
+	}
+	require.Len(t, page.GetEntries(), n)
+	requireCode(t, call(t, s, MethodScan, &docservicepb.ScanRequest{Collection: "jobs/0"}, nil), boxcarrpc.CodeNotFound)
+}
+
+// A batch over several shards reuses its buffers: it allocates once for each shard, as a
+// batch of one collection does.
+func TestShardedBatchReusesBuffers(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector allocates")
+	}
+	d := newDivided(t, 8, 400, 1000)
+	s := d.serve(0, 1, 2, 3, 4, 5, 6, 7)
+	request := &docservicepb.BatchGetRequest{Collection: "jobs", Accept: uint32(queue.BuiltCodecs())}
+	for i := range 50 {
+		request.Ids = append(request.Ids, fmt.Appendf(nil, "doc-%d", i*7))
+	}
+	body := marshal(t, request)
+	dst := make([]byte, 0, 1<<20)
+	require.LessOrEqual(t, testing.AllocsPerRun(100, func() {
+		_, err := s.Handle(t.Context(), MethodBatchGet, body, dst)
+		require.NoError(t, err)
+	}), 8.0)
+}
