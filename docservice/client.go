@@ -89,25 +89,34 @@ func (c *Client) getPlain(ctx context.Context, dst []byte, id string) ([]byte, e
 // document, which is valid until fn returns, or with an error as of Get. It returns the
 // first error of fn, or the error that failed a whole call.
 func (c *Client) GetMany(ctx context.Context, ids []string, fn func(i int, document []byte, err error) error) error {
-	m := getClientMemory()
-	defer m.release()
 	for from := 0; from < len(ids); {
-		answers, err := c.getBatch(ctx, m, ids[from:min(from+MaxBatchIDs, len(ids))])
+		n, err := c.getSome(ctx, ids, from, fn)
 		if err != nil {
 			return err
 		}
-		for i, answer := range answers {
-			document, err := c.documentOf(ctx, m, ids[from+i], answer)
-			if err != nil && !isAnswer(err) {
-				return err
-			}
-			if err := fn(from+i, document, err); err != nil {
-				return err
-			}
-		}
-		from += len(answers)
+		from += n
 	}
 	return nil
+}
+
+// getSome is one batch of GetMany: it fetches the first ids from from on and returns their
+// number.
+func (c *Client) getSome(ctx context.Context, ids []string, from int, fn func(i int, document []byte, err error) error) (int, error) {
+	b, err := c.FetchBatch(ctx, ids[from:])
+	if err != nil {
+		return 0, err
+	}
+	defer b.Release()
+	for i := range b.Len() {
+		document, err := b.Document(ctx, i)
+		if err != nil && !IsAnswer(err) {
+			return 0, err
+		}
+		if err := fn(from+i, document, err); err != nil {
+			return 0, err
+		}
+	}
+	return b.Len(), nil
 }
 
 // getBatch fetches the documents of the first ids: as many as fit into one response, and at
@@ -205,8 +214,8 @@ type clientAnswer struct {
 	err error
 }
 
-// isAnswer reports whether an error concerns one document and not the call.
-func isAnswer(err error) bool {
+// IsAnswer reports whether an error concerns one document and not the call.
+func IsAnswer(err error) bool {
 	for _, one := range []error{ErrNotFound, ErrUnavailable, ErrMoved, ErrBadID, errAnswerFailed} {
 		if errors.Is(err, one) {
 			return true

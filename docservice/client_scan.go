@@ -42,7 +42,7 @@ func (c *Client) Scan(ctx context.Context, o ScanOptions, fn func(id string, doc
 		switch {
 		case errors.Is(err, ErrNotFound): // deleted meanwhile
 			continue
-		case err != nil && !isAnswer(err):
+		case err != nil && !IsAnswer(err):
 			return nil, err
 		}
 		if err := fn(id, document, err); err != nil {

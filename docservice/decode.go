@@ -125,6 +125,7 @@ type clientMemory struct {
 	request, response []byte
 	answers           []clientAnswer
 	id, document      []byte // passed to fn of a batch
+	batch             Batch
 }
 
 var clientMemories = sync.Pool{New: func() any { return new(clientMemory) }}
