@@ -20,6 +20,13 @@
 // Hashing alone cannot place shards: with 256 shards on 10 columns the heaviest column of
 // rendezvous hashing has about 1.5 times the mean (BenchmarkGrowth).
 //
-// Plan is a pure function and safe for concurrent use. No command calls it yet: collections
-// have one shard.
+// # Moves
+//
+// A Map is the placement that servers and clients follow. Step returns the next Map: it
+// starts the moves of a plan that an operator has applied, within limits, and completes a
+// move when every live server of the receiving column is ready to serve the shard. Until
+// then the previous holders serve it. A server or a column that dies changes nothing.
+// Package etcdmap keeps the map in etcd.
+//
+// Plan, Propose and Step are pure functions and safe for concurrent use.
 package placement
