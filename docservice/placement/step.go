@@ -59,7 +59,7 @@ type Control struct {
 type Event struct {
 	Shard    int
 	From, To string
-	// What is "assigned", "started", "completed" or "canceled".
+	// What: "assigned", "started", "completed" or "canceled".
 	What string
 }
 

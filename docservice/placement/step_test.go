@@ -74,7 +74,7 @@ func (f *fleet) states() []ServerState {
 	return states
 }
 
-// work lets each live server fetch something, become ready, or remove what has moved away.
+// work lets each live server fetch something, become ready, or remove the files of shards that have moved.
 func (f *fleet) work() {
 	for _, name := range slices.Sorted(maps.Keys(f.servers)) {
 		s := f.servers[name]
@@ -241,7 +241,7 @@ func TestStepKeepsShardsOfDeadColumn(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, moves)
 	require.Equal(t, []string{"a", "b"}, wanted)
-	// An operator who drains the column gives it up.
+	// Draining the column gives it up.
 	wanted, moves, err = Propose(m, states, []int64{10, 10}, []string{"a"})
 	require.NoError(t, err)
 	require.Len(t, moves, 1)

@@ -159,7 +159,7 @@ func (c *cluster) client() *sharded.Client {
 	return client
 }
 
-// ask returns ids of which some do not exist.
+// ask returns n ids; some of them do not exist.
 func (c *cluster) ask(r *rand.Rand, n int) []string {
 	ids := make([]string, n)
 	for i := range ids {

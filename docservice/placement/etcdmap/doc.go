@@ -1,0 +1,27 @@
+// Package etcdmap keeps the placement of a collection's shards in etcd.
+//
+//	store, err := etcdmap.Open("10.0.0.1:2379,10.0.0.2:2379", "jobs", nil)
+//	defer store.Close()
+//	client, err := sharded.NewClient(store, "jobs", ...) // a Store is a placement.Source
+//
+// # Keys
+//
+// The keys are below PREFIX/COLLECTION/, with the prefix "docstore" unless the endpoints name
+// another one:
+//
+//	placement/map       the placement.Map
+//	placement/control   the placement.Control
+//	placement/leader/   the election of the placer
+//	state/COLUMN/ROW    the placement.ServerState of a server, with its lease
+//
+// # Guarantees
+//
+//   - Only the elected placer changes the map: its transaction requires that it still leads
+//     and that the map has not changed since it was read. A placer that was stopped or cut
+//     off and continues cannot write.
+//   - Epochs only rise. A Store never goes back to an earlier epoch of a generation.
+//   - While etcd is unavailable, the last map stays in use. With Options.File it also
+//     survives a restart without etcd. Nothing moves meanwhile.
+//
+// The types are safe for concurrent use.
+package etcdmap

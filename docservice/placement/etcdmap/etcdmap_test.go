@@ -1,0 +1,262 @@
+package etcdmap
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/client/v3/concurrency"
+
+	"docstore/docservice/placement"
+	"docstore/internal/etcdtest"
+	"docstore/queue/shard"
+)
+
+const patience = 2 * time.Minute
+
+func soon(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func open(t testing.TB, server *etcdtest.Server, opts *Options) *Store {
+	t.Helper()
+	o := Options{Lease: time.Second}
+	if opts != nil {
+		o.File = opts.File
+	}
+	s, err := Open(server.Address, "jobs", &o)
+	require.NoError(t, err)
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func newMap(generation string, shards int) *placement.Map {
+	return &placement.Map{
+		Collection: "jobs", Generation: generation, Epoch: 1,
+		Layout: shard.Layout{Shards: shards, Seed: 5}, Shards: make([]placement.Place, shards),
+	}
+}
+
+// waitMap waits for a map of the store.
+func waitMap(t testing.TB, s *Store, wanted func(*placement.Map) bool) *placement.Map {
+	t.Helper()
+	ctx := soon(t)
+	for {
+		m, changed := s.Map()
+		if m != nil && wanted(m) {
+			return m
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			require.Fail(t, "the map does not arrive", "%+v", m)
+		}
+	}
+}
+
+// place runs a placer until the returned function is called.
+func place(s *Store, name string) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { s.Place(ctx, name, func() []int64 { return nil }) })
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
+
+// state returns the state of a server that is ready for the shards.
+func state(column string, row int, ready ...int) placement.ServerState {
+	one := placement.ServerState{Address: fmt.Sprintf("10.0.%s.%d:7070", column, row), Column: column, Row: row, Limit: 1 << 30}
+	for _, i := range ready {
+		one.Shards = append(one.Shards, placement.ShardState{Shard: i, Ready: true, Bytes: 10, Fetched: 10})
+		one.Used += 10
+	}
+	return one
+}
+
+func want(t testing.TB, s *Store, columns ...string) {
+	t.Helper()
+	require.NoError(t, s.UpdateControl(soon(t), func(c *placement.Control) error {
+		c.Wanted = columns
+		return nil
+	}))
+}
+
+func TestCreate(t *testing.T) {
+	s := open(t, etcdtest.Start(t), nil)
+	require.NoError(t, s.Create(soon(t), newMap("g1", 4), false))
+	require.NoError(t, s.Create(soon(t), newMap("g1", 4), false), "again")
+	require.ErrorContains(t, s.Create(soon(t), newMap("g2", 8), false), "another generation")
+	waitMap(t, s, func(m *placement.Map) bool { return m.Generation == "g1" })
+	require.NoError(t, s.Create(soon(t), newMap("g2", 8), true))
+	waitMap(t, s, func(m *placement.Map) bool { return m.Generation == "g2" && len(m.Shards) == 8 })
+
+	bad := newMap("g3", 4)
+	bad.Shards = nil
+	require.ErrorContains(t, s.Create(soon(t), bad, true), "assignments of 0 shards")
+	other := newMap("g3", 4)
+	other.Collection = "other"
+	require.Error(t, s.Create(soon(t), other, true))
+	for _, name := range []string{"", "a/b"} {
+		_, err := Open("127.0.0.1:1", name, nil)
+		require.Error(t, err)
+	}
+}
+
+// A move is prepared, and completed when all live servers of the new column are ready.
+func TestMove(t *testing.T) {
+	server := etcdtest.Start(t)
+	s := open(t, server, nil)
+	watcher := open(t, server, nil)
+	require.NoError(t, s.Create(soon(t), newMap("g", 2), false))
+	defer place(s, "placer")()
+	a := s.Report(state("a", 0, 0, 1))
+	defer a.Close()
+	b := s.Report(state("b", 0))
+	defer b.Close()
+	b1 := s.Report(state("b", 1))
+	want(t, s, "a", "a")
+	waitMap(t, watcher, func(m *placement.Map) bool { return m.Shards[0].Column == "a" && m.Shards[1].Column == "a" })
+	want(t, s, "a", "b")
+	waitMap(t, watcher, func(m *placement.Map) bool { return m.Shards[1].Next == "b" })
+	b.Set(state("b", 0, 1)) // one of two
+	time.Sleep(3 * stepInterval)
+	m, _ := watcher.Map()
+	require.Equal(t, placement.Place{Column: "a", Next: "b"}, m.Shards[1])
+	require.NoError(t, b1.Close()) // the other one is not live any more
+	m = waitMap(t, watcher, func(m *placement.Map) bool { return m.Shards[1].Next == "" })
+	require.Equal(t, placement.Place{Column: "b", Previous: "a"}, m.Shards[1])
+	require.Equal(t, placement.Place{Column: "a"}, m.Shards[0])
+	leader, err := s.Leader(soon(t))
+	require.NoError(t, err)
+	require.Equal(t, "placer", leader)
+}
+
+// While etcd is away the last map stays in use, also after a restart, and nothing moves.
+func TestWithoutEtcd(t *testing.T) {
+	server := etcdtest.Start(t)
+	file := filepath.Join(t.TempDir(), "placement.json")
+	s := open(t, server, &Options{File: file})
+	require.NoError(t, s.Create(soon(t), newMap("g", 2), false))
+	stop := place(s, "placer")
+	defer stop()
+	a := s.Report(state("a", 0, 0, 1))
+	defer a.Close()
+	want(t, s, "a", "a")
+	before := waitMap(t, s, func(m *placement.Map) bool { return m.Shards[1].Column == "a" })
+
+	server.Kill()
+	require.Error(t, s.Refresh(soon(t), before.Epoch))
+	m, _ := s.Map()
+	require.Same(t, before, m)
+	restarted, err := Open(server.Address, "jobs", &Options{File: file, Timeout: time.Second})
+	require.NoError(t, err)
+	defer restarted.Close()
+	m, _ = restarted.Map()
+	require.Equal(t, before, m)
+	_, err = restarted.States(soon(t))
+	require.Error(t, err)
+
+	server.Restart(t)
+	b := s.Report(state("b", 0, 1))
+	defer b.Close()
+	want(t, s, "a", "b")
+	waitMap(t, restarted, func(m *placement.Map) bool { return m.Shards[1].Column == "b" })
+	waitMap(t, s, func(m *placement.Map) bool { return m.Shards[1].Column == "b" })
+
+	// A damaged file is refused with its name; a file of another collection, too.
+	file = filepath.Join(t.TempDir(), "damaged.json") // no other store writes it
+	require.NoError(t, os.WriteFile(file, []byte("{"), 0o600))
+	_, err = Open(server.Address, "jobs", &Options{File: file})
+	require.ErrorContains(t, err, file)
+	require.NoError(t, os.WriteFile(file, []byte(`{"collection":"other"}`), 0o600))
+	_, err = Open(server.Address, "jobs", &Options{File: file})
+	require.ErrorContains(t, err, `"other"`)
+}
+
+// Two placers never write concurrently: each epoch is written once, also when one is stopped.
+func TestTwoPlacers(t *testing.T) {
+	server := etcdtest.Start(t)
+	s := open(t, server, nil)
+	require.NoError(t, s.Create(soon(t), newMap("g", 4), false))
+	for _, name := range []string{"a", "b"} {
+		r := s.Report(state(name, 0, 0, 1, 2, 3))
+		defer r.Close()
+	}
+	want(t, s, "a", "a", "a", "a")
+	epochs := make(chan uint64, 1000)
+	ctx, cancel := context.WithCancel(soon(t))
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		for response := range s.client.Watch(ctx, s.mapKey()) {
+			for _, event := range response.Events {
+				m, err := s.parse(event.Kv.Value)
+				if assert.NoError(t, err) {
+					epochs <- m.Epoch
+				}
+			}
+		}
+	})
+	stops := []func(){place(open(t, server, nil), "one"), place(open(t, server, nil), "two")}
+	for round := range 4 {
+		column := []string{"b", "a"}[round%2]
+		waitMap(t, s, func(m *placement.Map) bool { return m.Shards[3].Column != "" && m.Shards[3].Next == "" })
+		want(t, s, column, column, column, column)
+		stops[round%2]()
+		stops[round%2] = place(open(t, server, nil), fmt.Sprint("placer ", round))
+		waitMap(t, s, func(m *placement.Map) bool {
+			for _, p := range m.Shards {
+				if p.Column != column || p.Next != "" {
+					return false
+				}
+			}
+			return true
+		})
+	}
+	for _, stop := range stops {
+		stop()
+	}
+	cancel()
+	watching.Wait()
+	close(epochs)
+	last := uint64(1)
+	for epoch := range epochs {
+		require.Equal(t, last+1, epoch, "each epoch is written once, in order")
+		last = epoch
+	}
+	require.Greater(t, last, uint64(4))
+}
+
+// A placer that has lost its election cannot write, although it does not know.
+func TestDeposedPlacerCannotWrite(t *testing.T) {
+	server := etcdtest.Start(t)
+	s := open(t, server, nil)
+	require.NoError(t, s.Create(soon(t), newMap("g", 1), false))
+	r := s.Report(state("a", 0, 0))
+	defer r.Close()
+	want(t, s, "a")
+	session, election := campaign(t, s)
+	require.NoError(t, session.Close())
+	require.ErrorIs(t, s.step(soon(t), election, func() []int64 { return nil }), errNotLeader)
+	_, election = campaign(t, s)
+	require.NoError(t, s.step(soon(t), election, func() []int64 { return nil }))
+	waitMap(t, s, func(m *placement.Map) bool { return m.Shards[0].Column == "a" })
+}
+
+func campaign(t testing.TB, s *Store) (*concurrency.Session, *concurrency.Election) {
+	session, err := concurrency.NewSession(s.client, concurrency.WithTTL(1))
+	require.NoError(t, err)
+	t.Cleanup(func() { session.Close() })
+	election := concurrency.NewElection(session, s.leaderKey())
+	require.NoError(t, election.Campaign(soon(t), "test"))
+	return session, election
+}

@@ -1,0 +1,140 @@
+package etcdmap
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/errors"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+
+	"docstore/docservice/placement"
+	"docstore/internal/ctxtime"
+)
+
+// stepInterval is the time between two steps of a placer.
+const stepInterval = 500 * time.Millisecond
+
+// errNotLeader: another placer was elected, or another command has changed the map.
+var errNotLeader = errors.New("etcdmap: the map has changed, or another placer leads")
+
+// Place takes the steps of the placement whenever this process is elected, until ctx ends.
+// name identifies it to operators. sizes returns the bytes of each shard, as of the announced
+// manifest. Several processes of a collection may call Place; one of them leads.
+func (s *Store) Place(ctx context.Context, name string, sizes func() []int64) {
+	for ctx.Err() == nil {
+		err := s.lead(ctx, name, sizes)
+		if ctx.Err() == nil {
+			s.options.Logger.Info("this process does not place shards any more", "collection", s.collection, "error", err)
+			ctxtime.Sleep(ctx, readAgain)
+		}
+	}
+}
+
+// lead waits for the election of this process, and takes steps until it ends.
+func (s *Store) lead(ctx context.Context, name string, sizes func() []int64) error {
+	session, err := concurrency.NewSession(s.client, concurrency.WithTTL(int(s.options.Lease/time.Second)), concurrency.WithContext(ctx))
+	if err != nil {
+		return fmt.Errorf("etcdmap: %w", err)
+	}
+	defer func() { _ = session.Close() }() // the lease ends without that, too
+	election := concurrency.NewElection(session, s.leaderKey())
+	if err := election.Campaign(ctx, name); err != nil {
+		return fmt.Errorf("etcdmap: %w", err)
+	}
+	s.options.Logger.Info("this process places shards", "collection", s.collection)
+	for {
+		if err := s.step(ctx, election, sizes); err != nil {
+			return err
+		}
+		select {
+		case <-session.Done():
+			return errNotLeader
+		case <-time.After(stepInterval):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// step takes one placement.Step and writes the map if it has changed.
+func (s *Store) step(ctx context.Context, election *concurrency.Election, sizes func() []int64) error {
+	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
+	defer cancel()
+	m, revision, err := s.readMap(ctx)
+	if errors.Is(err, ErrNoMap) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	states, err := s.States(ctx)
+	if err != nil {
+		return err
+	}
+	control, _, err := s.control(ctx)
+	if err != nil {
+		return err
+	}
+	known := placement.Sizes(m, states)
+	for i, bytes := range sizes() {
+		if i < len(known) {
+			known[i] = max(known[i], bytes)
+		}
+	}
+	after, events := placement.Step(m, states, known, control)
+	if len(events) == 0 {
+		return nil
+	}
+	content, err := json.Marshal(after)
+	if err != nil {
+		return err
+	}
+	done, err := s.client.Txn(ctx).If(
+		clientv3.Compare(clientv3.CreateRevision(election.Key()), "=", election.Rev()),
+		clientv3.Compare(clientv3.ModRevision(s.mapKey()), "=", revision),
+	).Then(clientv3.OpPut(s.mapKey(), string(content))).Commit()
+	switch {
+	case err != nil:
+		return fmt.Errorf("etcdmap: %w", err)
+	case !done.Succeeded:
+		return errNotLeader
+	}
+	for _, e := range events {
+		s.options.Logger.Info("placement", "collection", s.collection, "epoch", after.Epoch, "event", e.String())
+	}
+	return nil
+}
+
+// readMap returns the map and the revision of its last change.
+func (s *Store) readMap(ctx context.Context) (*placement.Map, int64, error) {
+	response, err := s.client.Get(ctx, s.mapKey())
+	if err != nil {
+		return nil, 0, fmt.Errorf("etcdmap: %w", err)
+	}
+	for _, kv := range response.Kvs {
+		m, err := s.parse(kv.Value)
+		if err != nil {
+			return nil, 0, fmt.Errorf("etcdmap: %w", err)
+		}
+		return m, kv.ModRevision, nil
+	}
+	return nil, 0, ErrNoMap
+}
+
+// Leader returns the name of the elected placer, empty if there is none.
+func (s *Store) Leader(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
+	defer cancel()
+	// The leader is the one whose key is the oldest.
+	response, err := s.client.Get(ctx, s.leaderKey()+"/", clientv3.WithFirstCreate()...)
+	if err != nil {
+		return "", fmt.Errorf("etcdmap: %w", err)
+	}
+	for _, kv := range response.Kvs {
+		return string(kv.Value), nil
+	}
+	return "", nil
+}

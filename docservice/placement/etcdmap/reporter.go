@@ -1,0 +1,126 @@
+package etcdmap
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"docstore/docservice/placement"
+	"docstore/internal/ctxtime"
+)
+
+// A Reporter keeps the state of a server in etcd. The server is live as long as it does.
+type Reporter struct {
+	store   *Store
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	changed chan struct{} // capacity 1
+
+	mu struct {
+		sync.Mutex
+		state placement.ServerState
+	}
+}
+
+// Report begins to report the state of a server, until Close. The column and the row of a
+// state cannot change; the number of the row is held by the caller.
+func (s *Store) Report(state placement.ServerState) *Reporter {
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &Reporter{store: s, cancel: cancel, changed: make(chan struct{}, 1)}
+	r.mu.state = state
+	r.running.Go(func() { r.run(ctx) })
+	return r
+}
+
+// Set replaces the state, which is written soon. The caller does not modify the shards
+// afterwards.
+func (r *Reporter) Set(state placement.ServerState) {
+	r.mu.Lock()
+	state.Column, state.Row = r.mu.state.Column, r.mu.state.Row
+	r.mu.state = state
+	r.mu.Unlock()
+	select {
+	case r.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Close removes the state: the server is not live any more.
+func (r *Reporter) Close() error {
+	r.cancel()
+	r.running.Wait()
+	return nil
+}
+
+// run keeps a lease and the state under it, and begins again after each failure.
+func (r *Reporter) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := r.hold(ctx)
+		if ctx.Err() == nil {
+			r.store.options.Logger.Info("reporting the state of this server again", "collection", r.store.collection, "error", err)
+			ctxtime.Sleep(ctx, readAgain)
+		}
+	}
+}
+
+// hold reports under one lease until that fails.
+func (r *Reporter) hold(ctx context.Context) error {
+	s := r.store
+	attempt, cancel := context.WithTimeout(ctx, s.options.Timeout)
+	defer cancel()
+	lease, err := s.client.Grant(attempt, int64(s.options.Lease/time.Second))
+	if err != nil {
+		return fmt.Errorf("etcdmap: %w", err)
+	}
+	defer r.revoke(lease.ID)
+	alive, err := s.client.KeepAlive(ctx, lease.ID)
+	if err != nil {
+		return fmt.Errorf("etcdmap: %w", err)
+	}
+	for {
+		if err := r.put(ctx, lease.ID); err != nil {
+			return err
+		}
+		for again := false; !again; {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case _, ok := <-alive:
+				if !ok {
+					return fmt.Errorf("etcdmap: the lease of the server's state has ended")
+				}
+			case <-r.changed:
+				again = true
+			}
+		}
+	}
+}
+
+// revoke removes the state at once, if etcd is available.
+func (r *Reporter) revoke(lease clientv3.LeaseID) {
+	ctx, cancel := context.WithTimeout(context.Background(), r.store.options.Timeout)
+	defer cancel()
+	_, _ = r.store.client.Revoke(ctx, lease) // it ends without that, too
+}
+
+func (r *Reporter) put(ctx context.Context, lease clientv3.LeaseID) error {
+	r.mu.Lock()
+	state := r.mu.state
+	r.mu.Unlock()
+	content, err := json.Marshal(state)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.store.options.Timeout)
+	defer cancel()
+	key := r.store.statesKey() + state.Column + "/" + strconv.Itoa(state.Row)
+	if _, err := r.store.client.Put(ctx, key, string(content), clientv3.WithLease(lease)); err != nil {
+		return fmt.Errorf("etcdmap: %w", err)
+	}
+	return nil
+}
