@@ -99,7 +99,7 @@ func (c *Client) GetMany(ctx context.Context, ids []string, fn func(i int, docum
 	return nil
 }
 
-// getSome is one batch of GetMany: it fetches the first ids from from on and returns their
+// getSome is one batch of GetMany: it fetches the first ids of ids[from:] and returns their
 // number.
 func (c *Client) getSome(ctx context.Context, ids []string, from int, fn func(i int, document []byte, err error) error) (int, error) {
 	b, err := c.FetchBatch(ctx, ids[from:])

@@ -24,7 +24,7 @@ func (c *Client) GetMany(ctx context.Context, ids []string, fn func(i int, docum
 	return nil
 }
 
-// getSome passes the answers for some of the ids from from on, and returns their number.
+// getSome passes the answers for the first ids of ids[from:], and returns their number.
 func (c *Client) getSome(ctx context.Context, b *batch, ids []string, from int, fn func(i int, document []byte, err error) error) (int, error) {
 	b.begin(ids[from:min(from+docservice.MaxBatchIDs, len(ids))])
 	defer b.end()

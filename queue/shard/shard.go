@@ -51,7 +51,7 @@ func (l Layout) Check() error {
 func (l Layout) Shard(id []byte) int {
 	var h xxhash.Digest
 	h.ResetWithSeed(l.Seed)
-	h.Write(id)
+	_, _ = h.Write(id) // it returns no error
 	return l.of(h.Sum64())
 }
 
@@ -59,7 +59,7 @@ func (l Layout) Shard(id []byte) int {
 func (l Layout) ShardString(id string) int {
 	var h xxhash.Digest
 	h.ResetWithSeed(l.Seed)
-	h.WriteString(id)
+	_, _ = h.WriteString(id)
 	return l.of(h.Sum64())
 }
 

@@ -114,14 +114,14 @@ func (s *Store) readMap(ctx context.Context) (*placement.Map, int64, error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("etcdmap: %w", err)
 	}
-	for _, kv := range response.Kvs {
-		m, err := s.parse(kv.Value)
-		if err != nil {
-			return nil, 0, fmt.Errorf("etcdmap: %w", err)
-		}
-		return m, kv.ModRevision, nil
+	if len(response.Kvs) == 0 {
+		return nil, 0, ErrNoMap
 	}
-	return nil, 0, ErrNoMap
+	m, err := s.parse(response.Kvs[0].Value)
+	if err != nil {
+		return nil, 0, fmt.Errorf("etcdmap: %w", err)
+	}
+	return m, response.Kvs[0].ModRevision, nil
 }
 
 // Leader returns the name of the elected placer, empty if there is none.
@@ -133,8 +133,8 @@ func (s *Store) Leader(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("etcdmap: %w", err)
 	}
-	for _, kv := range response.Kvs {
-		return string(kv.Value), nil
+	if len(response.Kvs) == 0 {
+		return "", nil
 	}
-	return "", nil
+	return string(response.Kvs[0].Value), nil
 }
