@@ -54,7 +54,7 @@ func newAppend(env *cli.Env) *cobra.Command {
 		Short: "Append documents and deletes from NDJSON, CSV, JSON or files",
 		Long: `Append reads documents from files, or from standard input ("-", or no FILE),
 and appends them to a queue, which it creates if necessary. It decompresses
-gzip and zstd. The formats are
+gzip, zstd and bzip2. The formats are
 
   ndjson  each line is a document, unchanged; blank lines are skipped
   json    each element of one array is a document, unchanged

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,7 @@ files that rsync copies to the machines that serve them (see docserviced).`,
 		Args: cobra.NoArgs,
 		RunE: cli.NeedsCommand,
 	}
-	root.AddCommand(newAppend(env), newCheck(env), newDump(env), newStats(env), newSeal(env), newCompact(env), newRepair(env), newTruncate(env), newBucket(env), newPublish(env), newManifests(env), newShow(env), newRestore(env),
+	root.AddCommand(newAppend(env), newDelete(env), newGet(env), newCheck(env), newDump(env), newStats(env), newSeal(env), newCompact(env), newRepair(env), newTruncate(env), newBucket(env), newPublish(env), newManifests(env), newShow(env), newRestore(env),
 		newValidate(env), newAnnounce(env), newPin(env), newUnpin(env), newRollback(env), newRevert(env), newDiscard(env), newRetain(env), newGC(env))
 	return root
 }
@@ -55,6 +56,18 @@ func requireDir(dir string) error {
 
 // queueFile matches the files of a queue.
 var queueFile = regexp.MustCompile(`^(LOCK|\d{10}.*)$`)
+
+// requireQueue returns an error if dir has no queue.
+func requireQueue(dir string) error {
+	if err := requireDir(dir); err != nil {
+		return err
+	}
+	names, err := vfs.OS.List(dir)
+	if err == nil && !slices.ContainsFunc(names, queueFile.MatchString) {
+		err = fmt.Errorf("no queue in %s; give the directory that append writes", dir)
+	}
+	return err
+}
 
 // requireNoOtherFiles refuses to create a queue in a directory with other files, except
 // hidden files and lost+found.

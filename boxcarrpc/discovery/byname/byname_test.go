@@ -72,9 +72,9 @@ func TestAServerIsFoundByGossip(t *testing.T) {
 	require.NoError(t, server.Close())
 }
 
-// Only the registries' packages, this one, the commits in etcd, and commands link the
-// registries.
-func TestWhoDoesNotImportARegistryLinksNone(t *testing.T) {
+// Only the registries' packages, this one, commits and placements in etcd, and
+// commands link the registries.
+func TestOnlySomePackagesLinkRegistries(t *testing.T) {
 	const module, registries = "docstore/", "docstore/boxcarrpc/discovery/"
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Deps " "}}`, module+"...").Output()
 	require.NoError(t, err)
@@ -89,6 +89,7 @@ func TestWhoDoesNotImportARegistryLinksNone(t *testing.T) {
 		registries + "etcd": true, registries + "gossip": true, registries + "byname": true,
 		module + "cmd/boxcar": true, module + "cmd/docserviced": true,
 		module + "queue/publish/etcdlog": true, module + "cmd/docstore-updater": true,
+		module + "docservice/placement/etcdmap": true,
 	}, importers)
 }
 

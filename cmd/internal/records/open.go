@@ -3,6 +3,7 @@ package records
 import (
 	"bufio"
 	"bytes"
+	"compress/bzip2"
 	"errors"
 	"fmt"
 	"io"
@@ -47,14 +48,33 @@ var (
 
 // IsCompressed reports whether Open decompresses a stream that begins with these bytes.
 func IsCompressed(head []byte) bool {
-	return bytes.HasPrefix(head, gzipMagic) || bytes.HasPrefix(head, zstdMagic)
+	return bytes.HasPrefix(head, gzipMagic) || bytes.HasPrefix(head, zstdMagic) || isBzip2(head) && len(head) >= bzip2MagicBytes
+}
+
+// A bzip2 stream begins with "BZh", a digit, and the number of a block or, if it is empty,
+// of the end.
+const (
+	bzip2Block      = "\x31\x41\x59\x26\x53\x59"
+	bzip2End        = "\x17\x72\x45\x38\x50\x90"
+	bzip2MagicBytes = 4 + len(bzip2Block)
+)
+
+// isBzip2 reports whether these first bytes, of any number, are those of a bzip2 stream.
+func isBzip2(head []byte) bool {
+	head = head[:min(len(head), bzip2MagicBytes)]
+	n := min(len(head), 3)
+	if string(head[:n]) != "BZh"[:n] || len(head) > 3 && (head[3] < '1' || head[3] > '9') {
+		return false
+	}
+	rest := string(head[min(len(head), 4):])
+	return strings.HasPrefix(bzip2Block, rest) || strings.HasPrefix(bzip2End, rest)
 }
 
 // Detect returns the format of a decompressed stream with the given name that begins with
 // these bytes.
 func Detect(name string, head []byte) Format {
 	name = strings.ToLower(name)
-	for _, suffix := range []string{".gz", ".zst"} {
+	for _, suffix := range []string{".gz", ".zst", ".bz2"} {
 		name = strings.TrimSuffix(name, suffix)
 	}
 	switch path.Ext(name) {
@@ -129,8 +149,20 @@ func decompress(in *bufio.Reader) (*bufio.Reader, io.Closer, error) {
 			return nil, nil, err
 		}
 		return bufio.NewReaderSize(d, readBufferBytes), d.IOReadCloser(), nil
+	case beginsWithBzip2(in):
+		return bufio.NewReaderSize(bzip2.NewReader(in), readBufferBytes), nil, nil
 	}
 	return in, nil, nil
+}
+
+func beginsWithBzip2(in *bufio.Reader) bool {
+	for n := 1; n <= bzip2MagicBytes; n++ {
+		head, err := in.Peek(n)
+		if err != nil || !isBzip2(head) {
+			return false
+		}
+	}
+	return true
 }
 
 func beginsWith(in *bufio.Reader, magic []byte) bool {

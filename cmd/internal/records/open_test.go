@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -201,4 +202,40 @@ func FuzzOpen(f *testing.F) {
 			require.Equal(t, record.Problem != nil, record.Text == nil)
 		}
 	})
+}
+
+// Streams of bzip2 are decompressed, also several in a row; text that begins like one is text.
+func TestBzip2(t *testing.T) {
+	compressed, err := os.ReadFile("testdata/lines.bz2")
+	require.NoError(t, err)
+	for _, test := range []struct{ name, stream, want string }{
+		{"one", string(compressed), "a\nb"},
+		{"two", string(compressed) + string(compressed), "a\nb\na\nb"},
+		{"text", "BZh9 is not compressed\nb", "BZh9 is not compressed\nb"},
+		{"short text", "BZ", "BZ"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s, err := Open(strings.NewReader(test.stream), "lines.bz2", FormatAuto, 1000, &Options{})
+			require.NoError(t, err)
+			var got []string
+			for {
+				record, err := s.Next()
+				if errors.Is(err, io.EOF) {
+					break
+				}
+				require.NoError(t, err)
+				got = append(got, string(record.Text))
+			}
+			require.Equal(t, test.want, strings.Join(got, "\n"))
+			require.NoError(t, s.Close())
+		})
+	}
+	require.True(t, IsCompressed(compressed))
+	require.False(t, IsCompressed([]byte("BZ")))
+	s, err := Open(bytes.NewReader(compressed[:len(compressed)-3]), "x", FormatNDJSON, 1000, &Options{})
+	require.NoError(t, err)
+	for err == nil {
+		_, err = s.Next()
+	}
+	require.NotErrorIs(t, err, io.EOF, "a truncated stream is an error")
 }
