@@ -22,7 +22,6 @@ const (
 
 	tableSuffix = ".table"
 	logSuffix   = ".log"
-	spareSuffix = ".spare" // an obsolete log that an earlier version kept for reuse
 	tmpSuffix   = ".tmp"
 
 	numberDigits = 10

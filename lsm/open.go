@@ -219,8 +219,7 @@ func orphansOf(m manifest, names []string) (orphans []string) {
 	for _, name := range names {
 		table, isTable := parseName(name, tableSuffix)
 		log, isLog := parseName(name, logSuffix)
-		_, isSpare := parseName(name, spareSuffix)
-		if isTable && !named[table] || isLog && log < m.firstLog || isSpare ||
+		if isTable && !named[table] || isLog && log < m.firstLog ||
 			name == manifestName+tmpSuffix || name == filtersName+tmpSuffix {
 			orphans = append(orphans, name)
 		}

@@ -24,6 +24,9 @@ const (
 	firstPartBytes = 128 << 10
 	// maxParts is the number of parts that wait to be written.
 	maxParts = 1
+	// writebackBytes is the amount of new data after which writeback starts, so that
+	// the sync at the end, during which its flush or merge is idle, has little to write.
+	writebackBytes = 2 << 20
 )
 
 // tableOutput writes a table to its file in a separate goroutine, so that a flush or
@@ -59,11 +62,16 @@ func newTableOutput(file vfs.File) *tableOutput {
 // that the sender is not blocked.
 func (o *tableOutput) run() {
 	defer close(o.done)
+	written, started := int64(0), int64(0) // offsets
 	for part := range o.parts {
 		if o.failed.Load() == nil {
 			if _, err := o.file.Write(part); err != nil {
 				err = errors.Wrap(err, "lsm: write a table")
 				o.failed.Store(&err)
+			}
+			if written += int64(len(part)); written-started >= writebackBytes {
+				vfs.StartWriteback(o.file, started, written-started)
+				started = written
 			}
 		}
 		o.free <- part[:0]

@@ -38,7 +38,7 @@ func BenchmarkAppendBesideCodec(b *testing.B) {
 			require.NoError(b, err)
 			w, err := OpenWriter(b.TempDir(), &WriterOptions{Codec: name, dictionaryBytes: -1})
 			require.NoError(b, err)
-			w.mu.dictionary, w.mu.lastRaw = d, 1<<40
+			w.trainer.mu.dictionary, w.mu.lastRaw = d, 1<<40
 			var alone, appending time.Duration
 			var out []byte
 			for b.Loop() {

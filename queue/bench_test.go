@@ -77,7 +77,7 @@ func benchQueue(b *testing.B, codec string) (*Reader, []item) {
 		it.put(b, w)
 		if items = append(items, it); i == 2000 {
 			require.NoError(b, w.Flush())
-			w.training.Wait()
+			w.trainer.running.Wait()
 		}
 	}
 	require.NoError(b, w.Close())

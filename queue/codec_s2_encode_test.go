@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/klauspost/compress/s2"
@@ -45,6 +46,60 @@ func TestS2EncoderRoundTrips(t *testing.T) {
 			document = randomText(random, s2MaxOptimal)
 		}
 		requireS2RoundTrip(t, dictionary, document)
+	}
+}
+
+// TestS2MatchesAreEqualBytes compares each match, also those that the plan does not choose,
+// with the bytes that it copies.
+func TestS2MatchesAreEqualBytes(t *testing.T) {
+	random := testseed.Rand(t)
+	for range 10 {
+		dictionary := s2.MakeDict(randomText(random, 16+random.IntN(10_000)), nil).Bytes()
+		e, s := newS2Encoder(dictionary), new(s2Scratch)
+		document := randomText(random, random.IntN(2000))
+		for range 20 {
+			from := random.IntN(len(e.dictionary))
+			document = append(document, e.dictionary[from:min(len(e.dictionary), from+random.IntN(100))]...)
+			from = random.IntN(len(document) + 1)
+			document = append(document, document[from:min(len(document), from+random.IntN(100))]...)
+		}
+		e.match(s, document)
+		for at, m := range s.matches {
+			if m.length < s2MinMatch {
+				continue
+			}
+			source, from := document, at-int(m.offset)
+			if from < 0 {
+				source, from = e.dictionary, from+len(e.dictionary)
+			}
+			n := int(m.length)
+			if !bytes.Equal(source[from:from+n], document[at:at+n]) {
+				require.FailNow(t, "not a match", "%d bytes at %d, offset %d", n, at, m.offset)
+			}
+		}
+	}
+}
+
+// TestS2LongerMatchInsideAMatch: the dictionary has the beginning of a document and, in
+// another place, all but its first bytes. The second match is found inside the first one,
+// where the search is not repeated at each position, and extended to its beginning.
+func TestS2LongerMatchInsideAMatch(t *testing.T) {
+	random := testseed.Rand(t)
+	document := make([]byte, 60)
+	filler := make([]byte, 100)
+	for i := range filler {
+		filler[i] = byte(128 + random.IntN(128))
+	}
+	for i := range document {
+		document[i] = byte(i)
+	}
+	for first := 1; first < 20; first++ {
+		content := slices.Concat(filler, document[:40], filler, document[first:], filler)
+		e, s := newS2Encoder(s2.MakeDict(content, nil).Bytes()), new(s2Scratch)
+		e.match(s, document)
+		for at := first; at < len(document); at++ {
+			require.Equal(t, len(document)-at, int(s.matches[at].length), "at %d, second match from %d", at, first)
+		}
 	}
 }
 

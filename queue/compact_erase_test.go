@@ -209,17 +209,17 @@ func TestWriterDropsErasedDictionary(t *testing.T) {
 	}
 	require.NoError(t, w.Close())
 	w = openWriter(t, opts)
-	require.NotNil(t, w.mu.dictionary)
-	require.EqualValues(t, 1, w.mu.dictionary.sampled.first)
+	require.NotNil(t, w.trainer.mu.dictionary)
+	require.EqualValues(t, 1, w.trainer.mu.dictionary.sampled.first)
 	(&item{id: "0", deleted: true}).put(t, w)
 	require.NoError(t, w.Close())
 
 	_, err := Compact(context.Background(), queueDir, &CompactOptions{FS: mem, MaxDead: 0.001})
 	require.NoError(t, err)
 	w = openWriter(t, opts)
-	require.NotNil(t, w.mu.dictionary, "nothing was erased")
+	require.NotNil(t, w.trainer.mu.dictionary, "nothing was erased")
 	require.NoError(t, w.Close())
 	erase(t, mem, testStart.Add(time.Hour), 0)
 	w = openWriter(t, opts)
-	require.Nil(t, w.mu.dictionary)
+	require.Nil(t, w.trainer.mu.dictionary)
 }

@@ -24,16 +24,16 @@ func smallQueue(t testing.TB, codec string, seal bool) (map[string][]byte, []ite
 	opts.Codec, opts.BlockBytes, opts.dictionaryBytes = codec, 400, -1
 	opts.SegmentAge = time.Hour // makes each append read and advance the clock
 	w := openWriter(t, opts)
-	if w.codec.train != nil {
+	if w.trainer.codec.train != nil {
 		var documents [][]byte
 		for i := range 64 {
 			documents = append(documents, []byte(posting(1000+i)))
 		}
-		content, err := w.codec.train(documents, 256)
+		content, err := w.trainer.codec.train(documents, 256)
 		require.NoError(t, err)
-		w.mu.dictionary, err = newDictionary(w.codec, content)
+		w.trainer.mu.dictionary, err = newDictionary(w.codec, content)
 		require.NoError(t, err)
-		w.mu.dictionary.sampled = rewriteRun{first: 1, last: 1}
+		w.trainer.mu.dictionary.sampled = rewriteRun{first: 1, last: 1}
 		w.mu.lastRaw = 1 << 20
 	}
 	var items []item

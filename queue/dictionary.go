@@ -17,6 +17,10 @@ const (
 	// dictionaryShare: each segment contains its dictionary, so segments have to be at
 	// least so many times as large as the dictionary.
 	dictionaryShare = 16
+	// sharedDictionaryShare is dictionaryShare in a group, whose queues are small parts of a
+	// collection. A segment of this size with job postings has about the same size with a
+	// dictionary as without.
+	sharedDictionaryShare = 4
 	// dictionaryGainPercent: a new dictionary has to store this much less than the
 	// current one to replace it, because readers cache every dictionary in use.
 	dictionaryGainPercent = 3

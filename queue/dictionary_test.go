@@ -27,7 +27,7 @@ func TestDictionary(t *testing.T) {
 					it.put(t, w)
 					items = append(items, it)
 					if len(items)%20 == 0 { // or the test would be over before the training
-						w.training.Wait()
+						w.trainer.running.Wait()
 					}
 				}
 				require.NoError(t, w.Close())
@@ -80,7 +80,7 @@ func TestSmallSegmentsCarryNoDictionary(t *testing.T) {
 			n++
 		}
 		require.NoError(t, w.Flush())
-		w.training.Wait()
+		w.trainer.running.Wait()
 		require.NoError(t, w.Close())
 	}
 	write(300) // trains, too late for itself
@@ -102,8 +102,8 @@ func TestCloseTrainsNothing(t *testing.T) {
 		w, err := OpenWriter(queueDir, opts)
 		require.NoError(t, err)
 		trainings := 0
-		train := w.codec.train
-		w.codec.train = func(sample [][]byte, size int) ([]byte, error) {
+		train := w.trainer.codec.train
+		w.trainer.codec.train = func(sample [][]byte, size int) ([]byte, error) {
 			trainings++
 			return train(sample, size)
 		}
@@ -147,18 +147,18 @@ func TestFruitlessTrainingsBecomeRare(t *testing.T) {
 	random := testseed.Rand(t)
 	var trainings []int
 	segment := 0
-	w.codec.train = func([][]byte, int) ([]byte, error) {
+	w.trainer.codec.train = func([][]byte, int) ([]byte, error) {
 		trainings = append(trainings, segment)
 		return randomBytes(random, 1<<10), nil
 	}
-	w.mu.trained = true // skip the training within the first segment
+	w.trainer.mu.trained = true // skip the training within the first segment
 	for ; segment < 20; segment++ {
 		for i := range 40 {
 			_, err := w.Append(fmt.Append(nil, i), randomBytes(random, 500))
 			require.NoError(t, err)
 		}
 		require.NoError(t, w.Seal())
-		w.training.Wait()
+		w.trainer.running.Wait()
 	}
 	require.NoError(t, w.Close())
 	require.Equal(t, []int{0, 2, 6, 14}, trainings)
@@ -245,7 +245,7 @@ func TestDictionariesStayWithinBudget(t *testing.T) {
 	for range 4 * kept { // segments
 		content, err := trainS2([][]byte{randomBytes(random, dictionaryBytes)}, dictionaryBytes)
 		require.NoError(t, err)
-		w.mu.dictionary, err = newDictionary(s2Codec, content)
+		w.trainer.mu.dictionary, err = newDictionary(s2Codec, content)
 		require.NoError(t, err)
 		w.mu.lastRaw = dictionaryShare * dictionaryBytes * 2
 		for i := range 3 {

@@ -82,7 +82,7 @@
 //	block                 1 MiB of ids and documents, or a single entry; 65,535 entries
 //	segment               4 GiB; 64 MiB by default
 //	segments              4,294,967,295
-//	pending documents     8 MiB; then Append waits
+//	pending documents     8 MiB, of a WriterGroup together; then Append waits
 //	expiry                whole seconds from 1970 to 2106
 //	files kept open       16,384 mapped ones for fetching, which take no descriptors,
 //	                      and two for each Tail
@@ -92,7 +92,8 @@
 //	bytes       format.go, header.go, block.go, footer.go, rewrite_relocations.go, address.go, head.go
 //	documents   codec*.go, dictionary.go; stored.go and decoders.go for the form that leaves the queue
 //	segments    files.go names them, segmentwriter.go writes one, segmentfile.go and walk.go read it
-//	Writer      writer.go assigns addresses, writer_pipeline.go compresses and writes blocks
+//	Writer      writer.go assigns addresses, writer_compressors.go compresses documents,
+//	            writer_pipeline.go writes blocks, writer_group.go shares resources
 //	Reader      fetch*.go for documents, filecache.go and directory.go for files; tail*.go for entries
 //	all files   check.go, usage.go, compact*.go, repair*.go, truncate*.go, rewrite_*.go
 package queue

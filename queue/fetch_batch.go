@@ -5,9 +5,9 @@ import (
 	"docstore/internal/vfs"
 )
 
-// Batches. A fetch from a mapped segment has three cache misses in sequence: the block's
-// header and entry, the id, and the stored bytes. A batch takes each step for a group of
-// documents and prefetches what the next step reads, so that the misses overlap.
+// Batches. A fetch from a mapped segment has two cache misses in sequence: the block's
+// header and entry, and the stored bytes. A batch takes each step for a group of documents
+// and prefetches what the next step reads, so that the misses overlap.
 //
 // A document that a batch cannot read is fetched again by itself, for the error.
 
@@ -101,7 +101,6 @@ func (g *fetchGroup) locate(group []Wanted) {
 				if d.locate(&g.window, w.Address) != nil {
 					d.file = nil
 				} else {
-					d.file.prefetch(d.id, int64(d.idEnd-d.idStart))
 					d.file.prefetch(d.data, min(int64(d.storedBytes()), prefetchedBytes))
 				}
 			}

@@ -319,6 +319,19 @@ func (c *fileCache) withDictionary(hash DictionaryHash) *cachedFile {
 	return nil
 }
 
+// mapped returns the mapped files. The caller puts them back.
+func (c *fileCache) mapped() (files []*cachedFile) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.mu.ring {
+		if f.mapping != nil {
+			f.users.Add(1)
+			files = append(files, f)
+		}
+	}
+	return files
+}
+
 // slotTable maps segment numbers to open files. A lookup takes no lock and constant time.
 // Changes need external locking.
 type slotTable struct {

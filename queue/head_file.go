@@ -15,6 +15,9 @@ const (
 	// headInterval is the minimum time between two heads that are written because of
 	// commits. It is also the maximum delay until a copy learns of new entries.
 	headInterval = time.Second
+	// headGroupInterval is headInterval in a group: heads of 64 shards each second would cost
+	// as much as the commits.
+	headGroupInterval = 10 * time.Second
 	// headIdleInterval is the interval at which an idle Writer writes the head. Its time
 	// shows a copy that the source is alive; a shorter interval would only cause
 	// transfers.

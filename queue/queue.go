@@ -72,6 +72,12 @@ type WriterOptions struct {
 	// and Flush check it; a caller that may stop appending calls Flush from time to time.
 	// The default is no limit.
 	SegmentAge time.Duration
+	// Group has the resources that the Writer shares with those of other queues. The
+	// default is none.
+	Group *WriterGroup
+	// Synced is called in another goroutine with the duration of each fsync that makes entries
+	// durable. The default is to do nothing.
+	Synced func(took time.Duration)
 	// Logger logs recoveries and new dictionaries. The default discards them.
 	Logger *slog.Logger
 	// Now is the clock. Any goroutine may call it. The default is time.Now.

@@ -62,10 +62,11 @@ type RepairedFile struct {
 // continue. The damaged file is renamed with DamagedSuffix.
 //
 // A damaged document keeps its entry: its id is unavailable until it is appended or
-// deleted again. If a table is damaged, ids are lost, and with them deletes and newer
-// versions: an index that is built from the queue afterwards has an older version of such
-// an id, if there is one. An existing index is not affected: lost addresses are
-// unavailable.
+// deleted again. A document whose id is damaged is lost, although readers could fetch it
+// before: an index knows the id, and Repair does not. If a table is damaged, ids are lost,
+// and with them deletes and newer versions: an index that is built from the queue
+// afterwards has an older version of such an id, if there is one. An existing index is not
+// affected: lost addresses are unavailable.
 //
 // No Writer may be open: ErrLocked. Repair refuses a copy of a queue, which has no LOCK.
 // ErrForked: an undamaged segment belongs to another history.
@@ -125,7 +126,7 @@ func lockSource(fsys vfs.FS, dir string, now time.Time) (unlock func(), err erro
 		return nil, errors.Newf("queue: %s has no %s, so it is a copy: run this at the source of the queue; "+
 			"to make this directory the source, create an empty %[2]s", dir, lockName)
 	}
-	writer, err := lockDir(fsys, dir, now)
+	writer, err := LockDir(fsys, dir, now)
 	if err != nil {
 		return nil, err
 	}

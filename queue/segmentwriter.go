@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"time"
 
 	"docstore/internal/vfs"
 )
@@ -17,9 +18,10 @@ type segmentWriter struct {
 	size       int64       // of the file; the offset of the next frame
 	chain      uint32
 	totals
-	end      int64 // after the last block; 0: there is none
-	unmarked bool  // blocks follow the last commit mark
-	started  int64 // writeback of everything before this offset has started
+	end      int64                    // after the last block; 0: there is none
+	unmarked bool                     // blocks follow the last commit mark
+	started  int64                    // writeback of everything before this offset has started
+	synced   func(took time.Duration) // see WriterOptions; nil: none
 }
 
 // writebackBytes is the amount of new data after which the writer starts writeback, so
@@ -97,11 +99,21 @@ func (s *segmentWriter) commit() error {
 	if !s.unmarked {
 		return nil
 	}
-	if err := s.file.SyncData(); err != nil {
+	if err := s.sync(); err != nil {
 		return err
 	}
 	s.unmarked, s.started = false, s.size
 	return s.write(commitMark{offset: uint32(s.size), chain: s.chain}.append(nil))
+}
+
+// sync makes all blocks durable.
+func (s *segmentWriter) sync() error {
+	begun := time.Now()
+	err := s.file.SyncData()
+	if s.synced != nil {
+		s.synced(time.Since(begun))
+	}
+	return err
 }
 
 // seal makes all blocks durable, writes the footer and gives the segment its final name.
@@ -110,7 +122,7 @@ func (s *segmentWriter) seal() (*segmentFooter, error) {
 	footer := &segmentFooter{
 		offset: uint32(s.size), chain: s.chain, queue: s.header.queue, segment: s.header.segment, totals: s.totals,
 	}
-	err := s.file.SyncData()
+	err := s.sync()
 	if err == nil {
 		err = s.write(footer.append(nil))
 	}

@@ -125,6 +125,26 @@ func (s *Stored) document() []byte { return s.Bytes[storedHeaderBytes:] }
 // raw reports whether the document is stored uncompressed.
 func (s *Stored) raw() bool { return s.rawAndFlags&flagStoredRaw != 0 }
 
+// RawBytes returns the size of the decoded document.
+func (s *Stored) RawBytes() int {
+	e := entry{rawAndFlags: s.rawAndFlags}
+	return e.rawBytes()
+}
+
+// Checksum returns the checksum of the form, which covers the id and every byte after
+// itself. With the address it identifies a version of a document.
+func (s *Stored) Checksum() uint32 { return little.Uint32(s.Bytes) }
+
+// ZstdFrame returns the document as a zstd frame in two parts, for any zstd decoder, if it
+// is stored as one: compressed with zstd without a dictionary. The window of the frame is
+// as large as the document.
+func (s *Stored) ZstdFrame() (magic string, rest []byte, ok bool) {
+	if s.raw() || s.codec != codecZstd || s.Dictionary != (DictionaryHash{}) {
+		return "", nil, false
+	}
+	return zstdMagic, s.document(), true
+}
+
 // Within reports whether the document can be decoded with these codecs.
 func (s *Stored) Within(codecs CodecSet) bool { return s.raw() || codecs.has(s.codec) }
 

@@ -31,7 +31,7 @@ func dictionaryQueue(t testing.TB, codec string) (*Reader, []item) {
 			items = append(items, it)
 		}
 		require.NoError(t, w.Flush())
-		w.training.Wait()
+		w.trainer.running.Wait()
 	}
 	write(1500)
 	require.NoError(t, w.Seal())

@@ -44,10 +44,15 @@ func (r *Reader) follow(ctx context.Context, from Position, fn func(Entry) error
 	t := newTailer(r, from)
 	defer t.close()
 	current, next := &t.blocks[0], &t.blocks[1]
+	var gap error // of a scan, unless the writer has continued since the end was reached
 	for {
+		segment := t.segment
 		found, err := t.next(current)
 		if err != nil {
 			return err
+		}
+		if gap != nil && !found && t.segment == segment {
+			return gap
 		}
 		for found {
 			var ahead error
@@ -63,7 +68,10 @@ func (r *Reader) follow(ctx context.Context, from Position, fn func(Entry) error
 			current, next = next, current
 		}
 		if !wait {
-			return t.gap()
+			if gap = t.gap(); gap == nil {
+				return nil
+			}
+			continue
 		}
 		if err := t.wait(ctx); err != nil {
 			return err

@@ -29,30 +29,24 @@ type Writer struct {
 	plain    encoder // without a dictionary
 	lock     io.Closer
 	pipeline *pipeline
-	training sync.WaitGroup // the goroutine that trains a dictionary
-	turn     chan struct{}  // semaphore of the one running Flush; taken before mu
+	trainer  *trainer      // of the group, if there is one
+	turn     chan struct{} // semaphore of the one running Flush; taken before mu
 	closing  sync.Once
 	closeErr error
 
 	mu struct {
 		sync.Mutex
-		closed     bool
-		queue      [16]byte
-		last       SegmentID     // the highest number used
-		lastRaw    uint64        // uncompressed bytes in the previous segment
-		segment    *openSegment  // nil: the next entry begins one
-		block      *pendingBlock // nil: the next entry begins one
-		cursor     []byte
-		cursorErr  error       // error of the last SetCursor
-		added      uint64      // entries
-		durable    uint64      // of these
-		dictionary *dictionary // for the next segment; nil: none
-		sample     *sample
-		sampled    int64            // bytes of documents offered to the sample
-		trained    bool             // a first training was started
-		fruitless  int              // consecutive trainings without a better dictionary, up to maxFruitless
-		skip       int              // number of segments to end before the next training
-		result     chan *dictionary // of the running training; nil: none runs
+		closed    bool
+		queue     [16]byte
+		last      SegmentID     // the highest number used
+		lastRaw   uint64        // uncompressed bytes in the previous segment
+		segment   *openSegment  // nil: the next entry begins one
+		block     *pendingBlock // nil: the next entry begins one
+		end       Address       // see End
+		cursor    []byte
+		cursorErr error  // error of the last SetCursor
+		added     uint64 // entries
+		durable   uint64 // of these
 	}
 }
 
@@ -118,13 +112,12 @@ func (w *Writer) Put(r Record) (Address, error) {
 		w.mu.cursor = append(w.mu.cursor[:0], r.Cursor...)
 	}
 	if full := b.cut(chunkBytes); full != nil {
-		w.pipeline.compress(full)
+		w.pipeline.compressors.compress(full)
 	}
 	w.mu.added++
 	w.mu.segment.raw += uint64(len(r.Document))
-	if !r.Delete && w.codec.train != nil && w.options.dictionaryBytes > 0 {
-		w.mu.sample.add(at.Segment, r.Document)
-		w.mu.sampled += int64(len(r.Document))
+	if !r.Delete {
+		w.trainer.offer(at.Segment, r.Document)
 	}
 	return at, nil
 }
@@ -142,8 +135,11 @@ func (w *Writer) makeRoom(bytes int) error {
 		return nil
 	}
 	w.closeBlock()
-	w.takeDictionary()
-	if s := w.mu.segment; s != nil {
+	s := w.mu.segment
+	if s == nil {
+		w.trainer.take(0)
+	} else {
+		w.trainer.take(s.raw)
 		if s.size >= w.options.SegmentBytes || !s.fits() || w.tooOld(now) || w.wantsDictionary() {
 			w.seal(nil)
 		}
@@ -170,8 +166,8 @@ func (w *Writer) begin(now time.Time) error {
 	}
 	w.mu.last++
 	header := segmentHeader{queue: w.mu.queue, segment: w.mu.last, codec: w.codec.id, created: now.UnixMilli()}
-	d := w.mu.dictionary
-	if d != nil && w.mu.lastRaw < dictionaryShare*uint64(len(d.bytes)) {
+	d := w.trainer.current()
+	if d != nil && w.mu.lastRaw < w.trainer.share()*uint64(len(d.bytes)) {
 		d = nil // segments are too small: see wantsDictionary
 	}
 	if d != nil {
@@ -203,12 +199,13 @@ func (w *Writer) closeBlock() {
 	}
 	w.mu.block = nil
 	b.cursor = slices.Clone(w.mu.cursor)
-	w.pipeline.finish(b)
+	w.pipeline.compressors.finish(b)
 	s.size += b.size()
 	s.unmarked = true
 	w.pipeline.submit(step{block: b})
-	if w.mu.dictionary == nil && !w.mu.trained {
-		w.train()
+	w.mu.end = s.next()
+	if !w.mu.closed { // a closing Writer would not use a dictionary
+		w.trainer.blockEnded()
 	}
 }
 
@@ -231,7 +228,9 @@ func (w *Writer) seal(done chan<- error) {
 	w.pipeline.submit(step{seal: true, done: done})
 	if s != nil {
 		w.mu.lastRaw = s.raw
-		w.trainAfterSegment()
+		if !w.mu.closed {
+			w.trainer.segmentEnded()
+		}
 	}
 }
 
@@ -280,6 +279,14 @@ func (w *Writer) Cursor() []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.mu.cursor)
+}
+
+// End returns the address after the last entry; zero: there is none. Entries that were added
+// since the last Flush do not count.
+func (w *Writer) End() Address {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.mu.end
 }
 
 // Flush makes all previous entries durable and visible to readers. Appends may continue
@@ -345,7 +352,9 @@ func (w *Writer) Close() error {
 			w.mu.Unlock()
 		}
 		w.pipeline.stop()
-		w.training.Wait()
+		if w.options.Group == nil {
+			w.trainer.running.Wait()
+		}
 		w.closeErr = errors.CombineErrors(err, w.lock.Close())
 	})
 	return w.closeErr

@@ -31,7 +31,7 @@ func OpenWriter(dir string, opts *WriterOptions) (*Writer, error) {
 	if err := vfs.MakeDir(w.options.FS, dir); err != nil {
 		return nil, errors.Wrap(err, "queue: creating the directory")
 	}
-	lock, err := lockDir(w.options.FS, dir, w.options.Now())
+	lock, err := LockDir(w.options.FS, dir, w.options.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func OpenWriter(dir string, opts *WriterOptions) (*Writer, error) {
 		lock.Close()
 		return nil, errors.Wrapf(err, "queue: opening %s for writing", dir)
 	}
-	w.pipeline = startPipeline(head, w.describe)
+	w.pipeline = startPipeline(head, &w.options, w.describe)
 	return w, nil
 }
 
@@ -57,7 +57,9 @@ func (w *Writer) complete() error {
 	if o.FS == nil {
 		o.FS = vfs.OS
 	}
-	if o.Codec == "" {
+	if o.Codec == "" && o.Group != nil {
+		o.Codec = o.Group.codec.name
+	} else if o.Codec == "" {
 		o.Codec = DefaultCodec
 	}
 	if o.BlockBytes == 0 {
@@ -99,7 +101,14 @@ func (w *Writer) complete() error {
 		w.plain, err = c.newEncoder(nil)
 		faults = append(faults, err)
 	}
-	w.mu.sample = newSample(sampleShare * max(o.dictionaryBytes, 0))
+	if o.Group != nil {
+		w.trainer = o.Group.trainer
+		if w.codec.id != o.Group.codec.id {
+			faults = append(faults, fmt.Errorf("queue: Codec is %s, and that of the Group %s", o.Codec, o.Group.codec.name))
+		}
+	} else {
+		w.trainer = newTrainer(w.codec, o.dictionaryBytes, w.dir, o.Logger)
+	}
 	return errors.Join(faults...)
 }
 
@@ -108,7 +117,9 @@ func randomQueueID() (id [16]byte, err error) {
 	return id, err
 }
 
-func lockDir(fsys vfs.FS, dir string, now time.Time) (io.Closer, error) {
+// LockDir locks a directory as a Writer does, for a program that writes several queues in it.
+// ErrLocked: another one has it.
+func LockDir(fsys vfs.FS, dir string, now time.Time) (io.Closer, error) {
 	return lockFile(fsys, dir, lockName, now)
 }
 

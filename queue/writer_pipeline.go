@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,19 +34,15 @@ const maxPendingSteps = 256
 //   - The first error is final: no step is taken after it, and it is the result of all
 //     later steps.
 //
-// compress, finish and submit are called by one goroutine at a time.
+// submit is called by one goroutine at a time.
 type pipeline struct {
-	chunks   chan *chunk
-	steps    chan step
-	running  sync.WaitGroup
-	failure  atomic.Pointer[error]
-	describe func(error) error // makes the final error from the first one
-
-	mu struct {
-		sync.Mutex
-		pending int // bytes of the blocks submitted and not written
-	}
-	written sync.Cond // signaled when pending decreases
+	compressors *compressors  // of the group, if there is one
+	pending     *pendingBytes // of the group, if there is one
+	group       bool
+	steps       chan step
+	running     sync.WaitGroup
+	failure     atomic.Pointer[error]
+	describe    func(error) error // makes the final error from the first one
 }
 
 // step is an operation of the committer: at most one of the first four fields is set.
@@ -69,66 +64,25 @@ type segmentStart struct {
 
 // startPipeline starts a pipeline that writes after the segments in the head. describe
 // makes the error that calls return from the first failure.
-func startPipeline(head *headFile, describe func(error) error) *pipeline {
-	compressors := runtime.GOMAXPROCS(0)
-	p := &pipeline{
-		chunks:   make(chan *chunk, 2*compressors),
-		steps:    make(chan step, maxPendingSteps),
-		describe: describe,
+func startPipeline(head *headFile, o *WriterOptions, describe func(error) error) *pipeline {
+	p := &pipeline{steps: make(chan step, maxPendingSteps), describe: describe}
+	if o.Group != nil {
+		p.group, p.compressors, p.pending = true, o.Group.compressors, o.Group.pending
+	} else {
+		p.compressors, p.pending = startCompressors(), newPendingBytes()
 	}
-	p.written.L = &p.mu
-	for range compressors {
-		p.running.Go(func() {
-			for c := range p.chunks {
-				encodeChunk(c)
-			}
-		})
+	c := &committer{head: head, synced: o.Synced, headInterval: headInterval}
+	if p.group {
+		c.headInterval = headGroupInterval
 	}
-	p.running.Go(func() { p.commit(&committer{head: head}) })
+	p.running.Go(func() { p.commit(c) })
 	return p
-}
-
-func encodeChunk(c *chunk) {
-	c.encode()
-	c.block.encoding.Done()
-}
-
-// compress encodes a chunk: in a compressor, or in this goroutine if they are busy.
-func (p *pipeline) compress(c *chunk) {
-	c.block.encoding.Add(1)
-	select {
-	case p.chunks <- c:
-	default:
-		encodeChunk(c)
-	}
-}
-
-// finish waits until all chunks of the block are encoded, and helps to encode them.
-func (p *pipeline) finish(b *pendingBlock) {
-	if last := b.cut(0); last != nil {
-		last.encode()
-	}
-	for {
-		select {
-		case c := <-p.chunks:
-			encodeChunk(c)
-			continue
-		default:
-		}
-		break
-	}
-	b.encoding.Wait()
 }
 
 // submit queues a step. It waits while too much is pending.
 func (p *pipeline) submit(s step) {
 	if s.block != nil {
-		p.mu.Lock()
-		for p.mu.pending > 0 && p.mu.pending+s.block.rawBytes > maxPendingBytes {
-			p.written.Wait()
-		}
-		p.mu.pending += s.block.rawBytes
-		p.mu.Unlock()
+		p.pending.add(s.block.rawBytes)
 	}
 	p.steps <- s
 }
@@ -148,10 +102,14 @@ func (p *pipeline) failed() error {
 	return nil
 }
 
-// commit takes steps until the channel is closed. While it is idle it refreshes the head.
+// commit takes steps until the channel is closed. While it is idle it refreshes the head,
+// unless it is in a group.
 func (p *pipeline) commit(c *committer) {
 	idle := time.NewTicker(headIdleInterval)
 	defer idle.Stop()
+	if p.group {
+		idle.Stop()
+	}
 	for {
 		select {
 		case s, ok := <-p.steps:
@@ -179,10 +137,7 @@ func (p *pipeline) takeStep(c *committer, s step) {
 		}
 	}
 	if s.block != nil {
-		p.mu.Lock()
-		p.mu.pending -= s.block.rawBytes
-		p.mu.Unlock()
-		p.written.Signal()
+		p.pending.remove(s.block.rawBytes)
 		s.block.release()
 	}
 	if s.done != nil {
@@ -193,7 +148,9 @@ func (p *pipeline) takeStep(c *committer, s step) {
 // stop ends the pipeline after the submitted steps. Nothing may be submitted or
 // compressed afterwards.
 func (p *pipeline) stop() {
-	close(p.chunks)
+	if !p.group {
+		p.compressors.stop()
+	}
 	close(p.steps)
 	p.running.Wait()
 }
@@ -203,7 +160,9 @@ func (p *pipeline) stop() {
 type committer struct {
 	head    *headFile
 	segment *segmentWriter // nil: none is open
-	room    []byte         // buffer for a block
+	synced  func(took time.Duration)
+	// headInterval is the minimum time between two heads that are written because of commits.
+	headInterval time.Duration
 }
 
 func (c *committer) take(s step) error {
@@ -211,15 +170,16 @@ func (c *committer) take(s step) error {
 	case s.begin != nil:
 		return c.begin(s.begin)
 	case s.block != nil:
-		c.room = s.block.bytes(c.room, c.segment.chain)
-		defer c.trim()
-		return c.segment.writeBlock(s.block.at, c.room)
+		room := getScratch()
+		defer room.release()
+		room.bytes = s.block.bytes(room.bytes, c.segment.chain)
+		return c.segment.writeBlock(s.block.at, room.bytes)
 	case s.mark:
 		if err := c.segment.commit(); err != nil {
 			return err
 		}
 		c.head.committed(c.segment)
-		return c.head.refresh(headInterval)
+		return c.head.refresh(c.headInterval)
 	case s.seal:
 		return c.seal()
 	}
@@ -234,6 +194,7 @@ func (c *committer) begin(b *segmentStart) error {
 	if c.segment, err = createSegment(c.head.fs, c.head.dir, b.header, b.dictionary); err != nil {
 		return err
 	}
+	c.segment.synced = c.synced
 	c.head.Highest = b.header.segment
 	return c.head.save(true)
 }
@@ -251,13 +212,6 @@ func (c *committer) seal() error {
 		return nil
 	}
 	return c.head.save(true)
-}
-
-// trim releases the memory of a huge block.
-func (c *committer) trim() {
-	if cap(c.room) > 2*MaxBlockBytes {
-		c.room = nil
-	}
 }
 
 func (c *committer) close() {

@@ -45,7 +45,11 @@ func (w *Writer) restore() (*headFile, error) {
 	if err := w.restoreDictionary(&l); err != nil {
 		return nil, err
 	}
-	return headOf(w.options.FS, w.dir, w.options.headTime)
+	head, err := headOf(w.options.FS, w.dir, w.options.headTime)
+	if err == nil {
+		w.mu.end = head.End.Next
+	}
+	return head, err
 }
 
 // recoverOpen seals the segment that was left open. If the position is in it, everything
@@ -130,9 +134,10 @@ func (w *Writer) restoreCursor(l *listing) error {
 const maxDictionaryLookback = 64
 
 // restoreDictionary reuses the dictionary of the newest segment that has one of this
-// codec, unless some of the documents that it was trained from were erased.
+// codec, unless some of the documents that it was trained from were erased. A group
+// has another dictionary.
 func (w *Writer) restoreDictionary(l *listing) error {
-	if w.codec.train == nil || w.options.dictionaryBytes < 0 {
+	if w.options.Group != nil || w.trainer.off() {
 		return nil
 	}
 	places := l.places()
@@ -148,9 +153,10 @@ func (w *Writer) restoreDictionary(l *listing) error {
 		if erased, err := w.erasedFrom(l, sampled); erased || err != nil {
 			return err
 		}
-		w.mu.dictionary, err = newDictionary(w.codec, content)
+		d, err := newDictionary(w.codec, content)
 		if err == nil {
-			w.mu.dictionary.sampled = sampled
+			d.sampled = sampled
+			w.trainer.use(d)
 		}
 		return err
 	}

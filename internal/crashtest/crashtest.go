@@ -17,8 +17,10 @@ package crashtest
 import (
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"docstore/internal/vfs"
 )
@@ -70,4 +72,35 @@ func Share(n, all int) int {
 		return all
 	}
 	return n
+}
+
+// Variables of the environment with which scripts/soak makes a test run for a given time.
+const (
+	// DurationVariable has the duration of the whole run, such as 24h.
+	DurationVariable = "DOCSTORE_SOAK_DURATION"
+	// DirVariable is the directory of the run. A run in the directory of an earlier one that
+	// was interrupted continues it.
+	DirVariable = "DOCSTORE_SOAK_DIR"
+)
+
+// Duration returns how long a test is to run, and its directory, which exists. It returns 0
+// if DurationVariable is not set.
+func Duration(t testing.TB) (duration time.Duration, dir string) {
+	t.Helper()
+	value := os.Getenv(DurationVariable)
+	if value == "" {
+		return 0, ""
+	}
+	duration, err := time.ParseDuration(value)
+	if err != nil || duration <= 0 {
+		t.Fatalf("%s=%q: want a duration such as 24h", DurationVariable, value)
+	}
+	dir, err = filepath.Abs(os.Getenv(DirVariable))
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err != nil || os.Getenv(DirVariable) == "" {
+		t.Fatalf("%s=%q: want a directory: %v", DirVariable, os.Getenv(DirVariable), err)
+	}
+	return duration, dir
 }

@@ -14,6 +14,10 @@ import (
 	"docstore/internal/freeport"
 )
 
+// keptRevisions is the number of revisions of which etcd keeps the values, so that a long test
+// does not fill the disk.
+const keptRevisions = "10000"
+
 // Server is an etcd with leases of at least one second.
 type Server struct {
 	Address   string
@@ -25,17 +29,23 @@ type Server struct {
 // Start starts an etcd that is killed at the end of the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
+	return StartIn(t, filepath.Join(t.TempDir(), "etcd"))
+}
+
+// StartIn is Start with a data directory, which can have the data of an earlier etcd.
+func StartIn(t testing.TB, dir string) *Server {
+	t.Helper()
 	_, err := exec.LookPath("etcd")
 	require.NoError(t, err, "scripts/setup installs Debian's etcd-server")
 	// The ports are most likely still free when etcd listens.
 	address, peer := freeport.Address(t), freeport.Address(t)
-	dir := filepath.Join(t.TempDir(), "etcd")
 	s := &Server{Address: address, dir: dir, arguments: []string{
 		"--data-dir", dir, "--unsafe-no-fsync", "--log-level", "error",
 		"--heartbeat-interval", "20", "--election-timeout", "200", // with the default the shortest lease is 2 s
 		"--listen-client-urls", "http://" + address, "--advertise-client-urls", "http://" + address,
 		"--listen-peer-urls", "http://" + peer, "--initial-advertise-peer-urls", "http://" + peer,
 		"--initial-cluster", "default=http://" + peer,
+		"--auto-compaction-mode", "revision", "--auto-compaction-retention", keptRevisions,
 	}}
 	t.Cleanup(s.Kill)
 	s.Restart(t)
@@ -59,6 +69,9 @@ func (s *Server) Restart(t testing.TB) {
 		require.True(t, time.Now().Before(deadline), "etcd does not become healthy: %v", err)
 	}
 }
+
+// PID returns the process id of etcd, which is running.
+func (s *Server) PID() int { return s.command.Process.Pid }
 
 // Kill kills etcd with SIGKILL.
 func (s *Server) Kill() {

@@ -2,10 +2,13 @@
 package freeport
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
-	"os"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 )
 
@@ -19,14 +22,37 @@ const (
 // next is the next port to try. Concurrent test processes start at different ports.
 var next atomic.Int64
 
-func init() { next.Store(int64(os.Getpid() % 1000 * 11)) }
+// reserved holds the reservations of ports until the process exits: see Address.
+var reserved struct {
+	sync.Mutex
+	ports []net.PacketConn
+}
 
-// Address returns a loopback address with a free port that this process has not returned
-// before, if there is one.
+func init() { next.Store(rand.Int64N(count)) }
+
+// reserve reports whether no other test process has reserved the port: an address that no
+// server of a test uses stands for it.
+func reserve(port int64) bool {
+	conn, err := net.ListenPacket("udp", fmt.Sprintf("127.0.0.2:%d", port))
+	if err != nil {
+		return !errors.Is(err, syscall.EADDRINUSE)
+	}
+	reserved.Lock()
+	defer reserved.Unlock()
+	reserved.ports = append(reserved.ports, conn)
+	return true
+}
+
+// Address returns a loopback address with a free port that neither this process has returned
+// before nor, where 127.0.0.2 is a loopback address, another running test process.
 func Address(t testing.TB) string {
 	t.Helper()
 	for range count {
-		address := fmt.Sprintf("127.0.0.1:%d", first+next.Add(1)%count)
+		port := first + next.Add(1)%count
+		if !reserve(port) {
+			continue
+		}
+		address := fmt.Sprintf("127.0.0.1:%d", port)
 		if listener, err := net.Listen("tcp", address); err == nil {
 			if err := listener.Close(); err != nil {
 				t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/cockroachdb/errors"
 )
@@ -56,6 +57,8 @@ type Bucket interface {
 type Info struct {
 	Name string
 	Size int64 // bytes
+	// Modified is the time of the last change; only List of an S3 bucket sets it.
+	Modified time.Time
 }
 
 // checkName returns an error unless name may be the name of an object.

@@ -21,6 +21,9 @@ type Options struct {
 	// PathStyle puts the bucket's name into the path instead of the host name, as most
 	// stores other than AWS need.
 	PathStyle bool
+	// ForeignNames makes Get, Head and List of an S3 bucket accept names of any form, to read
+	// the objects of other programs.
+	ForeignNames bool
 
 	// Timeout bounds an operation with all its attempts; a Get whose reader makes
 	// progress is not bounded. The default is 2 minutes.
@@ -82,6 +85,11 @@ func Open(ctx context.Context, rawURL string, options Options) (*Client, error) 
 }
 
 func openS3(ctx context.Context, u *url.URL, options Options) (*Client, error) {
+	if e := options.Endpoint; e != "" {
+		if parsed, err := url.Parse(e); err != nil || parsed.Scheme != "http" && parsed.Scheme != "https" || parsed.Host == "" {
+			return nil, invalidURL("endpoint %q: want http://HOST:PORT or https://HOST:PORT", e)
+		}
+	}
 	prefix := strings.Trim(u.Path, "/")
 	if u.Host == "" {
 		return nil, invalidURL("URL %q names no bucket: want s3://BUCKET/PREFIX", u)

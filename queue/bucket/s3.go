@@ -40,6 +40,8 @@ type s3Bucket struct {
 	bucket string
 	prefix string // empty, or ends with a slash
 
+	foreignNames bool // see Options
+
 	transport *http.Transport
 }
 
@@ -81,7 +83,7 @@ func newS3(ctx context.Context, bucket, prefix string, options Options) (*s3Buck
 	if prefix != "" {
 		prefix += "/"
 	}
-	return &s3Bucket{client: client, bucket: bucket, prefix: prefix, transport: transport}, nil
+	return &s3Bucket{client: client, bucket: bucket, prefix: prefix, transport: transport, foreignNames: options.ForeignNames}, nil
 }
 
 func (b *s3Bucket) closeIdle() { b.transport.CloseIdleConnections() }
@@ -90,7 +92,7 @@ func (b *s3Bucket) key(name string) *string { return aws.String(b.prefix + name)
 
 // Get implements Bucket.
 func (b *s3Bucket) Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
-	if err := checkGet(name, offset); err != nil {
+	if err := checkGet(name, offset); err != nil && (!b.foreignNames || offset < 0) {
 		return nil, err
 	}
 	input := &s3.GetObjectInput{Bucket: &b.bucket, Key: b.key(name)}
@@ -140,7 +142,7 @@ func (b *s3Bucket) Put(ctx context.Context, name string, body io.ReaderAt, size 
 
 // Head implements Bucket.
 func (b *s3Bucket) Head(ctx context.Context, name string) (Info, error) {
-	if err := checkName(name); err != nil {
+	if err := checkName(name); err != nil && !b.foreignNames {
 		return Info{}, err
 	}
 	out, err := b.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &b.bucket, Key: b.key(name)})
@@ -166,10 +168,10 @@ func (b *s3Bucket) List(ctx context.Context, prefix, after string) iter.Seq2[Inf
 			for _, object := range page.Contents {
 				name, inside := strings.CutPrefix(aws.ToString(object.Key), b.prefix)
 				// Other programs' objects are not ours to list.
-				if !inside || checkName(name) != nil {
+				if !inside || !b.foreignNames && checkName(name) != nil {
 					continue
 				}
-				if !yield(Info{Name: name, Size: aws.ToInt64(object.Size)}, nil) {
+				if !yield(Info{Name: name, Size: aws.ToInt64(object.Size), Modified: aws.ToTime(object.LastModified)}, nil) {
 					return
 				}
 			}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"time"
 
+	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/bucket"
 
@@ -36,22 +38,37 @@ func (m *Manifest) FilesSince(other *Manifest) (files int, bytes int64) {
 
 // Compare counts the ids that differ between two manifests. Documents that have expired count
 // as deleted. Files that dir does not have are downloaded into temporary directories next
-// to it; dir can be the queue, or a directory of Validate.
+// to it; dir can be the queue, or a directory of Validate. ErrRefused: the manifests have
+// different layouts.
 func Compare(ctx context.Context, b bucket.Bucket, from, to *Manifest, dir string, opts *Options) (d Difference, err error) {
 	options := opts.withDefaults()
-	c := comparison{sameQueue: from.Head.Queue == to.Head.Queue, now: options.Now()}
-	for _, side := range []struct {
-		m      *Manifest
-		reader **queue.Reader
-	}{{from, &c.before}, {to, &c.after}} {
-		r, remove, err := openManifest(ctx, b, side.m, dir, options)
-		if err != nil {
+	if !from.sameLayout(to) {
+		return Difference{}, refused("manifests %d and %d divide the collection into different shards: their documents cannot be compared", from.Number, to.Number)
+	}
+	copies := []*manifestCopy{openCopy(b, from, dir, options), openCopy(b, to, dir, options)}
+	defer func() {
+		for _, c := range copies {
+			err = errors.CombineErrors(err, c.remove())
+		}
+	}()
+	for i := range to.queueCount() {
+		if err := d.add(ctx, copies, i, options.Now()); err != nil {
 			return Difference{}, err
 		}
-		defer func() { err = errors.CombineErrors(err, remove()) }()
-		*side.reader = r
 	}
-	err = c.run(ctx, func(_ []byte, v difference) error {
+	return d, nil
+}
+
+// add adds the differences of one queue of two manifests.
+func (d *Difference) add(ctx context.Context, copies []*manifestCopy, i int, now time.Time) (err error) {
+	c := comparison{sameQueue: copies[0].manifest.queueAt(i).sameQueue(copies[1].manifest.queueAt(i)), now: now}
+	for side, reader := range []**queue.Reader{&c.before, &c.after} {
+		if *reader, err = copies[side].open(ctx, i); err != nil {
+			return err
+		}
+		defer func() { err = errors.CombineErrors(err, (*reader).Close()) }()
+	}
+	return c.run(ctx, func(_ []byte, v difference) error {
 		switch {
 		case !v.before.live:
 			d.Added++
@@ -62,18 +79,37 @@ func Compare(ctx context.Context, b bucket.Bucket, from, to *Manifest, dir strin
 		}
 		return nil
 	})
-	return d, err
 }
 
-// openManifest opens the files of a manifest: hard links to those in dir, the others from the
-// bucket. remove closes the Reader and removes the files.
-func openManifest(ctx context.Context, b bucket.Bucket, m *Manifest, dir string, options Options) (r *queue.Reader, remove func() error, err error) {
-	path := fmt.Sprintf("%s.manifest-%d", filepath.Clean(dir), m.Number)
-	if err := fetchBeside(ctx, b, m, dir, path, options); err != nil {
-		return nil, nil, err
-	}
-	if r, err = queue.OpenReader(path, &queue.ReaderOptions{FS: options.FS}); err != nil {
-		return nil, nil, err
-	}
-	return r, func() error { return errors.CombineErrors(r.Close(), options.FS.RemoveAll(path)) }, nil
+// manifestCopy is a temporary directory with the files of a manifest: hard links to those in
+// another directory, the others from the bucket.
+type manifestCopy struct {
+	bucket   bucket.Bucket
+	manifest *Manifest
+	from     string
+	path     string
+	options  Options
 }
+
+// openCopy returns a copy without files, next to the directory from.
+func openCopy(b bucket.Bucket, m *Manifest, from string, options Options) *manifestCopy {
+	return &manifestCopy{b, m, from, fmt.Sprintf("%s.manifest-%d", filepath.Clean(from), m.Number), options}
+}
+
+// open fetches the files of one queue and opens them.
+func (c *manifestCopy) open(ctx context.Context, i int) (*queue.Reader, error) {
+	path, m := c.manifest.queueDir(c.path, i), c.manifest.queueAt(i)
+	if err := vfs.MakeDir(c.options.FS, path); err != nil {
+		return nil, err
+	}
+	if err := LinkFiles(c.options.FS, m, c.manifest.queueDir(c.from, i), path); err != nil {
+		return nil, err
+	}
+	if err := NewReplica(c.bucket, path, &c.options).Fetch(ctx, m); err != nil {
+		return nil, err
+	}
+	return queue.OpenReader(path, &queue.ReaderOptions{FS: c.options.FS})
+}
+
+// remove removes the files. The readers must be closed.
+func (c *manifestCopy) remove() error { return c.options.FS.RemoveAll(c.path) }

@@ -3,7 +3,10 @@ package publish
 import (
 	"context"
 	"crypto/rand"
+	"io/fs"
+	"slices"
 
+	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/bucket"
 
@@ -38,14 +41,14 @@ func Discard(ctx context.Context, b bucket.Bucket, dir string, from uint64, opts
 	if record.Head.Number == 0 {
 		return Discarded{}, refused("the bucket has no manifests: check the URL")
 	}
-	if err := checkID(dir, record, options); err != nil {
+	if err := checkID(ctx, b, dir, record, options); err != nil {
 		return Discarded{}, err
 	}
 	from, parent, err := findDiscard(ctx, b, record, from)
 	if err != nil {
 		return Discarded{}, err
 	}
-	switch newest, err := newestIncrement(ctx, b, parent); {
+	switch newest, err := NewestIncrement(ctx, b, parent); {
 	case err != nil:
 		return Discarded{}, err
 	case newest > 0:
@@ -63,7 +66,7 @@ func Discard(ctx context.Context, b bucket.Bucket, dir string, from uint64, opts
 	if err != nil {
 		return Discarded{}, err
 	}
-	report, err := queue.Truncate(ctx, dir, queue.Address{Segment: m.Head.Sealed + 1}, &queue.TruncateOptions{FS: options.FS, Now: options.Now})
+	entries, err := truncate(ctx, dir, m, options)
 	if errors.Is(err, queue.ErrCompacted) {
 		return Discarded{}, refused("compact has dropped versions that entries of manifest %d replaced, so that they cannot be removed: use revert --to %d (%v)", from, parent.Number, err)
 	}
@@ -71,30 +74,83 @@ func Discard(ctx context.Context, b bucket.Bucket, dir string, from uint64, opts
 		return Discarded{}, err
 	}
 	_, err = log.Update(ctx, func(r Record) (Record, error) { return r.discarded(owner, record.Head, parent) })
-	return Discarded{From: from, To: record.Head.Number, Parent: parent.Number, Entries: report.Entries}, err
+	return Discarded{From: from, To: record.Head.Number, Parent: parent.Number, Entries: entries}, err
+}
+
+// truncate removes the entries after those of a manifest, and returns their number. It
+// changes nothing if one of the queues cannot be truncated.
+func truncate(ctx context.Context, dir string, m *Manifest, options Options) (entries int64, err error) {
+	unlock, err := lockShards(dir, m, options)
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	for _, dryRun := range []bool{true, false} {
+		entries = 0
+		for i := range m.queueCount() {
+			n, err := truncateQueue(ctx, m.queueDir(dir, i), m.queueAt(i), dryRun, options)
+			if err != nil {
+				return 0, err
+			}
+			entries += n
+		}
+	}
+	return entries, nil
+}
+
+func truncateQueue(ctx context.Context, dir string, m *Manifest, dryRun bool, options Options) (entries int64, err error) {
+	written, err := hasSegments(options.FS, dir)
+	switch {
+	case err != nil:
+		return 0, err
+	case !written && m.Head.Sealed == 0:
+		return 0, nil // an empty shard
+	case !written:
+		return 0, refused("%s has no segments, and manifest %d reaches to segment %d: restore the queue", dir, m.Number, m.Head.Sealed)
+	}
+	report, err := queue.Truncate(ctx, dir, queue.Address{Segment: m.Head.Sealed + 1}, &queue.TruncateOptions{FS: options.FS, Now: options.Now, DryRun: dryRun})
+	return report.Entries, err
+}
+
+// hasSegments reports whether a segment was ever written to a directory.
+func hasSegments(fsys vfs.FS, dir string) (bool, error) {
+	names, err := fsys.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if slices.ContainsFunc(names, func(name string) bool { _, ok := queue.ParseFileName(name); return ok }) {
+		return true, nil
+	}
+	head, err := queue.ReadHead(fsys, dir)
+	return err == nil && head.Highest > 0, nil
 }
 
 // checkID returns an error unless a directory holds the queue of a record.
-func checkID(dir string, record Record, options Options) error {
-	r, err := queue.OpenReader(dir, &queue.ReaderOptions{FS: options.FS})
+func checkID(ctx context.Context, b bucket.Bucket, dir string, record Record, options Options) error {
+	d, err := openDirectory(options.FS, dir)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = r.Close() }() // it only reads
-	files, err := r.Sealed()
+	defer func() { _ = d.close() }() // it only reads
+	_, err = d.checkID(ctx, b, record)
+	return err
+}
+
+// checkID returns an error unless the directory holds the queue of a record, and otherwise
+// the sealed files.
+func (d *directory) checkID(ctx context.Context, b bucket.Bucket, record Record) (sealedFiles, error) {
+	files, err := d.sealed()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	id := ""
-	if len(files) > 0 {
-		if id, err = queueID(options.FS, dir, files); err != nil {
-			return err
-		}
+	id, err := d.id(ctx, b, record, files)
+	if err == nil && id != record.Queue {
+		err = refused("the bucket holds queue %s, and %s holds %q: give the directory of the queue that was published", record.Queue, d.path, id)
 	}
-	if id != record.Queue {
-		return refused("the bucket holds queue %s, and %s holds %q: give the directory of the queue that was published", record.Queue, dir, id)
-	}
-	return nil
+	return files, err
 }
 
 // CheckQueue returns an error that matches ErrRefused if the queue in dir cannot be published
@@ -111,23 +167,20 @@ func CheckQueue(ctx context.Context, b bucket.Bucket, dir string, opts *Options)
 	if err != nil || base.Number == 0 {
 		return record, err
 	}
-	if err := checkID(dir, record, options); err != nil {
+	d, err := openDirectory(options.FS, dir)
+	if err != nil {
+		return Record{}, err
+	}
+	defer func() { _ = d.close() }() // it only reads
+	files, err := d.checkID(ctx, b, record)
+	if err != nil {
 		return Record{}, err
 	}
 	m, err := ReadManifest(ctx, b, base)
 	if err != nil {
 		return Record{}, err
 	}
-	r, err := queue.OpenReader(dir, &queue.ReaderOptions{FS: options.FS})
-	if err != nil {
-		return Record{}, err
-	}
-	defer func() { _ = r.Close() }() // it only reads
-	files, err := r.Sealed()
-	if err != nil {
-		return Record{}, err
-	}
-	return record, continues(r, dir, m, files)
+	return record, d.continues(m, files)
 }
 
 // findDiscard returns the manifest to discard, for 0 the first bad one that was never served,

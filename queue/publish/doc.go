@@ -36,6 +36,19 @@
 // A manifest lists sealed files only. Publish refuses a queue that lacks entries of the
 // newest manifest: an older copy, or a copy that was restored and written again.
 //
+// # Shards
+//
+// The directory of a divided collection (package queue/shard) has a queue for each shard.
+// One Publisher commits manifests of all of them: one chain, one record, one lease. Such a
+// manifest has the layout, a head for each shard, and files with the names
+// shard-0007/0000000001.seg; Manifest.Shard returns the manifest of one shard, with which
+// everything works as with that of a queue. The moments at which a manifest ends the shards
+// are not related, unless all were sealed together. A layout never changes: another one is
+// another generation.
+//
+// Restore, Validate, Revert, Discard and Compare work on all shards, one after the other. If
+// they are interrupted, some shards are done; each can be repeated.
+//
 // # Targets
 //
 // A server serves the target of its group (Record.Target): the pin of the group, the pin of
@@ -61,7 +74,8 @@
 // cannot continue them. It refuses a queue that lacks what was announced; the Publisher syncs
 // the segment before each increment, so a power loss of the ingest host does not cause that.
 // A server whose bytes are not part of the sealed segment gets ErrDiverged and returns to the
-// manifest.
+// manifest. An increment of a divided collection has the new bytes of all shards, and states
+// for each shard the digest of all bytes before its end; a server adds those of its shards.
 //
 // # Recovery
 //

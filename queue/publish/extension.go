@@ -7,6 +7,7 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"time"
 
@@ -30,10 +31,11 @@ const (
 // does not sync: after a power loss OpenExtension finds the whole blocks. It is not safe
 // for concurrent use.
 type Extension struct {
-	bucket   bucket.Bucket
+	reader   IncrementReader
 	options  Options
 	path     string // of the open segment
 	base     Ref
+	queue    int // the shard; 0 if the collection is not divided
 	segment  queue.SegmentID
 	number   uint64    // of the last increment that was added; 0: none
 	previous Digest    // of its header
@@ -44,37 +46,43 @@ type Extension struct {
 	ahead    int // increments to read next
 }
 
-// OpenExtension continues with the bytes in the directory. If they are not those of the
-// increments, the error matches ErrDiverged: the directory must be made again.
-func OpenExtension(ctx context.Context, b bucket.Bucket, base Ref, m *Manifest, dir string, opts *Options) (*Extension, error) {
+// OpenExtension continues with the bytes in the directory, which has the files of a manifest.
+// If they are not those of the increments, the error matches ErrDiverged: the directory must
+// be made again. In a divided collection m describes the shard with this number.
+func OpenExtension(ctx context.Context, r IncrementReader, base Ref, m *Manifest, shard int, dir string, opts *Options) (*Extension, error) {
 	e := &Extension{
-		bucket: b, options: opts.withDefaults(), base: base, segment: m.Head.Sealed + 1, hash: sha256.New(), ahead: 1,
+		reader: r, options: opts.withDefaults(), base: base, queue: shard, segment: m.Head.Sealed + 1, hash: sha256.New(), ahead: 1,
 	}
 	e.path = filepath.Join(dir, queue.OpenSegmentName(e.segment))
 	file, err := cutOpen(e.options.FS, dir, e.segment)
-	if file == nil || err != nil {
-		return e, err
-	}
-	defer file.Close()
-	info, err := file.Stat()
 	if err != nil {
 		return nil, err
 	}
-	e.size = info.Size
-	last, digest, err := lastWithin(ctx, b, base, e.size)
+	if file != nil {
+		defer file.Close()
+		info, err := file.Stat()
+		if err != nil {
+			return nil, err
+		}
+		e.size = info.Size
+	}
+	last, err := lastWithin(ctx, r, base, shard, e.size)
 	if err != nil {
 		return nil, err
 	}
-	if last == nil {
-		return e, nil // part of the first one
+	if last.Increment == nil {
+		return e, nil // there is none, or part of the first one is here
 	}
-	if _, err := io.Copy(e.hash, io.NewSectionReader(file, 0, last.To)); err != nil {
-		return nil, err
+	part := last.parts()[shard]
+	if part.To > 0 {
+		if _, err := io.Copy(e.hash, io.NewSectionReader(file, 0, part.To)); err != nil {
+			return nil, err
+		}
 	}
-	if Digest(e.hash.Sum(nil)) != last.Prefix {
+	if Digest(e.hash.Sum(nil)) != part.Prefix {
 		return nil, errors.Wrapf(ErrDiverged, "%s and increment %d of manifest %d", e.path, last.Number, base.Number)
 	}
-	e.number, e.previous, e.end, e.sealed = last.Number, digest, last.To, last.Sealed
+	e.number, e.previous, e.end, e.sealed = last.Number, last.digest, part.To, last.complete()
 	return e, nil
 }
 
@@ -116,7 +124,8 @@ func committedEnd(fsys vfs.FS, dir string, n queue.SegmentID) (int64, error) {
 	return end, err
 }
 
-// Sealed reports whether the segment is complete: the next manifest follows.
+// Sealed reports whether the segment, or that of another shard, is complete: the next manifest
+// follows.
 func (e *Extension) Sealed() bool { return e.sealed }
 
 // Waiting reports whether an increment exists that was not added.
@@ -124,7 +133,7 @@ func (e *Extension) Waiting(ctx context.Context) (bool, error) {
 	if e.sealed {
 		return false, nil
 	}
-	_, err := e.bucket.Head(ctx, incrementName(e.base, e.number+1))
+	_, err := e.reader.ReadHeader(ctx, e.base, e.number+1)
 	if errors.Is(err, bucket.ErrNotExist) {
 		return false, nil
 	}
@@ -138,17 +147,11 @@ func (e *Extension) Next(ctx context.Context) (*Increment, error) {
 	if e.sealed {
 		return nil, nil
 	}
-	type read struct {
-		increment *Increment
-		data      []byte
-		digest    Digest
-	}
-	reads := make([]read, e.ahead)
+	reads := make([]StoredIncrement, e.ahead)
 	group, groupCtx := errgroup.WithContext(ctx)
 	for n := range reads {
 		group.Go(func() (err error) {
-			r := &reads[n]
-			r.increment, r.data, r.digest, err = readIncrement(groupCtx, e.bucket, e.base, e.number+1+uint64(n))
+			reads[n], err = e.reader.ReadIncrement(groupCtx, e.base, e.number+1+uint64(n))
 			if errors.Is(err, bucket.ErrNotExist) {
 				return nil
 			}
@@ -159,16 +162,16 @@ func (e *Extension) Next(ctx context.Context) (*Increment, error) {
 		return nil, err
 	}
 	var last *Increment
-	for _, r := range reads {
-		if r.increment == nil {
+	for _, i := range reads {
+		if i.Increment == nil {
 			break
 		}
-		if err := e.add(r.increment, r.data, r.digest); err != nil {
+		if err := e.add(i); err != nil {
 			return last, err
 		}
-		last = r.increment
+		last = i.Increment
 	}
-	if last != nil && last == reads[len(reads)-1].increment && e.options.Now().Sub(last.Time) > behindTime {
+	if last != nil && last == reads[len(reads)-1].Increment && e.options.Now().Sub(last.Time) > behindTime {
 		e.ahead = min(2*e.ahead, maxAhead)
 	} else {
 		e.ahead = 1
@@ -177,13 +180,14 @@ func (e *Extension) Next(ctx context.Context) (*Increment, error) {
 }
 
 // add verifies an increment and appends its bytes to the file.
-func (e *Extension) add(i *Increment, data []byte, digest Digest) error {
+func (e *Extension) add(i StoredIncrement) error {
 	name := incrementName(e.base, i.Number)
+	part, data := i.of(e.queue)
 	switch {
 	case i.Previous != e.previous:
 		return corrupt("%s does not follow increment %d, which has another digest", name, e.number)
-	case i.Segment != e.segment || i.From != e.end:
-		return corrupt("%s begins at %d of segment %d, want %d of segment %d", name, i.From, i.Segment, e.end, e.segment)
+	case part.Segment != e.segment || part.From != e.end:
+		return corrupt("%s begins at %d of segment %d, want %d of segment %d", name, part.From, part.Segment, e.end, e.segment)
 	}
 	// The hash is of no use after a mismatch.
 	state, err := e.hash.(interface{ MarshalBinary() ([]byte, error) }).MarshalBinary()
@@ -191,14 +195,14 @@ func (e *Extension) add(i *Increment, data []byte, digest Digest) error {
 		return err
 	}
 	e.hash.Write(data)
-	if Digest(e.hash.Sum(nil)) != i.Prefix {
+	if Digest(e.hash.Sum(nil)) != part.Prefix {
 		err := e.hash.(interface{ UnmarshalBinary([]byte) error }).UnmarshalBinary(state)
 		return errors.CombineErrors(corrupt("%s: its bytes differ from the digest in its header: it is damaged", name), err)
 	}
 	if err := e.write(data); err != nil {
 		return err
 	}
-	e.number, e.previous, e.end, e.sealed = i.Number, digest, i.To, i.Sealed
+	e.number, e.previous, e.end, e.sealed = i.Number, i.digest, part.To, i.complete()
 	return nil
 }
 
@@ -248,14 +252,14 @@ func (e *Extension) writeTo(file vfs.File, data []byte) error {
 // adopt makes a sealed file from the open segment that increments have left in the
 // directory, and reads only the missing bytes from the bucket. It returns false if there is
 // no such segment. If the bytes are not those of the file, the error matches ErrDiverged.
-func (r *Replica) adopt(ctx context.Context, f File, done *progress) (bool, error) {
-	fsys := r.options.FS
+func (q *replicaQueue) adopt(ctx context.Context, f File, done *progress) (bool, error) {
+	fsys := q.options.FS
 	name, _ := queue.ParseFileName(f.Name)
 	if name.Generation > 0 {
 		return false, nil // a rewrite
 	}
-	path, open := filepath.Join(r.dir, f.Name), filepath.Join(r.dir, queue.OpenSegmentName(name.First))
-	end, err := committedEnd(fsys, r.dir, name.First)
+	path, open := filepath.Join(q.dir, f.Name), filepath.Join(q.dir, queue.OpenSegmentName(name.First))
+	end, err := committedEnd(fsys, q.dir, name.First)
 	if end == 0 || err != nil {
 		return false, err
 	}
@@ -282,12 +286,12 @@ func (r *Replica) adopt(ctx context.Context, f File, done *progress) (bool, erro
 	if end > f.Size {
 		return false, errors.Wrapf(ErrDiverged, "%s has %d bytes, and the file of the manifest %d", open, end, f.Size)
 	}
-	rest, err := r.bucket.Get(ctx, f.object(), end, f.Size-end)
+	rest, err := q.bucket.Get(ctx, f.object(), end, f.Size-end)
 	if err != nil {
 		return false, err
 	}
 	defer rest.Close()
-	err = r.store(ctx, f, path+partSuffix, io.MultiReader(local, rest), done)
+	err = q.store(ctx, f, path+partSuffix, io.MultiReader(local, rest), done)
 	if errors.Is(err, ErrCorrupt) {
 		return false, errors.Wrapf(ErrDiverged, "%s and object %s: %v", open, f.object(), err)
 	}
@@ -297,18 +301,18 @@ func (r *Replica) adopt(ctx context.Context, f File, done *progress) (bool, erro
 	return true, fsys.Rename(path+partSuffix, path)
 }
 
-// removeOpen removes the open segments that the files of a manifest cover.
-func (r *Replica) removeOpen(m *Manifest) error {
-	names, err := r.options.FS.List(r.dir)
+// removeOpen removes the open segments that the files of the manifest cover.
+func (q *replicaQueue) removeOpen() error {
+	names, err := q.options.FS.List(q.dir)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
 		parsed, ok := queue.ParseFileName(name)
-		if !ok || parsed.Sealed || parsed.First > m.Head.Sealed {
+		if !ok || parsed.Sealed || parsed.First > q.manifest.Head.Sealed {
 			continue
 		}
-		if err := r.options.FS.Remove(filepath.Join(r.dir, name)); err != nil {
+		if err := q.options.FS.Remove(filepath.Join(q.dir, name)); err != nil {
 			return err
 		}
 	}
@@ -316,17 +320,42 @@ func (r *Replica) removeOpen(m *Manifest) error {
 }
 
 // RestoreIncrements adds the increments of a manifest to a queue that Restore has made from
-// it, and returns their number. A Writer continues the queue after them.
+// it, or to those of all shards, and returns the number of the last one. A Writer continues
+// after them.
 func RestoreIncrements(ctx context.Context, b bucket.Bucket, base Ref, m *Manifest, dir string, opts *Options) (uint64, error) {
-	e, err := OpenExtension(ctx, b, base, m, dir, opts)
-	if err != nil {
-		return 0, err
+	r := NewIncrementReader(b, m)
+	extensions := make([]*Extension, m.queueCount())
+	next := uint64(math.MaxUint64)
+	for i := range extensions {
+		e, err := OpenExtension(ctx, r, base, m.queueAt(i), i, m.queueDir(dir, i), opts)
+		if err != nil {
+			return 0, err
+		}
+		extensions[i] = e
+		next = min(next, e.number+1)
 	}
-	for {
-		if i, err := e.Next(ctx); err != nil || i == nil {
-			return e.number, errors.CombineErrors(err, e.sync(dir))
+	for ; ; next++ {
+		i, err := r.ReadIncrement(ctx, base, next)
+		if errors.Is(err, bucket.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return 0, err
+		}
+		for _, e := range extensions {
+			if e.number+1 == next {
+				if err := e.add(i); err != nil {
+					return 0, err
+				}
+			}
 		}
 	}
+	for i, e := range extensions {
+		if err := e.sync(m.queueDir(dir, i)); err != nil {
+			return 0, err
+		}
+	}
+	return next - 1, nil
 }
 
 // sync makes the segment durable.

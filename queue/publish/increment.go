@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,14 +27,17 @@ const (
 	incrementBytes = 8 << 20
 	// maxIncrementBytes bounds the segment's bytes in an increment.
 	maxIncrementBytes = 64 << 20
-	// maxIncrementHeader bounds the line before them.
-	maxIncrementHeader = 4 << 10
+	// maxHeaderBytes and maxPartBytes bound the line before them: for one queue, and for
+	// each shard.
+	maxHeaderBytes = 4 << 10
+	maxPartBytes   = 200
 
-	incrementFormat = 1
-	incrementPrefix = "increment/"
+	incrementFormat        = 1
+	dividedIncrementFormat = 2
+	incrementPrefix        = "increment/"
 )
 
-// Increment describes committed bytes of the segment that follows a manifest. Its object is
+// Increment describes committed bytes of the segments that follow a manifest. Its object is
 // this header as a line of JSON, and then the bytes. Creating the object announces the
 // entries. The increments of a manifest are numbered from 1 without gaps, so a create-only
 // put decides which of two publishers continues them.
@@ -45,6 +49,14 @@ type Increment struct {
 	Epoch    uint64    `json:"epoch"`    // of the publisher
 	Nonce    string    `json:"nonce"`    // random: identifies the writer after a lost response
 	Time     time.Time `json:"time"`
+	Part               // of the only queue; zero if there are Shards
+	// Shards are the parts of all shards of a divided collection. Their bytes follow the
+	// header in this order.
+	Shards []Part `json:"shards,omitempty"`
+}
+
+// Part describes committed bytes of the open segment of one queue.
+type Part struct {
 	// Segment is the segment whose bytes between From and To follow the header. A new
 	// publisher begins with an empty range, which ends those of earlier epochs.
 	Segment queue.SegmentID `json:"segment"`
@@ -52,6 +64,92 @@ type Increment struct {
 	To      int64           `json:"to"`
 	Prefix  Digest          `json:"prefix"`           // of the segment's bytes before To
 	Sealed  bool            `json:"sealed,omitempty"` // To is the end of the sealed segment
+}
+
+// parts returns the parts of all queues.
+func (i *Increment) parts() []Part {
+	if len(i.Shards) > 0 {
+		return i.Shards
+	}
+	return []Part{i.Part}
+}
+
+// setParts is the inverse of parts.
+func (i *Increment) setParts(parts []Part) {
+	if i.Format = incrementFormat; len(parts) > 1 {
+		i.Format, i.Shards = dividedIncrementFormat, parts
+		return
+	}
+	i.Part = parts[0]
+}
+
+// complete reports whether a segment is sealed: a manifest follows.
+func (i *Increment) complete() bool {
+	return slices.ContainsFunc(i.parts(), func(p Part) bool { return p.Sealed })
+}
+
+// size returns the number of bytes after the header.
+func (i *Increment) size() (size int64) {
+	for _, p := range i.parts() {
+		size += p.To - p.From
+	}
+	return size
+}
+
+// validate returns an error unless the parts are within their limits.
+func (i *Increment) validate() error {
+	parts := i.parts()
+	if (i.Format == dividedIncrementFormat) != (len(parts) > 1) || len(i.Shards) == 1 {
+		return errors.Newf("has %d parts and format %d", len(parts), i.Format)
+	}
+	total := int64(0)
+	for n, p := range parts {
+		size := p.To - p.From
+		if p.From < 0 || size < 0 || size > maxIncrementBytes-total || p.To > queue.MaxSegmentBytes || p.Segment == 0 {
+			return errors.Newf("has the range %d to %d of segment %d in part %d", p.From, p.To, p.Segment, n)
+		}
+		total += size
+	}
+	return nil
+}
+
+// StoredIncrement is an increment as it was read.
+type StoredIncrement struct {
+	*Increment
+	digest Digest // of the header
+	data   []byte // nil: only the header was read
+}
+
+// Bytes returns the size of the bytes after the header.
+func (i StoredIncrement) Bytes() int64 { return i.size() }
+
+// of returns the part of a queue, and its bytes.
+func (i StoredIncrement) of(n int) (Part, []byte) {
+	parts, offset := i.parts(), int64(0)
+	for _, p := range parts[:n] {
+		offset += p.To - p.From
+	}
+	return parts[n], i.data[offset : offset+parts[n].To-parts[n].From]
+}
+
+// IncrementReader reads the increments of a manifest.
+type IncrementReader interface {
+	// ReadIncrement returns an increment. The error matches bucket.ErrNotExist if there is
+	// none with this number.
+	ReadIncrement(ctx context.Context, base Ref, number uint64) (StoredIncrement, error)
+	// ReadHeader is ReadIncrement without the bytes.
+	ReadHeader(ctx context.Context, base Ref, number uint64) (StoredIncrement, error)
+}
+
+// bucketIncrements reads increments of a bucket.
+type bucketIncrements struct {
+	bucket bucket.Bucket
+	queues int // of the manifest
+}
+
+// NewIncrementReader returns a reader of the increments of manifests with the layout of m.
+func NewIncrementReader(b bucket.Bucket, m *Manifest) IncrementReader {
+	return bucketIncrements{b, m.queueCount()}
 }
 
 // incrementName returns the name of an object.
@@ -76,67 +174,76 @@ func (i *Increment) encode() ([]byte, Digest, error) {
 	return header, sha256.Sum256(header), nil
 }
 
+// headerLimit returns the maximum size of the header of an increment of so many queues.
+func headerLimit(queues int) int64 { return maxHeaderBytes + int64(queues-1)*maxPartBytes }
+
 // decodeIncrement parses an object, or the beginning of one. It returns the bytes after the
-// header and the header's digest.
-func decodeIncrement(object []byte, base Ref, number uint64) (*Increment, []byte, Digest, error) {
+// header.
+func decodeIncrement(object []byte, base Ref, number uint64, queues int) (StoredIncrement, []byte, error) {
 	name := incrementName(base, number)
-	end := bytes.IndexByte(object[:min(len(object), maxIncrementHeader)], '\n') + 1
+	end := bytes.IndexByte(object[:min(int64(len(object)), headerLimit(queues))], '\n') + 1
 	if end == 0 {
-		return nil, nil, Digest{}, corrupt("%s has no header", name)
+		return StoredIncrement{}, nil, corrupt("%s has no header", name)
 	}
 	i := new(Increment)
 	if err := json.Unmarshal(object[:end], i); err != nil {
-		return nil, nil, Digest{}, corrupt("%s: %v", name, err)
+		return StoredIncrement{}, nil, corrupt("%s: %v", name, err)
 	}
 	switch {
-	case i.Format > incrementFormat:
-		return nil, nil, Digest{}, errors.Wrapf(ErrNewerVersion, "%s", name)
+	case i.Format > dividedIncrementFormat:
+		return StoredIncrement{}, nil, errors.Wrapf(ErrNewerVersion, "%s", name)
 	case i.Format < 1 || i.Base != base || i.Number != number:
-		return nil, nil, Digest{}, corrupt("%s holds increment %d of manifest %d", name, i.Number, i.Base.Number)
-	case i.From < 0 || i.To < i.From || i.To-i.From > maxIncrementBytes || i.To > queue.MaxSegmentBytes || i.Segment == 0:
-		return nil, nil, Digest{}, corrupt("%s has the range %d to %d of segment %d", name, i.From, i.To, i.Segment)
+		return StoredIncrement{}, nil, corrupt("%s holds increment %d of manifest %d", name, i.Number, i.Base.Number)
+	case len(i.parts()) != queues:
+		return StoredIncrement{}, nil, corrupt("%s has %d parts, and the manifest %d queues", name, len(i.parts()), queues)
 	}
-	return i, object[end:], sha256.Sum256(object[:end]), nil
+	if err := i.validate(); err != nil {
+		return StoredIncrement{}, nil, corrupt("%s %v", name, err)
+	}
+	return StoredIncrement{Increment: i, digest: sha256.Sum256(object[:end])}, object[end:], nil
 }
 
-// readIncrement reads an increment and its bytes. The error matches bucket.ErrNotExist if
-// there is none with this number.
-func readIncrement(ctx context.Context, b bucket.Bucket, base Ref, number uint64) (*Increment, []byte, Digest, error) {
+// ReadIncrement implements IncrementReader.
+func (r bucketIncrements) ReadIncrement(ctx context.Context, base Ref, number uint64) (StoredIncrement, error) {
 	// Without a length the client does not charge the maximum to its limit.
-	body, err := b.Get(ctx, incrementName(base, number), 0, -1)
+	body, err := r.bucket.Get(ctx, incrementName(base, number), 0, -1)
 	if err != nil {
-		return nil, nil, Digest{}, err
+		return StoredIncrement{}, err
 	}
 	defer body.Close()
-	object, err := io.ReadAll(io.LimitReader(body, maxIncrementHeader+maxIncrementBytes+1))
+	object, err := io.ReadAll(io.LimitReader(body, headerLimit(r.queues)+maxIncrementBytes+1))
 	if err != nil {
-		return nil, nil, Digest{}, err
+		return StoredIncrement{}, err
 	}
-	i, data, digest, err := decodeIncrement(object, base, number)
-	if err == nil && int64(len(data)) != i.To-i.From {
-		err = corrupt("%s has %d bytes after its header, want %d", incrementName(base, number), len(data), i.To-i.From)
+	i, data, err := decodeIncrement(object, base, number, r.queues)
+	if err != nil {
+		return StoredIncrement{}, err
 	}
-	return i, data, digest, err
+	if int64(len(data)) != i.size() {
+		return StoredIncrement{}, corrupt("%s has %d bytes after its header, want %d", incrementName(base, number), len(data), i.size())
+	}
+	i.data = data
+	return i, nil
 }
 
-// readIncrementHeader is readIncrement without the bytes.
-func readIncrementHeader(ctx context.Context, b bucket.Bucket, base Ref, number uint64) (*Increment, Digest, error) {
-	body, err := b.Get(ctx, incrementName(base, number), 0, maxIncrementHeader)
+// ReadHeader implements IncrementReader.
+func (r bucketIncrements) ReadHeader(ctx context.Context, base Ref, number uint64) (StoredIncrement, error) {
+	body, err := r.bucket.Get(ctx, incrementName(base, number), 0, headerLimit(r.queues))
 	if err != nil {
-		return nil, Digest{}, err
+		return StoredIncrement{}, err
 	}
 	defer body.Close()
 	object, err := io.ReadAll(body)
 	if err != nil {
-		return nil, Digest{}, err
+		return StoredIncrement{}, err
 	}
-	i, _, digest, err := decodeIncrement(object, base, number)
-	return i, digest, err
+	i, _, err := decodeIncrement(object, base, number, r.queues)
+	return i, err
 }
 
-// newestIncrement returns the number of the newest increment of a manifest, 0 if there is
+// NewestIncrement returns the number of the newest increment of a manifest, 0 if there is
 // none.
-func newestIncrement(ctx context.Context, b bucket.Bucket, base Ref) (uint64, error) {
+func NewestIncrement(ctx context.Context, b bucket.Bucket, base Ref) (uint64, error) {
 	return newestObject(ctx, b, func(number uint64) string { return incrementName(base, number) })
 }
 
@@ -182,20 +289,18 @@ func findLast(holds func(uint64) (bool, error)) (uint64, error) {
 	return low, nil
 }
 
-// lastWithin returns the last increment that ends at or before an offset of its segment,
-// with the digest of its header. It is nil if there is none.
-func lastWithin(ctx context.Context, b bucket.Bucket, base Ref, offset int64) (*Increment, Digest, error) {
-	var last *Increment
-	var lastDigest Digest
-	_, err := findLast(func(number uint64) (bool, error) {
-		i, digest, err := readIncrementHeader(ctx, b, base, number)
-		if errors.Is(err, bucket.ErrNotExist) || err == nil && i.To > offset {
+// lastWithin returns the last increment that ends at or before an offset of the segment of a
+// queue. Its Increment is nil if there is none.
+func lastWithin(ctx context.Context, r IncrementReader, base Ref, queue int, offset int64) (last StoredIncrement, err error) {
+	_, err = findLast(func(number uint64) (bool, error) {
+		i, err := r.ReadHeader(ctx, base, number)
+		if errors.Is(err, bucket.ErrNotExist) || err == nil && i.parts()[queue].To > offset {
 			return false, nil
 		}
-		if err == nil && (last == nil || i.Number > last.Number) {
-			last, lastDigest = i, digest
+		if err == nil && (last.Increment == nil || i.Number > last.Number) {
+			last = i
 		}
 		return err == nil, err
 	})
-	return last, lastDigest, err
+	return last, err
 }

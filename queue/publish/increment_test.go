@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,6 +38,8 @@ func entries(t testing.TB, fsys vfs.FS, dir string) []string {
 // it existed.
 type unsteady struct {
 	bucket.Bucket
+
+	mu  sync.Mutex // files are put concurrently
 	rng *rand.Rand
 }
 
@@ -46,7 +49,10 @@ func (b *unsteady) Put(ctx context.Context, name string, body io.ReaderAt, size 
 	if err := b.Bucket.Put(ctx, name, body, size); err != nil || strings.HasPrefix(name, "check/") {
 		return err
 	}
-	switch b.rng.IntN(10) {
+	b.mu.Lock()
+	outcome := b.rng.IntN(10)
+	b.mu.Unlock()
+	switch outcome {
 	default:
 		return nil
 	case 0:
@@ -62,45 +68,67 @@ type streamModel struct {
 	rng    *rand.Rand
 	bucket bucket.Bucket
 
-	fs        *vfs.Mem // of the ingest host
-	writer    *queue.Writer
+	source    *source // on the ingest host
+	writers   []*queue.Writer
 	publisher *Publisher // nil: it failed, or was not opened
 	appended  int        // entries
 	stale     []*Publisher
 
-	announced int // number of entries that were certainly announced
+	announced []int // number of entries of each queue that were certainly announced
 
-	replicaFS *vfs.Mem
-	target    Ref
-	manifest  *Manifest
-	extension *Extension
+	replicaFS  *vfs.Mem
+	target     Ref
+	manifest   *Manifest
+	extensions []*Extension // of the queues; nil: not open
 }
 
-const modelDir = "queue"
-
-func newStreamModel(t *testing.T, rng *rand.Rand) *streamModel {
-	m := &streamModel{t: t, rng: rng, bucket: &unsteady{newBucket(t), rng}, fs: vfs.NewMem(), replicaFS: vfs.NewMem()}
-	require.NoError(t, m.fs.MkdirAll(modelDir))
-	m.openWriter()
+func newStreamModel(t *testing.T, rng *rand.Rand, s *source) *streamModel {
+	m := &streamModel{t: t, rng: rng, bucket: &unsteady{Bucket: newBucket(t), rng: rand.New(rand.NewPCG(rng.Uint64(), 0))}, source: s, replicaFS: vfs.NewMem()}
+	m.announced = make([]int, len(s.dirs()))
+	m.writers = s.openWriters(t)
 	return m
-}
-
-func (m *streamModel) openWriter() {
-	m.t.Helper()
-	var err error
-	m.writer, err = queue.OpenWriter(modelDir, &queue.WriterOptions{FS: m.fs, SegmentBytes: queue.MinSegmentBytes, Codec: "none"})
-	require.NoError(m.t, err)
 }
 
 func (m *streamModel) append() {
 	for range 1 + m.rng.IntN(5) {
-		_, err := m.writer.Append(fmt.Append(nil, m.appended), make([]byte, m.rng.IntN(400)))
+		id := fmt.Append(nil, m.appended)
+		_, err := m.writers[m.source.layout.Shard(id)].Append(id, make([]byte, m.rng.IntN(400)))
 		require.NoError(m.t, err)
 		m.appended++
 	}
-	if m.rng.IntN(4) > 0 {
-		require.NoError(m.t, m.writer.Flush())
+	for _, w := range m.writers {
+		if m.rng.IntN(4) > 0 {
+			require.NoError(m.t, w.Flush())
+		}
 	}
+}
+
+// entries returns the entries of the queues.
+func (m *streamModel) entries(fsys vfs.FS) [][]string {
+	m.t.Helper()
+	var all [][]string
+	for _, dir := range m.source.dirs() {
+		all = append(all, entries(m.t, fsys, dir))
+	}
+	return all
+}
+
+// allAnnounced records that all entries that readers see were announced.
+func (m *streamModel) allAnnounced() {
+	m.t.Helper()
+	for i, all := range m.entries(m.source.fs) {
+		m.announced[i] = max(m.announced[i], len(all))
+	}
+}
+
+// requireAnnounced compares the entries of a file system with those that were announced.
+func (m *streamModel) requireAnnounced(fsys vfs.FS) [][]string {
+	m.t.Helper()
+	all := m.entries(fsys)
+	for i := range all {
+		require.GreaterOrEqual(m.t, len(all[i]), m.announced[i], "announced entries were lost")
+	}
+	return all
 }
 
 // publish seals the segment and publishes it, or only announces an increment.
@@ -108,14 +136,16 @@ func (m *streamModel) publish(seal bool) {
 	m.t.Helper()
 	var err error
 	if seal {
-		require.NoError(m.t, m.writer.Seal())
+		for _, w := range m.writers {
+			require.NoError(m.t, w.Seal())
+		}
 	}
 	if m.publisher == nil {
-		m.publisher, err = OpenPublisher(m.t.Context(), m.bucket, modelDir, &Options{FS: m.fs, Stream: true})
+		m.publisher, err = OpenPublisher(m.t.Context(), m.bucket, m.source.dir, &Options{FS: m.source.fs, Stream: true})
 	}
 	if err == nil && seal {
 		if _, err = m.publisher.Publish(m.t.Context()); err == nil {
-			m.announced = m.appended
+			m.allAnnounced()
 		}
 	}
 	var extended Extended
@@ -124,7 +154,7 @@ func (m *streamModel) publish(seal bool) {
 		require.Empty(m.t, extended.Reason)
 	}
 	if err == nil && !extended.Full {
-		m.announced = max(m.announced, len(entries(m.t, m.fs, modelDir)))
+		m.allAnnounced()
 	}
 	if err != nil {
 		if m.publisher != nil {
@@ -144,12 +174,11 @@ func (m *streamModel) publish(seal bool) {
 // crash ends the ingest process, with or without a power loss.
 func (m *streamModel) crash() {
 	keep := []vfs.Keep{vfs.KeepAll, vfs.KeepSynced}[m.rng.IntN(2)]
-	clone := m.fs.CrashClone(keep)
+	clone := m.source.fs.CrashClone(keep)
 	m.closeIngest()
-	m.fs = clone
-	m.openWriter()
-	m.appended = len(entries(m.t, m.fs, modelDir))
-	require.GreaterOrEqual(m.t, m.appended, m.announced, "announced entries were lost")
+	m.source.fs = clone
+	m.writers = m.source.openWriters(m.t)
+	m.requireAnnounced(clone)
 }
 
 func (m *streamModel) closeIngest() {
@@ -157,7 +186,13 @@ func (m *streamModel) closeIngest() {
 		require.NoError(m.t, m.publisher.Close())
 		m.publisher = nil
 	}
-	require.NoError(m.t, m.writer.Close())
+	m.closeWriters()
+}
+
+func (m *streamModel) closeWriters() {
+	for _, w := range m.writers {
+		require.NoError(m.t, w.Close())
+	}
 }
 
 // lose restores the queue on another host. The old publisher continues later.
@@ -167,19 +202,18 @@ func (m *streamModel) lose() {
 		return // nothing was published
 	}
 	require.NoError(m.t, err)
-	require.NoError(m.t, m.writer.Close())
+	m.closeWriters()
 	if m.publisher != nil {
 		m.stale, m.publisher = append(m.stale, m.publisher), nil
 	}
-	m.fs = vfs.NewMem()
-	options := &Options{FS: m.fs}
-	require.NoError(m.t, Restore(m.t.Context(), m.bucket, manifest, modelDir, options))
-	_, err = RestoreIncrements(m.t.Context(), m.bucket, ref, manifest, modelDir, options)
+	m.source.fs = vfs.NewMem()
+	options := &Options{FS: m.source.fs}
+	require.NoError(m.t, Restore(m.t.Context(), m.bucket, manifest, m.source.dir, options))
+	_, err = RestoreIncrements(m.t.Context(), m.bucket, ref, manifest, m.source.dir, options)
 	require.NoError(m.t, err)
-	m.openWriter()
-	m.appended = len(entries(m.t, m.fs, modelDir))
-	require.GreaterOrEqual(m.t, m.appended, m.announced, "announced entries were lost")
-	m.announced = m.appended
+	m.writers = m.source.openWriters(m.t)
+	m.requireAnnounced(m.source.fs)
+	m.allAnnounced()
 }
 
 // resumeStale lets a publisher continue that another one has replaced.
@@ -213,31 +247,43 @@ func (m *streamModel) replicate() {
 	}
 	require.True(m.t, record.Extends(""))
 	if record.Announced != m.target {
-		m.target, m.extension = record.Announced, nil
+		m.target, m.extensions = record.Announced, nil
 		m.manifest, err = ReadManifest(m.t.Context(), m.bucket, m.target)
 		require.NoError(m.t, err)
-		require.NoError(m.t, NewReplica(m.bucket, modelDir, options).Fetch(m.t.Context(), m.manifest))
+		require.NoError(m.t, NewReplica(m.bucket, m.source.dir, options).Fetch(m.t.Context(), m.manifest))
 	}
-	if m.extension == nil {
-		m.extension, err = OpenExtension(m.t.Context(), m.bucket, m.target, m.manifest, modelDir, options)
-		require.NoError(m.t, err)
-	}
-	for {
-		i, err := m.extension.Next(m.t.Context())
-		require.NoError(m.t, err)
-		if i == nil {
-			break
+	if m.extensions == nil {
+		r := NewIncrementReader(m.bucket, m.manifest)
+		for i, dir := range m.source.dirs() {
+			e, err := OpenExtension(m.t.Context(), r, m.target, m.manifest.queueAt(i), i, dir, options)
+			require.NoError(m.t, err)
+			m.extensions = append(m.extensions, e)
 		}
 	}
-	got := entries(m.t, m.replicaFS, modelDir)
-	require.GreaterOrEqual(m.t, len(got), m.announced)
-	require.Equal(m.t, entries(m.t, m.fs, modelDir)[:len(got)], got)
+	for _, e := range m.extensions {
+		for {
+			i, err := e.Next(m.t.Context())
+			require.NoError(m.t, err)
+			if i == nil {
+				break
+			}
+		}
+	}
+	want := m.entries(m.source.fs)
+	for i, got := range m.requireAnnounced(m.replicaFS) {
+		require.Equal(m.t, want[i][:len(got)], got)
+	}
 }
 
 // TestStreamModel applies random operations. All entries that were announced reach the
 // replica and survive the ingest host, and the replica has no others.
 func TestStreamModel(t *testing.T) {
-	m := newStreamModel(t, testseed.Rand(t))
+	t.Run("one queue", func(t *testing.T) { testStream(t, newSource()) })
+	t.Run("shards", func(t *testing.T) { testStream(t, newDivided(t)) })
+}
+
+func testStream(t *testing.T, s *source) {
+	m := newStreamModel(t, testseed.Rand(t), s)
 	for range 200 {
 		switch m.rng.IntN(16) {
 		case 0, 1, 2, 3:
@@ -253,7 +299,7 @@ func TestStreamModel(t *testing.T) {
 		case 12:
 			m.resumeStale()
 		case 13:
-			m.extension = nil // a restart
+			m.extensions = nil // a restart
 			m.replicaFS = m.replicaFS.CrashClone([]vfs.Keep{vfs.KeepAll, vfs.KeepSynced}[m.rng.IntN(2)])
 			m.target = Ref{}
 		default:

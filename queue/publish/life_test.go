@@ -62,18 +62,18 @@ type life struct {
 	rng     *rand.Rand
 	b       bucket.Bucket
 	s       *source
-	cursor  string
+	cursor  []string // of each queue
 	states  map[uint64]map[string]string
-	cursors map[uint64]string
+	cursors map[uint64][]string
 	// accepted: bad manifests that unpin --accept-bad allowed.
 	accepted map[uint64]bool
 	step     int
 }
 
-func newLife(t *testing.T, rng *rand.Rand) *life {
+func newLife(t *testing.T, rng *rand.Rand, s *source) *life {
 	l := &life{
-		t: t, rng: rng, b: newBucket(t), s: newSource(), accepted: map[uint64]bool{},
-		states: map[uint64]map[string]string{}, cursors: map[uint64]string{},
+		t: t, rng: rng, b: newBucket(t), s: s, accepted: map[uint64]bool{}, cursor: make([]string, max(s.layout.Shards, 1)),
+		states: map[uint64]map[string]string{}, cursors: map[uint64][]string{},
 	}
 	l.append()
 	l.publish()
@@ -87,20 +87,12 @@ func (l *life) record() Record {
 	return r
 }
 
-func (l *life) openWriter() *queue.Writer {
-	l.t.Helper()
-	w, err := queue.OpenWriter(l.s.dir, &queue.WriterOptions{FS: l.s.fs, SegmentBytes: queue.MinSegmentBytes, Codec: "none"})
-	require.NoError(l.t, err)
-	return w
-}
-
 // append appends a batch and seals it.
 func (l *life) append() {
 	l.t.Helper()
-	w := l.openWriter()
-	l.cursor = fmt.Sprint("cursor ", l.step)
+	writers, cursor := l.s.openWriters(l.t), fmt.Sprint("cursor ", l.step)
 	for i := range 1 + l.rng.IntN(8) {
-		r := queue.Record{ID: fmt.Append(nil, "id-", l.rng.IntN(12)), Cursor: []byte(l.cursor)}
+		r := queue.Record{ID: fmt.Append(nil, "id-", l.rng.IntN(12)), Cursor: []byte(cursor)}
 		if l.rng.IntN(4) == 0 {
 			r.Delete = true
 			delete(l.s.documents, string(r.ID))
@@ -108,10 +100,14 @@ func (l *life) append() {
 			r.Document = fmt.Append(nil, l.step, "/", i)
 			l.s.documents[string(r.ID)] = string(r.Document)
 		}
-		_, err := w.Put(r)
+		shard := l.s.layout.Shard(r.ID)
+		_, err := writers[shard].Put(r)
 		require.NoError(l.t, err)
+		l.cursor[shard] = cursor
 	}
-	require.NoError(l.t, w.Close())
+	for _, w := range writers {
+		require.NoError(l.t, w.Close())
+	}
 }
 
 // publish publishes, and enters the manifest into the model.
@@ -124,7 +120,7 @@ func (l *life) publish() {
 func (l *life) add(number uint64) {
 	l.t.Helper()
 	if _, known := l.states[number]; !known {
-		l.states[number], l.cursors[number] = maps.Clone(l.s.documents), l.cursor
+		l.states[number], l.cursors[number] = maps.Clone(l.s.documents), slices.Clone(l.cursor)
 	}
 }
 
@@ -132,9 +128,10 @@ func (l *life) add(number uint64) {
 func (l *life) refresh() {
 	l.t.Helper()
 	l.s.fs = l.s.fs.CrashClone(vfs.KeepRandom(l.rng.Uint64()))
-	w := l.openWriter()
-	l.cursor = string(w.Cursor())
-	require.NoError(l.t, w.Close())
+	for i, w := range l.s.openWriters(l.t) {
+		l.cursor[i] = string(w.Cursor())
+		require.NoError(l.t, w.Close())
+	}
 	l.s.documents = read(l.t, l.s.fs, l.s.dir)
 }
 
@@ -170,7 +167,7 @@ func (l *life) revert(number uint64) {
 		return nil
 	}, &Options{FS: l.s.fs})
 	head := l.s.documents
-	cursor := l.cursor
+	cursor := slices.Clone(l.cursor)
 	l.refresh()
 	if err != nil {
 		require.True(l.t, errors.Is(err, ErrRefused) || errors.Is(err, errKilled), "%+v", err)
@@ -226,16 +223,17 @@ func (l *life) discard(number uint64) {
 func (l *life) compactQueue() {
 	l.t.Helper()
 	opts := queue.CompactOptions{FS: l.s.fs, MaxDead: l.rng.Float64(), DeleteOriginals: l.rng.IntN(2) == 0}
+	var states []RetainedState
 	if l.rng.IntN(4) > 0 {
-		states, err := RetainedStates(l.t.Context(), l.b, l.s.dir, 1+l.rng.Uint64N(4), &Options{FS: l.s.fs})
+		var err error
+		states, err = RetainedStates(l.t.Context(), l.b, l.s.dir, 1+l.rng.Uint64N(4), &Options{FS: l.s.fs})
 		require.NoError(l.t, err)
-		for _, state := range states {
-			opts.RetainedEnds = append(opts.RetainedEnds, state.Sealed)
-		}
-		opts.RetainedEnds = slices.Compact(opts.RetainedEnds)
 	}
-	_, err := queue.Compact(l.t.Context(), l.s.dir, &opts)
-	require.NoError(l.t, err)
+	for i, dir := range l.s.dirs() {
+		opts.RetainedEnds = RetainedEnds(states, i)
+		_, err := queue.Compact(l.t.Context(), dir, &opts)
+		require.NoError(l.t, err)
+	}
 }
 
 // random applies one operation.
@@ -312,13 +310,17 @@ func (l *life) check() {
 // TestLifeCycleModel applies random operations to a collection. Some of them are killed.
 // Every manifest in use has the documents of its moment.
 func TestLifeCycleModel(t *testing.T) {
-	steps := 1_000
+	t.Run("one queue", func(t *testing.T) { testLifeCycle(t, 1_000, newSource) })
+	t.Run("shards", func(t *testing.T) { testLifeCycle(t, 500, func() *source { return newDivided(t) }) })
+}
+
+func testLifeCycle(t *testing.T, steps int, source func() *source) {
 	if crashtest.Soak() {
-		steps = 10_000
+		steps *= 10
 	}
 	rng := testseed.Rand(t)
 	for step := 0; step < steps; {
-		l := newLife(t, rng)
+		l := newLife(t, rng, source())
 		for range 100 {
 			l.random()
 			l.check()

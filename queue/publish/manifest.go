@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"docstore/queue"
 	"docstore/queue/bucket"
+	"docstore/queue/shard"
 
 	"github.com/cockroachdb/errors"
 	"github.com/klauspost/compress/zstd"
@@ -35,7 +37,8 @@ const (
 	manifestPrefix = "manifest/"
 )
 
-// Manifest lists the sealed files of a queue at one moment. It never changes.
+// Manifest lists the sealed files of a queue, or of all shards, at one moment. It never
+// changes.
 type Manifest struct {
 	Format int    `json:"format"`
 	Number uint64 `json:"number"`
@@ -45,15 +48,20 @@ type Manifest struct {
 	Parent *Ref      `json:"parent,omitempty"`
 	Time   time.Time `json:"time"`
 	// Head states what the files hold. Its last sealed segment identifies the content, which
-	// later manifests continue.
-	Head  queue.Head `json:"head"`
+	// later manifests continue. It is zero if there is a layout.
+	Head  queue.Head `json:"head,omitzero"`
 	Files []File     `json:"files"` // sorted by name
+
+	// Layout is the division into shards; nil: the collection has one queue. Heads are the
+	// heads of the shards; the head of an empty shard has a time only.
+	Layout *shard.Layout `json:"layout,omitempty"`
+	Heads  []queue.Head  `json:"heads,omitempty"`
 }
 
 // File is a sealed segment, or a rewrite of a range of segments, as queue.SealedFile
 // describes it.
 type File struct {
-	Name      string `json:"name"` // in the queue's directory
+	Name      string `json:"name"` // in the collection's directory: shard-0007/NAME in a shard
 	Size      int64  `json:"size"` // bytes
 	Digest    Digest `json:"digest"`
 	Epoch     uint64 `json:"epoch"` // of the publisher that uploaded the object
@@ -98,6 +106,12 @@ func (m *Manifest) Continues() Ref {
 	return m.Previous
 }
 
+// find returns the index of the first file whose name is not before name.
+func (m *Manifest) find(name string) int {
+	i, _ := slices.BinarySearchFunc(m.Files, name, func(f File, name string) int { return strings.Compare(f.Name, name) })
+	return i
+}
+
 // byName returns the files by their names.
 func (m *Manifest) byName() map[string]File {
 	files := make(map[string]File, len(m.Files))
@@ -126,7 +140,7 @@ func (m *Manifest) sum(value func(File) int64) int64 {
 
 // validate returns an error unless the fields are within their limits.
 func (m *Manifest) validate() error {
-	if m.Format > manifestFormat {
+	if m.Format > dividedFormat {
 		return errors.Wrapf(ErrNewerVersion, "manifest %d has format %d", m.Number, m.Format)
 	}
 	switch {
@@ -135,9 +149,12 @@ func (m *Manifest) validate() error {
 	case len(m.Files) > MaxFiles:
 		return corrupt("manifest %d has %d files, more than %d", m.Number, len(m.Files), MaxFiles)
 	}
+	if err := m.validateLayout(); err != nil {
+		return err
+	}
 	last := ""
 	for _, f := range m.Files {
-		if name, ok := queue.ParseFileName(f.Name); !ok || !name.Sealed || f.Name <= last {
+		if _, name, ok := m.parseName(f.Name); !ok || !name.Sealed || f.Name <= last {
 			return corrupt("manifest %d lists %q after %q: want names of sealed files in ascending order", m.Number, f.Name, last)
 		}
 		if f.Size <= 0 || f.Size > queue.MaxSegmentBytes || f.Documents < 0 || f.Deletes < 0 {
@@ -145,7 +162,7 @@ func (m *Manifest) validate() error {
 		}
 		last = f.Name
 	}
-	return nil
+	return m.validateHeads()
 }
 
 // object returns the name of the manifest's object.
@@ -171,6 +188,9 @@ var encoder = sync.OnceValue(func() *zstd.Encoder {
 // encode returns the manifest's object and a reference to it.
 func (m *Manifest) encode() ([]byte, Ref, error) {
 	m.Format = manifestFormat
+	if m.Layout != nil {
+		m.Format = dividedFormat
+	}
 	if err := m.validate(); err != nil {
 		return nil, Ref{}, err
 	}

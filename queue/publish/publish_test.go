@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"path/filepath"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/bucket"
+	"docstore/queue/shard"
 
 	"github.com/cockroachdb/errors"
 	"github.com/stretchr/testify/require"
@@ -24,6 +26,7 @@ import (
 type source struct {
 	fs        *vfs.Mem
 	dir       string
+	layout    shard.Layout // zero: not divided
 	documents map[string]string
 	sealed    map[string]string // the documents in sealed segments
 }
@@ -32,13 +35,46 @@ func newSource() *source {
 	return &source{fs: vfs.NewMem(), dir: "queue", documents: map[string]string{}}
 }
 
+// newDivided returns a source with four shards. No writer has opened them.
+func newDivided(t testing.TB) *source {
+	t.Helper()
+	s := newSource()
+	s.layout = shard.Layout{Shards: 4, Seed: 11}
+	require.NoError(t, shard.WriteLayout(s.fs, s.dir, s.layout))
+	return s
+}
+
+// dirs returns the directories of the queues.
+func (s *source) dirs() []string {
+	if s.layout.Shards == 0 {
+		return []string{s.dir}
+	}
+	dirs := make([]string, s.layout.Shards)
+	for i := range dirs {
+		dirs[i] = shard.Dir(s.dir, i)
+	}
+	return dirs
+}
+
+// openWriters opens the queues.
+func (s *source) openWriters(t testing.TB) []*queue.Writer {
+	t.Helper()
+	var writers []*queue.Writer
+	for _, dir := range s.dirs() {
+		w, err := queue.OpenWriter(dir, &queue.WriterOptions{FS: s.fs, SegmentBytes: queue.MinSegmentBytes, Codec: "none"})
+		require.NoError(t, err)
+		writers = append(writers, w)
+	}
+	return writers
+}
+
 // write appends documents and deletes, by ids; an empty document is a delete.
 func (s *source) write(t testing.TB, seal bool, entries ...[2]string) {
 	t.Helper()
-	require.NoError(t, s.fs.MkdirAll(s.dir))
-	w, err := queue.OpenWriter(s.dir, &queue.WriterOptions{FS: s.fs, SegmentBytes: queue.MinSegmentBytes, Codec: "none"})
-	require.NoError(t, err)
+	writers := s.openWriters(t)
 	for _, e := range entries {
+		w := writers[s.layout.ShardString(e[0])]
+		var err error
 		if e[1] == "" {
 			_, err = w.Delete([]byte(e[0]))
 			delete(s.documents, e[0])
@@ -48,16 +84,38 @@ func (s *source) write(t testing.TB, seal bool, entries ...[2]string) {
 		}
 		require.NoError(t, err)
 	}
-	require.NoError(t, w.Flush())
 	if seal {
-		require.NoError(t, w.Seal())
 		s.sealed = maps.Clone(s.documents)
 	}
-	require.NoError(t, w.Close())
+	for _, w := range writers {
+		require.NoError(t, w.Flush())
+		if seal {
+			require.NoError(t, w.Seal())
+		}
+		require.NoError(t, w.Close())
+	}
 }
 
-// read returns the documents of a queue.
+// read returns the documents of a queue, or of all shards.
 func read(t testing.TB, fsys vfs.FS, dir string) map[string]string {
+	t.Helper()
+	layout, err := shard.ReadLayout(fsys, dir)
+	if err != nil {
+		require.ErrorIs(t, err, fs.ErrNotExist)
+		return readQueue(t, fsys, dir)
+	}
+	documents := map[string]string{}
+	for i := range layout.Shards {
+		for id, document := range readQueue(t, fsys, shard.Dir(dir, i)) {
+			require.Equal(t, i, layout.ShardString(id))
+			documents[id] = document
+		}
+	}
+	return documents
+}
+
+// readQueue returns the documents of a queue.
+func readQueue(t testing.TB, fsys vfs.FS, dir string) map[string]string {
 	t.Helper()
 	r, err := queue.OpenReader(dir, &queue.ReaderOptions{FS: fsys})
 	require.NoError(t, err)
@@ -109,6 +167,9 @@ func restore(t testing.TB, b bucket.Bucket, number uint64) *source {
 	require.NoError(t, err)
 	s := newSource()
 	require.NoError(t, Restore(t.Context(), b, m, s.dir, &Options{FS: s.fs}))
+	if m.Layout != nil {
+		s.layout = *m.Layout
+	}
 	s.documents = read(t, s.fs, s.dir)
 	s.sealed = maps.Clone(s.documents)
 	return s
@@ -116,8 +177,10 @@ func restore(t testing.TB, b bucket.Bucket, number uint64) *source {
 
 func compact(t testing.TB, s *source, maxDead float64, deleteOriginals bool) {
 	t.Helper()
-	_, err := queue.Compact(t.Context(), s.dir, &queue.CompactOptions{FS: s.fs, MaxDead: maxDead, DeleteOriginals: deleteOriginals})
-	require.NoError(t, err)
+	for _, dir := range s.dirs() {
+		_, err := queue.Compact(t.Context(), dir, &queue.CompactOptions{FS: s.fs, MaxDead: maxDead, DeleteOriginals: deleteOriginals})
+		require.NoError(t, err)
+	}
 }
 
 func digestOf(content []byte) Digest { return sha256.Sum256(content) }
@@ -127,7 +190,12 @@ func readerOf(content []byte) *bytes.Reader { return bytes.NewReader(content) }
 // TestModel publishes a queue at random moments, while it is appended to, compacted and
 // restored. Each manifest restores the documents of its moment.
 func TestModel(t *testing.T) {
-	rng, b, s := testseed.Rand(t), newBucket(t), newSource()
+	t.Run("one queue", func(t *testing.T) { testModel(t, newSource()) })
+	t.Run("shards", func(t *testing.T) { testModel(t, newDivided(t)) })
+}
+
+func testModel(t *testing.T, s *source) {
+	rng, b := testseed.Rand(t), newBucket(t)
 	states := map[uint64]map[string]string{}
 	var newest uint64
 	for step := range 60 {
@@ -152,7 +220,7 @@ func TestModel(t *testing.T) {
 				compact(t, s, rng.Float64(), rng.IntN(2) == 0)
 			}
 		case 3, 4:
-			if _, err := s.fs.Stat(s.dir); err != nil {
+			if s.sealed == nil {
 				continue
 			}
 			if rng.IntN(3) > 0 {
@@ -275,7 +343,8 @@ func (b replacing) Put(ctx context.Context, name string, body io.ReaderAt, size 
 // keepOpen appends an entry and leaves the segment open, as a writer that was killed does.
 func (s *source) keepOpen(t testing.TB, entry [2]string) {
 	t.Helper()
-	w, err := queue.OpenWriter(s.dir, &queue.WriterOptions{FS: s.fs, Codec: "none"})
+	dir := s.dirs()[s.layout.ShardString(entry[0])]
+	w, err := queue.OpenWriter(dir, &queue.WriterOptions{FS: s.fs, Codec: "none"})
 	require.NoError(t, err)
 	_, err = w.Append([]byte(entry[0]), []byte(entry[1]))
 	require.NoError(t, err)
@@ -380,7 +449,7 @@ func publishAgain(t *testing.T, b bucket.Bucket, s *source, published Published)
 	require.NoError(t, err)
 	require.Equal(t, published.Ref, ref)
 	require.NoError(t, putManifest(t.Context(), b, data, ref))
-	p := &Publisher{bucket: b, dir: s.dir, options: (&Options{FS: s.fs}).withDefaults()}
+	p := &Publisher{bucket: b, source: &directory{path: s.dir}, options: (&Options{FS: s.fs}).withDefaults()}
 	for _, f := range published.Manifest.Files {
 		require.NoError(t, p.uploadFile(t.Context(), &f))
 	}

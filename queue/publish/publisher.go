@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"io"
 	"io/fs"
 	"path/filepath"
@@ -99,9 +98,8 @@ func (o *Options) withDefaults() Options {
 type Publisher struct {
 	bucket  bucket.Bucket
 	log     *Log
-	reader  *queue.Reader
-	dir     string
-	queue   string
+	source  *directory
+	queue   string // in the Record
 	owner   string
 	epoch   uint64
 	options Options
@@ -121,9 +119,9 @@ type Published struct {
 // OpenPublisher takes over the collection in a bucket for the queue in dir. If the bucket
 // has no collection yet, OpenPublisher tests the store with bucket.Check first.
 func OpenPublisher(ctx context.Context, b bucket.Bucket, dir string, opts *Options) (*Publisher, error) {
-	p := &Publisher{bucket: b, dir: dir, owner: rand.Text(), options: opts.withDefaults()}
+	p := &Publisher{bucket: b, owner: rand.Text(), options: opts.withDefaults()}
 	var err error
-	if p.reader, err = queue.OpenReader(dir, &queue.ReaderOptions{FS: p.options.FS}); err != nil {
+	if p.source, err = openDirectory(p.options.FS, dir); err != nil {
 		return nil, err
 	}
 	if err := p.open(ctx); err != nil {
@@ -134,26 +132,30 @@ func OpenPublisher(ctx context.Context, b bucket.Bucket, dir string, opts *Optio
 }
 
 func (p *Publisher) open(ctx context.Context) error {
-	files, err := p.reader.Sealed()
+	files, err := p.source.sealed()
 	if err != nil {
 		return err
 	}
-	if len(files) == 0 {
-		return refused("%s has no sealed segment: append documents, or run docstore-updater seal", p.dir)
-	}
-	if p.queue, err = queueID(p.options.FS, p.dir, files); err != nil {
-		return err
+	if files.count() == 0 {
+		return refused("%s has no sealed segment: append documents, or run docstore-updater seal", p.source.path)
 	}
 	if p.log, err = OpenLog(ctx, p.bucket, p.options.Now); err != nil {
 		return err
 	}
-	if err := p.checkNewBucket(ctx); err != nil {
+	record, err := p.log.Load(ctx)
+	if err != nil {
+		return err
+	}
+	if p.queue, err = p.source.id(ctx, p.bucket, record, files); err != nil {
+		return err
+	}
+	if err := p.checkNewBucket(ctx, record); err != nil {
 		return err
 	}
 	if err := p.log.Claim(ctx); err != nil {
 		return err
 	}
-	record, err := p.log.Update(ctx, func(r Record) (Record, error) {
+	record, err = p.log.Update(ctx, func(r Record) (Record, error) {
 		return r.takeOver(p.queue, p.owner, p.options.NewGeneration, p.options.Stream)
 	})
 	if err != nil {
@@ -163,17 +165,10 @@ func (p *Publisher) open(ctx context.Context) error {
 	return p.endEarlier(ctx, record)
 }
 
-// queueID returns the id of the queue that a file belongs to, as a Record has it.
-func queueID(fsys vfs.FS, dir string, files []queue.SealedFile) (string, error) {
-	id, err := queue.IDOf(fsys, filepath.Join(dir, files[0].Name))
-	return hex.EncodeToString(id[:]), err
-}
-
 // checkNewBucket proves that a bucket without commits can hold a collection.
-func (p *Publisher) checkNewBucket(ctx context.Context) error {
-	record, err := p.log.Load(ctx)
-	if err != nil || record.Epoch > 0 {
-		return err
+func (p *Publisher) checkNewBucket(ctx context.Context, record Record) error {
+	if record.Epoch > 0 {
+		return nil
 	}
 	findings, err := bucket.Check(ctx, p.bucket)
 	if err != nil {
@@ -191,7 +186,7 @@ func (p *Publisher) Close() error {
 	if p.log != nil {
 		p.log.Release()
 	}
-	return errors.CombineErrors(err, p.reader.Close())
+	return errors.CombineErrors(err, p.source.close())
 }
 
 // Publish uploads the sealed files that the bucket lacks and commits a manifest of all
@@ -213,15 +208,15 @@ const publishAttempts = 5
 
 // publishSealed is Publish for the files that are sealed now.
 func (p *Publisher) publishSealed(ctx context.Context) (Published, error) {
-	files, err := p.reader.Sealed()
+	files, err := p.source.sealed()
 	if err != nil {
 		return Published{}, err
 	}
-	if len(files) == 0 {
-		return Published{}, refused("%s has no sealed segment", p.dir)
+	if files.count() == 0 {
+		return Published{}, refused("%s has no sealed segment", p.source.path)
 	}
-	if !settled(files) {
-		return Published{}, refused("compact has rewritten segments of %s with regard to entries of a segment that is not sealed: run docstore-updater seal, then publish again", p.dir)
+	if i := files.unsettled(); i >= 0 {
+		return Published{}, refused("compact has rewritten segments of %s with regard to entries of a segment that is not sealed: run docstore-updater seal, then publish again", p.source.queues[i].path)
 	}
 	var result Published
 	for {
@@ -235,40 +230,29 @@ func (p *Publisher) publishSealed(ctx context.Context) (Published, error) {
 			if parent, err = ReadManifest(ctx, p.bucket, base); err != nil {
 				return Published{}, err
 			}
-			if err := continues(p.reader, p.dir, parent, files); err != nil {
+			if err := p.source.continues(parent, files); err != nil {
 				return Published{}, err
 			}
 		}
-		chunk := nextChunk(parent, files)
-		published, err := p.publish(ctx, record.Head, base, parent, chunk, len(chunk) < len(files))
+		parents, err := p.source.of(parent)
+		if err != nil {
+			return Published{}, err
+		}
+		chunk := nextChunk(parents, files)
+		partial := chunk.count() < files.count()
+		published, err := p.publish(ctx, record.Head, base, parent, chunk, partial)
 		if err != nil {
 			return Published{}, err
 		}
 		published.New, published.Uploaded = published.New || result.New, published.Uploaded+result.Uploaded
-		if result = published; len(chunk) == len(files) {
+		if result = published; !partial {
 			return result, nil
 		}
 	}
 }
 
-// nextChunk returns the first files: at least those that parent covers, and then as many as
-// are needed for chunkBytes that parent lacks.
-func nextChunk(parent *Manifest, files []queue.SealedFile) []queue.SealedFile {
-	known := parent.byName()
-	var missing int64
-	for i, f := range files {
-		if old, ok := known[f.Name]; !ok || !old.is(f) {
-			missing += f.Size
-		}
-		if missing >= chunkBytes && f.Last >= parent.Head.Sealed && settled(files[:i+1]) {
-			return files[:i+1]
-		}
-	}
-	return files
-}
-
 // publish commits a manifest of files, which continues base. Its manifest is parent.
-func (p *Publisher) publish(ctx context.Context, head, base Ref, parent *Manifest, files []queue.SealedFile, partial bool) (Published, error) {
+func (p *Publisher) publish(ctx context.Context, head, base Ref, parent *Manifest, files sealedFiles, partial bool) (Published, error) {
 	m, uploaded, err := p.upload(ctx, parent, files)
 	if err != nil {
 		return Published{}, err
@@ -293,56 +277,63 @@ func (p *Publisher) publish(ctx context.Context, head, base Ref, parent *Manifes
 	return Published{Ref: ref, Manifest: m, New: true, Announced: err == nil && record.Announced == ref, Uploaded: uploaded}, err
 }
 
-// settled reports whether rewrites have left out entries only because of later ones in these
-// files: without those, documents would be missing.
-func settled(files []queue.SealedFile) bool {
-	last := files[len(files)-1].Last
-	return !slices.ContainsFunc(files, func(f queue.SealedFile) bool { return f.Settled.Segment > last })
+// upload makes a manifest without numbers, and puts the files that parent does not list
+// into the bucket.
+func (p *Publisher) upload(ctx context.Context, parent *Manifest, files sealedFiles) (*Manifest, int64, error) {
+	m := &Manifest{Time: p.options.Now().UTC().Round(0), Layout: p.source.layout}
+	known := parent.byName()
+	for i, q := range p.source.queues {
+		for _, f := range files[i] {
+			file := describe(f)
+			file.Name, file.Epoch = q.prefix+f.Name, p.epoch
+			if old, ok := known[file.Name]; ok && old.is(f) {
+				file = old
+			}
+			m.Files = append(m.Files, file)
+		}
+	}
+	slices.SortFunc(m.Files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
+	if err := p.setHeads(m, parent, files); err != nil {
+		return nil, 0, err
+	}
+	total, err := p.uploadFiles(ctx, m, known)
+	return m, total, err
 }
 
-// continues returns an error unless a queue holds everything that a manifest lists: an older
-// copy and another history are refused.
-func continues(r *queue.Reader, dir string, m *Manifest, files []queue.SealedFile) error {
-	last := queue.SegmentID(0)
-	if len(files) > 0 {
-		last = files[len(files)-1].Last
+// setHeads sets the heads of a manifest. A shard that has not changed keeps its head.
+func (p *Publisher) setHeads(m, parent *Manifest, files sealedFiles) error {
+	heads := make([]queue.Head, len(files))
+	for i, q := range p.source.queues {
+		if m.Layout != nil && parent.Layout != nil && slices.Equal(m.filesOf(i), parent.filesOf(i)) {
+			heads[i] = parent.Heads[i]
+			continue
+		}
+		if len(files[i]) > 0 {
+			var err error
+			if heads[i], err = q.reader.SealedHead(files[i]); err != nil {
+				return err
+			}
+		}
+		heads[i].Time = m.Time // also of an empty shard: it makes a server of it ready
 	}
-	if m.Head.Sealed > last {
-		return refused("the queue in %s ends with segment %d, and manifest %d reaches to segment %d: it is an older copy; run docstore-updater restore into a new directory", dir, last, m.Number, m.Head.Sealed)
-	}
-	footer, err := r.FooterOf(m.Head.Sealed)
-	if err != nil {
-		return err
-	}
-	if want := queue.FooterDigest(m.Head.Digest[:]); footer != (queue.FooterDigest{}) && footer != want {
-		return refused("segment %d of the queue in %s has the digest %x, and manifest %d has %x: the queue was restored from an older copy and written again, or truncated; complete an interrupted docstore-updater discard, run restore into a new directory, or publish to another prefix", m.Head.Sealed, dir, footer, m.Number, want)
+	if m.Layout == nil {
+		m.Head = heads[0]
+	} else {
+		m.Heads = heads
 	}
 	return nil
 }
 
-// upload makes a manifest without numbers, and puts the files that parent does not list
-// into the bucket.
-func (p *Publisher) upload(ctx context.Context, parent *Manifest, files []queue.SealedFile) (*Manifest, int64, error) {
-	known := parent.byName()
-	m := &Manifest{Time: p.options.Now().UTC().Round(0), Files: make([]File, len(files))}
-	var total int64
+// uploadFiles puts the files of a manifest that are not known into the bucket, and returns
+// their size.
+func (p *Publisher) uploadFiles(ctx context.Context, m *Manifest, known map[string]File) (total int64, err error) {
 	var fresh []int
-	for i, f := range files {
-		m.Files[i] = describe(f)
-		m.Files[i].Epoch = p.epoch
-		if old, ok := known[f.Name]; ok && old.is(f) {
-			m.Files[i] = old
-			continue
+	for i, f := range m.Files {
+		if known[f.Name] != f {
+			fresh = append(fresh, i)
+			total += f.Size
 		}
-		fresh = append(fresh, i)
-		total += f.Size
 	}
-	var err error
-	if m.Head, err = p.reader.SealedHead(files); err != nil {
-		return nil, 0, err
-	}
-	m.Head.Time = m.Time
-
 	done := progress{total: total, report: p.options.Progress}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(DefaultConcurrency)
@@ -355,16 +346,12 @@ func (p *Publisher) upload(ctx context.Context, parent *Manifest, files []queue.
 			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return nil, 0, err
-	}
-	slices.SortFunc(m.Files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
-	return m, total, nil
+	return total, group.Wait()
 }
 
 // uploadFile computes the digest of a file and puts it into the bucket.
 func (p *Publisher) uploadFile(ctx context.Context, f *File) error {
-	file, err := p.options.FS.Open(filepath.Join(p.dir, f.Name))
+	file, err := p.options.FS.Open(filepath.Join(p.source.path, filepath.FromSlash(f.Name)))
 	if err != nil {
 		return err
 	}

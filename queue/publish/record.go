@@ -26,7 +26,7 @@ const (
 // a changed copy, or an error.
 type Record struct {
 	Format int    `json:"format"`
-	Queue  string `json:"queue"` // the queue's id, in hexadecimal digits
+	Queue  string `json:"queue"` // the queue's id, in hexadecimal digits, or a name of the layout
 	// Incarnation is the random name of the record in an Arbiter. Empty: commits are made in
 	// the bucket. Log sets it.
 	Incarnation string `json:"incarnation,omitempty"`

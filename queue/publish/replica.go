@@ -12,6 +12,7 @@ import (
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/bucket"
+	"docstore/queue/shard"
 
 	"github.com/cockroachdb/errors"
 	"golang.org/x/sync/errgroup"
@@ -24,7 +25,8 @@ const partSuffix = ".part"
 // IsPart reports whether a file of this name is being fetched.
 func IsPart(name string) bool { return strings.HasSuffix(name, partSuffix) }
 
-// Replica makes a directory hold the files of a manifest. Readers of the queue may use
+// Replica makes a directory hold the files of a manifest: of a queue, or of all shards, in
+// their directories. Readers of the queue may use
 // the directory concurrently: a file gets its name after it is complete and verified, and
 // files that a rewrite replaces are removed after the rewrite has its name. A Replica is
 // not safe for concurrent use.
@@ -46,43 +48,112 @@ func NewReplica(b bucket.Bucket, dir string, opts *Options) *Replica {
 // directory belongs to another history of the queue. Fetch can be repeated after any
 // failure.
 func (r *Replica) Fetch(ctx context.Context, m *Manifest) error {
-	fsys := r.options.FS
-	if err := fsys.MkdirAll(r.dir); err != nil {
-		return err
-	}
-	missing, err := r.missing(m)
+	queues, err := r.open(m)
 	if err != nil {
 		return err
 	}
-	// A reader that knows the head waits for the files.
-	if head, err := queue.ReadHead(fsys, r.dir); err != nil || head != m.Head {
-		if err := queue.WriteHead(fsys, r.dir, m.Head); err != nil {
+	var missing []transfer
+	for _, q := range queues {
+		files, err := q.missing()
+		if err != nil {
+			return err
+		}
+		missing = append(missing, files...)
+	}
+	for _, q := range queues {
+		if err := q.writeHead(); err != nil {
 			return err
 		}
 	}
 	if err := r.fetchAll(ctx, missing); err != nil {
 		return err
 	}
-	for _, dir := range []string{r.dir, filepath.Dir(r.dir)} {
-		if err := fsys.SyncDir(dir); err != nil {
+	for _, q := range queues {
+		if err := q.complete(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replicaQueue is the directory of one queue of a manifest: of a shard, or the only one.
+type replicaQueue struct {
+	*Replica
+	dir      string
+	manifest *Manifest // of this queue
+}
+
+// transfer is a file to be fetched.
+type transfer struct {
+	to   *replicaQueue
+	file File
+}
+
+// open makes the directories of the queues of a manifest.
+func (r *Replica) open(m *Manifest) ([]*replicaQueue, error) {
+	if err := r.checkLayout(m); err != nil {
+		return nil, err
+	}
+	if m.Layout != nil {
+		if err := shard.WriteLayout(r.options.FS, r.dir, *m.Layout); err != nil {
+			return nil, err
+		}
+	}
+	queues := make([]*replicaQueue, m.queueCount())
+	for i := range queues {
+		queues[i] = &replicaQueue{r, m.queueDir(r.dir, i), m.queueAt(i)}
+		if err := r.options.FS.MkdirAll(queues[i].dir); err != nil {
+			return nil, err
+		}
+	}
+	return queues, nil
+}
+
+// checkLayout returns an error if the directory has another layout than a manifest.
+func (r *Replica) checkLayout(m *Manifest) error {
+	layout, err := shard.ReadLayout(r.options.FS, r.dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !m.sameLayout(&Manifest{Layout: &layout}):
+		return refused("%s has %d shards with the seed %d, and manifest %d has another layout: give a new or empty directory", r.dir, layout.Shards, layout.Seed, m.Number)
+	}
+	return nil
+}
+
+// writeHead writes the head first: a reader that knows it waits for the files.
+func (q *replicaQueue) writeHead() error {
+	fsys, head := q.options.FS, q.manifest.Head
+	if there, err := queue.ReadHead(fsys, q.dir); err == nil && there == head {
+		return nil
+	}
+	return queue.WriteHead(fsys, q.dir, head)
+}
+
+// complete makes the names of the files durable and removes other ones.
+func (q *replicaQueue) complete() error {
+	for _, dir := range []string{q.dir, filepath.Dir(q.dir)} {
+		if err := q.options.FS.SyncDir(dir); err != nil {
 			return errors.Wrap(err, "publish: fetch")
 		}
 	}
-	return errors.CombineErrors(r.removeOthers(m), r.removeOpen(m))
+	return errors.CombineErrors(q.removeOthers(), q.removeOpen())
 }
 
-// missing returns the files of a manifest that the directory lacks.
-func (r *Replica) missing(m *Manifest) ([]File, error) {
-	var missing []File
-	for _, f := range m.Files {
-		path := filepath.Join(r.dir, f.Name)
-		there, err := queue.DescribeSealed(r.options.FS, path)
+// missing returns the files of the manifest that the directory lacks.
+func (q *replicaQueue) missing() ([]transfer, error) {
+	var missing []transfer
+	for _, f := range q.manifest.Files {
+		path := filepath.Join(q.dir, f.Name)
+		there, err := queue.DescribeSealed(q.options.FS, path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, queue.ErrCorrupt), errors.Is(err, queue.ErrIncomplete):
-			missing = append(missing, f) // a damaged file is replaced
+			missing = append(missing, transfer{q, f}) // a damaged file is replaced
 		case err == nil && there.Size == f.Size && Hex16(there.Footer) == f.Footer:
 		case err == nil:
-			return nil, refused("%s exists with other content than in manifest %d: give a new or empty directory", path, m.Number)
+			return nil, refused("%s exists with other content than in manifest %d: give a new or empty directory", path, q.manifest.Number)
 		default:
 			return nil, err
 		}
@@ -91,14 +162,14 @@ func (r *Replica) missing(m *Manifest) ([]File, error) {
 }
 
 // fetchAll fetches files concurrently.
-func (r *Replica) fetchAll(ctx context.Context, files []File) error {
+func (r *Replica) fetchAll(ctx context.Context, files []transfer) error {
 	if r.options.Source != nil {
 		// Servers that begin together fetch other files first, and then from each other.
 		rand.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
 	}
 	done := progress{report: r.options.Progress}
-	for _, f := range files {
-		done.total += f.Size
+	for _, t := range files {
+		done.total += t.file.Size
 	}
 	if done.total == 0 {
 		return nil
@@ -108,31 +179,31 @@ func (r *Replica) fetchAll(ctx context.Context, files []File) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(r.options.Concurrency)
-	for _, f := range files {
-		group.Go(func() error { return errors.Wrapf(r.fetch(ctx, f, &done), "fetch %s", f.Name) })
+	for _, t := range files {
+		group.Go(func() error { return errors.Wrapf(t.to.fetch(ctx, t.file, &done), "fetch %s", t.file.Name) })
 	}
 	return group.Wait()
 }
 
 // fetch makes a file of the directory. Its name becomes durable when the caller syncs the
 // directory.
-func (r *Replica) fetch(ctx context.Context, f File, done *progress) error {
-	if adopted, err := r.adopt(ctx, f, done); adopted || err != nil {
+func (q *replicaQueue) fetch(ctx context.Context, f File, done *progress) error {
+	if adopted, err := q.adopt(ctx, f, done); adopted || err != nil {
 		return err
 	}
-	path := filepath.Join(r.dir, f.Name)
+	path := filepath.Join(q.dir, f.Name)
 	part := path + partSuffix
-	store := func(body io.Reader) error { return r.store(ctx, f, part, body, done) }
-	fromSource := r.options.Source != nil && r.options.Source.Fetch(ctx, f, store) == nil
+	store := func(body io.Reader) error { return q.store(ctx, f, part, body, done) }
+	fromSource := q.options.Source != nil && q.options.Source.Fetch(ctx, f, store) == nil
 	if !fromSource {
-		if err := r.fromBucket(ctx, f, store); err != nil {
+		if err := q.fromBucket(ctx, f, store); err != nil {
 			return err
 		}
 	}
-	if err := r.options.FS.Rename(part, path); err != nil {
+	if err := q.options.FS.Rename(part, path); err != nil {
 		return err
 	}
-	r.options.Fetched(f, fromSource)
+	q.options.Fetched(f, fromSource)
 	return nil
 }
 
@@ -194,14 +265,14 @@ func (t *throttled) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// removeOthers removes sealed files that a manifest does not list, and the remains of
+// removeOthers removes sealed files that the manifest does not list, and the remains of
 // fetches.
-func (r *Replica) removeOthers(m *Manifest) error {
-	listed := make(map[string]bool, len(m.Files))
-	for _, f := range m.Files {
+func (q *replicaQueue) removeOthers() error {
+	listed := make(map[string]bool, len(q.manifest.Files))
+	for _, f := range q.manifest.Files {
 		listed[f.Name] = true
 	}
-	names, err := r.options.FS.List(r.dir)
+	names, err := q.options.FS.List(q.dir)
 	if err != nil {
 		return err
 	}
@@ -210,8 +281,8 @@ func (r *Replica) removeOthers(m *Manifest) error {
 		if !ok || !parsed.Sealed || listed[name] {
 			continue
 		}
-		if err := r.options.FS.Remove(filepath.Join(r.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return errors.Wrapf(err, "publish: remove a file that manifest %d does not list", m.Number)
+		if err := q.options.FS.Remove(filepath.Join(q.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return errors.Wrapf(err, "publish: remove a file that manifest %d does not list", q.manifest.Number)
 		}
 	}
 	return nil
@@ -247,20 +318,47 @@ func Restore(ctx context.Context, b bucket.Bucket, m *Manifest, dir string, opts
 // requireOnly returns an error if the directory holds files that a Restore of the manifest
 // has not made.
 func (r *Replica) requireOnly(m *Manifest) error {
-	names, err := r.options.FS.List(r.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	if err := r.checkLayout(m); err != nil {
 		return err
 	}
+	allowed := map[string]bool{}
+	if m.Layout != nil {
+		allowed[shard.LayoutName] = true
+	}
+	for i := range m.queueCount() {
+		q := replicaQueue{r, m.queueDir(r.dir, i), m.queueAt(i)}
+		if m.Layout != nil {
+			allowed[filepath.Base(q.dir)] = true
+		}
+		if err := q.requireOnly(); err != nil {
+			return err
+		}
+	}
+	if m.Layout == nil {
+		return nil
+	}
+	return r.requireNames(r.dir, m, func(name string) bool { return allowed[name] })
+}
+
+// requireOnly is Replica.requireOnly for one queue.
+func (q *replicaQueue) requireOnly() error {
+	m := q.manifest
 	allowed := map[string]bool{queue.OpenSegmentName(m.Head.Sealed + 1): true} // of RestoreIncrements
 	for _, f := range m.Files {
 		allowed[f.Name], allowed[f.Name+partSuffix] = true, true
 	}
+	return q.requireNames(q.dir, m, func(name string) bool { return allowed[name] || strings.HasPrefix(name, queue.HeadName) })
+}
+
+// requireNames returns an error if a directory has a file with another name.
+func (r *Replica) requireNames(dir string, m *Manifest, allowed func(name string) bool) error {
+	names, err := r.options.FS.List(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	for _, name := range names {
-		if !allowed[name] && !strings.HasPrefix(name, queue.HeadName) {
-			return refused("%s holds %s, which is not part of manifest %d: give a new or empty directory", r.dir, name, m.Number)
+		if !allowed(name) {
+			return refused("%s holds %s, which is not part of manifest %d: give a new or empty directory", dir, name, m.Number)
 		}
 	}
 	return nil

@@ -9,10 +9,22 @@ import (
 	"docstore/queue/bucket"
 )
 
-// RetainedState is the end of a manifest in its queue.
+// RetainedState is the end of a manifest in its queue, or in the queue of each shard.
 type RetainedState struct {
 	Number uint64
-	Sealed queue.SegmentID // the last segment
+	Sealed []queue.SegmentID // the last segment, by shard; 0: the shard was empty
+}
+
+// RetainedEnds returns the ends of states in the queue of a shard, as queue.Compact needs
+// them; 0 if the collection is not divided.
+func RetainedEnds(states []RetainedState, shard int) []queue.SegmentID {
+	var ends []queue.SegmentID
+	for _, s := range states {
+		if end := s.Sealed[shard]; end > 0 {
+			ends = append(ends, end)
+		}
+	}
+	return slices.Compact(ends)
 }
 
 // RetainedStates returns the manifests whose content a compaction of the queue in dir keeps,
@@ -32,7 +44,7 @@ func RetainedStates(ctx context.Context, b bucket.Bucket, dir string, keep uint6
 	if record.Head.Number == 0 {
 		return nil, refused("the bucket has no manifests: check the URL")
 	}
-	if err := checkID(dir, record, options); err != nil {
+	if err := checkID(ctx, b, dir, record, options); err != nil {
 		return nil, err
 	}
 	used, oldest := record.stays(keep)
@@ -45,11 +57,23 @@ func RetainedStates(ctx context.Context, b bucket.Bucket, dir string, keep uint6
 			break
 		}
 		if used(m.Number) {
-			states = append(states, RetainedState{m.Number, m.Head.Sealed})
+			states = append(states, RetainedState{m.Number, m.ends()})
 		}
 	}
 	slices.Reverse(states)
 	return states, nil
+}
+
+// ends returns the last segment of each queue.
+func (m *Manifest) ends() []queue.SegmentID {
+	if m.Layout == nil {
+		return []queue.SegmentID{m.Head.Sealed}
+	}
+	ends := make([]queue.SegmentID, len(m.Heads))
+	for i, head := range m.Heads {
+		ends[i] = head.Sealed
+	}
+	return ends
 }
 
 // stays reports whether a compaction keeps the content of a manifest, and the oldest such one.

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/bucket"
 
@@ -35,7 +34,7 @@ type Reverted struct {
 // manifest can be validated and announced after a rollback. Entries that were not published
 // are undone, too. The cursor stays that of the newest entries.
 //
-// undone, if not nil, is called for each id. No Writer may be open: queue.ErrLocked.
+// undone, if not nil, is called for each id, shard by shard. No Writer may be open: queue.ErrLocked.
 // Documents that exceed the memory for comparison are compared in several passes over the
 // tables. After a failure, Revert can be repeated.
 func Revert(ctx context.Context, b bucket.Bucket, dir string, to uint64, undone func(Undone) error, opts *Options) (Reverted, error) {
@@ -59,10 +58,10 @@ type reversion struct {
 	ends   []manifestEnd // of later manifests, newest first
 }
 
-// manifestEnd is the position after the last entry of a manifest.
+// manifestEnd are the positions after the last entries of a manifest, by shard.
 type manifestEnd struct {
 	number uint64
-	next   queue.Address
+	next   []queue.Address
 }
 
 func (v *reversion) run(ctx context.Context, to uint64) error {
@@ -80,7 +79,7 @@ func (v *reversion) run(ctx context.Context, to uint64) error {
 	if err := v.findEnds(ctx); err != nil {
 		return err
 	}
-	if err := v.append(ctx); err != nil {
+	if err := v.appendAll(ctx); err != nil {
 		return err
 	}
 	p, err := OpenPublisher(ctx, v.bucket, v.dir, &v.options)
@@ -104,28 +103,52 @@ func (v *reversion) findEnds(ctx context.Context) error {
 		if m.Number <= v.target.Number {
 			break
 		}
-		v.ends = append(v.ends, manifestEnd{m.Number, m.Head.End.Next})
+		end := manifestEnd{m.Number, make([]queue.Address, v.target.queueCount())}
+		for i := range end.next {
+			if m.sameLayout(v.target) {
+				end.next[i] = m.queueAt(i).Head.End.Next
+			}
+		}
+		v.ends = append(v.ends, end)
 	}
 	return nil
 }
 
-// append appends the differences and seals the queue.
-func (v *reversion) append(ctx context.Context) (err error) {
-	w, err := queue.OpenWriter(v.dir, &queue.WriterOptions{FS: v.options.FS, Now: v.options.Now})
+// appendAll appends the differences to all queues.
+func (v *reversion) appendAll(ctx context.Context) (err error) {
+	unlock, err := lockShards(v.dir, v.target, v.options)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	target := openCopy(v.bucket, v.target, v.dir, v.options)
+	defer func() { err = errors.CombineErrors(err, target.remove()) }()
+	for i := range v.target.queueCount() {
+		if err := v.append(ctx, target, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// append appends the differences to one queue, and seals it.
+func (v *reversion) append(ctx context.Context, target *manifestCopy, i int) (err error) {
+	dir := v.target.queueDir(v.dir, i)
+	w, err := queue.OpenWriter(dir, &queue.WriterOptions{FS: v.options.FS, Now: v.options.Now})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.CombineErrors(err, w.Close()) }()
-	after, err := queue.OpenReader(v.dir, &queue.ReaderOptions{FS: v.options.FS})
+	after, err := queue.OpenReader(dir, &queue.ReaderOptions{FS: v.options.FS})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = after.Close() }() // it only reads
-	before, remove, err := openManifest(ctx, v.bucket, v.target, v.dir, v.options)
+	before, err := target.open(ctx, i)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.CombineErrors(err, remove()) }()
+	defer func() { _ = before.Close() }() // it only reads
 	c := comparison{before: before, after: after, sameQueue: true, now: v.options.Now()}
 	var document []byte
 	return c.run(ctx, func(id []byte, d difference) error {
@@ -142,24 +165,12 @@ func (v *reversion) append(ctx context.Context) (err error) {
 		if _, err := w.Put(entry); err != nil {
 			return err
 		}
-		return v.count(id, d)
+		return v.count(id, d, i)
 	})
 }
 
-// fetchBeside makes target hold the files of a manifest: hard links to those in dir, the
-// others from the bucket.
-func fetchBeside(ctx context.Context, b bucket.Bucket, m *Manifest, dir, target string, options Options) error {
-	if err := vfs.MakeDir(options.FS, target); err != nil {
-		return err
-	}
-	if err := LinkFiles(options.FS, m, dir, target); err != nil {
-		return err
-	}
-	return NewReplica(b, target, &options).Fetch(ctx, m)
-}
-
-// count adds an undone change to the result.
-func (v *reversion) count(id []byte, d difference) error {
+// count adds an undone change of a shard to the result.
+func (v *reversion) count(id []byte, d difference, shard int) error {
 	if d.before.live {
 		v.result.Restored++
 	} else {
@@ -167,7 +178,7 @@ func (v *reversion) count(id []byte, d difference) error {
 	}
 	u := Undone{ID: id, Deleted: !d.after.live}
 	for _, end := range v.ends {
-		if d.after.address.Compare(end.next) >= 0 {
+		if d.after.address.Compare(end.next[shard]) >= 0 {
 			break
 		}
 		u.Manifest = end.number

@@ -2,10 +2,13 @@ package publish
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"docstore/queue"
 	"docstore/queue/bucket"
+
+	"github.com/cockroachdb/errors"
 )
 
 // Bounds are the conditions of Validate that depend on the collection. The zero value has
@@ -31,21 +34,49 @@ func Validate(ctx context.Context, b bucket.Bucket, m, accepted *Manifest, dir s
 	if accepted == nil {
 		accepted = new(Manifest)
 	}
-	if err := checkChain(m); err != nil {
-		return err
+	for i := range m.queueCount() {
+		if err := checkChain(m.queueAt(i)); err != nil {
+			return err
+		}
 	}
 	if err := NewReplica(b, dir, &options).Fetch(ctx, m); err != nil {
 		return err
 	}
-	r, err := queue.OpenReader(dir, &queue.ReaderOptions{FS: options.FS})
+	var rejected error
+	for i := range m.queueCount() {
+		err := validateQueue(ctx, m, accepted, i, dir, bounds, options)
+		switch {
+		case errors.Is(err, ErrRejected):
+			rejected = err // damage in another queue comes first
+		case err != nil:
+			return err
+		}
+	}
+	if documents := m.Documents(); documents < bounds.MinDocuments {
+		return Rejected("manifest %d has %d documents, want at least %d", m.Number, documents, bounds.MinDocuments)
+	}
+	if err := checkDeletes(m, accepted, bounds.MaxDeletes); err != nil {
+		return err
+	}
+	return rejected
+}
+
+// validateQueue verifies one queue of a manifest. The ids that are required in it must have
+// documents.
+func validateQueue(ctx context.Context, m, accepted *Manifest, i int, dir string, bounds Bounds, options Options) error {
+	r, err := queue.OpenReader(m.queueDir(dir, i), &queue.ReaderOptions{FS: options.FS})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = r.Close() }() // it only reads
-	if err := verifyNew(ctx, r, m, accepted); err != nil {
+	if err := verifyNew(ctx, r, m.queueAt(i), accepted); err != nil {
 		return err
 	}
-	return checkBounds(ctx, r, m, accepted, bounds, options.Now())
+	required := bounds.RequiredIDs
+	if m.Layout != nil {
+		required = slices.DeleteFunc(slices.Clone(required), func(id string) bool { return m.Layout.ShardString(id) != i })
+	}
+	return checkRequired(ctx, r, m, required, options.Now())
 }
 
 // checkChain returns an error unless each file follows the one before it.
@@ -91,16 +122,11 @@ func verifyNew(ctx context.Context, r *queue.Reader, m, accepted *Manifest) erro
 	return nil
 }
 
-// checkBounds reads the tables of all files.
-func checkBounds(ctx context.Context, r *queue.Reader, m, accepted *Manifest, bounds Bounds, now time.Time) error {
-	if documents := m.Documents(); documents < bounds.MinDocuments {
-		return Rejected("manifest %d has %d documents, want at least %d", m.Number, documents, bounds.MinDocuments)
-	}
-	if err := checkDeletes(m, accepted, bounds.MaxDeletes); err != nil {
-		return err
-	}
-	present := make(map[string]bool, len(bounds.RequiredIDs))
-	for _, id := range bounds.RequiredIDs {
+// checkRequired reads the tables of all files of a queue, which must have documents with the
+// required ids.
+func checkRequired(ctx context.Context, r *queue.Reader, m *Manifest, required []string, now time.Time) error {
+	present := make(map[string]bool, len(required))
+	for _, id := range required {
 		present[id] = false
 	}
 	err := r.Scan(ctx, queue.Position{}, func(e queue.Entry) error {
@@ -112,7 +138,7 @@ func checkBounds(ctx context.Context, r *queue.Reader, m, accepted *Manifest, bo
 	if err != nil {
 		return err
 	}
-	for _, id := range bounds.RequiredIDs {
+	for _, id := range required {
 		if !present[id] {
 			return Rejected("manifest %d has no document with id %q", m.Number, id)
 		}
@@ -127,7 +153,7 @@ func checkDeletes(m, accepted *Manifest, fraction float64) error {
 		return nil
 	}
 	before := accepted.Documents()
-	if accepted.Head.Queue != m.Head.Queue {
+	if !m.sameQueue(accepted) {
 		if documents := m.Documents(); float64(documents) < (1-fraction)*float64(before) {
 			return Rejected("manifest %d, of another queue, has %d documents, more than %.1f %% fewer than the %d of manifest %d", m.Number, documents, 100*fraction, before, accepted.Number)
 		}
@@ -142,9 +168,12 @@ func checkDeletes(m, accepted *Manifest, fraction float64) error {
 // newDeletes counts the deletes in segments after those of accepted.
 func newDeletes(m, accepted *Manifest) int64 {
 	var deletes int64
-	for _, f := range m.Files {
-		if name, _ := queue.ParseFileName(f.Name); name.First > accepted.Head.Sealed {
-			deletes += f.Deletes
+	for i := range m.queueCount() {
+		before := accepted.queueAt(i).Head.Sealed
+		for _, f := range m.queueAt(i).Files {
+			if name, _ := queue.ParseFileName(f.Name); name.First > before {
+				deletes += f.Deletes
+			}
 		}
 	}
 	return deletes

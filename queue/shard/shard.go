@@ -3,8 +3,15 @@
 //	layout, err := shard.NewLayout(64, seed)
 //	i := layout.Shard(id) // 0 <= i < 64
 //
-// A shard has a queue of its own. The layout of a generation of a collection never changes;
-// another number of shards needs a new generation.
+// Each shard has a separate queue. The directory of a divided queue has the layout and a
+// directory for each shard:
+//
+//	jobs/LAYOUT        {"format":1,"shards":64,"seed":"123","crc":"9a1b4924"}
+//	jobs/shard-0000/   a queue
+//	jobs/shard-0001/   ...
+//
+// The layout of a generation of a collection never changes; another number of shards needs a
+// new generation. ReadLayout and WriteLayout are the only access to the file.
 package shard
 
 import (
@@ -12,8 +19,7 @@ import (
 	"math/bits"
 	"path"
 	"strconv"
-
-	"github.com/cespare/xxhash/v2"
+	"unsafe"
 )
 
 const (
@@ -48,19 +54,11 @@ func (l Layout) Check() error {
 
 // Shard returns the number of the shard that has the document: the high bits of XXH64 of
 // the id, with the layout's seed.
-func (l Layout) Shard(id []byte) int {
-	var h xxhash.Digest
-	h.ResetWithSeed(l.Seed)
-	_, _ = h.Write(id) // it returns no error
-	return l.of(h.Sum64())
-}
+func (l Layout) Shard(id []byte) int { return l.of(sum(l.Seed, id)) }
 
 // ShardString is Shard without a conversion of the id.
 func (l Layout) ShardString(id string) int {
-	var h xxhash.Digest
-	h.ResetWithSeed(l.Seed)
-	_, _ = h.WriteString(id)
-	return l.of(h.Sum64())
+	return l.Shard(unsafe.Slice(unsafe.StringData(id), len(id)))
 }
 
 func (l Layout) of(hash uint64) int {

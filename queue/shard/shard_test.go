@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/cespare/xxhash/v2"
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
 )
 
 func TestLayout(t *testing.T) {
@@ -38,6 +41,23 @@ func TestShardsOfKnownIDs(t *testing.T) {
 	}
 }
 
+// The hash is XXH64, as of package xxhash, for ids of each length and any seed.
+func TestSum(t *testing.T) {
+	r := testseed.Rand(t)
+	for n := range 200 {
+		for range 20 {
+			id, seed := make([]byte, n), r.Uint64()
+			for i := range id {
+				id[i] = byte(r.Uint64())
+			}
+			d := xxhash.NewWithSeed(seed)
+			_, err := d.Write(id)
+			require.NoError(t, err)
+			require.Equal(t, d.Sum64(), sum(seed, id), "%d bytes", n)
+		}
+	}
+}
+
 func TestShardDoesNotAllocate(t *testing.T) {
 	l := Layout{Shards: 64, Seed: 3}
 	id := []byte("an id of a usual length, 36 bytes...")
@@ -46,9 +66,12 @@ func TestShardDoesNotAllocate(t *testing.T) {
 
 func BenchmarkShard(b *testing.B) {
 	l := Layout{Shards: 64, Seed: 3}
-	id := []byte("an id of a usual length, 36 bytes...")
-	for b.Loop() {
-		l.Shard(id)
+	for _, id := range []string{"job-1234567890", "an id of a usual length, 36 bytes..."} {
+		b.Run(fmt.Sprintf("bytes=%d", len(id)), func(b *testing.B) {
+			for b.Loop() {
+				l.ShardString(id)
+			}
+		})
 	}
 }
 

@@ -1,0 +1,31 @@
+package residency
+
+import (
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const supported = true
+
+// blockBytes is the unit of Rusage.Inblock.
+const blockBytes = 512
+
+// pagesRead returns the number of pages that this process has read from block devices, also
+// in the background, or for which it has waited.
+func pagesRead() uint64 {
+	var usage unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return max(uint64(usage.Majflt), uint64(usage.Inblock)*blockBytes/uint64(os.Getpagesize()))
+}
+
+// isPresent reports whether the page of a mapped byte is in memory.
+func isPresent(b *byte) (present, ok bool) {
+	page := uintptr(unsafe.Pointer(b)) &^ pageMask
+	var flags byte
+	_, _, err := unix.Syscall(unix.SYS_MINCORE, page, 1, uintptr(unsafe.Pointer(&flags)))
+	return flags&1 != 0, err == 0
+}

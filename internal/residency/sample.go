@@ -1,0 +1,39 @@
+package residency
+
+import (
+	"math/rand/v2"
+	"sort"
+)
+
+// samplePages is the number of pages of a sample, which takes about half a millisecond. The
+// standard error of the share is at most 1.6 %.
+const samplePages = 1024
+
+// Share returns the share of the bytes of mappings that is in memory, from a sample of
+// pages. The mappings must stay mapped meanwhile. ok is false if there are no bytes or the
+// system does not tell. Linux tells only about files that the process may write or owns; the
+// share of others is 1.
+func Share(mappings [][]byte) (share float64, ok bool) {
+	ends, total := make([]int64, len(mappings)), int64(0)
+	for i, m := range mappings {
+		total += int64(len(m))
+		ends[i] = total
+	}
+	if total == 0 {
+		return 0, false
+	}
+	present := 0
+	for range samplePages {
+		at := rand.Int64N(total)
+		i := sort.Search(len(ends), func(i int) bool { return ends[i] > at })
+		m := mappings[i]
+		here, ok := isPresent(&m[at-(ends[i]-int64(len(m)))])
+		if !ok {
+			return 0, false
+		}
+		if here {
+			present++
+		}
+	}
+	return float64(present) / samplePages, true
+}

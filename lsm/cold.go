@@ -1,0 +1,53 @@
+package lsm
+
+import (
+	"sync"
+
+	"docstore/bloom"
+	"docstore/internal/residency"
+	"docstore/internal/vfs"
+)
+
+// coldReads are the ranges of calls of ReadAhead that have ended.
+var coldReads = sync.Pool{New: func() any { return new(residency.Ranges) }}
+
+// ReadAhead asks the kernel to read the blocks that Get and MultiGet read for the keys, so
+// that the disk reads them concurrently. It costs more than it saves if they are in memory.
+// It reports no errors. Filters count these lookups, too.
+func (db *DB) ReadAhead(keys [][]byte) {
+	v, err := db.acquire()
+	if err != nil {
+		return
+	}
+	defer v.unref()
+	ranges := coldReads.Get().(*residency.Ranges)
+	_ = vfs.Guard(func() { // a lookup reports a fault
+		for _, key := range keys {
+			h := bloom.HashKey(key)
+			for _, t := range v.tables {
+				if prefix, covered := t.place(key); covered && (t.filter == nil || t.filter.MayContain(h, key)) {
+					start, end := t.blockRange(t.find(prefix, key))
+					ranges.Add(t.data[start:end])
+					break // a filter is rarely wrong
+				}
+			}
+		}
+	})
+	ranges.Read()
+	coldReads.Put(ranges)
+}
+
+// Resident returns the share of the tables that is in memory, from a sample. ok is false if
+// there are no tables or the system does not tell.
+func (db *DB) Resident() (share float64, ok bool) {
+	v, err := db.acquire()
+	if err != nil {
+		return 0, false
+	}
+	defer v.unref()
+	mappings := make([][]byte, len(v.tables))
+	for i, t := range v.tables {
+		mappings[i] = t.data
+	}
+	return residency.Share(mappings)
+}

@@ -1,0 +1,65 @@
+package lsm
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"docstore/internal/vfs"
+)
+
+// TestReadAheadAvoidsFaults: after ReadAhead the lookups of blocks that were not in memory
+// wait for few pages, and without it for many.
+func TestReadAheadAvoidsFaults(t *testing.T) {
+	const entries, lookups = 50_000, 40
+	db := open(t, t.TempDir(), nil)
+	db.ReadAhead([][]byte{[]byte("key")})
+	_, ok := db.Resident()
+	require.False(t, ok, "there is no table")
+	for i := range entries {
+		require.NoError(t, db.Set(benchKey(nil, uint64(i)), make([]byte, benchValueBytes)))
+	}
+	require.NoError(t, db.Flush())
+	require.NoError(t, db.WaitIdle(t.Context()))
+	table := db.schedule.current.Load().tables[0]
+	var keys [][]byte
+	for i := range lookups {
+		keys = append(keys, benchKey(nil, uint64(i*(entries/lookups))))
+	}
+	waits := func(ahead bool) int {
+		require.NoError(t, table.mapping.Advise(vfs.AdviseDontNeed))
+		require.NoError(t, table.mapping.Advise(vfs.AdviseRandom))
+		file, err := os.Open(table.path)
+		require.NoError(t, err)
+		defer file.Close()
+		// Drop only the blocks: the index stays in memory.
+		blocks := int64(table.footer.index.offset) &^ (pageBytes - 1)
+		require.NoError(t, unix.Fadvise(int(file.Fd()), 0, blocks, unix.FADV_DONTNEED))
+		if ahead {
+			db.ReadAhead(keys)
+		}
+		before := majorFaults(t)
+		found := 0
+		require.NoError(t, db.MultiGet(keys, func(_ int, _ []byte, err error) error {
+			found++
+			return err
+		}))
+		require.Equal(t, lookups, found)
+		return majorFaults(t) - before
+	}
+	with, without := waits(true), waits(false)
+	t.Logf("%d lookups: %d faults after ReadAhead, %d without", lookups, with, without)
+	require.Less(t, with, lookups/4)
+	share, ok := db.Resident()
+	require.True(t, ok)
+	if without < lookups/2 {
+		t.Skip("the lookups do not wait without ReadAhead either: the test's directory is in memory or on a fast disk")
+	}
+	require.Less(t, share, 1.0)
+	require.NoError(t, db.Close())
+	db.ReadAhead(keys)
+	_, ok = db.Resident()
+	require.False(t, ok)
+}

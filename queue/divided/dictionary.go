@@ -1,0 +1,44 @@
+package divided
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+
+	"docstore/internal/vfs"
+)
+
+// dictionaryFile is the compression dictionary of all shards.
+type dictionaryFile struct {
+	Format  int    `json:"format"`
+	Codec   string `json:"codec"`
+	Content []byte `json:"content"`
+}
+
+// readDictionary returns the dictionary of the codec; nil: there is none, and another one will
+// be trained.
+func readDictionary(fsys vfs.FS, dir, codec string, logger *slog.Logger) []byte {
+	var d dictionaryFile
+	err := readFile(fsys, filepath.Join(dir, dictionaryName), &d)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		logger.Warn("the dictionary cannot be reused; another one will be trained", "queue", dir, "error", err)
+	}
+	if err != nil || d.Codec != codec {
+		return nil
+	}
+	return d.Content
+}
+
+func writeDictionary(fsys vfs.FS, dir, codec string, content []byte) error {
+	return writeFile(fsys, filepath.Join(dir, dictionaryName), dictionaryFile{fileFormat, codec, content})
+}
+
+// RemoveDictionary removes the dictionary of a divided queue, because documents were erased
+// that it may contain pieces of.
+func RemoveDictionary(fsys vfs.FS, dir string) error {
+	if err := fsys.Remove(filepath.Join(dir, dictionaryName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return fsys.SyncDir(dir)
+}

@@ -1,0 +1,268 @@
+package divided
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/checksum"
+	"docstore/internal/jobs"
+	"docstore/internal/vfs"
+	"docstore/internal/virtualtime"
+	"docstore/queue"
+	"docstore/queue/shard"
+)
+
+func newMem(t *testing.T) *vfs.Mem {
+	mem := vfs.NewMem()
+	require.NoError(t, mem.MkdirAll("/srv"))
+	require.NoError(t, mem.SyncDir("/"))
+	return mem
+}
+
+// write appends records with ids from first to last and cursors.
+func write(t *testing.T, fsys vfs.FS, first, last int) {
+	w, err := Open(testDir, &Options{FS: fsys, Layout: testLayout})
+	require.NoError(t, err)
+	for n := first; n < last; n++ {
+		require.NoError(t, w.Put(queue.Record{ID: fmt.Append(nil, n), Document: fmt.Append(nil, n), Cursor: fmt.Append(nil, "c:", n)}))
+	}
+	require.NoError(t, w.Close())
+	require.NoError(t, w.Close(), "Close is idempotent")
+	require.ErrorIs(t, w.Put(queue.Record{ID: []byte("id")}), queue.ErrClosed)
+	require.ErrorIs(t, w.Flush(), queue.ErrClosed)
+	require.ErrorIs(t, w.Seal(), queue.ErrClosed)
+}
+
+func TestWriter(t *testing.T) {
+	mem := newMem(t)
+	_, err := Open(testDir, &Options{FS: mem})
+	require.ErrorIs(t, err, fs.ErrNotExist, "no layout")
+	write(t, mem, 0, 100)
+	w, err := Open(testDir, &Options{FS: mem})
+	require.NoError(t, err)
+	require.Equal(t, testLayout, w.Layout())
+	for _, cursor := range w.Cursors() {
+		require.Equal(t, "c:99", string(cursor))
+	}
+	_, err = Open(testDir, &Options{FS: mem})
+	require.ErrorIs(t, err, queue.ErrLocked)
+	require.ErrorIs(t, w.Put(queue.Record{}), queue.ErrIDEmpty)
+	require.NoError(t, w.Put(queue.Record{ID: []byte("5"), Delete: true}), "an invalid record is not final")
+	require.NoError(t, w.Close())
+
+	w, err = Open(testDir, &Options{FS: mem})
+	require.NoError(t, err)
+	for _, cursor := range w.Cursors() {
+		require.Equal(t, "c:99", string(cursor), "a record without cursor changes none")
+	}
+	require.NoError(t, w.Close())
+	require.Len(t, entries(t, mem, testDir, testLayout), 101)
+}
+
+func TestOpenRefuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(t *testing.T, mem *vfs.Mem)
+		layout  shard.Layout
+		want    error
+		message string
+	}{
+		"another layout": {
+			func(t *testing.T, mem *vfs.Mem) { write(t, mem, 0, 1) },
+			shard.Layout{Shards: 16, Seed: 5}, shard.ErrDiffers, "has 8 shards",
+		},
+		"an undivided queue": {
+			func(t *testing.T, mem *vfs.Mem) {
+				w, err := queue.OpenWriter(testDir, &queue.WriterOptions{FS: mem})
+				require.NoError(t, err)
+				_, err = w.Append([]byte("id"), nil)
+				require.NoError(t, err)
+				require.NoError(t, w.Close())
+			},
+			testLayout, ErrUndivided, "0000000001.seg",
+		},
+		"shards not a power of two": {func(*testing.T, *vfs.Mem) {}, shard.Layout{Shards: 12}, nil, "power of two"},
+		"too many shards":           {func(*testing.T, *vfs.Mem) {}, shard.Layout{Shards: 2 * MaxShards}, nil, "at most 1024"},
+		"a damaged layout": {
+			func(t *testing.T, mem *vfs.Mem) {
+				write(t, mem, 0, 1)
+				require.NoError(t, vfs.WriteFileAtomic(mem, testDir+"/LAYOUT", []byte("{}")))
+			},
+			shard.Layout{}, shard.ErrCorrupt, "restore the file",
+		},
+		"a shard that was removed": {
+			func(t *testing.T, mem *vfs.Mem) {
+				write(t, mem, 0, 100)
+				require.NoError(t, mem.RemoveAll(shard.Dir(testDir, 3)))
+			},
+			shard.Layout{}, ErrIncomplete, "shard-0003 has no entries, but it had some",
+		},
+		"a checkpoint of a newer format": {
+			func(t *testing.T, mem *vfs.Mem) {
+				write(t, mem, 0, 1)
+				require.NoError(t, writeFile(mem, testDir+"/CURSOR", map[string]int{"format": 2}))
+			},
+			shard.Layout{}, errNewerFormat, "later version",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mem := newMem(t)
+			test.prepare(t, mem)
+			for range 2 { // everything was released
+				_, err := Open(testDir, &Options{FS: mem, Layout: test.layout})
+				if test.want != nil {
+					require.ErrorIs(t, err, test.want)
+				}
+				require.ErrorContains(t, err, test.message)
+			}
+		})
+	}
+}
+
+// TestDamagedCheckpoint: the cursors of the shards are used, which are earlier ones.
+func TestDamagedCheckpoint(t *testing.T) {
+	valid := checkpoint{Format: fileFormat, Cursor: []byte("c:99"), Ends: make([]end, testLayout.Shards)}
+	for name, content := range map[string][]byte{
+		"empty":             {},
+		"no checksum":       []byte("{\"format\":1}\n"),
+		"wrong checksum":    []byte("{\"format\":1}\n00000000\n"),
+		"not JSON":          sum("nothing\n"),
+		"format 0":          sum("{}\n"),
+		"unknown field":     sum("{\"format\":1,\"more\":1}\n"),
+		"other shards":      encoded(t, checkpoint{Format: fileFormat, Ends: valid.Ends[1:]}),
+		"long cursor":       encoded(t, checkpoint{Format: fileFormat, Ends: valid.Ends, Cursor: make([]byte, queue.MaxCursorBytes+1)}),
+		"more than allowed": bytes.Repeat([]byte(" "), maxFileBytes+1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			mem := newMem(t)
+			write(t, mem, 0, 100)
+			require.NoError(t, vfs.WriteFileAtomic(mem, filepath.Join(testDir, checkpointName), content))
+			_, err := readCheckpoint(mem, testDir, testLayout.Shards)
+			require.ErrorIs(t, err, errDamaged)
+			w, err := Open(testDir, &Options{FS: mem})
+			require.NoError(t, err)
+			last := 0
+			for _, cursor := range w.Cursors() {
+				require.NotEmpty(t, cursor)
+				if string(cursor) == "c:99" {
+					last++
+				}
+			}
+			require.Equal(t, 1, last)
+			require.NoError(t, w.Close())
+		})
+	}
+}
+
+func sum(line string) []byte { return fmt.Appendf([]byte(line), "%08x\n", checksum.Of([]byte(line))) }
+
+func encoded(t *testing.T, c checkpoint) []byte {
+	line, err := json.Marshal(c)
+	require.NoError(t, err)
+	return sum(string(line) + "\n")
+}
+
+// TestDictionaryIsReused: all shards use one dictionary, the next Writer uses it at once, and
+// another one is trained after it was removed.
+func TestDictionaryIsReused(t *testing.T) {
+	mem := newMem(t)
+	layout := shard.Layout{Shards: 2, Seed: 5}
+	postings := jobs.New(1)
+	fill := func(megabytes int) {
+		w, err := Open(testDir, &Options{FS: mem, Layout: layout})
+		require.NoError(t, err)
+		for bytes, n := 0, 0; bytes < megabytes<<20; n++ {
+			document := postings.Next()
+			bytes += len(document)
+			require.NoError(t, w.Put(queue.Record{ID: fmt.Append(nil, n), Document: document}))
+		}
+		require.NoError(t, w.Close())
+	}
+	fill(6) // segments with a dictionary follow at least 1 MiB in the shard
+	content := readDictionary(mem, testDir, queue.DefaultCodec, discard)
+	require.NotEmpty(t, content)
+	require.Empty(t, readDictionary(mem, testDir, "zstd", discard), "another codec")
+	fill(3)
+	again := readDictionary(mem, testDir, queue.DefaultCodec, discard)
+	require.Equal(t, content, again)
+	for i := range layout.Shards {
+		r, err := queue.OpenReader(shard.Dir(testDir, i), &queue.ReaderOptions{FS: mem})
+		require.NoError(t, err)
+		infos, err := r.Segments()
+		require.NoError(t, err)
+		require.Equal(t, len(content), infos[len(infos)-1].DictionaryBytes)
+		require.NoError(t, r.Close())
+	}
+	require.NoError(t, RemoveDictionary(mem, testDir))
+	require.NoError(t, RemoveDictionary(mem, testDir), "it is gone")
+	require.Empty(t, readDictionary(mem, testDir, queue.DefaultCodec, discard))
+	require.NoError(t, vfs.WriteFileAtomic(mem, filepath.Join(testDir, dictionaryName), content))
+	require.Empty(t, readDictionary(mem, testDir, queue.DefaultCodec, discard), "damaged")
+	fill(6)
+	require.NotEmpty(t, readDictionary(mem, testDir, queue.DefaultCodec, discard))
+}
+
+func TestOpenBlocksAreBounded(t *testing.T) {
+	for shards := 2; shards <= MaxShards; shards *= 2 {
+		require.LessOrEqual(t, shards*blockBytes(shards), openBlockBytes)
+		require.LessOrEqual(t, blockBytes(shards), queue.DefaultBlockBytes)
+	}
+}
+
+// TestFlushWaitsForAnotherFlush: entries that another goroutine is flushing are durable when
+// Flush returns.
+func TestFlushWaitsForAnotherFlush(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		proceed := make(chan struct{})
+		gated := vfs.NewFault(newMem(t), func(op vfs.Op) error {
+			if op.Kind == vfs.OpSyncData {
+				<-proceed
+			}
+			return nil
+		})
+		w, err := Open(testDir, &Options{FS: gated, Layout: testLayout})
+		require.NoError(t, err)
+		require.NoError(t, w.Put(queue.Record{ID: []byte("id")}))
+		flushed := make(chan error, 2)
+		for range 2 {
+			go func() { flushed <- w.Flush() }()
+			synctest.Wait()
+		}
+		select {
+		case <-flushed:
+			t.Fatal("Flush returned before the sync")
+		default:
+		}
+		close(proceed)
+		require.NoError(t, <-flushed)
+		require.NoError(t, <-flushed)
+		require.NoError(t, w.Close())
+	})
+}
+
+// TestWriteErrorIsFinal: after a failure in one shard nothing is put into any.
+func TestWriteErrorIsFinal(t *testing.T) {
+	broken := vfs.NewFault(newMem(t), func(op vfs.Op) error {
+		if op.Kind == vfs.OpSyncData {
+			return errCrash
+		}
+		return nil
+	})
+	w, err := Open(testDir, &Options{FS: broken, Layout: testLayout})
+	require.NoError(t, err)
+	require.NoError(t, w.Put(queue.Record{ID: []byte("id")}))
+	require.ErrorIs(t, w.Flush(), errCrash)
+	for i := range 20 {
+		require.ErrorIs(t, w.Put(queue.Record{ID: fmt.Append(nil, i)}), errCrash)
+	}
+	require.ErrorIs(t, w.Flush(), errCrash)
+	require.ErrorIs(t, w.Seal(), errCrash)
+	require.ErrorIs(t, w.Close(), errCrash)
+	require.ErrorIs(t, w.Close(), errCrash)
+}

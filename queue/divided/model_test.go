@@ -1,0 +1,267 @@
+package divided
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/crashtest"
+	"docstore/internal/testseed"
+	"docstore/internal/vfs"
+	"docstore/queue"
+	"docstore/queue/shard"
+	"docstore/queue/source"
+)
+
+const testDir = "/srv/jobs"
+
+var testLayout = shard.Layout{Shards: 8, Seed: 5}
+
+// input is a source with numbered records. Its cursors are NAME:NUMBER, of the last record.
+type input struct {
+	name string
+	ids  []string
+}
+
+// errOtherInput: a cursor belongs to another input, and another one to this.
+var errOtherInput = errors.New("cursors of several inputs")
+
+func (in *input) Position(cursor []byte) (source.Position, error) {
+	name, number, _ := strings.Cut(string(cursor), ":")
+	if name != in.name {
+		return -1, nil // has no record of this input
+	}
+	n, err := strconv.Atoi(number)
+	return n, err
+}
+
+// Earliest accepts cursors of another input if no shard has one of this input, which then has
+// not begun.
+func (in *input) Earliest(cursors [][]byte) ([]byte, error) {
+	earliest, others, own := len(in.ids), 0, false
+	for _, cursor := range cursors {
+		if len(cursor) == 0 {
+			earliest = -1
+			continue
+		}
+		p, err := in.Position(cursor)
+		switch {
+		case err != nil:
+			return nil, err
+		case p == -1:
+			others++
+		default:
+			earliest, own = min(earliest, p.(int)), true
+		}
+	}
+	switch {
+	case others > 0 && own:
+		return nil, errOtherInput
+	case others > 0 || earliest < 0:
+		return nil, nil
+	}
+	return in.cursor(earliest), nil
+}
+
+func (in *input) cursor(n int) []byte { return fmt.Appendf(nil, "%s:%d", in.name, n) }
+
+func (in *input) Open(context.Context, []byte) (source.Source, error) { panic("not used") }
+
+// batch returns up to size records behind a cursor.
+func (in *input) batch(after, size int) *source.Batch {
+	first := after + 1
+	b := &source.Batch{
+		AppendCursor: func(dst []byte, i int) []byte { return append(dst, in.cursor(first+i)...) },
+		Included:     func(p source.Position, i int) bool { return p.(int) >= first+i },
+	}
+	for n := first; n < min(first+size, len(in.ids)); n++ {
+		b.Records = append(b.Records, source.Record{ID: []byte(in.ids[n]), Document: in.cursor(n)})
+	}
+	return b
+}
+
+// newInput returns an input with phases in which most shards have no records.
+func newInput(random *rand.Rand, name string, records int) *input {
+	in := &input{name: name}
+	for len(in.ids) < records {
+		a, b := random.IntN(testLayout.Shards), random.IntN(testLayout.Shards)
+		for phase := random.IntN(60); phase > 0; phase-- {
+			for {
+				id := strconv.Itoa(random.IntN(1 << 30))
+				if s := testLayout.ShardString(id); s == a || s == b {
+					in.ids = append(in.ids, id)
+					break
+				}
+			}
+		}
+	}
+	return in
+}
+
+// start returns a function that reads the records behind a cursor.
+func (in *input) start(_ *rand.Rand, from []byte) func(size int) *source.Batch {
+	after := -1
+	if len(from) > 0 {
+		p, _ := in.Position(from) // Earliest has parsed it
+		after = p.(int)
+	}
+	return func(size int) *source.Batch {
+		b := in.batch(after, size)
+		after += len(b.Records)
+		return b
+	}
+}
+
+// testInput is an input that can be read again.
+type testInput interface {
+	source.Opener
+	start(random *rand.Rand, from []byte) func(size int) *source.Batch
+}
+
+// appendAll appends the input, or the rest of it, and returns after the first error.
+func appendAll(random *rand.Rand, fsys vfs.FS, in testInput, resume bool, now func() time.Time) (err error) {
+	w, err := Open(testDir, &Options{FS: fsys, Layout: testLayout, Codec: "none", SegmentBytes: 2 << 10, Now: now})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closing := w.Close(); err == nil {
+			err = closing
+		}
+	}()
+	var from []byte
+	if resume {
+		if from, err = w.Resume(in); err != nil {
+			return err
+		}
+	}
+	next := in.start(random, from)
+	for {
+		b := next(1 + random.IntN(20))
+		if len(b.Records) == 0 {
+			w.InputEnded()
+			return nil
+		}
+		for i, r := range b.Records {
+			if w.Has(b, i, r.ID) {
+				continue
+			}
+			if err := w.Put(queue.Record{ID: r.ID, Document: r.Document, Cursor: b.AppendCursor(nil, i)}); err != nil {
+				return err
+			}
+			switch random.IntN(300) {
+			case 0:
+				err = w.Seal()
+			case 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20:
+				err = w.Flush()
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// entries returns the documents of all shards, in the order of each shard.
+func entries(t require.TestingT, fsys vfs.FS, dir string, l shard.Layout) (documents []string) {
+	for i := range l.Shards {
+		r, err := queue.OpenReader(shard.Dir(dir, i), &queue.ReaderOptions{FS: fsys})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(context.Background())
+		if r.End().IsZero() {
+			cancel()
+		}
+		err = r.Tail(ctx, queue.Position{}, func(e queue.Entry) error {
+			require.Equal(t, i, l.Shard(e.ID), "document in the wrong shard")
+			var document []byte
+			if !e.Deleted {
+				document, err = r.DocumentFor(nil, e.ID, e.Address)
+				require.NoError(t, err)
+			}
+			documents = append(documents, string(document))
+			if e.Next.Next.Compare(r.End().Next) >= 0 {
+				return io.EOF
+			}
+			return nil
+		})
+		cancel()
+		require.True(t, errors.Is(err, io.EOF) || errors.Is(err, context.Canceled), "%v", err)
+		require.NoError(t, r.Close())
+	}
+	return documents
+}
+
+var errCrash = errors.New("crash")
+
+// TestExactlyOnce appends inputs one after the other. The program crashes again and again,
+// also while it resumes. In the end the shards have each record once, in its order.
+func TestExactlyOnce(t *testing.T) {
+	testExactlyOnce(t, false, func(random *rand.Rand, n int) (testInput, []string) {
+		in := newInput(random, fmt.Sprint("input", n), 300)
+		var documents []string
+		for i := range in.ids {
+			documents = append(documents, string(in.cursor(i)))
+		}
+		return in, documents
+	})
+}
+
+// testExactlyOnce appends what newInput returns. same: these are the records of one input that grows.
+func testExactlyOnce(t *testing.T, same bool, newInput func(random *rand.Rand, n int) (in testInput, documents []string)) {
+	random := testseed.Rand(t)
+	tally := crashtest.NewTally(t, "crashes")
+	for range crashtest.Share(6, 200) {
+		disk := vfs.NewMem()
+		require.NoError(t, disk.MkdirAll("/srv"))
+		require.NoError(t, disk.SyncDir("/"))
+		var clock atomic.Int64
+		want := map[string]int{}
+		for n := range 3 {
+			in, documents := newInput(random, n)
+			for _, document := range documents {
+				want[document]++
+			}
+			for resume := same; ; resume = true {
+				crashAfter, ways := random.IntN(1<<(2+random.IntN(10))), crashtest.Ways(random)
+				way := ways[random.IntN(len(ways))]
+				var mu sync.Mutex
+				var after *vfs.Mem
+				faulty := vfs.NewFault(disk, func(vfs.Op) error {
+					mu.Lock()
+					defer mu.Unlock()
+					if crashAfter--; crashAfter > 0 {
+						return nil
+					}
+					if after == nil {
+						after = disk.CrashClone(way.Keep)
+						tally.Case()
+					}
+					return errCrash
+				})
+				step := int64(random.IntN(100) * 1_000_000 << random.IntN(8))
+				err := appendAll(random, faulty, in, resume, func() time.Time { return time.Unix(0, clock.Add(step)) })
+				if after == nil {
+					require.NoError(t, err)
+					break
+				}
+				disk = after
+			}
+		}
+		for _, document := range entries(t, disk, testDir, testLayout) {
+			want[document]--
+		}
+		for document, n := range want {
+			require.Zero(t, n, "times that %s is missing", document)
+		}
+	}
+}

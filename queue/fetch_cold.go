@@ -1,0 +1,138 @@
+package queue
+
+import (
+	"sync"
+
+	"docstore/internal/residency"
+	"docstore/internal/vfs"
+)
+
+// Documents that are not in memory. A fetch of one from a mapped segment has up to three
+// page faults in sequence: the block's header, the entry, and the stored bytes.
+// ReadAhead asks the kernel for the tables of all blocks first, and then for all documents,
+// so that the disk reads the pages of a batch concurrently. The whole table is read: it is
+// contiguous, so that takes one read instead of three, and the documents of a block share
+// it.
+
+// coldDocuments is the number of documents that are read ahead together.
+const coldDocuments = 256
+
+// maxColdTableBytes bounds the part of a table that is read ahead.
+const maxColdTableBytes = 64 << 10
+
+// coldFetch is a group of documents that are read ahead together.
+type coldFetch struct {
+	ranges residency.Ranges
+	docs   [coldDocuments]struct {
+		file  *cachedFile // nil: the document is not read ahead
+		block int64
+	}
+	files []*cachedFile // to be put back, each once
+}
+
+var coldFetches = sync.Pool{New: func() any { return new(coldFetch) }}
+
+// ReadAhead asks the kernel to read what StoredFor and StoredForAll read of the documents,
+// as far as their files are mapped, and waits for the parts that locate the documents. It
+// costs more than it saves if the documents are in memory. It reports no errors.
+func (r *Reader) ReadAhead(wanted []Wanted) {
+	c := coldFetches.Get().(*coldFetch)
+	for begin := 0; begin < len(wanted); begin += coldDocuments {
+		group := wanted[begin:min(begin+coldDocuments, len(wanted))]
+		c.readTables(r, group)
+		c.readDocuments(group)
+		for _, f := range c.files {
+			r.files.put(f)
+		}
+		clear(c.files)
+		c.files = c.files[:0]
+	}
+	clear(c.docs[:min(len(wanted), coldDocuments)])
+	coldFetches.Put(c)
+}
+
+// Resident returns the share of the mapped segments that is in memory, from a sample. A
+// sealed segment is mapped when a document of it is first fetched. ok is false if none is
+// mapped or the system does not tell.
+func (r *Reader) Resident() (share float64, ok bool) {
+	files := r.files.mapped()
+	defer func() {
+		for _, f := range files {
+			r.files.put(f)
+		}
+	}()
+	mappings := make([][]byte, len(files))
+	for i, f := range files {
+		mappings[i] = f.mapping.Bytes()
+	}
+	return residency.Share(mappings)
+}
+
+// readTables requests the tables of the documents' blocks.
+func (c *coldFetch) readTables(r *Reader, group []Wanted) {
+	for i, w := range group {
+		d := &c.docs[i]
+		if d.file = c.file(r, w.Address.Segment); d.file == nil {
+			continue
+		}
+		var err error
+		if d.block, err = d.file.find(w.Address); err != nil {
+			d.file = nil
+			continue
+		}
+		entryEnd := blockHeaderBytes + entryBytes*(int64(w.Address.Index)+1)
+		c.add(d.file, d.block, d.block+min(max(entryEnd, d.file.tableBytes()), maxColdTableBytes))
+	}
+	c.ranges.Read()
+}
+
+// readDocuments locates the documents, which waits for the tables, and requests them.
+func (c *coldFetch) readDocuments(group []Wanted) {
+	for i, w := range group {
+		d := &c.docs[i]
+		if d.file == nil {
+			continue
+		}
+		window := window{file: d.file.segmentFile, bytes: d.file.mapping.Bytes()}
+		l := location{block: d.block}
+		var err error
+		if fault := vfs.Guard(func() { err = l.locate(&window, w.Address) }); fault != nil || err != nil {
+			continue // the fetch reports it
+		}
+		c.add(d.file, l.data, l.data+int64(l.storedBytes()))
+	}
+	c.ranges.Read()
+}
+
+// add adds a range of a mapped file, as far as the file has it.
+func (c *coldFetch) add(f *cachedFile, from, to int64) {
+	mapped := f.mapping.Bytes()
+	if to = min(to, int64(len(mapped))); from < to {
+		c.ranges.Add(mapped[from:to])
+	}
+}
+
+// file returns the segment's file if it is open and mapped, else nil.
+func (c *coldFetch) file(r *Reader, n SegmentID) *cachedFile {
+	for _, f := range c.files {
+		if f.header.holds(n) {
+			return f
+		}
+	}
+	f := r.files.get(n)
+	switch {
+	case f == nil:
+		return nil
+	case f.mapping == nil:
+		r.files.put(f)
+		return nil
+	}
+	c.files = append(c.files, f)
+	return f
+}
+
+// tableBytes is the mean length of the header and table of the blocks of a sealed file.
+func (s *segmentFile) tableBytes() int64 {
+	t := &s.footer.totals
+	return (s.footer.limit() - s.header.firstFrame() - int64(t.stored)) / max(1, int64(t.blocks))
+}

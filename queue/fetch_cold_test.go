@@ -1,0 +1,61 @@
+package queue
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
+)
+
+// TestReadAheadHoldsNothing: ReadAhead puts every file back, whatever was requested.
+func TestReadAheadHoldsNothing(t *testing.T) {
+	random := testseed.Rand(t)
+	r, path, items := mappedQueue(t, "none")
+	wanted := make([]Wanted, coldDocuments+100)
+	for i := range wanted {
+		it := items[random.IntN(len(items))]
+		wanted[i] = Wanted{[]byte(it.id), it.at}
+		switch random.IntN(6) {
+		case 0:
+			wanted[i].Address.Index += uint16(random.IntN(1000))
+		case 1:
+			wanted[i].Address.Block = random.Uint32()
+		case 2:
+			wanted[i].Address.Segment++
+		}
+	}
+	r.ReadAhead(wanted) // no file is open
+	_, ok := r.Resident()
+	require.False(t, ok)
+	requireDocuments(t, r, items[:1])          // the segment's file is in the cache
+	for _, size := range []int64{-1, 100, 0} { // also after the file was cut
+		if size >= 0 {
+			require.NoError(t, os.Truncate(path, size))
+		}
+		r.ReadAhead(wanted)
+		_, _ = r.Resident()
+		f := r.files.get(1)
+		require.EqualValues(t, 2, f.users.Load())
+		r.files.put(f)
+	}
+	require.NoError(t, r.Close())
+	r.ReadAhead(wanted)
+}
+
+// TestReadAheadOfRewrites: documents of rewrites and of an open segment, deletes and dropped
+// documents are requested, too.
+func TestReadAheadOfRewrites(t *testing.T) {
+	r, items := mixedQueue(t, testseed.Rand(t), "s2")
+	var wanted []Wanted
+	for _, it := range items {
+		_, _ = r.Document(nil, it.at) // opens the file
+		wanted = append(wanted, Wanted{[]byte(it.id), it.at})
+	}
+	r.ReadAhead(wanted)
+	require.NotEmpty(t, r.files.mu.ring)
+	for _, f := range r.files.mu.ring {
+		require.EqualValues(t, 1, f.users.Load(), "every file was put back")
+	}
+}

@@ -1,0 +1,374 @@
+package publish
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"docstore/queue"
+	"docstore/queue/bucket"
+	"docstore/queue/shard"
+
+	"github.com/stretchr/testify/require"
+)
+
+// written returns a divided source with n documents in sealed segments.
+func written(t testing.TB, n int) *source {
+	t.Helper()
+	s := newDivided(t)
+	s.write(t, true, documents(n)...)
+	return s
+}
+
+func documents(n int) [][2]string {
+	var entries [][2]string
+	for i := range n {
+		entries = append(entries, [2]string{fmt.Sprint("id-", i), fmt.Sprint("document ", i)})
+	}
+	return entries
+}
+
+// TestShardIsManifestOfItsQueue: each view restores a queue with the documents of one shard.
+func TestShardIsManifestOfItsQueue(t *testing.T) {
+	b, s := newBucket(t), written(t, 40)
+	m := publish(t, b, s).Manifest
+	require.EqualValues(t, 40, m.Documents())
+	all, bytes := map[string]string{}, int64(0)
+	for i := range s.layout.Shards {
+		view, err := m.Shard(i)
+		require.NoError(t, err)
+		require.NoError(t, checkChain(view))
+		require.Equal(t, m.Number, view.Number)
+		require.Equal(t, m.ShardBytes()[i], view.Bytes())
+		bytes += view.Bytes()
+		restored := newSource()
+		require.NoError(t, Restore(t.Context(), b, view, restored.dir, &Options{FS: restored.fs}))
+		maps.Copy(all, read(t, restored.fs, restored.dir))
+		restored.write(t, true, [2]string{"more", "document"})
+	}
+	require.Equal(t, s.documents, all)
+	require.Equal(t, m.Bytes(), bytes)
+	for _, i := range []int{-1, 4} {
+		_, err := m.Shard(i)
+		require.ErrorIs(t, err, ErrRefused)
+	}
+	undivided := newSource()
+	undivided.write(t, true, documents(1)...)
+	m = publish(t, newBucket(t), undivided).Manifest
+	_, err := m.Shard(0)
+	require.ErrorIs(t, err, ErrRefused)
+	require.Nil(t, m.ShardBytes())
+}
+
+// TestUnchangedShardsKeepTheirFiles: a manifest after a change in one shard has the other
+// shards as before.
+func TestUnchangedShardsKeepTheirFiles(t *testing.T) {
+	b, s := newBucket(t), written(t, 40)
+	publish(t, b, s)
+	s.write(t, true, [2]string{"id-0", "changed"})
+	published := publish(t, b, s)
+	changed := s.layout.ShardString("id-0")
+	before, _, err := FindManifest(t.Context(), b, 1, time.Now)
+	require.NoError(t, err)
+	after, _, err := FindManifest(t.Context(), b, 2, time.Now)
+	require.NoError(t, err)
+	for i := range s.layout.Shards {
+		was, err := before.Shard(i)
+		require.NoError(t, err)
+		is, err := after.Shard(i)
+		require.NoError(t, err)
+		require.Equal(t, i != changed, was.Head == is.Head, "shard %d", i)
+	}
+	files, bytes := published.Manifest.FilesSince(before)
+	require.Equal(t, 1, files)
+	require.Equal(t, published.Uploaded, bytes)
+	require.False(t, publish(t, b, s).New)
+}
+
+// TestEmptyShards: shards without a directory or without documents are published, and the
+// restored queue continues.
+func TestEmptyShards(t *testing.T) {
+	b, s := newBucket(t), newDivided(t)
+	require.ErrorContains(t, publishError(t, b, s), "no sealed segment")
+	only := s.layout.ShardString("id-0")
+	w, err := queue.OpenWriter(s.dirs()[only], &queue.WriterOptions{FS: s.fs})
+	require.NoError(t, err)
+	_, err = w.Append([]byte("id-0"), []byte("document"))
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	m := publish(t, b, s).Manifest
+	require.Len(t, m.Files, 1)
+	restored := restore(t, b, 0)
+	require.Equal(t, map[string]string{"id-0": "document"}, restored.documents)
+	restored.write(t, true, documents(20)...)
+	publish(t, b, restored)
+	require.Equal(t, restored.documents, restore(t, b, 0).documents)
+}
+
+// TestManifestWithHostileLayout: each wrong field is found when a manifest is read.
+func TestManifestWithHostileLayout(t *testing.T) {
+	b, s := newBucket(t), written(t, 40)
+	good := publish(t, b, s).Manifest
+	require.NoError(t, good.validate())
+	undivided := newSource()
+	undivided.write(t, true, documents(1)...)
+	head := publish(t, newBucket(t), undivided).Manifest.Head
+	for name, change := range map[string]func(m *Manifest){
+		"no layout":               func(m *Manifest) { m.Layout = nil },
+		"layout in format 1":      func(m *Manifest) { m.Format = 1 },
+		"3 shards":                func(m *Manifest) { m.Layout.Shards, m.Heads = 3, m.Heads[:3] },
+		"1 shard":                 func(m *Manifest) { m.Layout.Shards, m.Heads = 1, m.Heads[:1] },
+		"negative shards":         func(m *Manifest) { m.Layout.Shards = -4 },
+		"too many shards":         func(m *Manifest) { m.Layout.Shards = 1 << 30 },
+		"fewer shards":            func(m *Manifest) { m.Layout.Shards, m.Heads = 2, m.Heads[:2] },
+		"a head is missing":       func(m *Manifest) { m.Heads = m.Heads[:3] },
+		"more heads than shards":  func(m *Manifest) { m.Heads = append(m.Heads, m.Heads[0]) },
+		"a head of one queue":     func(m *Manifest) { m.Head = head },
+		"a shard without a head":  func(m *Manifest) { m.Heads[2] = queue.Head{} },
+		"a head without files":    func(m *Manifest) { m.Files = m.Files[1:] },
+		"a name without a shard":  func(m *Manifest) { m.Files[0].Name = "0000000001.seg" },
+		"a name of another shard": func(m *Manifest) { m.Files[3].Name = "shard-0004/0000000001.seg" },
+		"a name that is padded":   func(m *Manifest) { m.Files[0].Name = "shard-00000/0000000001.seg" },
+		"a negative shard":        func(m *Manifest) { m.Files[0].Name = "shard--001/0000000001.seg" },
+		"a signed shard":          func(m *Manifest) { m.Files[0].Name = "shard-+000/0000000001.seg" },
+		"a path":                  func(m *Manifest) { m.Files[0].Name = "shard-0000/../../0000000001.seg" },
+		"a parent directory":      func(m *Manifest) { m.Files[0].Name = "../0000000001.seg" },
+		"an open segment":         func(m *Manifest) { m.Files[0].Name = "shard-0000/0000000001.open" },
+		"the layout":              func(m *Manifest) { m.Files[0].Name = "shard-0000/LAYOUT" },
+		"names not in order":      func(m *Manifest) { m.Files[0], m.Files[1] = m.Files[1], m.Files[0] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			data, ref, err := good.encode()
+			require.NoError(t, err)
+			m, err := decodeManifest(data, ref)
+			require.NoError(t, err)
+			change(m)
+			require.ErrorIs(t, m.validate(), ErrCorrupt)
+		})
+	}
+	newer := *good
+	newer.Format = dividedFormat + 1
+	require.ErrorIs(t, newer.validate(), ErrNewerVersion)
+}
+
+// TestLayoutChangesOnlyWithAGeneration: queues and other layouts replace each other only with
+// NewGeneration.
+func TestLayoutChangesOnlyWithAGeneration(t *testing.T) {
+	b := newBucket(t)
+	one, four, eight := newSource(), newDivided(t), newSource()
+	eight.layout = shard.Layout{Shards: 8, Seed: 11}
+	require.NoError(t, shard.WriteLayout(eight.fs, eight.dir, eight.layout))
+	for i, s := range []*source{one, four, eight, one} {
+		s.write(t, true, documents(20)...)
+		if i > 0 {
+			err := publishError(t, b, s)
+			require.ErrorIs(t, err, ErrRefused)
+			require.ErrorContains(t, err, "--new-generation")
+		}
+		p, err := OpenPublisher(t.Context(), b, s.dir, &Options{FS: s.fs, NewGeneration: true})
+		require.NoError(t, err)
+		published, err := p.Publish(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, p.Close())
+		require.EqualValues(t, i+1, published.Ref.Number)
+		require.Equal(t, i+1, record(t, b).Generation(published.Ref.Number))
+		require.Equal(t, s.documents, restore(t, b, 0).documents)
+	}
+	_, err := CheckQueue(t.Context(), b, four.dir, &Options{FS: four.fs})
+	require.ErrorIs(t, err, ErrRefused)
+	from, _, err := FindManifest(t.Context(), b, 1, time.Now)
+	require.NoError(t, err)
+	to, _, err := FindManifest(t.Context(), b, 2, time.Now)
+	require.NoError(t, err)
+	_, err = Compare(t.Context(), b, from, to, four.dir, &Options{FS: four.fs})
+	require.ErrorIs(t, err, ErrRefused)
+	// A directory has one layout.
+	for _, m := range []*Manifest{from, to} {
+		require.ErrorIs(t, Restore(t.Context(), b, m, eight.dir, &Options{FS: eight.fs}), ErrRefused)
+		require.ErrorIs(t, NewReplica(b, eight.dir, &Options{FS: eight.fs}).Fetch(t.Context(), m), ErrRefused)
+	}
+}
+
+// TestGenerationWithTheSameLayout: other shards with the same layout are another queue, and the
+// documents of both are restored.
+func TestGenerationWithTheSameLayout(t *testing.T) {
+	b, first, second := newBucket(t), written(t, 40), written(t, 20)
+	publish(t, b, first)
+	for _, check := range []func() error{
+		func() error { return publishError(t, b, second) },
+		func() error {
+			_, err := CheckQueue(t.Context(), b, second.dir, &Options{FS: second.fs})
+			return err
+		},
+		func() error {
+			_, err := Discard(t.Context(), b, second.dir, 1, &Options{FS: second.fs})
+			return err
+		},
+	} {
+		require.ErrorContains(t, check(), "holds queue shards-4-000000000000000b-")
+	}
+	p, err := OpenPublisher(t.Context(), b, second.dir, &Options{FS: second.fs, NewGeneration: true})
+	require.NoError(t, err)
+	_, err = p.Publish(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, p.Close())
+	r := record(t, b)
+	require.False(t, r.SameQueue(1, 2))
+	require.Equal(t, first.documents, restore(t, b, 1).documents)
+	require.Equal(t, second.documents, restore(t, b, 2).documents)
+	second.write(t, true, documents(30)...)
+	publish(t, b, second)
+	require.True(t, record(t, b).SameQueue(2, 3))
+	require.ErrorIs(t, publishError(t, b, first), ErrRefused)
+}
+
+// TestOlderCopyOfOneShardIsRefused, and a shard with another history.
+func TestOlderCopyOfOneShardIsRefused(t *testing.T) {
+	b, s := newBucket(t), written(t, 40)
+	publish(t, b, s)
+	older := restore(t, b, 0)
+	s.write(t, true, documents(40)...)
+	publish(t, b, s)
+	current := restore(t, b, 0)
+	dir := s.dirs()[2]
+	require.NoError(t, current.fs.RemoveAll(dir))
+	err := publishError(t, b, current)
+	require.ErrorIs(t, err, ErrRefused)
+	require.ErrorContains(t, err, dir)
+	require.ErrorContains(t, publishError(t, b, older), "older copy")
+	older.write(t, true, documents(40)...)
+	require.ErrorContains(t, publishError(t, b, older), "written again")
+}
+
+// TestChunksOfShards: an interrupted publish of many shards continues, and each manifest
+// restores.
+func TestChunksOfShards(t *testing.T) {
+	before := chunkBytes
+	t.Cleanup(func() { chunkBytes = before })
+	chunkBytes = 1
+	b, s := newBucket(t), newDivided(t)
+	for i := range 3 {
+		s.write(t, true, documents(10*(i+1))...)
+	}
+	for killed := 0; ; killed++ {
+		p, err := OpenPublisher(t.Context(), b, s.dir, &Options{FS: s.fs})
+		require.NoError(t, err)
+		p.bucket = &killedBucket{Bucket: b, left: 5 + killed}
+		_, err = p.Publish(t.Context())
+		require.NoError(t, p.Close())
+		if err == nil {
+			break
+		}
+		require.ErrorIs(t, err, errKilled)
+	}
+	require.EqualValues(t, 12, record(t, b).Head.Number, "a manifest for each file")
+	require.Equal(t, s.documents, restore(t, b, 0).documents)
+	for number := range record(t, b).Head.Number {
+		restore(t, b, number+1)
+	}
+	checked, err := Check(t.Context(), b)
+	require.NoError(t, err)
+	require.Empty(t, checked.Problems)
+}
+
+func record(t testing.TB, b bucket.Bucket) Record {
+	t.Helper()
+	r, err := openLog(t, b).Load(t.Context())
+	require.NoError(t, err)
+	return r
+}
+
+// TestRestoreOfShardsContinues lets each request fail in turn.
+func TestRestoreOfShardsContinues(t *testing.T) {
+	b, s := newBucket(t), written(t, 40)
+	s.write(t, true, documents(20)...)
+	m := publish(t, b, s).Manifest
+	restored := newSource()
+	for killed := 0; ; killed++ {
+		err := Restore(t.Context(), &killedBucket{Bucket: b, left: 1}, m, restored.dir, &Options{FS: restored.fs, Concurrency: 1})
+		if err == nil {
+			break
+		}
+		require.ErrorIs(t, err, errKilled)
+		require.Less(t, killed, len(m.Files))
+	}
+	require.Equal(t, s.documents, read(t, restored.fs, restored.dir))
+	other := newSource()
+	require.NoError(t, other.fs.MkdirAll(other.dir+"/shard-0000"))
+	f, err := other.fs.Create(other.dir + "/shard-0000/notes")
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	require.ErrorIs(t, Restore(t.Context(), b, m, other.dir, &Options{FS: other.fs}), ErrRefused)
+}
+
+// TestValidateShards: damage in any shard is found, and bounds are those of the collection.
+func TestValidateShards(t *testing.T) {
+	b, s := newBucket(t), written(t, 40)
+	first := publish(t, b, s).Manifest
+	for i := range 10 {
+		s.write(t, true, [2]string{fmt.Sprint("id-", i), ""})
+	}
+	m := publish(t, b, s).Manifest
+	validate := func(accepted *Manifest, bounds Bounds) error {
+		return Validate(t.Context(), b, m, accepted, "validate", bounds, &Options{FS: s.fs})
+	}
+	require.NoError(t, validate(first, Bounds{MinDocuments: 40, MaxDeletes: 0.25, RequiredIDs: []string{"id-10", "id-39"}}))
+	require.ErrorIs(t, validate(first, Bounds{MaxDeletes: 0.24}), ErrRejected)
+	require.ErrorIs(t, validate(first, Bounds{MinDocuments: 41}), ErrRejected)
+	require.ErrorIs(t, validate(nil, Bounds{RequiredIDs: []string{"id-10", "id-3"}}), ErrRejected)
+	require.ErrorIs(t, validate(nil, Bounds{RequiredIDs: []string{"unknown"}}), ErrRejected)
+
+	c, err := Compare(t.Context(), b, first, m, s.dir, &Options{FS: s.fs})
+	require.NoError(t, err)
+	require.Equal(t, Difference{Deleted: 10}, c)
+	names, err := s.fs.List(".")
+	require.NoError(t, err)
+	require.Equal(t, []string{"queue", "validate"}, names, "the copies are removed")
+
+	for _, f := range m.Files {
+		require.NoError(t, s.fs.RemoveAll("validate"))
+		flip := func(content string) string {
+			flipped := []byte(content)
+			flipped[200] ^= 1
+			return string(flipped)
+		}
+		replaceObject(t, b, f.object(), flip)
+		require.ErrorIs(t, validate(first, Bounds{MinDocuments: 1000}), ErrCorrupt, f.Name)
+		replaceObject(t, b, f.object(), flip)
+	}
+}
+
+// TestDivision: a placer learns layout, generation and bytes of the announced manifest.
+func TestDivision(t *testing.T) {
+	b, s := newBucket(t), written(t, 40)
+	m := publish(t, b, s)
+	_, err := ReadDivision(t.Context(), b, time.Now)
+	require.ErrorIs(t, err, ErrRefused)
+	announce(t, b, m.Ref)
+	d, err := ReadDivision(t.Context(), b, time.Now)
+	require.NoError(t, err)
+	require.Equal(t, Division{s.layout, "1-shards-4-000000000000000b", 1, m.Manifest.ShardBytes()}, d)
+	one := newSource()
+	one.write(t, true, documents(1)...)
+	p, err := OpenPublisher(t.Context(), b, one.dir, &Options{FS: one.fs, NewGeneration: true})
+	require.NoError(t, err)
+	published, err := p.Publish(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, p.Close())
+	announce(t, b, published.Ref)
+	_, err = ReadDivision(t.Context(), b, time.Now)
+	require.ErrorIs(t, err, ErrRefused)
+}
+
+func announce(t testing.TB, b bucket.Bucket, ref Ref) {
+	t.Helper()
+	_, err := openLog(t, b).Update(t.Context(), func(r Record) (Record, error) {
+		r, err := r.Validate(ref)
+		if err != nil {
+			return Record{}, err
+		}
+		return r.Announce(ref)
+	})
+	require.NoError(t, err)
+}

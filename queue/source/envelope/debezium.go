@@ -1,0 +1,94 @@
+package envelope
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"docstore/queue/source"
+)
+
+// unavailable is Debezium's placeholder for a column that the database did not log, because
+// it is stored out of line and did not change.
+const unavailable = "__debezium_unavailable_value"
+
+var errTruncated = errors.New("the table was truncated, which cannot be applied document by document; append the deletes, then skip this event")
+
+func (d *Decoder) appendDebezium(dst []source.Record, key, value []byte) ([]source.Record, error) {
+	if value == nil {
+		return appendDelete(dst, key, d.debeziumID)
+	}
+	event, err := d.parseObject("value", value)
+	if err != nil {
+		return dst, err
+	}
+	if payload, ok := event["payload"]; ok && event["op"] == nil {
+		if isNull(payload) {
+			return appendDelete(dst, key, d.debeziumID)
+		}
+		if event, err = objectOf("payload", payload); err != nil {
+			return dst, err
+		}
+	}
+	operation, err := textOf("op", event["op"])
+	if err != nil {
+		return dst, fmt.Errorf("not an event of Debezium: %w; rows without an envelope have format=json", err)
+	}
+	switch operation {
+	case "c", "r", "u":
+		id, err := d.debeziumID(key)
+		if err != nil {
+			return dst, err
+		}
+		return appendRow(dst, id, "after", event["after"])
+	case "d":
+		return appendDelete(dst, key, d.debeziumID)
+	case "t":
+		return dst, errTruncated
+	case "m": // a message of the database, which is no row
+		return dst, nil
+	}
+	return dst, fmt.Errorf("unknown operation %q of Debezium", operation)
+}
+
+// debeziumID returns the id of a key: an object of the key columns or a single value, with or
+// without a schema.
+func (d *Decoder) debeziumID(key []byte) ([]byte, error) {
+	value, err := d.parse("key", key)
+	if err != nil {
+		return nil, err
+	}
+	if isObject(value) {
+		columns := fieldsOf(value)
+		_, schema := find(columns, "schema")
+		payload, ok := find(columns, "payload")
+		if !ok || !schema || len(columns) != 2 {
+			return idOf(columns)
+		}
+		if isObject(payload) {
+			return idOf(fieldsOf(payload))
+		}
+		value = payload
+	}
+	return idOf([]field{{name: "key", value: value}})
+}
+
+// appendDelete appends the delete of the id of a key.
+func appendDelete(dst []source.Record, key []byte, idOf func(key []byte) ([]byte, error)) ([]source.Record, error) {
+	id, err := idOf(key)
+	if err != nil {
+		return dst, err
+	}
+	return append(dst, source.Record{ID: id, Delete: true}), nil
+}
+
+// appendRow appends the document of a row.
+func appendRow(dst []source.Record, id []byte, name string, row []byte) ([]source.Record, error) {
+	if !isObject(row) {
+		return dst, fmt.Errorf("the field %q has no row", name)
+	}
+	if bytes.Contains(row, []byte(unavailable)) {
+		return dst, fmt.Errorf("the event lacks a column that did not change (%s); set REPLICA IDENTITY FULL for the table", unavailable)
+	}
+	return append(dst, source.Record{ID: id, Document: row}), nil
+}

@@ -1,0 +1,70 @@
+package nats
+
+import (
+	"fmt"
+	"strings"
+
+	"docstore/queue/source"
+	"docstore/queue/source/envelope"
+)
+
+// batch is a series of messages.
+type batch struct {
+	batch     source.Batch
+	at        position // of the stream
+	sequences []uint64 // of the records
+}
+
+// batches makes batches of messages. A message is one record.
+func (s *Source) batches(messages []message) {
+	var b *batch
+	bytes := 0
+	for _, m := range messages {
+		if b == nil || bytes >= batchBytes {
+			b = &batch{at: s.at}
+			b.batch.Ends = !s.config.Follow
+			b.batch.AppendCursor, b.batch.Included, b.batch.Place = b.appendCursor, b.included, b.place
+			s.ready = append(s.ready, &b.batch)
+			bytes = 0
+		}
+		b.batch.Records = s.decode(b.batch.Records, m)
+		b.batch.Bytes += int64(len(m.Data()))
+		b.sequences = append(b.sequences, m.sequence)
+		bytes += len(m.Data())
+	}
+	s.at.last = messages[len(messages)-1].sequence
+}
+
+// decode appends the record of a message.
+func (s *Source) decode(dst []source.Record, m message) []source.Record {
+	value := m.Data()
+	if value == nil {
+		value = []byte{}
+	}
+	var id []byte
+	switch {
+	case s.config.ID == IDOfSubject:
+		id = []byte(wildcardPart(s.pattern, m.Subject()))
+	case s.config.ID != IDOfDocument:
+		name := strings.TrimPrefix(s.config.ID, IDOfHeader)
+		if id = []byte(m.Headers().Get(name)); len(id) == 0 {
+			return append(dst, envelope.Invalid(value, fmt.Errorf("the message has no header %s, which is the id", name)))
+		}
+	}
+	if isDelete(m.Headers()) {
+		value = nil
+	}
+	return s.config.Decoder.Append(dst, id, value)
+}
+
+func (b *batch) appendCursor(dst []byte, i int) []byte {
+	at := b.at
+	at.last = b.sequences[i]
+	return at.append(dst)
+}
+
+func (b *batch) included(p source.Position, i int) bool { return p.(*position).last >= b.sequences[i] }
+
+func (b *batch) place(i int) string {
+	return fmt.Sprintf("stream %s, message %d", b.at.stream, b.sequences[i])
+}

@@ -1,0 +1,91 @@
+package nats
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// position is a position in a stream: a decoded cursor.
+type position struct {
+	created int64  // of the stream, nanoseconds since 1970
+	last    uint64 // sequence of the last message read
+	stream  string
+}
+
+const (
+	cursorMagic      = "DSNA"
+	cursorVersion    = 0
+	cursorFixedBytes = 4 + 1 + 8 + 8
+)
+
+// String describes the position for messages.
+func (p *position) String() string {
+	return fmt.Sprintf("stream %s, sequence %d", p.stream, p.last)
+}
+
+// append appends the encoded position to dst.
+func (p *position) append(dst []byte) []byte {
+	dst = append(append(dst, cursorMagic...), cursorVersion)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(p.created))
+	dst = binary.LittleEndian.AppendUint64(dst, p.last)
+	return append(dst, p.stream...)
+}
+
+// parsePosition decodes the result of append.
+func parsePosition(cursor []byte) (*position, error) {
+	rest, ours := bytes.CutPrefix(cursor, []byte(cursorMagic))
+	switch {
+	case !ours || len(rest) == 0:
+		return nil, errors.New("the queue's cursor is not one of NATS; omit --resume to append the stream from its start")
+	case rest[0] > cursorVersion:
+		return nil, fmt.Errorf("the queue's cursor of NATS is of version %d, newer than this program; use a newer docstore-updater", rest[0])
+	case len(cursor) <= cursorFixedBytes || len(cursor) > cursorFixedBytes+maxStreamBytes:
+		return nil, errors.New("the queue's cursor of NATS is damaged; omit --resume to append the stream from its start")
+	}
+	return &position{
+		created: int64(binary.LittleEndian.Uint64(rest[1:])),
+		last:    binary.LittleEndian.Uint64(rest[9:]),
+		stream:  string(rest[17:]),
+	}, nil
+}
+
+// state is the state of a stream.
+type state struct {
+	created     int64
+	first, last uint64 // sequences; first is last+1 in an empty stream
+	// replaces says that the stream discards only messages that a later one of the same
+	// subject, and so of the same id, has replaced.
+	replaces bool
+}
+
+// check checks that reading behind a position leaves out nothing.
+func (p *position) check(now state) error {
+	if err := sameStream(p.created, now); err != nil {
+		return err
+	}
+	switch {
+	case now.last < p.last:
+		return fmt.Errorf("the messages %d to %d were read, and the stream ends before them: it may be an older copy; "+
+			"omit --resume to append it from its start, preferably to a new queue", now.last+1, p.last)
+	case now.first > p.last+1 && !now.replaces:
+		return fmt.Errorf("the messages %d to %d were discarded before they were read; the queue may differ from the stream: "+
+			"omit --resume to append it from its start, preferably to a new queue", p.last+1, now.first-1)
+	}
+	return nil
+}
+
+// sameStream checks that a stream is the one that was created at a time.
+func sameStream(created int64, now state) error {
+	if created == now.created {
+		return nil
+	}
+	return fmt.Errorf("the stream was deleted and created again at %s (before: %s): its sequences are others; "+
+		"omit --resume to append it from its start", formatTime(now.created), formatTime(created))
+}
+
+func formatTime(nanoseconds int64) string {
+	return time.Unix(0, nanoseconds).UTC().Format(time.RFC3339Nano)
+}

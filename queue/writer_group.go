@@ -1,0 +1,76 @@
+package queue
+
+import (
+	"errors"
+	"log/slog"
+)
+
+// WriterGroup has the resources that the Writers of several queues share, such as the shards
+// of one collection: the goroutines that compress, the limit for documents that have yet to be
+// written, and the compression dictionary. With it an idle Writer has one goroutine, and does
+// not refresh its head file.
+//
+// The dictionary is trained from documents of all queues of the group. A segment therefore
+// does not state the segments that its dictionary was trained from, and CompactOptions.EraseDead
+// rewrites each segment with such a dictionary.
+type WriterGroup struct {
+	codec       codec
+	trainer     *trainer
+	compressors *compressors
+	pending     *pendingBytes
+}
+
+// WriterGroupOptions configure a WriterGroup. Nil and zero values are the defaults.
+type WriterGroupOptions struct {
+	// Codec compresses the documents of all queues: one of Codecs(). The default is
+	// DefaultCodec.
+	Codec string
+	// Dictionary is the dictionary that an earlier group of this codec has passed to
+	// SaveDictionary. The default is none.
+	Dictionary []byte
+	// SaveDictionary is called in another goroutine with each new dictionary before it is
+	// used. The default is to do nothing.
+	SaveDictionary func(content []byte)
+	// Logger logs new dictionaries. The default discards them.
+	Logger *slog.Logger
+
+	dictionaryBytes int // size of trained dictionaries; 0: the default; negative: none is trained
+}
+
+// NewWriterGroup returns a group without Writers. It has goroutines until Close.
+func NewWriterGroup(opts *WriterGroupOptions) (*WriterGroup, error) {
+	var o WriterGroupOptions
+	if opts != nil {
+		o = *opts
+	}
+	if o.Codec == "" {
+		o.Codec = DefaultCodec
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.dictionaryBytes == 0 {
+		o.dictionaryBytes = defaultDictionaryBytes
+	}
+	c, err := codecByName(o.Codec)
+	if err != nil {
+		return nil, err
+	}
+	g := &WriterGroup{codec: c, trainer: newTrainer(c, o.dictionaryBytes, "group", o.Logger)}
+	g.trainer.shared, g.trainer.save = true, o.SaveDictionary
+	if len(o.Dictionary) > 0 && !g.trainer.off() {
+		d, err := newDictionary(c, o.Dictionary)
+		if err != nil || len(o.Dictionary) > maxDictionaryBytes {
+			return nil, errors.Join(errBadDictionary, err)
+		}
+		g.trainer.use(d)
+	}
+	g.compressors, g.pending = startCompressors(), newPendingBytes()
+	return g, nil
+}
+
+// Close ends the goroutines. All Writers of the group must be closed.
+func (g *WriterGroup) Close() {
+	g.compressors.stop()
+	g.trainer.running.Wait()
+}

@@ -1,0 +1,199 @@
+package queue
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/vfs"
+	"docstore/internal/virtualtime"
+)
+
+const groupDictionaryBytes = 4 << 10
+
+// openGroup opens Writers of a group for queues in subdirectories of the same file system.
+func openGroup(t *testing.T, mem *vfs.Mem, writers int, opts WriterGroupOptions) (*WriterGroup, []*Writer) {
+	opts.dictionaryBytes = groupDictionaryBytes
+	g, err := NewWriterGroup(&opts)
+	require.NoError(t, err)
+	var all []*Writer
+	for i := range writers {
+		o := testOptions(mem)
+		o.Codec, o.Group, o.BlockBytes, o.SegmentBytes = "", g, 4<<10, 100<<10
+		w, err := OpenWriter(fmt.Sprintf("%s/%d", queueDir, i), o)
+		require.NoError(t, err)
+		all = append(all, w)
+	}
+	return g, all
+}
+
+func closeGroup(t *testing.T, g *WriterGroup, writers []*Writer) {
+	for _, w := range writers {
+		require.NoError(t, w.Close())
+	}
+	g.Close()
+}
+
+// TestWriterGroup: the queues of a group use one dictionary, also those of the next group,
+// and have their entries.
+func TestWriterGroup(t *testing.T) {
+	mem := newMem(t)
+	var mu sync.Mutex
+	var saved [][]byte
+	save := func(content []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		saved = append(saved, bytes.Clone(content))
+	}
+	const queues = 8
+	items := make([][]item, queues)
+	for range 2 {
+		opts := WriterGroupOptions{SaveDictionary: save}
+		if len(saved) > 0 {
+			opts.Dictionary = saved[len(saved)-1]
+		}
+		g, writers := openGroup(t, mem, queues, opts)
+		for n := range queues * 500 {
+			it := item{id: fmt.Sprint(n), document: posting(n)}
+			it.put(t, writers[n%queues])
+			items[n%queues] = append(items[n%queues], it)
+			if n%100 == 0 { // or the test would be over before the training
+				g.trainer.running.Wait()
+			}
+		}
+		closeGroup(t, g, writers)
+	}
+	require.Len(t, saved, 1, "no dictionary was trained, or another one although documents are alike")
+	for i := range queues {
+		r, err := OpenReader(fmt.Sprintf("%s/%d", queueDir, i), &ReaderOptions{FS: mem})
+		require.NoError(t, err)
+		defer r.Close()
+		requireItems(t, r, items[i])
+		infos, err := r.Segments()
+		require.NoError(t, err)
+		last := infos[len(infos)-1]
+		require.Equal(t, hashDictionary(saved[0]), last.dictionary)
+		require.Equal(t, rewriteRun{}, last.sampled)
+	}
+}
+
+// TestErasedDocumentInDictionaryOfGroup: a document that is erased from one queue is in the
+// dictionary of the others. EraseDead replaces it in each of them.
+func TestErasedDocumentInDictionaryOfGroup(t *testing.T) {
+	mem := newMem(t)
+	g, writers := openGroup(t, mem, 3, WriterGroupOptions{})
+	secret := strings.Repeat("the secret of one customer ", 4)
+	for n := range 3000 {
+		it := item{id: fmt.Sprint(n), document: posting(n) + secret}
+		if n >= 2000 {
+			it.document = posting(n)
+		}
+		it.put(t, writers[n%3])
+		if n%100 == 0 {
+			g.trainer.running.Wait()
+		}
+	}
+	for n := range 2000 { // all in the first queue: others have no dead documents
+		if n%3 == 0 {
+			(&item{id: fmt.Sprint(n), deleted: true}).put(t, writers[0])
+		}
+	}
+	closeGroup(t, g, writers)
+	for i := range 3 {
+		dir := fmt.Sprintf("%s/%d", queueDir, i)
+		before, err := Compact(context.Background(), dir, &CompactOptions{
+			FS: mem, EraseDead: true, DeleteOriginals: true, MaxDead: 1, dictionaryBytes: groupDictionaryBytes,
+			Now: func() time.Time { return testStart.Add(time.Hour) },
+		})
+		require.NoError(t, err)
+		require.Positive(t, before.Rewrites, "queue %d", i)
+		r, err := OpenReader(dir, &ReaderOptions{FS: mem})
+		require.NoError(t, err)
+		defer r.Close()
+		infos, err := r.Segments()
+		require.NoError(t, err)
+		for _, info := range infos {
+			require.True(t, info.dictionary == DictionaryHash{} || info.sampled != rewriteRun{}, "a shared dictionary is left")
+		}
+	}
+}
+
+// TestPendingBytesOfGroupAreBounded: the limit holds for all queues together.
+func TestPendingBytesOfGroupAreBounded(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		mem := newMem(t)
+		gated, _, open := gate(mem, vfs.OpWrite)
+		g, err := NewWriterGroup(nil)
+		require.NoError(t, err)
+		const queues = 8
+		var writers []*Writer
+		for i := range queues {
+			o := testOptions(gated)
+			o.Codec, o.Group = "s2", g
+			w, err := OpenWriter(fmt.Sprintf("%s/%d", queueDir, i), o)
+			require.NoError(t, err)
+			writers = append(writers, w)
+		}
+		document := []byte(strings.Repeat("x", 100_000))
+		appended := 0
+		finished := make(chan error, 1)
+		const count = 3 * maxPendingBytes / 100_000
+		go func() {
+			for appended = 0; appended < count; appended++ {
+				if _, err := writers[appended%queues].Append([]byte("id"), document); err != nil {
+					finished <- err
+					return
+				}
+			}
+			finished <- nil
+		}()
+		synctest.Wait()
+		bytes := appended * len(document)
+		assert.LessOrEqual(t, bytes, maxPendingBytes+(queues+1)*DefaultBlockBytes)
+		assert.Greater(t, bytes, maxPendingBytes-2*DefaultBlockBytes)
+		open()
+		require.NoError(t, <-finished)
+		closeGroup(t, g, writers)
+	})
+}
+
+func TestWriterGroupRefusesOtherCodec(t *testing.T) {
+	_, err := NewWriterGroup(&WriterGroupOptions{Codec: "no such codec"})
+	require.Error(t, err)
+	_, err = NewWriterGroup(&WriterGroupOptions{Dictionary: make([]byte, maxDictionaryBytes+1)})
+	require.ErrorIs(t, err, errBadDictionary)
+	g, err := NewWriterGroup(nil)
+	require.NoError(t, err)
+	defer g.Close()
+	_, err = OpenWriter(queueDir, &WriterOptions{FS: newMem(t), Codec: "none", Group: g})
+	require.ErrorContains(t, err, "Codec is none, and that of the Group s2")
+}
+
+// TestEnd: End is the address after the last flushed entry, also after the queue was opened
+// again.
+func TestEnd(t *testing.T) {
+	mem := newMem(t)
+	w := openWriter(t, testOptions(mem))
+	require.Zero(t, w.End())
+	_, err := w.Append([]byte("id"), []byte("document"))
+	require.NoError(t, err)
+	require.Zero(t, w.End())
+	require.NoError(t, w.Flush())
+	end := w.End()
+	require.Equal(t, SegmentID(1), end.Segment)
+	require.NoError(t, w.Close())
+	w = openWriter(t, testOptions(mem))
+	require.Equal(t, end, w.End())
+	_, err = w.Append([]byte("id"), []byte("document"))
+	require.NoError(t, err)
+	require.NoError(t, w.Seal())
+	require.Equal(t, 1, w.End().Compare(end))
+}
