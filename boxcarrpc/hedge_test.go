@@ -57,6 +57,42 @@ func TestAHedgeAnswersForASlowServer(t *testing.T) {
 	})
 }
 
+// The hedging of a call replaces that of its method, and its budget that of the pool.
+func TestHedgingOfACall(t *testing.T) {
+	handler := func(server int) Handler {
+		return func(ctx context.Context, _ string, request, dst []byte) ([]byte, error) {
+			if server == 0 {
+				select {
+				case <-ctx.Done():
+				case <-time.After(time.Second):
+				}
+			}
+			return append(dst, byte('0'+server)), ctx.Err()
+		}
+	}
+	methods := map[string]Method{"m": {Idempotent: true}, "once": {}}
+	through := func(next Caller) Caller { return next }
+	withVirtualCluster(t, 2, handler, nil, func(t *testing.T, w *virtualCluster) {
+		p := w.pool(t, &PoolOptions{Size: 4, RetryRatio: -1, Methods: methods, Interceptors: []func(Caller) Caller{through}})
+		for _, x := range []struct {
+			method  string
+			allowed bool
+			hedges  bool
+		}{{"m", true, true}, {"m", false, false}, {"once", true, false}} {
+			asked := 0
+			for range 20 { // some are sent to the slow server first
+				before, start := p.Stats().Hedges, time.Now()
+				info := CallInfo{Hedge: &CallHedge{After: hedgeAfter, Allow: func() bool { asked++; return x.allowed }}}
+				_, err := p.CallWith(t.Context(), x.method, nil, nil, &info)
+				require.NoError(t, err)
+				require.Contains(t, []time.Duration{0, hedgeAfter, time.Second}, time.Since(start))
+				require.Equal(t, x.hedges && time.Since(start) == hedgeAfter, p.Stats().Hedges > before)
+			}
+			require.Equal(t, x.method == "m", asked > 0, "%+v", x)
+		}
+	})
+}
+
 // Both servers answer at about the same time with responses of many frames. The caller may
 // reuse dst and the request once the call has returned.
 func TestNothingIsWrittenToDstAfterAHedgedCall(t *testing.T) {

@@ -42,7 +42,7 @@ func (p *Pool) intercepted(ctx context.Context, method string, request, dst []by
 	}
 	*own = CallInfo{Slot: -1}
 	if info != nil {
-		own.Metadata = info.Metadata
+		*own = info.input()
 	}
 	out, err := p.caller(ctx, method, request, dst, own)
 	if info != nil {

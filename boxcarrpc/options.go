@@ -105,6 +105,9 @@ type ServerOptions struct {
 	// the server's own host; set one of them if a proxy on that host forwards requests of
 	// others. The default is none.
 	Operators []string
+	// Audit is called after each call of MethodDrain or MethodUndrain, with the client and the
+	// error with which it was refused, nil if it was not. The default does nothing.
+	Audit func(client *Peer, method string, refused error)
 	// Interceptors wrap the handler, the first outermost, and StreamInterceptors wrap the
 	// StreamHandler. The default is none.
 	Interceptors       []func(Handler) Handler
@@ -165,7 +168,8 @@ type Method struct {
 	// HedgeAfter is the time after which a call that has no answer is also sent to a second
 	// server, if a slot of one is free and the retry budget allows it. The first answer
 	// counts. A value well above the usual latency of the method shortens the tail for a
-	// few percent more load. The method must be Idempotent. The default is 0: never.
+	// few percent more load. The second attempt may be up to 2 ms late. The method must be
+	// Idempotent. The default is 0: never.
 	HedgeAfter time.Duration
 }
 
@@ -256,13 +260,6 @@ type PoolOptions struct {
 	// opening of every stream. The default is none.
 	Interceptors       []func(Caller) Caller
 	StreamInterceptors []func(StreamOpener) StreamOpener
-	// PreferIdle makes the pool use idle servers first. Each response carries the
-	// number of other requests in flight on the server. A free slot ranks first for
-	// 200 ms if that number was 0 or below the average. This nearly ends queueing on
-	// the servers; a client with little load concentrates on fewer of them. See
-	// docs/balance.md. The default orders slots by number, and equal numbers by the
-	// longest idle time.
-	PreferIdle bool
 	// Dialer connects to an address, for tunnels and Unix sockets. The default dials TCP.
 	Dialer func(ctx context.Context, address string) (net.Conn, error)
 	// Name is the name that servers see. The default is the host name, a slash and the

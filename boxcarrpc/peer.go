@@ -19,6 +19,8 @@ type Peer struct {
 	Identity string
 	// TLS is the state of the TLS connection, nil for plain text.
 	TLS *tls.ConnectionState
+
+	index int32 // of a server, in its pool
 }
 
 // newPeer describes the peer of a connection after the handshakes.

@@ -27,8 +27,8 @@ func (p *Pool) Call(ctx context.Context, method string, request, dst []byte) ([]
 	return p.CallWith(ctx, method, request, dst, nil)
 }
 
-// CallWith is Call with the metadata of info, and fills in the other fields of info. A nil
-// info is allowed. info is not used after CallWith has returned.
+// CallWith is Call with the first fields of info, and fills in the others. A nil info is
+// allowed. info is not used after CallWith has returned.
 func (p *Pool) CallWith(ctx context.Context, method string, request, dst []byte, info *CallInfo) ([]byte, error) {
 	if p.caller != nil {
 		return p.intercepted(ctx, method, request, dst, info)
@@ -40,6 +40,12 @@ func (p *Pool) CallWith(ctx context.Context, method string, request, dst []byte,
 type CallInfo struct {
 	// Metadata is sent with the request.
 	Metadata Metadata
+	// Hedge replaces the method's HedgeAfter if it is not nil. The method must be Idempotent.
+	Hedge *CallHedge
+	// Avoid has servers that have not answered the same request before: Server of earlier calls
+	// of the pool. Others are asked if there are any, as for a retry, and without the retry
+	// budget.
+	Avoid []*Peer
 
 	// The other fields are set during the call and may be read when it has returned.
 
@@ -52,6 +58,20 @@ type CallInfo struct {
 	Slot int
 	// Attempts is the number of times that the request was sent.
 	Attempts int
+}
+
+// CallHedge says when a call is also sent to a second server.
+type CallHedge struct {
+	// After is the time without an answer, as Method.HedgeAfter.
+	After time.Duration
+	// Allow decides instead of the retry budget of the pool, so that the pools of a client
+	// share a budget. It is called at most once, by another goroutine.
+	Allow func() bool
+}
+
+// input returns a CallInfo with the fields that the caller sets.
+func (i *CallInfo) input() CallInfo {
+	return CallInfo{Metadata: i.Metadata, Hedge: i.Hedge, Avoid: i.Avoid, Slot: -1}
 }
 
 // attempt records an attempt on a lane.
@@ -83,26 +103,45 @@ type call struct {
 	request  []byte
 	metadata Metadata
 	rule     Method
-	deadline time.Time // with a monotonic clock reading; zero for none
-	timeout  bool      // the deadline is that of CallTimeout, not of the context
-	info     *CallInfo // may be nil
-	hedge    *hedge    // may be nil
+	deadline time.Time  // with a monotonic clock reading; zero for none
+	timeout  bool       // the deadline is that of CallTimeout, not of the context
+	info     *CallInfo  // may be nil
+	hedging  *CallHedge // nil: that of the rule
+	avoid    []*Peer
+	// hedgeAfter is the time after which there is a second attempt; 0: never.
+	hedgeAfter time.Duration
+	hedge      *hedge // the second attempt, nil until it is planned
+	hedges     bool   // this is the second attempt
 }
 
-// context returns a context that also ends at the deadline.
+// context returns a context that also ends at the deadline, and when another attempt has an
+// answer.
 func (r *call) context(ctx context.Context) (context.Context, context.CancelFunc) {
-	if !r.timeout {
-		return ctx, func() {}
+	switch {
+	case r.hedge != nil:
+		return r.hedge.shared, func() {}
+	case r.timeout:
+		return context.WithDeadline(ctx, r.deadline)
 	}
-	return context.WithDeadline(ctx, r.deadline)
+	return ctx, func() {}
+}
+
+// appendAvoided appends the indexes of the servers to avoid.
+func (r *call) appendAvoided(to []int32) []int32 {
+	for _, server := range r.avoid {
+		if server != nil {
+			to = append(to, server.index)
+		}
+	}
+	return to
 }
 
 // call is Pool.CallWith without interceptors.
 func (c *calls) call(ctx context.Context, method string, request, dst []byte, info *CallInfo) (out []byte, err error) {
 	r := call{method: method, request: request, rule: c.options.Methods[method], info: info}
 	if info != nil {
-		r.metadata = info.Metadata
-		*info = CallInfo{Metadata: info.Metadata, Slot: -1}
+		*info = info.input()
+		r.metadata, r.hedging, r.avoid = info.Metadata, info.Hedge, info.Avoid
 		if err := info.Metadata.check(); err != nil {
 			return dst, err
 		}
@@ -120,10 +159,15 @@ func (c *calls) call(ctx context.Context, method string, request, dst []byte, in
 		err = &Error{Code: CodeInvalidArgument, Message: fmt.Sprintf(
 			"request of %d bytes to a method of %d: at most %d and %d are allowed",
 			len(request), len(method), MaxRequestBytes, MaxMethodBytes)}
-	case r.rule.HedgeAfter > 0:
-		out, err = c.hedged(ctx, r, dst)
-	default:
+	case r.hedging != nil && r.rule.Idempotent:
+		r.hedgeAfter = r.hedging.After
 		out, err = c.attempts(ctx, &r, dst)
+	default:
+		r.hedgeAfter = r.rule.HedgeAfter
+		out, err = c.attempts(ctx, &r, dst)
+	}
+	if r.hedge != nil {
+		out, err = c.endHedge(&r, dst, out, err)
 	}
 	if err != nil {
 		c.counts.failed.Add(1)
@@ -150,8 +194,11 @@ func (c *calls) attempts(ctx context.Context, r *call, dst []byte) ([]byte, erro
 		tried = few[:0] // indexes of servers
 		last  error
 	)
+	if len(r.avoid) > 0 {
+		tried = r.appendAvoided(tried)
+	}
 	for n := 0; ; n++ {
-		lane, w, err := c.slots.acquire(tried)
+		lane, w, err := c.slots.acquire(tried, n > 0)
 		if w != nil {
 			lane, err = c.waitForSlot(ctx, r, w)
 		}
@@ -163,13 +210,16 @@ func (c *calls) attempts(ctx context.Context, r *call, dst []byte) ([]byte, erro
 		}
 		peer := lane.transport.peer.index
 		if r.hedge != nil {
-			r.hedge.peer.Store(peer + 1)
+			r.hedge.peer.Store(peer)
 		}
 		out, again, err := c.exchange(ctx, lane, r, dst)
 		if err == nil {
 			return out, nil
 		}
 		err = mergeAttemptErrors(last, err)
+		if r.hedge != nil {
+			ctx = r.hedge.shared
+		}
 		if !again || n >= c.options.MaxRetries || ctx.Err() != nil {
 			return dst, err
 		}
@@ -227,8 +277,7 @@ func (c *calls) exchange(ctx context.Context, lane *clientLane, r *call, dst []b
 		c.slots.release(c.slots.now(), lane, noAnswer, false)
 		return dst, false, tooLongForServer(t, len(r.request))
 	}
-	// A hedged call must notice the answer of the other attempt at once.
-	alone := r.hedge == nil && (r.deadline.IsZero() || r.deadline.Sub(c.slots.start)-time.Duration(lane.picked) > nearDeadline)
+	alone := r.hedgeAfter == 0 && !r.hedges && (r.deadline.IsZero() || r.deadline.Sub(c.slots.start)-time.Duration(lane.picked) > nearDeadline)
 	if r.info != nil {
 		r.info.attempt(lane)
 	}
@@ -241,10 +290,10 @@ func (c *calls) exchange(ctx context.Context, lane *clientLane, r *call, dst []b
 		c.members.noteSend()
 	}
 	switch {
-	case reads && r.hedge != nil:
-		t.turn.pass <- struct{}{}
+	case reads && (r.hedges || r.hedge != nil):
+		t.turn.pass <- struct{}{} // the caller must notice the answer of the other attempt at once
 	case reads:
-		t.readFor(lane, r.deadline)
+		t.readFor(lane, r.deadline, r.hedgeAfter)
 	}
 	if err := c.await(ctx, r, lane, alone); err != nil {
 		return dst, false, err
@@ -265,13 +314,19 @@ func (c *calls) exchange(ctx context.Context, lane *clientLane, r *call, dst []b
 // await waits for the end of a request: for the answer only at first if alone is set. If
 // the context or the deadline ends first, it abandons the call.
 func (c *calls) await(ctx context.Context, r *call, lane *clientLane, alone bool) error {
-	if alone {
+	switch {
+	case alone:
 		if len(lane.events) == 0 {
 			c.sweeper.start()
 		}
 		if <-lane.events == ended {
 			return nil
 		}
+	case len(lane.events) > 0:
+		<-lane.events // the caller has read it
+		return nil
+	case r.hedgeAfter > 0 && r.hedge == nil:
+		c.planHedge(ctx, r, lane)
 	}
 	ctx, cancel := r.context(ctx)
 	defer cancel()

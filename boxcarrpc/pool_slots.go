@@ -82,7 +82,7 @@ func (s *slots) init(o *PoolOptions, c clock, seed uint64, due func()) {
 	s.hopeless, s.mu.ready = make(chan struct{}), make(chan struct{})
 	s.mu.rng.Seed(seed, seed)
 	entries := o.Size + spareEntries(o.Size)
-	s.mu.ladder = core.NewClient(o.Size, make([]core.Slot, entries), nil, o.PreferIdle)
+	s.mu.ladder = core.NewClient(o.Size, make([]core.Slot, entries), nil)
 	s.mu.lanes = make([]*clientLane, entries)
 	if o.HealthMethod != "" {
 		s.mu.ladder.CheckHealth(int64(o.HealthInterval))
@@ -101,16 +101,16 @@ func (s *slots) close() {
 	s.mu.waiters = nil
 }
 
-// acquire takes the best free slot, for a retry one of a server that was not tried. If there
-// is none and the call may wait for one, it returns a waiter.
-func (s *slots) acquire(tried []int32) (*clientLane, *waiter, error) {
+// acquire takes the best free slot, of a server that was not tried if there is one. If there
+// is none and the call may wait for one, it returns a waiter. A retry needs the retry budget.
+func (s *slots) acquire(tried []int32, retry bool) (*clientLane, *waiter, error) {
 	s.mu.Lock()
 	if s.mu.closed {
 		s.mu.Unlock()
 		return nil, nil, ErrPoolClosed
 	}
 	switch {
-	case len(tried) == 0:
+	case !retry:
 		s.mu.retries.Deposit()
 	case !s.mu.retries.Withdraw(s.now()):
 		s.mu.Unlock()
@@ -125,7 +125,7 @@ func (s *slots) acquire(tried []int32) (*clientLane, *waiter, error) {
 	}
 	other := len(tried) > 0 && s.mu.ladder.WantOther(tried, &s.mu.rng)
 	var w *waiter
-	if patience := s.patienceLocked(tried, other); patience > 0 {
+	if patience := s.patienceLocked(tried, retry, other); patience > 0 {
 		w = &waiter{tried: slices.Clone(tried), patience: patience, ready: make(chan *clientLane, 1)}
 		s.mu.waiters = append(s.mu.waiters, w)
 	}
@@ -140,17 +140,16 @@ func (s *slots) acquire(tried []int32) (*clientLane, *waiter, error) {
 	return nil, w, nil
 }
 
-// acquireHedge takes the best free slot of a server other than peer, if the retry budget
-// allows it. It returns nil if there is none, or if peer is negative because the first
-// attempt has no slot yet.
-func (s *slots) acquireHedge(peer int32) *clientLane {
+// acquireHedge takes the best free slot of a server that was not tried, if the retry budget
+// allows it or budgeted is not set. It returns nil if there is none.
+func (s *slots) acquireHedge(tried []int32, budgeted bool) *clientLane {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	if s.mu.closed || peer < 0 || !s.mu.retries.Withdraw(now) {
+	if s.mu.closed || budgeted && !s.mu.retries.Withdraw(now) {
 		return nil
 	}
-	entry, ok, _ := s.mu.ladder.AcquireOther(now, []int32{peer}, &s.mu.rng)
+	entry, ok, _ := s.mu.ladder.AcquireOther(now, tried, &s.mu.rng)
 	if !ok {
 		return nil
 	}
@@ -177,17 +176,19 @@ func (s *slots) assignLocked(now int64, entry int32) *clientLane {
 
 // patienceLocked returns the time for which a call may wait for a slot. other is set if a
 // slot of an untried server has been requested.
-func (s *slots) patienceLocked(tried []int32, other bool) time.Duration {
-	waiting, retry := len(s.mu.waiters), len(tried) > 0
+func (s *slots) patienceLocked(tried []int32, retry, other bool) time.Duration {
+	waiting := len(s.mu.waiters)
 	switch {
 	case waiting >= s.size:
 		return 0
-	case !retry && s.mu.ladder.Busy()+waiting >= s.size:
+	case len(tried) == 0 && s.mu.ladder.Busy()+waiting >= s.size:
 		return s.maxWait
 	case s.mu.ladder.Held() == 0, s.mu.ladder.Filling(), other:
 		return max(s.retryWait, fillWait)
 	case retry:
 		return s.retryWait
+	case len(tried) > 0:
+		return max(s.retryWait, s.maxWait)
 	}
 	return s.maxWait
 }

@@ -158,12 +158,17 @@ func (t *transport) readForAll() bool {
 	}
 }
 
-// readFor is the turn of a lone caller: until its answer has come, or for its maximum time.
-func (t *transport) readFor(lane *clientLane, deadline time.Time) {
+// readFor is the turn of a lone caller: until its answer has come, or for its maximum time,
+// which is not much longer than hedgeAfter unless this is 0.
+func (t *transport) readFor(lane *clientLane, deadline time.Time, hedgeAfter time.Duration) {
+	least, most := ownReading, 2*ownReading
+	if hedgeAfter > 0 {
+		least, most = min(least, hedgeAfter), min(most, hedgeAfter+hedgeSlack)
+	}
 	now := t.members.start.Add(time.Duration(lane.picked))
 	until := t.turn.armed // kept if it is suitable, because setting it is expensive
-	if left := until.Sub(now); left < ownReading || left > 2*ownReading {
-		until = now.Add(2 * ownReading)
+	if left := until.Sub(now); left < least || left > most {
+		until = now.Add(most)
 	}
 	if !deadline.IsZero() && deadline.Before(until) {
 		until = deadline

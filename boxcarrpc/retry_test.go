@@ -47,6 +47,34 @@ func TestRetriesAreWithinTheirBudget(t *testing.T) {
 	})
 }
 
+// A call avoids servers while there are others. This is not a retry.
+func TestCallAvoidsServers(t *testing.T) {
+	name := func(server int) Handler {
+		return func(_ context.Context, _ string, _, dst []byte) ([]byte, error) {
+			return append(dst, byte('0'+server)), nil
+		}
+	}
+	withVirtualCluster(t, 3, name, nil, func(t *testing.T, w *virtualCluster) {
+		p := w.pool(t, &PoolOptions{Size: 9, RetryRatio: -1})
+		for range 20 {
+			var info CallInfo
+			var seen []byte
+			for range 3 {
+				out, err := p.CallWith(t.Context(), "m", nil, nil, &info)
+				require.NoError(t, err)
+				require.NotContains(t, string(seen), string(out))
+				seen = append(seen, out...)
+				info.Avoid = append(info.Avoid, info.Server)
+			}
+			_, err := p.CallWith(t.Context(), "m", nil, nil, &info)
+			require.NoError(t, err, "no other server is left")
+			time.Sleep(time.Second)
+		}
+		require.Zero(t, p.Stats().Retries)
+		require.Zero(t, p.Stats().Unfunded)
+	})
+}
+
 // A retry is counted when it is queued. All slots of the only other server are busy, so
 // retries wait: as many as the budget allows, and none is sent.
 func TestARetryIsCountedWhenItIsQueued(t *testing.T) {

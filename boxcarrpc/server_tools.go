@@ -164,10 +164,16 @@ func (s *Server) withToolStreams(h StreamHandler) StreamHandler {
 // serveTool serves a built-in stream.
 func (s *Server) serveTool(stream *ServerStream) error {
 	if stream.method != MethodBoard {
-		if err := s.mayOperate(stream.conn.peer); err != nil {
+		err := s.mayOperate(stream.conn.peer)
+		if err == nil {
+			s.setDraining(stream.method == MethodDrain)
+		}
+		if s.options.Audit != nil {
+			s.options.Audit(stream.conn.peer, stream.method, err)
+		}
+		if err != nil {
 			return err
 		}
-		s.setDraining(stream.method == MethodDrain)
 	}
 	board, err := stream.conn.server.marshalBoard(stream.ctx)
 	if err != nil {

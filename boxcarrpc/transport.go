@@ -109,6 +109,7 @@ func (t *transport) handshake(token string) error {
 		return err
 	}
 	t.server = newPeer(t.conn, t.hello.Name)
+	t.server.index = t.peer.index
 	return commonVersion(t.hello)
 }
 

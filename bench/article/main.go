@@ -2,9 +2,7 @@
 //
 //	cd bench && go run ./article
 //
-// The indexes of flushed memory are merged always, never, or when of similar size. For each policy it
-// counts with the article's pseudocode the jobs written and the indexes left after 4 and 100 flushes
-// of 100,000 jobs, and then measures package lsm with the same policy.
+// Package lsm merges the indexes of flushed memory always, never, or when of similar size.
 //
 // Two stores receive updates of documents: files ordered by id, which are read, decompressed, changed,
 // compressed and rewritten for each update, and the queue, which appends. The time includes fsync.
@@ -54,8 +52,7 @@ func parse(args []string) (s settings, err error) {
 	if s.memtableBytes < 1 || s.flushes < 1 || s.reads < 1 || s.documents < 1 || s.perFile < 1 || s.rounds < 1 || s.duration <= 0 {
 		return s, errors.New("want numbers of 1 or more, and a -duration of more than 0")
 	}
-	return s, s.keeper.Open(fmt.Sprintf("memtable=%d flushes=%d reads=%d documents=%d per_file=%d duration=%v",
-		s.memtableBytes, s.flushes, s.reads, s.documents, s.perFile, s.duration))
+	return s, nil
 }
 
 func run(args []string) (err error) {
@@ -63,30 +60,25 @@ func run(args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.keeper.Close()) }()
 	if s.dir, err = os.MkdirTemp(s.dir, "article-"); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(s.dir)) }()
+	depends := fmt.Sprintf("memtable=%d flushes=%d reads=%d documents=%d per_file=%d duration=%v",
+		s.memtableBytes, s.flushes, s.reads, s.documents, s.perFile, s.duration)
+	return s.keeper.Run(depends, os.Stdout, s.measure, "jobs/s", "flushes", "jobs", "written times", "tables", "gets/s", "updates/s", "written bytes")
+}
+
+// measure measures the rules, and the stores under updates.
+func (s *settings) measure() error {
 	var names []string
 	for _, r := range rules {
 		names = append(names, r.name)
-	}
-	for _, flushes := range []int{4, 100} {
-		if err := s.keeper.Rounds(1, fmt.Sprintf("counted, %d flushes", flushes), names, func(i int) (figures, error) {
-			written, indexes := rules[i].steps(flushes, articleJobs)
-			return figures{"job writes": float64(written), "indexes": float64(indexes)}, nil
-		}); err != nil {
-			return err
-		}
 	}
 	if err := s.keeper.Rounds(s.rounds, "measured", names, func(i int) (figures, error) { return s.measureRule(rules[i]) }); err != nil {
 		return err
 	}
 	stores := []string{"files in the order of ids, rewritten", "the queue, appended to"}
 	update := []func() (figures, error){s.rewriteFiles, s.appendToQueue}
-	if err := s.keeper.Rounds(s.rounds, "updates", stores, func(i int) (figures, error) { return update[i]() }); err != nil {
-		return err
-	}
-	return s.keeper.Print(os.Stdout, "job writes", "indexes", "jobs/s", "flushes", "jobs", "written times", "tables", "gets/s", "updates/s", "written bytes")
+	return s.keeper.Rounds(s.rounds, "updates", stores, func(i int) (figures, error) { return update[i]() })
 }

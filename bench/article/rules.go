@@ -17,38 +17,12 @@ import (
 type rule struct {
 	name string
 	lsm  lsm.MergeRule
-	// merges reports whether an index of size jobs is merged with the next older one.
-	merges func(size, older int) bool
 }
 
 var rules = []rule{
-	{"those of like size", lsm.SizeTiered, func(size, older int) bool { return size >= older }},
-	{"always merge", lsm.MergeAlways, func(int, int) bool { return true }},
-	{"always write", lsm.MergeNever, func(int, int) bool { return false }},
-}
-
-// articleJobs is the number of jobs of a flush in the article.
-const articleJobs = 100_000
-
-// steps executes the article's pseudocode:
-//
-//	newIndex.add(memoryIndex)
-//	while newIndex.size >= diskIndexes.first.size
-//		newIndex.merge(diskIndexes.removeFirst())
-//	newIndex.write()
-//	diskIndexes.addFirst(newIndex)
-func (r rule) steps(flushes, jobs int) (written, indexes int) {
-	var disk []int // the newest last
-	for range flushes {
-		index := jobs
-		for len(disk) > 0 && r.merges(index, disk[len(disk)-1]) {
-			index += disk[len(disk)-1]
-			disk = disk[:len(disk)-1]
-		}
-		written += index
-		disk = append(disk, index)
-	}
-	return written, len(disk)
+	{"those of like size", lsm.SizeTiered},
+	{"always merge", lsm.MergeAlways},
+	{"always write", lsm.MergeNever},
 }
 
 // measureRule measures package lsm with a rule.

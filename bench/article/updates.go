@@ -11,6 +11,7 @@ import (
 
 	"github.com/klauspost/compress/s2"
 
+	"docstore/bench/internal/files"
 	"docstore/queue"
 )
 
@@ -128,7 +129,7 @@ func (s settings) appendToQueue() (_ figures, err error) {
 	if err := w.Flush(); err != nil {
 		return nil, err
 	}
-	before, err := bytesIn(dir)
+	before, err := files.Bytes(dir, "")
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +149,7 @@ func (s settings) appendToQueue() (_ figures, err error) {
 		return nil, err
 	}
 	elapsed := time.Since(started)
-	after, err := bytesIn(dir)
+	after, err := files.Bytes(dir, "")
 	return figures{"updates/s": float64(count) / elapsed.Seconds(), "written bytes": float64(after-before) / float64(count)}, err
 }
 
@@ -164,17 +165,4 @@ func (s settings) updateFor(update func(n, version int) error) (count int, elaps
 		elapsed = time.Since(start)
 	}
 	return count, elapsed, nil
-}
-
-// bytesIn returns the size of the files of a directory.
-func bytesIn(dir string) (total int64, err error) {
-	entries, err := os.ReadDir(dir)
-	for _, entry := range entries {
-		info, err := entry.Info()
-		if err != nil {
-			return 0, err
-		}
-		total += info.Size()
-	}
-	return total, err
 }

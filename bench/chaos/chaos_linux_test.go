@@ -3,33 +3,22 @@ package main
 import (
 	"encoding/binary"
 	"errors"
-	"fmt"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"docstore/bench/internal/process"
 )
 
-func TestMain(m *testing.M) {
-	if r := os.Getenv(asChild); r != "" {
-		if err := serveAsChild(r); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { process.TestMain(m, main) }
 
 // TestChaos applies every fault to Boxcar for a short time and checks each call.
 func TestChaos(t *testing.T) {
 	for _, name := range []string{"boxcar", "boxcar-hedged"} {
 		t.Run(name, func(t *testing.T) {
-			r, err := rivalNamed(name)
-			require.NoError(t, err)
-			trial, err := newTrial(r, 1200*time.Millisecond)
+			trial, err := newTrial(rivalNamed(name), 1200*time.Millisecond)
 			if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOENT) {
 				t.Skip("no network namespaces here: ", err)
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"docstore/bench/internal/command"
+	"docstore/bench/internal/process"
 	"docstore/bench/internal/results"
 )
 
@@ -16,8 +17,8 @@ func main() {
 	command.Main(func(args []string) error { return run(args, os.Stdout) })
 }
 
-func run(args []string, out io.Writer) (err error) {
-	if r := os.Getenv(asChild); r != "" {
+func run(args []string, out io.Writer) error {
+	if r := process.Role(); r != "" {
 		return serveAsChild(r)
 	}
 	flags := flag.NewFlagSet("chaos", flag.ContinueOnError)
@@ -33,20 +34,14 @@ func run(args []string, out io.Writer) (err error) {
 	if *rounds < 1 {
 		return errors.New("-rounds: at least 1")
 	}
-	if err := keeper.Open(fmt.Sprintf("servers=%d callers=%d lasts=%v", serverCount, callers, *lasts)); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, keeper.Close()) }()
-	for _, name := range names {
-		r, err := rivalNamed(name)
-		if err != nil {
-			return err
+	return keeper.Run(fmt.Sprintf("servers=%d callers=%d lasts=%v", serverCount, callers, *lasts), out, func() error {
+		for _, name := range names {
+			if err := try(rivalNamed(name), *rounds, *lasts, &keeper, out); err != nil {
+				return err
+			}
 		}
-		if err := try(r, *rounds, *lasts, &keeper, out); err != nil {
-			return err
-		}
-	}
-	return keeper.Print(out, "gap ns", "failed", "calls", "once gap ns", "once failed", "once calls", "wrong")
+		return nil
+	}, "gap ns", "failed", "calls", "once gap ns", "once failed", "once calls", "wrong")
 }
 
 // try applies every fault to a rival, and prints the audit of its calls.

@@ -21,9 +21,6 @@ const (
 	grace = 5 * time.Second
 )
 
-// asChild is the environment variable that makes a process a server of the named contestant.
-const asChild = "CHAOS_SERVES"
-
 // The files that a server's process gets besides the standard ones.
 const (
 	listenerFD = 3 + iota
@@ -41,10 +38,6 @@ type served interface {
 
 // serveAsChild runs the server's process.
 func serveAsChild(rival string) error {
-	r, err := rivalNamed(rival)
-	if err != nil {
-		return err
-	}
 	l, err := net.FileListener(os.NewFile(listenerFD, "listener"))
 	if err != nil {
 		return err
@@ -53,7 +46,7 @@ func serveAsChild(rival string) error {
 	if err != nil {
 		return err
 	}
-	s := r.server(func(request, dst []byte) ([]byte, error) {
+	s := rivalNamed(rival).server(func(request, dst []byte) ([]byte, error) {
 		call, ok := callOf(request)
 		if !ok {
 			return dst, errCorrupted
@@ -101,11 +94,7 @@ func (s *server) start() error {
 		return err
 	}
 	defer func() { _ = file.Close() }()
-	cmd, err := process.Self()
-	if err != nil {
-		return err
-	}
-	cmd.Env = append(os.Environ(), asChild+"="+s.rival)
+	cmd := process.Child(s.rival)
 	cmd.Stderr = os.Stderr
 	cmd.ExtraFiles = []*os.File{file, s.account}
 	s.process, err = process.Start(s.rival, cmd)

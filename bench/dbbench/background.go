@@ -73,15 +73,8 @@ func (b *bench) set(i uint64, set func(key, value []byte) error) error {
 // scanUntil reads all entries or until done is closed.
 func (b *bench) scanUntil(done <-chan struct{}) (stopped bool, err error) {
 	const lookEvery = 1000
-	it, err := b.engine.iterator()
-	if err != nil {
-		return false, err
-	}
 	n := 0
-	for ok := it.first(); ok && !stopped; ok = it.next() {
-		if _, err := it.value(); err != nil {
-			return false, err
-		}
+	err = b.visit(iterator.First, func(_, _ []byte) (bool, error) {
 		if n++; n%lookEvery == 0 {
 			select {
 			case <-done:
@@ -89,6 +82,7 @@ func (b *bench) scanUntil(done <-chan struct{}) (stopped bool, err error) {
 			default:
 			}
 		}
-	}
-	return stopped, it.close()
+		return !stopped, nil
+	})
+	return stopped, err
 }

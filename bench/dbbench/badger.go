@@ -44,18 +44,7 @@ func (e *badgerEngine) apply(writes []write, sync bool) error {
 		return err
 	}
 	err := e.db.Update(func(txn *badger.Txn) error {
-		for _, w := range writes {
-			var err error
-			if w.remove {
-				err = txn.Delete(w.key) // badger does not keep the slices after Update
-			} else {
-				err = txn.Set(w.key, w.value)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return eachWrite(writes, txn.Set, txn.Delete) // badger does not keep the slices after Update
 	})
 	if err != nil || !sync {
 		return err
@@ -110,26 +99,26 @@ func (i *badgerIterator) open(reverse bool) {
 	i.it = i.txn.NewIterator(o)
 }
 
-func (i *badgerIterator) first() bool {
+func (i *badgerIterator) First() bool {
 	i.open(false)
 	i.it.Rewind()
 	return i.it.Valid()
 }
 
-func (i *badgerIterator) last() bool {
+func (i *badgerIterator) Last() bool {
 	i.open(true)
 	i.it.Rewind()
 	return i.it.Valid()
 }
 
-func (i *badgerIterator) next() bool {
+func (i *badgerIterator) Next() bool {
 	i.it.Next()
 	return i.it.Valid()
 }
 
-func (i *badgerIterator) prev() bool { return i.next() }
+func (i *badgerIterator) Prev() bool { return i.Next() }
 
-func (i *badgerIterator) seek(key []byte) bool {
+func (i *badgerIterator) SeekGE(key []byte) bool {
 	if i.it == nil {
 		i.open(false)
 	}
@@ -137,9 +126,9 @@ func (i *badgerIterator) seek(key []byte) bool {
 	return i.it.Valid()
 }
 
-func (i *badgerIterator) key() []byte { return i.it.Item().Key() }
+func (i *badgerIterator) Key() []byte { return i.it.Item().Key() }
 
-func (i *badgerIterator) value() (value []byte, err error) {
+func (i *badgerIterator) ValueAndErr() (value []byte, err error) {
 	err = i.it.Item().Value(func(v []byte) error {
 		value = v
 		return nil
@@ -147,7 +136,7 @@ func (i *badgerIterator) value() (value []byte, err error) {
 	return value, err
 }
 
-func (i *badgerIterator) close() error {
+func (i *badgerIterator) Close() error {
 	if i.it != nil {
 		i.it.Close()
 	}

@@ -44,18 +44,7 @@ func (e *bboltEngine) apply(writes []write, sync bool) error {
 	}
 	err := e.db.Update(func(tx *bbolt.Tx) error {
 		bucket := tx.Bucket(bboltBucket)
-		for _, w := range writes {
-			var err error
-			if w.remove {
-				err = bucket.Delete(w.key)
-			} else {
-				err = bucket.Put(w.key, w.value)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return eachWrite(writes, bucket.Put, bucket.Delete)
 	})
 	if err != nil || !sync {
 		return err
@@ -101,11 +90,11 @@ func (i *bboltIterator) at(k, v []byte) bool {
 	return k != nil
 }
 
-func (i *bboltIterator) first() bool            { return i.at(i.cursor.First()) }
-func (i *bboltIterator) last() bool             { return i.at(i.cursor.Last()) }
-func (i *bboltIterator) next() bool             { return i.at(i.cursor.Next()) }
-func (i *bboltIterator) prev() bool             { return i.at(i.cursor.Prev()) }
-func (i *bboltIterator) seek(key []byte) bool   { return i.at(i.cursor.Seek(key)) }
-func (i *bboltIterator) key() []byte            { return i.k }
-func (i *bboltIterator) value() ([]byte, error) { return i.v, nil }
-func (i *bboltIterator) close() error           { return i.tx.Rollback() }
+func (i *bboltIterator) First() bool                  { return i.at(i.cursor.First()) }
+func (i *bboltIterator) Last() bool                   { return i.at(i.cursor.Last()) }
+func (i *bboltIterator) Next() bool                   { return i.at(i.cursor.Next()) }
+func (i *bboltIterator) Prev() bool                   { return i.at(i.cursor.Prev()) }
+func (i *bboltIterator) SeekGE(key []byte) bool       { return i.at(i.cursor.Seek(key)) }
+func (i *bboltIterator) Key() []byte                  { return i.k }
+func (i *bboltIterator) ValueAndErr() ([]byte, error) { return i.v, nil }
+func (i *bboltIterator) Close() error                 { return i.tx.Rollback() }

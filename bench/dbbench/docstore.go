@@ -24,16 +24,8 @@ func (e docstoreEngine) set(key, value []byte) error { return e.db.Set(key, valu
 
 func (e docstoreEngine) apply(writes []write, sync bool) error {
 	var b lsm.Batch
-	for _, w := range writes {
-		var err error
-		if w.remove {
-			err = b.Delete(w.key)
-		} else {
-			err = b.Set(w.key, w.value)
-		}
-		if err != nil {
-			return err
-		}
+	if err := eachWrite(writes, b.Set, b.Delete); err != nil {
+		return err
 	}
 	if err := e.db.Apply(&b); err != nil || !sync {
 		return err
@@ -71,13 +63,7 @@ func (e docstoreEngine) get(dst, key []byte) ([]byte, bool, error) {
 func (e docstoreEngine) iterator() (iterator, error) { return docstoreIterator{e.db.NewIter(nil)}, nil }
 func (e docstoreEngine) close() error                { return e.db.Close() }
 
-type docstoreIterator struct{ it *lsm.Iterator }
+type docstoreIterator struct{ *lsm.Iterator }
 
-func (i docstoreIterator) first() bool            { return i.it.First() }
-func (i docstoreIterator) last() bool             { return i.it.Last() }
-func (i docstoreIterator) next() bool             { return i.it.Next() }
-func (i docstoreIterator) prev() bool             { return i.it.Prev() }
-func (i docstoreIterator) seek(key []byte) bool   { return i.it.SeekGE(key) }
-func (i docstoreIterator) key() []byte            { return i.it.Key() }
-func (i docstoreIterator) value() ([]byte, error) { return i.it.Value(), nil }
-func (i docstoreIterator) close() error           { return errors.Join(i.it.Err(), i.it.Close()) }
+func (i docstoreIterator) ValueAndErr() ([]byte, error) { return i.Value(), nil }
+func (i docstoreIterator) Close() error                 { return errors.Join(i.Err(), i.Iterator.Close()) }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -30,16 +31,31 @@ type write struct {
 	remove     bool
 }
 
+// eachWrite sets and removes entries.
+func eachWrite(writes []write, set func(key, value []byte) error, remove func(key []byte) error) (err error) {
+	for _, w := range writes {
+		if w.remove {
+			err = remove(w.key)
+		} else {
+			err = set(w.key, w.value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // iterator iterates over all entries. The results of key and value are valid until it moves.
 type iterator interface {
-	first() bool
-	last() bool
-	next() bool
-	prev() bool
-	seek(key []byte) bool
-	key() []byte
-	value() ([]byte, error)
-	close() error // returns the first error of the engine
+	First() bool
+	Last() bool
+	Next() bool
+	Prev() bool
+	SeekGE(key []byte) bool
+	Key() []byte
+	ValueAndErr() ([]byte, error)
+	Close() error // returns the first error of the engine
 }
 
 // lastKey is greater than all keys.
@@ -91,10 +107,5 @@ func openEngine(name, dir string, s sizing) (engine, error) {
 }
 
 func engineNames() []string {
-	var names []string
-	for name := range engines {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(engines))
 }

@@ -55,16 +55,11 @@ func (e goleveldbEngine) iterator() (iterator, error) {
 
 func (e goleveldbEngine) close() error { return e.db.Close() }
 
-type goleveldbIterator struct{ it leveldbiterator.Iterator }
+type goleveldbIterator struct{ leveldbiterator.Iterator }
 
-func (i goleveldbIterator) first() bool            { return i.it.First() }
-func (i goleveldbIterator) last() bool             { return i.it.Last() }
-func (i goleveldbIterator) next() bool             { return i.it.Next() }
-func (i goleveldbIterator) prev() bool             { return i.it.Prev() }
-func (i goleveldbIterator) seek(key []byte) bool   { return i.it.Seek(key) }
-func (i goleveldbIterator) key() []byte            { return i.it.Key() }
-func (i goleveldbIterator) value() ([]byte, error) { return i.it.Value(), nil }
-func (i goleveldbIterator) close() error {
-	i.it.Release()
-	return i.it.Error()
+func (i goleveldbIterator) SeekGE(key []byte) bool       { return i.Seek(key) }
+func (i goleveldbIterator) ValueAndErr() ([]byte, error) { return i.Value(), nil }
+func (i goleveldbIterator) Close() error {
+	i.Release()
+	return i.Error()
 }

@@ -56,14 +56,13 @@ func (e kyotoEngine) set(key, value []byte) error {
 
 // apply writes one entry after the other: there are no concurrent readers that need atomicity.
 func (e kyotoEngine) apply(writes []write, sync bool) error {
-	for _, w := range writes {
-		if w.remove {
-			if C.kcdbremove(e.db, cBytes(w.key), C.size_t(len(w.key))) == 0 {
-				return e.failure()
-			}
-		} else if err := e.set(w.key, w.value); err != nil {
-			return err
+	if err := eachWrite(writes, e.set, func(key []byte) error {
+		if C.kcdbremove(e.db, cBytes(key), C.size_t(len(key))) == 0 {
+			return e.failure()
 		}
+		return nil
+	}); err != nil {
+		return err
 	}
 	if sync && C.kcdbsync(e.db, 1, nil, nil) == 0 {
 		return e.failure()
@@ -122,16 +121,16 @@ func (i *kyotoIterator) show(moved C.int32_t) bool {
 	return true
 }
 
-func (i *kyotoIterator) first() bool { return i.show(C.kccurjump(i.cursor)) }
-func (i *kyotoIterator) last() bool  { return i.show(C.kccurjumpback(i.cursor)) }
-func (i *kyotoIterator) next() bool  { return i.show(C.kccurstep(i.cursor)) }
-func (i *kyotoIterator) prev() bool  { return i.show(C.kccurstepback(i.cursor)) }
-func (i *kyotoIterator) seek(key []byte) bool {
+func (i *kyotoIterator) First() bool { return i.show(C.kccurjump(i.cursor)) }
+func (i *kyotoIterator) Last() bool  { return i.show(C.kccurjumpback(i.cursor)) }
+func (i *kyotoIterator) Next() bool  { return i.show(C.kccurstep(i.cursor)) }
+func (i *kyotoIterator) Prev() bool  { return i.show(C.kccurstepback(i.cursor)) }
+func (i *kyotoIterator) SeekGE(key []byte) bool {
 	return i.show(C.kccurjumpkey(i.cursor, cBytes(key), C.size_t(len(key))))
 }
-func (i *kyotoIterator) key() []byte            { return i.k }
-func (i *kyotoIterator) value() ([]byte, error) { return i.v, nil }
-func (i *kyotoIterator) close() error {
+func (i *kyotoIterator) Key() []byte                  { return i.k }
+func (i *kyotoIterator) ValueAndErr() ([]byte, error) { return i.v, nil }
+func (i *kyotoIterator) Close() error {
 	C.kccurdel(i.cursor)
 	return nil
 }

@@ -156,27 +156,27 @@ type leveldbIterator struct {
 	it unsafe.Pointer
 }
 
-func (i leveldbIterator) first() bool { return C.ldb_first(i.e.rocks, i.it) != 0 }
-func (i leveldbIterator) last() bool  { return C.ldb_last(i.e.rocks, i.it) != 0 }
-func (i leveldbIterator) next() bool  { return C.ldb_next(i.e.rocks, i.it) != 0 }
-func (i leveldbIterator) prev() bool  { return C.ldb_prev(i.e.rocks, i.it) != 0 }
-func (i leveldbIterator) seek(key []byte) bool {
+func (i leveldbIterator) First() bool { return C.ldb_first(i.e.rocks, i.it) != 0 }
+func (i leveldbIterator) Last() bool  { return C.ldb_last(i.e.rocks, i.it) != 0 }
+func (i leveldbIterator) Next() bool  { return C.ldb_next(i.e.rocks, i.it) != 0 }
+func (i leveldbIterator) Prev() bool  { return C.ldb_prev(i.e.rocks, i.it) != 0 }
+func (i leveldbIterator) SeekGE(key []byte) bool {
 	return C.ldb_seek(i.e.rocks, i.it, cBytes(key), C.size_t(len(key))) != 0
 }
 
-func (i leveldbIterator) key() []byte {
+func (i leveldbIterator) Key() []byte {
 	var n C.size_t
 	key := C.ldb_key(i.e.rocks, i.it, &n)
 	return goBytes(key, n)
 }
 
-func (i leveldbIterator) value() ([]byte, error) {
+func (i leveldbIterator) ValueAndErr() ([]byte, error) {
 	var n C.size_t
 	value := C.ldb_value(i.e.rocks, i.it, &n)
 	return goBytes(value, n), nil
 }
 
-func (i leveldbIterator) close() error {
+func (i leveldbIterator) Close() error {
 	var message *C.char
 	C.ldb_end(i.e.rocks, i.it, &message)
 	return i.e.err(message)

@@ -101,18 +101,9 @@ func (e *lmdbEngine) apply(writes []write, sync bool) error {
 		return err
 	}
 	err := e.update(func(txn *C.MDB_txn) error {
-		for _, w := range writes {
-			var err error
-			if w.remove {
-				err = lmdbError(C.bench_del(txn, e.dbi, cBytes(w.key), C.size_t(len(w.key))))
-			} else {
-				err = e.put(txn, w.key, w.value)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return eachWrite(writes,
+			func(key, value []byte) error { return e.put(txn, key, value) },
+			func(key []byte) error { return lmdbError(C.bench_del(txn, e.dbi, cBytes(key), C.size_t(len(key)))) })
 	})
 	if err != nil || !sync {
 		return err
@@ -195,14 +186,14 @@ func (i *lmdbIterator) move(op C.MDB_cursor_op, target []byte) bool {
 	return true
 }
 
-func (i *lmdbIterator) first() bool            { return i.move(C.MDB_FIRST, nil) }
-func (i *lmdbIterator) last() bool             { return i.move(C.MDB_LAST, nil) }
-func (i *lmdbIterator) next() bool             { return i.move(C.MDB_NEXT, nil) }
-func (i *lmdbIterator) prev() bool             { return i.move(C.MDB_PREV, nil) }
-func (i *lmdbIterator) seek(key []byte) bool   { return i.move(C.MDB_SET_RANGE, key) }
-func (i *lmdbIterator) key() []byte            { return i.k }
-func (i *lmdbIterator) value() ([]byte, error) { return i.v, nil }
-func (i *lmdbIterator) close() error {
+func (i *lmdbIterator) First() bool                  { return i.move(C.MDB_FIRST, nil) }
+func (i *lmdbIterator) Last() bool                   { return i.move(C.MDB_LAST, nil) }
+func (i *lmdbIterator) Next() bool                   { return i.move(C.MDB_NEXT, nil) }
+func (i *lmdbIterator) Prev() bool                   { return i.move(C.MDB_PREV, nil) }
+func (i *lmdbIterator) SeekGE(key []byte) bool       { return i.move(C.MDB_SET_RANGE, key) }
+func (i *lmdbIterator) Key() []byte                  { return i.k }
+func (i *lmdbIterator) ValueAndErr() ([]byte, error) { return i.v, nil }
+func (i *lmdbIterator) Close() error {
 	C.mdb_cursor_close(i.cursor)
 	C.mdb_txn_abort(i.txn)
 	return i.err

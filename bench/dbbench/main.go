@@ -41,7 +41,6 @@ func main() { command.MainContext(run) }
 // settings are the values of the flags.
 type settings struct {
 	args            []string
-	child           bool
 	engines, phases []string
 	num, reads      int
 	keyBytes        int
@@ -62,7 +61,6 @@ type settings struct {
 func parse(args []string) (s settings, err error) {
 	flags := flag.NewFlagSet("dbbench", flag.ContinueOnError)
 	s.args = args
-	flags.BoolVar(&s.child, "child", false, "measure one engine in this process and print JSON; dbbench starts such children")
 	engines := flags.String("engine", "docstore", "engines, separated by commas: "+strings.Join(engineNames(), ", "))
 	phases := flags.String("benchmarks", "fillrandom,readrandom,readrandom:2,readmissing,readseq,readreverse,seekrandom",
 		"workloads in order: "+strings.Join(workloadNames(), ", "))
@@ -105,7 +103,7 @@ func run(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.child {
+	if process.Role() != "" {
 		phases, err := s.measure(ctx)
 		if err != nil {
 			return err
@@ -119,14 +117,7 @@ func run(ctx context.Context, args []string) (err error) {
 		}
 		defer func() { err = errors.Join(err, os.Remove(s.cgroup)) }()
 	}
-	if err := s.keeper.Open(s.dependsOn()); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.keeper.Close()) }()
-	if err := s.compare(ctx); err != nil {
-		return err
-	}
-	return s.keeper.Print(os.Stdout, "ops/s", "ns", "cpu ns", "p50 ns", "p99 ns", "p999 ns", "written times", "amplification", "rule amplification", "read bytes",
+	return s.keeper.Run(s.dependsOn(), os.Stdout, func() error { return s.compare(ctx) }, "ops/s", "ns", "cpu ns", "p50 ns", "p99 ns", "p999 ns", "written times", "amplification", "rule amplification", "read bytes",
 		"anonymous bytes", "resident bytes", "others")
 }
 
@@ -156,12 +147,9 @@ func (s *settings) compare(ctx context.Context) error {
 
 // startChild measures an engine in a child process, which removes its files when it is interrupted.
 func (s *settings) startChild(ctx context.Context, engine string) (phases []phase, err error) {
-	self, err := process.Self(append(append([]string{"-child"}, s.args...), "-engine", engine, "-cgroup", s.cgroup)...)
-	if err != nil {
-		return nil, err
-	}
+	self := process.Child("engine", append(slices.Clone(s.args), "-engine", engine, "-cgroup", s.cgroup)...)
 	child := process.Command(ctx, self.Path, self.Args[1:]...)
-	child.Stderr = os.Stderr
+	child.Env, child.Stderr = self.Env, os.Stderr
 	out, err := child.Output()
 	if err != nil {
 		return nil, err

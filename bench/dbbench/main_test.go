@@ -9,17 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/bench/internal/cgroup"
+	"docstore/bench/internal/process"
 	"docstore/bench/internal/results"
 )
 
-// TestMain runs the test binary as the child process that compare starts.
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "-child" {
-		main()
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { process.TestMain(m, main) }
 
 // soon is short: the figures are not used.
 const soon = "1ms"
@@ -80,10 +74,6 @@ func TestKeysOfManyShapes(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestEnginesAreCompared(t *testing.T) {
-	require.NoError(t, run(t.Context(), []string{"-engine", "docstore,pebble", "-num", "1000", "-rounds", "2", "-quiet", soon, "-benchmarks", "fillrandom,readrandom"}))
 }
 
 func TestResultsAreResumed(t *testing.T) {

@@ -33,15 +33,10 @@ func (e pebbleEngine) set(key, value []byte) error { return e.db.Set(key, value,
 func (e pebbleEngine) apply(writes []write, sync bool) (err error) {
 	b := e.db.NewBatch()
 	defer func() { err = errors.Join(err, b.Close()) }()
-	for _, w := range writes {
-		if w.remove {
-			err = b.Delete(w.key, nil)
-		} else {
-			err = b.Set(w.key, w.value, nil)
-		}
-		if err != nil {
-			return err
-		}
+	if err := eachWrite(writes,
+		func(key, value []byte) error { return b.Set(key, value, nil) },
+		func(key []byte) error { return b.Delete(key, nil) }); err != nil {
+		return err
 	}
 	return b.Commit(&pebble.WriteOptions{Sync: sync})
 }
@@ -73,22 +68,10 @@ func (e pebbleEngine) get(dst, key []byte) ([]byte, bool, error) {
 }
 
 func (e pebbleEngine) iterator() (iterator, error) {
-	it, err := e.db.NewIter(nil)
-	return pebbleIterator{it}, err
+	return e.db.NewIter(nil)
 }
 
 func (e pebbleEngine) close() error { return e.db.Close() }
-
-type pebbleIterator struct{ it *pebble.Iterator }
-
-func (i pebbleIterator) first() bool            { return i.it.First() }
-func (i pebbleIterator) last() bool             { return i.it.Last() }
-func (i pebbleIterator) next() bool             { return i.it.Next() }
-func (i pebbleIterator) prev() bool             { return i.it.Prev() }
-func (i pebbleIterator) seek(key []byte) bool   { return i.it.SeekGE(key) }
-func (i pebbleIterator) key() []byte            { return i.it.Key() }
-func (i pebbleIterator) value() ([]byte, error) { return i.it.ValueAndErr() }
-func (i pebbleIterator) close() error           { return i.it.Close() }
 
 // quiet drops what an engine logs.
 type quiet struct{}

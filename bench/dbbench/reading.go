@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 )
@@ -66,14 +67,14 @@ func (b *bench) scan(start, step func(iterator) bool) (int, error) {
 	}
 	count, bytes := 0, 0
 	for ok := start(it); ok; ok = step(it) {
-		value, err := it.value()
+		value, err := it.ValueAndErr()
 		if err != nil {
 			return 0, err
 		}
-		bytes += len(it.key()) + len(value)
+		bytes += len(it.Key()) + len(value)
 		count++
 	}
-	if err := it.close(); err != nil {
+	if err := it.Close(); err != nil {
 		return 0, err
 	}
 	if count != b.entries() || bytes != count*(b.data.keyBytes+b.data.valueBytes) {
@@ -97,16 +98,16 @@ func (b *bench) seekRandom(threads int) (int, error) {
 		for range count {
 			key = b.data.key(key, b.missingEntry(random))
 			start := lat.begin()
-			ok := it.seek(key)
+			ok := it.SeekGE(key)
 			for n := 0; ok && n < seekEntries; n++ {
-				if _, err := it.value(); err != nil {
+				if _, err := it.ValueAndErr(); err != nil {
 					return err
 				}
-				ok = it.next()
+				ok = it.Next()
 			}
 			lat.end(start)
 		}
-		return it.close()
+		return it.Close()
 	})
 }
 
@@ -129,42 +130,45 @@ func (b *bench) seekFresh(threads int) (int, error) {
 
 // scanFrom reads up to n entries starting at a key.
 func (b *bench) scanFrom(key []byte, n int) error {
+	return b.visit(func(it iterator) bool { return it.SeekGE(key) }, func(key, value []byte) (bool, error) {
+		if len(key) != b.data.keyBytes || len(value) != b.data.valueBytes {
+			return false, fmt.Errorf("entry of %d + %d bytes", len(key), len(value))
+		}
+		n--
+		return n > 0, nil
+	})
+}
+
+// visit calls fn for the entries from a start on until it returns false.
+func (b *bench) visit(start func(iterator) bool, fn func(key, value []byte) (more bool, err error)) (err error) {
 	it, err := b.engine.iterator()
 	if err != nil {
 		return err
 	}
-	for ok := it.seek(key); ok && n > 0; ok = it.next() {
-		value, err := it.value()
+	defer func() { err = errors.Join(err, it.Close()) }()
+	for ok := start(it); ok; ok = it.Next() {
+		value, err := it.ValueAndErr()
 		if err != nil {
 			return err
 		}
-		if len(it.key()) != b.data.keyBytes || len(value) != b.data.valueBytes {
-			return fmt.Errorf("entry of %d + %d bytes", len(it.key()), len(value))
+		if more, err := fn(it.Key(), value); err != nil || !more {
+			return err
 		}
-		n--
 	}
-	return it.close()
+	return nil
 }
 
 // check compares all entries with the expected ones, and gets some.
 func (b *bench) check() error {
-	it, err := b.engine.iterator()
-	if err != nil {
-		return err
-	}
 	var scratch, key []byte
 	count := 0
-	for ok := it.first(); ok; ok = it.next() {
-		value, err := it.value()
-		if err != nil {
-			return err
-		}
-		if !b.data.right(it.key(), value, scratch) {
-			return fmt.Errorf("check: key %x has another value", it.key())
+	if err := b.visit(iterator.First, func(key, value []byte) (bool, error) {
+		if !b.data.right(key, value, scratch) {
+			return false, fmt.Errorf("check: key %x has another value", key)
 		}
 		count++
-	}
-	if err := it.close(); err != nil {
+		return true, nil
+	}); err != nil {
 		return err
 	}
 	if count != b.entries() {

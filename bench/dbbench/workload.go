@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -37,8 +38,8 @@ var workloads = map[string]workload{
 	"readrandom":  {func(b *bench, threads int) (int, error) { return b.read(threads, b.anyEntry) }, false},
 	"readhot":     {func(b *bench, threads int) (int, error) { return b.read(threads, b.hotEntry) }, false},
 	"readmissing": {func(b *bench, threads int) (int, error) { return b.read(threads, b.missingEntry) }, false},
-	"readseq":     {func(b *bench, _ int) (int, error) { return b.scan(iterator.first, iterator.next) }, false},
-	"readreverse": {func(b *bench, _ int) (int, error) { return b.scan(iterator.last, iterator.prev) }, false},
+	"readseq":     {func(b *bench, _ int) (int, error) { return b.scan(iterator.First, iterator.Next) }, false},
+	"readreverse": {func(b *bench, _ int) (int, error) { return b.scan(iterator.Last, iterator.Prev) }, false},
 	"seekrandom":  {(*bench).seekRandom, false},
 
 	"readwhilewriting": {func(b *bench, threads int) (int, error) {
@@ -62,12 +63,7 @@ func init() {
 }
 
 func workloadNames() []string {
-	var names []string
-	for name := range workloads {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(workloads))
 }
 
 // bench is one engine under the workloads.

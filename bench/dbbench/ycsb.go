@@ -10,30 +10,32 @@ import (
 // The popularity of entries is zipfian (0.99), independent of the order of keys. A write is visible
 // to the next read.
 type mix struct {
-	update  int  // write a value of an entry
-	insert  int  // add an entry
-	modify  int  // read an entry and write a value
-	scan    int  // read up to ycsbScan entries
-	newest  bool // the newest entries are the most popular
-	opsTold int  // divisor of -reads
+	update int  // write a value of an entry
+	insert int  // add an entry
+	modify int  // read an entry and write a value
+	scan   int  // read up to ycsbScan entries; then a thread has fewer operations
+	newest bool // the newest entries are the most popular
 }
 
 // ycsbScan is the maximum number of entries that a scan reads.
 const ycsbScan = 100
 
 var ycsbMixes = map[string]mix{
-	"ycsba": {update: 50, opsTold: 1},
-	"ycsbb": {update: 5, opsTold: 1},
-	"ycsbc": {opsTold: 1},
-	"ycsbd": {insert: 5, newest: true, opsTold: 1},
-	"ycsbe": {insert: 5, scan: 95, opsTold: ycsbScan},
-	"ycsbf": {modify: 50, opsTold: 1},
+	"ycsba": {update: 50},
+	"ycsbb": {update: 5},
+	"ycsbc": {},
+	"ycsbd": {insert: 5, newest: true},
+	"ycsbe": {insert: 5, scan: 95},
+	"ycsbf": {modify: 50},
 }
 
 // ycsb runs a mix.
 func (b *bench) ycsb(threads int, m mix) (int, error) {
 	popular := zipf.New(int(b.loaded))
-	count := max(1, b.reads/m.opsTold)
+	count := b.reads
+	if m.scan > 0 {
+		count = max(1, count/ycsbScan)
+	}
 	if m.update+m.insert+m.modify > 0 {
 		b.wrote = true
 	}

@@ -1,17 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
-	"io"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
+
+	"docstore/bench/internal/files"
 )
 
 // corpus has the documents of a run: those of a file, or generated ones, which need no memory.
@@ -126,28 +124,13 @@ func appendMade(dst []byte, n int) []byte {
 
 // readCorpus reads NDJSON, gzipped or not.
 func readCorpus(name string) (*corpus, error) {
-	content, err := os.ReadFile(name)
-	if err != nil {
-		return nil, err
-	}
-	var in io.Reader = bytes.NewReader(content)
-	if strings.HasSuffix(name, ".gz") {
-		if in, err = gzip.NewReader(in); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-	}
 	c := &corpus{}
-	lines := bufio.NewScanner(in)
-	lines.Buffer(nil, 17<<20)
-	for lines.Scan() {
+	return c, files.Lines(name, func(line []byte) error {
 		var fields struct{ ID string }
-		if err := json.Unmarshal(lines.Bytes(), &fields); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", name, len(c.ids)+1, err)
+		if err := json.Unmarshal(line, &fields); err != nil {
+			return err
 		}
-		c.add(fields.ID, lines.Bytes())
-	}
-	if len(c.ids) == 0 && lines.Err() == nil {
-		return nil, fmt.Errorf("%s: no documents", name)
-	}
-	return c, lines.Err()
+		c.add(fields.ID, line)
+		return nil
+	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"docstore/bench/internal/files"
 	"docstore/bench/internal/process"
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
@@ -63,7 +64,7 @@ func (s *docstoreStore) load(ctx context.Context, c *corpus) (f figures, err err
 		return nil, err
 	}
 	for name, dir := range map[string]string{"queue bytes": s.queue(), "index bytes": filepath.Join(s.dir, "data")} {
-		bytes, err := bytesIn(dir)
+		bytes, err := files.Bytes(dir, "")
 		if err != nil {
 			return nil, err
 		}
@@ -151,7 +152,7 @@ func (s *docstoreStore) serve(ctx context.Context) (err error) {
 	if s.rig.memory > 0 {
 		args = append(args, "--memory", strconv.FormatInt(max(leastDaemonMemory, s.rig.memory/daemonShare), 10))
 	}
-	if s.daemon, err = s.rig.start(s.name, daemon, args...); err != nil {
+	if s.daemon, err = s.rig.start(s.name, exec.Command(daemon, args...)); err != nil {
 		return err
 	}
 	return s.daemon.Ready(ctx, "http://"+s.http+"/readyz")

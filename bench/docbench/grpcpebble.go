@@ -6,14 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/bloom"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"docstore/bench/internal/grpcbytes"
@@ -23,14 +23,13 @@ import (
 // grpcStore serves documents from Pebble through grpc-go, without a message format, in a separate
 // process.
 type grpcStore struct {
-	rig     *rig
-	name    string
-	server  *process.Process
-	address string
+	server
+	rig  *rig
+	name string
 }
 
 const (
-	grpcChild   = "serve-grpc-pebble" // the argument with which this program is the server
+	grpcChild   = "grpc-pebble" // the role of the server's process
 	grpcGet     = "/bench.Documents/Get"
 	grpcGetMany = "/bench.Documents/GetMany"
 	pebbleCache = 2 << 30 // holds everything
@@ -56,17 +55,9 @@ func (s *grpcStore) load(ctx context.Context, c *corpus) (_ figures, err error) 
 			return nil, err
 		}
 	}
-	if s.address, err = process.FreeAddress(); err != nil {
-		return nil, err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	if s.server, err = s.rig.start(s.name, self, grpcChild, dir, s.address, strconv.FormatInt(cache, 10)); err != nil {
-		return nil, err
-	}
-	return nil, s.server.Listening(ctx, s.address)
+	return nil, s.start(ctx, s.rig, s.name, func(host, port string) *exec.Cmd {
+		return process.Child(grpcChild, dir, net.JoinHostPort(host, port), strconv.FormatInt(cache, 10))
+	})
 }
 
 func openPebble(dir string, cacheBytes int64) (*pebble.DB, error) {
@@ -77,16 +68,10 @@ func openPebble(dir string, cacheBytes int64) (*pebble.DB, error) {
 	return pebble.Open(dir, o)
 }
 
-func (s *grpcStore) processes() []*process.Process { return []*process.Process{s.server} }
-func (s *grpcStore) stop() error                   { return s.server.Stop() }
-
-// isGRPCServer reports whether a command line is that of the server's process.
-func isGRPCServer(args []string) bool { return len(args) == 5 && args[1] == grpcChild }
-
 // serveGRPC runs the server's process.
 func serveGRPC(args []string) error {
-	dir, address := args[2], args[3]
-	cacheBytes, err := strconv.ParseInt(args[4], 10, 64)
+	dir, address := args[0], args[1]
+	cacheBytes, err := strconv.ParseInt(args[2], 10, 64)
 	if err != nil {
 		return err
 	}
@@ -134,28 +119,18 @@ func eachPart(message []byte, fn func(part []byte) error) error {
 
 // grpcClient has a connection for each processor; more are not faster.
 type grpcClient struct {
-	conns []*grpc.ClientConn
-	turn  chan int
+	grpcbytes.Conns
+	calls atomic.Uint64
 }
 
 func (s *grpcStore) client(int) (client, error) {
-	c := &grpcClient{turn: make(chan int, runtime.NumCPU())}
-	for i := range cap(c.turn) {
-		conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()),
-			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(grpcbytes.Codec{})))
-		if err != nil {
-			return nil, errors.Join(err, c.close())
-		}
-		c.conns = append(c.conns, conn)
-		c.turn <- i
-	}
-	return c, nil
+	conns, err := grpcbytes.Connect(s.address, runtime.NumCPU(), insecure.NewCredentials())
+	return &grpcClient{Conns: conns}, err
 }
 
 func (c *grpcClient) invoke(ctx context.Context, method string, request []byte) (response []byte, err error) {
-	i := <-c.turn
-	c.turn <- i
-	err = c.conns[i].Invoke(ctx, method, &request, &response)
+	conn := c.Conns[c.calls.Add(1)%uint64(len(c.Conns))]
+	err = conn.Invoke(ctx, method, &request, &response)
 	return response, err
 }
 
@@ -191,10 +166,4 @@ func (c *grpcClient) getMany(ctx context.Context, ids []string, fn func(i int, d
 	return err
 }
 
-func (c *grpcClient) close() error {
-	var errs []error
-	for _, conn := range c.conns {
-		errs = append(errs, conn.Close())
-	}
-	return errors.Join(errs...)
-}
+func (c *grpcClient) close() error { return c.Close() }

@@ -11,6 +11,7 @@ import (
 
 	"docstore/bench/internal/machine"
 	"docstore/bench/internal/process"
+	"docstore/bench/internal/results"
 	"docstore/bench/internal/zipf"
 )
 
@@ -58,16 +59,13 @@ func (l *load) measure(c client, processes []*process.Process) (figures, error) 
 	}
 	server, client := process.CPUSeconds(processes), process.OwnCPU()
 	all := slices.Concat(latencies...)
-	slices.Sort(all)
 	documents := float64(len(all) * l.batch)
 	f := figures{
 		"documents/s": documents / elapsed.Seconds(), "others": watch.Others(client + seconds(server)),
 		"server us": (server - serverBefore) * 1e6 / documents, "client us": float64(client-clientBefore) / 1e3 / documents,
 		"misses": float64(missesOf(c)-missesBefore) / documents,
 	}
-	for name, share := range map[string]float64{"p50 ns": 0.5, "p90 ns": 0.9, "p99 ns": 0.99, "p999 ns": 0.999} {
-		f[name] = float64(all[int(float64(len(all)-1)*share)])
-	}
+	results.AddPercentiles(f, "", all)
 	return f, nil
 }
 

@@ -21,7 +21,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -33,11 +32,8 @@ import (
 )
 
 func main() {
-	if isGRPCServer(os.Args) { // SIGTERM ends it
-		if err := serveGRPC(os.Args); err != nil {
-			fmt.Fprintln(os.Stderr, "docbench:", err)
-			os.Exit(1)
-		}
+	if process.Role() == grpcChild {
+		command.Main(serveGRPC) // SIGTERM ends it
 		return
 	}
 	command.MainContext(run)
@@ -58,7 +54,6 @@ type settings struct {
 	duration    time.Duration
 	rounds      int
 	file        string
-	bin         string // of the commands; empty: they are built
 	keeper      results.Keeper
 }
 
@@ -72,7 +67,6 @@ func parse(args []string) (s settings, err error) {
 	flags.Float64Var(&s.arrivalRate, "arrival_rate", 8500, "documents a second in the segments that arrive")
 	flags.Int64Var(&s.memory, "memory_limit", 0, "bytes of memory, page cache included, that a cgroup leaves the servers of each store; 0 is no bound")
 	flags.DurationVar(&s.warmup, "warmup", 0, "warm-up time of each store")
-	flags.StringVar(&s.bin, "bin", "", "directory of docstore-updater and docserviced; the default is to build them")
 	flags.IntVar(&s.made, "made", 0, "number of documents of about 1,000 bytes to generate, instead of a file")
 	flags.DurationVar(&s.duration, "duration", 3*time.Second, "length of one round")
 	flags.IntVar(&s.rounds, "rounds", 3, "rounds for each row; the median is printed")
@@ -95,16 +89,13 @@ func parse(args []string) (s settings, err error) {
 		}
 	}
 	s.file = flags.Arg(0)
-	if s.bin != "" { // commands are started by their absolute path
-		s.bin, err = filepath.Abs(s.bin)
-	}
-	return s, err
+	return s, nil
 }
 
 // phaseLoad is the phase of filling a store.
 const phaseLoad = "load"
 
-func run(ctx context.Context, args []string) (err error) {
+func run(ctx context.Context, args []string) error {
 	s, err := parse(args)
 	if err != nil {
 		return err
@@ -115,22 +106,25 @@ func run(ctx context.Context, args []string) (err error) {
 			return err
 		}
 	}
-	if err := s.keeper.Open(fmt.Sprintf("documents=%d made=%t duration=%v memory_limit=%d arrival_rate=%.0f warmup=%v",
-		documents.size(), s.made > 0, s.duration, s.memory, s.arrivalRate, s.warmup)); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.keeper.Close()) }()
+	depends := fmt.Sprintf("documents=%d made=%t duration=%v memory_limit=%d arrival_rate=%.0f warmup=%v",
+		documents.size(), s.made > 0, s.duration, s.memory, s.arrivalRate, s.warmup)
+	return s.keeper.Run(depends, os.Stdout, func() error { return s.measure(ctx, documents) },
+		"documents/s", "p50 ns", "p99 ns", "server us", "client us", "misses", "queue bytes/s", "server cpu", "updater cpu",
+		"seconds", "append seconds", "first ready seconds", "second ready seconds", "queue bytes", "index bytes", "anonymous bytes", "others")
+}
+
+// measure fills the stores and measures them under all loads.
+func (s *settings) measure(ctx context.Context, documents *corpus) (err error) {
 	loads := s.loads(documents)
 	if s.complete(loads) {
-		fmt.Println("# all of it has been measured before")
-		return nil
+		return nil // all has been measured before
 	}
 	dir, err := os.MkdirTemp("", "docbench-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	r := &rig{dir: dir, bin: s.bin, memory: s.memory}
+	r := &rig{dir: dir, memory: s.memory}
 	defer func() { err = errors.Join(err, r.stop()) }()
 	contestants, err := s.fill(ctx, r, documents)
 	defer func() {
@@ -146,8 +140,7 @@ func run(ctx context.Context, args []string) (err error) {
 			return err
 		}
 	}
-	return s.keeper.Print(os.Stdout, "documents/s", "p50 ns", "p99 ns", "server us", "client us", "misses", "queue bytes/s", "server cpu", "updater cpu",
-		"seconds", "append seconds", "first ready seconds", "second ready seconds", "queue bytes", "index bytes", "anonymous bytes", "others")
+	return nil
 }
 
 // loads returns the loads to measure, in order.

@@ -15,14 +15,7 @@ import (
 	"docstore/bench/internal/zipf"
 )
 
-// TestMain also runs the server of grpc+pebble.
-func TestMain(m *testing.M) {
-	if isGRPCServer(os.Args) {
-		main()
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { process.TestMain(m, main) }
 
 // TestWrongDocumentIsFound fetches documents that differ from those of the corpus.
 func TestWrongDocumentIsFound(t *testing.T) {

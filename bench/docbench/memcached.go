@@ -6,7 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
+	"os/exec"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -22,12 +22,11 @@ import (
 // then misses are served by a store on disk that shares the memory, or by the benchmark, which is an
 // upper bound. The client stores such a document in memcached, and it counts as fetched.
 type memcachedStore struct {
-	rig     *rig
-	name    string
-	disk    *grpcStore // nil for none
-	made    *corpus    // serves misses; nil if there are none, or with a disk
-	server  *process.Process
-	address string
+	server
+	rig  *rig
+	name string
+	disk *grpcStore // nil for none
+	made *corpus    // serves misses; nil if there are none, or with a disk
 }
 
 // memcachedMegabytes is larger than every corpus.
@@ -51,13 +50,6 @@ func (s *memcachedStore) load(ctx context.Context, c *corpus) (figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.address, err = process.FreeAddress(); err != nil {
-		return nil, err
-	}
-	host, port, err := net.SplitHostPort(s.address)
-	if err != nil {
-		return nil, err
-	}
 	megabytes := memcachedMegabytes
 	switch {
 	case s.disk != nil:
@@ -75,10 +67,9 @@ func (s *memcachedStore) load(ctx context.Context, c *corpus) (figures, error) {
 	if s.rig.memory > 0 {
 		largest = "1m" // must be less than half of the memory
 	}
-	if s.server, err = s.rig.start(s.name, command, "-u", "root", "-l", host, "-p", port, "-U", "0", "-m", strconv.Itoa(megabytes), "-c", "4096", "-I", largest, "-t", "2"); err != nil {
-		return nil, err
-	}
-	if err := s.server.Listening(ctx, s.address); err != nil {
+	if err := s.start(ctx, s.rig, s.name, func(host, port string) *exec.Cmd {
+		return exec.Command(command, "-u", "root", "-l", host, "-p", port, "-U", "0", "-m", strconv.Itoa(megabytes), "-c", "4096", "-I", largest, "-t", "2")
+	}); err != nil {
 		return nil, err
 	}
 	to := memcache.New(s.address)
@@ -102,21 +93,15 @@ func (s *memcachedStore) load(ctx context.Context, c *corpus) (figures, error) {
 
 // memcachedKey returns the id, or its hash if memcached does not allow it as a key.
 func memcachedKey(id string) string {
-	if len(id) <= 250 {
-		plain := true
-		for i := range len(id) {
-			plain = plain && id[i] > ' ' && id[i] < 0x7f
-		}
-		if plain {
-			return id
-		}
+	if len(id) <= 250 && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return id
 	}
 	sum := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(sum[:])
 }
 
 func (s *memcachedStore) processes() []*process.Process {
-	all := []*process.Process{s.server}
+	all := s.server.processes()
 	if s.disk != nil {
 		all = append(all, s.disk.processes()...)
 	}
@@ -124,7 +109,7 @@ func (s *memcachedStore) processes() []*process.Process {
 }
 
 func (s *memcachedStore) stop() error {
-	err := s.server.Stop()
+	err := s.server.stop()
 	if s.disk != nil {
 		err = errors.Join(err, s.disk.stop())
 	}

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"docstore/bench/internal/files"
 	"docstore/bench/internal/process"
 )
 
@@ -28,82 +29,79 @@ var besides = []string{besideNothing, besideUpdater, besideArrivals}
 
 // A neighbour is a running background task.
 type neighbour struct {
-	process *process.Process // nil for none
-	ended   chan error
-	done    chan struct{}
-	told    figures
+	processes []*process.Process
+	// stop ends the task and returns its figures.
+	stop func() (figures, error)
 }
 
 // startNeighbour starts the background task.
-func (s *docstoreStore) startNeighbour(ctx context.Context, what string, set *settings) (*neighbour, error) {
+func (s *docstoreStore) startNeighbour(ctx context.Context, what string, set *settings) (n neighbour, err error) {
 	if what == besideUpdater {
 		return s.besideUpdater()
 	}
 	if s.arrivals == nil {
-		var err error
 		if s.arrivals, err = s.prepareArrivals(ctx, set); err != nil {
-			return nil, err
+			return n, err
 		}
 	}
-	n := &neighbour{ended: make(chan error, 1), done: make(chan struct{}), told: figures{}}
-	go func() { n.ended <- s.arrivals.run(n) }()
-	return n, nil
-}
-
-// stop ends the task and returns its figures.
-func (n *neighbour) stop() (figures, error) {
-	if n.process != nil {
-		n.told["updater cpu"] += process.CPUSeconds([]*process.Process{n.process})
-		err := n.process.Stop()
-		return n.told, errors.Join(err, <-n.ended)
-	}
-	close(n.done)
-	return n.told, <-n.ended
+	done, ended := make(chan struct{}), make(chan error, 1)
+	started, before := time.Now(), len(s.arrivals.segments)
+	go func() { ended <- s.arrivals.run(done) }()
+	return neighbour{stop: func() (figures, error) {
+		close(done)
+		err := <-ended
+		return figures{"segments/s": float64(before-len(s.arrivals.segments)) / time.Since(started).Seconds()}, err
+	}}, nil
 }
 
 // updaterDocuments is the number of documents that the updater appends repeatedly.
 const updaterDocuments = 100_000
 
 // besideUpdater starts the updater at full speed.
-func (s *docstoreStore) besideUpdater() (*neighbour, error) {
-	input := filepath.Join(s.dir, "updates.ndjson")
-	if _, err := os.Stat(input); errors.Is(err, fs.ErrNotExist) {
-		file, err := os.Create(input)
+func (s *docstoreStore) besideUpdater() (n neighbour, err error) {
+	name := filepath.Join(s.dir, "updates.ndjson")
+	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+		file, err := os.Create(name)
 		if err != nil {
-			return nil, err
+			return n, err
 		}
 		if err := writeLines(file, s.corpus, min(s.corpus.size(), updaterDocuments)); err != nil { // which closes it
-			return nil, err
+			return n, err
 		}
 	}
 	updater, err := s.rig.command("docstore-updater")
 	if err != nil {
-		return nil, err
+		return n, err
 	}
-	file, err := os.Open(input)
+	file, err := os.Open(name)
 	if err != nil {
-		return nil, err
+		return n, err
 	}
-	out, in, err := os.Pipe()
+	cmd := exec.Command(updater, "append", "--queue", s.queue(), "--codec", s.codec, "--quiet")
+	input, err := cmd.StdinPipe()
 	if err != nil {
-		return nil, err
+		return n, errors.Join(err, file.Close())
 	}
 	// Not in the control group of the servers: in production the updater runs on a separate machine.
-	p, err := s.rig.startWith(func(cmd *exec.Cmd) { cmd.Stdin = out }, "docstore-updater", updater,
-		"append", "--queue", s.queue(), "--codec", s.codec, "--quiet")
+	p, err := process.Start("docstore-updater", cmd)
 	if err != nil {
-		return nil, errors.Join(err, file.Close(), out.Close(), in.Close())
+		return n, errors.Join(err, file.Close())
 	}
-	n := &neighbour{process: p, ended: make(chan error, 1), told: figures{}}
-	go func() { n.ended <- errors.Join(feed(in, file), file.Close(), in.Close()) }()
-	return n, out.Close() // the updater has its own
+	ended := make(chan error, 1)
+	go func() { ended <- errors.Join(feed(input, file), file.Close()) }()
+	n.processes = []*process.Process{p}
+	n.stop = func() (figures, error) {
+		f := figures{"updater cpu": process.CPUSeconds(n.processes)}
+		return f, errors.Join(p.Stop(), <-ended)
+	}
+	return n, nil
 }
 
-// feed writes a file to a pipe repeatedly until the reader closes it.
-func feed(to, file *os.File) error {
+// feed writes a file to a process repeatedly until it ends.
+func feed(to io.Writer, file *os.File) error {
 	for {
 		_, err := io.Copy(to, file)
-		if errors.Is(err, syscall.EPIPE) {
+		if errors.Is(err, syscall.EPIPE) || errors.Is(err, os.ErrClosed) {
 			return nil
 		}
 		if err == nil {
@@ -174,14 +172,14 @@ func segmentsIn(dir string) (names []string, err error) {
 }
 
 // run delivers segments until it is stopped.
-func (a *arrivals) run(n *neighbour) error {
-	start := time.Now()
-	for came := 0; ; came++ {
+func (a *arrivals) run(done <-chan struct{}) error {
+	ticker := time.NewTicker(a.interval)
+	defer ticker.Stop()
+	for {
 		select {
-		case <-n.done:
-			n.told["segments/s"] = float64(came) / time.Since(start).Seconds()
+		case <-done:
 			return nil
-		case <-time.After(time.Until(start.Add(time.Duration(came+1) * a.interval))):
+		case <-ticker.C:
 		}
 		if len(a.segments) == 0 {
 			return errors.New("all segments were delivered before the measurements ended")
@@ -212,7 +210,7 @@ func (s *settings) measureBeside(ctx context.Context, l *load, c *contestant, wh
 		return l.measure(c.client, c.store.processes())
 	}
 	host := c.store.(*docstoreStore) // see besidesOf
-	bytesBefore, err := bytesIn(host.queue())
+	bytesBefore, err := files.Bytes(host.queue(), "")
 	if err != nil {
 		return nil, err
 	}
@@ -222,10 +220,10 @@ func (s *settings) measureBeside(ctx context.Context, l *load, c *contestant, wh
 	}
 	serving := c.store.processes()
 	started, cpu := time.Now(), process.CPUSeconds(serving)
-	f, err := l.measure(c.client, append(slices.Clone(serving), n.all()...))
+	f, err := l.measure(c.client, append(slices.Clone(serving), n.processes...))
 	elapsed, cpuAfter := time.Since(started).Seconds(), process.CPUSeconds(serving)
 	told, stopErr := n.stop()
-	bytesAfter, bytesErr := bytesIn(host.queue())
+	bytesAfter, bytesErr := files.Bytes(host.queue(), "")
 	if err := errors.Join(err, stopErr, bytesErr); err != nil {
 		return nil, err
 	}
@@ -238,11 +236,4 @@ func (s *settings) measureBeside(ctx context.Context, l *load, c *contestant, wh
 		}
 	}
 	return f, nil
-}
-
-func (n *neighbour) all() []*process.Process {
-	if n.process == nil {
-		return nil
-	}
-	return []*process.Process{n.process}
 }

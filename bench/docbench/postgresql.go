@@ -4,31 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"docstore/bench/internal/process"
 )
 
-// cannotConnectNow is PostgreSQL's error code while it starts.
-const cannotConnectNow = "57P03"
+const (
+	cannotConnectNow = "57P03" // PostgreSQL's error code while it starts
+	nobody           = 65534   // the user and group of that name
+)
 
 // postgresStore is PostgreSQL with a table of ids and documents, behind pgx.
 type postgresStore struct {
-	rig    *rig
-	server *process.Process
-	dir    string
-	url    string
+	server
+	rig *rig
+	dir string
+	url string
 }
 
 func (s *postgresStore) load(ctx context.Context, c *corpus) (figures, error) {
@@ -46,31 +43,27 @@ func (s *postgresStore) load(ctx context.Context, c *corpus) (figures, error) {
 		return nil, err
 	}
 	s.dir = dir
-	as, err := notRoot(dir)
-	if err != nil {
-		return nil, err
+	var as *syscall.SysProcAttr
+	if os.Getuid() == 0 { // PostgreSQL refuses root
+		as = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		if err := os.Chown(dir, nobody, nobody); err != nil {
+			return nil, err
+		}
 	}
 	create := exec.CommandContext(ctx, initdb, "-D", dir, "-U", "bench", "-A", "trust", "--no-sync")
 	create.SysProcAttr = as
 	if out, err := create.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
 	}
-	address, err := process.FreeAddress()
-	if err != nil {
+	if err := s.start(ctx, s.rig, "postgresql", func(host, port string) *exec.Cmd {
+		cmd := exec.Command(postgres, "-D", dir, "-h", host, "-p", port, "-k", dir,
+			"-c", "shared_buffers=2GB", "-c", "max_connections=300", "-c", "fsync=off")
+		cmd.SysProcAttr = as
+		return cmd
+	}); err != nil {
 		return nil, err
 	}
-	host, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	if s.server, err = s.rig.startWith(func(cmd *exec.Cmd) { cmd.SysProcAttr = as }, "postgres", postgres, "-D", dir, "-h", host, "-p", port, "-k", dir,
-		"-c", "shared_buffers=2GB", "-c", "max_connections=300", "-c", "fsync=off"); err != nil {
-		return nil, err
-	}
-	if err := s.server.Listening(ctx, address); err != nil {
-		return nil, err
-	}
-	s.url = "postgres://bench@" + address + "/postgres"
+	s.url = "postgres://bench@" + s.address + "/postgres"
 	return nil, s.fill(ctx, c)
 }
 
@@ -84,26 +77,6 @@ func postgresCommand(name string) (string, error) {
 		return "", missingError{name, "postgresql"}
 	}
 	return found[len(found)-1], nil
-}
-
-// notRoot returns a user for PostgreSQL, which refuses root, and gives it the directory.
-func notRoot(dir string) (*syscall.SysProcAttr, error) {
-	if os.Getuid() != 0 {
-		return nil, nil
-	}
-	nobody, err := user.Lookup("nobody")
-	if err != nil {
-		return nil, err
-	}
-	uid, err := strconv.Atoi(nobody.Uid)
-	if err != nil {
-		return nil, err
-	}
-	gid, err := strconv.Atoi(nobody.Gid)
-	if err != nil {
-		return nil, err
-	}
-	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, os.Chown(dir, uid, gid)
 }
 
 func (s *postgresStore) fill(ctx context.Context, c *corpus) error {
@@ -129,10 +102,8 @@ func (s *postgresStore) fill(ctx context.Context, c *corpus) error {
 	return err
 }
 
-func (s *postgresStore) processes() []*process.Process { return []*process.Process{s.server} }
-
 func (s *postgresStore) stop() error {
-	return errors.Join(s.server.Stop(), os.RemoveAll(s.dir))
+	return errors.Join(s.server.stop(), os.RemoveAll(s.dir))
 }
 
 type postgresClient struct{ *pgxpool.Pool }

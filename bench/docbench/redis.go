@@ -3,22 +3,19 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
+	"os/exec"
 	"time"
 	"unsafe"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
-
-	"docstore/bench/internal/process"
 )
 
 // redisStore is Redis without persistence, behind one of two clients.
 type redisStore struct {
-	rig     *rig
-	open    func(address string, callers int) (client, error)
-	server  *process.Process
-	address string
+	server
+	rig  *rig
+	open func(address string, callers int) (client, error)
 }
 
 func (s *redisStore) load(ctx context.Context, c *corpus) (figures, error) {
@@ -26,17 +23,9 @@ func (s *redisStore) load(ctx context.Context, c *corpus) (figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.address, err = process.FreeAddress(); err != nil {
-		return nil, err
-	}
-	host, port, err := net.SplitHostPort(s.address)
-	if err != nil {
-		return nil, err
-	}
-	if s.server, err = s.rig.start("redis", command, "--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.rig.dir); err != nil {
-		return nil, err
-	}
-	if err := s.server.Listening(ctx, s.address); err != nil {
+	if err := s.start(ctx, s.rig, "redis", func(host, port string) *exec.Cmd {
+		return exec.Command(command, "--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.rig.dir)
+	}); err != nil {
 		return nil, err
 	}
 	to := redis.NewClient(&redis.Options{Addr: s.address})
@@ -57,8 +46,6 @@ func (s *redisStore) load(ctx context.Context, c *corpus) (figures, error) {
 	return nil, err
 }
 
-func (s *redisStore) processes() []*process.Process      { return []*process.Process{s.server} }
-func (s *redisStore) stop() error                        { return s.server.Stop() }
 func (s *redisStore) client(callers int) (client, error) { return s.open(s.address, callers) }
 
 type goRedisClient struct{ *redis.Client }

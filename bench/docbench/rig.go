@@ -1,8 +1,9 @@
 package main
 
 import (
+	"context"
 	"errors"
-	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,17 +30,42 @@ func (r *rig) stop() (err error) {
 
 // start runs a server of a store. All servers of a store share its memory limit, with the page
 // cache of those that have ended.
-func (r *rig) start(store, name string, args ...string) (*process.Process, error) {
-	called := name
+func (r *rig) start(store string, cmd *exec.Cmd) (*process.Process, error) {
+	called := filepath.Base(cmd.Path)
 	if r.memory > 0 {
 		group, err := r.group(store)
 		if err != nil {
 			return nil, err
 		}
-		name, args = cgroup.Command(group, name, args...)
+		cgroup.Enclose(cmd, group)
 	}
-	return r.startWith(func(*exec.Cmd) {}, filepath.Base(called), name, args...)
+	return process.Start(called, cmd)
 }
+
+// A server is the only process of a store, or one of them.
+type server struct {
+	process *process.Process
+	address string
+}
+
+// start starts a server at a free address and waits until it accepts connections.
+func (s *server) start(ctx context.Context, r *rig, store string, command func(host, port string) *exec.Cmd) (err error) {
+	if s.address, err = process.FreeAddress(); err != nil {
+		return err
+	}
+	host, port, err := net.SplitHostPort(s.address)
+	if err != nil {
+		return err
+	}
+	if s.process, err = r.start(store, command(host, port)); err != nil {
+		return err
+	}
+	return s.process.Listening(ctx, s.address)
+}
+
+func (s *server) processes() []*process.Process { return []*process.Process{s.process} }
+
+func (s *server) stop() error { return s.process.Stop() }
 
 // group returns the cgroup of a store and creates it on first use.
 func (r *rig) group(store string) (string, error) {
@@ -55,13 +81,6 @@ func (r *rig) group(store string) (string, error) {
 	}
 	r.groups[store] = group
 	return group, nil
-}
-
-// startWith runs a command after prepare has changed it.
-func (r *rig) startWith(prepare func(*exec.Cmd), called, name string, args ...string) (*process.Process, error) {
-	cmd := exec.Command(name, args...)
-	prepare(cmd)
-	return process.Start(called, cmd)
 }
 
 // command returns the path of a command of this project; the first call builds all.
@@ -83,21 +102,4 @@ func installed(command, install string) (string, error) {
 		return "", missingError{command, install}
 	}
 	return path, nil
-}
-
-// bytesIn is the size of all files below a directory.
-func bytesIn(dir string) (total int64, err error) {
-	err = filepath.WalkDir(dir, func(_ string, entry os.DirEntry, err error) error {
-		var info os.FileInfo
-		if err == nil && !entry.IsDir() {
-			if info, err = entry.Info(); err == nil {
-				total += info.Size()
-			}
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // a file that was removed meanwhile
-		}
-		return err
-	})
-	return total, err
 }

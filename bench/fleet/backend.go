@@ -1,8 +1,6 @@
 package main
 
 import (
-	"math"
-
 	"docstore/bench/fleet/policy"
 	"docstore/boxcarrpc/core"
 )
@@ -12,6 +10,7 @@ type backendState uint8
 const (
 	up backendState = iota
 	draining
+	silent // neither works nor answers
 	down
 )
 
@@ -20,14 +19,11 @@ type backend struct {
 	board      core.Board
 	bucket     int64
 	busy       int64 // nanoseconds within the measured time
-	heardFull  int64 // bucket at the last tick of its gossip
 	head, tail int32 // queue of tasks
 	current    int32 // task in service, -1 if none
 	inFlight   int32 // tasks in service and in the queue
 	sessions   int32 // frontends with a connection
 	served     uint32
-	tick       int32   // number of the last tick that is settled
-	heard      int32   // sessions at that tick
 	average    float32 // service time, nanoseconds
 	speed      float32
 	state      backendState
@@ -41,6 +37,9 @@ type task struct {
 	choice     policy.Choice
 	report     policy.Report
 	frontend   int32
+	twin       int32  // other attempt of a hedged request, -1 if none
+	life       uint32 // counts the uses of the task
+	shadow     shadow
 	next       int32 // in the backend's queue, or of those that are free
 	generation uint32
 	tried      [maxTried]int32
@@ -49,16 +48,12 @@ type task struct {
 }
 
 const (
-	maxTried = 4
+	maxTried = 3    // attempts of a request after the first
 	maxBoard = 4096 // slots of a backend, at most
 )
 
 func (s *simulation) makeBackends() {
 	n := s.c.backends
-	s.existing = n
-	if s.c.scenario == "resize" {
-		n += n / 10
-	}
 	lanes := float64(s.c.frontends) * float64(max(s.c.k, s.c.size)) / float64(s.c.backends)
 	slots := int(min(4*lanes+64, maxBoard)) / 64 * 64
 	words := core.BoardWords(slots)
@@ -71,9 +66,6 @@ func (s *simulation) makeBackends() {
 			head:  -1, tail: -1, current: -1, speed: s.c.speed(i), average: float32(s.c.service),
 		}
 		b.average /= b.speed
-		if i >= s.existing {
-			b.state = down
-		}
 	}
 }
 
@@ -89,19 +81,23 @@ func (s *simulation) receive(index int32) {
 		s.answer(index, policy.Refused)
 		return
 	case s.c.bucketed():
-		s.settle(t.choice.Server)
 		var ok bool
 		if b.bucket, ok = s.rate.Take(s.now, b.bucket, 1); !ok {
+			s.count(&s.measure.counts.rateLimited, 1)
 			s.answer(index, policy.Refused)
 			return
 		}
 	}
 	b.inFlight++
-	if b.current < 0 {
+	if b.current < 0 && b.state != silent {
 		s.serve(b, index)
 		return
 	}
-	t.next = -1
+	s.enqueue(b, index)
+}
+
+func (s *simulation) enqueue(b *backend, index int32) {
+	s.tasks[index].next = -1
 	if b.tail < 0 {
 		b.head = index
 	} else {
@@ -112,12 +108,17 @@ func (s *simulation) receive(index int32) {
 
 func (s *simulation) serve(b *backend, index int32) {
 	t := &s.tasks[index]
+	for t.shadow != alive { // cancelled while it waited
+		b.inFlight--
+		s.answer(index, policy.Neutral)
+		if index = s.pop(b); index < 0 {
+			return
+		}
+		t = &s.tasks[index]
+	}
 	b.current = index
 	t.started = s.now
-	took := float64(s.c.service) / float64(b.speed)
-	if sigma := s.c.sigma; sigma > 0 {
-		took *= math.Exp(sigma*s.gen.NormFloat64() - sigma*sigma/2)
-	}
+	took := float64(s.c.service) / float64(b.speed) * s.c.shape.draw(s.gen, s.c.sigma)
 	s.schedule.push(event{s.now + int64(took), packed(serviceEnds, t.generation, index)})
 }
 
@@ -132,13 +133,26 @@ func (s *simulation) serviceEnds(index int32) {
 		b.busy += min(took, s.now-s.measure.from)
 	}
 	s.answer(index, policy.Success)
+	s.serveNext(b)
+}
+
+// serveNext begins the service of the next waiting request.
+func (s *simulation) serveNext(b *backend) {
 	b.current = -1
-	if next := b.head; next >= 0 {
+	if next := s.pop(b); next >= 0 {
+		s.serve(b, next)
+	}
+}
+
+// pop takes the next waiting request out of a backend's queue, -1 if there is none.
+func (s *simulation) pop(b *backend) int32 {
+	next := b.head
+	if next >= 0 {
 		if b.head = s.tasks[next].next; b.head < 0 {
 			b.tail = -1
 		}
-		s.serve(b, next)
 	}
+	return next
 }
 
 // answer sends the response to a request, with the backend's report.
@@ -148,7 +162,27 @@ func (s *simulation) answer(index int32, outcome policy.Outcome) {
 	if outcome != policy.Broken {
 		t.report = s.report(t.choice.Server)
 	}
-	s.answers.send(s.now, index)
+	s.send(t, index)
+}
+
+// send sends the answer of a task, which has a response to transfer unless it failed.
+func (s *simulation) send(t *task, index int32) {
+	at := s.now + trip
+	switch {
+	case t.outcome != policy.Success:
+		s.refusals.send(at, index)
+	case s.c.sharedLink || t.choice.Fresh && s.extra > 0:
+		if t.choice.Fresh {
+			at += s.extra
+		}
+		if link := &s.frontends[t.frontend].link; s.c.sharedLink {
+			at = max(at, *link)
+			*link = at + int64(s.c.transfer)
+		}
+		s.schedule.push(event{at + int64(s.c.transfer), packed(responseArrives, 0, index)})
+	default:
+		s.responses.send(at+int64(s.c.transfer), index)
+	}
 }
 
 // report returns a backend's report.
@@ -161,32 +195,10 @@ func (s *simulation) report(server int32) policy.Report {
 	return r
 }
 
-// settle stores the contents of a backend's last gossip before its state changes. Gossip
-// is not sent; frontends read the stored contents.
-func (s *simulation) settle(server int32) {
-	b := &s.backends[server]
-	if tick := s.tickOf(server); tick != b.tick {
-		b.tick, b.heard, b.heardFull = tick, b.sessions, b.bucket
-	}
-}
-
-// tickOf returns the number of the backend's last gossip. Backends have different phases.
-func (s *simulation) tickOf(server int32) int32 {
-	return int32((s.now + policy.GossipInterval - s.gossipPhase(server)) / policy.GossipInterval)
-}
-
-// tickTime returns the time of a tick, 0 before the first.
-func (s *simulation) tickTime(server, tick int32) int64 {
-	return max(0, int64(tick-1)*policy.GossipInterval+s.gossipPhase(server))
-}
-
-func (s *simulation) gossipPhase(server int32) int64 {
-	return int64(uint32(server)*2654435761) * policy.GossipInterval >> 32
-}
-
 // fail stops a backend and fails its requests.
 func (s *simulation) fail(server int32) {
 	b := &s.backends[server]
+	drained := b.state == draining
 	b.state = down
 	if b.current >= 0 {
 		s.abort(b.current)
@@ -198,10 +210,11 @@ func (s *simulation) fail(server int32) {
 	}
 	b.current, b.head, b.tail, b.inFlight = -1, -1, -1, 0
 	s.eachUser(server, func(f int32) {
-		if s.pairs.lanesOf(f, server) == 0 {
+		last := s.pairs.lanesOf(f, server) == 0
+		if last && !drained { // slots keep a connection to a draining server
 			return
 		}
-		for last := false; !last; {
+		for !last {
 			last = s.release(f, server, -1)
 		}
 		s.tell(f, policy.News{Kind: policy.Lost, Server: server, Entry: -1})

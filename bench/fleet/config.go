@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
-	"strings"
 	"time"
 
 	"docstore/bench/fleet/policy"
@@ -14,8 +12,9 @@ import (
 // A config is one run of the simulator.
 type config struct {
 	frontends, backends int
+	cells, columns      int    // groups of backends and frontends: see cells.go
 	k                   int    // backends that a frontend may use
-	size                int    // slots of a frontend; 0 for the rule
+	size                int    // slots of a frontend; 0 for peak rate x p99 x 1.5, at least k
 	policy, subset      string // by name
 	load                string // "document", or a share of the fleet's capacity
 	scenario            string
@@ -24,11 +23,20 @@ type config struct {
 
 	hotShare, hotTimes float64 // so many frontends have so many times the mean rate
 	coldShare          float64 // so many have none
+	shape              shape   // of the service time
 	sigma              float64 // of the lognormal service time, 0 for a constant one
 	service            time.Duration
-	retries            int
 	asBoxcar           bool // backends report requests in flight but not latency
 	options            policy.Options
+
+	deadline, hedge time.Duration // of a request, and until it is also sent to another backend; 0 for none
+	skew            time.Duration // maximum offset of the clocks of frontends
+	borrow          bool          // slots borrow the next subset if theirs is dead
+
+	transfer, work time.Duration // of a response on the network, and of the frontend before the request
+	sharedLink     bool          // the responses of a frontend arrive one after another
+	tokens         float64       // rate of the token buckets relative to the capacity of a backend
+	gossipRelays   int
 
 	rate float64 // requests a second of all frontends, from load
 }
@@ -37,38 +45,41 @@ const (
 	trip = 500_000 // nanoseconds from a frontend to a backend or back
 
 	documentRate    = 100_000.0 // requests a second to a million backends
-	documentService = 89 * time.Millisecond
+	documentService = 88_979 * time.Microsecond
 	loadService     = 50 * time.Millisecond
 	loadSigma       = 0.5
+	tokenRate       = 1.25 // of the token buckets of viamedia and knotty, relative to the capacity of a backend
 
 	// The default retry budget of a pool.
 	retryShare       = 0.2
 	retriesPerSecond = 10
-
-	// The token buckets of viamedia and knotty: somewhat above the capacity of a
-	// backend, because they would otherwise refuse requests at any load.
-	bucketRate = 1.25
 )
 
-var scenarios = []string{"steady", "failures", "rolling", "resize", "slow", "mixed", "weighted", "small"}
+var scenarios = []string{"steady", "failures", "rolling", "slow", "mixed", "weighted", "silent", "zone", "grey", "cell", "neighbour"}
 
 // resolve sets the dependent fields and returns all invalid ones as errors.
 func (c *config) resolve() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.scenario == "small" {
-		c.frontends, c.backends, c.k, c.load = 10, 10, 10, "0.3"
-		c.hotShare, c.coldShare = 0, 0
-	}
 	if c.frontends < 1 || c.backends < 1 || c.frontends > 1<<20 || c.backends > 1<<24 {
 		bad("%d frontends and %d backends: at least 1, at most %d and %d", c.frontends, c.backends, 1<<20, 1<<24)
 	}
-	c.k = min(c.k, c.backends)
+	if groups := c.groups(); groups < 1 || c.frontends%groups > 0 || c.backends%groups > 0 {
+		bad("-cells %d, -columns %d: must divide %d frontends and %d backends", c.cells, c.columns, c.frontends, c.backends)
+	} else {
+		c.k = min(c.k, c.backends/groups)
+	}
 	if c.duration <= 0 || c.warmup < 0 {
 		bad("-duration %v, -warmup %v: must be positive", c.duration, c.warmup)
 	}
 	if c.hotShare < 0 || c.coldShare < 0 || c.hotShare+c.coldShare > 1 || c.hotShare*c.hotTimes > 1 {
 		bad("-hot %v x %v, -cold %v: more than all", c.hotShare, c.hotTimes, c.coldShare)
+	}
+	if c.deadline < 0 || c.hedge < 0 || c.skew < 0 || c.options.SilenceTimeout < 0 {
+		bad("-deadline %v, -hedge %v, -skew %v, -silence %v: must not be negative", c.deadline, c.hedge, c.skew, time.Duration(c.options.SilenceTimeout))
+	}
+	if c.gossipRelays < 0 || c.gossipRelays > maxRelays {
+		bad("-relays %d: must be 0 to %d", c.gossipRelays, maxRelays)
 	}
 	c.resolveLoad(bad)
 	if c.size == 0 && len(errs) == 0 {
@@ -79,7 +90,6 @@ func (c *config) resolve() error {
 	if c.policy == "viamedia" {
 		c.options.Size = 1 << 20 // its connections are for one request each
 	}
-	c.options.PreferIdle = c.policy == slotsLoad
 	if _, err := c.makePolicy(); err != nil {
 		errs = append(errs, err)
 	}
@@ -89,8 +99,9 @@ func (c *config) resolve() error {
 func (c *config) resolveLoad(bad func(string, ...any)) {
 	if c.load == "document" {
 		c.rate = documentRate * float64(c.backends) / 1e6
+		c.transfer, c.work = documentTransfer, documentWork
 		if c.service == 0 {
-			c.service, c.sigma = documentService, 0
+			c.service, c.shape, c.sigma = documentService, shapes[0], 0
 		}
 		return
 	}
@@ -104,22 +115,15 @@ func (c *config) resolveLoad(bad func(string, ...any)) {
 	c.rate = share * float64(c.backends) / c.service.Seconds()
 }
 
-// slotsLoad is slots with PreferIdle.
-const slotsLoad = "slots+load"
-
-// policyNames returns the names for -policy.
-func policyNames() []string {
-	names := policy.Names()
-	return slices.Insert(names, 1+slices.Index(names, "slots"), slotsLoad)
-}
+const maxRelays = 4
 
 func (c *config) makePolicy() (func() policy.Policy, error) {
-	return policy.ByName(strings.TrimSuffix(c.policy, "+load"), &c.options)
+	return policy.ByName(c.policy, &c.options)
 }
 
 // p99Service returns the 99th percentile of the service time.
 func (c *config) p99Service() time.Duration {
-	return time.Duration(float64(c.service) * math.Exp(-c.sigma*c.sigma/2+2.3263*c.sigma))
+	return time.Duration(float64(c.service) * c.shape.p99(c.sigma))
 }
 
 // perBackend returns F k / B, the mean number of frontends that may use a backend.

@@ -10,15 +10,17 @@ type event struct {
 type eventKind uint8
 
 const (
-	serviceEnds   eventKind = iota // index: task
-	freshArrives                   // index: task, on a new connection
-	dialed                         // index: question
-	frontendWakes                  // index: frontend
-	gossipHeard                    // index: frontend
-	backendFails                   // index: backend
+	serviceEnds     eventKind = iota // index: task
+	freshArrives                     // index: task, on a new connection
+	responseArrives                  // index: task
+	dialed                           // index: question
+	dialFails                        // index: question, without an answer
+	frontendWakes                    // index: frontend
+	backendFails                     // index: backend
+	backendSilent
 	backendDrains
 	backendReturns
-	frontendResizes // index: frontend
+	frontendMoves // index: frontend
 )
 
 const (
@@ -91,43 +93,44 @@ func (s *schedule) next() int64 {
 	return s.events[0].at
 }
 
-// A wire is a FIFO of messages on the network. All messages take one trip, so that no
-// heap is necessary.
-type wire struct {
-	ring       []crossing
+// A wire is a FIFO of messages on the network. All its messages take the same time, so
+// that no heap is necessary.
+type wire[T any] struct {
+	ring       []crossing[T]
 	head, tail uint64
 }
 
-type crossing struct {
-	at    int64
-	index int32
+type crossing[T any] struct {
+	at   int64
+	what T
 }
 
-func (w *wire) send(now int64, index int32) {
+// send adds a message that arrives at a time, which is not before that of the last one.
+func (w *wire[T]) send(at int64, what T) {
 	if w.tail-w.head == uint64(len(w.ring)) {
 		w.grow()
 	}
-	w.ring[w.tail&uint64(len(w.ring)-1)] = crossing{now + trip, index}
+	w.ring[w.tail&uint64(len(w.ring)-1)] = crossing[T]{at, what}
 	w.tail++
 }
 
-func (w *wire) grow() {
+func (w *wire[T]) grow() {
 	old := w.ring
-	w.ring = make([]crossing, max(1024, 2*len(old)))
+	w.ring = make([]crossing[T], max(1024, 2*len(old)))
 	for i := w.head; i < w.tail; i++ {
 		w.ring[i&uint64(len(w.ring)-1)] = old[i&uint64(len(old)-1)]
 	}
 }
 
-func (w *wire) next() int64 {
+func (w *wire[T]) next() int64 {
 	if w.head == w.tail {
 		return never
 	}
 	return w.ring[w.head&uint64(len(w.ring)-1)].at
 }
 
-func (w *wire) receive() int32 {
-	index := w.ring[w.head&uint64(len(w.ring)-1)].index
+func (w *wire[T]) receive() T {
+	what := w.ring[w.head&uint64(len(w.ring)-1)].what
 	w.head++
-	return index
+	return what
 }

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"strings"
+	"slices"
 
 	"docstore/bench/fleet/policy"
 	"docstore/boxcarrpc/core"
@@ -9,12 +9,16 @@ import (
 
 // A frontend is a client with a policy and a retry budget.
 type frontend struct {
-	policy policy.Policy
-	wake   int64 // time of the policy's next scheduled wake-up, or never
-	budget core.RetryBudget
-	conns  int32
-	part   int32 // part of its table that the next gossip is about
-	hot    bool
+	policy   policy.Policy
+	wake     int64 // time of the policy's next scheduled wake-up, or never
+	budget   core.RetryBudget
+	conns    int32
+	offset   int64        // of its clock, nanoseconds
+	drift    float64      // of its clock
+	subset   *core.Subset // nil if it does not borrow
+	borrowed []int32
+	link     int64 // when its network link is free
+	hot      bool
 }
 
 // A question is a Connect or a Probe in progress.
@@ -29,6 +33,11 @@ func (s *simulation) makeFrontends(makePolicy func() policy.Policy) {
 	s.frontends = make([]frontend, s.c.frontends)
 	for i := range s.frontends {
 		s.frontends[i] = frontend{policy: makePolicy(), wake: never, budget: core.NewRetryBudget(0, retryShare, retriesPerSecond, int32(max(s.c.size, retriesPerSecond)))}
+		if s.c.borrow && s.c.policy == "slots" {
+			subset := core.NewSubset(s.subset, s.c.k, 0)
+			subset.Choose(core.View{Numbers: s.c.backends, Self: i, Frontends: s.c.frontends, Exists: func(int) bool { return true }})
+			s.frontends[i].subset = &subset
+		}
 	}
 }
 
@@ -41,11 +50,11 @@ func (s *simulation) makePairs() {
 	}
 	s.members = make([]int32, f*k)
 	for i := range f {
-		for j, b := range s.subsetOf(i, s.existing) {
+		for j, b := range s.subsetOf(i) {
 			s.members[i*k+j] = int32(b)
 		}
 	}
-	if s.c.policy == "knotty" || s.c.scenario == "resize" {
+	if s.c.policy == "knotty" || s.c.borrow {
 		return // the subsets change
 	}
 	s.offsets = make([]int32, len(s.backends)+1)
@@ -64,8 +73,14 @@ func (s *simulation) makePairs() {
 }
 
 // subsetOf returns a frontend's subset, which is valid until the next call.
-func (s *simulation) subsetOf(frontend, backends int) []int {
-	s.scratch = s.subset.Subset(s.scratch[:0], frontend, s.c.frontends, backends, s.c.k)
+func (s *simulation) subsetOf(frontend int) []int {
+	groups := s.c.groups()
+	rows := s.c.backends / groups
+	s.scratch = s.subset.Subset(s.scratch[:0], frontend/groups, s.c.frontends/groups, rows, s.c.k)
+	first := s.groupOf(frontend) * rows
+	for i := range s.scratch {
+		s.scratch[i] += first
+	}
 	return s.scratch
 }
 
@@ -73,48 +88,40 @@ func (s *simulation) subsetOf(frontend, backends int) []int {
 func (s *simulation) join(f int32) {
 	p := s.frontends[f].policy
 	if s.c.wholeFleet() {
-		p.Join(s.now, int32(s.existing-1), &s.rng)
+		p.Join(s.clock(f), int32(s.c.backends-1), &s.rng)
 	} else {
 		for _, b := range s.members[int(f)*s.c.k:][:s.c.k] {
-			p.Join(s.now, b, &s.rng)
+			p.Join(s.clock(f), b, &s.rng)
 		}
-	}
-	if s.c.policy == "knotty" {
-		s.schedule.push(event{s.gen.Int64N(policy.GossipInterval), packed(gossipHeard, 0, f)})
 	}
 	s.actions(f)
 }
 
-// resize updates a frontend's subset to the current fleet.
-func (s *simulation) resize(f int32) {
-	p := s.frontends[f].policy
-	n := len(s.backends)
+// move gives a frontend its subset after the loss or the return of a cell.
+func (s *simulation) move(f int32) {
 	if s.c.wholeFleet() {
-		p.Join(s.now, int32(n-1), &s.rng)
 		return
 	}
+	p := s.frontends[f].policy
 	old := s.members[int(f)*s.c.k:][:s.c.k]
-	fresh := s.subsetOf(int(f), n)
-	stays := make(map[int32]bool, len(fresh))
-	for _, b := range fresh {
-		stays[int32(b)] = true
-	}
-	had := make(map[int32]bool, len(old))
+	fresh := s.subsetOf(int(f))
 	for _, b := range old {
-		had[b] = true
-		if !stays[b] {
-			p.Leave(s.now, b, &s.rng)
-			if !strings.HasPrefix(s.c.policy, "slots") { // slots give back their slots themselves
-				for last := s.pairs.lanesOf(f, b) == 0; !last; {
-					last = s.release(f, b, -1)
-				}
+		if slices.Contains(fresh, int(b)) {
+			continue
+		}
+		p.Leave(s.clock(f), b, &s.rng)
+		if s.c.policy != "slots" { // slots give back their slots themselves
+			for last := s.pairs.lanesOf(f, b) == 0; !last; {
+				last = s.release(f, b, -1)
 			}
 		}
 	}
-	for j, b := range fresh {
-		if !had[int32(b)] {
-			p.Join(s.now, int32(b), &s.rng)
+	for _, b := range fresh {
+		if !slices.Contains(old, int32(b)) {
+			p.Join(s.clock(f), int32(b), &s.rng)
 		}
+	}
+	for j, b := range fresh {
 		old[j] = int32(b)
 	}
 	s.actions(f)
@@ -122,26 +129,35 @@ func (s *simulation) resize(f int32) {
 
 // arrive handles a new request at a frontend.
 func (s *simulation) arrive(f int32) {
-	var index int32
-	if n := len(s.freeTasks); n > 0 {
-		index = s.freeTasks[n-1]
-		s.freeTasks = s.freeTasks[:n-1]
-	} else {
-		index = int32(len(s.tasks))
-		s.tasks = append(s.tasks, task{})
-	}
+	index := s.newTask()
 	t := &s.tasks[index]
-	t.born, t.frontend, t.attempt = s.now, f, 0
+	t.born, t.frontend, t.attempt, t.twin = s.now, f, 0, -1
+	if s.c.deadline > 0 {
+		s.deadlines.send(s.now+int64(s.c.deadline), timer{index, t.life})
+	}
+	if s.c.hedge > 0 {
+		s.hedges.send(s.now+int64(s.c.hedge), timer{index, t.life})
+	}
 	s.frontends[f].budget.Deposit()
 	s.count(&s.measure.counts.requests, 1)
 	s.attempt(index)
+}
+
+func (s *simulation) newTask() (index int32) {
+	if n := len(s.freeTasks); n > 0 {
+		index = s.freeTasks[n-1]
+		s.freeTasks = s.freeTasks[:n-1]
+		return index
+	}
+	s.tasks = append(s.tasks, task{})
+	return int32(len(s.tasks) - 1)
 }
 
 // attempt sends a request to a backend.
 func (s *simulation) attempt(index int32) {
 	t := &s.tasks[index]
 	f := t.frontend
-	c, ok := s.frontends[f].policy.Pick(s.now, t.tried[:t.attempt], &s.rng)
+	c, ok := s.frontends[f].policy.Pick(s.clock(f), t.tried[:t.attempt], &s.rng)
 	if !ok {
 		s.count(&s.measure.counts.refused, 1)
 		s.free(index)
@@ -154,7 +170,7 @@ func (s *simulation) attempt(index int32) {
 		s.connect(f, c.Server)
 		s.schedule.push(event{s.now + 2*trip, packed(freshArrives, 0, index)})
 	} else {
-		s.requests.send(s.now, index)
+		s.requests.send(s.now+trip+int64(s.c.work), index)
 	}
 	s.actions(f)
 }
@@ -179,7 +195,12 @@ func (s *simulation) connect(f, server int32) {
 func (s *simulation) finish(index int32) {
 	t := &s.tasks[index]
 	f := &s.frontends[t.frontend]
-	f.policy.Done(s.now, t.choice, policy.Result{Outcome: t.outcome, Took: s.now - t.begun, Report: t.report}, &s.rng)
+	if t.shadow != closed {
+		f.policy.Done(s.clock(t.frontend), t.choice, policy.Result{Outcome: t.outcome, Took: s.now - t.begun, Report: t.report}, &s.rng)
+	}
+	if s.outrun(index) {
+		return
+	}
 	if t.outcome == policy.Success {
 		s.measure.done(s.now, s.now-t.born, f.hot)
 		front := t.frontend
@@ -191,7 +212,7 @@ func (s *simulation) finish(index int32) {
 	if t.choice.Fresh && t.outcome == policy.Broken && s.pairs.lanesOf(t.frontend, t.choice.Server) > 0 {
 		s.release(t.frontend, t.choice.Server, -1)
 	}
-	if int(t.attempt) < min(s.c.retries, maxTried) && f.budget.Withdraw(s.now) {
+	if t.attempt < maxTried && f.budget.Withdraw(s.clock(t.frontend)) {
 		t.tried[t.attempt] = t.choice.Server
 		t.attempt++
 		s.count(&s.measure.counts.retries, 1)
@@ -205,14 +226,17 @@ func (s *simulation) finish(index int32) {
 }
 
 func (s *simulation) free(index int32) {
-	s.tasks[index].generation++
+	t := &s.tasks[index]
+	t.generation++
+	t.life++
+	t.shadow = alive
 	s.freeTasks = append(s.freeTasks, index)
 }
 
 // tell passes news to a frontend at once. A broken connection would be noticed after a
 // trip, which its requests take anyway.
 func (s *simulation) tell(f int32, n policy.News) {
-	s.frontends[f].policy.Learn(s.now, n, &s.rng)
+	s.frontends[f].policy.Learn(s.clock(f), n, &s.rng)
 	s.actions(f)
 }
 
@@ -220,7 +244,7 @@ func (s *simulation) tell(f int32, n policy.News) {
 func (s *simulation) actions(f int32) {
 	front := &s.frontends[f]
 	for {
-		a, ok := front.policy.Next(s.now, &s.rng)
+		a, ok := front.policy.Next(s.clock(f), &s.rng)
 		if !ok {
 			break
 		}
@@ -237,11 +261,14 @@ func (s *simulation) actions(f int32) {
 			s.ask(f, a, false)
 		case policy.Disconnect:
 			s.count(&s.measure.counts.messages, 1)
+			s.count(&s.measure.counts.disconnects, 1)
 			s.release(f, a.Server, a.Slot)
+		case policy.Break:
+			s.breakOff(f, a.Server)
 		}
 	}
-	if wake := front.policy.Wake(); wake < front.wake {
-		front.wake = wake
+	s.updateBorrowing(f)
+	if wake := s.global(f, front.policy.Wake()); wake < front.wake {
 		s.schedule.push(event{max(wake, s.now+1), packed(frontendWakes, 0, f)})
 		front.wake = max(wake, s.now+1)
 	}
@@ -262,7 +289,7 @@ func (s *simulation) ask(f int32, a policy.Action, dial bool) {
 		s.schedule.push(event{s.now + 2*trip, packed(dialed, 0, index)})
 		return
 	}
-	s.asking.send(s.now, index)
+	s.asking.send(s.now+trip, index)
 }
 
 // consider computes a backend's answer to a question.
@@ -270,7 +297,14 @@ func (s *simulation) consider(index int32) {
 	q := &s.questions[index]
 	b := &s.backends[q.action.Server]
 	q.news = policy.News{Kind: policy.Failed, Server: q.action.Server, Entry: q.action.Entry, Report: policy.Silent}
+	if q.action.Kind == policy.Probe && b.state != up && s.slots(q.frontend) != nil {
+		s.freeAsked = append(s.freeAsked, index) // an unanswered ping
+		return
+	}
 	switch {
+	case b.state == silent:
+		s.schedule.push(event{s.now + dialTimeout, packed(dialFails, 0, index)})
+		return
 	case b.state != up:
 	case q.action.Kind == policy.Probe:
 		q.news.Kind, q.news.Report = policy.Probed, s.report(q.action.Server)
@@ -281,7 +315,7 @@ func (s *simulation) consider(index int32) {
 			s.connected(q.frontend, q.action.Server, slot)
 		}
 	}
-	s.answered.send(s.now, index)
+	s.answered.send(s.now+trip, index)
 }
 
 // learn handles the answer to a question at its frontend.
@@ -299,7 +333,6 @@ func (s *simulation) learn(index int32) {
 // connected adds a lane.
 func (s *simulation) connected(f, server, slot int32) {
 	if s.pairs.add(f, server, slot) {
-		s.settle(server)
 		s.backends[server].sessions++
 		s.frontends[f].conns++
 	}
@@ -320,7 +353,6 @@ func (s *simulation) release(f, server, slot int32) (last bool) {
 		if slot < 0 {
 			b.board.Release(known)
 		}
-		s.settle(server)
 		b.sessions--
 		s.frontends[f].conns--
 	}

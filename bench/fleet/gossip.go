@@ -1,50 +1,86 @@
 package main
 
-import "docstore/bench/fleet/policy"
+import (
+	"slices"
 
-// Gossip is not simulated as messages, which would be 12 million per second. A frontend
-// reads the last gossip of the servers in its table, and of a few random others: only a
-// hot frontend uses those, one at a time.
-const (
-	gossipParts  = 8 // a frontend reads an eighth of its table at a time
-	gossipOthers = 4 // and this many other servers
+	"docstore/bench/fleet/policy"
 )
 
-// gossiped is a policy that uses gossip.
-type gossiped interface {
-	policy.Policy
-	Servers(dst []int32) []int32
+// frameBytes is the size of a lease, probe, answer or gossip on the network: a minimal
+// Ethernet frame, whose payload of 46 bytes has room for a gossip over UDP.
+const frameBytes = 64
+
+// gossipFanout is the number of frontends to which a backend sends its gossip, and to which a frontend
+// relays it.
+const gossipFanout = 3
+
+// A gossiping is the gossip of knotty's backends. Each backend sends its state to some
+// random frontends in every interval, at its own time. A frontend relays a gossip to as
+// many of its neighbours, the frontends with the next numbers.
+type gossiping struct {
+	next   int64 // when the next backend sends, or never
+	sent   int64 // how many have sent since the start
+	rumors wire[rumor]
 }
 
-// gossip passes the gossip of some servers to a frontend.
-func (s *simulation) gossip(f int32) {
-	front := &s.frontends[f]
-	p, ok := front.policy.(gossiped)
-	if !ok {
-		return
-	}
-	s.schedule.push(event{s.now + policy.GossipInterval/gossipParts, packed(gossipHeard, 0, f)})
-	servers := p.Servers(s.heard[:0])
-	s.heard = servers
-	for i := int(front.part); i < len(servers); i += gossipParts {
-		s.hear(p, servers[i])
-	}
-	front.part = (front.part + 1) % gossipParts
-	for range gossipOthers {
-		s.hear(p, int32(s.gen.IntN(s.existing)))
-	}
-	s.actions(f)
+// A rumor is a gossip on its way to a frontend.
+type rumor struct {
+	policy.Gossip
+	frontend int32
+	relays   int32 // how often it is still relayed
 }
 
-// hear passes a backend's last gossip to a policy.
-func (s *simulation) hear(p policy.Policy, server int32) {
+// gossip sends the state of the next backend.
+func (s *simulation) gossip() {
+	g := &s.gossiping
+	backends := int64(len(s.backends))
+	server := int32(g.sent % backends)
+	g.sent++
+	const every = policy.GossipInterval
+	g.next = g.sent/backends*every + g.sent%backends*every/backends
 	b := &s.backends[server]
 	if b.state != up {
 		return
 	}
-	s.settle(server)
-	at := s.tickTime(server, b.tick)
-	p.Learn(s.now, policy.News{Kind: policy.Gossip, Server: server, Entry: -1, Report: policy.Report{
-		Tokens: int32(s.rate.Tokens(at, b.heardFull)), Sessions: b.heard,
-	}}, &s.rng)
+	said := policy.Gossip{At: s.now, Server: server, Tokens: int32(s.rate.Tokens(s.now, b.bucket)), Sessions: b.sessions}
+	for range gossipFanout {
+		g.rumors.send(s.now+trip, rumor{said, int32(s.gen.IntN(len(s.frontends))), int32(s.c.gossipRelays)})
+	}
+	s.count(&s.measure.counts.gossip, gossipFanout)
+}
+
+// hear handles the arrival of a gossip at a frontend.
+func (s *simulation) hear(r rumor) {
+	if r.relays > 0 {
+		for i := range gossipFanout {
+			neighbour := (int(r.frontend) + 1 + i) % len(s.frontends)
+			s.gossiping.rumors.send(s.now+trip, rumor{r.Gossip, int32(neighbour), r.relays - 1})
+		}
+		s.count(&s.measure.counts.gossip, gossipFanout)
+	}
+	if s.frontends[r.frontend].policy.(*policy.Knotty).Hear(r.Gossip) {
+		s.actions(r.frontend)
+	}
+}
+
+// freshness returns the median age of the rows of all tables in nanoseconds, where a row
+// that was never heard of is as old as the run, and the share of rows of the last two
+// intervals.
+func (s *simulation) freshness() (median int64, fresh float64) {
+	if s.c.policy != "knotty" {
+		return 0, 0
+	}
+	var ages []int64
+	for f := range s.frontends {
+		ages = s.frontends[f].policy.(*policy.Knotty).Said(ages)
+	}
+	count := 0
+	for i, said := range ages {
+		ages[i] = s.now - said
+		if ages[i] <= 2*policy.GossipInterval {
+			count++
+		}
+	}
+	slices.Sort(ages)
+	return ages[len(ages)/2], float64(count) / float64(len(ages))
 }

@@ -4,25 +4,30 @@
 //
 //	go run ./fleet -frontends 10000 -backends 1000000 -policy slots -subset rocksteadier -duration 60s -seed 1
 //	go run ./fleet -frontends 10000 -backends 1000000 -policy all
-//	go run ./fleet -frontends 1000 -backends 100000 -policy all -load 0.3,0.6,0.85 -k 100,400,2000 -picture out.png
-//	go run ./fleet -scenario small -policy all
-//	go run ./fleet -truth -policy slots,slots+load -load 0.5 -duration 10s
+//	go run ./fleet -frontends 1000 -backends 100000 -policy all -load 0.3,0.6,0.85 -k 100,400,2000
+//	go run ./fleet -frontends 1000 -policy formulaic,viamedia,slots -goal 100ms -shape lognormal,exponential
+//	go run ./fleet -frontends 800 -backends 4000 -cells 8 -columns 2 -load 0.6 -scenario cell,neighbour -duration 20s
+//	go run ./fleet -truth -load 0.5 -service 1s -warmup 20s -duration 60s -repeats 3
 //
 // The model: a backend serves one request after another; the network takes 0.5 ms
-// each way, a new connection a round trip more. 5 % of the frontends have ten times
+// each way, a new connection a round trip more; with the document's load a response of 1 MB
+// takes 10 ms, and longer on a new connection. 5 % of the frontends have ten times
 // the mean rate, 20 % none, the rest the same. A request that is refused or broken
-// is tried elsewhere, at most 3 times and within a frontend's retry budget.
+// is tried elsewhere, at most 3 times and within a frontend's retry budget. With
+// -silence, -deadline, -hedge and -borrow the slots policy follows the other rules of
+// boxcarrpc's Pool, with core.Liveness, the ejection of core.Ladder, and core.Subset.
 package main
 
 import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
+	"docstore/bench/fleet/policy"
 	"docstore/bench/internal/command"
 	"docstore/boxcarrpc/subset"
 )
@@ -35,10 +40,12 @@ func main() {
 type flags struct {
 	config                           config
 	policies, subsets, loads, scenes []string
+	shapes                           []string
 	ks                               []int
-	picture                          string
-	truth, quiet                     bool
+	truth                            bool
 	repeats                          int
+	seeds                            []int
+	goal                             time.Duration
 }
 
 func parse(args []string) (*flags, error) {
@@ -47,28 +54,40 @@ func parse(args []string) (*flags, error) {
 	set := flag.NewFlagSet("fleet", flag.ContinueOnError)
 	set.IntVar(&c.frontends, "frontends", 1000, "how many frontends")
 	set.IntVar(&c.backends, "backends", 100_000, "how many backends")
+	set.IntVar(&c.cells, "cells", 1, "parts of the fleet, each with as many frontends and backends")
+	set.IntVar(&c.columns, "columns", 1, "columns of a cell: its frontends are pools that use one column each")
 	command.Numbers(set, &f.ks, "k", "100", 1, 1<<24, "numbers of backends that a frontend may use")
-	set.IntVar(&c.size, "slots", 0, "slots of a frontend; 0 is peak rate x p99 x 1.5, at least k")
-	command.Words(set, &f.policies, "policy", "slots", "policies, or all", append(policyNames(), "all")...)
+	command.Words(set, &f.policies, "policy", "slots", "policies, or all", append(policy.Names(), "all")...)
 	command.Words(set, &f.subsets, "subset", "rocksteadier", "subset algorithms, or all", append(subset.Names(), "all")...)
 	command.List(set, &f.loads, "load", "document", "loads: document (100,000 requests/s of 89 ms to a million backends), or a share of the capacity, for example 0.6",
 		func(word string) (string, error) { return word, nil })
 	command.Words(set, &f.scenes, "scenario", "steady", "scenarios, or all", append(slices.Clone(scenarios), "all")...)
 	set.DurationVar(&c.duration, "duration", time.Minute, "virtual time that is measured")
 	set.DurationVar(&c.warmup, "warmup", 5*time.Second, "virtual time before")
-	set.Uint64Var(&c.seed, "seed", 1, "of everything that is random")
+	command.Numbers(set, &f.seeds, "seed", "1", 0, math.MaxInt, "seeds of everything that is random")
 	set.Float64Var(&c.hotShare, "hot", 0.05, "share of frontends that are hot")
 	set.Float64Var(&c.hotTimes, "hot-times", 10, "how much hotter they are than the mean")
 	set.Float64Var(&c.coldShare, "cold", 0.2, "share of frontends without requests")
 	set.DurationVar(&c.service, "service", 0, "mean service time; 0 is 89 ms for the document's load, 50 ms for others")
 	set.Float64Var(&c.sigma, "sigma", loadSigma, "of the lognormal service time, with -service; 0 for a constant one")
-	set.IntVar(&c.retries, "retries", 3, "attempts after the first, at most 4")
-	set.StringVar(&f.picture, "picture", "", "draw the results to this PNG file")
-	set.BoolVar(&f.truth, "truth", false, "run 50 real clients and 50 real servers beside the simulation, in real time")
+	set.BoolVar(&c.sharedLink, "shared-link", false, "the responses of a frontend arrive one after another, not at the same time")
+	set.DurationVar(&c.deadline, "deadline", 0, "deadline of a request; 0 for none")
+	set.DurationVar(&c.hedge, "hedge", 0, "time after which slots send a request to a second backend; 0 for never")
+	silence := set.Duration("silence", 0, "SilenceTimeout of slots; 0 for none")
+	set.DurationVar(&c.skew, "skew", 0, "maximum offset of the frontends' clocks, which then also drift")
+	set.BoolVar(&c.borrow, "borrow", false, "slots borrow the next subset if theirs is dead")
+	set.IntVar(&c.options.Connections, "conns", 0, "connections of formulaic to each backend, for one request at a time; 0 for no limit")
+	set.IntVar(&c.gossipRelays, "relays", 1, "how often a gossip is relayed")
+	command.Words(set, &f.shapes, "shape", shapes[0].name, "distributions of the service time, with -service or -goal", shapeNames()...)
+	set.DurationVar(&f.goal, "goal", 0, "find the longest mean service time whose p99 meets this goal, with -load document")
+	set.BoolVar(&f.truth, "truth", false, "run 100 real clients and servers besides the simulation, in real time")
 	set.IntVar(&f.repeats, "repeats", 8, "real runs of each policy, with -truth")
-	set.BoolVar(&f.quiet, "quiet", false, "print no progress")
 	if err := command.Parse(set, args); err != nil {
 		return nil, err
+	}
+	c.options.SilenceTimeout, c.tokens = int64(*silence), tokenRate
+	if f.goal != 0 {
+		c.service = max(f.goal, goalStep)
 	}
 	if f.repeats < 1 {
 		return nil, fmt.Errorf("-repeats %d: must be positive", f.repeats)
@@ -95,16 +114,30 @@ func (f *flags) configs() (configs []config, err error) {
 		for _, load := range f.loads {
 			for _, k := range f.ks {
 				for _, sub := range orAll(f.subsets, subset.Names()) {
-					for _, pol := range orAll(f.policies, policyNames()) {
+					for _, pol := range orAll(f.policies, policy.Names()) {
 						c := f.config
 						c.scenario, c.load, c.k, c.subset, c.policy = scene, load, k, sub, pol
-						if err := c.resolve(); err != nil {
+						if configs, err = f.vary(configs, c); err != nil {
 							return nil, err
 						}
-						configs = append(configs, c)
 					}
 				}
 			}
+		}
+	}
+	return configs, nil
+}
+
+// vary appends a run for each shape and seed.
+func (f *flags) vary(configs []config, c config) ([]config, error) {
+	for _, name := range f.shapes {
+		for _, seed := range f.seeds {
+			c.shape, c.seed = shapes[slices.Index(shapeNames(), name)], uint64(seed)
+			resolved := c
+			if err := resolved.resolve(); err != nil {
+				return nil, err
+			}
+			configs = append(configs, resolved)
 		}
 	}
 	return configs, nil
@@ -116,9 +149,7 @@ func run(out, progress io.Writer, args []string) error {
 		return err
 	}
 	say := func(format string, args ...any) {
-		if !f.quiet {
-			_, _ = fmt.Fprintf(progress, format, args...) // progress is optional
-		}
+		_, _ = fmt.Fprintf(progress, format, args...) // progress is optional
 	}
 	configs, err := f.configs()
 	if err != nil {
@@ -126,15 +157,21 @@ func run(out, progress io.Writer, args []string) error {
 	}
 	if f.truth {
 		for _, c := range configs {
-			if !strings.HasPrefix(c.policy, "slots") {
-				return fmt.Errorf("-truth -policy %s: a real pool has slots and %s only", c.policy, slotsLoad)
+			if c.policy != "slots" {
+				return fmt.Errorf("-truth -policy %s: a real pool has slots", c.policy)
 			}
 		}
 		return truth(out, say, configs, f.repeats)
 	}
 	var results []result
 	for i, c := range configs {
-		r, err := simulate(c, func(share float64, events uint64) {
+		simulated := simulate
+		if f.goal > 0 {
+			simulated = func(c config, progress func(share float64, events uint64)) (result, error) {
+				return largest(c, f.goal, progress)
+			}
+		}
+		r, err := simulated(c, func(share float64, events uint64) {
 			say("\r%d of %d: %s, k %d, load %s: %3.0f %%, %.1f million events ", i+1, len(configs), c.policy, c.k, c.load, 100*share, float64(events)/1e6)
 		})
 		if err != nil {
@@ -143,13 +180,7 @@ func run(out, progress io.Writer, args []string) error {
 		say("\r%s\n", r.line())
 		results = append(results, r)
 	}
-	if err := writeTable(out, results); err != nil {
-		return err
-	}
-	if f.picture != "" {
-		return create(f.picture, func(w io.Writer) error { return drawPicture(w, results) })
-	}
-	return nil
+	return writeTable(out, results)
 }
 
 func simulate(c config, progress func(share float64, events uint64)) (result, error) {
@@ -160,17 +191,4 @@ func simulate(c config, progress func(share float64, events uint64)) (result, er
 	began := time.Now()
 	s.run(progress)
 	return s.result(time.Since(began)), nil
-}
-
-// create writes a file.
-func create(path string, write func(w io.Writer) error) error {
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	if err := write(file); err != nil {
-		_ = file.Close() // err is the cause
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return file.Close()
 }

@@ -5,8 +5,6 @@ import (
 	"io"
 	"strconv"
 	"time"
-
-	"docstore/bench/fleet/policy"
 )
 
 // A column prints a figure of a result.
@@ -22,14 +20,6 @@ func share(part, all uint64) float64 { return float64(part) / float64(max(all, 1
 
 func (r *result) perSecond(n uint64) float64 { return float64(n) / r.config.duration.Seconds() }
 
-// gossipPerSecond returns the number of gossip messages that the fleet would send.
-func (r *result) gossipPerSecond() float64 {
-	if r.config.policy != "knotty" {
-		return 0
-	}
-	return policy.GossipDeliveries * float64(r.config.backends) / (policy.GossipInterval / 1e9)
-}
-
 var columns = []column{
 	{"scenario", func(r *result) string { return r.config.scenario }},
 	{"policy", func(r *result) string { return r.config.policy }},
@@ -37,6 +27,9 @@ var columns = []column{
 	{"load", func(r *result) string { return r.config.load }},
 	{"k", func(r *result) string { return strconv.Itoa(r.config.k) }},
 	{"Fk/B", func(r *result) string { return fixed(r.config.perBackend(), 1) }},
+	{"shape", func(r *result) string { return r.config.shape.name }},
+	{"service ms", func(r *result) string { return fixed(float64(r.config.service)/1e6, 2) }},
+	{"seed", func(r *result) string { return strconv.FormatUint(r.config.seed, 10) }},
 	{"p50 ms", func(r *result) string { return ms(r.p50) }},
 	{"p99 ms", func(r *result) string { return ms(r.p99) }},
 	{"p99.9 ms", func(r *result) string { return ms(r.p999) }},
@@ -46,20 +39,27 @@ var columns = []column{
 	{"max use", func(r *result) string { return percent(r.maxUse) }},
 	{"idle %", func(r *result) string { return percent(r.idle) }},
 	{"(ideal)", func(r *result) string { return percent(r.idealIdle) }},
-	{"max/mean", func(r *result) string { return fixed(r.most, 2) }},
-	{"(ideal)", func(r *result) string { return fixed(r.idealMost, 2) }},
-	{"slow share", func(r *result) string { return fixed(r.slowShare, 2) }},
 	{"refused %", func(r *result) string { return percent(share(r.counts.refused, r.counts.requests)) }},
 	{"failed %", func(r *result) string { return percent(share(r.counts.failures, r.counts.requests)) }},
 	{"retries %", func(r *result) string { return percent(share(r.counts.retries, r.counts.requests)) }},
+	{"late %", func(r *result) string { return percent(share(r.counts.expired, r.counts.requests)) }},
+	{"hedged %", func(r *result) string { return percent(share(r.counts.hedges, r.counts.requests)) }},
+	{"borrowings", func(r *result) string { return strconv.FormatUint(r.counts.borrowings, 10) }},
+	{"429 %", func(r *result) string { return percent(share(r.counts.rateLimited, r.counts.requests)) }},
 	{"conns/fe", func(r *result) string { return fixed(r.perFrontend[0], 1) }},
 	{"max", func(r *result) string { return fixed(r.perFrontend[1], 0) }},
 	{"conns/be", func(r *result) string { return fixed(r.perBack[0], 2) }},
 	{"max", func(r *result) string { return fixed(r.perBack[1], 0) }},
 	{"new/s", func(r *result) string { return fixed(r.perSecond(r.counts.connects), 0) }},
-	{"msgs/s", func(r *result) string {
-		return fixed(r.perSecond(r.counts.messages)+r.gossipPerSecond(), 0)
+	{"ended/s", func(r *result) string { return fixed(r.perSecond(r.counts.disconnects), 0) }},
+	{"msgs/s", func(r *result) string { return fixed(r.perSecond(r.counts.messages+r.counts.gossip), 0) }},
+	{"MB/s", func(r *result) string {
+		return fixed(frameBytes*r.perSecond(r.counts.messages+r.counts.gossip)/1e6, 1)
 	}},
+	{"table age s", func(r *result) string { return fixed(float64(r.age)/1e9, 1) }},
+	{"fresh %", func(r *result) string { return percent(r.fresh) }},
+	{"announced s", func(r *result) string { return fixed(r.announced[0].Seconds(), 2) }},
+	{"last", func(r *result) string { return fixed(r.announced[1].Seconds(), 2) }},
 	{"MB", func(r *result) string {
 		return fixed(float64(r.memory.frontends+r.memory.pairs)/1e6, 0)
 	}},

@@ -9,8 +9,10 @@ const (
 	rollingDrain  = 1e9 // nanoseconds from the drain to the end
 	rollingDown   = 2e9
 
-	resizeAt     = 0.5
-	resizeSpread = 5e9 // time in which the frontends learn of it
+	zones     = 3
+	greySpeed = 0.1 // of failShare of the backends
+
+	learnSpread = 5e9 // time in which the frontends learn of the loss of a cell
 )
 
 // generations are the speeds of three generations of hardware, in sevenths of
@@ -24,9 +26,9 @@ func (c *config) speed(backend int) float32 {
 		if backend%10 == 3 {
 			return 0.5
 		}
-	case "small":
-		if backend == 3 {
-			return 0.5
+	case "grey":
+		if float64(backend%100) < 100*failShare {
+			return greySpeed
 		}
 	case "mixed", "weighted":
 		return generations[backend%len(generations)] / 7
@@ -47,26 +49,30 @@ func (s *simulation) plan() {
 	from, length := int64(s.c.warmup), float64(s.c.duration)
 	at := func(share float64) int64 { return from + int64(share*length) }
 	switch s.c.scenario {
-	case "failures":
-		for _, b := range s.gen.Perm(s.existing)[:max(1, int(failShare*float64(s.existing)))] {
+	case "zone":
+		for b := 0; b < len(s.backends); b += zones {
 			s.schedule.push(event{at(failAt), packed(backendFails, 0, int32(b))})
 			s.schedule.push(event{at(returnAt), packed(backendReturns, 0, int32(b))})
 		}
+	case "failures", "silent":
+		kind := backendFails
+		if s.c.scenario == "silent" {
+			kind = backendSilent
+		}
+		for _, b := range s.gen.Perm(len(s.backends))[:max(1, int(failShare*float64(len(s.backends))))] {
+			s.schedule.push(event{at(failAt), packed(kind, 0, int32(b))})
+			s.schedule.push(event{at(returnAt), packed(backendReturns, 0, int32(b))})
+		}
 	case "rolling":
-		for b := range s.existing {
+		for b := range len(s.backends) {
 			// Groups of consecutive backends, like a deployment by rack.
-			group := b * rollingGroups / s.existing
+			group := b * rollingGroups / len(s.backends)
 			start := at(float64(group) / rollingGroups)
 			s.schedule.push(event{start, packed(backendDrains, 0, int32(b))})
 			s.schedule.push(event{start + rollingDrain, packed(backendFails, 0, int32(b))})
 			s.schedule.push(event{start + rollingDrain + rollingDown, packed(backendReturns, 0, int32(b))})
 		}
-	case "resize":
-		for b := s.existing; b < len(s.backends); b++ {
-			s.schedule.push(event{at(resizeAt), packed(backendReturns, 0, int32(b))})
-		}
-		for f := range s.c.frontends {
-			s.schedule.push(event{at(resizeAt) + 1 + s.gen.Int64N(resizeSpread), packed(frontendResizes, 0, int32(f))})
-		}
+	case "cell", "neighbour":
+		s.planCell(at(failAt), at(returnAt))
 	}
 }

@@ -31,26 +31,30 @@ type simulation struct {
 	freeAsked []int32
 	pairs     pairs
 
-	subset   subset.Algorithm
-	members  []int32 // of frontend f's subset, from f*k on
-	offsets  []int32 // of the frontends of a backend, in users
-	users    []int32
-	scratch  []int
-	heard    []int32
-	existing int // backends at the start; the others come with a resize
+	subset  subset.Algorithm
+	members []int32 // of frontend f's subset, from f*k on
+	offsets []int32 // of the frontends of a backend, in users
+	users   []int32
+	scratch []int
 
-	schedule schedule
-	requests wire // tasks to backends
-	answers  wire // tasks to frontends
-	asking   wire // questions to backends
-	answered wire // questions to frontends
-	arrival  int64
-	order    []int32 // frontends: the hot, the others, and those without requests
-	hot, all int     // how many of order are hot, and how many have requests
-	hotRate  float64 // share of the requests that are of hot ones
+	schedule  schedule
+	requests  wire[int32] // tasks to backends
+	responses wire[int32] // tasks to frontends
+	refusals  wire[int32] // tasks to frontends, without a response to transfer
+	asking    wire[int32] // questions to backends
+	answered  wire[int32] // questions to frontends
+	gossiping gossiping
+	deadlines wire[timer]
+	hedges    wire[timer]
+	shadows   int // tasks in use beyond the requests in progress
+	arrival   int64
+	order     []int32 // frontends: the hot, the others, and those without requests
+	hot, all  int     // how many of order are hot, and how many have requests
+	hotRate   float64 // share of the requests that are of hot ones
 
 	measure measure
 	memory  memory
+	extra   int64 // of a response on a new connection
 }
 
 // memory has the heap bytes of a run.
@@ -59,6 +63,7 @@ type memory struct{ backends, frontends, pairs uint64 }
 // newSimulation returns a fleet without connections.
 func newSimulation(c config) (*simulation, error) {
 	s := &simulation{c: c}
+	s.extra = slowStart(int64(c.transfer))
 	s.rng.Seed(c.seed, 0)
 	s.gen = rand.New(&s.rng)
 	var err error
@@ -70,7 +75,7 @@ func newSimulation(c config) (*simulation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.rate, err = core.NewRate(bucketRate/c.service.Seconds(), policy.Burst); err != nil {
+	if s.rate, err = core.NewRate(c.tokens/c.service.Seconds(), policy.Burst); err != nil {
 		return nil, err
 	}
 	before := heapBytes()
@@ -78,11 +83,15 @@ func newSimulation(c config) (*simulation, error) {
 	s.memory.backends = heapBytes() - before
 	before = heapBytes()
 	s.makeFrontends(makePolicy)
+	s.setClocks()
 	s.memory.frontends = heapBytes() - before
 	before = heapBytes()
 	s.makePairs()
 	s.memory.pairs = heapBytes() - before
 	s.chooseClasses()
+	if c.policy != "knotty" {
+		s.gossiping.next = never
+	}
 	s.measure = newMeasure(int64(c.warmup), int64(c.warmup+c.duration))
 	s.plan()
 	return s, nil
@@ -134,7 +143,10 @@ func (s *simulation) run(progress func(share float64, events uint64)) {
 // step executes the next event unless it is after the end.
 func (s *simulation) step(end int64) bool {
 	next, source := s.arrival, 0
-	for i, at := range [...]int64{s.requests.next(), s.answers.next(), s.asking.next(), s.answered.next(), s.schedule.next()} {
+	for i, at := range [...]int64{
+		s.requests.next(), s.responses.next(), s.refusals.next(), s.asking.next(), s.answered.next(),
+		s.gossiping.rumors.next(), s.gossiping.next, s.deadlines.next(), s.hedges.next(), s.schedule.next(),
+	} {
 		if at < next {
 			next, source = at, i+1
 		}
@@ -151,12 +163,22 @@ func (s *simulation) step(end int64) bool {
 	case 1:
 		s.receive(s.requests.receive())
 	case 2:
-		s.finish(s.answers.receive())
+		s.finish(s.responses.receive())
 	case 3:
-		s.consider(s.asking.receive())
+		s.finish(s.refusals.receive())
 	case 4:
-		s.learn(s.answered.receive())
+		s.consider(s.asking.receive())
 	case 5:
+		s.learn(s.answered.receive())
+	case 6:
+		s.hear(s.gossiping.rumors.receive())
+	case 7:
+		s.gossip()
+	case 8:
+		s.expire(s.deadlines.receive())
+	case 9:
+		s.hedge(s.hedges.receive())
+	case 10:
 		s.happen(s.schedule.pop())
 	}
 	return true
@@ -178,23 +200,27 @@ func (s *simulation) happen(e event) {
 			s.serviceEnds(index)
 		}
 	case freshArrives:
-		s.requests.send(s.now, index)
+		s.requests.send(s.now+trip+int64(s.c.work), index)
+	case responseArrives:
+		s.finish(index)
 	case dialed:
-		s.asking.send(s.now, index)
+		s.asking.send(s.now+trip, index)
 	case frontendWakes:
 		if f := &s.frontends[index]; f.wake == e.at {
 			f.wake = never
 			s.actions(index)
 		}
-	case gossipHeard:
-		s.gossip(index)
+	case dialFails:
+		s.learn(index)
 	case backendFails:
 		s.fail(index)
+	case backendSilent:
+		s.silence(index)
 	case backendDrains:
 		s.drain(index)
 	case backendReturns:
-		s.backends[index].state = up
-	case frontendResizes:
-		s.resize(index)
+		s.restore(index)
+	case frontendMoves:
+		s.move(index)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"docstore/bench/internal/histogram"
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
 )
@@ -22,8 +21,8 @@ import (
 // The size of -truth: real clients and servers in this process over TCP, a tenth of the
 // servers at half speed, and the same in the simulator.
 const (
-	truthTasks = 50
-	truthSlots = 4 * truthTasks
+	truthTasks = 100
+	truthSlots = 64 // a client has at most as many connections, and each takes two of 20,000 file descriptors
 )
 
 // shares describes the distribution of requests.
@@ -66,11 +65,11 @@ const simulationsPerRig = 4
 // truth runs each config repeatedly in the simulator and for real, with different seeds,
 // and writes the means.
 func truth(out io.Writer, say func(string, ...any), configs []config, repeats int) error {
-	text := "| policy | slow server / other: simulated | real | | busiest tenth: simulated | real | | less busy half: simulated | real | | p50 ms: simulated | real | p99 ms: simulated | real |\n|" +
-		strings.Repeat("---|", 14) + "\n"
+	text := "| policy | slow server / other: simulated | real | | busiest tenth: simulated | real | | less busy half: simulated | real | | p50 ms: simulated | real | | p99 ms: simulated | real | |\n|" +
+		strings.Repeat("---|", 16) + "\n"
 	for _, c := range configs {
 		var simulated, actual shares
-		var times, realTimes histogram.Histogram
+		var simulatedTimes, realTimes times
 		for range repeats {
 			var s *simulation
 			for range simulationsPerRig {
@@ -80,8 +79,7 @@ func truth(out io.Writer, say func(string, ...any), configs []config, repeats in
 				}
 				s.run(func(float64, uint64) {})
 				simulated = simulated.plus(s.shares(), 1/float64(repeats*simulationsPerRig))
-				times.Merge(&s.measure.hot)
-				times.Merge(&s.measure.rest)
+				simulatedTimes = slices.Concat(simulatedTimes, s.measure.hot, s.measure.rest)
 				c.seed++
 			}
 			rig, err := newRig(s)
@@ -93,17 +91,21 @@ func truth(out io.Writer, say func(string, ...any), configs []config, repeats in
 				return err
 			}
 			actual = actual.plus(sharesOf(served, s.slow), 1/float64(repeats))
-			realTimes.Merge(took)
+			realTimes = append(realTimes, took...)
 			say("%s: slow server / other %.2f\n", c.policy, sharesOf(served, s.slow).slow)
 		}
+		slices.Sort(simulatedTimes)
+		slices.Sort(realTimes)
 		pair := func(a, b float64) string { return fmt.Sprintf("%.3f | %.3f | %+.1f %%", a, b, 100*(b/a-1)) }
-		text += fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s | %s |\n", c.policy,
+		text += fmt.Sprintf("| %s | %s | %s | %s | %s | %s |\n", c.policy,
 			pair(simulated.slow, actual.slow), pair(simulated.busiest, actual.busiest), pair(simulated.idleHalf, actual.idleHalf),
-			ms(times.Quantile(0.5)), ms(realTimes.Quantile(0.5)), ms(times.Quantile(0.99)), ms(realTimes.Quantile(0.99)))
+			pair(inMS(simulatedTimes, 0.5), inMS(realTimes, 0.5)), pair(inMS(simulatedTimes, 0.99), inMS(realTimes, 0.99)))
 	}
 	_, err := io.WriteString(out, text)
 	return err
 }
+
+func inMS(t times, share float64) float64 { return t.quantile(share).Seconds() * 1000 }
 
 func (s *simulation) slow(i int) bool { return s.backends[i].speed < 0.8 }
 
@@ -144,8 +146,7 @@ func newRig(s *simulation) (*rig, error) {
 		r.servers, addresses = append(r.servers, server), append(addresses, server.address)
 	}
 	options := boxcarrpc.PoolOptions{
-		Size: truthSlots, PreferIdle: s.c.policy == slotsLoad,
-		SilenceTimeout: 10 * time.Second, // a hundred tasks share this machine
+		Size: truthSlots, SilenceTimeout: 10 * time.Second, MaxWait: 10 * time.Second, // a hundred tasks share this machine
 	}
 	for range s.frontends {
 		pool, err := boxcarrpc.NewPool(discovery.Static(addresses...), &options)
@@ -181,7 +182,7 @@ func (s *rigServer) handle(ctx context.Context, _ string, _, dst []byte) ([]byte
 }
 
 // run makes requests, each client at its rate, and counts those in the measured time.
-func (r *rig) run() (served []float64, latency *histogram.Histogram, err error) {
+func (r *rig) run() (served []float64, latency times, err error) {
 	defer func() { err = errors.Join(err, r.close()) }()
 	c := &r.s.c
 	ctx := context.Background()
@@ -192,11 +193,10 @@ func (r *rig) run() (served []float64, latency *histogram.Histogram, err error) 
 		before = make([]int64, len(r.servers))
 	)
 	for _, pool := range r.pools {
-		if err := pool.WaitReady(ctx); err != nil {
-			return nil, nil, err
+		for pool.Stats().Slots < truthSlots {
+			time.Sleep(10 * time.Millisecond)
 		}
 	}
-	latency = new(histogram.Histogram)
 	start := time.Now()
 	measured := start.Add(c.warmup)
 	end := measured.Add(c.duration)
@@ -219,7 +219,7 @@ func (r *rig) run() (served []float64, latency *histogram.Histogram, err error) 
 			case err != nil:
 				failed = err
 			case counted:
-				latency.Add(time.Since(began))
+				latency = append(latency, int64(time.Since(began)))
 			}
 		})
 	}

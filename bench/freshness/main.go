@@ -57,15 +57,20 @@ func parse(args []string) (s settings, err error) {
 	if s.rate < 1 || s.rate > 1000 || s.duration <= 0 || s.flush <= 0 || s.interval <= 0 || s.interval%time.Second != 0 {
 		return s, errors.New("want -rate of 1 to 1000, -duration and -flush-interval of more than 0, -interval in whole seconds")
 	}
-	return s, s.keeper.Open(fmt.Sprintf("rate=%d duration=%v flush-interval=%v interval=%v s3-delay=%v", s.rate, s.duration, s.flush, s.interval, s.delay))
+	return s, nil
 }
 
-func run(ctx context.Context, args []string, out io.Writer) (err error) {
+func run(ctx context.Context, args []string, out io.Writer) error {
 	s, err := parse(args)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.keeper.Close()) }()
+	depends := fmt.Sprintf("rate=%d duration=%v flush-interval=%v interval=%v s3-delay=%v", s.rate, s.duration, s.flush, s.interval, s.delay)
+	return s.keeper.Run(depends, out, func() error { return s.record(ctx) }, "documents", "p50 ns", "p90 ns", "p99 ns", "max ns")
+}
+
+// record measures all contestants at once and records their figures.
+func (s settings) record(ctx context.Context) (err error) {
 	if s.keeper.Has(rows[len(rows)-1], phase, 1) {
 		return nil
 	}
@@ -80,15 +85,12 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := s.keeper.Rounds(1, phase, rows, func(i int) (map[string]float64, error) {
+	return s.keeper.Rounds(1, phase, rows, func(i int) (map[string]float64, error) {
 		l := append(latencies[:], late)[i]
-		slices.Sort(l)
-		at := func(percent int) float64 { return float64(l[(len(l)-1)*percent/100].Round(time.Millisecond)) }
-		return map[string]float64{"documents": float64(len(l)), "p50 ns": at(50), "p90 ns": at(90), "p99 ns": at(99), "max ns": at(100)}, nil
-	}); err != nil {
-		return err
-	}
-	return s.keeper.Print(out, "documents", "p50 ns", "p90 ns", "p99 ns", "max ns")
+		f := map[string]float64{"documents": float64(len(l)), "max ns": float64(slices.Max(l))}
+		results.AddPercentiles(f, "", l)
+		return f, nil
+	})
 }
 
 // rows are the contestants; the last one is this process.

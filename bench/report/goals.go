@@ -75,8 +75,12 @@ const javaWrites, javaHits = 299_000, 259_000
 // byJava divides our rate by that of the original, at 10,000,000 entries.
 func byJava(phase string, rate float64) metric {
 	return func(s set) (float64, bool) {
-		c, ok := s.withNum("article", 10_000_000).cell("article", "docstore", phase, "ops/s")
-		return c.median / rate, ok
+		for _, r := range s.of("article", "docstore", phase) {
+			if settingOf(r, "num") == "10000000" {
+				return r.Figures["ops/s"] / rate, true
+			}
+		}
+		return 0, false
 	}
 }
 

@@ -96,8 +96,6 @@ func run(ctx context.Context, args []string) (err error) {
 		if err = s.measure(ctx); s.dryRun || ctx.Err() != nil {
 			return err
 		}
-	}
-	if !s.render {
 		err = errors.Join(err, s.publish())
 	}
 	return errors.Join(err, s.write())

@@ -98,24 +98,15 @@ func (s *settings) build() error {
 			return err
 		}
 	}
-	if programs["docbench"] {
-		return runIn("..", "go", "build", "-o", s.tempDir+string(filepath.Separator), "./cmd/docstore-updater", "./cmd/docserviced")
-	}
-	return nil
-}
-
-// runIn runs a command and returns its output in the error.
-func runIn(dir, name string, args ...string) error {
-	cmd := exec.Command(name, args...)
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
-	}
 	return nil
 }
 
 func goBuild(dir, program string, flags ...string) error {
-	return runIn(".", "go", append(append([]string{"build"}, flags...), "-o", filepath.Join(dir, program), "./"+program)...)
+	args := append(append([]string{"build"}, flags...), "-o", filepath.Join(dir, program), "./"+program)
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return nil
 }
 
 // runProgram runs a step that writes its results itself.
@@ -125,9 +116,6 @@ func (s *settings) runProgram(ctx context.Context, one step, args []string, file
 		last-- // flags come before the file
 	}
 	all := append(append(append([]string{}, args[:last]...), "-results", file, "-table", one.name, "-size", s.size), args[last:]...)
-	if one.program == "docbench" {
-		all = append([]string{"-bin", s.tempDir}, all...)
-	}
 	cmd := process.Command(ctx, filepath.Join(s.tempDir, one.program), all...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd.Run()

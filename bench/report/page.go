@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -85,14 +84,17 @@ func (p *page) goals() {
 		case g.reached(figure):
 			reached[g.area] = append(reached[g.area], entry)
 		default:
-			c := cause{g.area, cmp.Or(reasons[g.area+": "+g.text], unknown)}
+			c := cause{g.area, reasonOf(g)}
 			missed[c] = append(missed[c], entry)
 		}
 	}
-	areas := []string{"Index", "Queue", "Boxcar", "Documents"}
+	areas, order := []string{"Index", "Queue", "Boxcar", "Documents"}, []string{}
+	for _, r := range reasons {
+		order = append(order, r.text)
+	}
 	p.printf("\n## Goals\n\n%s\n\nMissed:\n\n", strings.TrimSpace(goalsIntro))
 	for _, area := range areas {
-		for _, reason := range reasonOrder {
+		for _, reason := range append(order, notMeasured, unknown) {
 			if entries := missed[cause{area, reason}]; len(entries) > 0 {
 				p.printf("- %s: %s. Reason: %s.\n", area, strings.Join(entries, "; "), reason)
 			}

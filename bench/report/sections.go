@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -154,6 +155,19 @@ publishing and fetching in two steps, per byte of the files.`,
 			p.list("distribution", "benchmark", column{"restore, per GB", "s/GB", seconds}, column{"put", "put/byte", digits}, column{"got", "got/byte", digits})
 		},
 	},
+	{
+		title: "Shards", tables: []string{"columns", "router", "placement"},
+		intro: `Gets and batches of 50 (ids) by one caller. columns: 1 daemon, 3 columns of one row, and 3 of 3 rows; router: columns of 3 rows in
+one process, and batches of 4 callers while one row takes 100 times as long as the others' 1 ms. placement: from 10 to 11 columns, 256 shards;
+an even placement moves 1/11 (9.1 %). All moves go to the new column, so they take the time to fetch these bytes.`,
+		render: func(p *page) {
+			p.list("columns", "benchmark", column{"router", "router-ns", duration}, column{"router, p99", "router-p99-ns", duration},
+				column{"direct pool", "direct-ns", duration}, column{"router/direct", "router/direct", digits})
+			p.list("router", "benchmark", column{"router", "router-ns", duration}, column{"direct pool", "direct-ns", duration},
+				column{"router/direct", "router/direct", digits}, column{"p50, ms", "p50-ms", digits}, column{"p99, ms", "p99-ms", digits}, column{"hedged, %", "%hedged", digits})
+			p.list("placement", "benchmark", column{"moved, %", "%moved", digits}, column{"fullest column/mean", "max/mean", digits}, column{"time", "plan-ns", duration})
+		},
+	},
 }
 
 // growth writes a row for each number of entries.
@@ -166,8 +180,10 @@ func (p *page) growth() {
 		}
 	}
 	p.header(head...)
-	for _, num := range p.set.nums("growth") {
-		cells, part := []string{strconv.Itoa(num)}, p.set.withNum("growth", num)
+	parts := p.set.parts("growth")
+	slices.SortFunc(parts, func(a, b set) int { return cmp.Compare(numOf(a.all[0]), numOf(b.all[0])) })
+	for _, part := range parts {
+		cells := []string{strconv.Itoa(numOf(part.all[0]))}
 		for _, contestant := range contestants {
 			for _, phase := range phases {
 				cells = append(cells, part.text("growth", contestant, phase, "ops/s", func(f float64) string { return digits(1e9 / f) }))
@@ -175,17 +191,6 @@ func (p *page) growth() {
 		}
 		p.row(cells...)
 	}
-}
-
-// nums returns the numbers of entries of a table's results.
-func (s set) nums(table string) (nums []int) {
-	for _, r := range s.of(table, "", "") {
-		if n := numOf(r); !slices.Contains(nums, n) {
-			nums = append(nums, n)
-		}
-	}
-	slices.Sort(nums)
-	return nums
 }
 
 // shapeOf describes the keys and values of a result.

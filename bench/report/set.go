@@ -123,16 +123,6 @@ func (s set) size() (most string) {
 	return most
 }
 
-// withNum returns the part of a table that was measured with num entries.
-func (s set) withNum(table string, num int) (part set) {
-	for _, r := range s.of(table, "", "") {
-		if numOf(r) == num {
-			part.all = append(part.all, r)
-		}
-	}
-	return part
-}
-
 // parts returns the results of each of the steps that make up a table.
 func (s set) parts(table string) (parts []set) {
 	at := map[string]int{}
@@ -162,8 +152,6 @@ func numOf(r results.Result) int {
 	n, _ := strconv.Atoi(settingOf(r, "num"))
 	return n
 }
-
-func (c cell) String() string { return c.as(number) }
 
 func (c cell) as(format func(float64) string) string {
 	if c.noisy {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -20,6 +21,9 @@ const (
 	backendPort = 7070
 	// drainTimeout is how long a backend that ends may take.
 	drainTimeout = 3 * time.Second
+	// service is the mean time that a backend takes for a request.
+	service           = 20 * time.Millisecond
+	workersPerBackend = 4 // concurrent requests
 )
 
 func addressOf(n int) string { return net.JoinHostPort(hostOf(n), fmt.Sprint(backendPort)) }
@@ -27,7 +31,6 @@ func hostOf(n int) string    { return fmt.Sprintf("127.0.60.%d", n+1) }
 
 // backends are the running servers by number.
 type backends struct {
-	settings  settings
 	authority *authority.Authority
 	mu        sync.Mutex
 	running   map[int]*backend
@@ -38,22 +41,21 @@ type backend struct {
 	served chan error
 }
 
-func newBackends(s settings, a *authority.Authority) *backends {
-	return &backends{settings: s, authority: a, running: map[int]*backend{}}
-}
-
 // start starts backends, on the same addresses as before.
 func (b *backends) start(first, last int) error {
 	return each(first, last, func(n int) error {
-		tls, err := b.authority.Server(hostOf(n))
+		certificate, err := b.authority.Issue(net.ParseIP(hostOf(n)))
 		if err != nil {
 			return err
+		}
+		config := &tls.Config{
+			Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13, ClientCAs: b.authority.Pool, ClientAuth: tls.RequireAndVerifyClientCert,
 		}
 		listener, err := net.Listen("tcp", addressOf(n))
 		if err != nil {
 			return err
 		}
-		x := &backend{boxcarrpc.NewServer(b.handler(), &boxcarrpc.ServerOptions{TLS: tls}), make(chan error, 1)}
+		x := &backend{boxcarrpc.NewServer(handler(), &boxcarrpc.ServerOptions{TLS: authority.Always(config)}), make(chan error, 1)}
 		go func() { x.served <- x.server.Serve(listener) }()
 		b.mu.Lock()
 		b.running[n] = x
@@ -63,15 +65,15 @@ func (b *backends) start(first, last int) error {
 }
 
 // handler returns a handler with a random service time and a few workers.
-func (b *backends) handler() boxcarrpc.Handler {
-	workers := make(chan struct{}, b.settings.workers)
+func handler() boxcarrpc.Handler {
+	workers := make(chan struct{}, workersPerBackend)
 	return func(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
 		select {
 		case workers <- struct{}{}:
 		case <-ctx.Done():
 			return dst, ctx.Err()
 		}
-		time.Sleep(b.settings.service/2 + rand.N(b.settings.service))
+		time.Sleep(service/2 + rand.N(service))
 		<-workers
 		return append(dst, "done"...), nil
 	}
@@ -89,7 +91,7 @@ func (b *backends) stop(first, last int) error {
 }
 
 func (x *backend) end() error {
-	ctx, cancel := within(drainTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
 	// Close the remaining connections after the timeout, like a supervisor.
 	if err := x.server.Shutdown(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {

@@ -1,13 +1,10 @@
 // Resize is the experiment of figure 5 in Ward, Wankadia and Guliani, "Reinventing
 // Backend Subsetting at Google" (2023), with Boxcar's clients and servers: frontends send
-// requests while the number of backends changes in steps, or while blocks of consecutive
-// backends restart.
+// requests while the number of backends changes in steps.
 //
-//	go run ./resize                          resize, takes 5 minutes
-//	go run ./resize -scenario restart        restarting tasks leave the set, as with etcd
-//	go run ./resize -scenario restart-listed restarting tasks stay in the set, as with fixed numbers
+//	go run ./resize    takes 5 minutes
 //
-// Each scenario runs for every algorithm, with new connections made before old ones are
+// It runs for every algorithm, with new connections made before old ones are
 // closed (the default of a pool) and after. The trials are interleaved over several
 // rounds, so that other load on the machine affects all alike.
 //

@@ -2,16 +2,15 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"math/rand/v2"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
 	"docstore/bench/internal/authority"
 	"docstore/boxcarrpc"
-	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/discovery"
 )
 
@@ -21,25 +20,15 @@ const (
 	// slotsPerBackend of a frontend's pool.
 	slotsPerBackend = 2
 	readyTimeout    = 10 * time.Second
+	rate            = 100 // requests a second of a frontend
 	method          = "/bench.Resize/Work"
 )
 
-// A backendSet is the numbers of the backends that clients know.
-type backendSet struct {
-	numbers int
-	missing []int
-}
-
-func (s backendSet) has(n int) bool { return n < s.numbers && !slices.Contains(s.missing, n) }
-
-// snapshot returns the set for one frontend.
-func (s backendSet) snapshot(self, frontends int) discovery.Snapshot {
-	out := discovery.Snapshot{Self: self, Frontends: frontends}
-	for n := range s.numbers {
-		if s.has(n) {
-			out.Servers = append(out.Servers, discovery.Server{Number: n, Address: addressOf(n)})
-			out.Numbers = n + 1
-		}
+// snapshot returns the set of the first backends for one frontend.
+func snapshot(backends, self, frontends int) discovery.Snapshot {
+	out := discovery.Snapshot{Self: self, Frontends: frontends, Numbers: backends}
+	for n := range backends {
+		out.Servers = append(out.Servers, discovery.Server{Number: n, Address: addressOf(n)})
 	}
 	return out
 }
@@ -49,7 +38,6 @@ type frontends struct {
 	settings settings
 	all      []*frontend
 	meter    *meter
-	set      backendSet
 	ctx      context.Context
 	cancel   context.CancelFunc
 	calling  sync.WaitGroup
@@ -58,8 +46,6 @@ type frontends struct {
 type frontend struct {
 	pool    *boxcarrpc.Pool
 	updates chan discovery.Snapshot
-	subset  core.Subset // as the pool chooses
-	own     []int
 }
 
 // Watch makes a frontend the source of its pool.
@@ -79,15 +65,19 @@ func newFrontends(s settings, t trial, a *authority.Authority, m *meter) (*front
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	dialer := &net.Dialer{}
 	for i := range s.frontends {
-		tls, err := a.Client()
+		certificate, err := a.Issue()
 		if err != nil {
 			return nil, errors.Join(err, f.close())
 		}
-		x := &frontend{updates: make(chan discovery.Snapshot, 1), subset: core.NewSubset(t.algorithm, s.k, 0)}
+		config := &tls.Config{
+			Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13,
+			RootCAs: a.Pool, ClientSessionCache: tls.NewLRUClientSessionCache(1 << 10), // as in package credentials
+		}
+		x := &frontend{updates: make(chan discovery.Snapshot, 1)}
 		x.pool, err = boxcarrpc.NewPool(x, &boxcarrpc.PoolOptions{
 			Size: slotsPerBackend * s.k, Subset: t.algorithm, SubsetSize: s.k, LeaveAfter: t.leaveAfter,
 			Methods: map[string]boxcarrpc.Method{method: {Idempotent: true}},
-			TLS:     tls,
+			TLS:     authority.Always(config),
 			Dialer: func(ctx context.Context, address string) (net.Conn, error) {
 				conn, err := dialer.DialContext(ctx, "tcp", address)
 				if err == nil {
@@ -107,7 +97,7 @@ func newFrontends(s settings, t trial, a *authority.Authority, m *meter) (*front
 
 // ready waits until each frontend has a connection, and starts the requests.
 func (f *frontends) ready() error {
-	ctx, cancel := within(readyTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()
 	for i, x := range f.all {
 		if err := x.pool.WaitReady(ctx); err != nil {
@@ -119,46 +109,24 @@ func (f *frontends) ready() error {
 	return nil
 }
 
-// tell passes a set to all frontends within viewLag, and returns the number of new
-// connections.
-func (f *frontends) tell(set backendSet) (connections int) {
-	f.set = set
+// tell tells all frontends the number of backends within viewLag.
+func (f *frontends) tell(backends int) {
 	for i, x := range f.all {
-		own, _ := x.subset.Choose(core.View{Numbers: set.snapshot(0, 0).Numbers, Self: i, Frontends: len(f.all), Exists: set.has})
-		for _, n := range own {
-			if !slices.Contains(x.own, n) {
-				connections++
-			}
-		}
-		x.own = slices.Clone(own)
 		f.calling.Go(func() {
 			if f.pause(rand.N(viewLag)) {
 				select {
-				case x.updates <- set.snapshot(i, len(f.all)):
+				case x.updates <- snapshot(backends, i, len(f.all)):
 				case <-f.ctx.Done():
 				}
 			}
 		})
 	}
-	return connections
-}
-
-// connectionsTo counts the connections to some of the backends.
-func (f *frontends) connectionsTo(first, last int) (connections int) {
-	for _, x := range f.all {
-		for _, n := range x.own {
-			if first <= n && n <= last {
-				connections++
-			}
-		}
-	}
-	return connections
 }
 
 // send sends an open-loop load.
 func (f *frontends) send(x *frontend, rng *rand.Rand) {
 	for due := time.Now(); ; {
-		due = due.Add(time.Duration(rng.ExpFloat64() / f.settings.rate * float64(time.Second)))
+		due = due.Add(time.Duration(rng.ExpFloat64() / rate * float64(time.Second)))
 		if !f.pause(time.Until(due)) {
 			return
 		}

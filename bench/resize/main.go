@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -14,15 +13,12 @@ import (
 )
 
 func main() {
-	command.Main(func(args []string) error { return run(args, os.Stdout, os.Stderr) })
+	command.Main(func(args []string) error { return run(args, os.Stdout) })
 }
 
 // settings are the size of the experiment.
 type settings struct {
 	frontends, backends, k int
-	rate                   float64       // requests a second of a frontend
-	service                time.Duration // mean time that a backend takes for a request
-	workers                int           // concurrent requests of a backend
 	deadline               time.Duration // of a request
 	warmUp, every, settle  time.Duration
 	rounds                 int
@@ -43,57 +39,44 @@ func (t trial) name() string {
 	return t.algorithm.Name() + ", make before break"
 }
 
-func run(args []string, out, progress io.Writer) (err error) {
+func run(args []string, out io.Writer) error {
 	var s settings
 	flags := flag.NewFlagSet("resize", flag.ContinueOnError)
 	flags.IntVar(&s.frontends, "frontends", 40, "number of clients, each with a pool")
 	flags.IntVar(&s.backends, "backends", 60, "number of servers at the start")
 	flags.IntVar(&s.k, "k", 20, "servers of a subset")
-	flags.Float64Var(&s.rate, "rate", 100, "requests a second of each frontend")
-	flags.DurationVar(&s.service, "service", 20*time.Millisecond, "mean time that a server takes for a request")
-	flags.IntVar(&s.workers, "workers", 4, "concurrent requests of a server")
 	flags.DurationVar(&s.deadline, "deadline", 250*time.Millisecond, "of a request")
 	flags.DurationVar(&s.every, "every", 4*time.Second, "time from change to change")
 	flags.DurationVar(&s.settle, "settle", 3*time.Second, "part of -every that counts as the change")
 	flags.DurationVar(&s.warmUp, "warmup", 2*time.Second, "time before the first change")
 	flags.IntVar(&s.rounds, "rounds", 3, "rounds over all trials")
-	flags.Uint64Var(&s.seed, "seed", 1, "of the random times")
-	scenarioName := flags.String("scenario", "resize", "resize, restart or restart-listed")
 	var names []string
 	command.Words(flags, &names, "algorithms", "deterministic,rocksteadier", "algorithms", subset.Names()...)
 	s.keeper.Flags(flags)
 	if err := command.Parse(flags, args); err != nil {
 		return err
 	}
-	if s.frontends < 1 || s.k < 1 || s.backends < s.k || s.backends > maxBackends/2 || s.workers < 1 || s.rounds < 1 || !(s.rate > 0) || s.settle <= 0 || s.every <= s.settle {
-		return fmt.Errorf("-frontends, -rate, -workers and -rounds must be positive, -backends from -k to %d, and -every longer than -settle", maxBackends/2)
-	}
-	steps, err := scenarioNamed(*scenarioName, s.backends)
-	if err != nil {
-		return err
+	if s.frontends < 1 || s.k < 1 || s.backends < s.k || s.backends > maxBackends/2 || s.rounds < 1 || s.settle <= 0 || s.every <= s.settle {
+		return fmt.Errorf("-frontends and -rounds must be positive, -backends from -k to %d, and -every longer than -settle", maxBackends/2)
 	}
 	trials, err := trialsOf(names)
 	if err != nil {
 		return err
 	}
-	if err := s.keeper.Open(fmt.Sprintf("frontends=%d backends=%d k=%d rate=%g service=%v workers=%d deadline=%v every=%v settle=%v",
-		s.frontends, s.backends, s.k, s.rate, s.service, s.workers, s.deadline, s.every, s.settle)); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.keeper.Close()) }()
+	depends := fmt.Sprintf("frontends=%d backends=%d k=%d deadline=%v every=%v settle=%v",
+		s.frontends, s.backends, s.k, s.deadline, s.every, s.settle)
 	var contestants []string
 	for _, t := range trials {
 		contestants = append(contestants, t.name())
 	}
-	seed, runs := s.seed, 0
-	if err := s.keeper.Rounds(s.rounds, *scenarioName, contestants, func(i int) (map[string]float64, error) {
-		s.seed = seed + uint64(runs/len(trials)*s.frontends) // a seed for each round
-		runs++
-		return trials[i].run(s, steps, progress)
-	}); err != nil {
-		return err
-	}
-	return s.keeper.Print(out, printed...)
+	runs := 0
+	return s.keeper.Run(depends, out, func() error {
+		return s.keeper.Rounds(s.rounds, "resize", contestants, func(i int) (map[string]float64, error) {
+			s.seed = uint64(runs / len(trials) * s.frontends) // a seed for each round
+			runs++
+			return trials[i].run(s)
+		})
+	}, printed...)
 }
 
 func trialsOf(names []string) (list []trial, err error) {

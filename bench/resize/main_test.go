@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"io"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,21 +11,13 @@ import (
 	"docstore/boxcarrpc"
 )
 
-// Each scenario in small. The table has every line, and with new connections made first
-// a frontend is never without a slot.
-func TestScenariosInSmall(t *testing.T) {
-	for _, scenario := range []string{"resize", "restart", "restart-listed"} {
-		t.Run(scenario, func(t *testing.T) {
-			var out, progress bytes.Buffer
-			require.NoError(t, run([]string{"-scenario", scenario, "-algorithms", "rocksteadier", "-frontends", "3", "-backends", "20", "-k", "5",
-				"-rounds", "1", "-deadline", "1s", "-warmup", "500ms", "-settle", "300ms", "-every", "400ms"}, &out, &progress))
-			steps, err := scenarioNamed(scenario, 20)
-			require.NoError(t, err)
-			require.Equal(t, 2*len(steps), strings.Count(progress.String(), "new connections"))
-			require.Contains(t, out.String(), "rocksteadier, make before break")
-			require.Contains(t, out.String(), "rocksteadier, break before make")
-		})
-	}
+// The table of a small experiment has every line.
+func TestSmallExperiment(t *testing.T) {
+	var out bytes.Buffer
+	require.NoError(t, run([]string{"-algorithms", "rocksteadier", "-frontends", "3", "-backends", "20", "-k", "5",
+		"-rounds", "1", "-deadline", "1s", "-warmup", "500ms", "-settle", "300ms", "-every", "400ms"}, &out))
+	require.Contains(t, out.String(), "rocksteadier, make before break")
+	require.Contains(t, out.String(), "rocksteadier, break before make")
 }
 
 func TestReport(t *testing.T) {
@@ -37,11 +28,11 @@ func TestReport(t *testing.T) {
 	change.add(time.Second, boxcarrpc.ErrPoolBusy)
 	change.held(3)
 	settled := &window{lasted: 2 * time.Second, cpu: time.Second, failures: map[string]int{}}
-	p := period{step: "x", promised: 6, change: change, settled: settled}
+	p := period{change: change, settled: settled}
 	require.Equal(t, time.Second, p.cost())
 	f := figuresOf([]period{p, p})
 	for name, want := range map[string]float64{
-		"connections": 14, "promised": 12, "cpu s": 2, "failed": 2, "worst failed": 1, "failed: no free slot": 2, "requests": 2002,
+		"connections": 14, "cpu s": 2, "failed": 2, "worst failed": 1, "failed: no free slot": 2, "requests": 2002,
 		"p99 ns": 990e6, "p999 ns": 999e6, "settled failed": 0, "settled p99 ns": 0, "fewest slots": 3,
 	} {
 		require.Equal(t, want, f[name], name)
@@ -49,7 +40,7 @@ func TestReport(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{{"more"}, {"-scenario", "x"}, {"-algorithms", "x"}, {"-backends", "10"}, {"-settle", "7s"}, {"-rate", "0"}, {"-rounds", "0"}} {
-		require.Error(t, run(args, io.Discard, io.Discard), args)
+	for _, args := range [][]string{{"more"}, {"-algorithms", "x"}, {"-backends", "10"}, {"-settle", "7s"}, {"-rounds", "0"}} {
+		require.Error(t, run(args, io.Discard), args)
 	}
 }

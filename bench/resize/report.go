@@ -1,16 +1,14 @@
 package main
 
 import (
-	"fmt"
 	"math"
-	"slices"
 	"time"
+
+	"docstore/bench/internal/results"
 )
 
 // A period is a change and the baseline after it.
 type period struct {
-	step            string
-	promised        int // new connections, by the algorithm
 	change, settled *window
 }
 
@@ -20,16 +18,9 @@ func (p period) cost() time.Duration {
 	return p.change.cpu - time.Duration(always*float64(p.change.lasted))
 }
 
-// String returns a line of progress. Some requests may still be in flight.
-func (p period) String() string {
-	f := figuresOf([]period{p})
-	return fmt.Sprintf("%s: %.0f new connections (%.0f), %.2f s, %.0f failed of %.0f, p99 %v, then %v",
-		p.step, f["connections"], f["promised"], f["cpu s"], f["failed"], f["requests"], time.Duration(f["p99 ns"]), time.Duration(f["settled p99 ns"]))
-}
-
 // printed are the figures of the table.
 var printed = []string{
-	"connections", "promised", "cpu s", "failed", "worst failed", "requests", "p99 ns", "p999 ns",
+	"connections", "cpu s", "failed", "worst failed", "requests", "p99 ns", "p999 ns",
 	"settled failed", "settled p99 ns", "settled p999 ns", "fewest slots",
 }
 
@@ -39,7 +30,6 @@ func figuresOf(all []period) map[string]float64 {
 	f := map[string]float64{"failed": 0, "worst failed": 0, "settled failed": 0, "fewest slots": math.MaxInt32}
 	var took, settled []time.Duration
 	for _, p := range all {
-		f["promised"] += float64(p.promised)
 		f["connections"] += float64(p.change.dialled)
 		f["cpu s"] += p.cost().Seconds()
 		changeTook, failures, slots := p.change.results()
@@ -59,16 +49,7 @@ func figuresOf(all []period) map[string]float64 {
 		}
 	}
 	f["requests"] = float64(len(took))
-	f["p99 ns"], f["p999 ns"] = percentile(took, 0.99), percentile(took, 0.999)
-	f["settled p99 ns"], f["settled p999 ns"] = percentile(settled, 0.99), percentile(settled, 0.999)
+	results.AddPercentiles(f, "", took)
+	results.AddPercentiles(f, "settled ", settled)
 	return f
-}
-
-// percentile returns a percentile of the latencies.
-func percentile(took []time.Duration, share float64) float64 {
-	if len(took) == 0 {
-		return 0
-	}
-	slices.Sort(took)
-	return float64(took[min(int(share*float64(len(took))), len(took)-1)])
 }

@@ -5,50 +5,37 @@ import (
 	"crypto/tls"
 	"time"
 
+	"docstore/bench/internal/authority"
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
 )
 
-func serveBoxcar() (string, error) { return listen(newBoxcarServer(nil).Serve) }
-
-func serveBoxcarTLS() (string, error) {
-	config, err := serverTLS()
-	if err != nil {
-		return "", err
-	}
-	options := &boxcarrpc.ServerOptions{TLS: func() (*tls.Config, error) { return config, nil }}
-	return listen(newBoxcarServer(options).Serve)
-}
-
-func newBoxcarServer(options *boxcarrpc.ServerOptions) *boxcarrpc.Server {
-	return boxcarrpc.NewServer(func(_ context.Context, method string, request, dst []byte) ([]byte, error) {
+func serveBoxcar(config *tls.Config) (string, error) {
+	return listen(boxcarrpc.NewServer(func(_ context.Context, method string, request, dst []byte) ([]byte, error) {
 		if err := slowDown(method); err != nil {
 			return dst, err
 		}
 		return appendResponse(dst, request), nil
-	}, options)
+	}, &boxcarrpc.ServerOptions{TLS: authority.Always(config)}).Serve)
 }
 
-type boxcarClient struct{ *boxcarrpc.Pool }
+type boxcarClient struct {
+	*boxcarrpc.Pool
+	method string
+}
 
 func (c boxcarClient) call(ctx context.Context, _ int, request, dst []byte) ([]byte, error) {
-	return c.Call(ctx, benchMethod, request, dst)
+	return c.Call(ctx, c.method, request, dst)
 }
 
-func connectBoxcar(address string, callers int) (client, error) {
-	return connectPool(address, &boxcarrpc.PoolOptions{Size: callers})
+func connectBoxcar(address string, callers int, config *tls.Config) (client, error) {
+	return connectPool(address, &boxcarrpc.PoolOptions{Size: callers, TLS: authority.Always(config)})
 }
 
 // connectClassic is a connection for each slot.
-func connectClassic(address string, callers int) (client, error) {
+func connectClassic(address string, callers int, _ *tls.Config) (client, error) {
 	return connectPool(address, &boxcarrpc.PoolOptions{Size: callers, LanesPerConn: 1})
 }
-
-func connectBoxcarTLS(address string, callers int) (client, error) {
-	return connectPool(address, &boxcarrpc.PoolOptions{Size: callers, TLS: boxcarClientTLS})
-}
-
-func boxcarClientTLS() (*tls.Config, error) { return clientTLS, nil }
 
 func connectPool(address string, options *boxcarrpc.PoolOptions) (boxcarClient, error) {
 	pool, err := boxcarrpc.NewPool(discovery.Static(address), options)
@@ -58,5 +45,5 @@ func connectPool(address string, options *boxcarrpc.PoolOptions) (boxcarClient, 
 	for pool.Stats().Slots < options.Size {
 		time.Sleep(time.Millisecond)
 	}
-	return boxcarClient{pool}, nil
+	return boxcarClient{pool, benchMethod}, nil
 }

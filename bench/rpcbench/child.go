@@ -25,20 +25,15 @@ type child struct {
 }
 
 func startChild(contestant string) (*child, error) {
-	cmd, err := process.Self("-serve", contestant)
-	if err != nil {
-		return nil, err
-	}
+	cmd := process.Child(contestant)
 	cmd.Stderr = os.Stderr
-	c := &child{}
-	if c.in, err = cmd.StdinPipe(); err != nil {
+	in, inErr := cmd.StdinPipe()
+	out, outErr := cmd.StdoutPipe()
+	if err := errors.Join(inErr, outErr); err != nil {
 		return nil, err
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	c.out = bufio.NewScanner(out)
+	c := &child{in: in, out: bufio.NewScanner(out)}
+	var err error
 	if c.process, err = process.Start(contestant, cmd); err != nil {
 		return nil, err
 	}
@@ -105,7 +100,7 @@ func collect() {
 
 // serveChild runs the server in the child.
 func serveChild(name string) error {
-	address, err := contestantNamed(name).serve()
+	address, err := contestantNamed(name).start()
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -22,7 +23,7 @@ func listen(serve func(net.Listener) error) (address string, err error) {
 // The echo is the lower bound for a TCP connection per caller: a length and the bytes, without
 // deadlines and cancellation.
 
-func serveEcho() (string, error) {
+func serveEcho(*tls.Config) (string, error) {
 	return listen(func(l net.Listener) error {
 		for {
 			conn, err := l.Accept()
@@ -75,7 +76,7 @@ type echoConn struct {
 	out []byte
 }
 
-func connectEcho(address string, callers int) (client, error) {
+func connectEcho(address string, callers int, _ *tls.Config) (client, error) {
 	c := make(echoClient, callers)
 	for i := range c {
 		conn, err := net.Dial("tcp", address)

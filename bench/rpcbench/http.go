@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -12,15 +13,14 @@ import (
 // HTTP/1.1 by net/http with default settings: a connection for
 // each caller, kept alive, a POST for each request.
 
-func serveHTTP() (string, error) {
+func serveHTTP(*tls.Config) (string, error) {
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		request, err := io.ReadAll(http.MaxBytesReader(w, r.Body, requestBytes))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		response := appendResponse(make([]byte, 0, responseLength(request)), request)
-		_, _ = w.Write(response) // an error means that the client has gone
+		_, _ = w.Write(respond(request)) // an error means that the client has gone
 	}), ReadHeaderTimeout: callTimeout}
 	return listen(func(l net.Listener) error { return server.Serve(l) })
 }
@@ -30,7 +30,7 @@ type httpClient struct {
 	url string
 }
 
-func connectHTTP(address string, callers int) (client, error) {
+func connectHTTP(address string, callers int, _ *tls.Config) (client, error) {
 	transport := &http.Transport{MaxIdleConns: callers, MaxIdleConnsPerHost: callers, MaxConnsPerHost: callers, DisableCompression: true}
 	return httpClient{&http.Client{Transport: transport}, "http://" + address + benchMethod}, nil
 }

@@ -3,10 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"slices"
-	"sync"
 	"sync/atomic"
 
+	"golang.org/x/sync/errgroup"
+
+	"docstore/bench/internal/results"
 	"docstore/boxcarrpc"
 )
 
@@ -48,58 +49,26 @@ func (l load) withNeighbours(client, theirs boxcarClient, neighbours []neighbour
 	if err != nil {
 		return nil, err
 	}
-	interfering := startNeighbours(theirs, neighbours)
+	var stopped atomic.Bool
+	var interfering errgroup.Group
+	for _, n := range neighbours {
+		theirs.method = n.method
+		c := newCaller(theirs, 0, n.responseBytes)
+		interfering.Go(func() (err error) {
+			for !stopped.Load() && err == nil {
+				err = c.call(context.Background())
+			}
+			return err
+		})
+	}
 	with, err := l.run(client)
-	served, neighboursErr := interfering.stop()
-	if err := errors.Join(err, neighboursErr); err != nil {
+	stopped.Store(true)
+	if err := errors.Join(err, interfering.Wait()); err != nil {
 		return nil, err
 	}
-	slices.Sort(without)
-	slices.Sort(with)
-	calls := func(times []uint32) float64 { return float64(len(times)) / l.duration.Seconds() }
-	p99 := func(times []uint32) float64 { return float64(percentile(times, 99)) }
-	return figures{
-		"without ops/s": calls(without), "without p99 ns": p99(without),
-		"with ops/s": calls(with), "with p99 ns": p99(with), "with neighbours": float64(served),
-		"p99 ratio": p99(with) / p99(without),
-	}, nil
-}
-
-// neighbourCalls are the calls of neighbours until stop.
-type neighbourCalls struct {
-	stopped atomic.Bool
-	callers sync.WaitGroup
-	calls   atomic.Int64
-	errs    []error
-}
-
-func startNeighbours(client boxcarClient, neighbours []neighbour) *neighbourCalls {
-	p := &neighbourCalls{errs: make([]error, len(neighbours))}
-	for i, n := range neighbours {
-		p.callers.Go(func() { p.errs[i] = p.call(client, n) })
-	}
-	return p
-}
-
-func (p *neighbourCalls) call(client boxcarClient, n neighbour) error {
-	request, dst := make([]byte, requestBytes), make([]byte, 0, n.responseBytes)
-	putRequest(request, 0, n.responseBytes)
-	for !p.stopped.Load() {
-		response, err := client.Call(context.Background(), n.method, request, dst)
-		if err == nil {
-			err = checkResponse(request, response)
-		}
-		if err != nil {
-			return err
-		}
-		p.calls.Add(1)
-	}
-	return nil
-}
-
-// stop ends the calls and returns their number.
-func (p *neighbourCalls) stop() (int64, error) {
-	p.stopped.Store(true)
-	p.callers.Wait()
-	return p.calls.Load(), errors.Join(p.errs...)
+	f := figures{"without ops/s": float64(len(without)) / l.duration.Seconds(), "with ops/s": float64(len(with)) / l.duration.Seconds()}
+	results.AddPercentiles(f, "without ", without)
+	results.AddPercentiles(f, "with ", with)
+	f["p99 ratio"] = f["with p99 ns"] / f["without p99 ns"]
+	return f, nil
 }

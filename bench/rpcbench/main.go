@@ -36,6 +36,7 @@ import (
 	"time"
 
 	"docstore/bench/internal/command"
+	"docstore/bench/internal/process"
 	"docstore/bench/internal/results"
 )
 
@@ -45,7 +46,6 @@ type figures = map[string]float64
 
 // settings are the values of the flags.
 type settings struct {
-	serve       string // run the server of this contestant
 	contestants []string
 	workloads   []string
 	callers     []int
@@ -108,7 +108,6 @@ func parse(args []string) (s settings, err error) {
 		workloadNames = append(workloadNames, w.name)
 	}
 	flags := flag.NewFlagSet("rpcbench", flag.ContinueOnError)
-	flags.StringVar(&s.serve, "serve", "", "run the server of this contestant; rpcbench starts such children")
 	command.Words(flags, &s.contestants, "contestants", "echo,boxcar,boxcar-classic,grpc-go-1,grpc-go-2,grpc-go-4,drpc,http",
 		"contestants of calls, sizes and connections; ratios are to the first", contestantNames...)
 	command.Words(flags, &s.workloads, "workloads", "calls", "workloads", workloadNames...)
@@ -130,28 +129,32 @@ func parse(args []string) (s settings, err error) {
 	if s.conns < 1 || s.rounds < 1 || s.perContext < 1 || s.duration <= 0 || s.clients < 1 || s.settle < 0 || s.quiet <= 0 {
 		return s, errors.New("-conns, -rounds, -calls-per-context, -duration, -clients and -quiet must be positive, -settle not negative")
 	}
-	return s, s.keeper.Open(fmt.Sprintf("duration=%v calls-per-context=%d clients=%d", s.duration, s.perContext, s.clients))
+	return s, nil
 }
 
-func run(args []string) (err error) {
+func run(args []string) error {
+	if contestant := process.Role(); contestant != "" {
+		return serveChild(contestant)
+	}
 	s, err := parse(args)
 	if err != nil {
 		return err
 	}
-	if s.serve != "" {
-		return serveChild(s.serve)
-	}
-	defer func() { err = errors.Join(err, s.keeper.Close()) }()
+	depends := fmt.Sprintf("duration=%v calls-per-context=%d clients=%d", s.duration, s.perContext, s.clients)
+	return s.keeper.Run(depends, os.Stdout, s.measure, "ops/s", "due/s", "p50 ns", "p99 ns", "late p99 ns", "cpu ns", "syscalls", "switches", "client allocs", "server allocs",
+		"without ops/s", "without p99 ns", "with ops/s", "with p99 ns", "p99 ratio", "client bytes", "server bytes", "before bytes", "after bytes", "bytes each", "cpu share", "others")
+}
+
+// measure runs the workloads.
+func (s *settings) measure() error {
 	for _, w := range workloads {
 		if slices.Contains(s.workloads, w.name) {
-			if err := w.run(&s); err != nil {
+			if err := w.run(s); err != nil {
 				return fmt.Errorf("%s: %w", w.name, err)
 			}
 		}
 	}
-	return s.keeper.Print(os.Stdout, "ops/s", "due/s", "p50 ns", "p99 ns", "late p99 ns", "cpu ns", "client user ns", "client system ns", "server user ns",
-		"server system ns", "syscalls", "switches", "client allocs", "server allocs", "client peak bytes", "server peak bytes", "without ops/s", "without p99 ns",
-		"with ops/s", "with p99 ns", "p99 ratio", "with neighbours", "client bytes", "server bytes", "before bytes", "after bytes", "bytes each", "cpu share", "others")
+	return nil
 }
 
 // compare measures a closed loop.

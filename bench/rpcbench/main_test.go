@@ -1,23 +1,16 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/bench/internal/process"
 	"docstore/bench/internal/results"
 )
 
-// TestMain runs the test binary as the server that run starts for each contestant.
-func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "-serve" {
-		main()
-		return
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { process.TestMain(m, main) }
 
 func TestEveryContestant(t *testing.T) {
 	require.NoError(t, run([]string{"-rounds", "1", "-duration", "20ms", "-callers", "1,4"}))
@@ -46,16 +39,6 @@ func TestResultsAreResumed(t *testing.T) {
 	again, err := results.Read(name)
 	require.NoError(t, err)
 	require.Equal(t, first, again, "nothing is measured again")
-}
-
-func TestPercentiles(t *testing.T) {
-	times := make([]uint32, 1001)
-	for i := range times {
-		times[i] = uint32(i)
-	}
-	require.EqualValues(t, 500, percentile(times, 50))
-	require.EqualValues(t, 999, percentile(times, 99.9))
-	require.EqualValues(t, 7, percentile([]uint32{7}, 99.9))
 }
 
 func TestWrongUsage(t *testing.T) {

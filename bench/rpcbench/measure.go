@@ -7,13 +7,13 @@ import (
 	"os"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"docstore/bench/internal/machine"
 	"docstore/bench/internal/process"
+	"docstore/bench/internal/results"
 )
 
 // callTimeout is the deadline of each call.
@@ -34,7 +34,7 @@ func (l load) phase(title string) string {
 
 // measure warms up and measures one contestant.
 func measure(c contestant, server *child, l load) (f figures, err error) {
-	client, err := c.connect(server.address, l.callers)
+	client, err := c.dial(server.address, l.callers)
 	if err != nil {
 		return nil, err
 	}
@@ -42,9 +42,6 @@ func measure(c contestant, server *child, l load) (f figures, err error) {
 	warm := l
 	warm.duration /= 10
 	if _, err := warm.run(client); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(resetPeak(os.Getpid()), resetPeak(server.pid())); err != nil {
 		return nil, err
 	}
 	before, err := used(server)
@@ -64,26 +61,18 @@ func measure(c contestant, server *child, l load) (f figures, err error) {
 	others := watch.Others(time.Duration(f["cpu ns"]))
 	n := float64(len(times))
 	for name := range f {
-		if !strings.HasSuffix(name, "peak bytes") {
-			f[name] = (f[name] - before[name]) / n
-		}
+		f[name] = (f[name] - before[name]) / n
 	}
-	slices.Sort(times)
 	f["others"], f["ops/s"] = others, n/elapsed.Seconds()
-	f["p50 ns"], f["p90 ns"], f["p99 ns"], f["p999 ns"] = percentile(times, 50), percentile(times, 90), percentile(times, 99), percentile(times, 99.9)
+	results.AddPercentiles(f, "", times)
 	return f, nil
 }
 
-// percentile returns a percentile of sorted times.
-func percentile(times []uint32, percent float64) float64 {
-	return float64(times[int(float64(len(times)-1)*percent/100)])
-}
-
 // run makes calls with all callers for the duration and returns their times.
-func (l load) run(client client) ([]uint32, error) {
+func (l load) run(client client) ([]time.Duration, error) {
 	var (
 		stop  atomic.Bool
-		times = make([][]uint32, l.callers)
+		times = make([][]time.Duration, l.callers)
 		errs  = make([]error, l.callers)
 		wg    sync.WaitGroup
 	)
@@ -97,20 +86,15 @@ func (l load) run(client client) ([]uint32, error) {
 }
 
 // callUntil makes calls until stop, at least one.
-func (l load) callUntil(client client, caller int, stop *atomic.Bool) (times []uint32, err error) {
-	times = make([]uint32, 0, 1<<12)
-	request, dst := make([]byte, requestBytes), make([]byte, 0, 2*l.responseBytes)
+func (l load) callUntil(client client, caller int, stop *atomic.Bool) (times []time.Duration, err error) {
+	times = make([]time.Duration, 0, 1<<12)
+	c := newCaller(client, caller, l.responseBytes)
 	for len(times) == 0 || !stop.Load() {
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 		for i := 0; i < l.perContext && (len(times) == 0 || !stop.Load()) && err == nil; i++ {
-			putRequest(request, uint64(len(times)), l.responseBytes)
-			var response []byte
 			start := time.Now()
-			response, err = client.call(ctx, caller, request, dst)
-			if err == nil {
-				err = checkResponse(request, response)
-			}
-			times = append(times, uint32(time.Since(start)))
+			err = c.call(ctx)
+			times = append(times, time.Since(start))
 		}
 		cancel()
 		if err != nil {
@@ -126,15 +110,13 @@ func used(server *child) (figures, error) {
 	runtime.ReadMemStats(&stats)
 	mallocs, err := server.mallocs()
 	f := figures{"client allocs": float64(stats.Mallocs), "server allocs": float64(mallocs)}
-	for side, pid := range map[string]int{"client": os.Getpid(), "server": server.pid()} {
-		user, system, cpuErr := process.CPU(pid)
+	for _, pid := range []int{os.Getpid(), server.pid()} {
+		cpu, cpuErr := process.CPU(pid)
 		reads, readErr := process.Field(pid, "io", "syscr")
 		writes, writeErr := process.Field(pid, "io", "syscw")
 		switches, switchErr := switchesOf(pid)
-		peak, peakErr := process.Memory(pid, "VmHWM")
-		err = errors.Join(err, cpuErr, readErr, writeErr, switchErr, peakErr)
-		f[side+" user ns"], f[side+" system ns"], f[side+" peak bytes"] = float64(user), float64(system), float64(peak)
-		f["cpu ns"] += float64(user + system)
+		err = errors.Join(err, cpuErr, readErr, writeErr, switchErr)
+		f["cpu ns"] += float64(cpu)
 		f["syscalls"] += float64(reads + writes)
 		f["switches"] += float64(switches)
 	}
@@ -151,9 +133,4 @@ func switchesOf(pid int) (n int64, err error) {
 		n, err = n+voluntary+others, errors.Join(err, voluntaryErr, othersErr)
 	}
 	return n, err
-}
-
-// resetPeak resets VmHWM of a process.
-func resetPeak(pid int) error {
-	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }

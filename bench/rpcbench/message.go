@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 )
@@ -15,11 +16,6 @@ const (
 
 var zeros [maxResponseBytes - requestBytes]byte
 
-func putRequest(request []byte, number uint64, responseBytes int) {
-	binary.LittleEndian.PutUint64(request, number)
-	binary.LittleEndian.PutUint32(request[8:], uint32(responseBytes))
-}
-
 // responseLength returns the length that a request asks for, within the limits.
 func responseLength(request []byte) int {
 	if len(request) != requestBytes {
@@ -33,10 +29,32 @@ func appendResponse(dst, request []byte) []byte {
 	return append(append(dst, request...), zeros[:responseLength(request)-len(request)]...)
 }
 
-// checkResponse checks that a response belongs to a request.
-func checkResponse(request, response []byte) error {
-	if len(response) != responseLength(request) || string(response[:requestBytes]) != string(request) {
-		return fmt.Errorf("a wrong response of %d bytes", len(response))
+// respond returns the response in a new slice.
+func respond(request []byte) []byte {
+	return appendResponse(make([]byte, 0, responseLength(request)), request)
+}
+
+// A caller makes one call at a time.
+type caller struct {
+	client       client
+	number       int
+	calls        uint64
+	request, dst []byte
+}
+
+func newCaller(client client, number, responseBytes int) *caller {
+	c := &caller{client: client, number: number, request: make([]byte, requestBytes), dst: make([]byte, 0, 2*responseBytes)}
+	binary.LittleEndian.PutUint32(c.request[8:], uint32(responseBytes))
+	return c
+}
+
+// call makes a call and checks that the response belongs to the request.
+func (c *caller) call(ctx context.Context) error {
+	binary.LittleEndian.PutUint64(c.request, c.calls)
+	c.calls++
+	response, err := c.client.call(ctx, c.number, c.request, c.dst)
+	if err == nil && (len(response) != responseLength(c.request) || string(response[:requestBytes]) != string(c.request)) {
+		err = fmt.Errorf("a wrong response of %d bytes", len(response))
 	}
-	return nil
+	return err
 }

@@ -3,10 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
+	"docstore/bench/internal/results"
 	"docstore/internal/openloop"
 )
 
@@ -20,10 +20,10 @@ type openLoad struct {
 // openSenders is large enough that a sender is rarely busy when its next call is due.
 const openSenders = 128
 
-// An openResult has the times of one measurement, in nanoseconds.
+// An openResult has the times of one measurement.
 type openResult struct {
-	times []uint32 // from the time when a call was due
-	late  []uint32 // delays of idle senders, caused by the benchmark
+	times []time.Duration // from the time when a call was due
+	late  []time.Duration // delays of idle senders, caused by the benchmark
 }
 
 // open finds the rate that grpc-go reaches with 64 callers, and measures it and Boxcar at half of it.
@@ -46,16 +46,16 @@ func (s *settings) open() (err error) {
 		if err != nil {
 			return nil, err
 		}
-		return figures{
-			"due/s": best / 2, "p50 ns": percentile(r.times, 50), "p90 ns": percentile(r.times, 90),
-			"p99 ns": percentile(r.times, 99), "p999 ns": percentile(r.times, 99.9), "late p99 ns": percentile(r.late, 99),
-		}, nil
+		f := figures{"due/s": best / 2}
+		results.AddPercentiles(f, "", r.times)
+		results.AddPercentiles(f, "late ", r.late)
+		return f, nil
 	})
 }
 
 // measure warms up and measures one contestant.
 func (l openLoad) measure(c contestant, address string) (r openResult, err error) {
-	client, err := c.connect(address, openSenders)
+	client, err := c.dial(address, openSenders)
 	if err != nil {
 		return r, err
 	}
@@ -84,14 +84,12 @@ func (l openLoad) run(client client) (r openResult, err error) {
 	if len(r.times) == 0 {
 		errs = append(errs, errors.New("no call was due"))
 	}
-	slices.Sort(r.times)
-	slices.Sort(r.late)
 	return r, errors.Join(errs...)
 }
 
 // send runs one sender.
 func send(client client, sender int, schedule *openloop.Schedule) (r openResult, err error) {
-	request, dst := make([]byte, requestBytes), make([]byte, 0, 2*kilobyte)
+	c := newCaller(client, sender, kilobyte)
 	for {
 		free := time.Now()
 		due, ok := schedule.Next(context.Background())
@@ -99,18 +97,14 @@ func send(client client, sender int, schedule *openloop.Schedule) (r openResult,
 			return r, nil
 		}
 		if free.Before(due) {
-			r.late = append(r.late, uint32(time.Since(due)))
+			r.late = append(r.late, time.Since(due))
 		}
-		putRequest(request, uint64(len(r.times)), kilobyte)
 		ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
-		response, err := client.call(ctx, sender, request, dst)
+		err := c.call(ctx)
 		cancel()
-		if err == nil {
-			err = checkResponse(request, response)
-		}
 		if err != nil {
 			return r, err
 		}
-		r.times = append(r.times, uint32(time.Since(due)))
+		r.times = append(r.times, time.Since(due))
 	}
 }

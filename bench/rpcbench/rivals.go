@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 
@@ -26,61 +27,32 @@ func (drpcCodec) Unmarshal(data []byte, message drpc.Message) error {
 	return nil
 }
 
-func serveGRPC() (string, error) { return listen(newGRPCServer().Serve) }
-
-func serveGRPCTLS() (string, error) {
-	config, err := serverTLS()
-	if err != nil {
-		return "", err
-	}
-	return listen(newGRPCServer(grpc.Creds(credentials.NewTLS(config))).Serve)
+func serveGRPC(config *tls.Config) (string, error) {
+	call := func(request []byte) ([]byte, error) { return respond(request), nil }
+	methods := map[string]func(request []byte) ([]byte, error){"Call": call}
+	return listen(grpcbytes.NewServer("bench", methods, grpc.Creds(transport(config))).Serve)
 }
 
-func newGRPCServer(options ...grpc.ServerOption) *grpc.Server {
-	return grpcbytes.NewServer("bench", map[string]func(request []byte) ([]byte, error){
-		"Call": func(request []byte) ([]byte, error) {
-			return appendResponse(make([]byte, 0, responseLength(request)), request), nil
-		},
-	}, options...)
+func transport(config *tls.Config) credentials.TransportCredentials {
+	if config == nil {
+		return insecure.NewCredentials()
+	}
+	return credentials.NewTLS(config)
 }
 
 // A grpcClient distributes its callers over its connections.
-type grpcClient []*grpc.ClientConn
+type grpcClient struct{ grpcbytes.Conns }
 
-func connectGRPC(conns int) func(string, int) (client, error) {
-	return connectGRPCWith(conns, insecure.NewCredentials())
-}
-
-func connectGRPCTLS(conns int) func(string, int) (client, error) {
-	return connectGRPCWith(conns, credentials.NewTLS(clientTLS))
-}
-
-func connectGRPCWith(conns int, transport credentials.TransportCredentials) func(string, int) (client, error) {
-	return func(address string, _ int) (client, error) {
-		c := make(grpcClient, conns)
-		for i := range c {
-			conn, err := grpc.NewClient("passthrough:///"+address,
-				grpc.WithTransportCredentials(transport),
-				grpc.WithDefaultCallOptions(grpc.ForceCodecV2(grpcbytes.Codec{})))
-			if err != nil {
-				return nil, err
-			}
-			c[i] = conn
-		}
-		return c, nil
+func connectGRPC(conns int) func(string, int, *tls.Config) (client, error) {
+	return func(address string, _ int, config *tls.Config) (client, error) {
+		c, err := grpcbytes.Connect(address, conns, transport(config))
+		return grpcClient{c}, err
 	}
 }
 
 func (c grpcClient) call(ctx context.Context, caller int, request, dst []byte) ([]byte, error) {
-	err := c[caller%len(c)].Invoke(ctx, benchMethod, &request, &dst)
+	err := c.Conns[caller%len(c.Conns)].Invoke(ctx, benchMethod, &request, &dst)
 	return dst, err
-}
-
-func (c grpcClient) Close() (err error) {
-	for _, conn := range c {
-		err = errors.Join(err, conn.Close())
-	}
-	return err
 }
 
 type drpcHandler struct{}
@@ -90,11 +62,11 @@ func (drpcHandler) HandleRPC(stream drpc.Stream, _ string) error {
 	if err := stream.MsgRecv(&request, drpcCodec{}); err != nil {
 		return err
 	}
-	response := appendResponse(make([]byte, 0, responseLength(request)), request)
+	response := respond(request)
 	return stream.MsgSend(&response, drpcCodec{})
 }
 
-func serveDRPC() (string, error) {
+func serveDRPC(*tls.Config) (string, error) {
 	return listen(func(l net.Listener) error {
 		return drpcserver.New(drpcHandler{}).Serve(context.Background(), l)
 	})
@@ -106,7 +78,7 @@ type drpcClient struct {
 	conn drpcpool.Conn
 }
 
-func connectDRPC(address string, callers int) (client, error) {
+func connectDRPC(address string, callers int, _ *tls.Config) (client, error) {
 	pool := drpcpool.New[string, drpcpool.Conn](drpcpool.Options{Capacity: callers})
 	conn := pool.Get(context.Background(), address, func(ctx context.Context, address string) (drpcpool.Conn, error) {
 		var d net.Dialer

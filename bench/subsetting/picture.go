@@ -1,9 +1,7 @@
 package main
 
 import (
-	"fmt"
 	"image/color"
-	"os"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -27,6 +25,8 @@ var (
 	faint = color.NRGBA{R: 0x1f, G: 0x5f, B: 0xa8, A: 0x28} // for overlapping dots
 )
 
+const pictureWidth, pictureHeight = 12 * vg.Inch, 7 * vg.Inch
+
 // drawBalance draws utilization against frontends per backend.
 func drawBalance(path string) error {
 	var plots [][]*plot.Plot
@@ -41,7 +41,7 @@ func drawBalance(path string) error {
 		}
 		plots = append(plots, drawn)
 	}
-	return drawGrid(path, plots)
+	return picture.Write(path, pictureWidth, pictureHeight, plots)
 }
 
 // drawLots draws utilization for several lot sizes, and their mean utilization against
@@ -67,20 +67,7 @@ func drawLots(path string) error {
 	if err != nil {
 		return err
 	}
-	return drawGrid(path, [][]*plot.Plot{drawn[:3], append(drawn[3:], p)})
-}
-
-// drawGrid draws plots, a row each.
-func drawGrid(path string, plots [][]*plot.Plot) error {
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	if err := picture.Write(file, 12*vg.Inch, 7*vg.Inch, plots); err != nil {
-		_ = file.Close() // err is the cause
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return file.Close()
+	return picture.Write(path, pictureWidth, pictureHeight, [][]*plot.Plot{drawn[:3], append(drawn[3:], p)})
 }
 
 // drawTradeOff plots mean utilization against mean diversity.
@@ -110,10 +97,6 @@ func balance(title string, v variant) (*plot.Plot, error) {
 	if err != nil {
 		return nil, err
 	}
-	return scatter(title, points)
-}
-
-func scatter(title string, points []point) (*plot.Plot, error) {
 	p := plot.New()
 	p.Title.Text = title
 	p.X.Label.Text = "frontends per backend"

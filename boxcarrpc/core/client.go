@@ -7,14 +7,13 @@ import "math/rand/v2"
 // and the fleet simulator drive it.
 type Client struct {
 	Ladder
-	seeker     LeaseSeeker
-	preferIdle bool
+	seeker LeaseSeeker
 }
 
 // NewClient makes a client for size slots that holds none yet. See [NewLadder] for
-// slots and peers. preferIdle makes Release call [Ladder.ReportLoad].
-func NewClient(size int, slots []Slot, peers []Peer, preferIdle bool) Client {
-	return Client{Ladder: NewLadder(size, slots, peers), preferIdle: preferIdle}
+// slots and peers.
+func NewClient(size int, slots []Slot, peers []Peer) Client {
+	return Client{Ladder: NewLadder(size, slots, peers)}
 }
 
 // Acquire takes the first free slot for a request. After attempts on the servers in
@@ -46,7 +45,7 @@ func (c *Client) Release(now int64, entry int32, r Response, rng *rand.PCG) (gon
 	if c.Ladder.Release(now, entry, r.Outcome, rng) {
 		return true, true
 	}
-	if c.preferIdle && r.Outcome == Success {
+	if r.Outcome == Success {
 		c.ReportLoad(now, entry, r.Load)
 	}
 	if r.Lowest != NoSlot && c.seeker.Hint(now, &c.Ladder, peer, r.Lowest, rng) {

@@ -30,7 +30,7 @@
 //
 // A client's ladder orders its free slots and always uses the first:
 //
-//	by rank        slots of healthy servers first
+//	by rank        slots of healthy servers first, of these the ones of idle servers
 //	by number      lowest first
 //	by idle time   longest first
 //

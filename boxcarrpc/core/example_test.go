@@ -17,7 +17,7 @@ func Example() {
 	servers[0].Lease(core.NoSlot)
 
 	rng := rand.NewPCG(1, 2)
-	client := core.NewClient(2, make([]core.Slot, 3), make([]core.Peer, len(servers)), false)
+	client := core.NewClient(2, make([]core.Slot, 3), make([]core.Peer, len(servers)))
 	client.Join(0, 0, rng)
 	client.Join(0, 1, rng)
 	for now := int64(0); now < 1e9; now = client.Wake() {

@@ -19,8 +19,15 @@ func (c *client) use(t *testing.T, f *fleet, load int32) int32 {
 	return peer
 }
 
+// loaded returns a filled ladder to which servers have reported a request each.
+func loaded(t *testing.T, servers int) (f *fleet, c *client) {
+	f, c = filled(t, servers, servers)
+	c.ladder.averageLoad = averageScale
+	return f, c
+}
+
 func TestIdleServerIsUsedFirst(t *testing.T) {
-	f, c := filled(t, 5, 5)
+	f, c := loaded(t, 5)
 	first := c.use(t, f, 0)
 	for range 20 {
 		f.now += idleFor
@@ -47,8 +54,34 @@ func TestIdleServerIsUsedFirst(t *testing.T) {
 	require.Equal(t, fourth, c.use(t, f, 3))
 }
 
-func TestLoadReportExpires(t *testing.T) {
+// Reports of idle servers do not change the order while hardly any server has load:
+// a client would concentrate its requests on some servers.
+func TestIdleFleetIsUsedEvenly(t *testing.T) {
 	f, c := filled(t, 5, 5)
+	requests := make([]int, 5)
+	for i := range 1000 {
+		f.now++
+		load := int32(0)
+		if i%100 == 0 {
+			load = 1
+		}
+		requests[c.use(t, f, load)]++
+		if i%10 == 9 {
+			require.Equal(t, []int{2, 2, 2, 2, 2}, requests)
+			clear(requests)
+		}
+	}
+	for i := range 1000 {
+		f.now++
+		c.use(t, f, int32(i%10/9))
+	}
+	require.Greater(t, c.ladder.averageLoad, int32(heedAverage), "one report of ten is 1")
+	first := c.use(t, f, 0)
+	require.Equal(t, first, c.use(t, f, 0))
+}
+
+func TestLoadReportExpires(t *testing.T) {
+	f, c := loaded(t, 5)
 	var order []int32
 	for range 5 {
 		order = append(order, c.use(t, f, 0))
@@ -80,7 +113,7 @@ func TestLoadBelowAverageRanksFirst(t *testing.T) {
 
 // A low load does not raise the rank of a suspect server.
 func TestIdleButSuspectServerRanksLast(t *testing.T) {
-	f, c := filled(t, 3, 3)
+	f, c := loaded(t, 3)
 	quiet := c.use(t, f, 0)
 	c.ladder.SetSuspect(quiet, true)
 	require.NotEqual(t, quiet, c.use(t, f, 9))
@@ -96,9 +129,9 @@ func TestIdleButSuspectServerRanksLast(t *testing.T) {
 // Two busy and two idle clients share ten servers. The idle clients hold half of the
 // lowest slots, so that the busy ones share servers while others are idle. With load
 // reports the busy clients use different servers.
-func TestPreferIdleSeparatesClients(t *testing.T) {
+func TestLoadReportsSeparateClients(t *testing.T) {
 	rng := testseed.PCG(t)
-	shared := func(preferIdle bool) (share float64) {
+	shared := func(reports bool) (share float64) {
 		f := newFleet(t, 10, 4, 10, rng)
 		f.trust()
 		f.settle(rng)
@@ -136,7 +169,7 @@ func TestPreferIdleSeparatesClients(t *testing.T) {
 			peer := r.c.ladder.slots[r.entry].peer
 			busy[peer]--
 			f.answer(r.c, r.entry)
-			if preferIdle {
+			if reports {
 				r.c.ladder.ReportLoad(f.now, r.entry, busy[peer])
 			}
 		}

@@ -25,6 +25,13 @@
 //	frontend-a    5f0c9d3be1a94f0fb1f7c0a1
 //	frontend-b    e2b7d0c64a8a4f1d9e55b3aa
 //
+// Each line of a file of permissions (OpenAccess) has an identity and the collections that
+// it may use; * stands for all identified clients, and for all collections:
+//
+//	# client      collections
+//	frontend-a    jobs resumes
+//	operator      *
+//
 // # Changes
 //
 // When a connection begins, and at most once a second, the files are checked for

@@ -10,7 +10,6 @@
 //	roundrobin    the next                                             nothing
 //	p2c           of two at random the one with fewer requests         its own requests
 //	leastrequest  the one with the fewest requests                     its own requests
-//	peakewma      of two at random the one expected to be done sooner  its own requests and times
 //	prequal       of some probed the quickest that is not crowded      probes of load
 //
 // Slots is Boxcar, the policy of boxcarrpc's pools. Formulaic, viamedia and knotty are the

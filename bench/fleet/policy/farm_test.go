@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"container/heap"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -19,8 +18,7 @@ type farm struct {
 	policy  Policy
 	rng     *rand.PCG
 	servers []farmServer
-	events  farmEvents
-	order   int
+	events  []farmEvent // in the order of their times
 
 	picked, refused, failed int
 	connects, disconnects   int
@@ -37,23 +35,8 @@ type farmServer struct {
 }
 
 type farmEvent struct {
-	at    int64
-	order int
-	do    func()
-}
-
-type farmEvents []farmEvent
-
-func (e farmEvents) Len() int { return len(e) }
-func (e farmEvents) Less(i, j int) bool {
-	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].order < e[j].order
-}
-func (e farmEvents) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *farmEvents) Push(x any)   { *e = append(*e, x.(farmEvent)) }
-func (e *farmEvents) Pop() any {
-	last := (*e)[len(*e)-1]
-	*e = (*e)[:len(*e)-1]
-	return last
+	at int64
+	do func()
 }
 
 const (
@@ -83,8 +66,11 @@ func newFarm(t testing.TB, name string, servers int, opts *Options, rng *rand.PC
 }
 
 func (f *farm) after(pause int64, do func()) {
-	f.order++
-	heap.Push(&f.events, farmEvent{f.now + pause, f.order, do})
+	at, i := f.now+pause, len(f.events)
+	for i > 0 && f.events[i-1].at > at {
+		i--
+	}
+	f.events = slices.Insert(f.events, i, farmEvent{at, do})
 }
 
 // until lets time pass.
@@ -92,7 +78,8 @@ func (f *farm) until(end int64) {
 	for {
 		next := min(end, f.policy.Wake())
 		if len(f.events) > 0 && f.events[0].at <= next {
-			e := heap.Pop(&f.events).(farmEvent)
+			e := f.events[0]
+			f.events = f.events[1:]
 			f.now = e.at
 			e.do()
 		} else {

@@ -9,11 +9,9 @@ import (
 
 // The parameters of knotty: those of its document, and what it leaves open.
 const (
-	GossipInterval = 1e9 // nanoseconds between two gossips of a server, and two reviews of a table
-	// GossipDeliveries is the number of clients that receive a server's gossip in an interval: it
-	// goes to 3, and each of them forwards it to 3. A million servers send 12 million messages a
-	// second; informing 10,000 clients directly would take 10^10.
-	GossipDeliveries = 3 + 3*3
+	// GossipInterval is the time between two gossips of a server and between two reviews of a table, in
+	// nanoseconds.
+	GossipInterval = 1_000_000_000
 	// Burst is the number of tokens of a server without requests.
 	Burst = 10
 
@@ -25,15 +23,15 @@ const (
 	knottyRested   = 0.75  // cold: tokens left, of Burst
 	knottyFailures = 6     // consecutive failures after which a server is replaced
 	knottyWeight   = 0.25  // of a new latency in the average
-	knottyRanks    = 64    // maximum sorts of a table in an interval
+	knottyRankGap  = 16e6  // minimum nanoseconds between two sorts of a table for scores
 
 	// Weights of a server's score.
 	knottyTokens, knottyLatency, knottySessions = 0.5, 0.3, 0.2
 )
 
-// knotty is approach 2 of "10,000 frontends, 1,000,000 backends". Servers have token buckets, and
-// gossip the number of their tokens and sessions. A client has a table of some servers, computes their
-// scores,
+// Knotty is approach 2 of "10,000 frontends, 1,000,000 backends". Servers have token buckets, and
+// gossip the number of their tokens and sessions. A client probes the latency of a server when it hears
+// from it. It has a table of some servers, computes their scores,
 //
 //	tokens x w1 - latency x w2 - sessions x w3     each divided by the table's largest
 //
@@ -43,19 +41,22 @@ const (
 // A client is hot if it has many requests, or its servers have few tokens or are slow. A hot client
 // replaces a server that was slow or crowded in n consecutive reviews by one whose gossip shows many
 // tokens, one at a time. A server that left or has failed repeatedly is always replaced.
-type knotty struct {
+type Knotty struct {
 	set
-	table    int           // maximum of servers
-	top      int           // K
-	stats    []serverStats // by entry
-	order    []int32       // entries with a connection, best first
-	changed  bool          // servers have changed; order must be recomputed
-	stale    bool          // scores have changed; order must be recomputed after rankAt
+	entries  map[int32]int32 // by server
+	table    int             // maximum of servers
+	top      int             // K
+	stats    []serverStats   // by entry
+	order    []int32         // entries with a connection, best first
+	changed  bool            // servers have changed; order must be recomputed
+	stale    bool            // scores have changed; order must be recomputed after rankAt
 	rankAt   int64
 	inFlight int
 	review   int64
 	actions  []Action
 	old, new int32 // entries of the current swap, -1 if none
+	// replaceable means that a server of the table may be due for replacement.
+	replaceable bool
 }
 
 // serverStats is a row of the document's table.
@@ -63,14 +64,15 @@ type serverStats struct {
 	use      uint32 // generation of the entry
 	tokens   int32
 	sessions int32
+	said     int64   // time of the last gossip that was heard, 0 for none
 	bad      int32   // consecutive reviews that found it slow or crowded
 	latency  float64 // nanoseconds
 	score    float64
 }
 
-func newKnotty(o *Options) *knotty {
-	return &knotty{
-		set: newSet(o), table: o.Servers, top: max(8, o.Servers/2), // so that pressure reaches the whole table
+func newKnotty(o *Options) *Knotty {
+	return &Knotty{
+		set: newSet(o), entries: make(map[int32]int32, o.Servers), table: o.Servers, top: max(8, o.Servers/2), // so that pressure reaches the whole table
 		stats: make([]serverStats, 0, o.Servers), order: make([]int32, 0, o.Servers),
 		old: -1, new: -1,
 	}
@@ -78,33 +80,41 @@ func newKnotty(o *Options) *knotty {
 
 // Join implements Policy. The table starts with the servers that joined first; others are
 // known from gossip.
-func (p *knotty) Join(_ int64, server int32, _ *rand.PCG) {
+func (p *Knotty) Join(_ int64, server int32, _ *rand.PCG) {
 	if p.size() < p.table {
-		p.row(p.join(server))
+		p.add(server)
 	}
 }
 
+func (p *Knotty) add(server int32) (entry int32) {
+	entry = p.join(server)
+	p.entries[server] = entry
+	p.row(entry)
+	return entry
+}
+
 // size returns the number of servers in the table.
-func (p *knotty) size() int { return len(p.members) - len(p.vacant) }
+func (p *Knotty) size() int { return len(p.members) - len(p.vacant) }
 
 // Leave implements Policy.
-func (p *knotty) Leave(_ int64, server int32, _ *rand.PCG) {
-	if entry := p.find(server, -1); entry >= 0 {
+func (p *Knotty) Leave(_ int64, server int32, _ *rand.PCG) {
+	if entry, known := p.entries[server]; known {
 		p.remove(entry)
 	}
 }
 
-func (p *knotty) remove(entry int32) {
+func (p *Knotty) remove(entry int32) {
 	if entry == p.old || entry == p.new {
 		p.old, p.new = -1, -1
 	}
 	p.inFlight -= int(p.members[entry].inFlight)
+	delete(p.entries, p.members[entry].server)
 	p.leave(entry)
 	p.changed = true
 }
 
 // row returns the row of the server of an entry.
-func (p *knotty) row(entry int32) *serverStats {
+func (p *Knotty) row(entry int32) *serverStats {
 	for int(entry) >= len(p.stats) {
 		p.stats = append(p.stats, serverStats{})
 	}
@@ -116,7 +126,7 @@ func (p *knotty) row(entry int32) *serverStats {
 }
 
 // Pick implements Policy.
-func (p *knotty) Pick(now int64, tried []int32, rng *rand.PCG) (Choice, bool) {
+func (p *Knotty) Pick(now int64, tried []int32, rng *rand.PCG) (Choice, bool) {
 	p.rank(now)
 	if len(p.order) == 0 {
 		return Choice{}, false
@@ -141,11 +151,11 @@ func (p *knotty) Pick(now int64, tried []int32, rng *rand.PCG) (Choice, bool) {
 }
 
 // rank sorts the table by score: at once if servers have changed, with a delay if only scores have.
-func (p *knotty) rank(now int64) {
+func (p *Knotty) rank(now int64) {
 	if !p.changed && (!p.stale || now < p.rankAt) {
 		return
 	}
-	p.changed, p.stale, p.rankAt = false, false, now+GossipInterval/knottyRanks
+	p.changed, p.stale, p.rankAt = false, false, now+knottyRankGap
 	p.order = append(p.order[:0], p.ready...)
 	tokens, latency, sessions := 1.0, 1.0, 1.0
 	for _, entry := range p.order {
@@ -163,7 +173,7 @@ func (p *knotty) rank(now int64) {
 }
 
 // Done implements Policy.
-func (p *knotty) Done(now int64, c Choice, r Result, rng *rand.PCG) {
+func (p *Knotty) Done(now int64, c Choice, r Result, rng *rand.PCG) {
 	if !p.done(now, c, r, rng) {
 		return // its server has left the table
 	}
@@ -188,7 +198,7 @@ func (s *serverStats) observe(took int64) {
 }
 
 // hot reports whether the client needs other servers.
-func (p *knotty) hot() bool {
+func (p *Knotty) hot() bool {
 	n := len(p.ready)
 	if n == 0 {
 		return true
@@ -205,7 +215,7 @@ func (p *knotty) hot() bool {
 }
 
 // Next implements Policy.
-func (p *knotty) Next(now int64, rng *rand.PCG) (Action, bool) {
+func (p *Knotty) Next(now int64, rng *rand.PCG) (Action, bool) {
 	if now >= p.review {
 		if p.review > 0 {
 			p.reviewTable()
@@ -223,12 +233,18 @@ func (p *knotty) Next(now int64, rng *rand.PCG) (Action, bool) {
 }
 
 // reviewTable counts the consecutive reviews in which each server was slow or crowded.
-func (p *knotty) reviewTable() {
-	p.stale = true
-	for _, entry := range p.ready {
-		s := p.row(entry)
+func (p *Knotty) reviewTable() {
+	p.stale, p.replaceable = true, false
+	for entry := range p.members {
+		m := &p.members[entry]
+		if m.place < 0 {
+			p.replaceable = p.replaceable || m.member && m.level >= knottyFailures
+			continue
+		}
+		s := p.row(int32(entry))
 		if s.latency > knottySlow || s.sessions > knottyCrowded {
 			s.bad++
+			p.replaceable = p.replaceable || s.bad >= knottyCycles
 		} else {
 			s.bad = 0
 		}
@@ -236,44 +252,75 @@ func (p *knotty) reviewTable() {
 }
 
 // Wake implements Policy.
-func (p *knotty) Wake() int64 { return min(p.wake, p.review) }
+func (p *Knotty) Wake() int64 { return min(p.wake, p.review) }
 
 // Learn implements Policy.
-func (p *knotty) Learn(now int64, n News, rng *rand.PCG) {
-	if n.Kind == Failed && n.Entry >= 0 && p.find(n.Server, n.Entry) == n.Entry && p.members[n.Entry].place >= 0 {
+func (p *Knotty) Learn(now int64, n News, rng *rand.PCG) {
+	entry, known := p.entries[n.Server]
+	if !known || n.Kind == Failed && n.Entry == entry && p.members[entry].place >= 0 {
 		return // a probe without an answer does not mean a broken connection
 	}
-	entry := p.learn(now, n, rng)
-	switch {
-	case entry < 0 && n.Kind == Gossip:
-		p.consider(n)
-	case entry < 0:
-	case n.Kind == Gossip:
-		s := p.row(entry)
-		s.tokens, s.sessions = n.Report.Tokens, n.Report.Sessions
-		p.stale = true
-		if p.members[entry].place >= 0 {
-			p.actions = append(p.actions, Action{Kind: Probe, Server: n.Server, Entry: entry})
-		}
-	case n.Kind == Probed:
+	n.Entry = entry
+	p.learn(now, n, rng)
+	switch n.Kind {
+	case Probed:
 		p.row(entry).observe(n.Took + n.Report.Latency)
 		p.stale = true
 	default:
 		p.changed = true
+		p.replaceable = p.replaceable || p.members[entry].level >= knottyFailures
 		p.swapped(entry, n.Kind == Connected)
 	}
 }
 
-// consider decides about a server that is not in the table.
-func (p *knotty) consider(n News) {
-	r := n.Report
-	rested := float64(r.Tokens) >= knottyRested*Burst && r.Sessions <= knottyCrowded/2
+// A Gossip is a server's message: its state at a time.
+type Gossip struct {
+	At       int64 // nanoseconds, by the clock of the server
+	Server   int32
+	Tokens   int32 // requests that it would admit at once
+	Sessions int32 // connections
+}
+
+// Hear passes a gossip to the client and reports whether it changed its table, so that Next has
+// actions.
+func (p *Knotty) Hear(g Gossip) bool {
+	entry, known := p.entries[g.Server]
+	if !known {
+		return p.consider(g)
+	}
+	s := p.row(entry)
+	if s.said >= g.At && s.said > 0 {
+		return false // heard by another way
+	}
+	s.said, s.tokens, s.sessions = g.At, g.Tokens, g.Sessions
+	p.stale = true
+	if p.members[entry].place >= 0 {
+		p.actions = append(p.actions, Action{Kind: Probe, Server: g.Server, Entry: entry})
+	}
+	return true
+}
+
+// Said appends the times of the last gossip heard from each server of the table, 0 for none.
+func (p *Knotty) Said(dst []int64) []int64 {
+	for i := range p.members {
+		if p.members[i].member {
+			dst = append(dst, p.row(int32(i)).said)
+		}
+	}
+	return dst
+}
+
+// consider decides about a server that is not in the table, and reports whether it was added.
+func (p *Knotty) consider(g Gossip) bool {
+	rested := float64(g.Tokens) >= knottyRested*Burst && g.Sessions <= knottyCrowded/2
 	switch {
 	case !rested || p.new >= 0:
-		return
+		return false
 	case p.size() < p.table:
-		p.admit(n)
-		return
+		p.admit(g)
+		return true
+	case !p.replaceable:
+		return false
 	}
 	// Replace the worst server; one that fails repeatedly first.
 	worst := int32(-1)
@@ -291,22 +338,24 @@ func (p *knotty) consider(n News) {
 			}
 		}
 	}
-	if worst >= 0 {
-		p.old = worst
-		p.new = p.admit(n)
+	if worst < 0 {
+		return false
 	}
+	p.old = worst
+	p.new = p.admit(g)
+	return true
 }
 
-// admit adds the server of the news to the table.
-func (p *knotty) admit(n News) int32 {
-	entry := p.join(n.Server)
+// admit adds the server of a gossip to the table.
+func (p *Knotty) admit(g Gossip) int32 {
+	entry := p.add(g.Server)
 	s := p.row(entry)
-	s.tokens, s.sessions = n.Report.Tokens, n.Report.Sessions
+	s.said, s.tokens, s.sessions = g.At, g.Tokens, g.Sessions
 	return entry
 }
 
 // swapped ends a swap whose new server is connected, or could not be.
-func (p *knotty) swapped(entry int32, connected bool) {
+func (p *Knotty) swapped(entry int32, connected bool) {
 	if entry != p.new {
 		return
 	}
@@ -321,14 +370,4 @@ func (p *knotty) swapped(entry int32, connected bool) {
 	default:
 		p.remove(old)
 	}
-}
-
-// Servers appends the servers of the table.
-func (p *knotty) Servers(dst []int32) []int32 {
-	for i := range p.members {
-		if m := &p.members[i]; m.member {
-			dst = append(dst, m.server)
-		}
-	}
-	return dst
 }

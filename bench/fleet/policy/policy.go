@@ -61,12 +61,10 @@ type Result struct {
 	Report  Report
 }
 
-// A Report is a server's state, sent with a response, a probe or by gossip.
+// A Report is a server's state, sent with a response or a probe.
 type Report struct {
 	InFlight int32 // requests in service or queued
 	Lowest   int32 // lowest free slot, core.NoSlot if none or unknown
-	Tokens   int32 // requests that it would admit at once
-	Sessions int32 // connections
 	Latency  int64 // current duration of a request in nanoseconds, 0 if unknown
 }
 
@@ -81,6 +79,7 @@ const (
 	Connect    ActionKind = iota // to lease a slot of Server below Below, over a new connection if there is none
 	Disconnect                   // to give Slot of Server back
 	Probe                        // to ask Server for a Report
+	Break                        // to end the connections to Server, which is silent
 )
 
 // An Action is a request of a policy to its caller. The result of a Connect is the news
@@ -104,7 +103,6 @@ const (
 	Lost                      // all connections to the server have ended
 	Draining                  // the server wants no new requests
 	Probed                    // the server's answer to a probe, its way there and back in Took
-	Gossip                    // what a server made known
 )
 
 // News is what happened.
@@ -124,9 +122,12 @@ type Options struct {
 	Size int
 	// Servers is the expected number of servers, and the size of knotty's table. The default is 16.
 	Servers int
-	// PreferIdle makes slots use servers first that reported few requests, as boxcarrpc's
-	// PoolOptions.PreferIdle does. The default is the article's order: by slot numbers alone.
-	PreferIdle bool
+	// Connections is the number of connections of formulaic to each server, with one request at a
+	// time on each. The default is no limit: requests share a connection.
+	Connections int
+	// SilenceTimeout makes slots detect silent servers as boxcarrpc's Pool does, with its
+	// PoolOptions.SilenceTimeout, in nanoseconds. The default is not to detect them.
+	SilenceTimeout int64
 	// Weight returns the capacity of a server relative to the smallest, from 1 to core.MaxWeight,
 	// when it joins: its slots count as lower by that factor. Nil means that all are equal. Only
 	// slots use it.
@@ -146,7 +147,6 @@ var policies = []struct {
 	{"roundrobin", func(o *Options) Policy { return &roundRobin{set: newSet(o)} }},
 	{"p2c", func(o *Options) Policy { return &p2c{newSet(o)} }},
 	{"leastrequest", func(o *Options) Policy { return &leastRequest{newSet(o)} }},
-	{"peakewma", func(o *Options) Policy { return &peakEWMA{set: newSet(o)} }},
 	{"prequal", func(o *Options) Policy { return newPrequal(o) }},
 }
 
@@ -166,8 +166,8 @@ func ByName(name string, opts *Options) (func() Policy, error) {
 		*o = *opts
 	}
 	o.Size, o.Servers = cmp.Or(o.Size, 64), cmp.Or(o.Servers, 16)
-	if o.Size < 1 || o.Servers < 1 {
-		return nil, fmt.Errorf("policy: size %d and %d servers: both must be positive", o.Size, o.Servers)
+	if o.Size < 1 || o.Servers < 1 || o.Connections < 0 {
+		return nil, fmt.Errorf("policy: size %d, %d servers, %d connections: must be positive", o.Size, o.Servers, o.Connections)
 	}
 	i := slices.Index(Names(), name)
 	if i < 0 {

@@ -93,20 +93,6 @@ func TestEveryPolicyLeavesServersThatLeft(t *testing.T) {
 	})
 }
 
-func TestTheSameSeedMakesTheSameChoices(t *testing.T) {
-	all(t, func(t *testing.T, name string) {
-		run := func() (chosen []int32) {
-			f := newFarm(t, name, 10, nil, rand.NewPCG(1, 2))
-			for range 500 {
-				chosen = append(chosen, f.request(nil))
-				f.until(f.now + 3e6)
-			}
-			return chosen
-		}
-		require.Equal(t, run(), run())
-	})
-}
-
 func TestWithoutAServerThereIsNoChoice(t *testing.T) {
 	all(t, func(t *testing.T, name string) {
 		makePolicy, err := ByName(name, nil)
@@ -229,7 +215,6 @@ func TestASlowServer(t *testing.T) {
 	require.InDelta(t, 1, share("random"), 0.2)
 	require.InDelta(t, 1, share("roundrobin"), 0.02)
 	require.Less(t, share("leastrequest"), 0.6)
-	require.Less(t, share("peakewma"), 0.3)
 	require.Less(t, share("prequal"), 0.3)
 	require.Less(t, share("p2c"), 0.9)
 	require.Less(t, share("slots"), 0.9)
@@ -333,25 +318,6 @@ func TestViamediaKnowsAMillionServersByTheirNumber(t *testing.T) {
 	_, ok := p.Pick(0, nil, rng)
 	require.False(t, ok, "as many connections as it may have")
 	require.Len(t, p.conns, 100)
-}
-
-func TestPeakEWMARisesAtOnceAndFallsSlowly(t *testing.T) {
-	rng := testseed.PCG(t)
-	p := &peakEWMA{set: newSet(&Options{Servers: 1})}
-	p.Join(0, 0, rng)
-	a, ok := p.Next(0, rng)
-	require.True(t, ok)
-	p.Learn(0, News{Kind: Connected, Entry: a.Entry}, rng)
-	answer := func(now, took int64) float64 {
-		c, ok := p.Pick(now, nil, rng)
-		require.True(t, ok)
-		p.Done(now, c, Result{Outcome: Success, Took: took}, rng)
-		return p.times[0].average
-	}
-	answer(1e9, 1e6)
-	require.Equal(t, 50e6, answer(2e9, 50e6), "a peak counts at once")
-	require.InEpsilon(t, 50e6*0.9048+1e6*0.0952, answer(3e9, 1e6), 0.001, "and fades in ten seconds")
-	require.Less(t, answer(100e9, 1e6), 1.1e6)
 }
 
 func TestPrequalsRule(t *testing.T) {

@@ -13,7 +13,7 @@ const (
 	prequalRemove  = 1    // answers dropped for each request, alternately the oldest and the worst
 	prequalLeast   = 2    // with fewer answers a server is chosen at random
 	prequalSlack   = 1    // delta of the formula of reuse
-	prequalRecent  = 64   // answers of which the quantile is taken
+	prequalRecent  = 64   // answers whose quantile is taken
 	prequalReusing = 64   // maximum of uses of an answer
 )
 

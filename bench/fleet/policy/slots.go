@@ -20,6 +20,7 @@ type Slots struct {
 	returns []Action
 	tried   []int32
 	weight  func(server int32) float64
+	silence silence
 }
 
 // A leaver is a server that left the set. Its slots are given back at the given time
@@ -36,15 +37,31 @@ const leaveAfter = 30e9
 func newSlots(o *Options) *Slots {
 	entries := o.Size + 1 + o.Size/8 // the rest for slots that were replaced while busy
 	return &Slots{
-		Client:  core.NewClient(o.Size, make([]core.Slot, entries), make([]core.Peer, o.Servers), o.PreferIdle),
+		Client:  core.NewClient(o.Size, make([]core.Slot, entries), make([]core.Peer, o.Servers)),
 		servers: make([]int32, 0, o.Servers),
 		uses:    make([]uint32, entries),
 		weight:  o.Weight,
+		silence: silence{timeout: o.SilenceTimeout, next: never},
 	}
 }
 
 // Join implements Policy.
 func (p *Slots) Join(now int64, server int32, rng *rand.PCG) {
+	p.Client.Join(now, p.enter(server), rng)
+}
+
+// Borrow is Join for a substitute of servers that are dead: see core.Ladder.Borrow.
+func (p *Slots) Borrow(now int64, server int32, rng *rand.PCG) {
+	p.Client.Borrow(now, p.enter(server), rng)
+}
+
+// enter returns the peer of a server that is to join.
+func (p *Slots) enter(server int32) int32 {
+	if len(p.left) > 0 { // it may be one of these
+		if peer := p.find(server, -1); peer >= 0 {
+			return peer
+		}
+	}
 	peer := int32(len(p.servers))
 	if n := len(p.vacant); n > 0 {
 		peer = p.vacant[n-1]
@@ -60,7 +77,7 @@ func (p *Slots) Join(now int64, server int32, rng *rand.PCG) {
 	if p.weight != nil {
 		p.SetWeight(peer, p.weight(server))
 	}
-	p.Client.Join(now, peer, rng)
+	return peer
 }
 
 // Leave implements Policy.
@@ -98,8 +115,30 @@ func (p *Slots) Pick(now int64, tried []int32, rng *rand.PCG) (Choice, bool) {
 	if !ok {
 		return Choice{}, false
 	}
+	return p.chosen(now, entry), true
+}
+
+func (p *Slots) chosen(now int64, entry int32) Choice {
 	_, peer, _, _, _ := p.Slot(entry)
-	return Choice{Server: p.servers[peer], Entry: entry, use: p.uses[entry]}, true
+	p.silence.sent(now, peer)
+	return Choice{Server: p.servers[peer], Entry: entry, use: p.uses[entry]}
+}
+
+// Hedge chooses another server than that of a request, if a slot is free.
+func (p *Slots) Hedge(now int64, server int32, rng *rand.PCG) (Choice, bool) {
+	p.tried = append(p.tried[:0], p.find(server, -1))
+	entry, ok, _ := p.AcquireOther(now, p.tried, rng)
+	if !ok {
+		return Choice{}, false
+	}
+	return p.chosen(now, entry), true
+}
+
+// Expire records that a request has missed its deadline. Its slot stays busy until Done.
+func (p *Slots) Expire(now int64, server int32, rng *rand.PCG) {
+	if peer := p.find(server, -1); peer >= 0 {
+		p.RecordOutcome(now, peer, core.Failure, rng)
+	}
 }
 
 var outcomes = [...]core.Outcome{Neutral: core.Neutral, Success: core.Success, Refused: core.Refused}
@@ -109,6 +148,8 @@ func (p *Slots) Done(now int64, c Choice, r Result, rng *rand.PCG) {
 	if p.uses[c.Entry] != c.use {
 		return // the slot was lost
 	}
+	_, peer, _, _, _ := p.Slot(c.Entry)
+	p.silence.heard(peer, true, r.Took)
 	if r.Outcome == Broken {
 		p.lose(c.Entry)
 		p.RequestNow(now)
@@ -140,6 +181,9 @@ func (p *Slots) Next(now int64, rng *rand.PCG) (Action, bool) {
 	for len(p.left) > 0 && now >= p.left[0].at {
 		p.forget(p.left[0].peer)
 		p.left = p.left[1:]
+	}
+	if now >= p.silence.next {
+		p.checkSilence(now, rng)
 	}
 	if n := len(p.returns); n > 0 {
 		a := p.returns[n-1]
@@ -188,7 +232,7 @@ func (p *Slots) each(peer int32, fn func(entry int32)) {
 
 // Wake implements Policy.
 func (p *Slots) Wake() int64 {
-	wake := p.Client.Wake()
+	wake := min(p.Client.Wake(), p.silence.next)
 	if len(p.left) > 0 {
 		wake = min(wake, p.left[0].at)
 	}
@@ -202,6 +246,8 @@ func (p *Slots) Learn(now int64, n News, rng *rand.PCG) {
 		return
 	}
 	switch n.Kind {
+	case Probed:
+		p.silence.heard(peer, false, 0)
 	case Connected:
 		p.grant(now, peer, n.Slot, rng)
 	case Declined:
@@ -210,14 +256,23 @@ func (p *Slots) Learn(now int64, n News, rng *rand.PCG) {
 		p.Quarantine(now, peer, rng)
 		p.Client.Done(now, peer, core.Failed, rng)
 	case Lost:
-		p.each(peer, p.lose)
-		p.Quarantine(now, peer, rng)
-		p.RequestNow(now)
+		p.lost(now, peer, rng)
 	case Draining:
 		p.retire(peer)
-		p.Quarantine(now, peer, rng)
+		p.SetDraining(now, peer, true, rng)
 		p.RequestNow(now)
 	}
+}
+
+// lost handles the end of all connections to a server.
+func (p *Slots) lost(now int64, peer int32, rng *rand.PCG) {
+	p.silence.reset(peer)
+	p.each(peer, p.lose)
+	if p.Peer(peer).Draining {
+		p.SetDraining(now, peer, false, rng)
+	}
+	p.Quarantine(now, peer, rng)
+	p.RequestNow(now)
 }
 
 // grant puts a slot into the ladder, or gives it back if the ladder does not want it

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// lifetime is the time for which viamedia uses a connection.
+// lifetime is how long a connection is used, in nanoseconds.
 const lifetime = 300e9
 
 // viamedia is approach 1.5 of "10,000 frontends, 1,000,000 backends". A request uses an

@@ -14,63 +14,52 @@ import (
 
 // An Authority signs certificates that are valid for a day.
 type Authority struct {
-	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
-	pool        *x509.CertPool
+	Pool *x509.CertPool // has the authority's certificate
+	root tls.Certificate
 }
 
 // New returns an authority with a new key.
 func New() (*Authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	root, err := sign(&x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, nil)
 	if err != nil {
 		return nil, err
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		return nil, err
-	}
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, err
-	}
-	a := &Authority{certificate: certificate, key: key, pool: x509.NewCertPool()}
-	a.pool.AddCert(certificate)
+	a := &Authority{x509.NewCertPool(), root}
+	a.Pool.AddCert(root.Leaf)
 	return a, nil
 }
 
-func (a *Authority) issue(addresses ...net.IP) (pair tls.Certificate, err error) {
+// Issue returns a certificate of a client, or of a server with addresses.
+func (a *Authority) Issue(addresses ...net.IP) (tls.Certificate, error) {
+	return sign(&x509.Certificate{
+		IPAddresses: addresses, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, &a.root)
+}
+
+// sign returns a certificate with a new key, signed by another certificate, or by itself if that is nil.
+func sign(template *x509.Certificate, by *tls.Certificate) (c tls.Certificate, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return pair, err
+		return c, err
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), NotAfter: a.certificate.NotAfter, IPAddresses: addresses,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	template.SerialNumber, template.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(24*time.Hour)
+	c = tls.Certificate{Leaf: template, PrivateKey: key}
+	if by == nil {
+		by = &c
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, &key.PublicKey, a.key)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, err
+	der, err := x509.CreateCertificate(rand.Reader, template, by.Leaf, &key.PublicKey, by.PrivateKey)
+	if err != nil {
+		return c, err
+	}
+	c.Certificate = [][]byte{der}
+	c.Leaf, err = x509.ParseCertificate(der)
+	return c, err
 }
 
-// Server returns the configuration of a server that requires client certificates.
-func (a *Authority) Server(host string) (func() (*tls.Config, error), error) {
-	certificate, err := a.issue(net.ParseIP(host))
-	config := &tls.Config{
-		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13,
-		ClientCAs: a.pool, ClientAuth: tls.RequireAndVerifyClientCert,
+// Always returns a configuration as boxcarrpc's options take it. Nil means no TLS there too.
+func Always(config *tls.Config) func() (*tls.Config, error) {
+	if config == nil {
+		return nil
 	}
-	return func() (*tls.Config, error) { return config, nil }, err
-}
-
-// Client returns the configuration of a client with a certificate.
-func (a *Authority) Client() (func() (*tls.Config, error), error) {
-	certificate, err := a.issue()
-	config := &tls.Config{
-		Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS13,
-		RootCAs: a.pool, ClientSessionCache: tls.NewLRUClientSessionCache(1 << 10), // as in package credentials
-	}
-	return func() (*tls.Config, error) { return config, nil }, err
+	return func() (*tls.Config, error) { return config, nil }
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
@@ -43,10 +44,10 @@ func Join(dir string) error {
 	return os.WriteFile(procs(dir), []byte("0"), 0)
 }
 
-// Command returns a command that starts another one in a group.
-func Command(dir, name string, args ...string) (string, []string) {
+// Enclose changes a command so that it runs in a group.
+func Enclose(cmd *exec.Cmd, dir string) {
 	const script = `echo $$ >"$0" && exec "$@"`
-	return "/bin/sh", append([]string{"-c", script, procs(dir), name}, args...)
+	cmd.Path, cmd.Args = "/bin/sh", append([]string{"sh", "-c", script, procs(dir), cmd.Path}, cmd.Args[1:]...)
 }
 
 func procs(dir string) string { return filepath.Join(dir, "cgroup.procs") }

@@ -14,8 +14,9 @@ func TestACommandRunsInTheGroup(t *testing.T) {
 	if err != nil {
 		t.Skip(err)
 	}
-	name, args := Command(dir, "cat", "/proc/self/cgroup")
-	out, err := exec.Command(name, args...).CombinedOutput()
+	cmd := exec.Command("cat", "/proc/self/cgroup")
+	Enclose(cmd, dir)
+	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
 	require.Contains(t, string(out), "/"+filepath.Base(dir))
 	require.NoError(t, os.Remove(dir))

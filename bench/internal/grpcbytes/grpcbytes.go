@@ -3,9 +3,11 @@ package grpcbytes
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/mem"
 )
@@ -29,6 +31,31 @@ func (Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	*b = slices.Grow((*b)[:0], data.Len())[:data.Len()]
 	data.CopyTo(*b)
 	return nil
+}
+
+// Conns are connections to a server.
+type Conns []*grpc.ClientConn
+
+// Connect returns connections to an address.
+func Connect(address string, count int, transport credentials.TransportCredentials) (Conns, error) {
+	c := make(Conns, 0, count)
+	for range count {
+		conn, err := grpc.NewClient("passthrough:///"+address,
+			grpc.WithTransportCredentials(transport), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(Codec{})))
+		if err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		c = append(c, conn)
+	}
+	return c, nil
+}
+
+// Close closes the connections.
+func (c Conns) Close() (err error) {
+	for _, conn := range c {
+		err = errors.Join(err, conn.Close())
+	}
+	return err
 }
 
 // NewServer returns a server of a service, whose methods return the response to a request.

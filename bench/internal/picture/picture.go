@@ -2,7 +2,8 @@
 package picture
 
 import (
-	"io"
+	"fmt"
+	"os"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
@@ -10,8 +11,8 @@ import (
 	"gonum.org/v1/plot/vg/vgimg"
 )
 
-// Write draws rows of plots.
-func Write(w io.Writer, width, height vg.Length, plots [][]*plot.Plot) error {
+// Write draws rows of plots into a file.
+func Write(path string, width, height vg.Length, plots [][]*plot.Plot) error {
 	canvas := vgimg.NewWith(vgimg.UseWH(width, height), vgimg.UseDPI(96))
 	tiles := draw.Tiles{Rows: len(plots), Cols: len(plots[0]), PadX: vg.Millimeter * 5, PadY: vg.Millimeter * 5}
 	for i, row := range plot.Align(plots, tiles, draw.New(canvas)) {
@@ -19,6 +20,13 @@ func Write(w io.Writer, width, height vg.Length, plots [][]*plot.Plot) error {
 			plots[i][j].Draw(tile)
 		}
 	}
-	_, err := vgimg.PngCanvas{Canvas: canvas}.WriteTo(w)
-	return err
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if _, err := (vgimg.PngCanvas{Canvas: canvas}).WriteTo(file); err != nil {
+		_ = file.Close() // err is the cause
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return file.Close()
 }

@@ -51,13 +51,29 @@ func Command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Self returns a command that runs the program of this process.
-func Self(args ...string) (*exec.Cmd, error) {
+// roleVariable is the environment variable with the role of a child.
+const roleVariable = "BENCH_CHILD"
+
+// Child returns a command that runs the program of this process in a role.
+func Child(role string, args ...string) *exec.Cmd {
 	program, err := os.Executable()
 	if err != nil {
-		return nil, err
+		program = os.Args[0]
 	}
-	return exec.Command(program, args...), nil
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), roleVariable+"="+role)
+	return cmd
+}
+
+// Role returns the role of this process, empty if it is not a child.
+func Role() string { return os.Getenv(roleVariable) }
+
+// TestMain runs main if the test binary is started as a child, and otherwise the tests.
+func TestMain(tests interface{ Run() int }, main func()) {
+	if Role() == "" {
+		os.Exit(tests.Run())
+	}
+	main()
 }
 
 // Pid returns the process id.
@@ -177,22 +193,19 @@ func Build(dir string) (root string, err error) {
 const tick = 10 * time.Millisecond
 
 // CPU returns the processor time of a process, its own and the kernel's for it.
-func CPU(pid int) (user, system time.Duration, err error) {
+func CPU(pid int) (time.Duration, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	// The name, in parentheses, can have any bytes; the times are the 12th and 13th field after it.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 13 {
-		return 0, 0, fmt.Errorf("/proc/%d/stat: %d fields after the name, want 13", pid, len(fields))
+		return 0, fmt.Errorf("/proc/%d/stat: %d fields after the name, want 13", pid, len(fields))
 	}
-	u, err := strconv.ParseInt(fields[11], 10, 64)
-	if err != nil {
-		return 0, 0, err
-	}
-	s, err := strconv.ParseInt(fields[12], 10, 64)
-	return time.Duration(u) * tick, time.Duration(s) * tick, err
+	user, userErr := strconv.ParseInt(fields[11], 10, 64)
+	system, systemErr := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * tick, errors.Join(userErr, systemErr)
 }
 
 // Memory returns a memory figure of a process in bytes, for example VmRSS.
@@ -226,8 +239,8 @@ func OwnCPU() time.Duration {
 // CPUSeconds returns the processor time of processes and their children. Ended ones count as 0.
 func CPUSeconds(processes []*Process) (total float64) {
 	for _, pid := range family(processes) {
-		user, system, _ := CPU(pid)
-		total += (user + system).Seconds()
+		cpu, _ := CPU(pid)
+		total += cpu.Seconds()
 	}
 	return total
 }

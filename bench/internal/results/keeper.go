@@ -2,6 +2,7 @@ package results
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -35,8 +36,20 @@ func (k *Keeper) Flags(flags *flag.FlagSet) {
 	flags.StringVar(&k.Size, "size", "", "size of the report that they are part of")
 }
 
-// Open opens the file of the flags. Without -results the Keeper keeps results in memory.
-func (k *Keeper) Open(settings string) (err error) {
+// Run opens the file of the flags, calls measure and prints figures of the results. Without -results the
+// Keeper keeps results in memory. The settings are what the figures depend on.
+func (k *Keeper) Run(settings string, out io.Writer, measure func() error, figures ...string) (err error) {
+	if err := k.open(settings); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, k.Close()) }()
+	if err := measure(); err != nil {
+		return err
+	}
+	return k.Print(out, figures...)
+}
+
+func (k *Keeper) open(settings string) (err error) {
 	k.Settings = settings
 	k.File, err = Open(k.name)
 	return err
@@ -45,7 +58,7 @@ func (k *Keeper) Open(settings string) (err error) {
 // NewKeeper returns a Keeper of the named file; an empty name keeps results in memory.
 func NewKeeper(bench, table, settings, name string) (*Keeper, error) {
 	k := &Keeper{Bench: bench, Table: table, name: name}
-	return k, k.Open(settings)
+	return k, k.open(settings)
 }
 
 func (k *Keeper) key(contestant, phase string, round int) Key {
@@ -175,7 +188,7 @@ func format(name string, f float64) string {
 }
 
 // placed are flags, each with a value, that do not influence the figures.
-var placed = []string{"-results", "-table", "-size", "-bin"}
+var placed = []string{"-results", "-table", "-size"}
 
 // commandOf returns a command line without the directories of its files.
 func commandOf(args []string) string {

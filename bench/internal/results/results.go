@@ -178,3 +178,15 @@ func SpreadOf(numbers []float64) Spread {
 	n := len(sorted)
 	return Spread{(sorted[(n-1)/2] + sorted[n/2]) / 2, sorted[0], sorted[n-1]}
 }
+
+// AddPercentiles adds percentiles of durations to figures, with a prefix: "p50 ns", "p90 ns", "p99 ns"
+// and "p999 ns"; 0 without durations. It sorts the durations.
+func AddPercentiles(figures map[string]float64, prefix string, durations []time.Duration) {
+	slices.Sort(durations)
+	for name, share := range map[string]float64{"p50 ns": 0.5, "p90 ns": 0.9, "p99 ns": 0.99, "p999 ns": 0.999} {
+		figures[prefix+name] = 0
+		if n := len(durations); n > 0 {
+			figures[prefix+name] = float64(durations[int(float64(n-1)*share)])
+		}
+	}
+}

@@ -132,8 +132,23 @@ func TestSpread(t *testing.T) {
 	require.Equal(t, Spread{7, 7, 7}, SpreadOf([]float64{7}))
 }
 
+func TestPercentiles(t *testing.T) {
+	var durations []time.Duration
+	for i := range 1001 {
+		durations = append(durations, time.Duration(1000-i))
+	}
+	figures := map[string]float64{}
+	AddPercentiles(figures, "", durations)
+	AddPercentiles(figures, "one ", []time.Duration{7})
+	AddPercentiles(figures, "no ", nil)
+	require.Equal(t, map[string]float64{
+		"p50 ns": 500, "p90 ns": 900, "p99 ns": 990, "p999 ns": 999, "one p50 ns": 7, "one p90 ns": 7, "one p99 ns": 7, "one p999 ns": 7,
+		"no p50 ns": 0, "no p90 ns": 0, "no p99 ns": 0, "no p999 ns": 0,
+	}, figures)
+}
+
 func TestCommandsAreThoseThatOthersType(t *testing.T) {
-	args := []string{"/tmp/x/docbench", "-bin", "/tmp/x", "-made", "500", "-results", "/r.ndjson", "-table", "documents", "/home/records.ndjson.gz"}
+	args := []string{"/tmp/x/docbench", "-made", "500", "-results", "/r.ndjson", "-table", "documents", "/home/records.ndjson.gz"}
 	require.Equal(t, "docbench -made 500 records.ndjson.gz", commandOf(args))
 	require.Equal(t, "dbbench", commandOf([]string{"dbbench", "-table"}))
 }

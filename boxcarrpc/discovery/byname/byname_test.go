@@ -89,7 +89,8 @@ func TestOnlySomePackagesLinkRegistries(t *testing.T) {
 		registries + "etcd": true, registries + "gossip": true, registries + "byname": true,
 		module + "cmd/boxcar": true, module + "cmd/docserviced": true,
 		module + "queue/publish/etcdlog": true, module + "cmd/docstore-updater": true,
-		module + "docservice/placement/etcdmap": true,
+		module + "docservice/column": true, module + "docservice/placement/etcdmap": true, module + "docservice/sharded/etcdclient": true, module + "internal/shardtest": true,
+		module + "docservice/placement/fleet": true, module + "cmd/internal/fleetview": true,
 	}, importers)
 }
 

@@ -49,6 +49,22 @@
 // A server that restarts on the same address waits until its old claim has expired, so
 // that it can claim the same number again.
 //
+// # Rows
+//
+// A server with files of its own claims a row: Registry.Row. A row is a number with two more
+// keys:
+//
+//	PREFIX/last/7     10.0.1.7:7070    no lease: the last holder
+//	PREFIX/rejoin/7   10.0.1.7:7070    a lease of RowOptions.Rejoin more than the claim
+//
+// The server that comes back on the same address gets its number, unless another server has
+// claimed it. Other servers do not claim it while PREFIX/rejoin/7 exists. The entry of a row
+// is written when the server is ready: Number.Show.
+//
+// The claim of a row may have a token after the address (RowOptions.Token), which proves that
+// the process which made the claim has ended. Then the server that comes back replaces the
+// claim and its leases in one transaction and does not wait until they expire.
+//
 // # Watching
 //
 // A watcher reads all servers and follows the changes; it reports changes within 100 ms

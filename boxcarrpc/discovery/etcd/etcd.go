@@ -92,6 +92,7 @@ type Registry struct {
 	options   Options
 	prefix    string // without a trailing slash
 	endpoints []string
+	shared    bool // the caller of New owns the connection
 
 	ctx     context.Context // of the numbers
 	cancel  context.CancelFunc
@@ -136,6 +137,23 @@ func Open(text string, opts *Options) (*Registry, error) {
 		}
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r, nil
+}
+
+// New returns the registry with a key prefix in the etcd of a client, so that many
+// registries share a connection. The caller closes the client after the registry. The
+// options of the connection are those of the client.
+func New(client *clientv3.Client, prefix string, opts *Options) (*Registry, error) {
+	o, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if prefix = strings.Trim(prefix, "/"); prefix == "" {
+		return nil, errors.New("etcd: no key prefix")
+	}
+	r := &Registry{options: o, prefix: prefix, shared: true}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.mu.client = client
 	return r, nil
 }
 
@@ -195,14 +213,15 @@ func (r *Registry) reconnecting() grpc.ConnectParams {
 	return grpc.ConnectParams{Backoff: pauses, MinConnectTimeout: r.options.CallTimeout}
 }
 
-// Close releases all numbers and closes the connection to etcd.
+// Close releases all numbers and closes the connection to etcd, unless that is the client
+// of New.
 func (r *Registry) Close() (err error) {
 	r.closing.Do(func() {
 		r.cancel()
 		r.holding.Wait()
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.mu.client != nil {
+		if r.mu.client != nil && !r.shared {
 			err = r.mu.client.Close()
 		}
 	})

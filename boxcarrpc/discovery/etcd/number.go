@@ -29,24 +29,34 @@ type Number struct {
 	registry *Registry
 	kind     kind
 	entry    entry
+	row      *RowOptions // nil: not a row
 	cancel   context.CancelFunc
 	done     chan struct{}
+	shown    chan struct{} // capacity 1: Show was called
 
 	mu struct {
 		sync.Mutex
 		number  int       // -1 for none
 		until   time.Time // the number is not held after this time
 		changed chan struct{}
+		visible bool // to sources
 	}
 }
 
 // Backend registers a server and holds a number for it until the number or the registry
 // is closed. The server should be ready for requests.
 func (r *Registry) Backend(server discovery.Server) (*Number, error) {
-	if server.Address == "" || server.Weight < 0 || math.IsInf(server.Weight, 0) || math.IsNaN(server.Weight) {
-		return nil, fmt.Errorf("etcd: server with address %q and weight %v: address must not be empty, weight must be at least 0", server.Address, server.Weight)
+	if err := checkServer(server); err != nil {
+		return nil, err
 	}
-	return r.hold(backends, entry{server.Address, server.Weight}), nil
+	return r.hold(backends, entry{server.Address, server.Weight}, nil), nil
+}
+
+func checkServer(server discovery.Server) error {
+	if server.Address == "" || server.Weight < 0 || math.IsInf(server.Weight, 0) || math.IsNaN(server.Weight) {
+		return fmt.Errorf("etcd: server with address %q and weight %v: address must not be empty, weight must be at least 0", server.Address, server.Weight)
+	}
+	return nil
 }
 
 // Frontend holds a number for a client until the number or the registry is closed. The
@@ -55,12 +65,13 @@ func (r *Registry) Frontend(name string) (*Number, error) {
 	if name == "" {
 		return nil, errors.New("etcd: the client's name is empty")
 	}
-	return r.hold(frontends, entry{Address: name}), nil
+	return r.hold(frontends, entry{Address: name}, nil), nil
 }
 
-func (r *Registry) hold(k kind, e entry) *Number {
-	n := &Number{registry: r, kind: k, entry: e, done: make(chan struct{})}
-	n.mu.number, n.mu.changed = -1, make(chan struct{})
+// hold holds a number, which is visible at once unless it is a row.
+func (r *Registry) hold(k kind, e entry, row *RowOptions) *Number {
+	n := &Number{registry: r, kind: k, entry: e, row: row, done: make(chan struct{}), shown: make(chan struct{}, 1)}
+	n.mu.number, n.mu.changed, n.mu.visible = -1, make(chan struct{}), row == nil
 	ctx, cancel := context.WithCancel(r.ctx)
 	n.cancel = cancel
 	r.holding.Go(func() {
@@ -137,6 +148,7 @@ func (n *Number) run(ctx context.Context) {
 			log.Info("holding a number", "number", number)
 			err = n.keep(ctx, l, number)
 			n.set(-1, time.Time{})
+			l.reservation = clientv3.NoLease // it keeps the row for this address until it expires
 		}
 		if ctx.Err() == nil && err.Error() != logged {
 			logged = err.Error()
@@ -156,7 +168,7 @@ func (n *Number) keep(ctx context.Context, l leases, number int) error {
 	for {
 		until := l.sent.Add(r.options.TTL - r.options.Margin)
 		n.set(number, until)
-		pause(ctx, r.options.TTL/renewals)
+		n.rest(ctx, l, number)
 		for held := true; ; {
 			sent := time.Now()
 			err := r.renew(ctx, l, until)
@@ -193,7 +205,10 @@ func (r *Registry) renew(ctx context.Context, l leases, until time.Time) error {
 	if err != nil {
 		return err
 	}
-	for _, id := range []clientv3.LeaseID{l.claim, l.entry} {
+	for _, id := range []clientv3.LeaseID{l.claim, l.reservation, l.entry} {
+		if id == clientv3.NoLease {
+			continue
+		}
 		ctx, cancel := r.call(ctx)
 		_, err := client.KeepAliveOnce(ctx, id)
 		cancel()

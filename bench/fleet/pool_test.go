@@ -1,0 +1,91 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// faulty returns a fleet with a deadline of a second in a scenario.
+func faulty(policy, scenario string) config {
+	c := small(policy)
+	c.scenario, c.deadline, c.k = scenario, time.Second, 200
+	return c
+}
+
+// Only slots detect that a server is silent; then each frontend loses few requests.
+func TestSilenceIsDetected(t *testing.T) {
+	late := func(policy string, timeout time.Duration) uint64 {
+		c := faulty(policy, "silent")
+		c.options.SilenceTimeout = int64(timeout)
+		_, r := simulated(t, c)
+		require.Equal(t, r.counts.failures, r.counts.expired)
+		return r.counts.expired
+	}
+	without := late("slots", 0)
+	require.Greater(t, late("p2c", 0), without)
+	require.Greater(t, without, 3*late("slots", 500*time.Millisecond))
+}
+
+func TestHedgesShortenTheTailOfGreyFailures(t *testing.T) {
+	c := faulty("slots", "grey")
+	c.deadline = 0
+	_, without := simulated(t, c)
+	c.hedge = 200 * time.Millisecond
+	s, with := simulated(t, c)
+	require.Zero(t, without.counts.hedges)
+	require.Less(t, 3*with.p999, 2*without.p999)
+	hedged := share(with.counts.hedges, with.counts.requests)
+	require.Greater(t, hedged, 0.001)
+	require.Less(t, hedged, 0.2, "the retry budget")
+	require.LessOrEqual(t, s.shadows, len(s.tasks)-len(s.freeTasks))
+}
+
+// A server ten times as slow misses the deadline and is ejected.
+func TestLateServersAreEjected(t *testing.T) {
+	c := faulty("slots", "grey")
+	c.deadline = 300 * time.Millisecond
+	_, slots := simulated(t, c)
+	c.policy = "roundrobin"
+	_, other := simulated(t, c)
+	require.Positive(t, slots.counts.expired)
+	require.Less(t, 2*slots.counts.expired, other.counts.expired)
+}
+
+// With two backends each, some frontends lose both with their zone, and use others until
+// one is back.
+func TestDeadSubsetsBorrow(t *testing.T) {
+	c := small("slots")
+	c.frontends, c.backends, c.k, c.load, c.scenario, c.subset = 500, 1000, 2, "0.05", "zone", "random"
+	_, without := simulated(t, c)
+	c.borrow = true
+	_, with := simulated(t, c)
+	require.Zero(t, without.counts.borrowings)
+	require.Positive(t, with.counts.borrowings)
+	require.Positive(t, without.counts.lost())
+	require.Less(t, 2*with.counts.lost(), without.counts.lost())
+}
+
+// Frontends use their clocks for differences of times only. All frontends have the same rate: the
+// p99 of a few hot ones would depend on their slots.
+func TestClockSkewDoesNotMatter(t *testing.T) {
+	for _, policy := range []string{"slots", "knotty"} {
+		c := small(policy)
+		c.scenario, c.hotShare = "failures", 0
+		_, exact := simulated(t, c)
+		c.skew = time.Hour
+		_, skewed := simulated(t, c)
+		require.InEpsilon(t, exact.p99.Seconds(), skewed.p99.Seconds(), 0.05, policy)
+		require.InDelta(t, share(exact.counts.lost(), exact.counts.requests), share(skewed.counts.lost(), skewed.counts.requests), 0.005, policy)
+	}
+}
+
+// A drained server that has restarted gets slots again. Until it fails, a connection to it
+// stays open without slots.
+func TestRestartedServersAreUsedAgain(t *testing.T) {
+	c := faulty("slots", "rolling")
+	c.duration = 60 * time.Second
+	_, r := simulated(t, c)
+	require.Zero(t, r.counts.lost())
+}
