@@ -109,6 +109,11 @@ type batchEntry struct {
 // lookUp looks up all ids in the index.
 func (b *batch) lookUp() error {
 	g := b.reader.health.gap.Load() // before the lookup, as in get
+	group := b.reader.indexReads.Begin()
+	defer group.End(len(b.ids))
+	if group.IsCold() {
+		b.reader.index.ReadAhead(b.ids)
+	}
 	return b.reader.index.MultiGet(b.ids, func(i int, value []byte, err error) error {
 		entry := &b.entries[i]
 		switch {
@@ -209,6 +214,10 @@ func (b *batch) readWindow(from, to int) {
 	}
 	found := uint64(0)
 	b.begin()
+	group := b.reader.segmentReads.Begin()
+	if group.IsCold() {
+		b.reader.queue.ReadAhead(wanted)
+	}
 	b.reader.queue.StoredForAll(b.dst, wanted, b.accept, func(n int, dst []byte, asStored bool, err error) ([]byte, bool) {
 		if err == nil {
 			found++
@@ -221,6 +230,7 @@ func (b *batch) readWindow(from, to int) {
 		b.begin()
 		return b.dst, more
 	})
+	group.End(len(wanted))
 	b.dst = b.dst[:b.at] // drop the unfinished answer
 	b.reader.collection.gets.found.Add(found)
 }

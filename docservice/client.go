@@ -16,6 +16,12 @@ import (
 // maxBatchRetries is how often a batch retries the ids that were unavailable.
 const maxBatchRetries = 3
 
+// A caller sends requests: a *boxcarrpc.Pool, or a handler in this process.
+type caller interface {
+	Call(ctx context.Context, method string, request, dst []byte) ([]byte, error)
+	CallWith(ctx context.Context, method string, request, dst []byte, info *boxcarrpc.CallInfo) ([]byte, error)
+}
+
 // Client fetches the documents of one collection from the servers of a pool. Its methods
 // are safe for concurrent use.
 //
@@ -23,7 +29,8 @@ const maxBatchRetries = 3
 // decode.go. Set PoolOptions.Methods of the pool to IdempotentMethods(), so that a call
 // whose server dies is retried on another one.
 type Client struct {
-	pool       *boxcarrpc.Pool
+	pool       caller
+	retries    int // of a batch
 	collection string
 	accept     queue.CodecSet // 0: plain bytes
 	decoders   *queue.Decoders
@@ -32,8 +39,12 @@ type Client struct {
 // NewClient returns a client. The caller still owns the pool and closes it. Reuse the
 // client: it caches the dictionaries.
 func NewClient(pool *boxcarrpc.Pool, collection string) *Client {
-	c := &Client{pool: pool, collection: collection, accept: queue.BuiltCodecs()}
-	c.decoders = queue.NewDecoders(queue.NewDecoderCache(maxDictionaryBytes), c.dictionary)
+	return newClient(pool, maxBatchRetries, collection, queue.NewDecoderCache(maxDictionaryBytes))
+}
+
+func newClient(pool caller, retries int, collection string, cache *queue.DecoderCache) *Client {
+	c := &Client{pool: pool, retries: retries, collection: collection, accept: queue.BuiltCodecs()}
+	c.decoders = queue.NewDecoders(cache, c.dictionary)
 	return c
 }
 
@@ -41,7 +52,7 @@ func NewClient(pool *boxcarrpc.Pool, collection string) *Client {
 // spare CPU time than the servers. Its documents use more network bandwidth and are not
 // verified against the checksum of the writer.
 func (c *Client) Plain() *Client {
-	return &Client{pool: c.pool, collection: c.collection, decoders: c.decoders}
+	return &Client{pool: c.pool, retries: c.retries, collection: c.collection, decoders: c.decoders}
 }
 
 // Get appends the document with the id to dst. On any error it returns dst unchanged:
@@ -120,8 +131,7 @@ func (c *Client) getSome(ctx context.Context, ids []string, from int, fn func(i 
 }
 
 // getBatch fetches the documents of the first ids: as many as fit into one response, and at
-// least one. It requests the unavailable ids again: if the pool chooses the same server,
-// that server answers nothing and the pool retries on the next.
+// least one. It requests the unavailable ids again, from servers that have not answered yet.
 func (c *Client) getBatch(ctx context.Context, m *clientMemory, ids []string) ([]clientAnswer, error) {
 	answers, err := c.call(ctx, m, ids)
 	if errors.Is(err, ErrUnavailable) {
@@ -130,7 +140,8 @@ func (c *Client) getBatch(ctx context.Context, m *clientMemory, ids []string) ([
 	if err != nil {
 		return nil, err
 	}
-	for range maxBatchRetries {
+	last := m
+	for range c.retries {
 		var missing []int
 		var missingIDs []string
 		for i, answer := range answers {
@@ -141,7 +152,10 @@ func (c *Client) getBatch(ctx context.Context, m *clientMemory, ids []string) ([
 		if len(missing) == 0 {
 			break
 		}
-		more, err := c.call(ctx, new(clientMemory), missingIDs)
+		asked := last.info
+		last = new(clientMemory)
+		last.info.Avoid = append(slices.Clone(asked.Avoid), asked.Server)
+		more, err := c.call(ctx, last, missingIDs)
 		if errors.Is(err, ErrUnavailable) {
 			break // no server has any of them
 		}
@@ -160,14 +174,15 @@ func (c *Client) getBatch(ctx context.Context, m *clientMemory, ids []string) ([
 }
 
 // call is one BatchGet. It answers the first ids, at least one. If all of them are
-// unavailable, it fails with ErrUnavailable. The answers are in the memory of m.
+// unavailable, it fails with ErrUnavailable. The answers are in the memory of m, whose info is
+// that of the call.
 func (c *Client) call(ctx context.Context, m *clientMemory, ids []string) (_ []clientAnswer, err error) {
 	m.request = appendCollection(m.request[:0], c.collection)
 	for _, id := range ids {
 		m.request = appendID(m.request, id)
 	}
 	m.request = appendAccept(m.request, c.accept)
-	if m.response, err = c.pool.Call(ctx, MethodBatchGet, m.request, m.response[:0]); err != nil {
+	if m.response, err = c.pool.CallWith(ctx, MethodBatchGet, m.request, m.response[:0], &m.info); err != nil {
 		return nil, clientError(err)
 	}
 	answers := m.answers[:0]

@@ -1,6 +1,10 @@
 package docservice
 
-import "context"
+import (
+	"context"
+
+	"docstore/boxcarrpc"
+)
 
 // Batch holds the answers of one FetchBatch. It is not safe for concurrent use. Release
 // returns its memory; documents are not valid afterwards.
@@ -14,10 +18,17 @@ type Batch struct {
 // FetchBatch fetches the documents of the first ids in one call, plus retries of those that
 // a server has not: as many as fit into one response, and at least one; at most
 // MaxBatchIDs. GetMany is for most callers; a router that splits a batch needs the answers
-// of several calls at a time. An error is that of the whole call: a batch of which no server
-// has any document fails with ErrUnavailable.
+// of several calls at a time. An error is that of the whole call; if servers answer, each id
+// has an answer or an error.
 func (c *Client) FetchBatch(ctx context.Context, ids []string) (*Batch, error) {
+	return c.FetchHedgedBatch(ctx, ids, nil)
+}
+
+// FetchHedgedBatch is FetchBatch with the hedging of the call, which may be nil. The retries
+// are not hedged.
+func (c *Client) FetchHedgedBatch(ctx context.Context, ids []string, hedge *boxcarrpc.CallHedge) (*Batch, error) {
 	m := getClientMemory()
+	m.info.Hedge = hedge
 	answers, err := c.getBatch(ctx, m, ids[:min(len(ids), MaxBatchIDs)])
 	if err != nil {
 		m.release()
@@ -39,6 +50,9 @@ func (b *Batch) Err(i int) error { return b.answers[i].err }
 func (b *Batch) Document(ctx context.Context, i int) ([]byte, error) {
 	return b.client.documentOf(ctx, b.memory, b.ids[i], b.answers[i])
 }
+
+// Held returns the memory of the batch and of the document that was decoded last.
+func (b *Batch) Held() int { return cap(b.memory.response) + cap(b.memory.document) }
 
 // Release returns the memory of the batch for the next one.
 func (b *Batch) Release() {

@@ -85,7 +85,7 @@ func TestClient(t *testing.T) {
 	assert.Equal(t, "jobs", stats.GetName())
 	assert.Equal(t, uint64(301), stats.GetSegmentDocuments())
 
-	other := NewClient(client.pool, "nope")
+	other := NewClient(client.pool.(*boxcarrpc.Pool), "nope")
 	_, err = other.Get(ctx, nil, "a-7")
 	require.ErrorIs(t, err, ErrNoCollection)
 	require.NotErrorIs(t, err, ErrNotFound)
@@ -178,7 +178,7 @@ func damagedCopies(t *testing.T) (addresses []string) {
 func TestClientAsksTheOtherServer(t *testing.T) {
 	client := dial(t, damagedCopies(t)...)
 	ctx := soon(t)
-	for client.pool.Stats().Transports < 2 { // until the pool is connected to both
+	for client.pool.(*boxcarrpc.Pool).Stats().Transports < 2 { // until the pool is connected to both
 		_, err := client.Get(ctx, nil, "first-1")
 		require.NoError(t, err)
 	}

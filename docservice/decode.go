@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"docstore/boxcarrpc"
 	"docstore/docservice/docservicepb"
 	"docstore/queue"
 )
@@ -86,13 +87,27 @@ func (c *Client) documentOf(ctx context.Context, m *clientMemory, id string, a c
 
 // decode verifies a stored form and appends its document to dst.
 func (c *Client) decode(ctx context.Context, dst, id, stored []byte) ([]byte, error) {
-	s, err := queue.ParseStored(stored, id)
-	if errors.Is(err, queue.ErrNewerVersion) {
-		return dst, errUndecoded
-	}
+	s, err := parseStored(stored, id)
 	if err != nil {
-		return dst, fmt.Errorf("%w: %w", ErrMalformed, err)
+		return dst, err
 	}
+	return c.decodeStored(ctx, dst, s)
+}
+
+// parseStored verifies a stored form. It returns errUndecoded for a newer form.
+func parseStored(stored, id []byte) (queue.Stored, error) {
+	s, err := queue.ParseStored(stored, id)
+	switch {
+	case errors.Is(err, queue.ErrNewerVersion):
+		return queue.Stored{}, errUndecoded
+	case err != nil:
+		return queue.Stored{}, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return s, nil
+}
+
+// decodeStored appends the document of a verified stored form to dst.
+func (c *Client) decodeStored(ctx context.Context, dst []byte, s queue.Stored) ([]byte, error) {
 	out, err := c.decoders.Decode(ctx, dst, s)
 	switch {
 	case err == nil:
@@ -123,6 +138,7 @@ func (c *Client) dictionary(ctx context.Context, hash queue.DictionaryHash) ([]b
 // clientMemory holds the buffers that one call leaves to the next.
 type clientMemory struct {
 	request, response []byte
+	info              boxcarrpc.CallInfo
 	answers           []clientAnswer
 	id, document      []byte // passed to fn of a batch
 	batch             Batch
@@ -133,6 +149,7 @@ var clientMemories = sync.Pool{New: func() any { return new(clientMemory) }}
 func getClientMemory() *clientMemory { return clientMemories.Get().(*clientMemory) }
 
 func (m *clientMemory) release() {
+	m.info = boxcarrpc.CallInfo{}
 	if cap(m.request)+cap(m.response)+cap(m.document) <= maxScratchBytes {
 		clientMemories.Put(m)
 	}

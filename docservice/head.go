@@ -17,7 +17,8 @@ import (
 // after an absence, therefore knows that it lacks documents: the collection becomes ready
 // when the tail reaches the end named by the first head file read. Later head files do not
 // revoke readiness, except through MaxStaleness. Without a head file, from an older updater
-// or a plain copy, the collection is ready at the end of its segments.
+// or a plain copy, the collection is ready at the end of its segments. If a head file is
+// required and names no entry, the collection is ready without segments: a shard can be empty.
 
 // headState is the state of the head file.
 type headState struct {
@@ -44,11 +45,12 @@ func (f *follower) runHead(ctx context.Context) {
 }
 
 // readHead reads the head file and records its contents. It ignores the head file of
-// another queue. It reports whether the collection may have become ready.
+// another queue; that of an empty shard has no queue's id. It reports whether the collection
+// may have become ready.
 func (f *follower) readHead() (nearer bool) {
 	head, err := queue.ReadHead(f.options.FS, f.queueDir)
 	switch id := f.queueID.Load(); {
-	case errors.Is(err, fs.ErrNotExist) || err == nil && id != nil && *id != head.Queue:
+	case errors.Is(err, fs.ErrNotExist) || err == nil && id != nil && *id != head.Queue && head.Queue != [16]byte{}:
 		return f.health.headRead(nil)
 	case err != nil:
 		fault := &Fault{Path: filepath.Join(f.queueDir, queue.HeadName), Reason: err.Error(), Since: f.options.Now()}
@@ -67,6 +69,11 @@ func (h *headState) reaches(at queue.Position, required bool) bool {
 		return h.failure == nil && (!required || !h.written.IsZero())
 	}
 	return at.Queue == h.target.Queue && at.Next.Compare(h.target.Next) >= 0
+}
+
+// isEmpty reports whether the head file says that the queue has no entries.
+func (h *headState) isEmpty() bool {
+	return h.failure == nil && h.target.IsZero() && !h.written.IsZero()
 }
 
 // isStale reports whether the latest head file is older than limit; 0 means no limit.

@@ -201,3 +201,38 @@ func TestTruncatedQueueIsIndexedFromItsStart(t *testing.T) {
 		waitFor(t, c, "it follows", func(Status) bool { _, err := c.Get(nil, []byte("new")); return err == nil })
 	}
 }
+
+// TestEmptyQueueIsReady when a required head file says that it has no entries, whether the
+// file or the collection is first. Entries that arrive later are read.
+func TestEmptyQueueIsReady(t *testing.T) {
+	for _, headFirst := range []bool{true, false} {
+		f := newMemFixture(t)
+		f.options.RequireHead = true
+		writeHead := func() { require.NoError(t, queue.WriteHead(f.fs, f.queueDir, queue.Head{Time: time.Now()})) }
+		if headFirst {
+			writeHead()
+		}
+		c := f.open()
+		waitFor(t, c, "the tail has caught up", func(Status) bool { return c.serving.Load().health.tailState().current })
+		if !headFirst {
+			requireNone(t, c, "none", ErrUnavailable)
+			writeHead()
+		}
+		require.NoError(t, c.WaitReady(soon(t)))
+		requireNone(t, c, "first-1", ErrNotFound)
+		f.copyOf(threeSegments(t), 3)
+		waitFor(t, c, "all is read", func(s Status) bool { return s.Position.Next.Segment == 3 })
+		requireDocument(t, c, "third-1", documentOf("third-1"))
+		// Entries that the head does not name are here when the collection is opened again.
+		require.NoError(t, c.Close())
+		writeHead()
+		c = f.open()
+		require.NoError(t, c.WaitReady(soon(t)))
+		require.NoError(t, c.Close())
+	}
+	f := newMemFixture(t)
+	require.NoError(t, queue.WriteHead(f.fs, f.queueDir, queue.Head{Time: time.Now()}))
+	c := f.open()
+	waitFor(t, c, "the tail has caught up", func(Status) bool { return c.serving.Load().health.tailState().current })
+	requireNone(t, c, "none", ErrUnavailable)
+}

@@ -204,6 +204,7 @@ func (h *health) caughtUp(at queue.Position) (resumed bool) {
 func (h *health) reachedEnd(at queue.Position, atEnd bool) (ready bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	atEnd = atEnd || h.options.RequireHead && h.mu.head.isEmpty() && at.Next.IsZero()
 	if atEnd && h.mu.tail.current && h.mu.tail.position.SamePlace(at) && h.mu.head.reaches(at, h.options.RequireHead) && !h.awaits(at.Next.Segment) {
 		h.mu.reached, h.mu.tail.reachedEnd = true, true
 	}
@@ -243,7 +244,7 @@ func (h *health) headRead(head *queue.Head) (nearer bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	state := &h.mu.head
-	failed, target := state.failure != nil, state.target
+	failed, target, first := state.failure != nil, state.target, head != nil && state.written.IsZero()
 	state.failure, h.mu.faults.head = nil, nil
 	if head != nil {
 		if target.IsZero() || !head.End.IsZero() && head.End.Next.Compare(target.Next) < 0 {
@@ -252,7 +253,7 @@ func (h *health) headRead(head *queue.Head) (nearer bool) {
 		state.written = head.Time
 	}
 	h.stateChanged()
-	return failed || target != state.target
+	return failed || first || target != state.target
 }
 
 // headFailed records that reading the head file failed. It reports whether the fault is

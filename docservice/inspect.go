@@ -69,6 +69,13 @@ func (c *Collection) Versions(ctx context.Context, id []byte, fn func(Version) e
 	})
 }
 
+// VersionDocument appends the document of a version of the id, which Versions found, to dst.
+// Its errors are those of queue.Reader.DocumentFor: the segment may have been removed or
+// compacted since.
+func (c *Collection) VersionDocument(dst, id []byte, v Version) ([]byte, error) {
+	return c.serving.Load().queue.DocumentFor(dst, id, v.Address)
+}
+
 // Segments describes the segments in the queue's directory, in order. It reads the footer
 // of each.
 func (c *Collection) Segments() ([]queue.SegmentInfo, error) {

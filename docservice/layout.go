@@ -21,6 +21,7 @@ import (
 //
 //	index-0001/           the index, a store of package lsm
 //	index-0001.verified   the segments that were found sound (verified.go)
+//	REINDEX               another index is requested (reindex.go)
 //
 // While a replacement is built, the directory holds the same for the next number. The
 // lowest number is served; it is removed when the next one takes over. An index too

@@ -78,8 +78,9 @@ type CollectionOptions struct {
 	// of them has stopped. A missing head file is not stale. The default, 0, means no
 	// limit.
 	MaxStaleness time.Duration
-	// RequireHead: without a head file the collection is not ready. By default it is then
-	// ready at the end of its segments.
+	// RequireHead: without a head file the collection is not ready, and with one that names
+	// no entry it is ready without segments. By default it is ready at the end of its
+	// segments.
 	RequireHead bool
 	// Now is the clock for the expiry of documents. The default is time.Now.
 	Now func() time.Time

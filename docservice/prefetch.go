@@ -40,6 +40,10 @@ func (s *Service) prefetch(requests [][]byte) {
 // prefetch prefetches the data that get will read for each id: only the index if a
 // memcached cache is asked for documents first.
 func (r *reader) prefetch(ids [][]byte, memory *batchMemory) {
+	if r.indexReads.IsCold() {
+		r.index.ReadAhead(ids)
+		return // the lookups would wait for the disk
+	}
 	wanted := memory.wanted[:0]
 	_ = r.index.MultiGet(ids, func(i int, value []byte, err error) error {
 		if err == nil && r.options.Cache == nil {
@@ -50,5 +54,9 @@ func (r *reader) prefetch(ids [][]byte, memory *batchMemory) {
 		return nil
 	})
 	memory.wanted = wanted
-	r.queue.FetchAhead(wanted)
+	if r.segmentReads.IsCold() {
+		r.queue.ReadAhead(wanted)
+	} else {
+		r.queue.FetchAhead(wanted)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"docstore/boxcarrpc"
+	"docstore/internal/residency"
 	"docstore/lsm"
 	"docstore/queue"
 )
@@ -20,6 +21,9 @@ type reader struct {
 	// unsettled are the rewrites whose documents must not be read from the cache. The
 	// verifier stores it.
 	unsettled atomic.Pointer[unsettled]
+	// Reads of the index and of the segments: those that are likely to wait for the disk
+	// are made ahead.
+	indexReads, segmentReads residency.Gauge
 }
 
 // get is Collection.Get. It returns a document in a codec of accept in its stored form and
@@ -30,7 +34,9 @@ func (r *reader) get(ctx context.Context, dst, id []byte, accept queue.CodecSet,
 	}
 	g := r.health.gap.Load() // load it before the lookup: an entry that the tail applies later counts as read
 	end := trace.begin(StageIndex)
+	group := r.indexReads.BeginOne()
 	entry, err := r.lookUp(id)
+	group.End(1)
 	end()
 	switch {
 	case errors.Is(err, lsm.ErrNotFound):
@@ -82,7 +88,12 @@ func (r *reader) fetch(dst, id []byte, entry indexEntry, accept queue.CodecSet) 
 	if entry.expiry != 0 && entry.expired(r.options.Now()) {
 		return r.fetchCurrent(dst, id, entry, accept, nil)
 	}
+	group := r.segmentReads.BeginOne()
+	if group.IsCold() {
+		r.queue.ReadAhead([]queue.Wanted{{Address: entry.address}})
+	}
 	result, asStored, err := r.queue.StoredFor(dst, id, entry.address, accept)
+	group.End(1)
 	if err == nil {
 		r.collection.gets.found.Add(1)
 		return result, asStored, nil

@@ -32,7 +32,8 @@ import (
 //	4  B's files             removed            B's files
 //
 // A damaged index is replaced in the same way, by a new index of the same queue. The
-// readable entries of the damaged one are served until then.
+// readable entries of the damaged one are served until then. So is an index on request:
+// reindex.go.
 //
 // After a crash at any step the ids alone determine the state: index-0001 has the position
 // of queue A and is served, index-0002 is the replacement. The rename of index-0001 is the
@@ -112,7 +113,13 @@ func (c *Collection) advanceReplacement() error {
 	if err := c.follow(serving, ours); err != nil {
 		return err
 	}
+	requested, err := c.reindexRequested()
+	if err != nil {
+		return err
+	}
 	switch {
+	case next != nil && requested:
+		return c.endReindexRequest()
 	case next != nil && (ours || theirs) && here != *next.queueID.Load():
 		return c.discardNext(next, "its files are gone")
 	case next != nil && next.cannotComplete(c.options.Now()) && c.discards.allow(c.options.Now()):
@@ -130,6 +137,9 @@ func (c *Collection) advanceReplacement() error {
 	case next == nil && ours && c.rebuilding:
 		c.rebuilding = false
 		return c.resumeRebuild(serving, here)
+	case next == nil && ours && requested:
+		c.logger.Info("another index was requested", "index", serving.number.path(c.dir))
+		return c.openNext(serving, here)
 	case next != nil && next.health.gap.Load() == nil:
 		return c.takeOver(next)
 	}

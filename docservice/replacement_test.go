@@ -230,10 +230,16 @@ func TestTakeOverWhileListing(t *testing.T) {
 	f := newMemFixture(t)
 	f.bring(one)
 	c := f.ready()
+	before := c.serving.Load()
 	err := c.Scan(t.Context(), ScanOptions{}, func(id []byte, _ Answer) error {
 		if string(id) == "a-0000" {
 			f.bring(two)
 			f.requireSecondQueue(c)
+			// The first queue is closed after the second one is served. Until then it is listed.
+			require.Eventually(t, func() bool {
+				_, err := before.queue.Document(nil, queue.Address{Segment: 1})
+				return errors.Is(err, queue.ErrClosed)
+			}, patience, time.Millisecond)
 		}
 		return nil
 	})

@@ -186,7 +186,7 @@ func TestScanPageCap(t *testing.T) {
 // unavailable, in order.
 func TestClientScanAsksTheOtherServer(t *testing.T) {
 	client := dial(t, damagedCopies(t)...)
-	for client.pool.Stats().Transports < 2 {
+	for client.pool.(*boxcarrpc.Pool).Stats().Transports < 2 {
 		_, err := client.Get(soon(t), nil, "first-1")
 		require.NoError(t, err)
 	}

@@ -1,9 +1,11 @@
 package docservice
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -43,7 +45,8 @@ func IdempotentMethods() map[string]boxcarrpc.Method {
 type Service struct {
 	served  atomic.Pointer[served]
 	adding  sync.Mutex
-	tracer  Tracer // nil: none
+	tracer  Tracer                                             // nil: none
+	allow   func(ctx context.Context, collection string) error // nil: everything is allowed
 	scratch sync.Pool
 }
 
@@ -102,6 +105,33 @@ func (s *Service) Replace(c *Collection) {
 // slice.
 func (s *Service) Collections() []*Collection { return s.served.Load().list }
 
+// Authorize sets a function that is called with the collection of each request that Handle
+// answers, before anything of the collection is read. Statistics of all collections are those
+// of "*". Its error is that of the call. It must be called before the first request.
+func (s *Service) Authorize(allow func(ctx context.Context, collection string) error) {
+	s.allow = allow
+}
+
+// Allowed returns the error of a call whose client may not use a collection: see Authorize.
+// Programs that answer requests in place of Handle call it.
+func (s *Service) Allowed(ctx context.Context, collection string) error {
+	return s.allowed(ctx, []byte(collection))
+}
+
+// allowed returns an error if the client of ctx may not use a collection.
+func (s *Service) allowed(ctx context.Context, collection []byte) error {
+	if s.allow == nil {
+		return nil
+	}
+	if err := s.allow(ctx, string(collection)); err != nil {
+		return &boxcarrpc.Error{Code: boxcarrpc.CodePermissionDenied, Message: err.Error(), Processed: true}
+	}
+	return nil
+}
+
+// allCollections stands for all collections in Authorize.
+const allCollections = "*"
+
 // Handle is a boxcarrpc.Handler: it appends the response to dst. Its errors are
 // *boxcarrpc.Error; on error it returns dst unchanged.
 func (s *Service) Handle(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
@@ -111,11 +141,11 @@ func (s *Service) Handle(ctx context.Context, method string, request, dst []byte
 	case MethodBatchGet:
 		return s.batchGet(ctx, request, dst)
 	case MethodDictionary:
-		return s.dictionary(request, dst)
+		return s.dictionary(ctx, request, dst)
 	case MethodScan:
 		return s.scan(ctx, request, dst)
 	case MethodStats:
-		return s.stats(request, dst)
+		return s.stats(ctx, request, dst)
 	}
 	return dst, &boxcarrpc.Error{Code: boxcarrpc.CodeUnimplemented, Message: "no method " + method, Processed: true}
 }
@@ -125,6 +155,9 @@ func (s *Service) get(ctx context.Context, request, dst []byte) ([]byte, error) 
 	if err != nil {
 		return dst, callError(err)
 	}
+	if err := s.allowed(ctx, asked.collection); err != nil {
+		return dst, err
+	}
 	served := s.served.Load()
 	c := served.byName[string(asked.collection)]
 	if c == nil {
@@ -133,7 +166,10 @@ func (s *Service) get(ctx context.Context, request, dst []byte) ([]byte, error) 
 			return dst, served.unknown(asked.collection)
 		}
 		if c = of.of(id); c == nil {
-			return appendStatus(dst, docservicepb.Status_STATUS_MOVED), nil
+			if status := of.absent(of.layout.Shard(id)); status != docservicepb.Status_STATUS_UNAVAILABLE {
+				return appendStatus(dst, status), nil
+			}
+			return dst, callError(errExpected)
 		}
 	}
 	start := len(dst)
@@ -157,6 +193,9 @@ func (s *Service) batchGet(ctx context.Context, request, dst []byte) ([]byte, er
 	scratch.ids = ids
 	if err != nil {
 		return dst, callError(err)
+	}
+	if err := s.allowed(ctx, asked.collection); err != nil {
+		return dst, err
 	}
 	served := s.served.Load()
 	c := served.byName[string(asked.collection)]
@@ -213,7 +252,7 @@ func (r *batchResponse) end(dst []byte, start int, asStored bool, err error) []b
 	return endAnswer(dst, start, asStored)
 }
 
-func (s *Service) dictionary(request, dst []byte) ([]byte, error) {
+func (s *Service) dictionary(ctx context.Context, request, dst []byte) ([]byte, error) {
 	var asked docservicepb.DictionaryRequest
 	if err := proto.Unmarshal(request, &asked); err != nil {
 		return dst, callError(fmt.Errorf("%w: %w", ErrMalformed, err))
@@ -222,15 +261,20 @@ func (s *Service) dictionary(request, dst []byte) ([]byte, error) {
 	if len(asked.GetHash()) != len(hash) {
 		return dst, callError(fmt.Errorf("%w: dictionary hash of %d bytes, want %d", ErrMalformed, len(asked.GetHash()), len(hash)))
 	}
-	c, err := s.holder([]byte(asked.GetCollection()))
+	if err := s.allowed(ctx, []byte(asked.GetCollection())); err != nil {
+		return dst, err
+	}
+	holders, err := s.holders([]byte(asked.GetCollection()))
 	if err != nil {
 		return dst, err
 	}
-	content, err := c.dictionary(queue.DictionaryHash(asked.GetHash()))
-	if err != nil {
-		return dst, callError(err)
+	for _, c := range holders {
+		var content []byte
+		if content, err = c.dictionary(queue.DictionaryHash(asked.GetHash())); err == nil {
+			return marshalAppend(dst, &docservicepb.DictionaryResponse{Dictionary: content})
+		}
 	}
-	return marshalAppend(dst, &docservicepb.DictionaryResponse{Dictionary: content})
+	return dst, callError(err)
 }
 
 // marshalAppend appends the encoded response.
@@ -252,6 +296,9 @@ func (s *Service) scan(ctx context.Context, request, dst []byte) ([]byte, error)
 	}
 	if asked.GetLimit() > MaxScanIDs {
 		return dst, callError(fmt.Errorf("%w: limit %d exceeds %d", ErrMalformed, asked.GetLimit(), MaxScanIDs))
+	}
+	if err := s.allowed(ctx, []byte(asked.GetCollection())); err != nil {
+		return dst, err
 	}
 	c, err := s.collection([]byte(asked.GetCollection()))
 	if err != nil {
@@ -288,10 +335,13 @@ func (s *Service) scan(ctx context.Context, request, dst []byte) ([]byte, error)
 	return response, nil
 }
 
-func (s *Service) stats(request, dst []byte) ([]byte, error) {
+func (s *Service) stats(ctx context.Context, request, dst []byte) ([]byte, error) {
 	var asked docservicepb.StatsRequest
 	if err := proto.Unmarshal(request, &asked); err != nil {
 		return dst, callError(fmt.Errorf("%w: %w", ErrMalformed, err))
+	}
+	if err := s.allowed(ctx, []byte(cmp.Or(asked.GetCollection(), allCollections))); err != nil {
+		return dst, err
 	}
 	collections := s.Collections()
 	if asked.GetCollection() != "" {
@@ -322,16 +372,20 @@ func (s *Service) collection(name []byte) (*Collection, error) {
 	return nil, served.unknown(name)
 }
 
-// holder is collection, and for a divided collection any shard that is held.
-func (s *Service) holder(name []byte) (*Collection, error) {
+// holders is collection, and for a divided collection the shards that are held, at least
+// one: each may have dictionaries that the others have not.
+func (s *Service) holders(name []byte) ([]*Collection, error) {
 	served := s.served.Load()
-	if of := served.divided[string(name)]; of != nil {
-		if c := of.any(); c != nil {
-			return c, nil
-		}
+	of := served.divided[string(name)]
+	if of == nil {
+		c, err := s.collection(name)
+		return []*Collection{c}, err
+	}
+	held := slices.DeleteFunc(slices.Clone(of.held), func(c *Collection) bool { return c == nil })
+	if len(held) == 0 {
 		return nil, callError(unavailable(fmt.Errorf("no shard of %q is served here", name)))
 	}
-	return s.collection(name)
+	return held, nil
 }
 
 // unknown is the error for a collection that is not served.

@@ -13,25 +13,28 @@ import (
 )
 
 // shards are the shards of one collection. A request names the collection, and each id is
-// answered by the collection of its shard, or with STATUS_MOVED if this service does not
-// have it. Only the server's layout determines the shard of an id: a client with another
+// answered by the collection of its shard, or if this service does not have it, with
+// STATUS_MOVED, or with "unavailable" while it is expected. Only the server's layout determines the shard of an id: a client with another
 // layout or an old placement never gets "not found" for an id that exists.
 type shards struct {
-	layout shard.Layout
-	held   []*Collection // by shard; nil: not held
+	layout   shard.Layout
+	held     []*Collection // by shard; nil: not held
+	expected []bool        // by shard
 }
 
 // of returns the collection of the shard of an id, or nil.
 func (s *shards) of(id []byte) *Collection { return s.held[s.layout.Shard(id)] }
 
-// any returns one of the collections, or nil.
-func (s *shards) any() *Collection {
-	for _, c := range s.held {
-		if c != nil {
-			return c
-		}
+// errExpected is the answer for an id of an expected shard. Another server of the column may
+// serve it.
+var errExpected = unavailable(errors.New("the shard of the id is not ready on this server yet"))
+
+// absent returns the status for the ids of a shard that is not held.
+func (s *shards) absent(i int) docservicepb.Status {
+	if s.expected[i] {
+		return docservicepb.Status_STATUS_UNAVAILABLE
 	}
-	return nil
+	return docservicepb.Status_STATUS_MOVED
 }
 
 // Divide serves a collection by shards. Shard i is the collection with the name
@@ -45,7 +48,21 @@ func (s *Service) Divide(collection string, layout shard.Layout) {
 		if after.byName[collection] != nil {
 			panic("docservice: a collection has the name " + collection)
 		}
-		after.divided[collection] = &shards{layout: layout}
+		after.divided[collection] = &shards{layout: layout, expected: make([]bool, layout.Shards)}
+	})
+}
+
+// Expect replaces the set of shards of a divided collection that this service is to serve.
+// While it does not have one of them, the ids are unavailable instead of moved: clients ask
+// other servers that hold the same shards.
+func (s *Service) Expect(collection string, expected []int) {
+	s.change(func(after *served) {
+		of := after.divided[collection]
+		set := make([]bool, of.layout.Shards)
+		for _, i := range expected {
+			set[i] = true
+		}
+		after.divided[collection] = &shards{layout: of.layout, expected: set}
 	})
 }
 
@@ -70,7 +87,7 @@ func (s *Service) change(edit func(after *served)) {
 		for i := range held {
 			held[i] = after.byName[shard.Name(name, i)]
 		}
-		after.divided[name] = &shards{layout: of.layout, held: held}
+		after.divided[name] = &shards{layout: of.layout, held: held, expected: of.expected}
 	}
 	s.served.Store(after)
 }
@@ -139,7 +156,7 @@ func (s *Service) batchGetSharded(ctx context.Context, dst []byte, of *shards, i
 		if len(b.bytes) >= limit {
 			break
 		}
-		err := s.answerShard(ctx, of.held[group[0]>>32], ids, group, accept, limit, scratch)
+		err := s.answerShard(ctx, of, int(group[0]>>32), ids, group, accept, limit, scratch)
 		if err != nil {
 			return dst, callError(err)
 		}
@@ -175,13 +192,13 @@ func rotate(s []uint64, n int) {
 }
 
 // answerShard answers the ids of one shard. Answers that exceed the limit are left out.
-func (s *Service) answerShard(ctx context.Context, c *Collection, ids [][]byte, group []uint64, accept queue.CodecSet, limit int, scratch *batchScratch) error {
+func (s *Service) answerShard(ctx context.Context, of *shards, i int, ids [][]byte, group []uint64, accept queue.CodecSet, limit int, scratch *batchScratch) error {
 	b := &scratch.sharded
 	b.answers.reset()
 	start := len(b.bytes)
+	c := of.held[i]
 	if c == nil {
-		b.refuse(group, docservicepb.Status_STATUS_MOVED)
-		b.answers.useful = true
+		b.refuse(group, of.absent(i))
 		return nil
 	}
 	b.ids = b.ids[:0]
@@ -193,7 +210,6 @@ func (s *Service) answerShard(ctx context.Context, c *Collection, ids [][]byte, 
 		// The shard has moved away during the call.
 		b.answers.reset()
 		b.refuse(group, docservicepb.Status_STATUS_MOVED)
-		b.answers.useful = true
 		return nil
 	}
 	if err != nil {
@@ -210,6 +226,11 @@ func (s *Service) answerShard(ctx context.Context, c *Collection, ids [][]byte, 
 
 // refuse answers all ids of a group with a status.
 func (b *shardedBatch) refuse(group []uint64, status docservicepb.Status) {
+	if status == docservicepb.Status_STATUS_UNAVAILABLE {
+		b.answers.unavailable = errExpected
+	} else {
+		b.answers.useful = true
+	}
 	for _, o := range group {
 		from := len(b.bytes)
 		b.bytes = appendAnswerStatus(b.bytes, status)

@@ -10,6 +10,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/docservice/docservicepb"
+	"docstore/docservice/memcached/memcachedtest"
 	"docstore/internal/race"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
@@ -26,6 +27,11 @@ type divided struct {
 
 // newDivided writes n documents into shards and opens a collection for each.
 func newDivided(t testing.TB, shards, n, documentBytes int) *divided {
+	return newCachedDivided(t, nil, shards, n, documentBytes)
+}
+
+// newCachedDivided gives all shards one cache.
+func newCachedDivided(t testing.TB, cache *Cache, shards, n, documentBytes int) *divided {
 	fs := vfs.NewMem()
 	d := &divided{layout: shard.Layout{Shards: shards, Seed: 7}, docs: map[string]string{}}
 	writers := make([]*queue.Writer, shards)
@@ -42,7 +48,7 @@ func newDivided(t testing.TB, shards, n, documentBytes int) *divided {
 	}
 	for i, w := range writers {
 		require.NoError(t, w.Close())
-		c, err := OpenCollection(shard.Name("jobs", i), shard.Dir("/queue", i), shard.Dir("/data", i), &CollectionOptions{FS: fs})
+		c, err := OpenCollection(shard.Name("jobs", i), shard.Dir("/queue", i), shard.Dir("/data", i), &CollectionOptions{FS: fs, Cache: cache})
 		require.NoError(t, err)
 		t.Cleanup(func() { c.Close() })
 		require.NoError(t, c.WaitReady(soon(t)))
@@ -96,6 +102,25 @@ func TestShardsAnswerInOrder(t *testing.T) {
 			require.Equal(t, document, string(one.GetDocument()))
 		}
 	}
+}
+
+// Shards share a cache, although the addresses of their documents are equal.
+func TestShardsShareACache(t *testing.T) {
+	cache := newCache(t, memcachedtest.Start(t))
+	d := newCachedDivided(t, cache, 4, 200, 30)
+	waitStats(t, cache, "all are loaded", func(s CacheStats) bool { return s.Loaded == 200 })
+	s := d.serve(0, 1, 2, 3)
+	request := &docservicepb.BatchGetRequest{Collection: "jobs"}
+	for id := range d.docs {
+		request.Ids = append(request.Ids, []byte(id))
+	}
+	var response docservicepb.BatchGetResponse
+	require.NoError(t, call(t, s, MethodBatchGet, request, &response))
+	for i, id := range request.GetIds() {
+		require.Equal(t, d.docs[string(id)], string(response.GetAnswers()[i].GetDocument()))
+	}
+	require.EqualValues(t, 200, cache.Stats().Hits)
+	require.Zero(t, cache.Stats().Wrong)
 }
 
 // A response holds the answers of the first ids, also if those are in the last shard.
@@ -157,6 +182,48 @@ func TestShardsComeAndGo(t *testing.T) {
 	// A shard that is closed while a call uses it has moved.
 	require.NoError(t, d.shards[0].Close())
 	check(func(int) bool { return false })
+}
+
+// Ids of expected shards are unavailable, so that clients ask another server of the column;
+// a batch with nothing else fails as a call.
+func TestExpectedShards(t *testing.T) {
+	d := newDivided(t, 4, 40, 10)
+	s := d.serve(0)
+	s.Expect("jobs", []int{0, 1})
+	byShard := map[int][]byte{}
+	for id := range d.docs {
+		byShard[d.layout.ShardString(id)] = []byte(id)
+	}
+	want := map[int]docservicepb.Status{
+		0: docservicepb.Status_STATUS_FOUND, 1: docservicepb.Status_STATUS_UNAVAILABLE,
+		2: docservicepb.Status_STATUS_MOVED, 3: docservicepb.Status_STATUS_MOVED,
+	}
+	all := &docservicepb.BatchGetRequest{Collection: "jobs"}
+	for i := range 4 {
+		all.Ids = append(all.Ids, byShard[i])
+		var one docservicepb.GetResponse
+		request := &docservicepb.GetRequest{Collection: "jobs", Id: byShard[i]}
+		if i == 1 {
+			requireCode(t, call(t, s, MethodGet, request, nil), boxcarrpc.CodeUnavailable)
+			requireCode(t, call(t, s, MethodBatchGet, &docservicepb.BatchGetRequest{Collection: "jobs", Ids: [][]byte{byShard[1]}}, nil), boxcarrpc.CodeUnavailable)
+			continue
+		}
+		require.NoError(t, call(t, s, MethodGet, request, &one))
+		require.Equal(t, want[i], one.GetStatus())
+	}
+	var response docservicepb.BatchGetResponse
+	require.NoError(t, call(t, s, MethodBatchGet, all, &response))
+	for i, a := range response.GetAnswers() {
+		require.Equal(t, want[i], a.GetStatus(), i)
+	}
+	s.Add(d.shards[1])
+	var one docservicepb.GetResponse
+	require.NoError(t, call(t, s, MethodGet, &docservicepb.GetRequest{Collection: "jobs", Id: byShard[1]}, &one))
+	require.Equal(t, docservicepb.Status_STATUS_FOUND, one.GetStatus())
+	s.Expect("jobs", nil)
+	s.Remove(shard.Name("jobs", 1))
+	require.NoError(t, call(t, s, MethodGet, &docservicepb.GetRequest{Collection: "jobs", Id: byShard[1]}, &one))
+	require.Equal(t, docservicepb.Status_STATUS_MOVED, one.GetStatus())
 }
 
 func TestScanOfDividedCollectionNamesAShard(t *testing.T) {

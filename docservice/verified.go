@@ -157,35 +157,33 @@ func (v *verifiedFiles) save(id [16]byte) error {
 	if v.changes == 0 {
 		return nil
 	}
-	if err := vfs.WriteFileAtomic(v.fs, v.path, v.append(nil, id)); err != nil {
+	if err := vfs.WriteFileAtomic(v.fs, v.path, v.encode(id)); err != nil {
 		return err
 	}
 	v.changes = 0
 	return nil
 }
 
-func (v *verifiedFiles) append(dst []byte, id [16]byte) []byte {
-	start, rows := len(dst), uint32(0)
-	dst = append(dst, make([]byte, verifiedHeaderBytes)...)
+func (v *verifiedFiles) encode(id [16]byte) []byte {
+	b, rows := make([]byte, verifiedHeaderBytes), uint32(0)
 	for _, key := range slices.SortedFunc(maps.Keys(v.seen), compareKeys) {
 		f := v.seen[key]
 		if !f.durable || rows == maxVerifiedRows {
 			continue
 		}
 		rows++
-		dst = binary.LittleEndian.AppendUint32(dst, uint32(key.id))
-		dst = binary.LittleEndian.AppendUint32(dst, key.generation)
-		dst = binary.LittleEndian.AppendUint64(dst, uint64(f.bytes))
-		dst = binary.LittleEndian.AppendUint64(dst, f.inode)
-		dst = binary.LittleEndian.AppendUint64(dst, uint64(f.modified))
+		b = binary.LittleEndian.AppendUint32(b, uint32(key.id))
+		b = binary.LittleEndian.AppendUint32(b, key.generation)
+		b = binary.LittleEndian.AppendUint64(b, uint64(f.bytes))
+		b = binary.LittleEndian.AppendUint64(b, f.inode)
+		b = binary.LittleEndian.AppendUint64(b, uint64(f.modified))
 	}
-	b := dst[start:]
 	copy(b[4:], verifiedMagic)
 	binary.LittleEndian.PutUint16(b[12:], verifiedVersion)
 	copy(b[16:], id[:])
 	binary.LittleEndian.PutUint32(b[32:], rows)
 	binary.LittleEndian.PutUint32(b, checksum.Of(b[4:]))
-	return dst
+	return b
 }
 
 // parseVerified decodes the results for the queue with the id.

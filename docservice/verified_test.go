@@ -161,6 +161,6 @@ func TestVerifiedFormatPage(t *testing.T) {
 	v.seen[segmentKey{3, 0}] = finding{verifiedFile: verifiedFile{bytes: 64 << 20, inode: 1234, modified: 1_700_000_000_000_000_000}, sound: true, durable: true}
 	v.seen[segmentKey{4, 0}] = finding{sound: true} // fsync failed
 	withoutSpaces := strings.NewReplacer(" ", "")
-	dump := withoutSpaces.Replace(hex.Dump(v.append(nil, [16]byte([]byte("0123456789abcdef")))))
+	dump := withoutSpaces.Replace(hex.Dump(v.encode([16]byte([]byte("0123456789abcdef")))))
 	assert.True(t, strings.Contains(withoutSpaces.Replace(string(page)), dump), dump)
 }

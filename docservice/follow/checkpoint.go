@@ -29,7 +29,7 @@ func (f *Follower) checkpoint(ctx context.Context, served publish.Ref) error {
 	if !atEnd {
 		return nil // the index is behind, or includes increments
 	}
-	m, err := publish.ReadManifest(ctx, f.bucket, served)
+	m, err := f.manifest(ctx, served)
 	if errors.Is(err, bucket.ErrNotExist) {
 		return nil // gc has collected it: it cannot be served again
 	}

@@ -49,6 +49,16 @@
 // When a pin sets the manifest as the target, or when the local bytes are damaged or not part
 // of the next manifest, it returns to that checkpoint as in a move to an earlier manifest.
 //
+// # Shards
+//
+// With Options.Shard a Follower serves one shard of a divided collection: it follows the part
+// of each manifest that describes the shard (publish.Manifest.Shard), in the same ways. The
+// Followers of a collection share a Feed, which reads the record, each manifest and each
+// increment once, with the bytes of all shards; it keeps 16 increments of at most 64 MiB in
+// all. The Followers move independently of each other. A shard of an announced manifest that
+// has no documents is ready. A manifest with another layout is ErrLayout, and the one before
+// is served: the documents of the other one are in other shards.
+//
 // # Files
 //
 //	CURRENT            the name of the state that is served, and its manifest
@@ -70,6 +80,6 @@
 //
 // # Concurrency
 //
-// A Follower is safe for concurrent use. One goroutine reads the record and moves; it also
+// A Follower and a Feed are safe for concurrent use. One goroutine reads the record and moves; it also
 // calls serve, except for the first call, which Open makes.
 package follow

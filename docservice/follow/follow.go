@@ -32,7 +32,7 @@ type Follower struct {
 	closed  error
 
 	// Used by the goroutine of run only, after Open.
-	log        *publish.Log
+	reader     reader
 	record     publish.Record // as last read
 	complete   bool           // the files of the served manifest were checked since Open
 	state      int            // number of the state that is served
@@ -54,9 +54,16 @@ type Follower struct {
 // replaces the first. Open does not wait for the bucket.
 func Open(name string, b bucket.Bucket, dir string, serve func(*docservice.Collection), opts *Options) (*Follower, error) {
 	options := opts.withDefaults()
+	if err := options.Shard.check(); err != nil {
+		return nil, errors.Wrapf(err, "collection %s", name)
+	}
 	f := &Follower{
 		name: name, dir: dir, bucket: b, serve: serve, options: options,
 		fs: options.Collection.FS, now: options.Collection.Now, logger: options.Logger.With("collection", name),
+	}
+	f.reader = &logReader{bucket: b, now: f.now}
+	if options.Shard != nil {
+		f.reader = &feedReader{feed: options.Shard.Feed}
 	}
 	present, err := f.openCurrent()
 	if err != nil {
@@ -118,15 +125,16 @@ func (f *Follower) follow(ctx context.Context, served *publish.Ref) error {
 		// Now, so that a rollback need not wait for it.
 		return errors.CombineErrors(f.repair(ctx, target), f.checkpoint(ctx, target))
 	}
-	m, err := publish.ReadManifest(ctx, f.bucket, target)
+	m, err := f.manifest(ctx, target)
 	if err != nil {
 		return err
 	}
 	if err := f.checkpoint(ctx, *served); err != nil {
 		return err
 	}
+	extended := false
 	if move == advance {
-		err = f.advance(ctx, m, target)
+		extended, err = f.advance(ctx, m, target)
 	} else {
 		err = f.replace(ctx, m, target)
 	}
@@ -135,6 +143,7 @@ func (f *Follower) follow(ctx context.Context, served *publish.Ref) error {
 	}
 	*served = target
 	f.increments.reset()
+	f.increments.added = extended
 	f.arrived(target)
 	f.logger.Info("serving a manifest", "manifest", target.Number, "documents", m.Documents(), "bytes", m.Bytes())
 	return nil
@@ -142,21 +151,14 @@ func (f *Follower) follow(ctx context.Context, served *publish.Ref) error {
 
 // readTarget returns the manifest to be served; number 0: nothing is announced.
 func (f *Follower) readTarget(ctx context.Context) (publish.Ref, error) {
-	if f.log == nil {
-		log, err := publish.OpenLog(ctx, f.bucket, f.now)
-		if err != nil {
-			return publish.Ref{}, err
-		}
-		f.log = log
-	}
-	record, err := f.log.Load(ctx)
+	record, read, err := f.reader.load(ctx)
 	if err != nil {
 		return publish.Ref{}, err
 	}
 	f.record = record
 	target := record.Target(f.options.Group)
 	f.increments.published, f.increments.wanted = record.Increments, record.Extends(f.options.Group)
-	f.targetRead(record, target)
+	f.targetRead(record, target, read)
 	return target, nil
 }
 

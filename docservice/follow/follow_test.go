@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,8 +21,10 @@ import (
 	"docstore/queue"
 	"docstore/queue/bucket"
 	"docstore/queue/publish"
+	"docstore/queue/shard"
 
 	"github.com/cockroachdb/errors"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
@@ -40,6 +43,7 @@ type fleet struct {
 	states    map[uint64]map[string]string
 	newest    uint64
 	queueName string
+	layout    shard.Layout   // zero: not divided
 	options   follow.Options // of servers that are started
 }
 
@@ -63,6 +67,26 @@ func newFleet(t *testing.T) *fleet {
 	}
 }
 
+// newDividedFleet is newFleet of a collection with four shards.
+func newDividedFleet(t *testing.T) *fleet {
+	f := newFleet(t)
+	f.layout = shard.Layout{Shards: 4, Seed: 3}
+	return f
+}
+
+// queues returns the directories of the queue, or of its shards.
+func (f *fleet) queues() []string {
+	if f.layout.Shards == 0 {
+		return []string{f.queue()}
+	}
+	require.NoError(f.t, shard.WriteLayout(vfs.OS, f.queue(), f.layout))
+	dirs := make([]string, f.layout.Shards)
+	for i := range dirs {
+		dirs[i] = shard.Dir(f.queue(), i)
+	}
+	return dirs
+}
+
 func (f *fleet) queue() string { return filepath.Join(f.dir, f.queueName) }
 
 // publish appends random entries and publishes them.
@@ -82,10 +106,16 @@ func (f *fleet) publish(rng *rand.Rand, compact bool) {
 // publishEntries appends ids with documents, or deletes if they are empty, and publishes them.
 func (f *fleet) publishEntries(compact bool, opts *publish.Options, entries ...[2]string) {
 	f.t.Helper()
-	w, err := queue.OpenWriter(f.queue(), &queue.WriterOptions{Codec: "none", SegmentBytes: queue.MinSegmentBytes})
-	require.NoError(f.t, err)
+	var writers []*queue.Writer
+	for _, dir := range f.queues() {
+		w, err := queue.OpenWriter(dir, &queue.WriterOptions{Codec: "none", SegmentBytes: queue.MinSegmentBytes})
+		require.NoError(f.t, err)
+		writers = append(writers, w)
+	}
 	for _, e := range entries {
 		id, document := e[0], e[1]
+		w := writers[f.layout.ShardString(id)]
+		var err error
 		if document == "" {
 			_, err = w.Delete([]byte(id))
 			delete(f.documents, id)
@@ -95,11 +125,15 @@ func (f *fleet) publishEntries(compact bool, opts *publish.Options, entries ...[
 		}
 		require.NoError(f.t, err)
 	}
-	require.NoError(f.t, w.Seal())
-	require.NoError(f.t, w.Close())
+	for _, w := range writers {
+		require.NoError(f.t, w.Seal())
+		require.NoError(f.t, w.Close())
+	}
 	if compact {
-		_, err := queue.Compact(f.t.Context(), f.queue(), &queue.CompactOptions{MaxDead: 0.1, DeleteOriginals: true})
-		require.NoError(f.t, err)
+		for _, dir := range f.queues() {
+			_, err := queue.Compact(f.t.Context(), dir, &queue.CompactOptions{MaxDead: 0.1, DeleteOriginals: true})
+			require.NoError(f.t, err)
+		}
 	}
 	p, err := publish.OpenPublisher(f.t.Context(), f.bucket.Bucket, f.queue(), opts)
 	require.NoError(f.t, err)
@@ -146,45 +180,83 @@ func (f *fleet) rollback(number uint64) {
 	})
 }
 
-// server serves the collection of a fleet.
+// server serves the collection of a fleet, or all its shards.
 type server struct {
-	fleet    *fleet
-	group    string
-	dir      string
-	service  *docservice.Service
-	follower *follow.Follower
+	fleet     *fleet
+	group     string
+	dir       string
+	service   *docservice.Service
+	feed      *follow.Feed // nil: not divided
+	followers []*follow.Follower
+	follower  *follow.Follower // the first
 }
 
 func (f *fleet) startServer(group, dir string) *server {
 	f.t.Helper()
 	s := &server{fleet: f, group: group, dir: filepath.Join(f.dir, dir), service: docservice.NewService()}
+	if f.layout.Shards > 0 {
+		s.service.Divide("jobs", f.layout)
+	}
 	s.start()
-	f.t.Cleanup(func() { require.NoError(f.t, s.follower.Close()) })
+	f.t.Cleanup(func() { require.NoError(f.t, s.close()) })
 	return s
 }
 
 func (s *server) start() {
 	s.fleet.t.Helper()
-	var err error
 	options := s.fleet.options
 	options.Group, options.PollInterval, options.DrainTime = s.group, 2*time.Millisecond, time.Millisecond
 	options.Collection.PollInterval, options.Collection.RetryInterval = 2*time.Millisecond, 2*time.Millisecond
-	s.follower, err = follow.Open("jobs", s.fleet.bucket, s.dir, s.service.Replace, &options)
-	require.NoError(s.fleet.t, err)
+	open := func(name, dir string) {
+		f, err := follow.Open(name, s.fleet.bucket, dir, s.service.Replace, &options)
+		require.NoError(s.fleet.t, err)
+		s.followers = append(s.followers, f)
+	}
+	if s.followers = nil; s.fleet.layout.Shards == 0 {
+		open("jobs", s.dir)
+	} else {
+		s.feed = follow.OpenFeed(s.fleet.bucket, &follow.FeedOptions{PollInterval: options.PollInterval})
+	}
+	for i := range s.fleet.layout.Shards {
+		options.Shard = &follow.Shard{Feed: s.feed, Layout: s.fleet.layout, Number: i}
+		open(shard.Name("jobs", i), shard.Dir(s.dir, i))
+	}
+	s.follower = s.followers[0]
+}
+
+func (s *server) close() error {
+	var err error
+	for _, f := range s.followers {
+		err = errors.CombineErrors(err, f.Close())
+	}
+	if s.feed != nil {
+		s.feed.Close()
+	}
+	return err
 }
 
 // restart closes the server as a stop does, and starts it again.
 func (s *server) restart() {
-	require.NoError(s.fleet.t, s.follower.Close())
+	require.NoError(s.fleet.t, s.close())
 	s.start()
+}
+
+// collection returns the collection that has an id.
+func (s *server) collection(id string) *docservice.Collection {
+	name := "jobs"
+	if s.fleet.layout.Shards > 0 {
+		name = shard.Name(name, s.fleet.layout.ShardString(id))
+	}
+	collections := s.service.Collections()
+	return collections[slices.IndexFunc(collections, func(c *docservice.Collection) bool { return c.Name() == name })]
 }
 
 // get returns the answer for an id.
 func (s *server) get(id string) (string, error) {
 	for {
-		collection := s.service.Collections()[0]
+		collection := s.collection(id)
 		document, err := collection.Get(nil, []byte(id))
-		if errors.Is(err, docservice.ErrClosed) && s.service.Collections()[0] != collection {
+		if errors.Is(err, docservice.ErrClosed) && s.collection(id) != collection {
 			continue // replaced meanwhile
 		}
 		return string(document), err
@@ -210,19 +282,48 @@ func (s *server) read() (documents map[string]string, ok bool) {
 // waitFor waits until the server answers as a manifest does.
 func (s *server) waitFor(number uint64) {
 	s.fleet.t.Helper()
-	require.Eventually(s.fleet.t, func() bool {
-		if s.follower.Status().Served != number {
+	s.await(s.fleet.states[number], func() bool {
+		for _, f := range s.followers {
+			if f.Status().Served != number {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// await waits for a condition, and for answers.
+func (s *server) await(want map[string]string, holds func() bool) {
+	s.fleet.t.Helper()
+	if assert.Eventually(s.fleet.t, func() bool {
+		if !holds() {
 			return false
 		}
 		documents, ok := s.read()
-		return ok && maps.Equal(documents, s.fleet.states[number])
-	}, 20*time.Second, time.Millisecond, "manifest %d; status %+v", number, s.follower.Status())
+		return ok && maps.Equal(documents, want)
+	}, 20*time.Second, time.Millisecond) {
+		return
+	}
+	for _, f := range s.followers {
+		s.fleet.t.Logf("status: %+v", f.Status())
+	}
+	for _, c := range s.service.Collections() {
+		s.fleet.t.Logf("%s: %+v", c.Name(), c.Status())
+	}
+	documents, _ := s.read()
+	require.Equal(s.fleet.t, want, documents)
+	s.fleet.t.FailNow()
 }
 
 // TestModel applies random operations. Servers of two groups reach their targets, and give
 // no answer that is not the one of a manifest.
 func TestModel(t *testing.T) {
-	rng, f := testseed.Rand(t), newFleet(t)
+	t.Run("one queue", func(t *testing.T) { testModel(t, newFleet(t)) })
+	t.Run("shards", func(t *testing.T) { testModel(t, newDividedFleet(t)) })
+}
+
+func testModel(t *testing.T, f *fleet) {
+	rng := testseed.Rand(t)
 	f.publish(rng, false)
 	f.announce(1)
 	servers := []*server{f.startServer("", "server-1"), f.startServer("canary", "server-2")}

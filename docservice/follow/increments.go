@@ -80,7 +80,7 @@ func (f *Follower) pause(ctx context.Context, served publish.Ref, pause time.Dur
 		}
 		wait, added := i.next(time.Now(), f.options.PollInterval), f.Status().Increment
 		if f.watches() && (!woken || added > before) {
-			if f.log.Wait(ctx, added, wait, watchLimit) {
+			if f.reader.wait(ctx, added, wait, watchLimit) {
 				return ctx.Err() == nil
 			}
 			woken = true
@@ -99,7 +99,7 @@ func (f *Follower) pause(ctx context.Context, served publish.Ref, pause time.Dur
 // watches reports whether the arbiter of the record wakes this server. After a failure it
 // polls.
 func (f *Follower) watches() bool {
-	return f.log != nil && f.Status().Error == "" && f.log.Watches()
+	return f.Status().Error == "" && f.reader.watches()
 }
 
 // waitCommit waits for a commit, or for pause if no arbiter wakes this server. It returns
@@ -108,7 +108,7 @@ func (f *Follower) waitCommit(ctx context.Context, pause time.Duration) bool {
 	if !f.watches() {
 		return ctxtime.Sleep(ctx, pause)
 	}
-	f.log.Wait(ctx, math.MaxUint64, pause, watchLimit)
+	f.reader.wait(ctx, math.MaxUint64, pause, watchLimit)
 	return ctx.Err() == nil
 }
 
@@ -116,11 +116,11 @@ func (f *Follower) waitCommit(ctx context.Context, pause time.Duration) bool {
 func (f *Follower) extend(ctx context.Context, served publish.Ref) error {
 	i := &f.increments
 	if i.extension == nil {
-		m, err := publish.ReadManifest(ctx, f.bucket, served)
+		m, err := f.manifest(ctx, served)
 		if err != nil {
 			return err
 		}
-		i.extension, err = publish.OpenExtension(ctx, f.bucket, served, m, f.queuePath(f.state), &publish.Options{FS: f.fs, Now: f.now})
+		i.extension, err = publish.OpenExtension(ctx, f.reader.increments(m), served, m, f.options.Shard.number(), f.queuePath(f.state), &publish.Options{FS: f.fs, Now: f.now})
 		if err != nil {
 			return err
 		}

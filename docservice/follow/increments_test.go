@@ -6,13 +6,17 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
+	"docstore/docservice"
+	"docstore/docservice/follow"
 	"docstore/internal/testseed"
 	"docstore/queue"
 	"docstore/queue/publish"
 
+	"github.com/cockroachdb/errors"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,14 +24,20 @@ import (
 type stream struct {
 	*fleet
 	rng       *rand.Rand
-	writer    *queue.Writer
+	writers   []*queue.Writer
 	publisher *publish.Publisher
 	announced map[string]string // the documents that servers without a pin serve
 }
 
-func newStream(t *testing.T, rng *rand.Rand) *stream {
-	s := &stream{fleet: newFleet(t), rng: rng}
-	s.openWriter()
+// testStream runs a test with one queue and with shards.
+func testStream(t *testing.T, test func(t *testing.T, s *stream)) {
+	t.Run("one queue", func(t *testing.T) { test(t, newStream(t, newFleet(t))) })
+	t.Run("shards", func(t *testing.T) { test(t, newStream(t, newDividedFleet(t))) })
+}
+
+func newStream(t *testing.T, f *fleet) *stream {
+	s := &stream{fleet: f, rng: testseed.Rand(t)}
+	s.openWriters()
 	s.put()
 	s.seal()
 	s.openPublisher()
@@ -36,10 +46,13 @@ func newStream(t *testing.T, rng *rand.Rand) *stream {
 	return s
 }
 
-func (s *stream) openWriter() {
-	var err error
-	s.writer, err = queue.OpenWriter(s.queue(), &queue.WriterOptions{Codec: "none"})
-	require.NoError(s.t, err)
+func (s *stream) openWriters() {
+	s.writers = nil
+	for _, dir := range s.queues() {
+		w, err := queue.OpenWriter(dir, &queue.WriterOptions{Codec: "none"})
+		require.NoError(s.t, err)
+		s.writers = append(s.writers, w)
+	}
 }
 
 func (s *stream) openPublisher() {
@@ -50,26 +63,42 @@ func (s *stream) openPublisher() {
 
 func (s *stream) close() {
 	require.NoError(s.t, s.publisher.Close())
-	require.NoError(s.t, s.writer.Close())
+	s.each((*queue.Writer).Close)
 }
 
-func (s *stream) seal() { require.NoError(s.t, s.writer.Seal()) }
+func (s *stream) each(operation func(*queue.Writer) error) {
+	for _, w := range s.writers {
+		require.NoError(s.t, operation(w))
+	}
+}
+
+func (s *stream) seal() { s.each((*queue.Writer).Seal) }
+
+// putDocument appends and flushes a document.
+func (s *stream) putDocument(id, document string) {
+	w := s.writers[s.layout.ShardString(id)]
+	_, err := w.Append([]byte(id), []byte(document))
+	require.NoError(s.t, err)
+	require.NoError(s.t, w.Flush())
+	s.documents[id] = document
+}
 
 // put appends and flushes a few entries.
 func (s *stream) put() {
 	for range 1 + s.rng.IntN(5) {
 		id := fmt.Sprint("id-", s.rng.IntN(ids))
+		w := s.writers[s.layout.ShardString(id)]
 		var err error
 		if s.rng.IntN(4) == 0 {
-			_, err = s.writer.Delete([]byte(id))
+			_, err = w.Delete([]byte(id))
 			delete(s.documents, id)
 		} else {
 			s.documents[id] = fmt.Sprint(s.rng.Uint64())
-			_, err = s.writer.Append([]byte(id), []byte(s.documents[id]))
+			_, err = w.Append([]byte(id), []byte(s.documents[id]))
 		}
 		require.NoError(s.t, err)
 	}
-	require.NoError(s.t, s.writer.Flush())
+	s.each((*queue.Writer).Flush)
 }
 
 // extend announces an increment, if the record allows it.
@@ -99,16 +128,14 @@ func (s *stream) publishManifest() {
 // waitForAnswers waits until a server answers as a state does.
 func (s *stream) waitForAnswers(to *server, want map[string]string) {
 	s.t.Helper()
-	require.Eventually(s.t, func() bool {
-		documents, ok := to.read()
-		return ok && maps.Equal(documents, want)
-	}, 20*time.Second, time.Millisecond, "want %v; status %+v", want, to.follower.Status())
+	to.await(want, func() bool { return true })
 }
 
 // TestStreamModel applies random operations to a stream. A server reaches the announced
 // state, or the manifest that it is pinned to, exactly.
-func TestStreamModel(t *testing.T) {
-	s := newStream(t, testseed.Rand(t))
+func TestStreamModel(t *testing.T) { testStream(t, testStreamModel) }
+
+func testStreamModel(t *testing.T, s *stream) {
 	server := s.startServer("", "server")
 	pinned := uint64(0)
 	for range 60 {
@@ -153,18 +180,24 @@ func TestStreamModel(t *testing.T) {
 	}
 }
 
-// openFile returns the open segment of a server.
-func openFile(t *testing.T, s *server) string {
+// openFiles returns the open segments of a server.
+func openFiles(t *testing.T, s *server) (names []string) {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(s.dir, "state-*", "queue", "*.open"))
-	require.NoError(t, err)
-	require.Len(t, names, 1)
-	return names[0]
+	for _, f := range s.followers {
+		of, err := filepath.Glob(filepath.Join(f.FilesDir(), "*.open"))
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(of), 1)
+		names = append(names, of...)
+	}
+	return names
 }
 
 // TestDamagedIncrementsAreReadAgain flips a byte in the open segment of a stopped server.
 func TestDamagedIncrementsAreReadAgain(t *testing.T) {
-	s := newStream(t, testseed.Rand(t))
+	testStream(t, testDamagedIncrementsAreReadAgain)
+}
+
+func testDamagedIncrementsAreReadAgain(t *testing.T, s *stream) {
 	server := s.startServer("", "server")
 	for range 3 {
 		s.put()
@@ -172,8 +205,9 @@ func TestDamagedIncrementsAreReadAgain(t *testing.T) {
 	}
 	s.waitForAnswers(server, s.announced)
 	for range 8 {
-		require.NoError(t, server.follower.Close())
-		name := openFile(t, server)
+		require.NoError(t, server.close())
+		names := openFiles(t, server)
+		name := names[s.rng.IntN(len(names))]
 		content, err := os.ReadFile(name)
 		require.NoError(t, err)
 		content[s.rng.IntN(len(content))] ^= 1
@@ -191,7 +225,10 @@ func TestDamagedIncrementsAreReadAgain(t *testing.T) {
 // TestIncrementsOfAnotherHistoryAreDropped loses the increments and the queue, so that the
 // next manifest does not continue what the server has.
 func TestIncrementsOfAnotherHistoryAreDropped(t *testing.T) {
-	s := newStream(t, testseed.Rand(t))
+	testStream(t, testIncrementsOfAnotherHistoryAreDropped)
+}
+
+func testIncrementsOfAnotherHistoryAreDropped(t *testing.T, s *stream) {
 	server := s.startServer("", "server")
 	s.put()
 	s.put()
@@ -202,12 +239,14 @@ func TestIncrementsOfAnotherHistoryAreDropped(t *testing.T) {
 	m, _, err := publish.FindManifest(t.Context(), s.bucket.Bucket, 0, time.Now)
 	require.NoError(t, err)
 	require.NoError(t, s.publisher.Close())
-	require.NoError(t, s.writer.Close())
+	s.each((*queue.Writer).Close)
 	require.NoError(t, os.RemoveAll(s.queue()))
 	require.NoError(t, publish.Restore(t.Context(), s.bucket.Bucket, m, s.queue(), nil))
 	s.documents = maps.Clone(s.states[s.newest])
-	s.openWriter()
-	s.put()
+	s.openWriters()
+	for i := range ids { // in every shard
+		s.putDocument(fmt.Sprint("id-", i), "another history")
+	}
 	s.seal()
 	s.openPublisher()
 	s.publishManifest()
@@ -216,7 +255,10 @@ func TestIncrementsOfAnotherHistoryAreDropped(t *testing.T) {
 
 // TestSealedIncrementsAreNotFetchedAgain counts the bytes that a server reads.
 func TestSealedIncrementsAreNotFetchedAgain(t *testing.T) {
-	s := newStream(t, testseed.Rand(t))
+	testStream(t, testSealedIncrementsAreNotFetchedAgain)
+}
+
+func testSealedIncrementsAreNotFetchedAgain(t *testing.T, s *stream) {
 	server := s.startServer("", "server")
 	for range 5 {
 		s.put()
@@ -228,8 +270,55 @@ func TestSealedIncrementsAreNotFetchedAgain(t *testing.T) {
 	s.publishManifest()
 	server.waitFor(s.newest)
 	// The footer was not announced.
-	require.LessOrEqual(t, s.bucket.bytes.Load()-files, int64(200))
-	names, err := filepath.Glob(filepath.Join(server.dir, "state-*", "queue", "*.open"))
-	require.NoError(t, err)
-	require.Empty(t, names)
+	require.LessOrEqual(t, s.bucket.bytes.Load()-files, int64(200*len(server.followers)))
+	require.Empty(t, openFiles(t, server))
+}
+
+// TestManifestWithoutSomeIncrements: a publisher ends after it has sealed one of two shards
+// with increments. Servers continue to serve those of the other one, unless they are pinned to
+// the manifest.
+func TestManifestWithoutSomeIncrements(t *testing.T) {
+	s := newStream(t, newDividedFleet(t))
+	one, other := "id-0", "id-1"
+	for s.layout.ShardString(other) == s.layout.ShardString(one) {
+		other += "1"
+	}
+	server := s.startServer("", "server")
+	want := func(ids ...string) func() bool {
+		return func() bool {
+			for i, id := range []string{one, other} {
+				document, err := server.get(id)
+				if ids[i] == "" && !errors.Is(err, docservice.ErrNotFound) || ids[i] != "" && (err != nil || document != ids[i]) {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	await := func(number uint64, holds func() bool) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			return !slices.ContainsFunc(server.followers, func(f *follow.Follower) bool { return f.Status().Served != number }) && holds()
+		}, 20*time.Second, time.Millisecond)
+	}
+	s.putDocument(one, "first")
+	s.putDocument(other, "first")
+	s.seal()
+	s.publishManifest()
+	await(2, want("first", "first"))
+	s.putDocument(one, "second")
+	s.putDocument(other, "second")
+	s.extend()
+	await(2, want("second", "second"))
+	require.NoError(t, s.writers[s.layout.ShardString(one)].Seal())
+	s.publishManifest()
+	await(3, want("second", "second"))
+	server.restart()
+	await(3, want("second", "second"))
+	s.pin(3, "")
+	await(3, want("second", "first"))
+	s.unpin("")
+	s.putDocument(one, "third")
+	s.extend()
+	await(3, want("third", "second"))
 }

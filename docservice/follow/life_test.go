@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
@@ -62,12 +61,10 @@ func (l *life) compact() {
 	l.t.Helper()
 	states, err := publish.RetainedStates(l.t.Context(), l.bucket.Bucket, l.queue(), 1+l.rng.Uint64N(3), nil)
 	require.NoError(l.t, err)
-	var ends []queue.SegmentID
-	for _, s := range states {
-		ends = append(ends, s.Sealed)
+	for i, dir := range l.queues() {
+		_, err = queue.Compact(l.t.Context(), dir, &queue.CompactOptions{MaxDead: 0.1, DeleteOriginals: true, RetainedEnds: publish.RetainedEnds(states, i)})
+		require.NoError(l.t, err)
 	}
-	_, err = queue.Compact(l.t.Context(), l.queue(), &queue.CompactOptions{MaxDead: 0.1, DeleteOriginals: true, RetainedEnds: slices.Compact(ends)})
-	require.NoError(l.t, err)
 }
 
 // replace publishes another queue.
@@ -125,6 +122,11 @@ func (l *life) random() {
 // TestLifeCycle applies random operations. Servers of two groups, which are restarted
 // sometimes, reach their targets and answer as these manifests do.
 func TestLifeCycle(t *testing.T) {
+	t.Run("one queue", func(t *testing.T) { testLifeCycle(t, newFleet) })
+	t.Run("shards", func(t *testing.T) { testLifeCycle(t, newDividedFleet) })
+}
+
+func testLifeCycle(t *testing.T, newFleet func(*testing.T) *fleet) {
 	steps := 60
 	if crashtest.Soak() {
 		steps = 10_000
@@ -149,7 +151,7 @@ func TestLifeCycle(t *testing.T) {
 			}
 		}
 		for _, s := range servers {
-			require.NoError(t, s.follower.Close())
+			require.NoError(t, s.close())
 		}
 	}
 }

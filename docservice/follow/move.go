@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -54,7 +55,7 @@ func (f *Follower) repair(ctx context.Context, target publish.Ref) error {
 	if f.complete && !renamed {
 		return nil
 	}
-	m, err := publish.ReadManifest(ctx, f.bucket, target)
+	m, err := f.manifest(ctx, target)
 	if err == nil {
 		err = f.fetch(ctx, f.state, m)
 	}
@@ -62,17 +63,22 @@ func (f *Follower) repair(ctx context.Context, target publish.Ref) error {
 	return err
 }
 
-// advance fetches the files of a manifest that the served one continues.
-func (f *Follower) advance(ctx context.Context, m *publish.Manifest, target publish.Ref) error {
-	err := f.fetch(ctx, f.state, m)
+// advance fetches the files of a manifest that the served one continues. extended: the state
+// holds increments that the manifest does not include, because their segment is not sealed.
+func (f *Follower) advance(ctx context.Context, m *publish.Manifest, target publish.Ref) (extended bool, err error) {
+	err = f.fetch(ctx, f.state, m)
 	if errors.Is(err, publish.ErrDiverged) {
 		f.logger.Warn("increments are not part of the next manifest; the state is made again", "manifest", target.Number, "error", err)
-		return f.replace(ctx, m, target)
+		return false, f.replace(ctx, m, target)
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
-	return f.save(current{State: f.state, Ref: target})
+	_, err = f.fs.Stat(filepath.Join(f.queuePath(f.state), queue.OpenSegmentName(m.Head.Sealed+1)))
+	if extended = err == nil; err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	return extended, f.save(current{State: f.state, Ref: target, Extended: extended})
 }
 
 // replace opens a collection at another manifest and serves it when it is ready.

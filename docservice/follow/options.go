@@ -31,6 +31,9 @@ const (
 type Options struct {
 	// Collection configures the collections that are opened. Quarantine is always on.
 	Collection docservice.CollectionOptions
+	// Shard is the shard to be followed, of a divided collection. Nil: the collection is not
+	// divided.
+	Shard *Shard
 	// Group is the group of this server.
 	Group string
 	// PollInterval is the interval at which the record is read. The default is

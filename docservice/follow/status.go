@@ -80,10 +80,9 @@ func (f *Follower) FilesDir() string {
 	return f.mu.queue
 }
 
-// targetRead records what the record says.
-func (f *Follower) targetRead(record publish.Record, target publish.Ref) {
+// targetRead records what the record said when it was read.
+func (f *Follower) targetRead(record publish.Record, target publish.Ref, now time.Time) {
 	f.update(func(s *Status) {
-		now := f.now()
 		s.Held = record.Held
 		s.Announced, s.Target, s.Pin, s.LastContact = record.Announced.Number, target.Number, record.PinOf(f.options.Group), now
 		switch {

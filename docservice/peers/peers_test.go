@@ -23,6 +23,7 @@ import (
 	"docstore/queue"
 	"docstore/queue/bucket"
 	"docstore/queue/publish"
+	"docstore/queue/shard"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -238,4 +239,40 @@ func TestServerRefusesRequests(t *testing.T) {
 	}
 	require.Equal(t, boxcarrpc.CodeUnimplemented, code(ctx, "/other"))
 	require.Equal(t, boxcarrpc.CodeInvalidArgument, code(context.Background(), peers.Method), "no deadline")
+}
+
+// TestShardsComeFromPeers: a server that holds some shards of a divided collection gives
+// their files, and the others come from the bucket.
+func TestShardsComeFromPeers(t *testing.T) {
+	dir, layout := t.TempDir(), shard.Layout{Shards: 4, Seed: 1}
+	require.NoError(t, shard.WriteLayout(vfs.OS, dir, layout))
+	for i := range layout.Shards {
+		w, err := queue.OpenWriter(shard.Dir(dir, i), nil)
+		require.NoError(t, err)
+		_, err = w.Append([]byte{byte(i)}, []byte("document"))
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+	}
+	inner, err := bucket.OpenDir(vfs.OS, t.TempDir())
+	require.NoError(t, err)
+	b := &countingBucket{Bucket: inner}
+	p, err := publish.OpenPublisher(t.Context(), b, dir, nil)
+	require.NoError(t, err)
+	published, err := p.Publish(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, p.Close())
+
+	held := map[string]string{shard.Name("jobs", 1): shard.Dir(dir, 1), shard.Name("jobs", 3): shard.Dir(dir, 3)}
+	client := newClient(t, startPeer(t, peers.NewServer(func(collection string) (string, bool) {
+		dir, ok := held[collection]
+		return dir, ok
+	}, nil).Handle))
+	for i := range layout.Shards {
+		view, err := published.Manifest.Shard(i)
+		require.NoError(t, err)
+		before := b.files.Load()
+		options := &publish.Options{Source: client.Source(shard.Name("jobs", i))}
+		require.NoError(t, publish.NewReplica(b, t.TempDir(), options).Fetch(t.Context(), view))
+		require.EqualValues(t, 1-i%2, b.files.Load()-before, "shard %d", i)
+	}
 }

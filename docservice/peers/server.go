@@ -43,6 +43,9 @@ type ServerOptions struct {
 	// Rate limits the bytes per second of all transfers. Its burst is at least
 	// MessageBytes. The default is no limit.
 	Rate *rate.Limiter
+	// Authorize returns an error if the client of ctx may not have files of a collection.
+	// The default allows everything.
+	Authorize func(ctx context.Context, collection string) error
 	// FS is the file system of the files. The default is vfs.OS.
 	FS vfs.FS
 }
@@ -97,6 +100,12 @@ func (s *Server) Handle(ctx context.Context, method string, stream *boxcarrpc.Se
 		return boxcarrpc.NotProcessed(&boxcarrpc.Error{
 			Code: boxcarrpc.CodeResourceExhausted, Message: fmt.Sprintf("busy: %d transfers are in progress", s.options.MaxTransfers),
 		})
+	}
+	if allow := s.options.Authorize; allow != nil {
+		collection, _ := stream.Metadata().Get(keyCollection)
+		if err := allow(ctx, collection); err != nil {
+			return &boxcarrpc.Error{Code: boxcarrpc.CodePermissionDenied, Message: err.Error()}
+		}
 	}
 	file, size, err := s.open(stream.Metadata())
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // Map is the placement of the shards of a collection. Its JSON is the value of a key in
-// etcd (package placement/etcd). A Map is immutable once it is shared.
+// etcd (package etcdmap). A Map is immutable once it is shared.
 type Map struct {
 	Collection string `json:"collection"`
 	// Generation is the incarnation of the collection's record; a map is valid for one.

@@ -43,10 +43,10 @@ type Shard struct {
 
 // Move is the change of a shard's place.
 type Move struct {
-	Shard int // index
-	From  string
-	To    string
-	Bytes int64
+	Shard int    `json:"shard"` // index
+	From  string `json:"from"`
+	To    string `json:"to"`
+	Bytes int64  `json:"bytes"`
 }
 
 // Plan returns the moves that make the placement of shards even. Moves are to be started in

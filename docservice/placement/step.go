@@ -23,6 +23,8 @@ type ServerState struct {
 	Zone    string `json:"zone,omitempty"`
 	Column  string `json:"column"`
 	Row     int    `json:"row"`
+	// Epoch is that of the map that the server follows.
+	Epoch uint64 `json:"epoch,omitempty"`
 	// Limit is the number of bytes that the server may use for the collection, Used those
 	// that it uses, with the files of shards that have moved away.
 	Limit int64 `json:"limit"`
@@ -75,7 +77,7 @@ func (e Event) String() string {
 //   - A move is started if each live server of the receiving column has room for the shard,
 //     and the limits of moves allow it.
 //   - A move is completed when each live server of the receiving column, at least one, is
-//     ready for the shard. Until then the shard stays where it is.
+//     ready for the shard and follows the present map. Until then the shard stays where it is.
 //   - A move is canceled if another column is wanted.
 //
 // A server or a whole column that dies changes nothing.
@@ -168,7 +170,7 @@ func (s *step) end(i int, wanted string) {
 		return
 	case wanted != p.Next:
 		s.event(i, p.Column, p.Next, "canceled")
-	case s.columns[p.Next].ready(i):
+	case s.columns[p.Next].ready(i, s.next.Epoch):
 		s.event(i, p.Column, p.Next, "completed")
 		p.Previous, p.Column = p.Column, p.Next
 	default:
@@ -197,13 +199,14 @@ func (s *step) begin(i int, wanted string, paused bool) {
 	}
 }
 
-// ready reports whether each live server is ready for the shard.
-func (c *liveColumn) ready(shard int) bool {
+// ready reports whether each live server follows the map of the epoch and is ready for the
+// shard. A server with an older map may be about to remove a shard that was moved away before.
+func (c *liveColumn) ready(shard int, epoch uint64) bool {
 	if c == nil {
 		return false
 	}
 	for i := range c.servers {
-		if held := c.servers[i].shard(shard); held == nil || !held.Ready {
+		if held := c.servers[i].shard(shard); held == nil || !held.Ready || c.servers[i].Epoch < epoch {
 			return false
 		}
 	}
@@ -250,17 +253,22 @@ func (s *ServerState) missing(shard int, sizes []int64) int64 {
 // moves from the present placement to it. sizes has the bytes of each shard, and the limit of
 // a column is the smallest of its servers. The shares of columns are in proportion
 // to their limits; a drained column has none. The shards of a column without a live server
-// stay there, because its machines may return, unless it is drained.
+// stay there, because its machines may return, unless it is drained. A move in progress
+// continues, unless its column is drained or has no live server.
 func Propose(m *Map, states []ServerState, sizes []int64, drained []string) (wanted []string, moves []Move, err error) {
 	live := columnsOf(states)
-	columns := planColumns(live, drained)
+	columns := LiveColumns(states, drained)
 	wanted = make([]string, len(m.Shards))
 	var shards []Shard
 	var numbers []int // of shards
 	for i, p := range m.Shards {
-		wanted[i] = p.Column
-		if p.Column == "" || live[p.Column] != nil || slices.Contains(drained, p.Column) {
-			shards, numbers = append(shards, Shard{Bytes: sizes[i], Column: p.Column}), append(numbers, i)
+		at := p.Column
+		if live[p.Next] != nil && !slices.Contains(drained, p.Next) {
+			at = p.Next
+		}
+		wanted[i] = at
+		if at == "" || live[at] != nil || slices.Contains(drained, at) {
+			shards, numbers = append(shards, Shard{Bytes: sizes[i], Column: at}), append(numbers, i)
 		}
 	}
 	moves, err = Plan(shards, columns)
@@ -277,8 +285,10 @@ func Propose(m *Map, states []ServerState, sizes []int64, drained []string) (wan
 // limitWeight is the weight of the column with the highest limit.
 const limitWeight = 1000
 
-// planColumns returns the live columns in the order of their names.
-func planColumns(live map[string]*liveColumn, drained []string) []Column {
+// LiveColumns returns the columns that have a live server, in the order of their names, with
+// the limits and weights of Propose.
+func LiveColumns(states []ServerState, drained []string) []Column {
+	live := columnsOf(states)
 	var columns []Column
 	highest := int64(1)
 	for _, name := range slices.Sorted(maps.Keys(live)) {

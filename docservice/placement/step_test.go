@@ -29,6 +29,7 @@ type modelServer struct {
 	row     int
 	limit   int64
 	live    bool
+	seen    *Map // the map that it follows, possibly not the latest
 	fetched map[int]int64
 	ready   map[int]bool
 }
@@ -52,7 +53,7 @@ func (f *fleet) grow() {
 	limit := 300 + f.r.Int64N(5000)
 	for row := range 1 + f.r.IntN(3) {
 		f.servers[fmt.Sprint(name, "/", row)] = &modelServer{
-			column: name, row: row, limit: limit, live: true, fetched: map[int]int64{}, ready: map[int]bool{},
+			column: name, row: row, limit: limit, live: true, seen: f.m, fetched: map[int]int64{}, ready: map[int]bool{},
 		}
 	}
 }
@@ -64,7 +65,7 @@ func (f *fleet) states() []ServerState {
 		if !s.live {
 			continue
 		}
-		one := ServerState{Column: s.column, Row: s.row, Limit: s.limit}
+		one := ServerState{Column: s.column, Row: s.row, Limit: s.limit, Epoch: s.seen.Epoch}
 		for _, i := range slices.Sorted(maps.Keys(s.fetched)) {
 			one.Used += s.fetched[i]
 			one.Shards = append(one.Shards, ShardState{Shard: i, Ready: s.ready[i], Bytes: f.sizes[i], Fetched: s.fetched[i]})
@@ -81,13 +82,19 @@ func (f *fleet) work() {
 		if !s.live {
 			continue
 		}
-		held := f.m.Holds(s.column)
+		if f.r.IntN(4) == 0 {
+			s.seen = f.m
+		}
+		held := s.seen.Holds(s.column)
 		for _, i := range held {
 			s.fetched[i] = min(f.sizes[i], s.fetched[i]+f.r.Int64N(f.sizes[i]+1))
 			s.ready[i] = s.fetched[i] == f.sizes[i]
 		}
 		for i := range s.fetched {
 			if !slices.Contains(held, i) && f.r.IntN(4) == 0 {
+				if now := f.m.Shards[i]; now.Previous != "" {
+					require.NotEqual(f.t, now.Column, s.column, "a move was completed to a server that has not seen it")
+				}
 				delete(s.fetched, i)
 				delete(s.ready, i)
 			}
@@ -108,7 +115,7 @@ func (f *fleet) change() {
 			s.fetched, s.ready = map[int]int64{}, map[int]bool{}
 		}
 	case 2, 3:
-		s.live = true
+		s.live, s.seen = true, f.m
 	case 4:
 		f.control.Paused = !f.control.Paused
 	case 5:
@@ -207,7 +214,7 @@ func TestStep(t *testing.T) {
 func (f *fleet) settle() {
 	f.control.Paused, f.control.Drained = false, nil
 	for _, s := range f.servers {
-		s.live = true
+		s.live, s.seen = true, f.m
 	}
 	for range 60 { // moves in progress complete, and files that have moved are removed
 		f.work()
@@ -257,4 +264,25 @@ func TestStepRespectsTheDisk(t *testing.T) {
 	require.Equal(t, "b", after.Shards[0].Next)
 	require.Empty(t, after.Shards[1].Next)
 	require.Equal(t, `shard 0: started, from "a" to "b"`, events[0].String())
+}
+
+// A plan that is made during moves continues them: their bytes are not fetched in vain.
+func TestProposeContinuesMoves(t *testing.T) {
+	m := &Map{Layout: shard.Layout{Shards: 4}, Shards: []Place{{Column: "a"}, {Column: "a"}, {Column: "a"}, {Column: "a", Next: "b"}}}
+	states := []ServerState{{Column: "a", Limit: 100}, {Column: "b", Limit: 100}}
+	sizes := []int64{10, 10, 10, 10}
+	wanted, moves, err := Propose(m, states, sizes, nil)
+	require.NoError(t, err)
+	require.Empty(t, moves)
+	require.Equal(t, []string{"a", "a", "a", "b"}, wanted)
+	// To a column that is drained or dead it does not.
+	for _, x := range []struct {
+		states  []ServerState
+		drained []string
+	}{{states, []string{"b"}}, {states[:1], nil}} {
+		wanted, moves, err = Propose(m, x.states, sizes, x.drained)
+		require.NoError(t, err)
+		require.Empty(t, moves)
+		require.Equal(t, []string{"a", "a", "a", "a"}, wanted)
+	}
 }

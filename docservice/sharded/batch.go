@@ -2,8 +2,11 @@ package sharded
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"time"
 
 	"docstore/docservice"
 )
@@ -24,25 +27,29 @@ func (c *Client) GetMany(ctx context.Context, ids []string, fn func(i int, docum
 	return nil
 }
 
+// errLeftOut is the error of an id for which the response had no room.
+var errLeftOut = errors.New("sharded: the response had no room for the document")
+
 // getSome passes the answers for the first ids of ids[from:], and returns their number.
 func (c *Client) getSome(ctx context.Context, b *batch, ids []string, from int, fn func(i int, document []byte, err error) error) (int, error) {
 	b.begin(ids[from:min(from+docservice.MaxBatchIDs, len(ids))])
 	defer b.end()
 	s := search{client: c, routes: c.shared.routes.Load()}
-	b.ask(ctx, c, &s, nil)
-	for again, why := b.unanswered(); len(again) > 0 && s.routes != nil && s.next(ctx, why); again, why = b.unanswered() {
-		b.ask(ctx, c, &s, again)
+	if s.routes != nil {
+		b.ask(ctx, c, &s, nil)
+		for again, why := b.unanswered(); len(again) > 0 && s.next(ctx, why); again, why = b.unanswered() {
+			b.ask(ctx, c, &s, again)
+		}
 	}
 	for i := range b.ids {
-		at := b.places[i]
-		if at.leftOut {
+		document, err := b.places[i].document(ctx)
+		switch {
+		case err == nil:
+		case errors.Is(err, errLeftOut):
 			return i, nil // the caller asks again from here
-		}
-		document, err := b.document(ctx, at)
-		if err != nil && !docservice.IsAnswer(err) {
+		case !docservice.IsAnswer(err):
 			err = fmt.Errorf("%w: %w", docservice.ErrUnavailable, err)
-		}
-		if moved(err) && s.routes != nil {
+		case moved(err) && s.routes != nil:
 			err = s.result(err)
 		}
 		if err := fn(from+i, document, err); err != nil {
@@ -55,24 +62,21 @@ func (c *Client) getSome(ctx context.Context, b *batch, ids []string, from int, 
 // batch is a GetMany in progress.
 type batch struct {
 	ids    []string
-	places []place
+	places []place // of the answers, by index of the id
 	groups []*group
 	spare  []*group
 }
 
-// place is where the answer of an id is.
+// place is where the answer of an id is: in the answers of a call.
 type place struct {
-	group   *group
-	index   int  // in the group
-	leftOut bool // the response had no room
-	err     error
+	group *group // nil: no column is known
+	index int
 }
 
 // group is a call to one column.
 type group struct {
 	column  *column
 	ids     []string
-	from    []int // the index of each id in the batch
 	answers *docservice.Batch
 	err     error // of the whole call
 }
@@ -83,7 +87,7 @@ func (b *batch) release() { batches.Put(b) }
 
 func (b *batch) begin(ids []string) {
 	b.ids = ids
-	b.places = append(b.places[:0], make([]place, len(ids))...)
+	b.places = slices.Grow(b.places[:0], len(ids))[:len(ids)]
 }
 
 // end returns the memory of the calls.
@@ -93,7 +97,7 @@ func (b *batch) end() {
 			g.answers.Release()
 		}
 		clear(g.ids)
-		*g = group{ids: g.ids[:0], from: g.from[:0]}
+		*g = group{ids: g.ids[:0]}
 		b.spare = append(b.spare, g)
 	}
 	clear(b.groups)
@@ -104,12 +108,6 @@ func (b *batch) end() {
 // ask calls the columns of the ids with the given indexes, nil for all, at the same time.
 func (b *batch) ask(ctx context.Context, c *Client, s *search, indexes []int) {
 	first := len(b.groups)
-	if s.routes == nil {
-		for i := range b.places {
-			b.places[i].err = ErrNoPlacement
-		}
-		return
-	}
 	if indexes == nil {
 		for i := range b.ids {
 			b.assign(s, i, first)
@@ -128,59 +126,72 @@ func (b *batch) ask(ctx context.Context, c *Client, s *search, indexes []int) {
 	}
 	calls[0].call(ctx, c)
 	others.Wait()
-	for _, g := range calls {
-		for n, i := range g.from {
-			b.places[i] = g.place(n)
-		}
-	}
 }
 
 // assign adds an id to the call of its column. The calls of this round start at first.
 func (b *batch) assign(s *search, i, first int) {
 	one := s.routes.choose(s.routes.placement.Layout.ShardString(b.ids[i]), s.place)
 	if one == nil {
-		b.places[i] = place{err: ErrNoPlacement}
+		b.places[i] = place{}
 		return
 	}
-	var g *group
-	for _, other := range b.groups[first:] {
-		if other.column == one {
-			g = other
-			break
+	g := b.groupOf(one, first)
+	b.places[i] = place{g, len(g.ids)}
+	g.ids = append(g.ids, b.ids[i])
+}
+
+// groupOf returns the call to a column in the round that starts at first.
+func (b *batch) groupOf(one *column, first int) *group {
+	for _, g := range b.groups[first:] {
+		if g.column == one {
+			return g
 		}
 	}
-	if g == nil {
-		if n := len(b.spare); n > 0 {
-			g, b.spare = b.spare[n-1], b.spare[:n-1]
-		} else {
-			g = new(group)
-		}
-		g.column = one
-		b.groups = append(b.groups, g)
+	g := new(group)
+	if n := len(b.spare); n > 0 {
+		g, b.spare = b.spare[n-1], b.spare[:n-1]
 	}
-	g.ids, g.from = append(g.ids, b.ids[i]), append(g.from, i)
+	g.column = one
+	b.groups = append(b.groups, g)
+	return g
 }
 
 func (g *group) call(ctx context.Context, c *Client) {
-	g.answers, g.err = c.clientOf(g.column).FetchBatch(ctx, g.ids)
+	hedger := &c.shared.hedger
+	hedge := hedger.queue(len(g.ids))
+	started := time.Now()
+	if g.answers, g.err = c.clientOf(g.column).FetchHedgedBatch(ctx, g.ids, hedge); g.err == nil {
+		hedger.answered(len(g.ids), time.Since(started))
+	}
 }
 
-// place returns the place of the answer for the n-th id.
-func (g *group) place(n int) place {
+// err returns the error of an id if its document needs no decoding.
+func (p place) err() error {
 	switch {
-	case g.err != nil:
-		return place{err: g.err}
-	case n >= g.answers.Len():
-		return place{leftOut: true}
+	case p.group == nil:
+		return ErrNoPlacement
+	case p.group.err != nil:
+		return p.group.err
+	case p.index >= p.group.answers.Len():
+		return errLeftOut
 	}
-	return place{group: g, index: n, err: g.answers.Err(n)}
+	return p.group.answers.Err(p.index)
+}
+
+// document returns the document of an id, which is valid until the next call for the same
+// column.
+func (p place) document(ctx context.Context) ([]byte, error) {
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	return p.group.answers.Document(ctx, p.index)
 }
 
 // unanswered returns the indexes of the ids that another server may answer, and the error
 // of one of them, a move if there is one.
 func (b *batch) unanswered() (indexes []int, why error) {
 	for i := range b.places {
-		if err := b.places[i].err; err != nil && elsewhere(err) {
+		if err := b.places[i].err(); err != nil && elsewhere(err) {
 			indexes = append(indexes, i)
 			if why == nil || moved(err) {
 				why = err
@@ -188,12 +199,4 @@ func (b *batch) unanswered() (indexes []int, why error) {
 		}
 	}
 	return indexes, why
-}
-
-// document returns the document of a place.
-func (b *batch) document(ctx context.Context, at place) ([]byte, error) {
-	if at.group == nil {
-		return nil, at.err
-	}
-	return at.group.answers.Document(ctx, at.index)
 }

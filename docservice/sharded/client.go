@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -45,6 +46,7 @@ type shared struct {
 	alive   context.Context //nolint:containedctx // ended by stop
 	stop    context.CancelFunc
 	running sync.WaitGroup
+	hedger  hedger
 
 	mu struct {
 		sync.Mutex
@@ -96,15 +98,15 @@ func (c *Client) Close() error {
 	return errors.Join(failed...)
 }
 
-// WaitReady waits until a placement is known and each of its columns has a server. It
-// returns the error of the context if that ends first.
+// WaitReady waits until a placement is known and each column that holds a shard has a
+// server. It returns the error of the context if that ends first.
 func (c *Client) WaitReady(ctx context.Context) error {
 	for {
 		_, changed := c.source.Map()
 		if r := c.current(); r != nil {
-			for name, one := range r.columns {
+			for one := range r.holders() {
 				if err := one.pool.WaitReady(ctx); err != nil {
-					return fmt.Errorf("sharded: column %s: %w", name, err)
+					return fmt.Errorf("sharded: column %s: %w", one.name, err)
 				}
 			}
 			return nil
@@ -115,6 +117,17 @@ func (c *Client) WaitReady(ctx context.Context) error {
 			return fmt.Errorf("sharded: no placement of %q: %w", c.collection, ctx.Err())
 		}
 	}
+}
+
+// PoolStats returns the statistics of the pools of all columns.
+func (c *Client) PoolStats() []boxcarrpc.PoolStats {
+	var stats []boxcarrpc.PoolStats
+	if r := c.shared.routes.Load(); r != nil {
+		for _, name := range slices.Sorted(maps.Keys(r.columns)) {
+			stats = append(stats, r.columns[name].pool.Stats())
+		}
+	}
+	return stats
 }
 
 // current returns the routes of the source's current map.

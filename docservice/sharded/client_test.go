@@ -44,6 +44,7 @@ type cluster struct {
 	ids     []string
 	shards  []*docservice.Collection
 	servers map[string]*server
+	rows    map[string][]string // the other servers of a column
 	current placement.Current
 	epoch   uint64
 }
@@ -59,7 +60,7 @@ type server struct {
 
 func newCluster(t testing.TB, shards, documents int) *cluster {
 	fs := vfs.NewMem()
-	c := &cluster{t: t, layout: shard.Layout{Shards: shards, Seed: 11}, docs: map[string]string{}, servers: map[string]*server{}}
+	c := &cluster{t: t, layout: shard.Layout{Shards: shards, Seed: 11}, docs: map[string]string{}, servers: map[string]*server{}, rows: map[string][]string{}}
 	writers := make([]*queue.Writer, shards)
 	for i := range writers {
 		w, err := queue.OpenWriter(shard.Dir("/queue", i), &queue.WriterOptions{FS: fs})
@@ -121,6 +122,18 @@ func (c *cluster) hold(column string, i int, held bool) {
 	}
 }
 
+// addRow starts another server of a column with its shards.
+func (c *cluster) addRow(column string) *server {
+	name := fmt.Sprint(column, "-", len(c.rows[column])+1)
+	s := c.start(name)
+	c.rows[column] = append(c.rows[column], name)
+	m, _ := c.current.Map()
+	for _, i := range m.Holds(column) {
+		c.hold(name, i, true)
+	}
+	return s
+}
+
 // place publishes a placement.
 func (c *cluster) place(columns []string) {
 	c.epoch++
@@ -146,8 +159,12 @@ func (c *cluster) even(names ...string) []string {
 }
 
 func (c *cluster) pool(column string) (*boxcarrpc.Pool, error) {
-	return boxcarrpc.NewPool(discovery.Static(c.servers[column].address), &boxcarrpc.PoolOptions{
-		Size: 8, Methods: docservice.IdempotentMethods(), DialTimeout: patience, SilenceTimeout: patience,
+	addresses := []string{c.servers[column].address}
+	for _, name := range c.rows[column] {
+		addresses = append(addresses, c.servers[name].address)
+	}
+	return boxcarrpc.NewPool(discovery.Static(addresses...), &boxcarrpc.PoolOptions{
+		Size: 8, Methods: docservice.IdempotentMethods(), DialTimeout: patience, SilenceTimeout: patience, MaxWait: patience,
 	})
 }
 
@@ -276,6 +293,59 @@ func TestWrongPlacement(t *testing.T) {
 	}
 }
 
+// A new holder whose only server is not ready for a shard yet does not fail calls while the
+// previous one serves it, also if each attempt finds another placement.
+func TestHolderIsNotReady(t *testing.T) {
+	c := newCluster(t, 4, 100)
+	c.even("a")
+	c.start("b").service.Expect("jobs", []int{0, 1, 2, 3})
+	changes := 0
+	place := func() {
+		c.epoch++
+		m := &placement.Map{Collection: "jobs", Layout: c.layout, Epoch: c.epoch, Shards: make([]placement.Place, 4)}
+		for i := range m.Shards {
+			m.Shards[i] = placement.Place{Column: "b", Previous: "a"}
+		}
+		c.current.Set(m)
+	}
+	place()
+	source := refreshed{&c.current, func() {
+		if changes++; changes%5 != 0 {
+			place()
+		}
+	}}
+	client, err := sharded.NewClient(source, "jobs", &sharded.Options{Pool: c.pool})
+	require.NoError(t, err)
+	t.Cleanup(func() { client.Close() })
+	require.NoError(t, client.WaitReady(soon(t)))
+	for _, id := range c.ids[:20] {
+		document, err := client.Get(soon(t), nil, id)
+		c.check(t, id, document, err)
+	}
+	require.NoError(t, client.GetMany(soon(t), c.ids, func(i int, document []byte, err error) error {
+		c.check(t, c.ids[i], document, err)
+		return nil
+	}))
+	// Without the previous holder the documents are unavailable.
+	for i := range c.layout.Shards {
+		c.hold("a", i, false)
+	}
+	c.servers["a"].service.Expect("jobs", []int{0, 1, 2, 3})
+	_, err = client.Get(soon(t), nil, c.ids[0])
+	require.ErrorIs(t, err, docservice.ErrUnavailable)
+}
+
+// refreshed is a source that calls a function when a client reads the placement again.
+type refreshed struct {
+	placement.Source
+	refresh func()
+}
+
+func (s refreshed) Refresh(ctx context.Context, epoch uint64) error {
+	s.refresh()
+	return s.Source.Refresh(ctx, epoch)
+}
+
 // A column that does not answer affects only its own ids.
 func TestSlowAndDeadColumn(t *testing.T) {
 	c := newCluster(t, 4, 100)
@@ -362,4 +432,86 @@ func TestScan(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, len(c.ids), stats.GetSegmentDocuments())
 	require.True(t, stats.GetReady())
+}
+
+// While a row lacks a shard for long, the other rows of its column answer: no call fails. A
+// batch needs no retries of the pool, whose budget is for servers that fail.
+func TestRowLacksShard(t *testing.T) {
+	const lacking = 3
+	c := newCluster(t, 8, 500)
+	c.even("a")
+	c.addRow("a").service.Expect("jobs", []int{0, 1, 2, 3, 4, 5, 6, 7})
+	c.addRow("a")
+	c.hold("a-1", lacking, false)
+	for _, s := range c.servers {
+		s.delay.Store(int64(time.Millisecond))
+	}
+	client := c.client()
+	load := func(call func(r *rand.Rand)) {
+		var callers sync.WaitGroup
+		for n := range 7 { // the pool has 8 slots
+			callers.Go(func() {
+				r := rand.New(rand.NewPCG(uint64(n), 2))
+				for range 150 {
+					call(r)
+				}
+			})
+		}
+		callers.Wait()
+	}
+	load(func(r *rand.Rand) {
+		ids := c.ask(r, 40)
+		assert.NoError(t, client.GetMany(soon(t), ids, func(i int, document []byte, err error) error {
+			c.check(t, ids[i], document, err)
+			return nil
+		}))
+	})
+	require.Zero(t, client.PoolStats()[0].Retries)
+	load(func(r *rand.Rand) {
+		id := c.ask(r, 1)[0]
+		for c.layout.ShardString(id) != lacking {
+			id = c.ask(r, 1)[0]
+		}
+		document, err := client.Get(soon(t), nil, id)
+		c.check(t, id, document, err)
+	})
+}
+
+// A sub-batch whose server is slow is answered by another row, within the budget.
+func TestHedging(t *testing.T) {
+	c := newCluster(t, 8, 500)
+	c.even("a", "b")
+	slow := c.addRow("a")
+	c.addRow("b")
+	client := c.client()
+	r := testseed.Rand(t)
+	batch := func() {
+		ids := c.ask(r, 24)
+		require.NoError(t, client.GetMany(soon(t), ids, func(i int, document []byte, err error) error {
+			c.check(t, ids[i], document, err)
+			return nil
+		}))
+	}
+	for range 200 { // the usual times become known, and the budget is saved up
+		batch()
+	}
+	slow.delay.Store(int64(300 * time.Millisecond)) // a sub-batch waits for it if the budget is used up
+	won := func() (won, hedges, calls uint64) {
+		for _, s := range client.PoolStats() {
+			won, hedges, calls = won+s.HedgesWon, hedges+s.Hedges, calls+s.Calls
+		}
+		return won, hedges, calls
+	}
+	before, _, _ := won()
+	for n := 0; n == 0; {
+		batch()
+		now, _, _ := won()
+		n = int(now - before)
+	}
+	slow.delay.Store(0)
+	for range 100 {
+		batch()
+	}
+	_, hedges, calls := won()
+	require.LessOrEqual(t, hedges, calls/20+16)
 }

@@ -18,9 +18,12 @@
 //   - ErrNotFound comes only from a server that serves the shard and has read its queue to
 //     the end. A server that does not serve the shard answers ErrMoved, whatever the client
 //     believes; the client reads the placement again and asks the column that does, until
-//     MaxMoveWait has passed.
+//     MaxMoveWait has passed. While the servers of the new holder are not ready, the previous
+//     one is asked.
 //   - A column that is slow or dead affects only its own ids: they are passed with an error,
 //     the others with their documents.
+//   - A batch asks the other rows for ids that a row of the column lacks, without the retry
+//     budget.
 //   - If the placement cannot be read, the last one stays in use.
 //
 // A call to a column that leaves the placement can complete within RemovedPoolTime; later
@@ -28,6 +31,9 @@
 //
 // # Hedging
 //
-// The pools retry and hedge calls, each within its share of calls (PoolOptions.RetryRatio):
-// the share of all calls of the client is no larger.
+// A sub-batch that has no answer after the 95th percentile of the recent times of its size
+// class (1, 2-3, 4-7, ... ids) is also sent to another server of the column; the first answer
+// counts. One budget bounds the hedges of all columns: one for 20 sub-batches, counted when
+// they are queued, and at most 16 saved up. A column with one server has no hedges, and Get
+// has none. The pools retry calls within their own share (PoolOptions.RetryRatio).
 package sharded

@@ -27,13 +27,16 @@ type routes struct {
 	// byShard has the columns to ask for a shard, in this order: the holder, the previous
 	// one and the next one, whose servers may serve it, too. The first one is nil if the
 	// shard has no place.
-	byShard [][3]*column
+	byShard [][places]*column
 }
+
+// places is the number of columns that may serve a shard.
+const places = 3
 
 // newRoutes returns the routes of a map. Columns of the routes before are reused; old are
 // those that the map has no longer. open returns nil if it cannot make a pool.
 func newRoutes(m *placement.Map, before *routes, open func(name string) *column) (after *routes, old []*column) {
-	after = &routes{placement: m, columns: map[string]*column{}, byShard: make([][3]*column, m.Layout.Shards)}
+	after = &routes{placement: m, columns: map[string]*column{}, byShard: make([][places]*column, m.Layout.Shards)}
 	known := map[string]*column{}
 	if before != nil {
 		known = before.columns
@@ -52,7 +55,7 @@ func newRoutes(m *placement.Map, before *routes, open func(name string) *column)
 		return c
 	}
 	for i, p := range m.Shards {
-		after.byShard[i] = [3]*column{get(p.Column), get(p.Previous), get(p.Next)}
+		after.byShard[i] = [places]*column{get(p.Column), get(p.Previous), get(p.Next)}
 	}
 	for name, c := range known {
 		if after.columns[name] == nil {
@@ -62,12 +65,24 @@ func newRoutes(m *placement.Map, before *routes, open func(name string) *column)
 	return after, old
 }
 
+// holders returns the columns that hold a shard. A column that held or is to hold one may
+// have no servers.
+func (r *routes) holders() map[*column]bool {
+	holders := map[*column]bool{}
+	for _, of := range r.byShard {
+		if of[0] != nil {
+			holders[of[0]] = true
+		}
+	}
+	return holders
+}
+
 // choose returns a column to ask for a shard, or nil: the holder for place 0, other columns
 // that may serve it, if there are any, for 1 and 2.
 func (r *routes) choose(shard, place int) *column {
-	places := &r.byShard[shard]
-	if c := places[place%len(places)]; c != nil {
+	of := &r.byShard[shard]
+	if c := of[place%places]; c != nil {
 		return c
 	}
-	return places[0]
+	return of[0]
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"docstore/boxcarrpc"
 	"docstore/docservice"
 	"docstore/docservice/docservicepb"
 	"docstore/queue/shard"
@@ -122,25 +123,13 @@ func (p *shardPages) readPage(ctx context.Context) error {
 // onShard calls f with a client of one shard, and again with those of other servers while
 // they do not serve it.
 func (c *Client) onShard(ctx context.Context, i int, f func(*docservice.Client) error) error {
-	s := search{client: c, routes: c.current()}
-	if s.routes == nil {
-		return ErrNoPlacement
-	}
-	for {
-		err := ErrNoPlacement
-		if one := s.routes.choose(i, s.place); one != nil {
-			client := docservice.NewClient(one.pool, shard.Name(c.collection, i))
-			if c.plain {
-				client = client.Plain()
-			}
-			if err = f(client); err == nil || !elsewhere(err) {
-				return err
-			}
+	return c.OnShard(ctx, i, func(pool *boxcarrpc.Pool) error {
+		client := docservice.NewClient(pool, shard.Name(c.collection, i))
+		if c.plain {
+			client = client.Plain()
 		}
-		if !s.next(ctx, err) {
-			return fmt.Errorf("sharded: shard %d: %w", i, s.result(err))
-		}
-	}
+		return f(client)
+	})
 }
 
 // merge is a heap of shards by their next id.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"docstore/boxcarrpc"
 	"docstore/docservice"
 	"docstore/internal/ctxtime"
 )
@@ -18,20 +19,21 @@ const (
 	// doubles with each one.
 	firstMoveWait = 5 * time.Millisecond
 	maxMoveWait   = 500 * time.Millisecond
-	// maxUnavailable is the number of attempts for ids that are unavailable on all servers
-	// that the pool has tried.
-	maxUnavailable = 2
+	// maxUnavailable is the number of answers with the same placement after which an id is
+	// unavailable.
+	maxUnavailable = 3
 )
 
 // search is the state of a call that looks for the servers of shards that have moved or are
 // unavailable.
 type search struct {
-	client   *Client
-	routes   *routes
-	place    int // of routes.choose
-	attempts int
-	started  time.Time
-	wait     time.Duration
+	client      *Client
+	routes      *routes
+	place       int // of routes.choose
+	attempts    int
+	unavailable int // answers of holders
+	started     time.Time
+	wait        time.Duration
 }
 
 // next prepares another attempt after one that failed with err: it reads the placement
@@ -41,17 +43,20 @@ func (s *search) next(ctx context.Context, err error) bool {
 		s.started, s.wait = time.Now(), firstMoveWait
 	}
 	s.attempts++
-	if !moved(err) && s.attempts >= maxUnavailable || time.Since(s.started) > MaxMoveWait {
+	if !moved(err) && (s.place%places == 0 || !errors.Is(err, boxcarrpc.ErrNoServer)) {
+		s.unavailable++ // that a column which held the shard before has no server does not count
+	}
+	if s.unavailable >= maxUnavailable || time.Since(s.started) > MaxMoveWait {
 		return false
 	}
 	_ = s.client.source.Refresh(ctx, s.routes.placement.Epoch) // the last placement stays in use
 	before := s.routes
 	if s.routes = s.client.current(); s.routes != before {
-		s.place, s.wait = 0, firstMoveWait
+		s.place, s.unavailable, s.wait = 0, 0, firstMoveWait
 		return ctx.Err() == nil
 	}
 	s.place++
-	if s.place%3 != 0 && moved(err) {
+	if s.place%places != 0 && moved(err) {
 		return ctx.Err() == nil // ask the other columns that may serve the shard
 	}
 	if !ctxtime.Sleep(ctx, s.wait) {

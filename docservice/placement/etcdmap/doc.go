@@ -11,8 +11,12 @@
 //
 //	placement/map       the placement.Map
 //	placement/control   the placement.Control
+//	placement/sizes     the bytes of each shard, by the placer
 //	placement/leader/   the election of the placer
+//	placement/lock/     the process that chooses its column
 //	state/COLUMN/ROW    the placement.ServerState of a server, with its lease
+//	column/COLUMN/      the registry of the column's servers (package boxcarrpc/discovery/etcd)
+//	zones               the names of the zones, in the order in which they were first used
 //
 // # Guarantees
 //

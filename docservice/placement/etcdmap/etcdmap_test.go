@@ -3,6 +3,7 @@ package etcdmap
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 
 	"docstore/docservice/placement"
@@ -83,6 +85,12 @@ func state(column string, row int, ready ...int) placement.ServerState {
 	return one
 }
 
+// following returns the state of a server that follows each map.
+func following(one placement.ServerState) placement.ServerState {
+	one.Epoch = math.MaxUint64
+	return one
+}
+
 func want(t testing.TB, s *Store, columns ...string) {
 	t.Helper()
 	require.NoError(t, s.UpdateControl(soon(t), func(c *placement.Control) error {
@@ -119,16 +127,16 @@ func TestMove(t *testing.T) {
 	watcher := open(t, server, nil)
 	require.NoError(t, s.Create(soon(t), newMap("g", 2), false))
 	defer place(s, "placer")()
-	a := s.Report(state("a", 0, 0, 1))
+	a := s.Report(following(state("a", 0, 0, 1)))
 	defer a.Close()
-	b := s.Report(state("b", 0))
+	b := s.Report(following(state("b", 0)))
 	defer b.Close()
-	b1 := s.Report(state("b", 1))
+	b1 := s.Report(following(state("b", 1)))
 	want(t, s, "a", "a")
 	waitMap(t, watcher, func(m *placement.Map) bool { return m.Shards[0].Column == "a" && m.Shards[1].Column == "a" })
 	want(t, s, "a", "b")
 	waitMap(t, watcher, func(m *placement.Map) bool { return m.Shards[1].Next == "b" })
-	b.Set(state("b", 0, 1)) // one of two
+	b.Set(following(state("b", 0, 1))) // one of two
 	time.Sleep(3 * stepInterval)
 	m, _ := watcher.Map()
 	require.Equal(t, placement.Place{Column: "a", Next: "b"}, m.Shards[1])
@@ -149,7 +157,7 @@ func TestWithoutEtcd(t *testing.T) {
 	require.NoError(t, s.Create(soon(t), newMap("g", 2), false))
 	stop := place(s, "placer")
 	defer stop()
-	a := s.Report(state("a", 0, 0, 1))
+	a := s.Report(following(state("a", 0, 0, 1)))
 	defer a.Close()
 	want(t, s, "a", "a")
 	before := waitMap(t, s, func(m *placement.Map) bool { return m.Shards[1].Column == "a" })
@@ -167,7 +175,7 @@ func TestWithoutEtcd(t *testing.T) {
 	require.Error(t, err)
 
 	server.Restart(t)
-	b := s.Report(state("b", 0, 1))
+	b := s.Report(following(state("b", 0, 1)))
 	defer b.Close()
 	want(t, s, "a", "b")
 	waitMap(t, restarted, func(m *placement.Map) bool { return m.Shards[1].Column == "b" })
@@ -189,7 +197,7 @@ func TestTwoPlacers(t *testing.T) {
 	s := open(t, server, nil)
 	require.NoError(t, s.Create(soon(t), newMap("g", 4), false))
 	for _, name := range []string{"a", "b"} {
-		r := s.Report(state(name, 0, 0, 1, 2, 3))
+		r := s.Report(following(state(name, 0, 0, 1, 2, 3)))
 		defer r.Close()
 	}
 	want(t, s, "a", "a", "a", "a")
@@ -241,15 +249,25 @@ func TestDeposedPlacerCannotWrite(t *testing.T) {
 	server := etcdtest.Start(t)
 	s := open(t, server, nil)
 	require.NoError(t, s.Create(soon(t), newMap("g", 1), false))
-	r := s.Report(state("a", 0, 0))
+	r := s.Report(following(state("a", 0, 0)))
 	defer r.Close()
 	want(t, s, "a")
 	session, election := campaign(t, s)
 	require.NoError(t, session.Close())
-	require.ErrorIs(t, s.step(soon(t), election, func() []int64 { return nil }), errNotLeader)
+	require.ErrorIs(t, (&placer{store: s, election: election}).step(soon(t), func() []int64 { return nil }), errNotLeader)
 	_, election = campaign(t, s)
-	require.NoError(t, s.step(soon(t), election, func() []int64 { return nil }))
-	waitMap(t, s, func(m *placement.Map) bool { return m.Shards[0].Column == "a" })
+	p := &placer{store: s, election: election}
+	require.NoError(t, p.keepSizes(soon(t), "g", []int64{0}), "the sizes are not known yet")
+	require.NoError(t, p.step(soon(t), func() []int64 { return []int64{77} }))
+	m := waitMap(t, s, func(m *placement.Map) bool { return m.Shards[0].Column == "a" })
+
+	// The sizes of shards that no server has are those of the placer.
+	sizes, err := s.Sizes(soon(t), m, nil)
+	require.NoError(t, err)
+	require.Equal(t, []int64{77}, sizes)
+	sizes, err = s.Sizes(soon(t), newMap("another", 1), []placement.ServerState{state("a", 0, 0)})
+	require.NoError(t, err)
+	require.Equal(t, []int64{10}, sizes)
 }
 
 func campaign(t testing.TB, s *Store) (*concurrency.Session, *concurrency.Election) {
@@ -259,4 +277,45 @@ func campaign(t testing.TB, s *Store) (*concurrency.Session, *concurrency.Electi
 	election := concurrency.NewElection(session, s.leaderKey())
 	require.NoError(t, election.Campaign(soon(t), "test"))
 	return session, election
+}
+
+// TestLeaveWithoutEtcd: an elected placer, one that waits for the election, and one that waits
+// for the mutex of Exclusive end although etcd does not answer.
+func TestLeaveWithoutEtcd(t *testing.T) {
+	server := etcdtest.Start(t)
+	options := &Options{Timeout: 200 * time.Millisecond, Lease: time.Second}
+	ctx, cancel := context.WithCancel(t.Context())
+	var placing sync.WaitGroup
+	stores := []*Store{open(t, server, options), open(t, server, options), open(t, server, options), open(t, server, options)}
+	for _, s := range stores[:2] {
+		placing.Go(func() { s.Place(ctx, "p", func() []int64 { return nil }) })
+	}
+	locked := make(chan struct{})
+	placing.Go(func() {
+		_ = stores[2].Exclusive(ctx, func(ctx context.Context) error {
+			close(locked)
+			<-ctx.Done()
+			return ctx.Err()
+		})
+	})
+	<-locked
+	placing.Go(func() { _ = stores[3].Exclusive(ctx, func(context.Context) error { return nil }) })
+	for _, prefix := range []string{stores[0].leaderKey(), stores[3].prefix + "placement/lock"} {
+		require.Eventually(t, func() bool {
+			answer, err := stores[0].client.Get(t.Context(), prefix+"/", clientv3.WithPrefix())
+			return err == nil && len(answer.Kvs) == 2 // one holds it and one waits
+		}, 10*time.Second, 10*time.Millisecond)
+	}
+	server.Kill()
+	cancel()
+	ended := make(chan struct{})
+	go func() {
+		placing.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Fatal("a placer waits for etcd")
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/errors"
@@ -39,14 +40,16 @@ func (s *Store) lead(ctx context.Context, name string, sizes func() []int64) err
 	if err != nil {
 		return fmt.Errorf("etcdmap: %w", err)
 	}
-	defer func() { _ = session.Close() }() // the lease ends without that, too
+	defer s.revoke(session.Lease())
+	defer session.Orphan()
 	election := concurrency.NewElection(session, s.leaderKey())
-	if err := election.Campaign(ctx, name); err != nil {
+	if err := s.untilDone(ctx, func() error { return election.Campaign(ctx, name) }); err != nil {
 		return fmt.Errorf("etcdmap: %w", err)
 	}
 	s.options.Logger.Info("this process places shards", "collection", s.collection)
+	p := placer{store: s, election: election}
 	for {
-		if err := s.step(ctx, election, sizes); err != nil {
+		if err := p.step(ctx, sizes); err != nil {
 			return err
 		}
 		select {
@@ -59,8 +62,17 @@ func (s *Store) lead(ctx context.Context, name string, sizes func() []int64) err
 	}
 }
 
+// placer is an elected placer.
+type placer struct {
+	store    *Store
+	election *concurrency.Election
+	sizes    []int64 // as last written
+	written  time.Time
+}
+
 // step takes one placement.Step and writes the map if it has changed.
-func (s *Store) step(ctx context.Context, election *concurrency.Election, sizes func() []int64) error {
+func (p *placer) step(ctx context.Context, sizes func() []int64) error {
+	s, election := p.store, p.election
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
 	m, revision, err := s.readMap(ctx)
@@ -84,6 +96,9 @@ func (s *Store) step(ctx context.Context, election *concurrency.Election, sizes 
 			known[i] = max(known[i], bytes)
 		}
 	}
+	if err := p.keepSizes(ctx, m.Generation, known); err != nil {
+		return err
+	}
 	after, events := placement.Step(m, states, known, control)
 	if len(events) == 0 {
 		return nil
@@ -106,6 +121,65 @@ func (s *Store) step(ctx context.Context, election *concurrency.Election, sizes 
 		s.options.Logger.Info("placement", "collection", s.collection, "epoch", after.Epoch, "event", e.String())
 	}
 	return nil
+}
+
+// sizesInterval is the minimum time between two writes of the sizes.
+const sizesInterval = 10 * time.Second
+
+// storedSizes is the value of a key: the bytes of each shard.
+type storedSizes struct {
+	Generation string  `json:"generation"`
+	Bytes      []int64 `json:"bytes"`
+}
+
+// keepSizes writes the sizes for Sizes if they have changed.
+func (p *placer) keepSizes(ctx context.Context, generation string, sizes []int64) error {
+	if slices.Equal(p.sizes, sizes) || p.sizes != nil && time.Since(p.written) < sizesInterval {
+		return nil
+	}
+	if slices.Max(sizes) == 0 {
+		return nil // the announced manifest is not known yet; the next sizes are written at once
+	}
+	content, err := json.Marshal(storedSizes{generation, sizes})
+	if err != nil {
+		return err
+	}
+	done, err := p.store.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(p.election.Key()), "=", p.election.Rev())).
+		Then(clientv3.OpPut(p.store.sizesKey(), string(content))).Commit()
+	switch {
+	case err != nil:
+		return fmt.Errorf("etcdmap: %w", err)
+	case !done.Succeeded:
+		return errNotLeader
+	}
+	p.sizes, p.written = slices.Clone(sizes), time.Now()
+	return nil
+}
+
+// Sizes returns the bytes of each shard of a map: the most that a server reports, or that the
+// placer knows from the announced manifest.
+func (s *Store) Sizes(ctx context.Context, m *placement.Map, states []placement.ServerState) ([]int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
+	defer cancel()
+	sizes := placement.Sizes(m, states)
+	response, err := s.client.Get(ctx, s.sizesKey())
+	if err != nil {
+		return nil, fmt.Errorf("etcdmap: %w", err)
+	}
+	for _, kv := range response.Kvs {
+		var stored storedSizes
+		if err := json.Unmarshal(kv.Value, &stored); err != nil {
+			return nil, fmt.Errorf("etcdmap: %s: %w", kv.Key, err)
+		}
+		if stored.Generation != m.Generation || len(stored.Bytes) != len(sizes) {
+			continue // of the generation before
+		}
+		for i, bytes := range stored.Bytes {
+			sizes[i] = max(sizes[i], bytes)
+		}
+	}
+	return sizes, nil
 }
 
 // readMap returns the map and the revision of its last change.

@@ -77,7 +77,7 @@ func (r *Reporter) hold(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("etcdmap: %w", err)
 	}
-	defer r.revoke(lease.ID)
+	defer s.revoke(lease.ID)
 	alive, err := s.client.KeepAlive(ctx, lease.ID)
 	if err != nil {
 		return fmt.Errorf("etcdmap: %w", err)
@@ -99,13 +99,6 @@ func (r *Reporter) hold(ctx context.Context) error {
 			}
 		}
 	}
-}
-
-// revoke removes the state at once, if etcd is available.
-func (r *Reporter) revoke(lease clientv3.LeaseID) {
-	ctx, cancel := context.WithTimeout(context.Background(), r.store.options.Timeout)
-	defer cancel()
-	_, _ = r.store.client.Revoke(ctx, lease) // it ends without that, too
 }
 
 func (r *Reporter) put(ctx context.Context, lease clientv3.LeaseID) error {

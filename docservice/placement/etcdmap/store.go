@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -55,7 +56,8 @@ type Store struct {
 	options    Options
 	cancel     context.CancelFunc
 	running    sync.WaitGroup
-	setting    sync.Mutex // of the current map and its file
+	cleaning   sync.WaitGroup // calls that end with the client, see untilDone
+	setting    sync.Mutex     // of the current map and its file
 }
 
 var _ placement.Source = (*Store)(nil)
@@ -105,13 +107,61 @@ func Open(endpoints, collection string, opts *Options) (*Store, error) {
 func (s *Store) Close() error {
 	s.cancel()
 	s.running.Wait()
-	return s.client.Close()
+	err := s.client.Close()
+	s.cleaning.Wait()
+	return err
 }
+
+// untilDone calls f and returns its error, or that of ctx as soon as ctx ends. The election and
+// the mutex of package concurrency remove their keys when ctx ends, and wait for etcd
+// without a limit; that continues in the background, until the Store is closed.
+func (s *Store) untilDone(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	s.cleaning.Go(func() { done <- f() })
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// revoke ends a lease at once, if etcd is available; otherwise it expires.
+func (s *Store) revoke(lease clientv3.LeaseID) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.options.Timeout)
+	defer cancel()
+	_, _ = s.client.Revoke(ctx, lease) // it ends without that, too
+}
+
+// Column returns the registry of the servers of a column, which shares the connection of the
+// Store: servers register with Backend, and its Source has the addresses for a Pool. The
+// caller closes a registry that holds numbers, before the Store.
+func (s *Store) Column(column string) (*etcd.Registry, error) {
+	if err := CheckColumn(column); err != nil {
+		return nil, err
+	}
+	return etcd.New(s.client, s.columnKey(column), &etcd.Options{CallTimeout: s.options.Timeout, Logger: s.options.Logger})
+}
+
+// columnName are the names of columns, which are parts of keys.
+var columnName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// CheckColumn returns an error if a name cannot be that of a column.
+func CheckColumn(column string) error {
+	if !columnName.MatchString(column) {
+		return fmt.Errorf("column %q: a name has 1 to 63 letters, digits, dots, dashes and underscores, and begins with a letter or digit", column)
+	}
+	return nil
+}
+
+func (s *Store) columnKey(column string) string { return s.prefix + "column/" + column }
 
 func (s *Store) mapKey() string     { return s.prefix + "placement/map" }
 func (s *Store) controlKey() string { return s.prefix + "placement/control" }
+func (s *Store) sizesKey() string   { return s.prefix + "placement/sizes" }
 func (s *Store) leaderKey() string  { return s.prefix + "placement/leader" }
 func (s *Store) statesKey() string  { return s.prefix + "state/" }
+func (s *Store) zonesKey() string   { return s.prefix + "zones" }
 
 // load reads the map of the last run.
 func (s *Store) load() error {

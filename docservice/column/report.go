@@ -1,0 +1,163 @@
+package column
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"docstore/docservice/follow"
+	"docstore/docservice/placement"
+)
+
+// Status is the state of a Column.
+type Status struct {
+	Column string
+	// Row is the number that is held or was held last, -1 before.
+	Row   int
+	Epoch uint64 // of the map that is followed; 0: none
+	// NotReady is why the server is not ready; empty: it is.
+	NotReady string
+	Shards   []ShardStatus // in ascending order
+	Used     int64         // bytes of the data directory
+	Limit    int64
+}
+
+// State is the state of a shard on this server.
+type State string
+
+// The states of a shard.
+const (
+	Fetching State = "fetching" // assigned, and not served yet
+	Serving  State = "serving"  // assigned and served
+	Moved    State = "moved"    // served, and assigned to another column
+	Failed   State = "failed"   // it cannot be opened
+)
+
+// ShardStatus is the state of a shard.
+type ShardStatus struct {
+	Shard    int
+	State    State
+	Problem  string // why it is not served
+	Bytes    int64  // of the announced manifest
+	Fetched  int64
+	Manifest uint64 // served
+	Target   uint64
+}
+
+// Status returns the current state.
+func (c *Column) Status() Status {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.status
+}
+
+func (c *Column) setStatus(s Status) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.Column, s.Row = c.mu.column, -1
+	if c.mu.number != nil {
+		if row, ok := c.mu.number.Get(); ok {
+			s.Row = row
+		} else {
+			s.Row = c.mu.status.Row
+		}
+	}
+	c.mu.status = s
+}
+
+// report serves the shards that are ready, and reports the state of all.
+func (c *Column) report(m *placement.Map) {
+	s := Status{Epoch: m.Epoch, Used: c.disk.used, Limit: c.disk.limit}
+	missing, reason := 0, ""
+	for _, i := range slices.Sorted(maps.Keys(c.shards)) {
+		h := c.shards[i]
+		if c.removing[i] {
+			continue
+		}
+		one, stale := c.statusOf(h)
+		s.Shards = append(s.Shards, one)
+		problem := ""
+		switch {
+		case c.start[i] && h.moved.IsZero() && one.State != Serving:
+			problem = one.Problem
+		case one.State == Serving:
+			delete(c.start, i)
+			problem = stale
+		}
+		if problem != "" {
+			if missing++; reason == "" {
+				reason = fmt.Sprintf("shard %d: %s", i, problem)
+			}
+		}
+	}
+	if missing > 0 {
+		s.NotReady = fmt.Sprintf("%d of %d shards are not ready; %s", missing, len(s.Shards), reason)
+	}
+	c.ready = c.ready || missing == 0
+	c.setStatus(s)
+	c.publish(s)
+}
+
+// statusOf serves a shard if it is ready, and describes it. stale is why a served shard is
+// not ready any more, because of a limit of staleness.
+func (c *Column) statusOf(h *held) (one ShardStatus, stale string) {
+	served, s := c.admit(h)
+	one = ShardStatus{
+		Shard: h.number, State: Fetching, Problem: s.NotReady, Bytes: c.bytesOf(h.number), Manifest: s.Served, Target: s.Target,
+	}
+	one.Fetched = fetched(s, one.Bytes)
+	switch {
+	case h.follower == nil:
+		one.State, one.Problem = Failed, "it cannot be opened"
+		if h.problem != nil {
+			one.Problem = h.problem.Error()
+		}
+	case served && !h.moved.IsZero():
+		one.State = Moved
+	case served:
+		one.State, one.Problem = Serving, ""
+		stale = s.NotReady
+	}
+	return one, stale
+}
+
+// fetched returns the bytes of a shard that are here.
+func fetched(s follow.Status, bytes int64) int64 {
+	switch {
+	case s.FetchBytes > 0:
+		return min(max(bytes-(s.FetchBytes-s.FetchedBytes), 0), bytes)
+	case s.Served > 0:
+		return bytes
+	}
+	return 0
+}
+
+// publish reports the state to the placer, and shows the server to clients when it is ready.
+func (c *Column) publish(s Status) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	state := placement.ServerState{
+		Address: c.options.Server.Address, Page: c.options.Page, Zone: c.options.Zone, Column: c.mu.column, Row: c.mu.state.Row,
+		Epoch: s.Epoch, Limit: s.Limit, Used: s.Used,
+	}
+	for _, one := range s.Shards {
+		if one.State == Failed {
+			continue
+		}
+		state.Shards = append(state.Shards, placement.ShardState{
+			Shard: one.Shard, Ready: one.State == Serving || one.State == Moved,
+			Bytes: one.Bytes, Fetched: one.Fetched, Manifest: one.Manifest, Target: one.Target,
+		})
+	}
+	if c.mu.number != nil && s.NotReady == "" {
+		c.mu.number.Show()
+	}
+	if reflect.DeepEqual(state, c.mu.state) {
+		return
+	}
+	c.mu.state = state
+	if c.mu.reporter != nil {
+		c.mu.reporter.Set(state)
+	}
+}

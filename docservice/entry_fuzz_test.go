@@ -1,0 +1,24 @@
+package docservice
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/queue"
+)
+
+// FuzzIndexEntry: an entry that is accepted has exactly one encoding.
+func FuzzIndexEntry(f *testing.F) {
+	f.Add([]byte{})
+	f.Add((indexEntry{address: queue.Address{Segment: 7, Block: 4096, Index: 2}, expiry: 1, storedBytes: 100}).append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := decodeIndexEntry(b)
+		found, lookUp := parseLookUp(b, nil)
+		require.Equal(t, err == nil, lookUp == nil)
+		if err == nil {
+			require.Equal(t, b, e.append(nil))
+			require.Equal(t, e, found)
+		}
+	})
+}

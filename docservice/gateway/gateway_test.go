@@ -1,0 +1,330 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+
+	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/discovery"
+	"docstore/docservice"
+	"docstore/docservice/docservicepb"
+	"docstore/docservice/placement"
+	"docstore/docservice/sharded"
+	"docstore/internal/testseed"
+	"docstore/internal/vfs"
+	"docstore/queue"
+	"docstore/queue/shard"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = 2 * time.Minute
+
+func soon(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// fleet is a collection of shards with servers in three columns of one row. Shard i is on
+// column i mod 3.
+type fleet struct {
+	t         *testing.T
+	layout    shard.Layout
+	documents map[string]string
+	shards    []*docservice.Collection
+	services  []*docservice.Service
+	servers   []*boxcarrpc.Server
+	addresses []string
+	source    placement.Current
+	gateway   *Gateway // of the first server
+}
+
+const shards = 8
+
+func newFleet(t *testing.T, documentBytes int) *fleet {
+	f := &fleet{t: t, layout: shard.Layout{Shards: shards, Seed: 3}, documents: map[string]string{}}
+	fs := vfs.NewMem()
+	var writers []*queue.Writer
+	for i := range shards {
+		w, err := queue.OpenWriter(shard.Dir("/queue", i), &queue.WriterOptions{FS: fs})
+		require.NoError(t, err)
+		writers = append(writers, w)
+	}
+	for i := range 60 {
+		id := fmt.Sprintf("doc-%03d", i)
+		f.documents[id] = fmt.Sprintf("%0*d", documentBytes, i)
+		_, err := writers[f.layout.ShardString(id)].Append([]byte(id), []byte(f.documents[id]))
+		require.NoError(t, err)
+	}
+	for i, w := range writers {
+		require.NoError(t, w.Close())
+		c, err := docservice.OpenCollection(shard.Name("jobs", i), shard.Dir("/queue", i), shard.Dir("/data", i), &docservice.CollectionOptions{FS: fs})
+		require.NoError(t, err)
+		t.Cleanup(func() { assert.NoError(t, c.Close()) })
+		require.NoError(t, c.WaitReady(soon(t)))
+		f.shards = append(f.shards, c)
+	}
+	m := &placement.Map{Collection: "jobs", Epoch: 1, Layout: f.layout, Shards: make([]placement.Place, shards)}
+	for i := range 3 {
+		f.start(i)
+	}
+	for i := range m.Shards {
+		m.Shards[i].Column = fmt.Sprint(i % 3)
+		f.services[i%3].Add(f.shards[i])
+	}
+	f.source.Set(m)
+	client, err := sharded.NewClient(&f.source, "jobs", &sharded.Options{Pool: func(column string) (*boxcarrpc.Pool, error) {
+		var i int
+		_, err := fmt.Sscan(column, &i)
+		if err != nil {
+			return nil, err
+		}
+		return boxcarrpc.NewPool(discovery.Static(f.addresses[i]), &boxcarrpc.PoolOptions{Methods: docservice.IdempotentMethods(), Size: 4})
+	}})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	require.NoError(t, client.WaitReady(soon(t)))
+	f.gateway = New(f.services[0])
+	f.gateway.Add("jobs", client)
+	return f
+}
+
+func (f *fleet) start(i int) {
+	s := docservice.NewService()
+	s.Divide("jobs", f.layout)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(f.t, err)
+	server := boxcarrpc.NewServer(s.Handle, nil)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	f.t.Cleanup(func() {
+		assert.NoError(f.t, server.Close())
+		<-served
+	})
+	f.services, f.servers, f.addresses = append(f.services, s), append(f.servers, server), append(f.addresses, listener.Addr().String())
+	require.Len(f.t, f.services, i+1)
+}
+
+func (f *fleet) call(method string, request, response proto.Message) error {
+	f.t.Helper()
+	body, err := proto.Marshal(request)
+	require.NoError(f.t, err)
+	out, err := f.gateway.Handle(soon(f.t), method, body, []byte("before"))
+	require.Equal(f.t, "before", string(out[:6]))
+	if err != nil {
+		require.Len(f.t, out, 6, "dst is unchanged on error")
+		return err
+	}
+	require.NoError(f.t, proto.Unmarshal(out[6:], response))
+	return nil
+}
+
+// Any server answers for all shards: documents, in the stored form that a client accepts, and
+// "not found".
+func TestAnyServerAnswers(t *testing.T) {
+	f := newFleet(t, 30)
+	local := docservice.NewLocalClient(f.gateway.Handle, "jobs", queue.NewDecoderCache(1<<20))
+	var ids []string
+	for id, want := range f.documents {
+		ids = append(ids, id, "none-"+id)
+		document, err := local.Get(soon(t), nil, id)
+		require.NoError(t, err)
+		require.Equal(t, want, string(document))
+		content, err := local.Fetch(soon(t), id)
+		require.NoError(t, err)
+		require.True(t, content.IsStored())
+	}
+	_, err := local.Get(soon(t), nil, "none")
+	require.ErrorIs(t, err, docservice.ErrNotFound)
+	r := testseed.Rand(t)
+	for range 50 {
+		r.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+		n := 0
+		require.NoError(t, local.GetMany(soon(t), ids[:1+r.IntN(len(ids))], func(i int, document []byte, err error) error {
+			require.Equal(t, n, i)
+			n++
+			if want, exists := f.documents[ids[i]]; exists {
+				require.NoError(t, err)
+				require.Equal(t, want, string(document))
+				return nil
+			}
+			require.ErrorIs(t, err, docservice.ErrNotFound)
+			return nil
+		}))
+	}
+	require.Positive(t, f.gateway.Stats().Forwarded)
+}
+
+// A batch that does not fit leaves out the last ids.
+func TestLargeBatch(t *testing.T) {
+	f := newFleet(t, 1<<20)
+	local := docservice.NewLocalClient(f.gateway.Handle, "jobs", queue.NewDecoderCache(1<<20))
+	var ids []string
+	for id := range f.documents {
+		ids = append(ids, id)
+	}
+	n := 0
+	require.NoError(t, local.Plain().GetMany(soon(t), ids, func(i int, document []byte, err error) error {
+		require.NoError(t, err)
+		require.Equal(t, f.documents[ids[i]], string(document))
+		n++
+		return nil
+	}))
+	require.Equal(t, len(ids), n)
+}
+
+// A request is passed on once: if the placement is wrong, the servers answer MOVED, and the
+// client of the gateway gets "unavailable", never "not found".
+func TestWrongPlacement(t *testing.T) {
+	f := newFleet(t, 30)
+	m, _ := f.source.Map()
+	wrong := *m
+	wrong.Epoch++
+	wrong.Shards = make([]placement.Place, shards)
+	for i := range wrong.Shards {
+		wrong.Shards[i].Column = fmt.Sprint((i + 1) % 3)
+	}
+	f.source.Set(&wrong)
+	for id := range f.documents {
+		i := f.layout.ShardString(id)
+		if i%3 == 0 {
+			continue // the gateway's own
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		request, err := proto.Marshal(&docservicepb.GetRequest{Collection: "jobs", Id: []byte(id)})
+		require.NoError(t, err)
+		_, err = f.gateway.Handle(ctx, docservice.MethodGet, request, nil)
+		require.Error(t, err)
+		require.Contains(t, []boxcarrpc.Code{boxcarrpc.CodeUnavailable, boxcarrpc.CodeDeadlineExceeded}, boxcarrpc.CodeOf(err))
+		break
+	}
+	f.source.Set(m)
+}
+
+// A dead column makes its own ids unavailable, and no others.
+func TestDeadColumn(t *testing.T) {
+	f := newFleet(t, 30)
+	require.NoError(t, f.servers[2].Close())
+	f.gateway.timeout = 300 * time.Millisecond
+	request := &docservicepb.BatchGetRequest{Collection: "jobs"}
+	for id := range f.documents {
+		request.Ids = append(request.Ids, []byte(id))
+	}
+	var response docservicepb.BatchGetResponse
+	require.NoError(t, f.call(docservice.MethodBatchGet, request, &response))
+	for i, a := range response.GetAnswers() {
+		want := docservicepb.Status_STATUS_FOUND
+		if f.layout.Shard(request.GetIds()[i])%3 == 2 {
+			want = docservicepb.Status_STATUS_UNAVAILABLE
+		}
+		require.Equal(t, want, a.GetStatus())
+	}
+	for _, id := range request.GetIds() {
+		if f.layout.Shard(id)%3 == 2 {
+			err := f.call(docservice.MethodGet, &docservicepb.GetRequest{Collection: "jobs", Id: id}, nil)
+			require.Equal(t, boxcarrpc.CodeUnavailable, boxcarrpc.CodeOf(err))
+			break
+		}
+	}
+}
+
+func TestLists(t *testing.T) {
+	f := newFleet(t, 30)
+	var ids []string
+	for after := []byte(nil); ; {
+		var page docservicepb.ScanResponse
+		require.NoError(t, f.call(docservice.MethodScan, &docservicepb.ScanRequest{Collection: "jobs", Limit: 7, After: after}, &page))
+		for _, e := range page.GetEntries() {
+			ids = append(ids, string(e.GetId()))
+			require.Equal(t, f.documents[string(e.GetId())], string(e.GetDocument()))
+		}
+		if after = page.GetNext(); len(after) == 0 {
+			break
+		}
+	}
+	require.Len(t, ids, 60)
+	require.IsIncreasing(t, ids)
+	c := f.gateway.Collection("jobs")
+	require.Equal(t, "jobs", c.Name())
+	n, err := c.Count(soon(t), []byte("doc-00"))
+	require.NoError(t, err)
+	require.EqualValues(t, 10, n)
+	enough := errors.New("enough")
+	require.ErrorIs(t, c.Scan(soon(t), docservice.ScanOptions{}, func([]byte, docservice.Answer) error { return enough }), enough)
+	n = 0
+	require.NoError(t, c.Scan(soon(t), docservice.ScanOptions{Limit: 25}, func([]byte, docservice.Answer) error { n++; return nil }))
+	require.EqualValues(t, 25, n)
+	require.Nil(t, f.gateway.Collection("other"))
+	var stats docservicepb.StatsResponse
+	require.NoError(t, f.call(docservice.MethodStats, &docservicepb.StatsRequest{Collection: "jobs"}, &stats))
+	require.EqualValues(t, 60, stats.GetCollections()[0].GetSegmentDocuments())
+	err = f.call(docservice.MethodScan, &docservicepb.ScanRequest{Collection: "jobs", Limit: docservice.MaxScanIDs + 1}, nil)
+	require.Equal(t, boxcarrpc.CodeInvalidArgument, boxcarrpc.CodeOf(err))
+	require.Equal(t, boxcarrpc.CodeNotFound, boxcarrpc.CodeOf(f.call(docservice.MethodScan, &docservicepb.ScanRequest{Collection: "other"}, nil)))
+}
+
+// Above the limit requests are refused; those that this server can answer are not.
+func TestLimit(t *testing.T) {
+	f := newFleet(t, 30)
+	for range MaxForwards {
+		f.gateway.slots <- struct{}{}
+	}
+	answered, refused := 0, 0
+	for id := range f.documents {
+		var response docservicepb.GetResponse
+		err := f.call(docservice.MethodGet, &docservicepb.GetRequest{Collection: "jobs", Id: []byte(id)}, &response)
+		if f.layout.ShardString(id)%3 == 0 {
+			require.NoError(t, err)
+			answered++
+			continue
+		}
+		require.Equal(t, boxcarrpc.CodeResourceExhausted, boxcarrpc.CodeOf(err))
+		refused++
+	}
+	require.Positive(t, answered)
+	require.EqualValues(t, refused, f.gateway.Stats().Refused)
+}
+
+// A client without permission gets no answer, whichever server has the shard.
+func TestPermissions(t *testing.T) {
+	f := newFleet(t, 30)
+	f.services[0].Authorize(func(context.Context, string) error { return errors.New("not permitted") })
+	ids := &docservicepb.BatchGetRequest{Collection: "jobs"}
+	for id := range f.documents {
+		ids.Ids = append(ids.Ids, []byte(id))
+		err := f.call(docservice.MethodGet, &docservicepb.GetRequest{Collection: "jobs", Id: []byte(id)}, nil)
+		require.Equal(t, boxcarrpc.CodePermissionDenied, boxcarrpc.CodeOf(err))
+	}
+	for method, request := range map[string]proto.Message{
+		docservice.MethodBatchGet: ids, docservice.MethodScan: &docservicepb.ScanRequest{Collection: "jobs"},
+		docservice.MethodStats:      &docservicepb.StatsRequest{Collection: "jobs"},
+		docservice.MethodDictionary: &docservicepb.DictionaryRequest{Collection: "jobs", Hash: make([]byte, 16)},
+	} {
+		require.Equal(t, boxcarrpc.CodePermissionDenied, boxcarrpc.CodeOf(f.call(method, request, nil)), method)
+	}
+	require.Zero(t, f.gateway.Stats().Forwarded)
+}
+
+func TestMalformed(t *testing.T) {
+	f := newFleet(t, 30)
+	for _, method := range []string{docservice.MethodGet, docservice.MethodBatchGet, docservice.MethodScan, docservice.MethodStats, docservice.MethodDictionary} {
+		_, err := f.gateway.Handle(t.Context(), method, []byte{0x0a}, nil)
+		require.Equal(t, boxcarrpc.CodeInvalidArgument, boxcarrpc.CodeOf(err), method)
+	}
+	_, err := f.gateway.Handle(t.Context(), "/none", nil, nil)
+	require.Equal(t, boxcarrpc.CodeUnimplemented, boxcarrpc.CodeOf(err))
+	hash := make([]byte, 16)
+	err = f.call(docservice.MethodDictionary, &docservicepb.DictionaryRequest{Collection: "jobs", Hash: hash}, nil)
+	require.Equal(t, boxcarrpc.CodeUnavailable, boxcarrpc.CodeOf(err))
+}

@@ -1,0 +1,89 @@
+// Package etcdclient opens clients of a sharded collection whose placement and servers are
+// in etcd (package docservice/placement/etcdmap).
+//
+//	client, err := etcdclient.Open("10.0.0.1:2379,10.0.0.2:2379", "jobs", nil)
+//	defer client.Close()
+//	if err := client.WaitReady(ctx); err != nil { ... }
+//	document, err := client.Get(ctx, nil, "job-17")
+//
+// A Client has one connection to etcd and a Pool for each column, whose servers are those
+// that the registry of the column has. While etcd is unavailable, the last placement and the
+// last servers stay in use.
+//
+// A Client is safe for concurrent use.
+package etcdclient
+
+import (
+	"errors"
+	"log/slog"
+
+	"docstore/boxcarrpc"
+	"docstore/docservice"
+	"docstore/docservice/placement/etcdmap"
+	"docstore/docservice/sharded"
+)
+
+// Options configure a Client. Nil and zero values are the defaults.
+type Options struct {
+	// Pool has the options of the pool of each column. The default of Methods is
+	// docservice.IdempotentMethods().
+	Pool boxcarrpc.PoolOptions
+	// Store has the options of the connection to etcd.
+	Store etcdmap.Options
+	// Logger logs columns without a pool, and is the default of the other two. The default
+	// discards it.
+	Logger *slog.Logger
+}
+
+// Client fetches the documents of a collection. Its methods are those of sharded.Client.
+type Client struct {
+	*sharded.Client
+	store *etcdmap.Store
+}
+
+// Open returns a client of the collection. endpoints are as of etcdmap.Open. It waits for
+// nothing: see sharded.Client.WaitReady.
+func Open(endpoints, collection string, opts *Options) (*Client, error) {
+	var o Options
+	if opts != nil {
+		o = *opts
+	}
+	if o.Store.Logger == nil {
+		o.Store.Logger = o.Logger
+	}
+	store, err := etcdmap.Open(endpoints, collection, &o.Store)
+	if err != nil {
+		return nil, err
+	}
+	client, err := sharded.NewClient(store, collection, ClientOptions(store, &o))
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return &Client{client, store}, nil
+}
+
+// ClientOptions returns the options of a sharded.Client for a Store that the caller closes
+// after the client.
+func ClientOptions(store *etcdmap.Store, opts *Options) *sharded.Options {
+	pool := opts.Pool
+	if pool.Methods == nil {
+		pool.Methods = docservice.IdempotentMethods()
+	}
+	if pool.Logger == nil {
+		pool.Logger = opts.Logger
+	}
+	return &sharded.Options{Logger: opts.Logger, Pool: func(column string) (*boxcarrpc.Pool, error) {
+		registry, err := store.Column(column)
+		if err != nil {
+			return nil, err
+		}
+		own := pool // NewPool keeps it
+		return boxcarrpc.NewPool(registry.Source(nil), &own)
+	}}
+}
+
+// Store returns the placement of the collection. Close closes it.
+func (c *Client) Store() *etcdmap.Store { return c.store }
+
+// Close closes the pools and the connection to etcd. Calls in progress fail.
+func (c *Client) Close() error { return errors.Join(c.Client.Close(), c.store.Close()) }
