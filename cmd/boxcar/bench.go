@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"docstore/boxcarrpc"
 	"docstore/cmd/internal/cli"
@@ -29,6 +30,7 @@ const (
 // benchFlags holds the flags of bench.
 type benchFlags struct {
 	serverFlags
+	shards     shardFlags
 	collection string
 	ids        string
 	size       cli.Size
@@ -42,7 +44,7 @@ type benchFlags struct {
 func newBench(env *cli.Env) *cobra.Command {
 	var b benchFlags
 	command := &cobra.Command{
-		Use:   "bench --servers A,B,...",
+		Use:   "bench [--servers A,B,... | --etcd E]",
 		Short: "Measure the latency of servers under load",
 		Long: `Bench makes calls at a steady rate and reports their latency. The times at
 which calls are due are random, as of many independent users, and fixed in
@@ -61,13 +63,15 @@ to the last. This finds the highest rate, but not the latency that users see.
 
 Calls are echoes of --size bytes, which every server answers, or with
 --collection and --ids fetches of documents, in the order of the file,
-repeatedly. The times include failed calls.`,
+repeatedly. The times include failed calls. With --etcd the documents are those
+of a sharded collection, and each column has a pool of --pool-size slots.`,
 		Example: `  boxcar bench --rate 5000 --duration 30s
   boxcar bench --closed --callers 256 --servers 10.0.0.1:7070,10.0.0.2:7070 --json
-  boxcar bench --rate 2000 --collection jobs --ids ids.txt`,
+  boxcar bench --rate 2000 --collection jobs --ids ids.txt
+  boxcar bench --etcd 10.0.0.1:2379 --collection jobs --ids ids.txt`,
 		Args: cobra.NoArgs,
 		PreRunE: func(command *cobra.Command, _ []string) error {
-			return b.check(command.Flags().Changed("rate"), command.Flags().Changed("size"))
+			return b.check(command.Flags())
 		},
 		RunE: func(command *cobra.Command, _ []string) error {
 			return b.run(command.Context(), env)
@@ -75,6 +79,7 @@ repeatedly. The times include failed calls.`,
 	}
 	flags := command.Flags()
 	b.addFlags(flags, 5*time.Second, "timeout of a call")
+	b.shards.addFlag(flags)
 	flags.StringVar(&b.collection, "collection", "", "collection to fetch from, with --ids")
 	flags.StringVar(&b.ids, "ids", "", "file with the ids of documents to fetch, one per line; - for standard input")
 	b.size = 1 << 10
@@ -91,8 +96,8 @@ repeatedly. The times include failed calls.`,
 }
 
 // check completes the flags, and reports all invalid ones.
-func (b *benchFlags) check(rateGiven, sizeGiven bool) error {
-	problems := []error{b.serverFlags.check()}
+func (b *benchFlags) check(flags *pflag.FlagSet) error {
+	problems := []error{b.serverFlags.check(), b.shards.check(flags, "servers")}
 	refuse := func(wrong bool, format string, args ...any) {
 		if wrong {
 			problems = append(problems, cli.Usagef(format, args...))
@@ -104,9 +109,10 @@ func (b *benchFlags) check(rateGiven, sizeGiven bool) error {
 		b.poolSize = l.callers
 	}
 	refuse((b.ids == "") != (b.collection == ""), "--collection and --ids go together; give both")
-	refuse(b.ids != "" && sizeGiven, "--size applies to echoes, --ids to documents; give one of them")
+	refuse(b.shards.etcd != "" && b.ids == "", "--etcd needs --collection and --ids: echoes have no shard")
+	refuse(b.ids != "" && flags.Changed("size"), "--size applies to echoes, --ids to documents; give one of them")
 	refuse(b.size > boxcarrpc.MaxRequestBytes, "--size %s: at most %s", &b.size, cli.FormatBytes(boxcarrpc.MaxRequestBytes))
-	refuse(b.closed && rateGiven, "--closed excludes --rate; give one of them")
+	refuse(b.closed && flags.Changed("rate"), "--closed excludes --rate; give one of them")
 	refuse(!(l.rate > 0 && l.rate <= maxBenchRate), "--rate %v: must be more than 0 and at most %s", l.rate, cli.FormatCount(maxBenchRate))
 	refuse(l.duration <= 0 || l.duration > maxBenchDuration, "--duration %s: must be more than 0 and at most %s", l.duration, maxBenchDuration)
 	refuse(l.warmup < 0 || l.warmup > maxBenchDuration, "--warmup %s: must be between 0 and %s", l.warmup, maxBenchDuration)
@@ -124,25 +130,19 @@ func (b *benchFlags) run(ctx context.Context, env *cli.Env) (err error) {
 	if err != nil {
 		return err
 	}
-	pool, err := b.newPool(b.servers, &boxcarrpc.PoolOptions{
-		Size:    b.poolSize,
-		Methods: docservice.IdempotentMethods(),
-		Logger:  env.Log,
-	})
+	t, err := b.connect(ctx, env, ids)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, pool.Close()) }()
-	if err := b.waitReady(ctx, pool); err != nil {
-		return err
-	}
-	call, stop := b.target(pool, ids), func() {}
+	defer func() { err = errors.Join(err, t.close()) }()
+	call, stop := t.call, func() {}
 	if env.Terminal && !b.quiet {
 		call, stop = showCalls(env, b.load.warmup+b.load.duration, call)
 	}
 	r := b.load.run(ctx, call)
 	stop()
-	r.Slots, r.Servers, r.What = pool.Stats().Slots, pool.Stats().Known, b.what(ids)
+	r.Slots, r.Servers = t.size()
+	r.What = b.what(ids)
 	if r.Calls == 0 {
 		return errors.New("no call was due within the time; give a higher --rate or a longer --duration")
 	}
@@ -151,12 +151,43 @@ func (b *benchFlags) run(ctx context.Context, env *cli.Env) (err error) {
 	return out.Flush()
 }
 
-// waitReady waits for the first slot. The others are leased during the warm-up.
-func (b *benchFlags) waitReady(ctx context.Context, pool *boxcarrpc.Pool) error {
-	if err := b.await(ctx, pool, hasSlot); err != nil {
-		return b.explain(b.servers, err)
+// connected are the servers of a bench.
+type connected struct {
+	call  target
+	size  func() (slots, servers int)
+	close func() error
+}
+
+// connect returns the servers once one of them has granted a slot. The others are leased
+// during the warm-up.
+func (b *benchFlags) connect(ctx context.Context, env *cli.Env, ids []string) (c connected, err error) {
+	if b.shards.etcd != "" {
+		client, err := b.shards.open(ctx, env, &b.serverFlags, b.collection, b.poolSize)
+		if err != nil {
+			return c, err
+		}
+		return connected{gets(client, ids), func() (slots, servers int) { return sizeOf(client.PoolStats()...) }, client.Close}, nil
 	}
-	return nil
+	pool, err := b.newPool(b.servers, &boxcarrpc.PoolOptions{
+		Size:    b.poolSize,
+		Methods: docservice.IdempotentMethods(),
+		Logger:  env.Log,
+	})
+	if err != nil {
+		return c, err
+	}
+	if err := b.await(ctx, pool, hasSlot); err != nil {
+		return c, errors.Join(b.explain(b.servers, err), pool.Close())
+	}
+	return connected{b.target(pool, ids), func() (slots, servers int) { return sizeOf(pool.Stats()) }, pool.Close}, nil
+}
+
+// sizeOf returns the sums of pools.
+func sizeOf(pools ...boxcarrpc.PoolStats) (slots, servers int) {
+	for _, stats := range pools {
+		slots, servers = slots+stats.Slots, servers+stats.Known
+	}
+	return slots, servers
 }
 
 // readIDs reads the ids to fetch; it returns none if echoes are measured.
@@ -212,7 +243,11 @@ func (b *benchFlags) target(pool *boxcarrpc.Pool, ids []string) target {
 			return dst, err
 		}
 	}
-	client := docservice.NewClient(pool, b.collection)
+	return gets(docservice.NewClient(pool, b.collection), ids)
+}
+
+// gets returns the function that fetches the next document.
+func gets(client documents, ids []string) target {
 	var next atomic.Uint64
 	return func(ctx context.Context, dst []byte) ([]byte, error) {
 		return client.Get(ctx, dst, ids[(next.Add(1)-1)%uint64(len(ids))])

@@ -192,13 +192,13 @@ func TestUnavailable(t *testing.T) {
 	r = run(t.Context(), "", "mget", "--servers", address, "--collection", "jobs", "bad", "a")
 	require.Equal(t, cli.ExitFailure, r.status)
 	lines := strings.Split(r.stdout, "\n")
-	require.Regexp(t, `^\{"id":"bad","found":false,"error":".*unavailable.*"\}$`, lines[0])
+	require.Regexp(t, `^\{"id":"bad","found":false,"code":"unavailable","error":".*unavailable.*"\}$`, lines[0])
 	require.Equal(t, `{"id":"a","found":true,"document":{"id":"a"}}`, lines[1])
 	require.Equal(t, "boxcar: 1 of 2 documents could not be fetched\n", r.stderr)
 
 	r = run(t.Context(), "", "scan", "--servers", address, "--collection", "jobs")
 	require.Equal(t, cli.ExitFailure, r.status)
-	require.Regexp(t, `^\{"id":"a",.*\n\{"id":"bad","found":false,"error":".*unavailable.*"\}\n$`, r.stdout)
+	require.Regexp(t, `^\{"id":"a",.*\n\{"id":"bad","found":false,"code":"unavailable","error":".*unavailable.*"\}\n$`, r.stdout)
 	require.Equal(t, "boxcar: 1 of 2 documents could not be fetched\n", r.stderr)
 }
 

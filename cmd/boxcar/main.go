@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"docstore/boxcarrpc"
 	"docstore/cmd/internal/cli"
@@ -27,7 +28,7 @@ YAML file with flags as keys, in that order.`,
 		Args: cobra.NoArgs,
 		RunE: cli.NeedsCommand,
 	}
-	root.AddCommand(newGet(env), newMget(env), newScan(env), newSlots(env), newDrain(env), newUndrain(env), newProbe(env), newTop(env), newBench(env))
+	root.AddCommand(newGet(env), newMget(env), newScan(env), newSlots(env), newDrain(env), newUndrain(env), newProbe(env), newTop(env), newFleet(env), newBench(env))
 	for _, command := range root.Commands() {
 		cli.WithConfig(command, configPrefix)
 	}
@@ -44,14 +45,21 @@ const poolSize = 2
 // connection holds the flags of a command that fetches from a collection.
 type connection struct {
 	serverFlags
+	shards     shardFlags
 	collection string
 }
 
 // addFlags adds the flags and their check.
 func (c *connection) addFlags(command *cobra.Command) {
 	c.serverFlags.addFlags(command.Flags(), 5*time.Second, "timeout of a call")
+	c.shards.addFlag(command.Flags())
 	addCollection(command, &c.collection, "collection to fetch from")
-	command.PreRunE = func(*cobra.Command, []string) error { return c.check() }
+	command.PreRunE = func(command *cobra.Command, _ []string) error { return c.check(command.Flags()) }
+}
+
+// check reports all invalid flags.
+func (c *connection) check(flags *pflag.FlagSet) error {
+	return errors.Join(c.serverFlags.check(), c.shards.check(flags, "servers"))
 }
 
 // addCollection adds the required flag --collection.
@@ -63,7 +71,14 @@ func addCollection(command *cobra.Command, collection *string, about string) {
 }
 
 // with calls fn with a client once a server has granted a slot, and closes the client.
-func (c *connection) with(ctx context.Context, env *cli.Env, fn func(*docservice.Client) error) error {
+func (c *connection) with(ctx context.Context, env *cli.Env, fn func(documents) error) error {
+	if c.shards.etcd != "" {
+		client, err := c.shards.open(ctx, env, &c.serverFlags, c.collection, shardedPoolSize)
+		if err != nil {
+			return err
+		}
+		return errors.Join(fn(client), client.Close())
+	}
 	pool, err := c.newPool(c.servers, &boxcarrpc.PoolOptions{
 		Size:    poolSize,
 		Methods: docservice.IdempotentMethods(),
@@ -81,4 +96,10 @@ func (c *connection) with(ctx context.Context, env *cli.Env, fn func(*docservice
 }
 
 // explain converts the error of a call to a message for the user.
-func (c *connection) explain(err error) error { return c.serverFlags.explain(c.servers, err) }
+func (c *connection) explain(err error) error {
+	servers := c.servers
+	if c.shards.etcd != "" {
+		servers = []string{"collection " + c.collection}
+	}
+	return c.serverFlags.explain(servers, err)
+}

@@ -20,7 +20,7 @@ const batchIDs = 256
 func newMget(env *cli.Env) *cobra.Command {
 	var c connection
 	command := &cobra.Command{
-		Use:   "mget --servers A,B,... --collection NAME ID... | -",
+		Use:   "mget [--servers A,B,... | --etcd E] --collection NAME ID... | -",
 		Short: "Write many documents to standard output, one line of JSON each",
 		Long: `Mget writes a line for each id, in the order of the arguments. With "-" it
 reads the ids from standard input, one per line.
@@ -29,9 +29,9 @@ reads the ids from standard input, one per line.
   {"id":"18","found":true,"document_base64":"iVBORw0K"}   other bytes, and JSON of more
                                                           than one line
   {"id":"19","found":false}                               not found
-  {"id":"20","found":false,"error":"..."}                 the fetch failed
+  {"id":"20","found":false,"code":"...","error":"..."}    the fetch failed
 
-An id that is not UTF-8 is in "id_base64".
+The code is unavailable, moved, invalid_id or internal. An id that is not UTF-8 is in "id_base64".
 
 The exit status is 1 if a fetch failed; a document that is not found is not a
 failure.`,
@@ -39,7 +39,7 @@ failure.`,
   boxcar mget --servers 10.0.0.1:7070,10.0.0.2:7070 --collection jobs - < ids.txt`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			return c.with(command.Context(), env, func(client *docservice.Client) error {
+			return c.with(command.Context(), env, func(client documents) error {
 				m := &multiGet{connection: &c, client: client, out: cli.NewOutput(env.Stdout)}
 				if len(args) == 1 && args[0] == "-" {
 					return m.finish(m.fromInput(command.Context(), env.Stdin))
@@ -55,7 +55,7 @@ failure.`,
 // multiGet is one run of the command.
 type multiGet struct {
 	*connection
-	client *docservice.Client
+	client documents
 	out    *cli.Output
 	line   []byte
 	asked  int
@@ -122,10 +122,10 @@ func (m *multiGet) print(id string, document []byte, err error) {
 	case err == nil:
 		m.line = cli.AppendFound(m.line[:0], id, document)
 	case errors.Is(err, docservice.ErrNotFound):
-		m.line = cli.AppendNotFound(m.line[:0], id, "")
+		m.line = cli.AppendNotFound(m.line[:0], id)
 	default:
 		m.failed++
-		m.line = cli.AppendNotFound(m.line[:0], id, err.Error())
+		m.line = cli.AppendFailed(m.line[:0], id, docservice.AnswerCode(err), err.Error())
 	}
 	m.out.Write(m.line)
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -18,6 +19,8 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/cmd/internal/cli"
 	"docstore/docservice"
+	"docstore/docservice/placement"
+	"docstore/queue/shard"
 )
 
 const (
@@ -32,6 +35,7 @@ const (
 // probe holds the flags of the command.
 type probe struct {
 	operation
+	shards     shardFlags
 	collection string
 	id         string
 	command    string
@@ -41,7 +45,7 @@ type probe struct {
 func newProbe(env *cli.Env) *cobra.Command {
 	var p probe
 	command := &cobra.Command{
-		Use:   "probe --servers A,B,... --collection NAME [--append COMMAND]",
+		Use:   "probe [--servers A,B,... | --etcd E] --collection NAME [--append COMMAND]",
 		Short: "Send a canary document end to end, and locate faults",
 		Long: `Probe checks each server separately: its state, and the canary, a document of a
 collection that exists for this purpose. With --append it first writes a new
@@ -56,6 +60,10 @@ is servers that do not answer, are draining, do not follow their queue or have
 an older copy than others, "ingest" is the path before the servers. The exit
 status is 0 if no fault is found, otherwise 1.
 
+With --etcd the servers are those of a sharded collection. The servers of one
+column have the shard of the canary and are probed for it; those of the others
+must answer and be ready for all their shards.
+
 Without --append probe reports the age of the last canary, by the clocks of the
 machine that wrote it and of this one. A canary expires after a day.`,
 		Example: `  boxcar probe --collection jobs
@@ -69,6 +77,10 @@ machine that wrote it and of this one. A canary expires after a day.`,
 	}
 	p.addFlags(command, 30*time.Second, "timeout of the canary; a server that sends nothing for a fifth of it counts as unreachable")
 	flags := command.Flags()
+	p.shards.addFlag(flags)
+	command.PreRunE = func(*cobra.Command, []string) error {
+		return errors.Join(p.check(), p.shards.check(flags, "servers"))
+	}
 	addCollection(command, &p.collection, "collection of the canary")
 	flags.StringVar(&p.id, "id", "docstore-canary", "id of the canary")
 	flags.StringVar(&p.command, "append", "", "shell command that appends its standard input to the queue; empty: write no canary")
@@ -85,7 +97,7 @@ type canary struct {
 }
 
 func (p *probe) run(ctx context.Context, env *cli.Env) error {
-	servers, err := p.addresses(ctx, env)
+	servers, err := p.probed(ctx, env)
 	if err != nil {
 		return cli.Bare(fmt.Errorf("me: getting the list of servers failed: %w", err))
 	}
@@ -118,6 +130,56 @@ func (p *probe) run(ctx context.Context, env *cli.Env) error {
 	return nil
 }
 
+// probed is a server to probe.
+type probed struct {
+	address string
+	column  string // empty: the collection is not sharded
+	// collection is the name under which the server has the shard of the canary. It is empty
+	// if the server has other shards: then ready says whether it is ready for them.
+	collection string
+	ready      bool
+}
+
+// probed returns the servers.
+func (p *probe) probed(ctx context.Context, env *cli.Env) (servers []probed, err error) {
+	if p.shards.etcd == "" {
+		addresses, err := p.addresses(ctx, env)
+		for _, address := range addresses {
+			servers = append(servers, probed{address: address, collection: p.collection})
+		}
+		return servers, err
+	}
+	store, err := p.shards.openStore(ctx, env, p.collection, p.timeout)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	states, err := store.States(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m, _ := store.Map() // openStore has read it
+	return shardServers(m, states, p.collection, p.id), nil
+}
+
+// shardServers returns the live servers of a sharded collection.
+func shardServers(m *placement.Map, states []placement.ServerState, collection, id string) (servers []probed) {
+	own := m.Layout.ShardString(id)
+	for _, s := range states {
+		one := probed{address: s.Address, column: s.Column, ready: true}
+		if m.Shards[own].Column == s.Column {
+			one.collection = shard.Name(collection, own)
+		}
+		for _, i := range m.Holds(s.Column) {
+			if m.Shards[i].Column == s.Column { // not one that is moving here
+				one.ready = one.ready && slices.ContainsFunc(s.Shards, func(held placement.ShardState) bool { return held.Shard == i && held.Ready })
+			}
+		}
+		servers = append(servers, one)
+	}
+	return servers
+}
+
 // append runs the command and returns why it failed, "" if it succeeded.
 func (p *probe) append(ctx context.Context, nonce string) string {
 	now := time.Now()
@@ -137,9 +199,9 @@ func (p *probe) append(ctx context.Context, nonce string) string {
 }
 
 // ask checks one server.
-func (p *probe) ask(ctx context.Context, env *cli.Env, server, nonce string, began time.Time) (found probeResult) {
-	found.Server = server
-	pool, err := p.newPool([]string{server}, &boxcarrpc.PoolOptions{
+func (p *probe) ask(ctx context.Context, env *cli.Env, server probed, nonce string, began time.Time) (found probeResult) {
+	found.Server, found.Column = server.address, server.column
+	pool, err := p.newPool([]string{server.address}, &boxcarrpc.PoolOptions{
 		Size: poolSize, Methods: docservice.IdempotentMethods(), Logger: env.Log,
 	})
 	if err != nil {
@@ -163,7 +225,11 @@ func (p *probe) ask(ctx context.Context, env *cli.Env, server, nonce string, beg
 		return found
 	}
 	found.EchoSeconds = time.Since(asked).Seconds()
-	client := docservice.NewClient(pool, p.collection)
+	if server.collection == "" {
+		found.otherShards, found.Ready = true, server.ready
+		return found
+	}
+	client := docservice.NewClient(pool, server.collection)
 	p.awaitCanary(ctx, client, nonce, began, &found)
 	p.askStats(ctx, client, &found)
 	return found

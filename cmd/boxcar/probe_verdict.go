@@ -23,6 +23,7 @@ type findings struct {
 // probeResult is the result for one server. A time of 0 is unknown.
 type probeResult struct {
 	Server       string     `json:"server"`
+	Column       string     `json:"column,omitempty"`
 	Unreachable  string     `json:"unreachable,omitempty"` // why no slot was granted
 	Draining     bool       `json:"draining"`              // the reason is draining
 	EchoSeconds  float64    `json:"echo_seconds,omitempty"`
@@ -36,6 +37,7 @@ type probeResult struct {
 	LagBytes     uint64     `json:"lag_bytes"`
 	Position     position   `json:"position"`
 	State        string     `json:"state"` // a description; "well" if no fault
+	otherShards  bool       // the server does not have the shard of the canary
 }
 
 // position is the end of the part of the queue that a server has read: segment, block,
@@ -112,6 +114,10 @@ func (f *findings) stateOf(s *probeResult, furthest position) string {
 		return s.StatsError
 	case s.Stopped != "":
 		return "reading its queue failed: " + s.Stopped
+	case s.otherShards && !s.Ready:
+		return "it is not ready for all shards of its column; see boxcar fleet"
+	case s.otherShards:
+		return wellState
 	case !s.Ready:
 		return "it has not read its queue to the end yet; " + cli.FormatBytes(int64(s.LagBytes)) + " are left"
 	case s.GetError != "":

@@ -14,7 +14,7 @@ import (
 func newScan(env *cli.Env) *cobra.Command {
 	var s scan
 	command := &cobra.Command{
-		Use:   "scan --servers A,B,... --collection NAME [--prefix P] [--limit N]",
+		Use:   "scan [--servers A,B,... | --etcd E] --collection NAME [--prefix P] [--limit N]",
 		Short: "Write the documents whose ids have a prefix, one line of JSON each",
 		Long: `Scan writes a line for each id with the prefix, in byte order: in the format of
 mget, or with --ids only the id. It reads page by page, and each page shows the
@@ -23,7 +23,7 @@ the end, scan uses the next one.
 
   {"id":"17","found":true,"document":{"title":"..."}}     JSON, embedded unchanged
   {"id":"18","found":true,"document_base64":"iVBORw0K"}   other bytes
-  {"id":"20","found":false,"error":"..."}                 the fetch failed
+  {"id":"20","found":false,"code":"...","error":"..."}    the fetch failed
   {"id":"17"}                                             with --ids
 
 An id that is not UTF-8 is in "id_base64". To continue an interrupted scan,
@@ -33,14 +33,14 @@ result is not a failure.`,
   boxcar scan --collection jobs --ids | wc -l`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			return s.with(command.Context(), env, func(client *docservice.Client) error {
+			return s.with(command.Context(), env, func(client documents) error {
 				return s.run(command.Context(), env, client)
 			})
 		},
 	}
 	s.addFlags(command)
-	command.PreRunE = func(*cobra.Command, []string) error {
-		err := s.check()
+	command.PreRunE = func(command *cobra.Command, _ []string) error {
+		err := s.check(command.Flags())
 		if s.limit < 0 {
 			err = errors.Join(err, cli.Usagef("--limit %d: must not be negative; 0 means all", s.limit))
 		}
@@ -67,7 +67,7 @@ type scan struct {
 	failed int // fetches that failed
 }
 
-func (s *scan) run(ctx context.Context, env *cli.Env, client *docservice.Client) error {
+func (s *scan) run(ctx context.Context, env *cli.Env, client documents) error {
 	s.out = cli.NewOutput(env.Stdout)
 	err := s.pages(ctx, client)
 	if flushErr := s.out.Flush(); err == nil {
@@ -79,7 +79,7 @@ func (s *scan) run(ctx context.Context, env *cli.Env, client *docservice.Client)
 	return err
 }
 
-func (s *scan) pages(ctx context.Context, client *docservice.Client) error {
+func (s *scan) pages(ctx context.Context, client documents) error {
 	o := docservice.ScanOptions{Prefix: []byte(s.prefix), After: []byte(s.after), IDsOnly: s.idsOnly}
 	for s.limit == 0 || s.shown < s.limit {
 		o.Limit = docservice.DefaultScanIDs
@@ -102,7 +102,7 @@ func (s *scan) pages(ctx context.Context, client *docservice.Client) error {
 }
 
 // page fetches and writes a page within the timeout.
-func (s *scan) page(ctx context.Context, client *docservice.Client, o docservice.ScanOptions) (next []byte, err error) {
+func (s *scan) page(ctx context.Context, client documents, o docservice.ScanOptions) (next []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	return client.Scan(ctx, o, func(id string, document []byte, err error) error {
@@ -110,7 +110,7 @@ func (s *scan) page(ctx context.Context, client *docservice.Client, o docservice
 		switch {
 		case err != nil:
 			s.failed++
-			s.line = cli.AppendNotFound(s.line[:0], id, err.Error())
+			s.line = cli.AppendFailed(s.line[:0], id, docservice.AnswerCode(err), err.Error())
 		case s.idsOnly:
 			s.line = append(cli.AppendID(append(s.line[:0], '{'), id), "}\n"...)
 		default:

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"docstore/cmd/internal/cli"
@@ -20,34 +22,29 @@ import (
 // minTopInterval is the minimum interval at which a daemon updates its status.
 const minTopInterval = time.Second
 
-// Control sequences of terminals.
-const (
-	hideCursor = "\x1b[?25l\x1b[2J"
-	showCursor = "\x1b[?25h"
-	goHome     = "\x1b[H"
-	clearRest  = "\x1b[K"
-	clearBelow = "\x1b[J"
-)
-
 // top holds the flags of the command.
 type top struct {
 	addresses         []string
+	shards            shardFlags
+	collection        string
 	interval, timeout time.Duration
 	once              bool
 	access            httpclient.Flags
-	// size returns the size of the terminal; ok is false if there is none.
-	size func() (width, height int, ok bool)
+	screen            screen
 }
 
 func newTop(env *cli.Env) *cobra.Command {
-	t := top{size: terminalSize}
+	t := top{screen: screen{size: terminalSize}}
 	command := &cobra.Command{
-		Use:   "top --http A,B,...",
+		Use:   "top [--http A,B,... | --etcd E --collection NAME]",
 		Short: "Show the state of daemons in a terminal, continuously",
 		Long: `Top reads the status of daemons over HTTP once per interval, and shows it until
 Ctrl-C: requests and their latency, the lag of each collection, and the granted
 slots with their clients. Several daemons take one line each. Rates are those
 of the last interval, percentiles those of the last ten seconds.
+
+With --etcd and --collection the daemons are those of a sharded collection, as
+they are at the start; boxcar fleet shows its columns and moves.
 
 A daemon that does not answer is marked, and asked again. With --once, or if
 standard output is not a terminal, top shows one interval and exits, with
@@ -58,7 +55,7 @@ Each daemon shows more on its own page: http://127.0.0.1:7071/ on its host.`,
   boxcar top --http be-1:7071,be-2:7071 --interval 5s
   boxcar top --http https://be-1:7071 --tls-ca ca.crt --token-file me.token --once`,
 		Args:    cobra.NoArgs,
-		PreRunE: func(*cobra.Command, []string) error { return t.check() },
+		PreRunE: func(command *cobra.Command, _ []string) error { return t.check(command.Flags()) },
 		RunE: func(command *cobra.Command, _ []string) error {
 			return t.run(command.Context(), env)
 		},
@@ -69,12 +66,17 @@ Each daemon shows more on its own page: http://127.0.0.1:7071/ on its host.`,
 	flags.DurationVar(&t.timeout, "timeout", 5*time.Second, "timeout of a response")
 	flags.BoolVar(&t.once, "once", false, "show one interval and exit")
 	t.access.Add(flags)
+	t.shards.addFlag(flags)
+	flags.StringVar(&t.collection, "collection", "", "collection of --etcd")
 	return command
 }
 
 // check reports all invalid flags.
-func (t *top) check() error {
-	var problems []error
+func (t *top) check(flags *pflag.FlagSet) error {
+	problems := []error{t.shards.check(flags, "http")}
+	if (t.shards.etcd == "") != (t.collection == "") {
+		problems = append(problems, cli.Usagef("--etcd and --collection go together; give both"))
+	}
 	if len(t.addresses) == 0 {
 		problems = append(problems, cli.Usagef("--http is empty; write HOST:PORT, or omit it for 127.0.0.1:7071"))
 	}
@@ -84,7 +86,31 @@ func (t *top) check() error {
 	if t.timeout <= 0 {
 		problems = append(problems, cli.Usagef("--timeout %s: must be more than 0", t.timeout))
 	}
-	return errors.Join(append(problems, t.access.Check(t.addresses...))...)
+	if t.shards.etcd == "" {
+		problems = append(problems, t.access.Check(t.addresses...))
+	}
+	return errors.Join(problems...)
+}
+
+// pages returns the addresses of the daemons' HTTP listeners.
+func (t *top) pages(ctx context.Context, env *cli.Env) ([]string, error) {
+	if t.shards.etcd == "" {
+		return t.addresses, nil
+	}
+	states, err := t.shards.states(ctx, env, t.collection, t.timeout)
+	if err != nil {
+		return nil, err
+	}
+	var pages []string
+	for _, s := range states {
+		if s.Page != "" {
+			pages = append(pages, strings.TrimSuffix(strings.TrimPrefix(s.Page, "http://"), "/"))
+		}
+	}
+	if len(pages) == 0 {
+		return nil, fmt.Errorf("no server of collection %s has a status page in %s; see boxcar fleet", t.collection, t.shards.etcd)
+	}
+	return pages, t.access.Check(pages...)
 }
 
 // terminalSize returns the size of the terminal on standard output.
@@ -106,52 +132,28 @@ func (t *top) run(ctx context.Context, env *cli.Env) (err error) {
 		return err
 	}
 	defer client.Close()
-	readings := make([]reading, len(t.addresses))
-	for i, address := range t.addresses {
+	addresses, err := t.pages(ctx, env)
+	if err != nil {
+		return err
+	}
+	readings := make([]reading, len(addresses))
+	for i, address := range addresses {
 		readings[i].address = address
 	}
-	ticker := time.NewTicker(t.interval)
-	defer ticker.Stop()
-	if _, _, ok := t.size(); !ok || t.once {
-		return t.showOnce(ctx, env, client, readings, ticker.C)
+	if _, _, ok := t.screen.size(); !ok || t.once {
+		return t.showOnce(ctx, env, client, readings)
 	}
-	out := cli.NewOutput(env.Stdout)
-	out.Printf(hideCursor)
-	defer func() {
-		out.Printf(showCursor)
-		err = errors.Join(err, out.Flush())
-	}()
-	for {
+	return t.screen.run(ctx, env, t.interval, func() []string {
 		t.ask(ctx, client, readings)
-		if ctx.Err() != nil {
-			return nil
-		}
-		width, height, _ := t.size()
-		out.Printf(goHome)
-		lines := fit(frame(readings, env.Now()), width, height)
-		for i, line := range lines {
-			out.Printf("%s%s", line, clearRest)
-			if i < len(lines)-1 { // a newline in the last line would scroll
-				out.Printf("\r\n")
-			}
-		}
-		out.Printf(clearBelow)
-		if err := out.Flush(); err != nil {
-			return err
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+		return frame(readings, env.Now())
+	})
 }
 
 // showOnce shows one interval.
-func (t *top) showOnce(ctx context.Context, env *cli.Env, client *httpclient.Client, readings []reading, interval <-chan time.Time) error {
+func (t *top) showOnce(ctx context.Context, env *cli.Env, client *httpclient.Client, readings []reading) error {
 	t.ask(ctx, client, readings)
 	select {
-	case <-interval:
+	case <-time.After(t.interval):
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -140,7 +140,7 @@ func TestTopOnATerminal(t *testing.T) {
 	var out bytes.Buffer
 	o := top{
 		addresses: []string{address}, interval: time.Millisecond, timeout: time.Minute,
-		size: func() (width, height int, ok bool) { return 40, 3, true },
+		screen: screen{size: func() (width, height int, ok bool) { return 40, 3, true }},
 	}
 	require.NoError(t, o.run(ctx, &cli.Env{Stdout: &out, Now: time.Now}))
 	drawn, ok := strings.CutPrefix(out.String(), hideCursor)

@@ -79,26 +79,16 @@ type followers struct {
 // followed is such a collection.
 type followed struct {
 	*follow.Follower
-	bucket *bucket.Client
+	bucket *bucket.Client // nil: that of the columnOf of the shard
 }
 
 // addFollower opens a collection of a bucket and serves it.
 func (d *daemon) addFollower(c collectionFlag, options *docservice.CollectionOptions) error {
-	b, err := bucket.Open(context.Background(), c.source, d.options.buckets.store)
-	if errors.Is(err, bucket.ErrURL) {
-		return cli.Usagef("--collection %s=%s: %w", c.name, c.source, err)
-	}
-	if err != nil {
-		return fmt.Errorf("collection %s: %w", c.name, err)
-	}
-	watched, err := d.watched(b)
+	b, watched, err := d.openBucket(c)
 	if err != nil {
 		return err
 	}
-	o := &follow.Options{
-		Collection: *options, Group: d.options.buckets.group, Logger: d.env.Log,
-		Rate: d.downloads, Concurrency: d.options.buckets.concurrency, Disk: d.disk, MaxStaleness: d.options.maxStaleness,
-	}
+	o := d.followOptions(options)
 	if d.peers != nil {
 		o.Source = d.peers.Source(c.name)
 	}
@@ -106,13 +96,44 @@ func (d *daemon) addFollower(c collectionFlag, options *docservice.CollectionOpt
 	if err != nil {
 		return err
 	}
-	d.followers.Lock()
-	defer d.followers.Unlock()
-	if d.followers.byName == nil {
-		d.followers.byName = make(map[string]*followed)
-	}
-	d.followers.byName[c.name] = &followed{f, b}
+	d.followers.set(c.name, &followed{f, b})
 	return nil
+}
+
+// followOptions returns the options of a follower.
+func (d *daemon) followOptions(options *docservice.CollectionOptions) *follow.Options {
+	return &follow.Options{
+		Collection: *options, Group: d.options.buckets.group, Logger: d.env.Log,
+		Rate: d.downloads, Concurrency: d.options.buckets.concurrency, Disk: d.disk, MaxStaleness: d.options.maxStaleness,
+	}
+}
+
+// set records the follower of a collection; nil removes it.
+func (s *followers) set(name string, f *followed) {
+	s.Lock()
+	defer s.Unlock()
+	if s.byName == nil {
+		s.byName = make(map[string]*followed)
+	}
+	if s.byName[name] = f; f == nil {
+		delete(s.byName, name)
+	}
+}
+
+// openBucket opens the bucket of a collection. watched is the bucket as it is followed:
+// etcd announces its changes if the daemon has one.
+func (d *daemon) openBucket(c collectionFlag) (_ *bucket.Client, watched bucket.Bucket, _ error) {
+	b, err := bucket.Open(context.Background(), c.source, d.options.buckets.store)
+	if errors.Is(err, bucket.ErrURL) {
+		return nil, nil, cli.Usagef("--collection %s=%s: %w", c.name, c.source, err)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("collection %s: %w", c.name, err)
+	}
+	if watched, err = d.watched(b); err != nil {
+		return nil, nil, err
+	}
+	return b, watched, nil
 }
 
 // watched returns a bucket whose changes the etcd of --etcd reports.
@@ -225,11 +246,8 @@ func (c bucketCollector) Collect(to chan<- prometheus.Metric) {
 		fetchBytes.send(to, float64(s.FetchedBytes), name, "fetched")
 		fetchedBytes.send(to, float64(s.PeerBytes), name, "peer")
 		fetchedBytes.send(to, float64(s.BucketBytes), name, "bucket")
-		for _, o := range f.bucket.Stats().Operations {
-			bucketRequests.send(to, float64(o.Requests), name, o.Operation)
-			bucketRetries.send(to, float64(o.Retries), name, o.Operation)
-			bucketFailures.send(to, float64(o.Failures), name, o.Operation)
-			bucketBytes.send(to, float64(o.Bytes), name, o.Operation)
+		if f.bucket != nil {
+			collectBucket(to, name, f.bucket)
 		}
 	}
 	if c.disk == nil {
@@ -237,5 +255,14 @@ func (c bucketCollector) Collect(to chan<- prometheus.Metric) {
 	}
 	if used, err := c.disk.Used(); err == nil {
 		diskUsed.send(to, float64(used))
+	}
+}
+
+func collectBucket(to chan<- prometheus.Metric, name string, b *bucket.Client) {
+	for _, o := range b.Stats().Operations {
+		bucketRequests.send(to, float64(o.Requests), name, o.Operation)
+		bucketRetries.send(to, float64(o.Retries), name, o.Operation)
+		bucketFailures.send(to, float64(o.Failures), name, o.Operation)
+		bucketBytes.send(to, float64(o.Bytes), name, o.Operation)
 	}
 }

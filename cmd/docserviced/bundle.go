@@ -106,7 +106,7 @@ func (b *bundleFlags) run(ctx context.Context, env *cli.Env) (err error) {
 		listing, err := listFiles(b.dataDir)
 		w.add("files.txt", listing, err)
 	}
-	w.add("machine.txt", machine(), nil)
+	w.add("machine.txt", describeMachine(), nil)
 	missing := w.missing
 	w.add("README.txt", fmt.Appendf(nil, "docserviced bundle of %s at %s, %s, made by docserviced %s\n\n%s", httpclient.URL(b.address), now.Format(time.RFC3339), host, cli.Version(),
 		strings.Join(append(w.missing, ""), "\n")), nil)
@@ -171,8 +171,8 @@ func listFiles(dir string) (listing []byte, err error) {
 	return listing, err
 }
 
-// machine describes the machine, as far as Linux reports it, and this program.
-func machine() []byte {
+// describeMachine describes the machine, as far as Linux reports it, and this program.
+func describeMachine() []byte {
 	text := fmt.Appendf(nil, "%s/%s, %d processors\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
 	for _, path := range []string{"/proc/version", "/proc/loadavg", "/proc/meminfo", "/proc/pressure/cpu", "/proc/pressure/io", "/proc/pressure/memory", "/proc/mounts", "/proc/sys/vm/max_map_count"} {
 		if content, err := os.ReadFile(path); err == nil { // these exist only on Linux

@@ -17,7 +17,7 @@ import (
 func newCheck(env *cli.Env) *cobra.Command {
 	var dataDir string
 	var values []string
-	var quiet bool
+	var quiet, ids bool
 	command := &cobra.Command{
 		Use:   "check --data DIR [--collection NAME=QUEUEDIR]...",
 		Short: "Verify the indexes of all collections",
@@ -26,10 +26,16 @@ for each, and exits with status 1 if one is damaged. An index holds no
 documents: delete a damaged one, and the daemon rebuilds it from the queue.
 With --collection it also checks that the queue continues the history that the
 index has read, and was not restored from an older copy, rewritten or truncated
-since. The daemon may be running. To check queues, use docstore-updater check.`,
-		Example: `  docserviced check --data /srv/index --collection jobs=/srv/queue/jobs`,
-		Args:    cobra.NoArgs,
+since. --ids compares every id of the index with the queue, in two seconds or
+more for every million entries; "reindex" repairs differences. The daemon may be
+running. To check queues, use docstore-updater check.`,
+		Example: `  docserviced check --data /srv/index --collection jobs=/srv/queue/jobs
+  docserviced check --data /srv/index --collection jobs=/srv/queue/jobs --ids`,
+		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
+			if ids && len(values) == 0 {
+				return cli.Usagef("--ids needs --collection NAME=QUEUEDIR, to compare with")
+			}
 			queues := make(map[string]string)
 			if len(values) > 0 {
 				collections, err := parseCollections(values)
@@ -43,11 +49,12 @@ since. The daemon may be running. To check queues, use docstore-updater check.`,
 					queues[c.name] = c.source
 				}
 			}
-			return checkIndexes(command.Context(), env, dataDir, queues, quiet)
+			return checkIndexes(command.Context(), env, dataDir, queues, ids, quiet)
 		},
 	}
 	addDataFlag(command, &dataDir)
 	command.Flags().StringArrayVar(&values, "collection", nil, "NAME=QUEUEDIR: also compare the index with its queue; repeatable")
+	command.Flags().BoolVar(&ids, "ids", false, "also compare every id of the index with the queue")
 	command.Flags().BoolVar(&quiet, "quiet", false, "show no progress")
 	return command
 }
@@ -61,8 +68,8 @@ func addDataFlag(command *cobra.Command, dir *string) {
 }
 
 // checkIndexes verifies the indexes in dataDir, and compares the index of each collection
-// in queues with its queue.
-func checkIndexes(ctx context.Context, env *cli.Env, dataDir string, queues map[string]string, quiet bool) error {
+// in queues with its queue, with ids in full.
+func checkIndexes(ctx context.Context, env *cli.Env, dataDir string, queues map[string]string, ids, quiet bool) error {
 	names, err := listIndexes(dataDir)
 	if err != nil {
 		return err
@@ -73,25 +80,19 @@ func checkIndexes(ctx context.Context, env *cli.Env, dataDir string, queues map[
 		}
 	}
 	out := cli.NewOutput(env.Stdout)
-	damaged, others := 0, 0
+	damaged, others, different := 0, 0, 0
 	for _, name := range names {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("interrupted before the index of %s", name)
 		}
 		started := env.Now()
-		var meter *cli.Meter
 		dir, err := follow.StateDir(filepath.Join(dataDir, name))
 		if err != nil {
 			return err
 		}
-		err = docservice.CheckIndex(dir, env.Log, func(done, total int64) {
-			if meter == nil && !quiet {
-				meter = cli.NewMeter(env, "checking "+name, total)
-			}
-			meter.SetTotal(total)
-			meter.Update(0, done)
-		})
-		meter.Finish()
+		progress, finish := progressOf(env, "checking "+name, quiet)
+		err = docservice.CheckIndex(dir, env.Log, progress)
+		finish()
 		if err != nil {
 			damaged++
 			out.Printf("%s: damaged: %v\n", name, err)
@@ -102,6 +103,14 @@ func checkIndexes(ctx context.Context, env *cli.Env, dataDir string, queues map[
 			if err := docservice.CheckPosition(dir, queueDir); err != nil {
 				others++
 				out.Printf("%s: the queue in %s does not continue the history of the index: %v\n", name, queueDir, err)
+			} else if ids {
+				equal, err := compareIDs(ctx, env, out, name, dir, queueDir, quiet)
+				if err != nil {
+					return err
+				}
+				if !equal {
+					different++
+				}
 			}
 		}
 		if err := out.Flush(); err != nil {
@@ -110,10 +119,49 @@ func checkIndexes(ctx context.Context, env *cli.Env, dataDir string, queues map[
 	}
 	if others > 0 && damaged == 0 {
 		return fmt.Errorf("%d of %d queues do not continue their indexes; restore the right files, or, if the queue is right, "+
-			"stop the daemon and delete the index's directory in %s to have it rebuilt", others, len(queues), dataDir)
+			"run docserviced reindex", others, len(queues))
 	}
 	if damaged > 0 {
 		return fmt.Errorf("%d of %d indexes in %s are damaged; stop the daemon and delete their directories to have them rebuilt", damaged, len(names), dataDir)
 	}
+	if different > 0 {
+		return fmt.Errorf("%d of %d indexes differ from their queues; docserviced reindex builds them again", different, len(queues))
+	}
 	return nil
+}
+
+// progressOf returns a function that shows the progress of a job, unless quiet, and one that
+// ends the display.
+func progressOf(env *cli.Env, label string, quiet bool) (progress func(done, total int64), finish func()) {
+	var meter *cli.Meter
+	progress = func(done, total int64) {
+		if meter == nil && !quiet {
+			meter = cli.NewMeter(env, label, total)
+		}
+		meter.SetTotal(total)
+		meter.Update(0, done)
+	}
+	return progress, func() { meter.Finish() }
+}
+
+// compareIDs compares an index with its queue, and prints the result.
+func compareIDs(ctx context.Context, env *cli.Env, out *cli.Output, name, dir, queueDir string, quiet bool) (equal bool, err error) {
+	progress, finish := progressOf(env, "comparing "+name, quiet)
+	c, err := docservice.CompareIndex(ctx, dir, queueDir, env.Now(), docservice.CompareMemory, progress)
+	finish()
+	if err != nil {
+		return false, fmt.Errorf("comparing the index of %s with %s: %w", name, queueDir, err)
+	}
+	out.Printf("%s: %s as in the queue", name, cli.FormatCountOf(c.Equal, "id is", "ids are"))
+	if c.Later > 0 {
+		out.Printf(", %s not been compared, because the queue has newer entries", cli.FormatCountOf(c.Later, "id has", "ids have"))
+	}
+	if c.Differences() > 0 {
+		out.Printf(", %s missing, %s wrong, %s superfluous", cli.FormatCountOf(c.Missing, "is", "are"), cli.FormatCountOf(c.Wrong, "is", "are"), cli.FormatCountOf(c.Extra, "is", "are"))
+	}
+	out.Printf("\n")
+	for _, example := range c.Examples {
+		out.Printf("  %s\n", example)
+	}
+	return c.Differences() == 0, nil
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,6 +13,7 @@ import (
 	"docstore/cmd/internal/cli"
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
+	"docstore/lsm"
 )
 
 // TestCheckFindsEveryWrongByte changes every byte of an index's table, manifest and filter
@@ -73,4 +76,96 @@ func TestCheckComparesWithTheQueue(t *testing.T) {
 	require.Contains(t, r.stdout, "forked")
 	r = run(t.Context(), "check", "--data", o.dataDir, "--collection", "others="+queueDir)
 	require.Contains(t, r.stderr, "has no index of collection others")
+}
+
+// check --ids finds every kind of difference; reindex repairs it, of a running and of a
+// stopped daemon.
+func TestCheckIDsAndReindex(t *testing.T) {
+	queueDir := t.TempDir()
+	fill(t, queueDir, "a", `{"v":1}`, "b", `{"v":1}`, "a", `{"v":2}`, "gone", "{}", "gone", "")
+	o := testOptions(t, queueDir)
+	indexOnce(t, o)
+	check := func() result {
+		return run(t.Context(), "check", "--data", o.dataDir, "--collection", "jobs="+queueDir, "--ids")
+	}
+	r := check()
+	require.Equal(t, cli.ExitOK, r.status, r.stderr)
+	require.Contains(t, r.stdout, "jobs: 2 ids are as in the queue\n")
+	fill(t, queueDir, "b", `{"v":2}`, "new", `{}`)
+	r = check()
+	require.Equal(t, cli.ExitOK, r.status, r.stderr)
+	require.Contains(t, r.stdout, "jobs: 1 id is as in the queue, 2 ids have not been compared")
+	indexOnce(t, o)
+	require.Contains(t, check().stdout, "jobs: 3 ids are as in the queue\n")
+
+	// Damage the index without a trace in its checksums.
+	index, err := lsm.Open(filepath.Join(o.dataDir, "jobs", "index-0001"), nil)
+	require.NoError(t, err)
+	value, err := index.Get(nil, []byte("b"))
+	require.NoError(t, err)
+	require.NoError(t, index.Set([]byte("extra"), value))
+	require.NoError(t, index.Set([]byte("a"), value))
+	require.NoError(t, index.Delete([]byte("new")))
+	require.NoError(t, index.Close())
+	r = check()
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Contains(t, r.lastLine(), "1 of 1 indexes differ from their queues; docserviced reindex")
+	for _, want := range []string{
+		"jobs: 1 id is as in the queue, 1 is missing, 1 is wrong, 1 is superfluous", `id "a": the index has 2/`, `id "extra": the index has 2/`, "document 2/",
+	} {
+		require.Contains(t, r.stdout, want)
+	}
+
+	r = run(t.Context(), "reindex", "--data", o.dataDir, "jobs")
+	require.Equal(t, cli.ExitOK, r.status, r.stderr)
+	require.Contains(t, r.stdout, "jobs: requested")
+	d, _ := startTestDaemon(t, o)
+	rebuilt := func(index string) func() bool {
+		return func() bool {
+			entries, err := filepath.Glob(filepath.Join(o.dataDir, "jobs", "index-*[0-9]"))
+			return err == nil && len(entries) == 1 && filepath.Base(entries[0]) == index
+		}
+	}
+	until(t.Context(), rebuilt("index-0002"))
+	require.Equal(t, `{"v":2}`, get(d.http.Handler, "/documents/jobs/a").Body.String())
+	require.Contains(t, check().stdout, "jobs: 3 ids are as in the queue\n")
+	require.Equal(t, cli.ExitOK, run(t.Context(), "reindex", "--data", o.dataDir, "jobs").status)
+	until(t.Context(), rebuilt("index-0003"))
+
+	for _, c := range []struct {
+		args    []string
+		status  int
+		problem string
+	}{
+		{[]string{"check", "--data", o.dataDir, "--ids"}, cli.ExitUsage, "--ids needs --collection NAME=QUEUEDIR"},
+		{[]string{"reindex", "--data", o.dataDir}, cli.ExitUsage, "an argument is missing"},
+		{[]string{"reindex", "jobs"}, cli.ExitUsage, "data"},
+		{[]string{"reindex", "--data", o.dataDir, "jobs", "others"}, cli.ExitFailure, "has no index of collection others, only of jobs"},
+		{[]string{"reindex", "--data", t.TempDir(), "jobs"}, cli.ExitFailure, "has no index"},
+	} {
+		r := run(t.Context(), c.args...)
+		require.Equal(t, c.status, r.status, c.args)
+		require.Contains(t, r.lastLine(), c.problem)
+	}
+}
+
+// A queue that was restored from an older copy and continued is served after a reindex.
+func TestReindexAfterFork(t *testing.T) {
+	queueDir, older := t.TempDir(), t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`)
+	require.NoError(t, os.CopyFS(older, os.DirFS(queueDir)))
+	fill(t, queueDir, "b", `{"id":"b"}`)
+	o := testOptions(t, queueDir)
+	indexOnce(t, o)
+	require.NoError(t, os.RemoveAll(queueDir))
+	fill(t, older, "c", `{"id":"c"}`)
+	require.NoError(t, os.CopyFS(queueDir, os.DirFS(older)))
+	d, _ := startTestDaemon(t, o)
+	until(t.Context(), func() bool {
+		return strings.Contains(get(d.http.Handler, "/readyz").Body.String(), "reading the queue failed")
+	})
+	require.Equal(t, cli.ExitOK, run(t.Context(), "reindex", "--data", o.dataDir, "jobs").status)
+	waitReady(t, d)
+	require.Equal(t, http.StatusOK, get(d.http.Handler, "/documents/jobs/c").Code)
+	require.Equal(t, http.StatusNotFound, get(d.http.Handler, "/documents/jobs/b").Code)
 }

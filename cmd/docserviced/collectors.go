@@ -71,6 +71,11 @@ var (
 	indexProblem    = gauge("index_problem", "1 while the last flush or merge failed or writes are refused; see the log.", "collection")
 )
 
+var (
+	residentRatio = gauge("resident_ratio", "Share of the mapped files that is in memory, by a sample; 1 if the daemon may not write the files.", "collection", "part")
+	coldReads     = prometheus.NewDesc("docstore_cold_read_seconds", "Duration of lookups and reads that waited for the disk; a batch counts once.", []string{"collection", "part"}, nil)
+)
+
 // collectionCollector collects the metrics of the collections.
 type collectionCollector struct{ *daemon }
 
@@ -79,16 +84,20 @@ func (c collectionCollector) Describe(to chan<- *prometheus.Desc) {
 		served, ready, lagSeconds, lagBytes, applied, segmentAt, blockAt, faults, faultInfo, quarantined, swept, scrubbed, scrubEnded,
 		segments, queueBytes, queueDocs, queueDels,
 		indexTables, indexTableBytes, indexEntries, indexLogBytes, memtableBytes, filterBytes, flushes, merges, mergeBytes,
-		writesStopped, diskFree, indexProblem,
+		writesStopped, diskFree, indexProblem, residentRatio,
 	} {
 		to <- m.desc
 	}
+	to <- coldReads
 }
 
 func (c collectionCollector) Collect(to chan<- prometheus.Metric) {
 	for _, collection := range c.collections() {
 		name := collection.Name()
 		collectStatus(to, name, collection.Status())
+		residency := collection.Residency()
+		collectResidency(to, &residency.Index, name, "index")
+		collectResidency(to, &residency.Segments, name, "queue")
 		stats, err := collection.Stats()
 		if err != nil {
 			c.env.Log.Warn("statistics are missing from the metrics", "collection", name, "error", err)
@@ -141,6 +150,14 @@ func collectStatus(to chan<- prometheus.Metric, name string, status docservice.S
 	}
 	faults.send(to, float64(stopping), name, "tail_stopped")
 	faults.send(to, float64(damaged), name, "documents_unavailable")
+}
+
+func collectResidency(to chan<- prometheus.Metric, of *docservice.PartResidency, name, part string) {
+	if of.Known {
+		residentRatio.send(to, of.Share, name, part)
+	}
+	cold := &of.ColdReads
+	to <- prometheus.MustNewConstHistogram(coldReads, cold.Count, cold.Sum.Seconds(), cold.Cumulative(), name, part)
 }
 
 func collectIndex(to chan<- prometheus.Metric, name string, index lsm.Stats) {

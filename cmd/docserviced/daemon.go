@@ -22,6 +22,7 @@ import (
 	"docstore/cmd/internal/livepage"
 	"docstore/docservice"
 	"docstore/docservice/follow"
+	"docstore/docservice/gateway"
 	"docstore/docservice/peers"
 	"docstore/lsm"
 	"docstore/queue"
@@ -37,7 +38,7 @@ type daemonOptions struct {
 	boxcar          string
 	http            httpFlags
 	grpc            string // empty: none
-	memory          cli.Size
+	memory          memoryFlag
 	grace           time.Duration
 	quarantine      bool
 	scrubInterval   time.Duration // 0: never
@@ -49,6 +50,8 @@ type daemonOptions struct {
 	registration    registration
 	buckets         bucketOptions
 	peers           peerOptions
+	columns         columnOptions
+	audit           cli.AuditLog
 }
 
 // daemon owns all parts of a running daemon: the collections, the listeners, and the lock
@@ -63,6 +66,10 @@ type daemon struct {
 	cache   *docservice.Cache // nil: none
 	// followers fetch collections from object stores.
 	followers followers
+	fleets    fleets // for the fleet page
+	columns   columns
+	// gateway answers HTTP and gRPC: it passes on requests for shards of other columns.
+	gateway   *gateway.Gateway
 	disk      *follow.Disk  // limit of the data directory; nil: none
 	downloads *rate.Limiter // nil: no limit
 	files     *peers.Server // sends files to other servers
@@ -100,13 +107,10 @@ type daemon struct {
 	}
 }
 
-// decoderShare: dictionaries get this fraction of a quarter of the memory. Of the default
-// of 512 MiB that is 32 MiB, 500 dictionaries of the size that a writer makes.
-const decoderShare = 4
-
 // startDaemon opens all parts and starts to serve. On error it closes what it opened.
 func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 	d := &daemon{env: env, options: o, service: docservice.NewService(), failed: make(chan struct{}), scrubSemaphore: make(chan struct{}, 1)}
+	d.gateway = gateway.New(d.service)
 	d.grace.Store(int64(o.grace))
 	d.alive, d.end = context.WithCancel(context.Background())
 	defer func() {
@@ -126,9 +130,9 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 	if d.boxcarListener, err = listen("--boxcar", o.boxcar); err != nil {
 		return nil, err
 	}
-	quarter := int64(o.memory) / 4
-	d.messages, d.decoders = boxcarrpc.NewBudget(quarter), queue.NewDecoderCache(quarter/decoderShare)
-	d.budget = lsm.NewBudget(3*quarter - quarter/decoderShare)
+	memory := planForThisMachine(o.memory).memory
+	shares := shareMemory(memory)
+	d.messages, d.decoders, d.budget = boxcarrpc.NewBudget(shares.messages), queue.NewDecoderCache(shares.dictionaries), lsm.NewBudget(shares.index)
 	listener, err := listen("--http", o.http.address)
 	if err != nil {
 		return nil, err
@@ -156,20 +160,25 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 		}
 	}
 	options := &boxcarrpc.ServerOptions{Budget: d.messages, Logger: env.Log, Prefetch: d.service.Prefetch()}
+	if d.auth.access != nil {
+		d.service.Authorize(d.authorize)
+	}
 	d.servePeers(options)
 	metrics := newMetrics(d)
 	d.auth.configure(options)
-	if err = o.limits.limit(options, int64(o.memory)); err != nil {
+	options.Audit = d.auditDrain
+	if err = o.limits.limit(options, memory); err != nil {
 		return nil, err
 	}
 	d.traceBoxcar(options)
 	d.boxcar = boxcarrpc.NewServer(metrics.timed("boxcar", d.service.Handle), metrics.boxcar.Instrument(options))
 	metrics.boxcar.Watch(d.boxcar)
+	d.drainUntilReady()
 	if d.grpcListener != nil {
-		d.grpc = newGRPCServer(d, metrics.timed("grpc", d.service.Handle))
+		d.grpc = newGRPCServer(d, d.traceHandler(metrics.timed("grpc", d.gateway.Handle)))
 	}
 	page := livepage.New(newReporter(d, metrics), o.http.lookUps(), env.Log)
-	d.http = newHTTPServer(d, metrics, page)
+	d.http = newHTTPServer(d, metrics, page, newFleetPage(d))
 	d.serving.Go(func() { page.Run(d.alive) })
 	d.serving.Go(func() { d.note(d.boxcar.Serve(d.boxcarListener), boxcarrpc.ErrServerClosed) })
 	d.serving.Go(func() { d.note(d.serveHTTP(), http.ErrServerClosed) })
@@ -188,6 +197,9 @@ func (d *daemon) addCollection(c collectionFlag) error {
 	}
 	if options.ScrubInterval == 0 {
 		options.ScrubInterval = -1 // 0 of the flag means never
+	}
+	if d.options.columns.column != "" {
+		return d.addColumn(c, options)
 	}
 	if isURL(c.source) {
 		return d.addFollower(c, options)
@@ -255,10 +267,16 @@ func (d *daemon) collection(name string) *docservice.Collection {
 	return nil
 }
 
+// drain makes clients use other servers.
+func (d *daemon) drain() {
+	d.ending.Store(true)
+	d.boxcar.Drain()
+}
+
 // stop finishes the requests in flight within the grace period, and closes everything. It
 // returns the error of a failed listener, if any.
 func (d *daemon) stop(grace time.Duration) error {
-	d.ending.Store(true)
+	d.drain()
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	var draining sync.WaitGroup
@@ -304,6 +322,10 @@ func (d *daemon) close() error {
 		}
 	}
 	d.endTracing()
+	errs = append(errs, d.fleets.close())
+	for _, c := range d.columnList() {
+		errs = append(errs, c.close())
+	}
 	errs = append(errs, d.closeFollowers()...)
 	if d.peers != nil {
 		errs = append(errs, d.peers.Close())

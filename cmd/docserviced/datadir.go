@@ -16,7 +16,7 @@ import (
 // A data directory belongs to one daemon:
 //
 //	LOCK     held while the daemon runs
-//	NAME/    the directory of the collection NAME (docservice)
+//	NAME/    the directory of the collection NAME (docservice), or of its shards (docservice/column)
 const lockName = "LOCK"
 
 // collectionName matches valid names of collections: they are used as directories, in URLs
@@ -115,7 +115,8 @@ func lockData(dir string) (io.Closer, error) {
 	return lock, err
 }
 
-// listIndexes returns the names of the collections with an index in a data directory.
+// listIndexes returns the directories in a data directory that have an index: those of
+// collections and shards.
 func listIndexes(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -123,7 +124,17 @@ func listIndexes(dir string) ([]string, error) {
 	}
 	var names []string
 	for _, entry := range entries {
-		if entry.IsDir() && collectionName.MatchString(entry.Name()) {
+		if !entry.IsDir() || !collectionName.MatchString(entry.Name()) {
+			continue
+		}
+		shards, err := filepath.Glob(filepath.Join(dir, entry.Name(), "shard-*"))
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range shards {
+			names = append(names, filepath.Join(entry.Name(), filepath.Base(path)))
+		}
+		if len(shards) == 0 {
 			names = append(names, entry.Name())
 		}
 	}

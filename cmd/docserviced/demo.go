@@ -27,6 +27,7 @@ const (
 	demoCallers     = 64
 	demoFetchesMany = 100_000 // by all callers
 	demoCollection  = "jobs"
+	demoMemory      = 512 << 20
 )
 
 func newDemo(env *cli.Env) *cobra.Command {
@@ -184,7 +185,7 @@ func (d *demo) serve(ctx context.Context) (err error) {
 		dataDir:     filepath.Join(d.dir, "data"),
 		boxcar:      addressOrAny(defaultBoxcar),
 		http:        httpFlags{address: addressOrAny(defaultHTTP)},
-		memory:      defaultMemory,
+		memory:      demoMemory,
 	})
 	if err != nil {
 		return err

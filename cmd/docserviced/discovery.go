@@ -36,10 +36,10 @@ func (e *registration) addFlags(flags *pflag.FlagSet) {
 	flags.Float64Var(&e.weight, "weight", 1, "capacity of this server relative to the others")
 }
 
-func (e *registration) check() error {
+func (e *registration) check(column bool) error {
 	var problems []error
-	if e.discovery == "" && e.advertise != "" {
-		problems = append(problems, cli.Usagef("--advertise needs --discovery; give both"))
+	if e.discovery == "" && e.advertise != "" && !column {
+		problems = append(problems, cli.Usagef("--advertise needs --discovery or --column; give both"))
 	}
 	if !(e.weight > 0 && e.weight <= maxWeight) {
 		problems = append(problems, cli.Usagef("--weight %v: must be more than 0 and at most %d", e.weight, maxWeight))

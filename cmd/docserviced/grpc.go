@@ -54,7 +54,7 @@ func newGRPCServer(d *daemon, handler boxcarrpc.Handler) *grpc.Server {
 	server := grpc.NewServer(append([]grpc.ServerOption{
 		grpc.StatsHandler(&grpcCounter{listener: d.grpcListener}),
 		grpc.InTapHandle(d.tapCall),
-		grpc.ChainUnaryInterceptor(d.containPanic, d.admitCall), // outermost first
+		grpc.ChainUnaryInterceptor(d.containPanic, d.admitCall, d.traceCall), // outermost first
 		grpc.ChainStreamInterceptor(d.admitStream),
 		grpc.ForceServerCodecV2(newGRPCCodec()),
 		grpc.MaxRecvMsgSize(grpcRequestBytes),
@@ -99,11 +99,12 @@ func (d *daemon) containPanic(ctx context.Context, request any, info *grpc.Unary
 }
 
 func (d *daemon) admitCall(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	leave, err := d.admit(ctx, info.FullMethod)
+	client, leave, err := d.admit(ctx, info.FullMethod)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
+	ctx = withIdentity(ctx, client)
 	conn := connOf(ctx)
 	if conn == nil {
 		return handler(ctx, request)
@@ -118,7 +119,7 @@ func (d *daemon) admitCall(ctx context.Context, request any, info *grpc.UnarySer
 }
 
 func (d *daemon) admitStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	leave, err := d.admit(stream.Context(), info.FullMethod)
+	_, leave, err := d.admit(stream.Context(), info.FullMethod)
 	if err != nil {
 		return err
 	}
@@ -200,7 +201,8 @@ func (d *daemon) authenticated(ctx context.Context) bool {
 
 // admit checks the credentials of a call and the limits, which it shares with the Boxcar
 // listener. Every client may call Check; streams of unauthenticated clients are limited.
-func (d *daemon) admit(ctx context.Context, method string) (leave func(), err error) {
+// identity is that of the client, empty if it is unknown.
+func (d *daemon) admit(ctx context.Context, method string) (identity string, leave func(), err error) {
 	client, err := d.auth.identify(ctx)
 	conn := connOf(ctx)
 	authenticated := err == nil && client.Identity != ""
@@ -209,12 +211,13 @@ func (d *daemon) admit(ctx context.Context, method string) (leave func(), err er
 	}
 	if strings.HasPrefix(method, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") {
 		if method != grpc_health_v1.Health_Watch_FullMethodName {
-			return func() {}, nil
+			return "", func() {}, nil
 		}
-		return d.admitWatch(ctx)
+		leave, err = d.admitWatch(ctx)
+		return "", leave, err
 	}
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	if leave, err = d.boxcar.Admit(client); err != nil {
 		var refused *boxcarrpc.Error
@@ -222,7 +225,7 @@ func (d *daemon) admit(ctx context.Context, method string) (leave func(), err er
 			err = status.Error(codes.Code(refused.Code), refused.Message)
 		}
 	}
-	return leave, err
+	return client.Identity, leave, err
 }
 
 // grpcHealth reports over gRPC what /readyz reports, and NOT_SERVING while the server is
@@ -325,5 +328,7 @@ func (h *grpcHealth) status() grpc_health_v1.HealthCheckResponse_ServingStatus {
 
 // ready is the result of /readyz without the reasons.
 func (d *daemon) ready() bool {
-	return !d.ending.Load() && !slices.ContainsFunc(d.collections(), func(c *docservice.Collection) bool { return !c.Ready() })
+	return !d.ending.Load() &&
+		!slices.ContainsFunc(d.collections(), func(c *docservice.Collection) bool { return !isShard(c.Name()) && !c.Ready() }) &&
+		!slices.ContainsFunc(d.columnList(), func(c *columnOf) bool { return c.Status().NotReady != "" })
 }

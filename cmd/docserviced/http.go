@@ -10,13 +10,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"net/url"
 	"regexp"
 	"strings"
 	"time"
 
 	"docstore/boxcarrpc"
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/fleetview"
+	"docstore/cmd/internal/httpapi"
 	"docstore/cmd/internal/livepage"
 	"docstore/docservice"
 )
@@ -58,7 +59,7 @@ func reserve(w http.ResponseWriter, r *http.Request, n int) bool {
 	ctx, cancel := context.WithTimeout(r.Context(), httpMemoryWait)
 	defer cancel()
 	if err := boxcarrpc.Reserve(ctx, n); err != nil {
-		http.Error(w, noMemory, http.StatusServiceUnavailable)
+		httpapi.Errorf(httpapi.CodeUnavailable, noMemory).Write(w)
 		return false
 	}
 	return true
@@ -66,9 +67,9 @@ func reserve(w http.ResponseWriter, r *http.Request, n int) bool {
 
 const noMemory = "no memory for the response: other responses use what --memory allows; retry"
 
-func newHTTPServer(d *daemon, m *metrics, page *livepage.Page) *http.Server {
+func newHTTPServer(d *daemon, m *metrics, page *livepage.Page, fleet *fleetview.Page) *http.Server {
 	return &http.Server{
-		Handler: bounded(d.options.http.guard(d.auth, newHTTPHandler(d, m, page))),
+		Handler: bounded(d.options.http.guard(d.auth, newHTTPHandler(d, m, page, fleet))),
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			if c := boundedConnOf(conn); c != nil {
 				return withConn(ctx, c)
@@ -87,14 +88,19 @@ func newHTTPServer(d *daemon, m *metrics, page *livepage.Page) *http.Server {
 
 const documentsPath = "/documents/"
 
-func newHTTPHandler(d *daemon, m *metrics, page *livepage.Page) http.Handler {
+func newHTTPHandler(d *daemon, m *metrics, page *livepage.Page, fleet *fleetview.Page) http.Handler {
 	mux, access := http.NewServeMux(), &d.options.http
 	page.Handle(mux)
+	fleet.Handle(mux)
+	api := &documentAPI{handler: d.traceHandler(m.timed("http", d.gateway.Handle)), decoders: d.decoders, log: d.env.Log}
+	served := func(next http.HandlerFunc) http.HandlerFunc { return access.ifLookUps(d.admitHTTP(d.traceHTTP(next))) }
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", d.serveReady)
-	mux.HandleFunc("GET /collections/{collection}/ids", access.ifLookUps(d.serveIDs))
-	mux.HandleFunc("GET /collections/{collection}/count", access.ifLookUps(d.serveCount))
-	mux.HandleFunc("GET /collections/{collection}/export", access.ifLookUps(d.serveExport))
+	mux.HandleFunc("GET /openapi.yaml", serveOpenAPI)
+	mux.HandleFunc("GET /collections", served(d.serveCollections))
+	mux.HandleFunc("GET /collections/{collection}/ids", served(d.serveIDs))
+	mux.HandleFunc("GET /collections/{collection}/count", served(d.serveCount))
+	mux.HandleFunc("GET /collections/{collection}/export", served(d.serveExport))
 	mux.Handle("GET /metrics", m.handler())
 	mux.HandleFunc("/debug/pprof/", access.ifDebug(pprof.Index))
 	mux.HandleFunc("/debug/pprof/cmdline", access.ifDebug(pprof.Cmdline))
@@ -103,15 +109,38 @@ func newHTTPHandler(d *daemon, m *metrics, page *livepage.Page) http.Handler {
 	mux.HandleFunc("/debug/pprof/trace", access.ifDebug(pprof.Trace))
 	mux.HandleFunc("GET /debug/log", access.ifDebug(d.serveLog))
 	mux.HandleFunc("GET /debug/settings", access.ifDebug(d.serveSettings))
-	documents := access.ifLookUps(m.timedHTTP(d.serveDocument))
+	documents, others := served(api.serve), httpapi.Routes(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A mux cleans paths ("a//b" becomes "a/b"), which would change an id.
 		if strings.HasPrefix(r.URL.EscapedPath(), documentsPath) {
 			documents(w, r)
 			return
 		}
-		mux.ServeHTTP(w, r)
+		others.ServeHTTP(w, r)
 	})
+}
+
+// answerError returns the response for an error of a document or a list.
+func answerError(err error) *httpapi.Error {
+	var call *boxcarrpc.Error
+	switch {
+	case errors.Is(err, docservice.ErrNotFound):
+		return httpapi.Errorf(httpapi.CodeNotFound, "not found")
+	case errors.Is(err, docservice.ErrNoCollection) && errors.As(err, &call):
+		return httpapi.Errorf(httpapi.CodeNoCollection, "%s", call.Message)
+	case boxcarrpc.CodeOf(err) == boxcarrpc.CodePermissionDenied && errors.As(err, &call):
+		return httpapi.Errorf(httpapi.CodeForbidden, "%s", call.Message)
+	case boxcarrpc.CodeOf(err) == boxcarrpc.CodeResourceExhausted, boxcarrpc.CodeOf(err) == boxcarrpc.CodeDeadlineExceeded,
+		errors.Is(err, context.DeadlineExceeded):
+		return httpapi.Errorf(httpapi.CodeUnavailable, noMemory)
+	case errors.Is(err, docservice.ErrUnavailable), errors.Is(err, docservice.ErrClosed):
+		return httpapi.Errorf(httpapi.CodeUnavailable, "%v", err)
+	case errors.Is(err, docservice.ErrMoved):
+		return httpapi.Errorf(httpapi.CodeMoved, "%v", err)
+	case errors.Is(err, docservice.ErrBadID), boxcarrpc.CodeOf(err) == boxcarrpc.CodeInvalidArgument:
+		return httpapi.Errorf(httpapi.CodeInvalidArgument, "%v", err)
+	}
+	return httpapi.Errorf(httpapi.CodeInternal, "%v", err)
 }
 
 // serveLog returns the recent log.
@@ -138,66 +167,6 @@ var passwords = regexp.MustCompile(`://[^/@\s]*@`)
 // withoutPasswords removes passwords from a setting. Settings contain no tokens and keys,
 // only the names of their files.
 func withoutPasswords(value string) string { return passwords.ReplaceAllString(value, "://...@") }
-
-// serveDocument returns a document. The id is the rest of the path, unescaped, slashes
-// included.
-func (d *daemon) serveDocument(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
-		http.Error(w, "documents are read-only", http.StatusMethodNotAllowed)
-		return
-	}
-	name, escaped, _ := strings.Cut(strings.TrimPrefix(r.URL.EscapedPath(), documentsPath), "/")
-	id, err := url.PathUnescape(escaped)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	collection := d.collection(name)
-	if collection == nil {
-		http.Error(w, fmt.Sprintf("no collection %q", name), http.StatusNotFound)
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), httpMemoryWait)
-	defer cancel()
-	document, err := collection.GetContext(ctx, nil, []byte(id))
-	if err != nil {
-		status, text := answerStatus(err)
-		http.Error(w, text, status)
-		return
-	}
-	boxcarrpc.Hold(ctx, cap(document))
-	contentType := "application/octet-stream"
-	err = boxcarrpc.Compute(ctx, len(document), func() { // parsing 16 MiB takes a tenth of a second
-		if json.Valid(document) {
-			contentType = "application/json"
-		}
-	})
-	if err != nil {
-		http.Error(w, noMemory, http.StatusServiceUnavailable)
-		return
-	}
-	header := w.Header()
-	header.Set("Content-Type", contentType)
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Length", fmt.Sprint(len(document)))
-	_, _ = w.Write(document) // the client may have disconnected
-}
-
-// answerStatus returns the HTTP status and text for an error of Get.
-func answerStatus(err error) (status int, text string) {
-	switch {
-	case errors.Is(err, docservice.ErrNotFound):
-		return http.StatusNotFound, "not found"
-	case boxcarrpc.CodeOf(err) == boxcarrpc.CodeResourceExhausted, errors.Is(err, context.DeadlineExceeded):
-		return http.StatusServiceUnavailable, noMemory
-	case errors.Is(err, docservice.ErrUnavailable), errors.Is(err, docservice.ErrClosed):
-		return http.StatusServiceUnavailable, err.Error()
-	case errors.Is(err, docservice.ErrBadID):
-		return http.StatusBadRequest, err.Error()
-	}
-	return http.StatusInternalServerError, err.Error()
-}
 
 // readiness is the body of /readyz.
 type readiness struct {
@@ -238,7 +207,7 @@ func (d *daemon) serveReady(w http.ResponseWriter, r *http.Request) {
 	case "503":
 		drainingIsUnready = true
 	default:
-		http.Error(w, fmt.Sprintf("draining=%s: want 503, or 200 for the default", when), http.StatusBadRequest)
+		httpapi.Errorf(httpapi.CodeInvalidArgument, "draining=%s: want 503, or 200 for the default", when).Write(w)
 		return
 	}
 	body := d.readiness()
@@ -258,7 +227,15 @@ func (d *daemon) readiness() readiness {
 	if d.ending.Load() {
 		body.Ready, body.Ending = false, true
 	}
+	for _, c := range d.columnList() {
+		one := columnReadiness(c.Status())
+		body.Collections[c.name] = one
+		body.Ready = body.Ready && one.Ready
+	}
 	for _, c := range d.collections() {
+		if isShard(c.Name()) {
+			continue
+		}
 		status := c.Status()
 		one := d.readinessOf(c.Name(), status)
 		body.Collections[c.Name()] = one

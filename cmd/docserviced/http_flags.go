@@ -2,12 +2,17 @@ package main
 
 import (
 	"crypto/tls"
+	"errors"
+	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"docstore/boxcarrpc"
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/httpapi"
 )
 
 // httpFlags configure the HTTP listener. On a loopback address it serves everything in
@@ -88,7 +93,7 @@ func hiddenUnless(shown bool, flag string, next http.HandlerFunc) http.HandlerFu
 		return next
 	}
 	return func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "not served to other hosts; start the daemon with "+flag+" to enable it", http.StatusForbidden)
+		httpapi.Errorf(httpapi.CodeForbidden, "not served to other hosts; start the daemon with %s to enable it", flag).Write(w)
 	}
 }
 
@@ -97,19 +102,47 @@ var publicPaths = map[string]bool{"/healthz": true, "/readyz": true}
 
 // guard requires credentials before the handler runs.
 func (h *httpFlags) guard(k *authenticator, next http.Handler) http.Handler {
-	if h.local() || h.open {
+	if h.local() {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r.WithContext(withIdentity(r.Context(), trusted)))
+		})
+	}
+	if h.open {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !publicPaths[r.URL.Path] {
-			if err := k.authenticate(r.TLS, tokenOf(r)); err != nil {
+			identity, err := k.authenticate(r.TLS, tokenOf(r))
+			if err != nil {
 				w.Header().Set("WWW-Authenticate", `Basic realm="docserviced: any name, and the token as the password"`)
-				http.Error(w, err.Error(), http.StatusUnauthorized)
+				httpapi.Errorf(httpapi.CodeUnauthenticated, "%v", err).Write(w)
 				return
 			}
+			r = r.WithContext(withIdentity(r.Context(), identity))
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// admitHTTP applies the limits of requests, which HTTP shares with the other listeners.
+func (d *daemon) admitHTTP(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		client := &boxcarrpc.Peer{Address: new(net.TCPAddr)}
+		if identity := identityOf(r.Context()); identity != trusted {
+			client.Identity = identity
+		}
+		if address, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+			client.Address = net.TCPAddrFromAddrPort(address)
+		}
+		leave, err := d.boxcar.Admit(client)
+		var refused *boxcarrpc.Error
+		if errors.As(err, &refused) {
+			httpapi.Errorf(httpapi.CodeResourceExhausted, "%s", refused.Message).Write(w)
+			return
+		}
+		defer leave()
+		next(w, r)
+	}
 }
 
 // tokenOf returns the token of a request: a bearer token, or the password of basic

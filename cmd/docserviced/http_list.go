@@ -3,8 +3,10 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -12,7 +14,9 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/httpapi"
 	"docstore/docservice"
+	"docstore/docservice/gateway"
 )
 
 // exportStallTimeout is how long the reader of an export may block it. An export pins the
@@ -29,17 +33,39 @@ const exportBytes = 8 << 20
 // errPageEnds ends a scan after the requested ids.
 var errPageEnds = errors.New("the page is full")
 
+// lister lists the ids of a collection: *docservice.Collection or *gateway.Collection.
+type lister interface {
+	Name() string
+	Scan(ctx context.Context, o docservice.ScanOptions, fn func(id []byte, answer docservice.Answer) error) error
+	Count(ctx context.Context, prefix []byte) (int64, error)
+}
+
+// lister returns the collection of that name, nil if there is none.
+func (d *daemon) lister(name string) lister {
+	if c := d.gateway.Collection(name); c != nil {
+		return c
+	}
+	if c := d.collection(name); c != nil {
+		return c
+	}
+	return nil
+}
+
 // listing holds the parameters of ids, count and export.
 type listing struct {
-	collection *docservice.Collection
+	collection lister
 	options    docservice.ScanOptions
 }
 
 // parseListing parses path and query of a request. On error it answers and returns false.
 func (d *daemon) parseListing(w http.ResponseWriter, r *http.Request, allowed ...string) (l listing, ok bool) {
 	name := r.PathValue("collection")
-	if l.collection = d.collection(name); l.collection == nil {
-		http.Error(w, fmt.Sprintf("no collection %q", name), http.StatusNotFound)
+	if l.collection = d.lister(name); l.collection == nil {
+		httpapi.Errorf(httpapi.CodeNoCollection, "no collection %q", name).Write(w)
+		return l, false
+	}
+	if err := d.authorize(r.Context(), name); err != nil {
+		httpapi.Errorf(httpapi.CodeForbidden, "%v", err).Write(w)
 		return l, false
 	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
@@ -47,7 +73,7 @@ func (d *daemon) parseListing(w http.ResponseWriter, r *http.Request, allowed ..
 		err = l.parse(query, allowed)
 	}
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		httpapi.Errorf(httpapi.CodeInvalidArgument, "%v", err).Write(w)
 		return l, false
 	}
 	return l, true
@@ -86,7 +112,7 @@ func (d *daemon) serveIDs(w http.ResponseWriter, r *http.Request) {
 		limit = docservice.DefaultScanIDs
 	}
 	if limit > docservice.MaxScanIDs {
-		http.Error(w, fmt.Sprintf("limit=%d: at most %d; follow \"next\" for more, or use export", limit, docservice.MaxScanIDs), http.StatusBadRequest)
+		httpapi.Errorf(httpapi.CodeInvalidArgument, "limit=%d: at most %d; follow \"next\" for more, or use export", limit, docservice.MaxScanIDs).Write(w)
 		return
 	}
 	l.options.IDsOnly, l.options.Limit = true, 0
@@ -103,8 +129,7 @@ func (d *daemon) serveIDs(w http.ResponseWriter, r *http.Request) {
 		return nil
 	})
 	if err != nil && !errors.Is(err, errPageEnds) {
-		status, text := answerStatus(err)
-		http.Error(w, text, status)
+		answerError(err).Write(w)
 		return
 	}
 	boxcarrpc.Hold(r.Context(), cap(body))
@@ -137,8 +162,7 @@ func (d *daemon) serveCount(w http.ResponseWriter, r *http.Request) {
 	}
 	count, err := l.collection.Count(r.Context(), l.options.Prefix)
 	if err != nil {
-		status, text := answerStatus(err)
-		http.Error(w, text, status)
+		answerError(err).Write(w)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -153,18 +177,22 @@ func (d *daemon) serveExport(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if !reserve(w, r, exportBytes) {
+	own := exportBytes
+	if _, sharded := l.collection.(*gateway.Collection); sharded {
+		own = exportBufferBytes // the servers of the shards reserve the rest, maybe in the same budget
+	}
+	if !reserve(w, r, own) {
 		return
 	}
 	patient := &deadlineWriter{to: w, control: http.NewResponseController(w)}
 	out := bufio.NewWriterSize(patient, exportBufferBytes)
 	var line []byte
-	most := exportBytes // reserved so far
+	most := own // reserved so far
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	err := l.collection.Scan(r.Context(), l.options, func(id []byte, answer docservice.Answer) error {
 		err := boxcarrpc.Compute(r.Context(), len(answer.Document), func() {
 			if answer.Err != nil {
-				line = cli.AppendNotFound(line[:0], string(id), answer.Err.Error())
+				line = cli.AppendFailed(line[:0], string(id), docservice.AnswerCode(answer.Err), answer.Err.Error())
 			} else {
 				line = cli.AppendFound(line[:0], string(id), answer.Document)
 			}
@@ -172,7 +200,7 @@ func (d *daemon) serveExport(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return err
 		}
-		if held := exportBytes + cap(line) + 2*len(answer.Document); held > most {
+		if held := own + cap(line) + 2*len(answer.Document); held > most {
 			most = held
 			boxcarrpc.Hold(r.Context(), most)
 		}
@@ -183,18 +211,17 @@ func (d *daemon) serveExport(w http.ResponseWriter, r *http.Request) {
 		err = out.Flush()
 	}
 	if err != nil {
-		d.endExport(w, patient, l.collection.Name(), err)
+		endLines(w, patient, d.env.Log.With("collection", l.collection.Name()), err)
 	}
 }
 
-// endExport ends a failed export.
-func (d *daemon) endExport(w http.ResponseWriter, patient *deadlineWriter, collection string, err error) {
+// endLines ends a response of lines that failed.
+func endLines(w http.ResponseWriter, patient *deadlineWriter, log *slog.Logger, err error) {
 	if patient.begun {
-		d.env.Log.Warn("an export was aborted", "collection", collection, "error", err)
+		log.Warn("a response over HTTP was aborted", "error", err)
 		panic(http.ErrAbortHandler)
 	}
-	status, text := answerStatus(err)
-	http.Error(w, text, status)
+	answerError(err).Write(w)
 }
 
 // deadlineWriter writes a response of any length, if the client reads each part within

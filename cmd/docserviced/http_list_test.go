@@ -40,11 +40,11 @@ func TestListOverHTTP(t *testing.T) {
 		{"count?prefix=b-", 200, `{"count":3}`},
 		{"export?prefix=b-&limit=2", 200, `{"id":"b-1","found":true,"document":{"n":1}}` + "\n" + `{"id":"b-2","found":true,"document":{"n":2}}`},
 		{"export?after=b-2", 200, `{"id_base64":"Yi3/","found":true,"document":{"n":3}}` + "\n" + `{"id":"ü ?","found":true,"document":{}}`},
-		{"ids?limit=0", 400, "limit=0: want a number from 1"},
-		{"ids?limit=4097", 400, `limit=4097: at most 4096; follow "next" for more, or use export`},
-		{"ids?prefx=b", 400, `parameter "prefx": want each of [prefix after limit] at most once`},
-		{"count?limit=1", 400, `parameter "limit": want each of [prefix] at most once`},
-		{"export?prefix=a&prefix=b", 400, `parameter "prefix": want each of [prefix after limit] at most once`},
+		{"ids?limit=0", 400, `{"error":{"code":"invalid_argument","message":"limit=0: want a number from 1"}}`},
+		{"ids?limit=4097", 400, `{"error":{"code":"invalid_argument","message":"limit=4097: at most 4096; follow \"next\" for more, or use export"}}`},
+		{"ids?prefx=b", 400, `{"error":{"code":"invalid_argument","message":"parameter \"prefx\": want each of [prefix after limit] at most once"}}`},
+		{"count?limit=1", 400, `{"error":{"code":"invalid_argument","message":"parameter \"limit\": want each of [prefix] at most once"}}`},
+		{"export?prefix=a&prefix=b", 400, `{"error":{"code":"invalid_argument","message":"parameter \"prefix\": want each of [prefix after limit] at most once"}}`},
 	} {
 		t.Run(test.path, func(t *testing.T) {
 			status, body := fetch(t, d, "/collections/jobs/"+test.path)
@@ -118,7 +118,7 @@ func TestExportOverHTTP(t *testing.T) {
 		require.Equal(t, fmt.Sprintf("id-%04d", i), got.ID)
 		require.Equal(t, i, got.Document.N)
 	}
-	require.Regexp(t, `^\{"id":"zzz","found":false,"error":".*unavailable.*"\}$`, lines[documents])
+	require.Regexp(t, `^\{"id":"zzz","found":false,"code":"unavailable","error":".*unavailable.*"\}$`, lines[documents])
 }
 
 // damageText changes a byte of the text in a queue's files.
@@ -156,7 +156,7 @@ func TestStalledExportIsAborted(t *testing.T) {
 		_, err := patient.Write([]byte("a line\n"))
 		assert.NoError(t, err)
 		assert.NoError(t, http.NewResponseController(w).Flush())
-		d.endExport(w, patient, "jobs", errors.New("the client stalls"))
+		endLines(w, patient, d.env.Log, errors.New("the client stalls"))
 	}))
 	defer server.Close()
 	response, err := server.Client().Get(server.URL)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -20,6 +21,11 @@ func get(handler http.Handler, path string) *httptest.ResponseRecorder {
 	recorder := httptest.NewRecorder()
 	handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
 	return recorder
+}
+
+// errorBody is the body of an error; message is escaped as in JSON.
+func errorBody(code, message string) string {
+	return fmt.Sprintf(`{"error":{"code":%q,"message":"%s"}}`+"\n", code, message)
 }
 
 func TestDocumentsOverHTTP(t *testing.T) {
@@ -43,13 +49,13 @@ func TestDocumentsOverHTTP(t *testing.T) {
 		{"/documents/jobs/a//b", 200, "application/json", `{"id":"a//b"}`},
 		{"/documents/jobs/../x", 200, "application/json", `{"id":"../x"}`},
 		{"/documents/jobs/%C3%BC%20%3F%25", 200, "application/json", `{"id":"ü ?%"}`},
-		{"/documents/jobs/gone", 404, "text/plain; charset=utf-8", "not found\n"},
-		{"/documents/jobs/never", 404, "text/plain; charset=utf-8", "not found\n"},
-		{"/documents/resumes/a", 404, "text/plain; charset=utf-8", "no collection \"resumes\"\n"},
-		{"/documents/jobs/", 400, "text/plain; charset=utf-8", "docservice: invalid id: want 1 to 1024 bytes\n"},
-		{"/documents/jobs", 400, "text/plain; charset=utf-8", "docservice: invalid id: want 1 to 1024 bytes\n"},
+		{"/documents/jobs/gone", 404, "application/json", errorBody("not_found", "not found")},
+		{"/documents/jobs/never", 404, "application/json", errorBody("not_found", "not found")},
+		{"/documents/resumes/a", 404, "application/json", errorBody("no_collection", `no collection \"resumes\" here, only jobs`)},
+		{"/documents/jobs/", 400, "application/json", errorBody("invalid_argument", "docservice: invalid id: want 1 to 1024 bytes")},
+		{"/documents/jobs", 400, "application/json", errorBody("invalid_argument", "docservice: invalid id: want 1 to 1024 bytes")},
 		{"/healthz", 200, "text/plain; charset=utf-8", "ok\n"},
-		{"/nothing", 404, "text/plain; charset=utf-8", "404 page not found\n"},
+		{"/nothing", 404, "application/json", errorBody("no_path", "no such path; see /openapi.yaml")},
 	} {
 		t.Run(test.path, func(t *testing.T) {
 			r := get(handler, test.path)
@@ -84,8 +90,8 @@ func requireMetrics(t *testing.T, text string) {
 	for _, want := range []string{
 		`docstore_documents_served_total{answer="found",collection="jobs"} 7`,
 		`docstore_documents_served_total{answer="not_found",collection="jobs"} 2`,
-		`docstore_documents_served_total{answer="error",collection="jobs"} 2`,
-		`docstore_fetch_seconds_count{listener="http",method="Get"} 13`,
+		`docstore_documents_served_total{answer="error",collection="jobs"} 0`,
+		`docstore_fetch_seconds_count{listener="http",method="Get"} 10`,
 		`docstore_fetch_seconds_count{listener="boxcar",method="BatchGet"} 0`,
 		`docstore_collection_ready{collection="jobs"} 1`,
 		`docstore_tail_lag_seconds{collection="jobs"} 0`,

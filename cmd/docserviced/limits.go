@@ -70,17 +70,21 @@ const (
 	inFlightMemory = 8 << 10
 )
 
+// maxConns and maxInFlight are the limits that a memory allows.
+func (l *limits) maxConns(memory int64) int    { return min(l.conns, int(memory/connMemory)) }
+func (l *limits) maxInFlight(memory int64) int { return min(l.inFlight, int(memory/inFlightMemory)) }
+
 // limit configures the Boxcar listener and its admission control, which the gRPC listener
 // shares.
 func (l *limits) limit(o *boxcarrpc.ServerOptions, memory int64) (err error) {
-	o.MaxConns, o.MaxLanes, o.ClientShare = min(l.conns, int(memory/connMemory)), l.slots, l.clientShare
+	o.MaxConns, o.MaxLanes, o.ClientShare = l.maxConns(memory), l.slots, l.clientShare
 	o.Admission, err = l.admission(memory)
 	return err
 }
 
 // admission returns the limits that can change while the server runs.
 func (l *limits) admission(memory int64) (a boxcarrpc.Admission, err error) {
-	a = boxcarrpc.Admission{MaxInFlight: min(l.inFlight, int(memory/inFlightMemory)), ClientRate: l.clientRate, ClientBurst: l.clientBurst}
+	a = boxcarrpc.Admission{MaxInFlight: l.maxInFlight(memory), ClientRate: l.clientRate, ClientBurst: l.clientBurst}
 	if l.rate != 0 {
 		a.Limiter, err = boxcarrpc.NewLimiter(l.rate, l.burst)
 	}

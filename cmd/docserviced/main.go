@@ -19,6 +19,6 @@ directly from the queue's directory or from a copy made by rsync.`,
 		Args: cobra.NoArgs,
 		RunE: cli.NeedsCommand,
 	}
-	root.AddCommand(newServe(env), newConfig(env), newDemo(env), newCheck(env), newCheckpoint(env), newBundle(env))
+	root.AddCommand(newServe(env), newConfig(env), newDemo(env), newCheck(env), newCheckpoint(env), cli.Audit(env, newReindex(env), ""), newBundle(env), newHealth(env), newPlacement(env))
 	return root
 }

@@ -26,7 +26,6 @@ type metrics struct {
 	daemon   *daemon
 	registry *prometheus.Registry
 	seconds  *prometheus.HistogramVec
-	overHTTP prometheus.Observer
 	timings  []timing
 	boxcar   *boxcarprom.Server
 }
@@ -51,8 +50,7 @@ func newMetrics(d *daemon) *metrics {
 		}, []string{"listener", "method"}),
 		boxcar: boxcarprom.NewServer(&boxcarprom.Options{WithoutSeconds: true}),
 	}
-	m.overHTTP = m.timing("http", "Get")
-	m.registry.MustRegister(m.seconds, collectionCollector{d}, bucketCollector{d}, peerCollector{d}, m.boxcar, cacheCollector{d}, newBuildInfo(),
+	m.registry.MustRegister(m.seconds, collectionCollector{d}, bucketCollector{d}, peerCollector{d}, columnCollector{d}, m.boxcar, cacheCollector{d}, newBuildInfo(),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -112,15 +110,6 @@ func observe(ctx context.Context, observer prometheus.Observer, took time.Durati
 		}
 	}
 	observer.Observe(took.Seconds())
-}
-
-// timedHTTP measures the duration of an HTTP handler.
-func (m *metrics) timedHTTP(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		started := time.Now()
-		next(w, r)
-		m.overHTTP.Observe(time.Since(started).Seconds())
-	}
 }
 
 // newBuildInfo returns a metric that is always 1 and has the build as labels.

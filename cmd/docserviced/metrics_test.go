@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -16,6 +17,7 @@ func TestMetricsPageIsComplete(t *testing.T) {
 	require.NoError(t, err)
 	_, section, ok := strings.Cut(string(page), "<!-- docserviced -->")
 	require.True(t, ok)
+	section, _, _ = strings.Cut(section, "<!-- end -->")
 	listed := map[string]bool{}
 	for _, name := range regexp.MustCompile("(?m)^- `(docstore_[a-z_]+)").FindAllStringSubmatch(section, -1) {
 		listed[name[1]] = true
@@ -31,4 +33,23 @@ func TestMetricsPageIsComplete(t *testing.T) {
 		}
 	}
 	require.Equal(t, there, listed)
+}
+
+// The share of the segments in memory is exported once a document was read from them.
+func TestResidencyMetrics(t *testing.T) {
+	queueDir := t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`)
+	d, _ := startTestDaemon(t, testOptions(t, queueDir))
+	waitReady(t, d)
+	page := func() string { return get(d.http.Handler, "/metrics").Body.String() }
+	require.NotContains(t, page(), "docstore_resident_ratio{")
+	for _, part := range []string{"index", "queue"} {
+		require.Contains(t, page(), `docstore_cold_read_seconds_count{collection="jobs",part="`+part+`"} 0`)
+		require.Contains(t, page(), `docstore_cold_read_seconds_bucket{collection="jobs",part="`+part+`",le="6.4e-05"} 0`)
+	}
+	if runtime.GOOS != "linux" {
+		return
+	}
+	require.Equal(t, 200, get(d.http.Handler, "/documents/jobs/a").Code)
+	require.Contains(t, page(), `docstore_resident_ratio{collection="jobs",part="queue"} `)
 }

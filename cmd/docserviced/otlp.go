@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"net/http"
 	"net/url"
 	"os"
 	"time"
@@ -10,9 +11,12 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	"go.opentelemetry.io/otel/sdk/trace"
 	oteltrace "go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/boxcarotel"
@@ -27,7 +31,7 @@ type tracing struct{ url string }
 
 func (t *tracing) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&t.url, "otlp", "", "OpenTelemetry collector for OTLP over HTTP, for example http://collector:4318; "+
-		"it receives spans of Boxcar requests that their clients trace, with the stages index and segments; "+
+		"it receives spans of requests that their clients trace, with the stages index and segments, and of those passed on; "+
 		"OTEL_TRACES_SAMPLER can select more")
 }
 
@@ -88,6 +92,48 @@ func (d *daemon) traceBoxcar(o *boxcarrpc.ServerOptions) {
 			return func() { span.End() }
 		}
 	})
+}
+
+// traceHandler traces the requests of another listener, whose contexts have the trace of the
+// client.
+func (d *daemon) traceHandler(h boxcarrpc.Handler) boxcarrpc.Handler {
+	if d.tracing == nil {
+		return h
+	}
+	var o boxcarrpc.ServerOptions
+	boxcarotel.InstrumentServer(&o, &boxcarotel.Options{TracerProvider: d.tracing})
+	return o.Interceptors[0](h)
+}
+
+// tracePool traces the requests that are passed on to other servers.
+func (d *daemon) tracePool(o *boxcarrpc.PoolOptions) {
+	if d.tracing != nil {
+		boxcarotel.InstrumentPool(o, &boxcarotel.Options{TracerProvider: d.tracing})
+	}
+}
+
+// traceHTTP gives the context of each request the trace of its headers, in the W3C format.
+func (d *daemon) traceHTTP(next http.HandlerFunc) http.HandlerFunc {
+	if d.tracing == nil {
+		return next
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		next(w, r.WithContext(propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))))
+	}
+}
+
+// traceCall is traceHTTP for the metadata of gRPC.
+func (d *daemon) traceCall(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if d.tracing != nil {
+		headers := propagation.MapCarrier{}
+		for _, key := range (propagation.TraceContext{}).Fields() {
+			if values := metadata.ValueFromIncomingContext(ctx, key); len(values) > 0 {
+				headers.Set(key, values[0])
+			}
+		}
+		ctx = propagation.TraceContext{}.Extract(ctx, headers)
+	}
+	return handler(ctx, request)
 }
 
 // endTracing sends the last spans.

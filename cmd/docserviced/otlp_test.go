@@ -8,6 +8,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -16,6 +18,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	collectortracepb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	"docstore/boxcarrpc"
@@ -23,6 +26,8 @@ import (
 	"docstore/boxcarrpc/discovery"
 	"docstore/cmd/internal/cli"
 	"docstore/docservice"
+	"docstore/docservice/docservicepb"
+	"docstore/docservice/placement"
 )
 
 // A collector receives the requests that clients trace, at the latest when the daemon
@@ -78,12 +83,16 @@ func TestSpansReachACollector(t *testing.T) {
 	require.Contains(t, string(all), "docserviced")
 }
 
-// One trace connects a client with its slot, the index and the segment, and the latency
-// histogram has it as exemplar.
-func TestOneTraceFromClientToSegment(t *testing.T) {
-	var mu sync.Mutex
-	spans := map[string]*tracepb.Span{} // by name
-	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// collector is a collector of spans.
+type collector struct {
+	*httptest.Server
+	mu       sync.Mutex
+	received []*tracepb.Span
+}
+
+func newCollector(t *testing.T) *collector {
+	c := &collector{}
+	c.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		var request collectortracepb.ExportTraceServiceRequest
 		if err == nil {
@@ -92,17 +101,76 @@ func TestOneTraceFromClientToSegment(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		mu.Lock()
-		defer mu.Unlock()
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		for _, resource := range request.GetResourceSpans() {
 			for _, scope := range resource.GetScopeSpans() {
-				for _, span := range scope.GetSpans() {
-					spans[span.GetKind().String()+" "+span.GetName()] = span
-				}
+				c.received = append(c.received, scope.GetSpans()...)
 			}
 		}
 	}))
-	defer collector.Close()
+	t.Cleanup(c.Close)
+	return c
+}
+
+func (c *collector) spans() []*tracepb.Span {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.received)
+}
+
+// A request over HTTP or gRPC has the trace of its client on the server that it reaches and on
+// that of the document's column.
+func TestTraceOverHTTPAndGRPC(t *testing.T) {
+	const traceID = "0af7651916cd43dd8448eb211c80319c"
+	f := newDividedFixture(t, 20)
+	collector := newCollector(t)
+	f.collector = collector.URL
+	a, b := f.start("a"), f.start("b")
+	require.NoError(t, f.store.UpdateControl(t.Context(), func(c *placement.Control) error {
+		c.Wanted = []string{"a", "b", "b", "a"}
+		return nil
+	}))
+	f.eventually("the shards are served", func() bool { return len(a.collections()) == 2 && len(b.collections()) == 2 })
+	id := idOfShard(1) // of column b
+	f.eventually("requests are passed on", func() bool { return get(a.http.Handler, "/documents/jobs/"+id).Code == http.StatusOK })
+	request := httptest.NewRequest(http.MethodGet, "/documents/jobs/"+id, nil)
+	request.Header.Set("Traceparent", "00-"+traceID+"-b7ad6b7169203331-01")
+	w := httptest.NewRecorder()
+	a.http.Handler.ServeHTTP(w, request)
+	require.Equal(t, http.StatusOK, w.Code)
+	ctx := metadata.AppendToOutgoingContext(shortly(t), "traceparent", "00-"+traceID+"-00f067aa0ba902b7-01")
+	conn := dialGRPC(t, a)
+	_, err := docservicepb.NewDocumentsClient(conn).Get(ctx, &docservicepb.GetRequest{Collection: "jobs", Id: []byte(id)})
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	a.endTracing()
+	b.endTracing()
+
+	spans := map[string]*tracepb.Span{}
+	for _, span := range collector.spans() {
+		require.Equal(t, traceID, hex.EncodeToString(span.GetTraceId()), "%s: only what the client traces", span.GetName())
+		spans[string(span.GetSpanId())] = span
+	}
+	var segments int
+	for _, span := range spans {
+		if span.GetName() != docservice.StageSegment {
+			continue
+		}
+		segments++
+		var kinds []string
+		for ; span != nil; span = spans[string(span.GetParentSpanId())] {
+			kinds = append(kinds, strings.TrimPrefix(span.GetKind().String(), "SPAN_KIND_"))
+		}
+		require.Equal(t, []string{"INTERNAL", "SERVER", "CLIENT", "SERVER"}, kinds)
+	}
+	require.Equal(t, 2, segments)
+}
+
+// One trace connects a client with its slot, the index and the segment, and the latency
+// histogram has it as exemplar.
+func TestOneTraceFromClientToSegment(t *testing.T) {
+	collector := newCollector(t)
 	queueDir := t.TempDir()
 	fill(t, queueDir, "a", `{"id":"a"}`)
 	o := testOptions(t, queueDir)
@@ -123,8 +191,10 @@ func TestOneTraceFromClientToSegment(t *testing.T) {
 	require.NoError(t, provider.Shutdown(shortly(t)))
 	d.endTracing()
 
-	mu.Lock()
-	defer mu.Unlock()
+	spans := map[string]*tracepb.Span{} // by name
+	for _, span := range collector.spans() {
+		spans[span.GetKind().String()+" "+span.GetName()] = span
+	}
 	for _, method := range []string{docservice.MethodBatchGet, docservice.MethodGet} {
 		asked, answered := spans["SPAN_KIND_CLIENT "+method[1:]], spans["SPAN_KIND_SERVER "+method[1:]]
 		require.NotNil(t, asked, method)

@@ -31,14 +31,14 @@ func (o *peerOptions) addFlags(flags *pflag.FlagSet) {
 	flags.Var(&o.rate, "peer-rate", "maximum bytes per second that are sent to peers; 0: no limit")
 }
 
-func (o *peerOptions) check() error {
+func (o *peerOptions) check(column bool) error {
 	var problems []error
 	if o.target != "" {
 		if _, err := byname.Parse(o.target, slog.New(slog.DiscardHandler)); err != nil {
 			problems = append(problems, cli.Usagef("--peers: %w", err))
 		}
-	} else if o.ca != "" || o.tokenFile != "" {
-		problems = append(problems, cli.Usagef("--peers-ca and --peers-token-file need --peers"))
+	} else if (o.ca != "" || o.tokenFile != "") && !column {
+		problems = append(problems, cli.Usagef("--peers-ca and --peers-token-file need --peers or --column"))
 	}
 	if o.transfers < 0 || o.transfers > maxLimit {
 		problems = append(problems, cli.Usagef("--peer-transfers %d: must be between 0 and %d", o.transfers, maxLimit))
@@ -67,7 +67,7 @@ func (d *daemon) servePeers(o *boxcarrpc.ServerOptions) {
 			return "", false
 		}
 		return f.FilesDir(), true
-	}, &peers.ServerOptions{MaxTransfers: transfers, Rate: limiterOf(d.options.peers.rate)})
+	}, &peers.ServerOptions{MaxTransfers: transfers, Rate: limiterOf(d.options.peers.rate), Authorize: d.authorize})
 	o.StreamHandler = d.files.Handle
 	// A stream holds memory until it is refused.
 	o.MaxStreams = peerStreams + 2*max(transfers, 0)
@@ -78,23 +78,13 @@ const peerStreams = 64
 
 // openPeers starts to watch the other servers, if there are any.
 func (d *daemon) openPeers() error {
-	o, security := &d.options.peers, &d.options.security
+	o := &d.options.peers
 	if o.target == "" {
 		return nil
 	}
-	pool := boxcarrpc.PoolOptions{Logger: d.env.Log, Insecure: security.insecure}
-	if ca := cmp.Or(o.ca, security.clientCA); ca != "" {
-		var err error
-		pool.TLS, err = credentials.ClientTLS(credentials.Files{CA: ca, Certificate: security.certificate, Key: security.key}, d.env.Log)
-		if err != nil {
-			return err
-		}
-	}
-	if o.tokenFile != "" {
-		var err error
-		if pool.Token, err = credentials.Token(o.tokenFile, d.env.Log); err != nil {
-			return err
-		}
+	pool, err := d.peerPool()
+	if err != nil {
+		return err
 	}
 	source, err := byname.Parse(o.target, d.env.Log)
 	if err != nil {
@@ -106,6 +96,22 @@ func (d *daemon) openPeers() error {
 	}
 	d.peers = peers.NewClient(source, &peers.ClientOptions{Pool: pool, Self: self})
 	return nil
+}
+
+// peerPool returns the options of connections to other servers of the same collections.
+func (d *daemon) peerPool() (pool boxcarrpc.PoolOptions, err error) {
+	o, security := &d.options.peers, &d.options.security
+	pool = boxcarrpc.PoolOptions{Logger: d.env.Log, Insecure: security.insecure}
+	if ca := cmp.Or(o.ca, security.clientCA); ca != "" {
+		pool.TLS, err = credentials.ClientTLS(credentials.Files{CA: ca, Certificate: security.certificate, Key: security.key}, d.env.Log)
+		if err != nil {
+			return pool, err
+		}
+	}
+	if o.tokenFile != "" {
+		pool.Token, err = credentials.Token(o.tokenFile, d.env.Log)
+	}
+	return pool, err
 }
 
 var (

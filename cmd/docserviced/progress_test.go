@@ -28,6 +28,8 @@ func TestCheckShowsItsProgress(t *testing.T) {
 		{true, []string{"checkpoint", "--data", o.dataDir, table}, "copying"},
 		{true, []string{"checkpoint", "--quiet", "--data", o.dataDir, o.dataDir + ".other"}, ""},
 		{true, []string{"check", "--data", table}, "checking jobs"},
+		{true, []string{"check", "--data", o.dataDir, "--collection", "jobs=" + queueDir, "--ids"}, "comparing jobs"},
+		{true, []string{"check", "--quiet", "--data", o.dataDir, "--collection", "jobs=" + queueDir, "--ids"}, ""},
 		{true, []string{"check", "--quiet", "--data", table}, ""},
 		{false, []string{"check", "--data", table}, ""},
 	} {

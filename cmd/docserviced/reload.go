@@ -142,7 +142,7 @@ func (r *reloader) adopt(d *daemon, now []cli.Setting) (changes, waiting []strin
 func (d *daemon) apply(o *daemonOptions) error {
 	var added []collectionFlag
 	for _, c := range o.collections {
-		if d.collection(c.name) == nil {
+		if !slices.Contains(d.options.collections, c) {
 			added = append(added, c)
 		}
 	}
@@ -151,7 +151,7 @@ func (d *daemon) apply(o *daemonOptions) error {
 			return fmt.Errorf("--collection %s=%s was removed or changed; restart the daemon", c.name, c.source)
 		}
 	}
-	admission, err := o.limits.admission(int64(o.memory))
+	admission, err := o.limits.admission(planForThisMachine(d.options.memory).memory)
 	if err := errors.Join(err, requireQueues(added, d.options.dataDir)); err != nil {
 		return err
 	}

@@ -92,11 +92,11 @@ func TestReload(t *testing.T) {
 	require.Contains(t, string(document), "resumes")
 	require.Equal(t, slog.LevelDebug, r.env.Level.Level())
 	log := r.log.String()
-	require.Contains(t, log, "memory: 1GiB (was 512MiB)")
+	require.Contains(t, log, "memory: 1GiB (was auto)")
 	require.Contains(t, log, "max-in-flight: 7 (was 65536)")
 	require.Equal(t, 3*time.Second, time.Duration(r.grace.Load()), "the command line takes precedence")
 	settings := get(r.http.Handler, "/debug/settings").Body.String()
-	require.Contains(t, settings, "memory: 512MiB # default\n", "what holds")
+	require.Contains(t, settings, "memory: auto # default\n", "what holds")
 	require.Regexp(t, `(?m)^max-in-flight: 7 # .*docserviced.yaml:\d+$`, settings)
 }
 

@@ -2,9 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"os"
 	runtimemetrics "runtime/metrics"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -28,7 +29,10 @@ const (
 	shownDocumentBytes = 256 << 10
 	// Limits of the search for versions of an id.
 	versionsTime  = 10 * time.Second
-	shownVersions = 1000
+	shownVersions = 100 // the newest
+	// Contents of the newest versions, each to this length. One search runs at a time.
+	shownContents     = 20
+	shownContentBytes = 16 << 10
 )
 
 // reporter provides the live page with the state of a daemon.
@@ -39,6 +43,8 @@ type reporter struct {
 
 	mu     sync.Mutex
 	queues map[*docservice.Collection]*queueReport
+
+	searching chan struct{} // held during a search for versions
 }
 
 // queueReport is the cached state of a queue's segments; each part has its time.
@@ -53,7 +59,7 @@ type queueReport struct {
 }
 
 func newReporter(d *daemon, m *metrics) *reporter {
-	return &reporter{daemon: d, metrics: m, started: time.Now(), queues: make(map[*docservice.Collection]*queueReport)}
+	return &reporter{daemon: d, metrics: m, started: time.Now(), queues: make(map[*docservice.Collection]*queueReport), searching: make(chan struct{}, 1)}
 }
 
 // Sample implements livepage.Source.
@@ -64,10 +70,15 @@ func (r *reporter) Sample() livepage.Sample {
 		Boxcar: livepage.BoxcarSample{Leases: boxcar.Leases, Refused: boxcar.Refused},
 	}
 	for _, c := range r.collections() {
+		name, _, _ := strings.Cut(c.Name(), "/") // a shard counts for its collection
 		status := c.Status()
-		s.Collections = append(s.Collections, livepage.CollectionSample{
-			Name: c.Name(), Found: status.Gets.Found, LagBytes: status.LagBytes(), VisibleAfter: status.VisibleAfter.Seconds(),
-		})
+		if n := len(s.Collections); n == 0 || s.Collections[n-1].Name != name {
+			s.Collections = append(s.Collections, livepage.CollectionSample{Name: name})
+		}
+		sum := &s.Collections[len(s.Collections)-1]
+		sum.Found += status.Gets.Found
+		sum.LagBytes += status.LagBytes()
+		sum.VisibleAfter = max(sum.VisibleAfter, status.VisibleAfter.Seconds())
 	}
 	return s
 }
@@ -84,8 +95,22 @@ func (r *reporter) Status() livepage.Status {
 		Ready: readiness.Ready, Ending: readiness.Ending,
 		Memory: r.memory(), Boxcar: r.boxcarStatus(), Collections: []livepage.Collection{},
 	}
+	for _, c := range r.columnList() {
+		s.Columns = append(s.Columns, r.columnStatus(c))
+		first := len(s.Shards)
+		for _, one := range r.collections() {
+			if strings.HasPrefix(one.Name(), c.name+"/") {
+				s.Shards = append(s.Shards, r.collectionStatus(one))
+			}
+		}
+		if shards := s.Shards[first:]; len(shards) > 0 {
+			s.Collections = append(s.Collections, livepage.Sum(c.name, shards))
+		}
+	}
 	for _, c := range r.collections() {
-		s.Collections = append(s.Collections, r.collectionStatus(c))
+		if !isShard(c.Name()) {
+			s.Collections = append(s.Collections, r.collectionStatus(c))
+		}
 	}
 	return s
 }
@@ -274,7 +299,12 @@ func (r *reporter) LookUp(ctx context.Context, collection, id string, versions b
 	result := livepage.LookUp{Collection: collection, ID: id, VersionsAsked: versions}
 	c := r.collection(collection)
 	if c == nil {
-		result.Problem = "No such collection."
+		if c, result.Problem = r.shardOf(collection, id); c == nil {
+			return result
+		}
+	}
+	if err := r.authorize(ctx, collection); err != nil {
+		result.Problem = err.Error()
 		return result
 	}
 	location, err := c.Locate([]byte(id))
@@ -284,11 +314,11 @@ func (r *reporter) LookUp(ctx context.Context, collection, id string, versions b
 		var document []byte
 		if document, err = c.Get(nil, []byte(id)); err == nil {
 			result.Found, result.Bytes = true, len(document)
-			result.Document, result.Cut = shownDocument(document)
+			result.Document, result.Cut = shownDocument(document, shownDocumentBytes)
 		}
 	}
 	if err != nil {
-		_, result.Problem = answerStatus(err)
+		result.Problem = answerError(err).Message
 	}
 	if location.Expired {
 		result.Problem = "The document has expired."
@@ -299,22 +329,46 @@ func (r *reporter) LookUp(ctx context.Context, collection, id string, versions b
 	return result
 }
 
-// errEnoughVersions ends the search for versions.
-var errEnoughVersions = errors.New("as many versions as are shown")
-
+// findVersions searches the queue for the newest versions of an id.
 func (r *reporter) findVersions(ctx context.Context, c *docservice.Collection, result *livepage.LookUp) {
+	select {
+	case r.searching <- struct{}{}:
+		defer func() { <-r.searching }()
+	default:
+		result.VersionsProblem = "Another search for versions is running; try again in some seconds."
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, versionsTime)
 	defer cancel()
-	err := c.Versions(ctx, []byte(result.ID), func(v docservice.Version) error {
-		if len(result.Versions) == shownVersions {
-			return errEnoughVersions
+	id := []byte(result.ID)
+	var found []docservice.Version
+	err := c.Versions(ctx, id, func(v docservice.Version) error {
+		if found = append(found, v); len(found) == 2*shownVersions {
+			found = slices.Delete(found, 0, shownVersions)
+			result.OlderVersions += shownVersions
 		}
-		result.Versions = append(result.Versions, livepage.Version{
-			Address: v.Address.String(), Appended: v.Appended, Deleted: v.Deleted, Expires: v.Expires, StoredBytes: v.StoredBytes,
-		})
 		return nil
 	})
-	result.MoreVersions = err != nil
+	if err != nil {
+		result.VersionsProblem = "The queue was not read to its end, so newer versions may exist: " + err.Error()
+	}
+	if more := len(found) - shownVersions; more > 0 {
+		found = found[more:]
+		result.OlderVersions += more
+	}
+	for i, v := range found {
+		shown := livepage.Version{Address: v.Address.String(), Appended: v.Appended, Deleted: v.Deleted, Expires: v.Expires, StoredBytes: v.StoredBytes}
+		if i >= len(found)-shownContents && !v.Deleted {
+			document, err := c.VersionDocument(nil, id, v)
+			if err != nil {
+				shown.Problem = err.Error()
+			} else {
+				shown.Read, shown.Bytes = true, len(document)
+				shown.Document, shown.Cut = shownDocument(document, shownContentBytes)
+			}
+		}
+		result.Versions = append(result.Versions, shown)
+	}
 }
 
 // codecOf returns the codec of a segment, empty if it is unknown.
@@ -329,9 +383,9 @@ func (r *reporter) codecOf(c *docservice.Collection, n queue.SegmentID) string {
 
 // shownDocument returns a document as the page shows it: as text, truncated if it is too
 // long, or a note if it is not text.
-func shownDocument(document []byte) (text string, cut bool) {
-	if cut = len(document) > shownDocumentBytes; cut {
-		document = document[:shownDocumentBytes]
+func shownDocument(document []byte, most int) (text string, cut bool) {
+	if cut = len(document) > most; cut {
+		document = document[:most]
 		for len(document) > 0 && !utf8.RuneStart(document[len(document)-1]) {
 			document = document[:len(document)-1]
 		}

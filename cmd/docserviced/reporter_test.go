@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -70,8 +72,9 @@ func TestLatenciesOfADaemon(t *testing.T) {
 	d, _ := startTestDaemon(t, testOptions(t, queueDir))
 	waitReady(t, d)
 	m := newMetrics(d)
-	m.overHTTP.Observe(15e-6) // in the second bucket: up to 20 us
-	m.overHTTP.Observe(1000)  // beyond the last
+	seconds := m.timing("http", "Get")
+	seconds.Observe(15e-6) // in the second bucket: up to 20 us
+	seconds.Observe(1000)  // beyond the last
 	var last livepage.MethodSample
 	for _, sample := range m.latencies() {
 		last = sample
@@ -102,7 +105,8 @@ func TestLookUpInADaemon(t *testing.T) {
 	for _, want := range []string{"{&#34;n&#34;:2}", "<dd>s2</dd>", "1/", "7 B"} {
 		require.Contains(t, body, want)
 	}
-	require.Equal(t, 2, strings.Count(body, "<td>document</td>"))
+	require.Equal(t, 2, strings.Count(body, "<td>document<details>"))
+	require.Contains(t, body, "{&#34;n&#34;:1}", "the content of the older version")
 	status, body = lookUp("jobs", "long", "")
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, body, "ü\n…")
@@ -115,4 +119,40 @@ func TestLookUpInADaemon(t *testing.T) {
 	status, body = lookUp("resumes", "a", "")
 	require.Equal(t, http.StatusNotFound, status)
 	require.Contains(t, body, "No such collection")
+}
+
+// The page lists the newest versions, and the contents of the newest of them.
+func TestVersionsAreBounded(t *testing.T) {
+	queueDir := t.TempDir()
+	var pairs []string
+	n := 2*shownVersions + 30
+	for i := range n {
+		pairs = append(pairs, "a", fmt.Sprintf(`{"n":%d}`, i))
+	}
+	pairs = append(pairs, "a", "", "a", strings.Repeat("x", 2*shownContentBytes))
+	fill(t, queueDir, pairs...)
+	d, _ := startTestDaemon(t, testOptions(t, queueDir))
+	waitReady(t, d)
+	r := newReporter(d, newMetrics(d))
+	found := r.LookUp(t.Context(), "jobs", "a", true)
+	require.Len(t, found.Versions, shownVersions)
+	require.Equal(t, n+2-shownVersions, found.OlderVersions)
+	require.Empty(t, found.VersionsProblem)
+	last := found.Versions[shownVersions-1]
+	require.True(t, last.Read && last.Cut)
+	require.Equal(t, shownContentBytes-1, len(last.Document))
+	require.Equal(t, 2*shownContentBytes, last.Bytes)
+	require.True(t, found.Versions[shownVersions-2].Deleted)
+	require.Equal(t, fmt.Sprintf(`{"n":%d}`, n-1), found.Versions[shownVersions-3].Document)
+	require.True(t, found.Versions[shownVersions-shownContents].Read)
+	require.False(t, found.Versions[shownVersions-shownContents-1].Read)
+
+	r.searching <- struct{}{}
+	found = r.LookUp(t.Context(), "jobs", "a", true)
+	require.Empty(t, found.Versions)
+	require.Contains(t, found.VersionsProblem, "Another search")
+	<-r.searching
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Contains(t, r.LookUp(ctx, "jobs", "a", true).VersionsProblem, "not read to its end")
 }

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
+	"path"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -23,9 +25,9 @@ import (
 
 // security holds the flags of authentication and encryption.
 type security struct {
-	certificate, key, clientCA, tokenFile string
-	operators                             []string
-	insecure, insecureAnonymous           bool
+	certificate, key, clientCA, tokenFile, access string
+	operators                                     []string
+	insecure, insecureAnonymous                   bool
 }
 
 func (s *security) addFlags(flags *pflag.FlagSet) {
@@ -33,6 +35,7 @@ func (s *security) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.key, "tls-key", "", "key of --tls-cert (PEM)")
 	flags.StringVar(&s.clientCA, "tls-client-ca", "", "authorities (PEM) of client certificates; clients then need a certificate, or a token of --token-file")
 	flags.StringVar(&s.tokenFile, "token-file", "", "file with a line NAME TOKEN for each client; reloaded when it changes")
+	flags.StringVar(&s.access, "access", "", "file with a line CLIENT COLLECTION... for each client that may use collections, by name of certificate or token; * is all; reloaded when it changes; empty: each may use all")
 	flags.StringSliceVar(&s.operators, "operators", nil, "clients that may drain the daemon, by name of certificate or token, comma-separated")
 	flags.BoolVar(&s.insecure, "insecure", false, "serve other hosts over Boxcar and gRPC in plain text without authentication")
 	flags.BoolVar(&s.insecureAnonymous, "insecure-anonymous", false, "serve other hosts over TLS without authentication")
@@ -51,6 +54,9 @@ func (s *security) check(boxcar, grpc string) error {
 	}
 	if len(s.operators) > 0 && !s.requiresCredentials() {
 		problem("--operators needs --tls-client-ca or --token-file to identify them")
+	}
+	if s.access != "" && !s.requiresCredentials() {
+		problem("--access needs --tls-client-ca or --token-file to identify clients")
 	}
 	if s.insecure && (encrypted || s.tokenFile != "") {
 		problem("--insecure contradicts --tls-cert and --token-file")
@@ -84,6 +90,7 @@ func isLoopback(address string) bool {
 type authenticator struct {
 	tls       func() (*tls.Config, error) // nil: plain text
 	tokens    *credentials.Tokens         // nil: none
+	access    *credentials.Access         // nil: each client may use all collections
 	operators []string
 	insecure  bool
 }
@@ -97,12 +104,26 @@ func (s *security) open(log *slog.Logger) (*authenticator, error) {
 			return nil, err
 		}
 	}
+	if s.access != "" {
+		if k.access, err = credentials.OpenAccess(s.access, log); err != nil {
+			return nil, err
+		}
+	}
 	if s.certificate != "" {
 		k.tls, err = credentials.ServerTLS(credentials.Files{
 			Certificate: s.certificate, Key: s.key, CA: s.clientCA, CertificateOptional: s.tokenFile != "",
 		}, log)
 	}
 	return k, err
+}
+
+// auditDrain records that a client drained or undrained the daemon, or was refused.
+func (d *daemon) auditDrain(client *boxcarrpc.Peer, method string, refused error) {
+	err := d.options.audit.Record(d.env, strings.ToLower(path.Base(method)), cmp.Or(client.Identity, "anonymous"), refused,
+		slog.String("address", client.Address.String()), slog.String("client", client.Name))
+	if err != nil {
+		d.env.Log.Error("audit", "error", err)
+	}
 }
 
 // configure sets the options of the Boxcar listener.
@@ -162,21 +183,20 @@ func (k *authenticator) identify(ctx context.Context) (*boxcarrpc.Peer, error) {
 	return client, nil
 }
 
-// authenticate checks the certificate of a client, and its token if there is one. state is
-// nil for plain text.
-func (k *authenticator) authenticate(state *tls.ConnectionState, token string) error {
+// authenticate checks the certificate of a client, and its token if there is one, and
+// returns the client's identity. state is nil for plain text.
+func (k *authenticator) authenticate(state *tls.ConnectionState, token string) (identity string, err error) {
 	var client boxcarrpc.Peer
 	if state != nil && len(state.VerifiedChains) > 0 {
 		client.Identity = boxcarrpc.CertificateName(state.VerifiedChains[0][0])
 	}
 	if k.tokens != nil {
-		_, err := k.tokens.Authenticate(&client, token)
-		return err
+		return k.tokens.Authenticate(&client, token)
 	}
 	if client.Identity == "" {
-		return errNoCertificate
+		return "", errNoCertificate
 	}
-	return nil
+	return client.Identity, nil
 }
 
 var errNoCertificate = errors.New("a certificate is needed")

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,13 +18,10 @@ const (
 	defaultHTTP   = "127.0.0.1:7071"
 )
 
-const (
-	defaultMemory = 512 << 20
-	minMemory     = 16 << 20
-)
+func newServe(env *cli.Env) *cobra.Command { return newServeWith(env, newOptions()) }
 
-func newServe(env *cli.Env) *cobra.Command {
-	o := newOptions()
+// newServeWith returns the command that sets these options.
+func newServeWith(env *cli.Env, o *daemonOptions) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "serve --collection NAME=QUEUEDIR [--collection ...] --data DIR",
 		Short: "Index queues and serve their documents",
@@ -43,14 +38,19 @@ HTTP endpoints:
 
   /                             status page, updated continuously
   /api/v1/status                the same as JSON; docs/status.md has the fields
+  /fleet?collection=NAME        servers and moves of a sharded collection of --etcd
+  /api/v1/fleet?collection=NAME the same as JSON
   /healthz                      200 while the process runs
   /readyz                       200 once every queue has been read to its end, else
                                 503; reasons and faults as JSON. ?draining=503 also
                                 answers 503 while the daemon is drained
   /metrics                      for Prometheus
   /documents/COLLECTION/ID      the document; 404 not found, 503 unavailable here
+  POST /documents/COLLECTION    many documents by ids, as NDJSON
+  /collections                  the collections, and whether they are ready
   /collections/COLLECTION/ids   ids in order, ?prefix= after= limit=, one page
   .../count, .../export         number of ids; their documents as NDJSON
+  /openapi.yaml                 the OpenAPI description of the above
   /debug/pprof/                 profiles
   /debug/log, /debug/settings   the recent log; the settings and their sources
 
@@ -70,6 +70,14 @@ back to the earlier manifest while it serves. If the store is unreachable, it
 serves the last manifest. It fetches files from --peers first. It is ready when
 it has reached the manifest that was its target at the start.
 docs/distribution.md.
+
+With --column the collections are divided into shards, and the daemon holds
+those that the placement in --etcd assigns to its column: docserviced placement.
+Over HTTP and gRPC it answers for all shards, and passes on requests for those
+of other columns. A shard is served when it is ready; one that moves away is
+served for --keep-moved more. The daemon takes a row of its --zone, and the
+same one after a restart within --rejoin. If etcd is unreachable, it serves the
+shards of the last placement.
 
 With --memcached the daemon stores documents in Memcached as it reads the
 queues, serves them from there, and reads the segments on a miss or a failure
@@ -110,7 +118,7 @@ for at most --grace, and the exit status is 0.`,
 
 // newOptions returns the default options of serve.
 func newOptions() *daemonOptions {
-	return &daemonOptions{memory: defaultMemory, scrubRate: docservice.DefaultScrubBytesPerSecond}
+	return &daemonOptions{scrubRate: docservice.DefaultScrubBytesPerSecond}
 }
 
 func (o *daemonOptions) addFlags(command *cobra.Command) {
@@ -119,7 +127,7 @@ func (o *daemonOptions) addFlags(command *cobra.Command) {
 	flags.StringVar(&o.dataDir, "data", "", "directory of the indexes; used by one daemon only")
 	flags.StringVar(&o.boxcar, "boxcar", defaultBoxcar, "address to serve Boxcar on")
 	o.http.addFlags(flags)
-	flags.Var(&o.memory, "memory", "memory of all collections: 11/16 for memtables and Bloom filters, 1/16 for dictionaries, a quarter for "+
+	flags.Var(&o.memory, "memory", "memory of all collections, or auto for a sixth of that of the machine or container: 11/16 for memtables and Bloom filters, 1/16 for dictionaries, a quarter for "+
 		"requests and responses; excludes mapped files and Go's overhead")
 	flags.DurationVar(&o.grace, "grace", 10*time.Second, "time for requests in flight to finish at shutdown")
 	flags.BoolVar(&o.quarantine, "quarantine", true, "rename a damaged segment to .bad, so that rsync copies it again; false: only report it")
@@ -137,6 +145,8 @@ func (o *daemonOptions) addFlags(command *cobra.Command) {
 	o.registration.addFlags(flags)
 	o.buckets.addFlags(flags)
 	o.peers.addFlags(flags)
+	o.columns.addFlags(flags)
+	o.audit.AddFlag(flags)
 	command.PreRunE = func(*cobra.Command, []string) error { return o.check() }
 	cli.WithConfig(command, configPrefix)
 }
@@ -144,7 +154,7 @@ func (o *daemonOptions) addFlags(command *cobra.Command) {
 // check completes the options, and reports all invalid ones.
 func (o *daemonOptions) check() error {
 	var problems []error
-	if o.memory < minMemory {
+	if o.memory != 0 && o.memory < minMemory {
 		problems = append(problems, cli.Usagef("--memory %s: must be at least %s", &o.memory, cli.FormatBytes(minMemory)))
 	}
 	if o.dataDir == "" {
@@ -170,7 +180,7 @@ func (o *daemonOptions) check() error {
 	} else { // they need valid addresses
 		problems = append(problems, o.security.check(o.boxcar, o.grpc), o.http.check(&o.security))
 	}
-	return errors.Join(append(problems, o.limits.check(), o.tracing.check(), o.registration.check(), o.buckets.check(), o.peers.check())...)
+	return errors.Join(append(problems, o.limits.check(), o.tracing.check(), o.registration.check(o.columns.column != ""), o.buckets.check(), o.peers.check(o.columns.column != ""), o.columns.check(o))...)
 }
 
 // checkAddresses reports invalid addresses of listeners.
@@ -185,27 +195,15 @@ func (o *daemonOptions) checkAddresses() error {
 	return errors.Join(problems...)
 }
 
-// goMemoryFactor times --memory is the memory limit of the Go runtime: the memory that
-// --memory limits, as much garbage, and the connections.
-const goMemoryFactor = 3
-
-// leastGoMemory is the memory that Go needs in addition to a small --memory.
-const leastGoMemory = 512 << 20
-
-// limitMemory sets the memory limit of the Go runtime in proportion to --memory, unless
-// GOMEMLIMIT is set.
-func limitMemory(memory int64) {
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(max(goMemoryFactor*memory, leastGoMemory))
-	}
-}
-
 // serve runs a daemon until ctx ends.
 func serve(ctx context.Context, env *cli.Env, o daemonOptions, r *reloader) error {
 	if err := requireQueues(o.collections, o.dataDir); err != nil {
 		return err
 	}
-	limitMemory(int64(o.memory))
+	if err := o.audit.Check(env); err != nil {
+		return err
+	}
+	planForThisMachine(o.memory).apply()
 	d, err := startDaemon(env, o)
 	if err != nil {
 		return err
@@ -222,6 +220,8 @@ func serve(ctx context.Context, env *cli.Env, o daemonOptions, r *reloader) erro
 		env.Log.Info("ending", "grace", time.Duration(d.grace.Load()).String())
 	case <-d.failed:
 	}
+	d.drain() // before this server leaves its columns, so that clients use the other rows
+	d.leaveColumns()
 	leave() // before the shutdown, so that no new clients come
 	stopReloading()
 	return d.stop(time.Duration(d.grace.Load()))

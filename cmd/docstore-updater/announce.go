@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
 
 	"github.com/spf13/cobra"
 
@@ -44,19 +43,7 @@ func (c *collectionChange) addReason(command *cobra.Command) {
 
 // pin returns the pin that the flags describe.
 func (c *collectionChange) pin(ref publish.Ref) publish.Pin {
-	return publish.Pin{Group: c.group, To: ref, By: userAndHost(), Reason: c.reason, Time: c.env.Now().UTC()}
-}
-
-// userAndHost names the user of this process.
-func userAndHost() string {
-	name := "unknown"
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-	if host, err := os.Hostname(); err == nil {
-		name += "@" + host
-	}
-	return name
+	return publish.Pin{Group: c.group, To: ref, By: cli.User(), Reason: c.reason, Time: c.env.Now().UTC()}
 }
 
 // update applies a change to the record and prints the outcome. find makes it read the
@@ -148,7 +135,7 @@ rollback.`,
 				ref = r.Validated
 			}
 			if command.Flags().Changed("canary") {
-				return r.StartCanary(publish.Canary{Group: c.group, To: ref, By: userAndHost(), Time: c.env.Now().UTC()})
+				return r.StartCanary(publish.Canary{Group: c.group, To: ref, By: cli.User(), Time: c.env.Now().UTC()})
 			}
 			return r.Announce(ref)
 		})

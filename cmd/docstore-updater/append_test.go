@@ -137,8 +137,7 @@ func TestQueueInUse(t *testing.T) {
 type flushLine struct {
 	Msg                string
 	Documents, Deletes int
-	Input              string
-	Line               int64
+	At                 string
 }
 
 func flushes(t *testing.T, stderr string) (lines []flushLine) {
@@ -161,9 +160,9 @@ func TestFlushesAreAcknowledged(t *testing.T) {
 	input.WriteString(`{"id":0,"_delete":true}` + "\n")
 	r := ok(t, input.String(), "append", "--queue", t.TempDir(), "--flush-every", "4", "--flush-interval", "0")
 	require.Equal(t, []flushLine{
-		{"flushed", 4, 0, "standard input", 4},
-		{"flushed", 8, 0, "standard input", 8},
-		{"flushed", 10, 1, "standard input", 11},
+		{"flushed", 4, 0, "standard input:4"},
+		{"flushed", 8, 0, "standard input:8"},
+		{"flushed", 10, 1, "standard input:11"},
 	}, flushes(t, r.stderr))
 	require.Contains(t, r.stderr, `"msg":"appended","documents":10,"deletes":1`)
 

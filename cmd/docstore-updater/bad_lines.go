@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"docstore/internal/vfs"
+	"docstore/queue/source"
 )
 
 const (
@@ -46,9 +47,9 @@ type badLine struct {
 }
 
 // add adds a record; sync makes it durable.
-func (b *badLines) add(now time.Time, in *input, it *item) error {
-	line := badLine{Time: now.UTC(), At: in.place(it.at), Problem: it.problem.Error(), Bytes: len(it.text)}
-	text := it.text[:min(len(it.text), maxBadText)]
+func (b *badLines) add(now time.Time, place string, r *source.Record) error {
+	line := badLine{Time: now.UTC(), At: place, Problem: r.Problem.Error(), Bytes: len(r.Document)}
+	text := r.Document[:min(len(r.Document), maxBadText)]
 	if utf8.Valid(text) {
 		line.Text = string(text)
 	} else {
@@ -109,27 +110,26 @@ func (a *appender) keepBad(b *batch) error {
 	if a.badLines == nil {
 		return nil
 	}
-	var first *item
-	records := 0
-	for i := range b.items {
-		it := &b.items[i]
-		if it.problem == nil {
+	first, count := -1, 0
+	for i := range b.Records {
+		r := &b.Records[i]
+		if r.Problem == nil {
 			continue
 		}
-		if err := a.badLines.add(a.env.Now(), b.in, it); err != nil {
-			return fmt.Errorf("keeping the invalid record %s: %w", b.in.place(it.at), err)
+		if err := a.badLines.add(a.env.Now(), b.Place(i), r); err != nil {
+			return fmt.Errorf("keeping the invalid record %s: %w", b.Place(i), err)
 		}
-		if records++; first == nil {
-			first = it
+		if count++; first < 0 {
+			first = i
 		}
 	}
-	if records == 0 {
+	if count == 0 {
 		return nil
 	}
 	if err := a.badLines.sync(); err != nil {
 		return fmt.Errorf("keeping invalid records in %s: %w; free space, or choose another file with --bad-lines", a.badLines.path, err)
 	}
-	a.env.Log.Warn("invalid records were kept in the dead-letter file", "records", records, "first", b.in.place(first.at),
-		"problem", first.problem.Error(), "file", a.badLines.path)
+	a.env.Log.Warn("invalid records were kept in the dead-letter file", "records", count, "first", b.Place(first),
+		"problem", b.Records[first].Problem.Error(), "file", a.badLines.path)
 	return nil
 }

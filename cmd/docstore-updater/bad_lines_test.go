@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,10 +19,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/files"
+	"docstore/cmd/internal/records"
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/source"
 )
 
 // keptLines reads a dead-letter file. It omits a torn line.
@@ -115,9 +119,9 @@ func TestBadLinesAreBounded(t *testing.T) {
 	disk := vfs.NewMem()
 	require.NoError(t, disk.MkdirAll("/dir"))
 	b := &badLines{fsys: disk, path: "/dir/bad", maxBytes: 1000}
-	in := &input{name: "log"}
+	record := &source.Record{Document: []byte("text"), Problem: errors.New("bad")}
 	for n := range 100 {
-		require.NoError(t, b.add(time.Now(), in, &item{at: cursor{Lines: int64(n)}, text: []byte("text"), problem: errors.New("bad")}))
+		require.NoError(t, b.add(time.Now(), fmt.Sprint("log:", n), record))
 		require.NoError(t, b.sync())
 	}
 	last := 99
@@ -140,7 +144,7 @@ func TestBadLinesAreBounded(t *testing.T) {
 	require.NoError(t, file.Close())
 	before := len(kept(t, disk, b.path))
 	b.maxBytes = maxBadLinesBytes
-	require.NoError(t, b.add(time.Now(), in, &item{text: []byte("text"), problem: errors.New("bad")}))
+	require.NoError(t, b.add(time.Now(), "log:0", record))
 	require.NoError(t, b.sync())
 	require.Len(t, kept(t, disk, b.path), before+1)
 }
@@ -187,10 +191,10 @@ type linesWithBad struct {
 	bad  []int64 // numbers of invalid lines, ascending
 }
 
-// randomInput makes such a file of several batches, which ends with a valid line.
+// randomInput makes such a file of several batches of 256 KiB, which ends with a valid line.
 func randomInput(t *testing.T, random *rand.Rand) (in linesWithBad) {
 	var text []byte
-	for n := int64(1); len(text) < 3*batchBytes; n++ {
+	for n := int64(1); len(text) < 1<<20; n++ {
 		if random.IntN(5) == 0 {
 			in.bad = append(in.bad, n)
 			text = append(text, []string{"bad", "{}", "\xff", `{"id":""}`}[random.IntN(4)]...)
@@ -216,7 +220,16 @@ func checkPassed(disk vfs.FS, in linesWithBad) (passed int, err error) {
 	if err := writer.Close(); err != nil || len(stored) == 0 {
 		return 0, err
 	}
-	at, err := parseCursor(stored)
+	opener, err := files.NewOpener([]string{in.path}, files.Options{Format: records.FormatNDJSON})
+	if err != nil {
+		return 0, err
+	}
+	position, err := opener.Position(stored)
+	if err != nil {
+		return 0, err
+	}
+	_, text, _ := strings.Cut(fmt.Sprint(position), in.path+":")
+	line, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		return 0, err
 	}
@@ -225,15 +238,15 @@ func checkPassed(disk vfs.FS, in linesWithBad) (passed int, err error) {
 		return 0, err
 	}
 	kept := map[string]bool{}
-	for _, line := range lines {
-		kept[line.At] = true
+	for i := range lines {
+		kept[lines[i].At] = true
 	}
 	for _, n := range in.bad {
-		if n > at.Lines {
+		if n > line {
 			break
 		}
 		if !kept[fmt.Sprint(in.path, ":", n)] {
-			return 0, fmt.Errorf("line %d is lost, the cursor is behind line %d", n, at.Lines)
+			return 0, fmt.Errorf("line %d is lost, the cursor is behind line %d", n, line)
 		}
 		passed++
 	}

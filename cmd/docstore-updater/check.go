@@ -25,21 +25,26 @@ document, which takes ten times as long and verifies the codec.`,
 		Args:    cobra.NoArgs,
 	}
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		if err := requireDir(dir); err != nil {
+		dirs, err := queueDirs(dir)
+		if err != nil {
 			return err
 		}
-		var meter *cli.Meter
-		report, err := queue.Check(command.Context(), dir, &queue.CheckOptions{Decode: decode, Progress: func(done, total int64) {
-			if meter == nil && !quiet {
-				meter = cli.NewMeter(env, "checking", total)
+		progress, finish := progressOf(env, "checking", quiet)
+		defer finish()
+		var report checkReport
+		for _, queueDir := range dirs {
+			r, err := queue.Check(command.Context(), queueDir, &queue.CheckOptions{Decode: decode, Progress: progress})
+			if err != nil {
+				return fmt.Errorf("checking the queue %s: %w", queueDir, err)
 			}
-			meter.Update(0, done)
-		}})
-		meter.Finish()
-		if err != nil {
-			return fmt.Errorf("checking the queue %s: %w", dir, err)
+			shard := ""
+			if len(dirs) > 1 {
+				shard = queueDir
+			}
+			report.add(shard, r)
 		}
-		return printReport(env, dir, report)
+		finish()
+		return report.print(env, dir)
 	}
 	addQueueFlag(command, &dir)
 	command.Flags().BoolVar(&decode, "decode", false, "also decompress each document")
@@ -47,8 +52,34 @@ document, which takes ten times as long and verifies the codec.`,
 	return command
 }
 
-func printReport(env *cli.Env, dir string, report queue.Report) error {
-	out := cli.NewOutput(env.Stdout)
+// checkReport is the sum of the reports of the shards, or of one queue.
+type checkReport struct {
+	queue.Report
+	missing []string
+}
+
+// add adds the report of a shard; empty: of a queue without shards.
+func (c *checkReport) add(shard string, r queue.Report) {
+	c.Segments += r.Segments
+	c.Blocks += r.Blocks
+	c.Documents += r.Documents
+	c.Deletes += r.Deletes
+	c.Bytes += r.Bytes
+	c.Lost += r.Lost
+	c.Unfinished += r.Unfinished
+	c.Damage = append(c.Damage, r.Damage...)
+	c.Unlisted += r.Unlisted
+	for _, number := range r.Missing {
+		missing := fmt.Sprintf("segment %d", number)
+		if shard != "" {
+			missing += " of " + shard
+		}
+		c.missing = append(c.missing, missing)
+	}
+}
+
+func (c *checkReport) print(env *cli.Env, dir string) error {
+	out, report := cli.NewOutput(env.Stdout), c.Report
 	for _, damage := range report.Damage {
 		out.Printf("damaged: %s\n", damage)
 	}
@@ -61,13 +92,13 @@ func printReport(env *cli.Env, dir string, report queue.Report) error {
 	if report.Unfinished > 0 {
 		out.Printf("%s are not committed yet\n", cli.FormatBytes(report.Unfinished))
 	}
-	for _, number := range report.Missing {
-		out.Printf("missing: segment %d\n", number)
+	for _, missing := range c.missing {
+		out.Printf("missing: %s\n", missing)
 	}
 	if err := out.Flush(); err != nil {
 		return err
 	}
-	if damaged, missing := len(report.Damage)+report.Unlisted, len(report.Missing); damaged+missing > 0 {
+	if damaged, missing := len(report.Damage)+report.Unlisted, len(c.missing); damaged+missing > 0 {
 		return fmt.Errorf("%s is damaged in %s and lacks %s; copy these segments from a machine where they are intact, or, at the source, see repair --help",
 			dir, cli.FormatCountOf(int64(damaged), "place", "places"), cli.FormatCountOf(int64(missing), "segment", "segments"))
 	}

@@ -12,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
+	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/divided"
 	"docstore/queue/publish"
 )
 
@@ -43,7 +45,9 @@ document which was deleted or overwritten, or has expired, at least that long
 ago, and each whose dictionary may contain one. When the replaced segments are
 removed too, with --delete-after, no byte of such a document remains in the
 directory. A segment that is still being written cannot be rewritten: compact
-then exits with status 1.
+then exits with status 1. The shards of a divided queue share a dictionary that
+may contain documents of all of them: the segments written since the last
+erasure are rewritten, and the next updater trains another one.
 
 --bucket is needed for a queue that is published: versions stay that are the newest
 in a manifest which is announced, later than the announced one, validated, pinned, a
@@ -119,55 +123,92 @@ func (c *compaction) findRetained(ctx context.Context, flags *bucketFlags, keep 
 }
 
 func (c *compaction) run(ctx context.Context, opts *queue.CompactOptions) error {
-	dir, env, quiet := c.dir, c.env, c.quiet
-	if err := requireDir(dir); err != nil {
+	env := c.env
+	dirs, err := queueDirs(c.dir)
+	if err != nil {
 		return err
 	}
-	if quiet {
+	if c.quiet {
 		env = env.Quiet()
 	}
-	for _, state := range c.retained {
-		opts.RetainedEnds = append(opts.RetainedEnds, state.Sealed)
-	}
-	opts.RetainedEnds = slices.Compact(opts.RetainedEnds)
-	opts.Logger = env.Log
-	var meter *cli.Meter
-	opts.Progress = func(done, total int64) {
-		if meter == nil && !quiet {
-			meter = cli.NewMeter(env, "compacting", total)
+	if opts.EraseDead && len(dirs) > 1 {
+		// First: an updater that starts now trains another one.
+		if err := divided.RemoveDictionary(vfs.OS, c.dir); err != nil {
+			return fmt.Errorf("removing the dictionary of %s: %w", c.dir, err)
 		}
-		meter.SetTotal(total)
-		meter.Update(0, done)
 	}
-	report, err := queue.Compact(ctx, dir, opts)
-	meter.Finish()
+	opts.Logger = env.Log
+	progress, finish := progressOf(env, "compacting", c.quiet)
+	defer finish()
+	opts.Progress = progress
+	var sum compactSum
+	for shard, dir := range dirs {
+		opts.RetainedEnds = publish.RetainedEnds(c.retained, shard)
+		var report queue.CompactReport
+		if report, err = queue.Compact(ctx, dir, opts); err != nil {
+			err = cannotOpen(dir, err)
+		}
+		sum.add(dir, shard, report)
+		if err != nil {
+			break
+		}
+	}
+	finish()
 	out := cli.NewOutput(env.Stdout)
-	out.Printf("%s rewritten into %d: %s became %s\n", cli.FormatCountOf(int64(report.Replaced), "segment", "segments"), report.Rewrites,
-		cli.FormatBytes(report.BytesBefore), cli.FormatBytes(report.BytesAfter))
+	out.Printf("%s rewritten into %d: %s became %s\n", cli.FormatCountOf(int64(sum.Replaced), "segment", "segments"), sum.Rewrites,
+		cli.FormatBytes(sum.BytesBefore), cli.FormatBytes(sum.BytesAfter))
 	if opts.DeleteOriginals {
-		out.Printf("%s removed: %s\n", cli.FormatCountOf(int64(report.Deleted), "replaced file", "replaced files"), cli.FormatBytes(report.DeletedBytes))
+		out.Printf("%s removed: %s\n", cli.FormatCountOf(int64(sum.Deleted), "replaced file", "replaced files"), cli.FormatBytes(sum.DeletedBytes))
 	}
 	if err != nil {
-		return cannotOpen(dir, err)
+		return errors.Join(err, out.Flush())
 	}
 	if err := out.Flush(); err != nil {
 		return err
 	}
-	if err := c.checkHeld(report.Held); err != nil {
+	if err := c.checkHeld(sum.held); err != nil {
 		return err
 	}
-	if left := report.NotErased; len(left) > 0 {
-		return fmt.Errorf("segment %d of %s contains documents to be erased but is not sealed; seal it (docstore-updater seal, "+
-			"when no updater is writing), or wait until it is sealed, and run this again", left[0], dir)
+	if sum.notErased != "" {
+		return fmt.Errorf("%s contains documents to be erased but is not sealed; seal it (docstore-updater seal, "+
+			"when no updater is writing), or wait until it is sealed, and run this again", sum.notErased)
 	}
 	return nil
 }
 
+// compactSum is the sum of the reports of the shards, or of one queue.
+type compactSum struct {
+	queue.CompactReport
+	notErased string // the first open segment with documents to be erased; empty: there is none
+	held      []heldEnd
+}
+
+// heldEnd is the end of a retained state in a shard for which documents to be erased stay.
+type heldEnd struct {
+	shard int
+	end   queue.SegmentID
+}
+
+func (c *compactSum) add(dir string, shard int, r queue.CompactReport) {
+	c.Replaced += r.Replaced
+	c.Rewrites += r.Rewrites
+	c.BytesBefore += r.BytesBefore
+	c.BytesAfter += r.BytesAfter
+	c.Deleted += r.Deleted
+	c.DeletedBytes += r.DeletedBytes
+	if len(r.NotErased) > 0 && c.notErased == "" {
+		c.notErased = fmt.Sprintf("segment %d of %s", r.NotErased[0], dir)
+	}
+	for _, end := range r.Held {
+		c.held = append(c.held, heldEnd{shard, end})
+	}
+}
+
 // checkHeld returns an error if manifests hold documents that were to be erased.
-func (c *compaction) checkHeld(ends []queue.SegmentID) error {
+func (c *compaction) checkHeld(held []heldEnd) error {
 	var numbers []string
 	for _, state := range c.retained {
-		if slices.Contains(ends, state.Sealed) {
+		if slices.ContainsFunc(held, func(h heldEnd) bool { return state.Sealed[h.shard] == h.end }) {
 			numbers = append(numbers, strconv.FormatUint(state.Number, 10))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
+	"docstore/internal/vfs"
 	"docstore/queue"
 )
 
@@ -38,13 +39,13 @@ func deleteAll(env *cli.Env, dir string, ids []string) (err error) {
 	if err := requireQueue(dir); err != nil {
 		return err
 	}
-	w, err := queue.OpenWriter(dir, &queue.WriterOptions{Logger: env.Log})
+	w, err := (&appendOptions{queueDir: dir, codec: queue.DefaultCodec, segmentSize: queue.DefaultSegmentBytes, fs: vfs.OS}).openQueue(env, nil)
 	if err != nil {
-		return cannotOpen(dir, err)
+		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	for _, id := range ids {
-		if _, err := w.Delete([]byte(id)); err != nil {
+		if err := w.put(queue.Record{ID: []byte(id), Delete: true}); err != nil {
 			return fmt.Errorf("deleting %q: %w", id, err)
 		}
 	}

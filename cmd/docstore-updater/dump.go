@@ -18,12 +18,12 @@ import (
 )
 
 func newDump(env *cli.Env) *cobra.Command {
-	d := dumper{env: env}
+	d := dumper{env: env, liveMemory: liveMemory}
 	command := &cobra.Command{
 		Use:   "dump --queue DIR",
 		Short: "Write the entries of a queue as NDJSON",
 		Long: `Dump writes all entries of a queue to standard output, oldest first, one per
-line: documents as they were appended, and deletes as
+line, of shards one after the other: documents as they were appended, and deletes as
 {"id":"...","_delete":true}. A document for which that is not possible, because
 it is not JSON, has several lines or control fields, or does not contain its id
 or expiry, is written as
@@ -35,21 +35,30 @@ dump examines the first documents: if all of them have their id in one other
 field, it uses that field, and reports it on standard error. Damaged documents
 are skipped and reported, and make the exit status 1. With
 --control-fields=false so are deletes and documents that need control fields.
+
+The entries can be selected by id, segment and number. --until dumps the queue
+as it was at a position that "stats" printed. --live dumps the newest document
+of each id; it reads the ids of the queue twice for every four million entries,
+and then writes the documents of a part of the ids after those of another.
+
 The queue may be in use.`,
 		Example: `  docstore-updater dump --queue /srv/queue/jobs > jobs.ndjson
+  docstore-updater dump --queue /srv/queue/jobs --prefix acme- --live --limit 10
+  docstore-updater dump --queue /srv/queue/jobs --live --until 8/4096/0
   docstore-updater dump --queue old | docstore-updater append --queue new --codec zstd`,
 		Args: cobra.NoArgs,
 		PreRunE: func(*cobra.Command, []string) error {
 			if d.idField == "" {
-				return cli.Usagef("--id-field is empty; give the name of the field that holds the id")
+				return errors.Join(cli.Usagef("--id-field is empty; give the name of the field that holds the id"), d.check())
 			}
-			return nil
+			return d.check()
 		},
 		RunE: func(command *cobra.Command, _ []string) error {
 			return d.run(command.Context(), command.Flags().Changed("id-field"))
 		},
 	}
 	addQueueFlag(command, &d.dir)
+	d.addFlags(command.Flags())
 	command.Flags().StringVar(&d.idField, "id-field", "id", "top-level field that holds a document's id")
 	command.Flags().BoolVar(&d.controlFields, "control-fields", true, `write "_delete", "_document_base64" and so on; use the same value as for append`)
 	return command
@@ -61,6 +70,8 @@ type dumper struct {
 	dir           string
 	idField       string
 	controlFields bool
+	selection
+	liveMemory int64 // see selected
 
 	reader         *queue.Reader
 	out            *cli.Output
@@ -68,36 +79,57 @@ type dumper struct {
 	quotedField    []byte // the id's field name with quotes and colon
 	document, line []byte
 	leftOut        int64
+	left           int64 // entries until the limit, if there is one
+	sampled        bool  // the id field was given, or found in the first documents
 }
 
 // run dumps the queue. idFieldGiven says that --id-field was given.
 func (d *dumper) run(ctx context.Context, idFieldGiven bool) error {
-	if err := requireDir(d.dir); err != nil {
+	dirs, err := queueDirs(d.dir)
+	if err != nil {
 		return err
 	}
-	reader, err := queue.OpenReader(d.dir, &queue.ReaderOptions{Logger: d.env.Log})
-	if err != nil {
-		return cannotOpen(d.dir, err)
+	if len(dirs) > 1 && (d.segment > 0 || d.until != "") {
+		return cli.Usagef("--segment and --until: %s has %d shards, and each has other segments; give --queue %s, for example", d.dir, len(dirs), dirs[0])
 	}
-	defer func() { _ = reader.Close() }() // read only
-	d.reader = reader
-	d.out = cli.NewOutput(d.env.Stdout)
-	if !idFieldGiven {
-		if err := d.findIDField(ctx); err != nil {
-			return fmt.Errorf("reading the queue %s: %w", d.dir, err)
+	d.out, d.sampled, d.left = cli.NewOutput(d.env.Stdout), idFieldGiven, d.limit
+	for _, dir := range dirs {
+		if err = d.dump(ctx, dir); err != nil {
+			break
 		}
 	}
-	d.parser = records.NewParser(&records.Options{IDField: d.idField, PlainFields: !d.controlFields, MaxIDBytes: queue.MaxIDBytes})
-	d.quotedField = append(quote(d.idField), ':')
-	err = reader.Scan(ctx, queue.Position{}, d.entry)
+	if errors.Is(err, errLimit) {
+		err = nil
+	}
 	if flushErr := d.out.Flush(); flushErr != nil {
 		return flushErr
 	}
 	if err != nil {
-		return fmt.Errorf("reading the queue %s: %w", d.dir, err)
+		return err
 	}
 	if d.leftOut > 0 {
 		return fmt.Errorf("left out, see above: %s of %s", cli.FormatCountOf(d.leftOut, "entry", "entries"), d.dir)
+	}
+	return nil
+}
+
+// dump writes the entries of a shard, or of a queue without shards.
+func (d *dumper) dump(ctx context.Context, dir string) error {
+	reader, err := queue.OpenReader(dir, &queue.ReaderOptions{Logger: d.env.Log})
+	if err != nil {
+		return cannotOpen(dir, err)
+	}
+	defer func() { _ = reader.Close() }() // read only
+	d.reader = reader
+	if !d.sampled {
+		if err := d.findIDField(ctx); err != nil {
+			return fmt.Errorf("reading the queue %s: %w", dir, err)
+		}
+	}
+	d.parser = records.NewParser(&records.Options{IDField: d.idField, PlainFields: !d.controlFields, MaxIDBytes: queue.MaxIDBytes})
+	d.quotedField = append(quote(d.idField), ':')
+	if err := d.selected(ctx); err != nil {
+		return fmt.Errorf("reading the queue %s: %w", dir, err)
 	}
 	return nil
 }
@@ -112,8 +144,14 @@ func (d *dumper) entry(e queue.Entry) error {
 	}
 	d.out.Write(line)
 	d.out.Write([]byte("\n"))
+	if d.left--; d.left == 0 {
+		return errLimit
+	}
 	return d.out.Err()
 }
+
+// errLimit ends the dump.
+var errLimit = errors.New("the limit is reached")
 
 // render returns the line for the entry, as append reads it.
 func (d *dumper) render(e queue.Entry) ([]byte, error) {

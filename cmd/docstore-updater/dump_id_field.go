@@ -44,6 +44,7 @@ func (d *dumper) findIDField(ctx context.Context) error {
 	if err != nil && !errors.Is(err, errSampled) {
 		return err
 	}
+	d.sampled = documents > 0
 	if len(candidates) != 1 {
 		return nil
 	}

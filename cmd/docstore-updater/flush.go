@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"docstore/queue/source"
 )
 
 // progress is the state of appending that other goroutines can read.
@@ -19,20 +21,21 @@ type progress struct {
 type reached struct {
 	documents, deletes int64
 	bad                int64  // skipped records
-	in                 *input // of the last entry; nil before the first
-	behind             cursor // after the last entry
+	bytes              int64  // of the source
+	ends               bool   // the source ends some time
+	place              string // of the last entry; empty before the first
+	cursor             []byte // after the last entry; not changed
 }
 
 func (r *reached) entries() int64 { return r.documents + r.deletes }
 
-// note records an appended entry.
-func (r *reached) note(in *input, it *item) {
-	if it.entry.Delete {
+// count counts an appended entry.
+func (r *reached) count(entry *source.Record) {
+	if entry.Delete {
 		r.deletes++
 	} else {
 		r.documents++
 	}
-	r.in, r.behind = in, it.at
 }
 
 func (p *progress) publish(to reached) {
@@ -45,11 +48,6 @@ func (p *progress) now() reached {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.reached
-}
-
-func (p *progress) entries() int64 {
-	now := p.now()
-	return now.entries()
 }
 
 // acknowledge records that all entries up to a point are durable. It returns false if that
@@ -104,18 +102,27 @@ func (f *flushing) stop() {
 // flushDurably makes the appended entries durable, and acknowledges them. It is safe for
 // concurrent use.
 func (a *appender) flushDurably() error {
-	at := a.progress.now()
+	at, begun := a.progress.now(), time.Now()
 	if err := a.writer.Flush(); err != nil {
 		return fmt.Errorf("flushing %s: %w; earlier flushes are durable", a.options.queueDir, err)
 	}
 	if !a.progress.acknowledge(at) {
 		return nil
 	}
+	a.metrics.flush.Observe(time.Since(begun).Seconds())
+	if start := a.writer.resumable(at.cursor); len(start) > 0 {
+		a.source.Durable(start)
+	}
 	level := slog.LevelInfo
 	if a.env.Terminal {
 		level = slog.LevelDebug // the progress bar shows it
 	}
+	lag, unit := a.source.Lag()
+	waiting := slog.Attr{} // omitted
+	if unit != "" {
+		waiting = slog.Int64("waiting_"+unit, lag)
+	}
 	a.env.Log.Log(context.Background(), level, "flushed",
-		"documents", at.documents, "deletes", at.deletes, "bad_records", at.bad, "input", at.in.name, "line", at.behind.Lines, "offset", at.behind.Offset)
+		"documents", at.documents, "deletes", at.deletes, "bad_records", at.bad, "at", at.place, waiting)
 	return nil
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
@@ -67,34 +65,6 @@ func (f *following) append(text string) {
 	_, err = file.WriteString(text)
 	require.NoError(f, err)
 	require.NoError(f, file.Close())
-}
-
-// TestFileWatcher: on Linux the kernel reports that a file has grown or was replaced;
-// otherwise the file is polled.
-func TestFileWatcher(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "file")
-	often := newFileWatcher(path, time.Millisecond)
-	defer often.close()
-	require.NoError(t, often.wait(t.Context()))
-
-	seldom := newFileWatcher(path, 24*time.Hour)
-	defer seldom.close()
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	require.ErrorIs(t, seldom.wait(ended), context.Canceled)
-	if runtime.GOOS != "linux" {
-		return
-	}
-	write(t, path, "one")
-	require.NoError(t, seldom.wait(t.Context()))
-	require.ErrorIs(t, seldom.wait(ended), context.Canceled)
-	write(t, path+".new", "two")
-	require.NoError(t, os.Rename(path+".new", path))
-	require.NoError(t, seldom.wait(t.Context()))
-
-	missing := newFileWatcher(filepath.Join(path, "below a file"), time.Millisecond)
-	defer missing.close()
-	require.NoError(t, missing.wait(t.Context()))
 }
 
 func TestFollow(t *testing.T) {

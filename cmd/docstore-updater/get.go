@@ -75,17 +75,18 @@ type version struct {
 }
 
 func (g *getter) run(ctx context.Context) error {
-	if err := requireDir(g.dir); err != nil {
+	dir, err := queueOf(g.dir, g.id)
+	if err != nil {
 		return err
 	}
-	reader, err := queue.OpenReader(g.dir, &queue.ReaderOptions{Logger: g.env.Log})
+	reader, err := queue.OpenReader(dir, &queue.ReaderOptions{Logger: g.env.Log})
 	if err != nil {
-		return cannotOpen(g.dir, err)
+		return cannotOpen(dir, err)
 	}
 	defer func() { _ = reader.Close() }() // read only
 	g.reader, g.out = reader, cli.NewOutput(g.env.Stdout)
 	if err := reader.Scan(ctx, queue.Position{}, g.entry); err != nil {
-		return fmt.Errorf("reading the queue %s: %w", g.dir, err)
+		return fmt.Errorf("reading the queue %s: %w", dir, err)
 	}
 	if !g.versions {
 		err = g.document()

@@ -15,6 +15,7 @@ import (
 	"docstore/cmd/internal/cli"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/divided"
 )
 
 func main() { cli.Main(newRoot) }
@@ -28,8 +29,13 @@ files that rsync copies to the machines that serve them (see docserviced).`,
 		Args: cobra.NoArgs,
 		RunE: cli.NeedsCommand,
 	}
-	root.AddCommand(newAppend(env), newDelete(env), newGet(env), newCheck(env), newDump(env), newStats(env), newSeal(env), newCompact(env), newRepair(env), newTruncate(env), newBucket(env), newPublish(env), newManifests(env), newShow(env), newRestore(env),
-		newValidate(env), newAnnounce(env), newPin(env), newUnpin(env), newRollback(env), newRevert(env), newDiscard(env), newRetain(env), newGC(env))
+	root.AddCommand(newAppend(env), newDelete(env), newGet(env), newCheck(env), newDump(env), newStats(env), newSeal(env), newBucket(env), newPublish(env), newManifests(env), newShow(env), newRestore(env), newValidate(env))
+	for _, administrative := range []*cobra.Command{
+		newRepair(env), newTruncate(env), newAnnounce(env), newPin(env), newUnpin(env), newRollback(env), newRevert(env), newDiscard(env), newRetain(env), newGC(env),
+	} {
+		root.AddCommand(cli.Audit(env, administrative, ""))
+	}
+	root.AddCommand(cli.Audit(env, newCompact(env), "erase-deleted-older-than"))
 	return root
 }
 
@@ -55,7 +61,7 @@ func requireDir(dir string) error {
 }
 
 // queueFile matches the files of a queue.
-var queueFile = regexp.MustCompile(`^(LOCK|\d{10}.*)$`)
+var queueFile = regexp.MustCompile(`^(LOCK|LAYOUT|\d{10}.*)$`)
 
 // requireQueue returns an error if dir has no queue.
 func requireQueue(dir string) error {
@@ -96,7 +102,7 @@ func cannotOpen(dir string, err error) error {
 	switch {
 	case errors.Is(err, queue.ErrLocked):
 		return fmt.Errorf("%w; wait for it to end, or stop it", err)
-	case errors.Is(err, queue.ErrIncomplete):
+	case errors.Is(err, queue.ErrIncomplete), errors.Is(err, divided.ErrIncomplete):
 		return err // it has advice
 	case errors.Is(err, queue.ErrCorrupt):
 		return fmt.Errorf("opening the queue %s: %w; see repair --help", dir, err)

@@ -7,6 +7,7 @@ import (
 
 	"docstore/cmd/internal/records"
 	"docstore/queue"
+	"docstore/queue/source"
 )
 
 // maxParsers is the maximum number of parser goroutines: more would outpace the single
@@ -19,9 +20,9 @@ func (p *producer) startParsers() (stop func()) {
 	var running sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), maxParsers) {
 		running.Go(func() {
-			parser := records.NewParser(p.options)
+			parsers := newParsers(p.parsing)
 			for b := range p.unparsed {
-				b.parse(parser)
+				b.parse(parsers)
 				b.parsed <- struct{}{}
 			}
 		})
@@ -32,25 +33,49 @@ func (p *producer) startParsers() (stop func()) {
 	}
 }
 
-// parse parses the batch's records.
-func (b *batch) parse(parser *records.Parser) {
-	for i := range b.items {
-		it := &b.items[i]
-		it.at.Tail = tailOf(it.text)
-		if it.problem == nil {
-			it.entry, it.problem = parseDocument(parser, it.text)
+// parser parses the records of one source.
+type parser struct {
+	*records.Parser
+	fields *records.Fields
+}
+
+// newParsers returns the parsers of one goroutine.
+func newParsers(of []parsing) []parser {
+	parsers := make([]parser, len(of))
+	for i, p := range of {
+		parsers[i] = parser{records.NewParser(p.options), p.fields}
+	}
+	return parsers
+}
+
+// parse replaces the records without id by the entries that they request, and changes the
+// fields of documents.
+func (b *batch) parse(parsers []parser) {
+	p := &parsers[b.Source]
+	for i := range b.Records {
+		r := &b.Records[i]
+		if r.Problem == nil {
+			r.Problem = p.parse(r)
 		}
 	}
 }
 
-func parseDocument(parser *records.Parser, text []byte) (records.Entry, error) {
-	entry, err := parser.Parse(text)
-	if err == nil && len(entry.Document) > queue.MaxDocumentBytes {
-		err = tooLarge(int64(len(entry.Document)))
+// parse leaves the record as it is if it returns an error.
+func (p *parser) parse(r *source.Record) (err error) {
+	entry := records.Entry{ID: r.ID, Document: r.Document, Delete: r.Delete, Expires: r.Expires}
+	if len(r.ID) == 0 {
+		if entry, err = p.Parse(r.Document); err != nil {
+			return err
+		}
 	}
-	return entry, err
-}
-
-func tooLarge(bytes int64) error {
-	return fmt.Errorf("the document has %d bytes, and at most %d are allowed", bytes, queue.MaxDocumentBytes)
+	if !entry.Delete && !p.fields.None() {
+		if entry.Document, err = p.fields.Apply(entry.Document); err != nil {
+			return err
+		}
+	}
+	if len(entry.Document) > queue.MaxDocumentBytes {
+		return fmt.Errorf("the document has %d bytes, and at most %d are allowed", len(entry.Document), queue.MaxDocumentBytes)
+	}
+	r.ID, r.Document, r.Delete, r.Expires = entry.ID, entry.Document, entry.Delete, entry.Expires
+	return nil
 }

@@ -14,6 +14,7 @@ import (
 
 // TestProgress: a bar on a terminal, none elsewhere, and no output with --quiet.
 func TestProgress(t *testing.T) {
+	t.Setenv("DOCSTORE_AUDIT_LOG", filepath.Join(t.TempDir(), "audit.log")) // not on standard error
 	started := time.Now()
 	for command, bar := range map[string]string{"append": "appending", "check": "checking", "compact": "compacting", "repair": "repairing"} {
 		t.Run(command, func(t *testing.T) {

@@ -26,7 +26,8 @@ func newPublish(env *cli.Env) *cobra.Command {
 		Long: `Publish uploads the sealed segments of a queue that the bucket lacks, and
 commits a numbered manifest that lists all of them. "manifests" lists the
 manifests, "restore" makes a queue from one. Entries in the open segment are
-not published: run "seal" before, or wait until the segment is full.
+not published: run "seal" before, or wait until the segment is full. A queue
+with shards is published as one collection.
 
 The prefix in the URL is the collection. The first publish to it runs "bucket
 check" and refuses a store that fails. Updaters may be writing. Of two
@@ -131,6 +132,7 @@ type manifestLine struct {
 	Number    uint64    `json:"number"`
 	Time      time.Time `json:"time"`
 	Files     int       `json:"files"`
+	Shards    int       `json:"shards,omitempty"` // 0: not divided
 	Bytes     int64     `json:"bytes"`
 	Documents int64     `json:"documents"`
 	Deletes   int64     `json:"deletes"`
@@ -148,6 +150,9 @@ func describeManifest(m *publish.Manifest, r publish.Record) manifestLine {
 	line := manifestLine{
 		Number: m.Number, Time: m.Time, Files: len(m.Files), Bytes: m.Bytes(), Documents: m.Documents(), Deletes: m.Deletes(),
 		Announced: m.Number == r.Announced.Number, Bad: r.IsBad(m.Number), Generation: r.Generation(m.Number),
+	}
+	if m.Layout != nil {
+		line.Shards = m.Layout.Shards
 	}
 	for _, ref := range r.Retained {
 		line.Retained = line.Retained || ref.Number == m.Number
@@ -182,6 +187,9 @@ func (l manifestLine) state() string {
 	}
 	if l.Bad {
 		state = append(state, "bad")
+	}
+	if l.Shards > 0 {
+		state = append(state, fmt.Sprintf("%d shards", l.Shards))
 	}
 	if l.Generation > 1 {
 		state = append(state, fmt.Sprintf("generation %d", l.Generation))
@@ -244,16 +252,18 @@ func newRestore(env *cli.Env) *cobra.Command {
 	var dir string
 	var flags bucketFlags
 	var number uint64
+	var only int
 	var quiet bool
 	command := &cobra.Command{
-		Use:   "restore --bucket URL {--queue DIR [--to MANIFEST] | --etcd ENDPOINTS}",
+		Use:   "restore --bucket URL {--queue DIR [--to MANIFEST] [--shard N] | --etcd ENDPOINTS}",
 		Short: "Restore a queue, or the state in etcd, from an object store",
 		Long: `Restore downloads the files of a manifest, the newest unless --to names
 another, into a new or empty directory, and verifies the digest of each. If it
 is interrupted, run it again: files that are complete are kept. The directory
 is then a queue: "append --resume" continues it where the manifest ends.
 Entries that were announced after the newest manifest are restored, too, and
-entries that were not published are not.
+entries that were not published are not. With --shard only one shard of a divided
+collection is restored: a queue for reading, which cannot be published.
 
 Without --queue, restore continues the commits of the collection in etcd, after
 etcd has lost its data, or when the commits were made in the bucket until now.
@@ -264,8 +274,11 @@ It refuses if etcd holds the newest commit. Publishers have to be started again.
 	}
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		switch {
+		case only < -1:
+			return cli.Usagef("--shard %d: must not be negative", only)
 		case dir != "":
-			return restoreQueue(command.Context(), env, dir, &flags, number, quiet)
+			r := restoring{env: env, dir: dir, flags: &flags, number: number, shard: only, quiet: quiet}
+			return r.run(command.Context())
 		case flags.etcd != "":
 			return restoreRecord(command.Context(), env, &flags)
 		}
@@ -274,6 +287,7 @@ It refuses if etcd holds the newest commit. Publishers have to be started again.
 	command.Flags().StringVar(&dir, "queue", "", "directory of the queue to make")
 	flags.add(command)
 	command.Flags().Uint64Var(&number, "to", 0, "number of the manifest; 0 is the newest")
+	command.Flags().IntVar(&only, "shard", -1, "restore only this shard of a divided collection; -1: all")
 	command.Flags().BoolVar(&quiet, "quiet", false, "show no progress")
 	return command
 }
@@ -298,32 +312,56 @@ func restoreRecord(ctx context.Context, env *cli.Env, flags *bucketFlags) error 
 	return out.Flush()
 }
 
-func restoreQueue(ctx context.Context, env *cli.Env, dir string, flags *bucketFlags, number uint64, quiet bool) error {
-	b, err := flags.open(ctx)
+// restoring are the flags of restore.
+type restoring struct {
+	env    *cli.Env
+	dir    string
+	flags  *bucketFlags
+	number uint64
+	shard  int // -1: all
+	quiet  bool
+}
+
+func (r *restoring) run(ctx context.Context) error {
+	b, err := r.flags.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer b.Close()
-	m, ref, err := publish.FindManifest(ctx, b, number, env.Now)
-	if err != nil {
-		return fmt.Errorf("restore %s: %w", flags.url, err)
+	m, ref, err := publish.FindManifest(ctx, b, r.number, r.env.Now)
+	if err == nil && r.shard >= 0 {
+		m, err = m.Shard(r.shard)
 	}
-	progress := &transferMeter{env: env, quiet: quiet, label: "downloading"}
+	if err != nil {
+		return fmt.Errorf("restore %s: %w", r.flags.url, err)
+	}
+	progress := &transferMeter{env: r.env, quiet: r.quiet, label: "downloading"}
 	options := &publish.Options{Progress: progress.update}
-	err = publish.Restore(ctx, b, m, dir, options)
+	err = publish.Restore(ctx, b, m, r.dir, options)
 	progress.finish()
 	increments := uint64(0)
-	if err == nil && number == 0 {
-		increments, err = publish.RestoreIncrements(ctx, b, ref, m, dir, options)
+	if err == nil && r.number == 0 && r.shard < 0 {
+		increments, err = publish.RestoreIncrements(ctx, b, ref, m, r.dir, options)
 	}
 	if err != nil {
-		return fmt.Errorf("restore manifest %d of %s: %w", m.Number, flags.url, err)
+		return fmt.Errorf("restore manifest %d of %s: %w", m.Number, r.flags.url, err)
 	}
-	out := cli.NewOutput(env.Stdout)
-	out.Printf("manifest %d restored into %s: %s, %s, %s\n", m.Number, dir, cli.FormatCountOf(int64(len(m.Files)), "file", "files"),
+	out := cli.NewOutput(r.env.Stdout)
+	out.Printf("%s restored into %s: %s, %s, %s\n", r.what(m), r.dir, cli.FormatCountOf(int64(len(m.Files)), "file", "files"),
 		cli.FormatCountOf(m.Documents(), "document", "documents"), cli.FormatBytes(m.Bytes()))
 	if increments > 0 {
 		out.Printf("%s after it restored\n", cli.FormatCountOf(int64(increments), "increment", "increments")) //nolint:gosec // at most publish.MaxIncrements
 	}
 	return out.Flush()
+}
+
+// what names a manifest, and the part of it that is restored.
+func (r *restoring) what(m *publish.Manifest) string {
+	switch {
+	case r.shard >= 0:
+		return fmt.Sprintf("manifest %d, shard %d,", m.Number, r.shard)
+	case m.Layout != nil:
+		return fmt.Sprintf("manifest %d, %d shards,", m.Number, m.Layout.Shards)
+	}
+	return fmt.Sprintf("manifest %d", m.Number)
 }

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -42,14 +43,22 @@ type publishing struct {
 	seal     func() error          // seals the open segment of the writer
 
 	publisher *publish.Publisher // nil until a segment is sealed, and after a failure
-	sealed    queue.SegmentID    // the last segment that was published
+	sealed    []queue.SegmentID  // the last segments that were published, by shard
 	checked   time.Time          // when sealed segments and the record were last examined
 	announced time.Time          // when the last increment was put
 	waiting   string             // why nothing is announced; empty: it is
 	held      string             // why the breaker has stopped announcing; empty: it has not
+	state     publishingState
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
+}
+
+// publishingState is what the metrics show; 0: not known yet.
+type publishingState struct {
+	published, announced atomic.Uint64 // numbers of manifests
+	stopped              atomic.Bool   // nothing is announced
+	failing              atomic.Bool   // the last attempt failed
 }
 
 // announceBounds are the flags of publish.Breaker.
@@ -80,15 +89,9 @@ func checkPublishable(ctx context.Context, b bucket.Bucket, dir string) error {
 }
 
 // newPublishing returns the publishing of an appender.
-func (a *appender) newPublishing(ctx context.Context) (*publishing, error) {
+func (a *appender) newPublishing(ctx context.Context, b *store) (*publishing, error) {
 	o := a.options
-	flags := bucketFlags{url: o.publish, options: o.store, etcd: o.etcd}
-	b, err := flags.open(ctx)
-	if err != nil {
-		return nil, err
-	}
 	if err := checkPublishable(ctx, b, o.queueDir); err != nil {
-		b.Close()
 		return nil, fmt.Errorf("publish %s to %s: %w", o.queueDir, o.publish, err)
 	}
 	return &publishing{
@@ -126,6 +129,7 @@ func (p *publishing) run(ctx context.Context) {
 			continue
 		}
 		err := p.step(ctx, time.Now())
+		p.state.failing.Store(err != nil && ctx.Err() == nil)
 		switch {
 		case err == nil:
 			problem = ""
@@ -177,7 +181,11 @@ func (p *publishing) check(ctx context.Context, now time.Time) error {
 	if p.publisher == nil {
 		return p.sealFirst()
 	}
-	_, err := p.publisher.Check(ctx)
+	record, err := p.publisher.Check(ctx)
+	if err == nil {
+		p.state.published.Store(record.Head.Number)
+		p.state.announced.Store(record.Announced.Number)
+	}
 	return err
 }
 
@@ -199,13 +207,21 @@ func (p *publishing) guard(ctx context.Context, now time.Time) error {
 	return p.seal()
 }
 
-// sealFirst seals the first segment of a queue, because increments follow a manifest.
+// sealFirst seals the first segments of a queue, because increments follow a manifest.
 func (p *publishing) sealFirst() error {
-	head, err := queue.ReadHead(vfs.OS, p.dir)
-	if err != nil || head.Sealed > 0 || head.End.IsZero() {
+	sealed, open, err := publish.SealedSegments(vfs.OS, p.dir)
+	if err != nil || anySealed(sealed) {
 		return nil //nolint:nilerr // without a head there is nothing to seal
 	}
-	return p.seal()
+	// The heads of shards may be older than the entries.
+	if read := p.counts(); open || read.Documents+read.Deletes > 0 {
+		return p.seal()
+	}
+	return nil
+}
+
+func anySealed(sealed []queue.SegmentID) bool {
+	return slices.ContainsFunc(sealed, func(n queue.SegmentID) bool { return n > 0 })
 }
 
 // note logs why nothing is announced, and that announcing continues.
@@ -221,6 +237,7 @@ func (p *publishing) note(reason string) {
 		p.breaker.Reset(p.counts())
 	}
 	p.waiting = reason
+	p.state.stopped.Store(reason != "")
 }
 
 // fail closes the publisher after an error: another one may have taken over.
@@ -236,15 +253,18 @@ func (p *publishing) fail(err error) error {
 // publish publishes the sealed segments, if there are new ones, and announces them unless
 // the input is outside the bounds.
 func (p *publishing) publish(ctx context.Context, now time.Time) error {
-	head, err := queue.ReadHead(vfs.OS, p.dir)
-	unchanged := head.Sealed == p.sealed && (p.publisher != nil || !p.announce)
+	sealed, _, err := publish.SealedSegments(vfs.OS, p.dir)
+	unchanged := slices.Equal(sealed, p.sealed) && (p.publisher != nil || !p.announce)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), err == nil && head.Sealed == 0:
-		return nil
 	case err != nil:
 		return err
+	case !anySealed(sealed):
+		return nil
 	case unchanged:
 		return p.guard(ctx, now)
+	}
+	if sealed, err = p.sealAll(sealed); err != nil {
+		return err
 	}
 	if p.publisher == nil {
 		options := &publish.Options{Now: p.env.Now, Stream: p.announce}
@@ -260,11 +280,28 @@ func (p *publishing) publish(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	p.sealed = head.Sealed
+	p.sealed = sealed
+	p.state.published.Store(published.Ref.Number)
+	if published.Announced {
+		p.state.announced.Store(published.Ref.Number)
+	}
 	if published.New {
 		p.env.Log.Info("published", "url", p.url, "manifest", published.Ref.Number, "bytes", published.Uploaded, "announced", published.Announced)
 	}
 	return nil
+}
+
+// sealAll seals the segments of all shards when one was sealed: a manifest for each of them
+// would be one for each shard, and would end them at different records.
+func (p *publishing) sealAll(sealed []queue.SegmentID) ([]queue.SegmentID, error) {
+	if len(sealed) == 1 {
+		return sealed, nil
+	}
+	if err := p.seal(); err != nil {
+		return nil, err
+	}
+	sealed, _, err := publish.SealedSegments(vfs.OS, p.dir)
+	return sealed, err
 }
 
 // stop ends the publishing in the background.
@@ -286,7 +323,6 @@ func (p *publishing) finish(ctx context.Context) error {
 	if err = p.fail(err); p.publisher != nil {
 		err = errors.Join(err, p.publisher.Close())
 	}
-	p.bucket.Close()
 	switch {
 	case err != nil:
 		return fmt.Errorf("the documents are in %s but are not published: %w; run docstore-updater publish", p.dir, err)

@@ -55,7 +55,7 @@ changed.`,
 }
 
 func repair(ctx context.Context, env *cli.Env, dir string, dryRun, quiet bool) error {
-	if err := requireDir(dir); err != nil {
+	if err := requireUndivided(dir, "repair"); err != nil {
 		return err
 	}
 	out := cli.NewOutput(env.Stdout)

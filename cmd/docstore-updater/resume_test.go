@@ -14,36 +14,7 @@ import (
 
 	"docstore/cmd/internal/cli"
 	"docstore/internal/testseed"
-	"docstore/internal/vfs"
-	"docstore/queue"
 )
-
-func TestCursorEncoding(t *testing.T) {
-	want := cursor{
-		Path: "/some/where", File: vfs.FileID{Device: 1, Inode: 1 << 60}, Offset: 1 << 40, Lines: 7,
-		NoNewline: true, AtEnd: true, WholeFile: true, Head: sample{1, 2}, Tail: sample{3, 4},
-	}
-	encoded := want.append(nil)
-	got, err := parseCursor(encoded)
-	require.NoError(t, err)
-	require.Equal(t, want, got)
-
-	long := want
-	long.Path = "/" + strings.Repeat("x", maxCursorPath)
-	encoded = long.append(nil)
-	require.LessOrEqual(t, len(encoded), queue.MaxCursorBytes)
-	got, err = parseCursor(encoded)
-	require.NoError(t, err)
-	require.Empty(t, got.Path)
-	require.Equal(t, "the file with inode 1152921504606846976", got.describe())
-
-	_, err = parseCursor([]byte(cursorMagic + string(rune(cursorVersion+1))))
-	require.ErrorContains(t, err, "newer")
-	for _, bad := range [][]byte{{}, []byte("something else"), encoded[:cursorFixedBytes-1], append([]byte(cursorMagic+"\x00\x80"), encoded[6:]...)} {
-		_, err = parseCursor(bad)
-		require.ErrorContains(t, err, "not written by docstore-updater")
-	}
-}
 
 // resumer appends to one queue repeatedly.
 type resumer struct {
@@ -159,7 +130,7 @@ func TestResume(t *testing.T) {
 	})
 	t.Run("the line before the place was changed", func(t *testing.T) {
 		r := newResumer(t)
-		long := strings.Repeat(" ", sampleBytes)
+		long := strings.Repeat(" ", 4<<10) // of the cursor's sample
 		a := r.file("a", a1+long, a2)
 		r.requireResumed([]string{a1 + long, a2}, a)
 		r.file("a", a1+long, a3)

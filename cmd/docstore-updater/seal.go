@@ -7,6 +7,7 @@ import (
 
 	"docstore/cmd/internal/cli"
 	"docstore/queue"
+	"docstore/queue/divided"
 )
 
 func newSeal(env *cli.Env) *cobra.Command {
@@ -29,10 +30,11 @@ changed. No updater may be writing.`,
 }
 
 func seal(env *cli.Env, dir string) (err error) {
-	if err := requireDir(dir); err != nil {
+	dirs, err := queueDirs(dir)
+	if err != nil {
 		return err
 	}
-	writer, err := queue.OpenWriter(dir, &queue.WriterOptions{Logger: env.Log})
+	writer, err := openToSeal(env, dir, len(dirs) > 1)
 	if err != nil {
 		return cannotOpen(dir, err)
 	}
@@ -45,4 +47,17 @@ func seal(env *cli.Env, dir string) (err error) {
 		return fmt.Errorf("sealing the queue %s: %w", dir, err)
 	}
 	return nil
+}
+
+// sealer is a queue that was opened for sealing.
+type sealer interface {
+	Seal() error
+	Close() error
+}
+
+func openToSeal(env *cli.Env, dir string, shards bool) (sealer, error) {
+	if shards {
+		return divided.Open(dir, &divided.Options{Logger: env.Log})
+	}
+	return queue.OpenWriter(dir, &queue.WriterOptions{Logger: env.Log})
 }

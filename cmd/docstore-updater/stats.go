@@ -23,7 +23,8 @@ func newStats(env *cli.Env) *cobra.Command {
 		Long: `Stats lists the segments of a queue: the number of documents and deletes in
 each, their raw and stored bytes, and their time range. Of a segment that is
 not sealed, the committed part counts. The queue may be in use. The last line
-is the position of the queue's end, as truncate takes it.
+is the position of the queue's end, as truncate takes it. Of a divided queue it
+lists the segments of all shards; each shard has an end, see DIR/shard-0000.
 
 With --live it also counts the live bytes exactly: stored bytes of documents
 that can still be read are live, those of overwritten, deleted and expired
@@ -36,7 +37,7 @@ dead.`,
   docstore-updater stats --queue /srv/queue/jobs --live`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			stats, err := readStats(command.Context(), env, dir, live, int64(memory))
+			stats, err := readAllStats(command.Context(), env, dir, live, int64(memory))
 			if err != nil {
 				return err
 			}
@@ -57,6 +58,7 @@ dead.`,
 
 // queueStats is the output of stats.
 type queueStats struct {
+	Shards   int            `json:"shards,omitempty"` // 0: the queue is not divided
 	Segments []segmentStats `json:"segments"`
 	Totals   totals         `json:"totals"`
 	// End is the position after the last entry; truncate accepts it.
@@ -64,6 +66,7 @@ type queueStats struct {
 }
 
 type segmentStats struct {
+	Shard           *int            `json:"shard,omitempty"` // nil: the queue is not divided
 	Segment         queue.SegmentID `json:"segment"`
 	LastSegment     queue.SegmentID `json:"last_segment,omitempty"` // of those that a rewrite replaces
 	Generation      uint32          `json:"generation,omitempty"`   // of a rewrite
@@ -112,10 +115,36 @@ func (c *counts) add(d counts) {
 	}
 }
 
-func readStats(ctx context.Context, env *cli.Env, dir string, live bool, memoryBytes int64) (*queueStats, error) {
-	if err := requireDir(dir); err != nil {
+// readAllStats returns the statistics of a queue with or without shards.
+func readAllStats(ctx context.Context, env *cli.Env, dir string, live bool, memoryBytes int64) (*queueStats, error) {
+	dirs, err := queueDirs(dir)
+	if err != nil {
 		return nil, err
 	}
+	if len(dirs) == 1 {
+		return readStats(ctx, env, dir, live, memoryBytes)
+	}
+	all := &queueStats{Shards: len(dirs), Segments: []segmentStats{}}
+	if live {
+		all.Totals.usage = new(usage)
+	}
+	for i, dir := range dirs {
+		stats, err := readStats(ctx, env, dir, live, memoryBytes)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range stats.Segments {
+			s.Shard = &i
+			all.Segments = append(all.Segments, s)
+		}
+		all.Totals.Segments += stats.Totals.Segments
+		all.Totals.Sealed += stats.Totals.Sealed
+		all.Totals.add(stats.Totals.counts)
+	}
+	return all, nil
+}
+
+func readStats(ctx context.Context, env *cli.Env, dir string, live bool, memoryBytes int64) (*queueStats, error) {
 	reader, err := queue.OpenReader(dir, &queue.ReaderOptions{Logger: env.Log})
 	if err != nil {
 		return nil, cannotOpen(dir, err)
@@ -213,12 +242,17 @@ func (q *queueStats) print(env *cli.Env) error {
 	return err
 }
 
-// name returns the segment's number, or for a rewrite those of the segments it replaces.
+// name returns the segment's number, or for a rewrite those of the segments it replaces, after
+// that of its shard.
 func (s *segmentStats) name() string {
-	if s.Generation == 0 {
-		return fmt.Sprint(s.Segment)
+	name := fmt.Sprint(s.Segment)
+	if s.Generation > 0 {
+		name = fmt.Sprintf("%d-%d", s.Segment, s.LastSegment)
 	}
-	return fmt.Sprintf("%d-%d", s.Segment, s.LastSegment)
+	if s.Shard != nil {
+		name = fmt.Sprintf("%d: %s", *s.Shard, name)
+	}
+	return name
 }
 
 func (c *counts) row() string {

@@ -45,7 +45,7 @@ changed.`,
 		Args: cobra.NoArgs,
 	}
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		from, err := parseTruncateTo(to)
+		from, err := parseEnd("--to", to)
 		if err != nil {
 			return err
 		}
@@ -62,24 +62,25 @@ changed.`,
 	return command
 }
 
-// parseTruncateTo returns the first address to be removed.
-func parseTruncateTo(to string) (queue.Address, error) {
+// parseEnd returns the first address after a segment, or the address of a position.
+func parseEnd(flag, to string) (queue.Address, error) {
+	problem := cli.Usagef("%s %s: give a segment, such as 8, or a position, such as 8/4096/0", flag, to)
 	if !strings.Contains(to, "/") {
 		n, err := strconv.ParseUint(to, 10, 32)
 		if err != nil || n == math.MaxUint32 {
-			return queue.Address{}, cli.Usagef("--to %s: give a segment, such as 8, or a position, such as 8/4096/0", to)
+			return queue.Address{}, problem
 		}
 		return queue.Address{Segment: queue.SegmentID(n) + 1}, nil
 	}
 	from, err := queue.ParseAddress(to)
 	if err != nil {
-		return from, cli.Usagef("--to %s: give a segment, such as 8, or a position, such as 8/4096/0", to)
+		return from, problem
 	}
 	return from, nil
 }
 
 func truncate(ctx context.Context, env *cli.Env, dir string, from queue.Address, opts *queue.TruncateOptions) error {
-	if err := requireDir(dir); err != nil {
+	if err := requireUndivided(dir, "truncate"); err != nil {
 		return err
 	}
 	report, err := queue.Truncate(ctx, dir, from, opts)

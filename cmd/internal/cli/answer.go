@@ -23,17 +23,21 @@ func AppendFound(dst []byte, id string, document []byte) []byte {
 	return append(dst, "\"}\n"...)
 }
 
-// AppendNotFound appends the line for an id without a document. reason is why the fetch
-// failed, or "" if the document does not exist.
+// AppendNotFound appends the line for an id without a document:
 //
 //	{"id":"19","found":false}
-//	{"id":"20","found":false,"error":"..."}
-func AppendNotFound(dst []byte, id, reason string) []byte {
-	dst = append(AppendID(append(dst, '{'), id), `,"found":false`...)
-	if reason != "" {
-		dst = AppendString(append(dst, `,"error":`...), reason)
-	}
-	return append(dst, "}\n"...)
+func AppendNotFound(dst []byte, id string) []byte {
+	return append(AppendID(append(dst, '{'), id), `,"found":false}`+"\n"...)
+}
+
+// AppendFailed appends the line for a document that could not be fetched. code is that of
+// docservice.AnswerCode.
+//
+//	{"id":"20","found":false,"code":"unavailable","error":"..."}
+func AppendFailed(dst []byte, id, code, reason string) []byte {
+	dst = append(AppendID(append(dst, '{'), id), `,"found":false,"code":`...)
+	dst = append(AppendString(dst, code), `,"error":`...)
+	return append(AppendString(dst, reason), "}\n"...)
 }
 
 // AppendID appends the field of an id: "id", or "id_base64" if it is not UTF-8.

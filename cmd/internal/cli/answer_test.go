@@ -13,8 +13,8 @@ func TestAnswerLines(t *testing.T) {
 	require.Equal(t, `{"id":"<17>","found":true,"document":{"a": 1}}`+"\n", string(AppendFound(nil, "<17>", []byte(`{"a": 1}`))))
 	require.Equal(t, `{"id":"17","found":true,"document_base64":"ewp9"}`+"\n", string(AppendFound(nil, "17", []byte("{\n}"))))
 	require.Equal(t, `{"id_base64":"/w==","found":true,"document":1}`+"\n", string(AppendFound(nil, "\xff", []byte("1"))))
-	require.Equal(t, `{"id":"17","found":false}`+"\n", string(AppendNotFound(nil, "17", "")))
-	require.Equal(t, `{"id":"17","found":false,"error":"\"why\""}`+"\n", string(AppendNotFound(nil, "17", `"why"`)))
+	require.Equal(t, `{"id":"17","found":false}`+"\n", string(AppendNotFound(nil, "17")))
+	require.Equal(t, `{"id":"17","found":false,"code":"internal","error":"\"why\""}`+"\n", string(AppendFailed(nil, "17", "internal", `"why"`)))
 }
 
 // FuzzAnswerLine: for any id and document the line is valid JSON, and both can be decoded

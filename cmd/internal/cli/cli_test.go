@@ -199,3 +199,12 @@ func TestOutputKeepsTheFirstError(t *testing.T) {
 	out.Write([]byte("more"))
 	require.EqualError(t, out.Flush(), "writing to standard output: short write")
 }
+
+// TestSizeIsExact: a size is not rounded in a message.
+func TestSizeIsExact(t *testing.T) {
+	for text, want := range map[string]string{"32KiB": "32KiB", "32767": "32767", "1.5G": "1.5GiB", "64MB": "64000000", "0": "0B", "1023": "1023B"} {
+		var s Size
+		require.NoError(t, s.Set(text))
+		require.Equal(t, want, s.String())
+	}
+}

@@ -71,6 +71,10 @@ func Settings(command *cobra.Command) []Setting {
 // sourceAnnotation is the annotation of a flag for its source.
 const sourceAnnotation = "docstore_source"
 
+// OnCommandLine reports whether a flag was set on the command line, and not by the environment
+// or the file of a command WithConfig.
+func OnCommandLine(f *pflag.Flag) bool { return f.Changed && len(f.Annotations[sourceAnnotation]) == 0 }
+
 // configure sets the flags that are not on the command line.
 func configure(command *cobra.Command, prefix string, environ []string) error {
 	flags := command.Flags()

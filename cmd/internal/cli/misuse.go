@@ -15,14 +15,7 @@ import (
 // missing or excess arguments, and errors of the command's PreRunE, which reads other
 // sources and checks the values.
 func reportAllErrors(root *cobra.Command, line []string) {
-	root.Args = cobra.ArbitraryArgs // its RunE reports the unknown command
-	for _, command := range root.Commands() {
-		arguments, further := command.Args, command.PreRunE
-		command.Args = cobra.ArbitraryArgs
-		command.PreRunE = func(c *cobra.Command, given []string) error {
-			return misuse(c, given, arguments, further)
-		}
-	}
+	reportErrorsBelow(root)
 	root.SetFlagErrorFunc(func(c *cobra.Command, first error) error {
 		_, rest, err := root.Find(line)
 		if err != nil {
@@ -39,6 +32,22 @@ func reportAllErrors(root *cobra.Command, line []string) {
 	})
 }
 
+// reportErrorsBelow prepares the commands below a command that contains others.
+func reportErrorsBelow(parent *cobra.Command) {
+	parent.Args = cobra.ArbitraryArgs // its RunE reports the unknown command
+	for _, command := range parent.Commands() {
+		if command.HasSubCommands() {
+			reportErrorsBelow(command)
+			continue
+		}
+		arguments, further := command.Args, command.PreRunE
+		command.Args = cobra.ArbitraryArgs
+		command.PreRunE = func(c *cobra.Command, given []string) error {
+			return misuse(c, given, arguments, further)
+		}
+	}
+}
+
 // misuse returns the errors of a command line except those of parsing flags.
 func misuse(c *cobra.Command, given []string, arguments cobra.PositionalArgs, further func(*cobra.Command, []string) error) error {
 	var problems []error
@@ -49,7 +58,7 @@ func misuse(c *cobra.Command, given []string, arguments cobra.PositionalArgs, fu
 		problems = append(problems, further(c, given))
 	}
 	c.Flags().VisitAll(func(f *pflag.Flag) {
-		if _, required := f.Annotations[cobra.BashCompOneRequiredFlag]; required && !f.Changed {
+		if _, required := f.Annotations[cobra.BashCompOneRequiredFlag]; required && (!f.Changed || f.Value.String() == "") {
 			problems = append(problems, Usagef("--%s is missing: give the %s", f.Name, f.Usage))
 		}
 	})

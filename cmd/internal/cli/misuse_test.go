@@ -86,6 +86,9 @@ func TestAllErrorsAreReported(t *testing.T) {
 			`--grace "5": write a duration, such as 250ms, 10s or 1h30m`,
 			`--data is missing: give the directory of the indexes`,
 		}},
+		{"a value is empty", []string{"id", "--data", ""}, nil, []string{
+			`--data is missing: give the directory of the indexes`,
+		}},
 		// Values before the invalid flag are not set twice.
 		{"a list before a wrong flag", []string{"--data", "d", "--collection", "a", "--grace", "5", "id"}, nil, []string{
 			`--grace "5": write a duration, such as 250ms, 10s or 1h30m`,
@@ -111,6 +114,32 @@ func TestAllErrorsAreReported(t *testing.T) {
 		require.Equal(t, ExitUsage, Run(t.Context(), newRoot, &env.Env, strings.Fields(args)))
 		require.Equal(t, want, env.err.String())
 	}
+}
+
+// Commands below a command are checked as those below the root.
+func TestErrorsOfNestedCommands(t *testing.T) {
+	newRoot := func(*Env) *cobra.Command {
+		root := &cobra.Command{Use: "tool", RunE: NeedsCommand}
+		group := &cobra.Command{Use: "group", Args: cobra.NoArgs, RunE: NeedsCommand}
+		show := &cobra.Command{Use: "show ID", Args: cobra.ExactArgs(1), RunE: func(*cobra.Command, []string) error { return nil }}
+		show.Flags().String("data", "", "directory")
+		require.NoError(t, show.MarkFlagRequired("data"))
+		group.AddCommand(show)
+		root.AddCommand(group)
+		return root
+	}
+	for args, want := range map[string]string{
+		"group":                 "tool: a command is missing; see tool group --help\n",
+		"group shwo":            "tool: unknown command shwo; did you mean show?; see tool group --help\n",
+		"group show":            "tool: an argument is missing; write tool group show ID; --data is missing: give the directory; see tool group show --help\n",
+		"group show --date x y": "tool: unknown flag --date; did you mean --data?; --data is missing: give the directory; see tool group show --help\n",
+	} {
+		env := newTestEnv()
+		require.Equal(t, ExitUsage, Run(t.Context(), newRoot, &env.Env, strings.Fields(args)))
+		require.Equal(t, want, env.err.String())
+	}
+	env := newTestEnv()
+	require.Equal(t, ExitOK, Run(t.Context(), newRoot, &env.Env, []string{"group", "show", "--data", "x", "y"}))
 }
 
 // A name is suggested for a typing error, not for another word.

@@ -44,8 +44,14 @@ func (s *Size) Set(text string) error {
 // Type is the name of the type in help texts; it implements pflag.Value.
 func (s *Size) Type() string { return "size" }
 
-// String formats the size in the largest unit with a number of at least 1.
-func (s *Size) String() string { return strings.Replace(FormatBytes(int64(*s)), " ", "", 1) }
+// String formats the size exactly, if possible in the largest unit with a number of at least 1.
+func (s *Size) String() string {
+	text := strings.Replace(FormatBytes(int64(*s)), " ", "", 1)
+	if exact := new(Size); exact.Set(text) != nil || *exact != *s {
+		return strconv.FormatInt(int64(*s), 10)
+	}
+	return text
+}
 
 // FormatBytes formats a number of bytes: "1.5 GiB".
 func FormatBytes(n int64) string {

@@ -53,7 +53,8 @@ func (d *fakeDaemon) LookUp(_ context.Context, collection, id string, versions b
 	}
 	found.Found, found.Address, found.Document = true, "3/4096/7", `{"text":"<script>alert(1)</script>"}`
 	if versions {
-		found.Versions = []Version{{Address: "2/64/1", Appended: time.Unix(1_700_000_000, 0), Deleted: true}}
+		found.Versions = []Version{{Address: "2/64/1", Appended: time.Unix(1_700_000_000, 0), Deleted: true}, {Address: "2/64/2", Read: true, Bytes: 9, Document: "<i>", Cut: true}}
+		found.OlderVersions, found.VersionsProblem = 1234, "too late"
 	}
 	return found
 }
@@ -63,7 +64,8 @@ func someStatus() Status {
 	census := time.Now()
 	return Status{
 		Host: "machine <7>", Version: "v1", Started: time.Now().Add(-time.Hour), Ready: true,
-		Memory: Memory{BudgetBytes: 1000, MemtableBytes: 500, FilterBytes: 250},
+		Columns: []Column{{Collection: "cvs", Column: "c-7", Row: 2, Zone: "z1", Epoch: 55, Serving: 20, Fetching: 1, Moved: 3, Failed: 4, Reason: "shard 9 is fetched"}},
+		Memory:  Memory{BudgetBytes: 1000, MemtableBytes: 500, FilterBytes: 250},
 		Collections: []Collection{{
 			Name: "jobs", Ready: true, Position: "3/4096/0",
 			Faults: []Fault{{Segment: 2, Offset: 77, Reason: "a wrong checksum", Path: "/srv/2.seg", Since: time.Now()}},
@@ -121,6 +123,7 @@ func TestPageShowsStatus(t *testing.T) {
 		"a wrong checksum", "/srv/2.seg", "merging 2 tables", "25.0 %", "<td class=\"n\">42</td>", "memtables 500 B",
 		"6, pinned by anna &lt;a&gt; (typo), not served for 3.0 s", "1000 B of 3.9 KiB, 2 KiB/s", "400 B from the store, 600 B from peers",
 		"the store is away", "too many deletes",
+		"cvs: column c-7, row 2 in zone z1. 20 shards served, 1 being fetched, 3 moved and kept, 4 failed.", "epoch 55", "cvs: shard 9 is fetched",
 		"frontend &amp; co", "127.0.0.1:5", "/?client=frontend%20%26%20co#h-boxcar",
 	} {
 		assert.Contains(t, body, want)
@@ -186,7 +189,9 @@ func TestLookUp(t *testing.T) {
 	require.Contains(t, body, "/lookup?collection=jobs&amp;id=a%2fb&amp;versions=1")
 	_, _, body = get(t, server.URL+"/lookup?collection=jobs&id=a&versions=1")
 	require.Contains(t, body, "2/64/1")
-	require.Contains(t, body, "deleted")
+	for _, want := range []string{"deleted", "&lt;i&gt;\n…", "1,234 older versions", "too late"} {
+		require.Contains(t, body, want)
+	}
 	code, _, body = get(t, server.URL+"/lookup?collection=jobs&id=missing")
 	require.Equal(t, http.StatusNotFound, code)
 	require.Contains(t, body, "not found")
@@ -246,9 +251,9 @@ func TestLive(t *testing.T) {
 	cancel()
 	response.Body.Close()
 	for viewers := 1; viewers > 0; time.Sleep(time.Millisecond) {
-		p.mu.Lock()
-		viewers = p.mu.viewers
-		p.mu.Unlock()
+		p.live.mu.Lock()
+		viewers = p.live.viewers
+		p.live.mu.Unlock()
 	}
 	http.DefaultClient.CloseIdleConnections()
 }
@@ -261,10 +266,10 @@ func TestSectionsAreOnThePage(t *testing.T) {
 		require.Contains(t, body, fmt.Sprintf(`id=%q`, name))
 	}
 	sent := map[string]string{}
-	first, err := p.events(p.view(), sent)
+	first, err := events(templates, sections, p.view(), sent)
 	require.NoError(t, err)
 	require.Len(t, sent, len(sections))
-	again, err := p.events(p.view(), sent)
+	again, err := events(templates, sections, p.view(), sent)
 	require.NoError(t, err)
 	require.Less(t, len(again), len(first)/2)
 	http.DefaultClient.CloseIdleConnections()
@@ -273,13 +278,13 @@ func TestSectionsAreOnThePage(t *testing.T) {
 func TestTooManyViewers(t *testing.T) {
 	p, server := newTestPage(t, &fakeDaemon{status: someStatus()})
 	for range MaxViewers {
-		require.True(t, p.addViewer())
+		require.True(t, p.live.addViewer())
 	}
 	status, _, body := get(t, server.URL+"/live")
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Contains(t, body, "64 viewers")
-	p.removeViewer()
-	require.True(t, p.addViewer())
+	p.live.removeViewer()
+	require.True(t, p.live.addViewer())
 	http.DefaultClient.CloseIdleConnections()
 }
 

@@ -5,11 +5,9 @@ import (
 	"context"
 	"embed"
 	"encoding/json"
-	"fmt"
 	"html/template"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 )
@@ -46,11 +44,11 @@ type Page struct {
 	logger   *slog.Logger
 	recorder recorder
 	lookUps  bool
+	live     Live
 
 	mu struct {
 		sync.Mutex
 		status  *view
-		viewers int
 		looked  time.Time
 		before  map[string]residency // by collection, at looked and at the check before
 		current map[string]residency
@@ -85,8 +83,8 @@ func (p *Page) Handle(mux *http.ServeMux) {
 	mux.Handle("GET /assets/", http.FileServerFS(assets))
 }
 
-// headers restricts the page to its own resources.
-func headers(w http.ResponseWriter, contentType string) {
+// Headers sets the headers of a page, which restrict it to its own resources.
+func Headers(w http.ResponseWriter, contentType string) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Cache-Control", "no-store")
@@ -102,7 +100,7 @@ func (p *Page) servePage(w http.ResponseWriter, r *http.Request) {
 		p.failed(w, err)
 		return
 	}
-	headers(w, "text/html; charset=utf-8")
+	Headers(w, "text/html; charset=utf-8")
 	_, _ = w.Write(b.Bytes()) // the client may have disconnected
 }
 
@@ -112,7 +110,7 @@ func (p *Page) serveStatus(w http.ResponseWriter, _ *http.Request) {
 		p.failed(w, err)
 		return
 	}
-	headers(w, "application/json")
+	Headers(w, "application/json")
 	_, _ = w.Write(append(body, '\n')) // the client may have disconnected
 }
 
@@ -130,7 +128,7 @@ func (p *Page) serveLookUp(w http.ResponseWriter, r *http.Request) {
 		p.failed(w, err)
 		return
 	}
-	headers(w, "text/html; charset=utf-8")
+	Headers(w, "text/html; charset=utf-8")
 	if !result.Found {
 		w.WriteHeader(http.StatusNotFound)
 	}
@@ -144,79 +142,10 @@ func (p *Page) failed(w http.ResponseWriter, err error) {
 
 // serveLive sends the changed sections each second until the viewer disconnects.
 func (p *Page) serveLive(w http.ResponseWriter, r *http.Request) {
-	if !p.addViewer() {
-		http.Error(w, fmt.Sprintf("too many live viewers: %d viewers is the limit; reload for updates", MaxViewers), http.StatusServiceUnavailable)
-		return
+	err := p.live.Serve(w, r, templates, sections, func() any { return p.view().selecting(r) })
+	if err != nil {
+		p.logger.Error("updating the page failed", "error", err)
 	}
-	defer p.removeViewer()
-	headers(w, "text/event-stream")
-	control := http.NewResponseController(w)
-	ticker := time.NewTicker(statusLife)
-	defer ticker.Stop()
-	sent := map[string]string{}
-	for {
-		events, err := p.events(p.view().selecting(r), sent)
-		if err != nil {
-			p.logger.Error("updating the page failed", "error", err)
-			return
-		}
-		if err := control.SetWriteDeadline(time.Now().Add(liveWriteTimeout)); err != nil {
-			return
-		}
-		if _, err := w.Write(events); err != nil {
-			return
-		}
-		if err := control.Flush(); err != nil {
-			return
-		}
-		select {
-		case <-r.Context().Done():
-			return
-		case <-ticker.C:
-		}
-	}
-}
-
-func (p *Page) addViewer() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.mu.viewers >= MaxViewers {
-		return false
-	}
-	p.mu.viewers++
-	return true
-}
-
-func (p *Page) removeViewer() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mu.viewers--
-}
-
-// events renders all sections and returns those that differ from sent as server-sent events
-// with their names.
-func (p *Page) events(v view, sent map[string]string) ([]byte, error) {
-	var events, section bytes.Buffer
-	for _, name := range sections {
-		section.Reset()
-		if err := templates.ExecuteTemplate(&section, name, v); err != nil {
-			return nil, err
-		}
-		text := section.String()
-		if sent[name] == text {
-			continue
-		}
-		sent[name] = text
-		fmt.Fprintf(&events, "event: %s\n", name)
-		for line := range strings.Lines(text) {
-			fmt.Fprintf(&events, "data: %s\n", strings.TrimRight(line, "\r\n"))
-		}
-		events.WriteString("\n")
-	}
-	if events.Len() == 0 {
-		events.WriteString(": nothing new\n\n")
-	}
-	return events.Bytes(), nil
 }
 
 // view is the input of the templates.

@@ -188,7 +188,7 @@ func stepsOf(samples []Sample, collection string, fn func(from, to CollectionSam
 // documentsPerSecond returns the rate of found documents of a collection over time.
 func documentsPerSecond(samples []Sample, collection string) []float64 {
 	return stepsOf(samples, collection, func(from, to CollectionSample, seconds float64) float64 {
-		return float64(to.Found-from.Found) / seconds
+		return float64(to.Found-min(from.Found, to.Found)) / seconds // fewer when a shard has left
 	})
 }
 

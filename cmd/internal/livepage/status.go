@@ -14,8 +14,27 @@ type Status struct {
 	Ending      bool         `json:"ending"`
 	Memory      Memory       `json:"memory"`
 	Latencies   []Latency    `json:"latencies"`
-	Collections []Collection `json:"collections"`
+	Columns     []Column     `json:"columns,omitempty"` // of collections that are divided into shards
+	Collections []Collection `json:"collections"`       // a divided one is the Sum of its shards here
+	Shards      []Collection `json:"shards,omitempty"`  // on this server, with the names NAME/NUMBER
 	Boxcar      Boxcar       `json:"boxcar"`
+}
+
+// Column describes the shards of a divided collection on this server.
+type Column struct {
+	Collection string `json:"collection"`
+	Column     string `json:"column"` // empty: it was not chosen yet
+	Row        int    `json:"row"`    // -1: none was held yet
+	Zone       string `json:"zone,omitempty"`
+	Ready      bool   `json:"ready"`
+	Reason     string `json:"reason,omitempty"` // why it is not ready
+	Epoch      uint64 `json:"epoch"`            // of the placement; 0: none is known
+	Serving    int    `json:"serving"`          // shards
+	Fetching   int    `json:"fetching"`
+	Moved      int    `json:"moved"` // to another column, and served still
+	Failed     int    `json:"failed"`
+	UsedBytes  int64  `json:"used_bytes"` // of the data directory
+	LimitBytes int64  `json:"limit_bytes"`
 }
 
 // Memory is the memory budget of a daemon and its use.
@@ -40,12 +59,13 @@ type Latency struct {
 	P99       float64 `json:"p99_seconds"`
 }
 
-// Collection is a queue and its index.
+// Collection is a queue and its index, or the Sum of several.
 type Collection struct {
 	Name         string     `json:"name"`
+	Shards       int        `json:"shards,omitempty"` // of a divided collection, on this server
 	Ready        bool       `json:"ready"`
 	Reason       string     `json:"reason,omitempty"` // why it is not ready
-	Position     string     `json:"position"`         // end of the part of the queue in the index
+	Position     string     `json:"position"`         // end of the part of the queue in the index; empty for a sum
 	LagBytes     int64      `json:"lag_bytes"`
 	LagDocuments int64      `json:"lag_documents"` // estimated from the bytes
 	LagSeconds   float64    `json:"lag_seconds"`
@@ -246,7 +266,9 @@ type LookUp struct {
 	Cut            bool // the shown document is truncated
 	Versions       []Version
 	VersionsAsked  bool
-	MoreVersions   bool // there are more, or the search timed out
+	OlderVersions  int // number of older versions that are not listed
+	// VersionsProblem is why newer versions may be missing, empty if none are.
+	VersionsProblem string
 }
 
 // Version is one version of an id in the queue.
@@ -256,4 +278,10 @@ type Version struct {
 	Deleted     bool
 	Expires     time.Time
 	StoredBytes int
+	// Read: the document was read, and has Bytes bytes; Cut: only some of them are shown.
+	Read     bool
+	Bytes    int
+	Document string
+	Cut      bool
+	Problem  string // why it could not be read
 }

@@ -18,7 +18,7 @@
 // An id is a string, or an integer without fraction and exponent. In a table control
 // fields are columns, and an empty cell has no effect.
 //
-// Open detects the compression of a stream (gzip, zstd, bzip2) and its format, and reads its
+// Open detects the compression of a stream (gzip, zstd, bzip2, xz) and its format, and reads its
 // records in bounded memory. Parser extracts the entry for the queue from a record and
 // validates its JSON in one pass; it allocates only for escaped ids and base64. Records
 // read by one goroutine may be parsed by several, each with its own Parser.

@@ -48,7 +48,7 @@ var (
 
 // IsCompressed reports whether Open decompresses a stream that begins with these bytes.
 func IsCompressed(head []byte) bool {
-	return bytes.HasPrefix(head, gzipMagic) || bytes.HasPrefix(head, zstdMagic) || isBzip2(head) && len(head) >= bzip2MagicBytes
+	return bytes.HasPrefix(head, gzipMagic) || bytes.HasPrefix(head, zstdMagic) || bytes.HasPrefix(head, xzMagic) || isBzip2(head) && len(head) >= bzip2MagicBytes
 }
 
 // A bzip2 stream begins with "BZh", a digit, and the number of a block or, if it is empty,
@@ -74,7 +74,7 @@ func isBzip2(head []byte) bool {
 // these bytes.
 func Detect(name string, head []byte) Format {
 	name = strings.ToLower(name)
-	for _, suffix := range []string{".gz", ".zst", ".bz2"} {
+	for _, suffix := range []string{".gz", ".zst", ".bz2", ".xz"} {
 		name = strings.TrimSuffix(name, suffix)
 	}
 	switch path.Ext(name) {
@@ -149,6 +149,12 @@ func decompress(in *bufio.Reader) (*bufio.Reader, io.Closer, error) {
 			return nil, nil, err
 		}
 		return bufio.NewReaderSize(d, readBufferBytes), d.IOReadCloser(), nil
+	case beginsWith(in, xzMagic):
+		d, err := newXzReader(in)
+		if err != nil {
+			return nil, nil, err
+		}
+		return bufio.NewReaderSize(d, readBufferBytes), nil, nil
 	case beginsWithBzip2(in):
 		return bufio.NewReaderSize(bzip2.NewReader(in), readBufferBytes), nil, nil
 	}

@@ -28,6 +28,21 @@ type Options struct {
 	// PlainFields disables control fields, for documents that contain such fields.
 	PlainFields bool
 	MaxIDBytes  int // maximum length of an id; 0: no limit
+	// Template makes the id instead of IDField; nil: none.
+	Template *Template
+	// Delimiter separates the cells of csv; 0 is a comma.
+	Delimiter rune
+	// TypedCells makes the cells of tables numbers, true, false and null, if they are written
+	// so, and null if they are empty; the column IDField stays a string.
+	TypedCells bool
+}
+
+// CheckDelimiter returns an error if a character cannot separate cells.
+func CheckDelimiter(r rune) error {
+	if r == 0 || r == '"' || r == '\r' || r == '\n' || r == utf8.RuneError || !utf8.ValidRune(r) {
+		return fmt.Errorf("%q cannot separate cells", r)
+	}
+	return nil
 }
 
 func (o *Options) withDefaults() Options {
@@ -39,6 +54,17 @@ func (o *Options) withDefaults() Options {
 		options.IDField = "id"
 	}
 	return options
+}
+
+// reads reports whether a top-level field has a meaning for the parser.
+func (o *Options) reads(name string) bool {
+	if !o.PlainFields && isControl(name) {
+		return true
+	}
+	if o.Template != nil {
+		return o.Template.reads(name)
+	}
+	return name == o.IDField
 }
 
 // The control fields.
@@ -160,9 +186,14 @@ func note(into *[]byte, name, value []byte) error {
 }
 
 func (p *Parser) entry(text []byte) (e Entry, err error) {
-	if p.id64 != nil {
+	switch {
+	case p.id64 != nil:
 		e.ID, err = p.parseID64()
-	} else {
+	case p.options.Template != nil:
+		if e.ID, err = p.options.Template.appendID(nil, text); err == nil {
+			err = p.checkID("template", e.ID)
+		}
+	default:
 		e.ID, err = p.parseID()
 	}
 	if err != nil {

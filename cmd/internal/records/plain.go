@@ -5,9 +5,9 @@ import (
 	"math/bits"
 )
 
-// plainEnd returns the offset of the first quote, backslash or control character of text
-// from at on, or the length of text.
-func plainEnd(text []byte, at int) int {
+// PlainEnd returns the offset of the first byte of text from at on that a JSON string cannot
+// contain as it is, a quote, backslash or control character, or the length of text.
+func PlainEnd(text []byte, at int) int {
 	at = plainBlocks(text, at)
 	for at < len(text) && plain[text[at]] {
 		at++
@@ -23,7 +23,7 @@ var plain = func() (table [256]bool) {
 	return table
 }()
 
-// plainWords is plainEnd in steps of eight bytes: it stops where plainEnd does, or when
+// plainWords is PlainEnd in steps of eight bytes: it stops where PlainEnd does, or when
 // fewer than eight bytes are left.
 func plainWords(text []byte, at int) int {
 	for ; len(text)-at >= 8; at += 8 {

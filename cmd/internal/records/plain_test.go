@@ -23,7 +23,7 @@ func TestPlainEnd(t *testing.T) {
 			for at := range 17 {
 				text := bytes.Repeat([]byte{other}, 19)
 				text[at] = byte(c)
-				require.Equal(t, slow(text, 0), plainEnd(text, 0), "%q", text)
+				require.Equal(t, slow(text, 0), PlainEnd(text, 0), "%q", text)
 				require.Equal(t, min(slow(text, 0), 16), plainWords(text, 0), "%q", text)
 			}
 		}
@@ -36,7 +36,7 @@ func TestPlainEnd(t *testing.T) {
 		}
 		at := random.IntN(len(text) + 1)
 		want := slow(text, at)
-		require.Equal(t, want, plainEnd(text, at), "%q from %d", text, at)
+		require.Equal(t, want, PlainEnd(text, at), "%q from %d", text, at)
 		require.Equal(t, min(want, at+(len(text)-at)/8*8), plainWords(text, at), "%q from %d", text, at)
 	}
 }

@@ -160,7 +160,7 @@ func (s *scanner) literal(word string) error {
 }
 
 func (s *scanner) string() error {
-	s.at = plainEnd(s.data, s.at+1)
+	s.at = PlainEnd(s.data, s.at+1)
 	if s.accept('"') {
 		return nil
 	}
@@ -181,7 +181,7 @@ func (s *scanner) restOfString() error {
 		default:
 			return s.fail("an escaped character")
 		}
-		s.at = plainEnd(s.data, s.at)
+		s.at = PlainEnd(s.data, s.at)
 	}
 	return s.fail("the end of a string")
 }

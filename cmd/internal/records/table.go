@@ -31,6 +31,7 @@ type column struct {
 	name    string
 	key     string // the field name in the record, with its colon
 	control bool
+	typed   bool // see Options.TypedCells
 }
 
 func newTable(in io.Reader, format Format, limit int, options *Options) *table {
@@ -38,8 +39,11 @@ func newTable(in io.Reader, format Format, limit int, options *Options) *table {
 	t.in = bufio.NewReaderSize(t.ahead, readBufferBytes)
 	t.rows = csv.NewReader(t.in)
 	t.rows.ReuseRecord = true
-	if format == FormatTSV {
+	switch {
+	case format == FormatTSV:
 		t.rows.Comma = '\t'
+	case t.options.Delimiter != 0:
+		t.rows.Comma = t.options.Delimiter
 	}
 	t.encoder = json.NewEncoder(&t.text)
 	t.encoder.SetEscapeHTML(false)
@@ -100,8 +104,9 @@ func (t *table) readNames() error {
 			return fmt.Errorf("the name of column %d: %w", i+1, err)
 		}
 		columns[i] = column{name: name, key: t.text.String() + ":", control: !t.options.PlainFields && isControl(name)}
+		columns[i].typed = t.options.TypedCells && !columns[i].control && name != t.options.IDField
 	}
-	if !slices.Contains(names, t.options.IDField) && !slices.Contains(names, id64Field) {
+	if t.options.Template == nil && !slices.Contains(names, t.options.IDField) && !slices.Contains(names, id64Field) {
 		return fmt.Errorf("no id: there is no column %q among %q", t.options.IDField, names)
 	}
 	t.columns = columns
@@ -121,9 +126,15 @@ func (t *table) object(cells []string) ([]byte, error) {
 			t.text.WriteByte(',')
 		}
 		t.text.WriteString(c.key)
-		if c.control && (cell == "true" || cell == "false") {
+		switch {
+		case c.control && (cell == "true" || cell == "false"), c.typed && isTyped(cell):
 			t.text.WriteString(cell)
-		} else if err := t.encode(cell); err != nil {
+			continue
+		case c.typed && cell == "":
+			t.text.WriteString("null")
+			continue
+		}
+		if err := t.encode(cell); err != nil {
 			return nil, fmt.Errorf("the cell in %q: %w", c.name, err)
 		}
 	}
@@ -132,6 +143,21 @@ func (t *table) object(cells []string) ([]byte, error) {
 		return nil, tooLong(t.limit)
 	}
 	return t.text.Bytes(), nil
+}
+
+// isTyped reports whether a cell is a JSON number or literal.
+func isTyped(cell string) bool {
+	switch cell {
+	case "true", "false", "null":
+		return true
+	case "":
+		return false
+	}
+	if c := cell[0]; c != '-' && (c < '0' || c > '9') {
+		return false
+	}
+	s := scanner{data: []byte(cell)}
+	return s.number() == nil && s.at == len(cell)
 }
 
 // encode appends a JSON string to the text.

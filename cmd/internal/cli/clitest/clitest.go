@@ -30,10 +30,11 @@ func Help(t *testing.T, newRoot func(*cli.Env) *cobra.Command, others ...string)
 	for _, other := range others {
 		anywhere[other] = true
 	}
-	for _, command := range root.Commands() {
+	commands := below(root)
+	for _, command := range commands {
 		command.Flags().VisitAll(func(f *pflag.Flag) { anywhere[f.Name] = true })
 	}
-	for _, command := range root.Commands() {
+	for _, command := range commands {
 		t.Run(command.Name(), func(t *testing.T) {
 			require.NotEmpty(t, command.Short)
 			require.NotEmpty(t, command.Long)
@@ -43,7 +44,7 @@ func Help(t *testing.T, newRoot func(*cli.Env) *cobra.Command, others ...string)
 			for _, line := range examples(command.Example) {
 				checkExample(t, newRoot, command.CommandPath(), line)
 			}
-			page, err := os.ReadFile(filepath.Join(man, root.Name()+"-"+command.Name()+".1"))
+			page, err := os.ReadFile(filepath.Join(man, strings.ReplaceAll(command.CommandPath(), " ", "-")+".1"))
 			require.NoError(t, err)
 			command.Flags().VisitAll(func(f *pflag.Flag) {
 				require.NotEmpty(t, f.Usage, "--%s", f.Name)
@@ -51,6 +52,14 @@ func Help(t *testing.T, newRoot func(*cli.Env) *cobra.Command, others ...string)
 			})
 		})
 	}
+}
+
+// below returns the commands below a command, at any depth.
+func below(parent *cobra.Command) (commands []*cobra.Command) {
+	for _, command := range parent.Commands() {
+		commands = append(append(commands, command), below(command)...)
+	}
+	return commands
 }
 
 // examples returns the command lines of an example, with continuation lines joined.

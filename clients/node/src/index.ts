@@ -1,0 +1,5 @@
+export { Client } from './client';
+export type { Answer, CallOptions, ClientOptions, Entry, ID, ScanOptions } from './client';
+export { DocstoreError } from './errors';
+export type { ErrorCode } from './errors';
+export type { CollectionStats__Output as CollectionStats } from './generated/docstore/v1/CollectionStats';

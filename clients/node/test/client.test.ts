@@ -1,0 +1,193 @@
+import * as assert from 'node:assert/strict';
+import * as fs from 'node:fs';
+import * as path from 'node:path';
+import { after, before, test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+
+import { Client, DocstoreError, type ClientOptions } from '../src';
+import { Commands, type Daemon } from './daemon';
+
+const documents = 3_000;
+const document = (i: number) => `{"id":"job-${String(i).padStart(5, '0')}","n":${i}}`;
+const damagedDocument = Buffer.from('bytes \0 of a document');
+const id = (i: number) => `job-${String(i).padStart(5, '0')}`;
+
+let commands: Commands;
+let queue: string;
+let first: Daemon;
+
+/** using calls fn with a client, and closes it. */
+async function using(options: Partial<ClientOptions>, fn: (client: Client) => Promise<void>): Promise<void> {
+  const client = new Client({ servers: [], collection: 'jobs', ...options });
+  try {
+    await fn(client);
+  } finally {
+    client.close();
+  }
+}
+
+const failsWith = (code: string, message = /./) => (error: unknown) =>
+  error instanceof DocstoreError && error.code === code && message.test(error.message);
+
+before(async () => {
+  commands = new Commands();
+  const lines = Array.from({ length: documents }, (_, i) => document(i));
+  lines.push(`{"_id_base64":"/w==","_document_base64":"${damagedDocument.toString('base64')}"}`, '{"id":"ü","x":1}', '{"id":"gone"}', '{"id":"gone","_delete":true}');
+  queue = commands.append('queue', lines.join('\n') + '\n');
+  first = await commands.serve(queue, 'one');
+});
+
+after(async () => {
+  await commands.end();
+});
+
+test('the proto file is that of the server', () => {
+  const root = path.join(__dirname, '../..');
+  const read = (file: string) => fs.readFileSync(path.join(root, file), 'utf8');
+  assert.equal(read('proto/docservice.proto'), read('../../docservice/docservicepb/docservice.proto'), 'run npm run generate');
+});
+
+test('documents, batches, scans and statistics of a daemon', { timeout: 60_000 }, async () => {
+  const daemon = first;
+  await using({ servers: [daemon.address] }, async (client) => {
+    await client.waitReady();
+    assert.deepEqual(client.health(), { [daemon.address]: true });
+    assert.equal((await client.get(id(7)))?.toString(), document(7));
+    assert.equal((await client.get('ü'))?.toString(), '{"id":"ü","x":1}');
+    assert.deepEqual(await client.get(Buffer.from([0xff])), damagedDocument);
+    assert.equal(await client.get('gone'), null);
+    assert.equal(await client.get('missing'), null);
+    assert.equal((await client.stats()).name, 'jobs');
+
+    const ids = Array.from({ length: 2 * documents }, (_, i) => id((i * 7) % (2 * documents)));
+    const answers = await client.getMany(ids);
+    answers.forEach((answer, i) => {
+      const n = (i * 7) % (2 * documents);
+      assert.equal(answer.id, ids[i]);
+      assert.equal(answer.error, undefined);
+      assert.equal(answer.document?.toString() ?? null, n < documents ? document(n) : null);
+    });
+    assert.deepEqual(await client.getMany([]), []);
+
+    let n = 10;
+    for await (const entry of client.scan({ prefix: 'job-', after: id(9), pageIDs: 400 })) {
+      assert.equal(entry.id.toString(), id(n));
+      assert.equal(entry.document?.toString(), document(n));
+      n++;
+    }
+    assert.equal(n, documents);
+    for await (const entry of client.scan({ prefix: 'ü', idsOnly: true })) assert.equal(entry.document, null);
+  });
+});
+
+test('wrong use is refused', { timeout: 60_000 }, async () => {
+  const daemon = first;
+  for (const [options, message] of [
+    [{ servers: [] }, /servers is empty/],
+    [{ servers: ['a:1', 'a:1'] }, /twice/],
+    [{ servers: ['a:1'], collection: '' }, /collection is missing/],
+    [{ servers: ['a:1'], batchIDs: 0 }, /batchIDs is 0: want 1 to 16384/],
+    [{ servers: ['a:1'], batchIDs: 16_385 }, /batchIDs/],
+    [{ servers: ['a:1'], timeoutMs: NaN }, /timeoutMs/],
+    [{ servers: ['a:1'], attemptMs: 0 }, /attemptMs/],
+    [{ servers: ['a:1'], maxRetries: -1 }, /maxRetries/],
+    [{ servers: ['a:1'], concurrency: 0 }, /concurrency/],
+    [{ servers: ['a:1'], token: 'secret' }, /not sent in plain text/],
+  ] as [Partial<ClientOptions>, RegExp][]) {
+    assert.throws(() => new Client({ servers: [], collection: 'jobs', ...options }), failsWith('invalid_argument', message));
+  }
+  await using({ servers: [daemon.address] }, async (client) => {
+    await assert.rejects(client.get(''), failsWith('invalid_argument', /0 bytes/));
+    await assert.rejects(client.get('x'.repeat(1025)), failsWith('invalid_argument', /1025 bytes/));
+    await assert.rejects(client.get('a\ud800'), failsWith('invalid_argument', /surrogate/));
+    await assert.rejects(client.getMany(['a', '']), failsWith('invalid_argument'));
+    await assert.rejects(client.get('a', { signal: AbortSignal.abort() }), failsWith('aborted'));
+    await assert.rejects(client.get('a', { timeoutMs: 0 }), failsWith('deadline_exceeded'));
+    client.close();
+    await assert.rejects(client.get('a'), failsWith('aborted', /closed/));
+  });
+  await using({ servers: [daemon.address], collection: 'other' }, async (client) => {
+    await assert.rejects(client.get('a'), failsWith('no_collection', /only jobs/));
+    await assert.rejects(client.getMany(['a']), failsWith('no_collection'));
+  });
+  await using({ servers: ['127.0.0.1:1'], maxRetries: 1 }, async (client) => {
+    await assert.rejects(client.get('a'), failsWith('no_server'));
+    await assert.rejects(client.getMany(['a']), failsWith('no_server'));
+    await assert.rejects(client.waitReady({ timeoutMs: 50 }), failsWith('deadline_exceeded'));
+  });
+});
+
+test('a response that is too large is split', { timeout: 60_000 }, async () => {
+  const line = (i: number) => JSON.stringify({ id: `large-${i}`, x: 'x'.repeat(9 << 20) });
+  const daemon = await commands.serve(commands.append('large', [0, 1, 2, 3, 4].map(line).join('\n') + '\n'), 'large-data', ['--memory', '512MiB']);
+  await using({ servers: [daemon.address], attemptMs: 20_000, timeoutMs: 60_000 }, async (client) => {
+    const answers = await client.getMany([0, 1, 2, 3, 4].map((i) => `large-${i}`));
+    answers.forEach((answer, i) => assert.equal(answer.document?.length, line(i).length));
+  });
+  await daemon.stop();
+});
+
+test('a document that one server cannot read comes from another one', { timeout: 60_000 }, async () => {
+  const copy = path.join(commands.dir, 'copy');
+  fs.cpSync(queue, copy, { recursive: true });
+  const segment = fs.readdirSync(copy).find((name) => name.endsWith('.seg'))!;
+  const bytes = fs.readFileSync(path.join(copy, segment));
+  const at = bytes.indexOf(damagedDocument);
+  bytes[at + 1]! ^= 0x40;
+  fs.writeFileSync(path.join(copy, segment), bytes);
+  const damaged = await commands.serve(copy, 'damaged', ['--quarantine=false']);
+  const id255 = Buffer.from([0xff]);
+  await using({ servers: [damaged.address] }, async (client) => {
+    await client.waitReady();
+    await assert.rejects(client.get(id255), failsWith('unavailable'));
+    const [bad, good] = await client.getMany([id255, id(1)]);
+    assert.equal(bad!.error?.code, 'unavailable');
+    assert.equal(good!.document?.toString(), document(1));
+    assert.equal((await client.getMany([id255]))[0]!.error?.code, 'unavailable');
+  });
+  await using({ servers: [damaged.address, first.address] }, async (client) => {
+    await client.waitReady();
+    for (let i = 0; i < 5; i++) {
+      assert.deepEqual(await client.get(id255), damagedDocument);
+      const answers = await client.getMany([id255, id(1)]);
+      assert.deepEqual(answers.map((a) => a.error), [undefined, undefined]);
+      assert.deepEqual(answers[0]!.document, damagedDocument);
+    }
+  });
+  await damaged.stop();
+});
+
+test('no call fails while servers are killed, stopped and started again', { timeout: 60_000 }, async () => {
+  const port = first.address;
+  let second = await commands.serve(queue, 'second');
+  const address = second.address;
+  await using({ servers: [port, address], attemptMs: 500 }, async (client) => {
+    await client.waitReady();
+    let running = true;
+    let calls = 0;
+    const load = Array.from({ length: 8 }, async (_, worker) => {
+      for (let i = worker; running; i = (i + 8) % documents) {
+        if (i % 3 === 0) assert.equal((await client.get(id(i)))?.toString(), document(i));
+        else assert.equal((await client.getMany([id(i), 'missing']))[0]!.document?.toString(), document(i));
+        calls++;
+        await delay(1);
+      }
+    });
+    for (const signal of ['SIGKILL', 'SIGTERM', 'SIGKILL'] as const) {
+      await delay(200);
+      await second.stop(signal);
+      await delay(200);
+      second = await commands.serve(queue, 'second', ['--grpc', address]);
+      const limit = Date.now() + 10_000;
+      while (client.health()[address] !== true && Date.now() < limit) await delay(10);
+      assert.equal(client.health()[address], true);
+    }
+    second.process.kill('SIGSTOP'); // it does not answer: attempts end, and another server is asked
+    await delay(1_000);
+    second.process.kill('SIGCONT');
+    running = false;
+    await Promise.all(load);
+    assert.ok(calls > 100, `${calls} calls`);
+  });
+  await second.stop();
+});

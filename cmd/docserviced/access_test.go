@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	grpccredentials "google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/boxcargrpc"
+	"docstore/boxcarrpc/credentials"
+	"docstore/boxcarrpc/discovery"
+	"docstore/cmd/internal/cli"
+	"docstore/docservice/docservicepb"
+	"docstore/docservice/peers"
+	"docstore/internal/testcert"
+)
+
+// TestAccess asks for two collections over all listeners, as a client that may use one of
+// them, and as one that may use all.
+func TestAccess(t *testing.T) {
+	const frontendToken, operatorToken = "frontend-frontend", "operator-operator"
+	jobs, salaries, dir := t.TempDir(), t.TempDir(), t.TempDir()
+	fill(t, jobs, "a", `{"id":"a"}`)
+	fill(t, salaries, "a", `{"id":"a","salary":1}`)
+	ca := testcert.NewCA(t, "CA")
+	o := testOptions(t, jobs)
+	o.collections = append(o.collections, collectionFlag{"salaries", salaries})
+	o.grpc, o.http.address, o.http.lookUp = "127.0.0.1:0", "0.0.0.0:0", true
+	o.peers.transfers = 4
+	o.security.certificate, o.security.key = ca.Files(t, dir, "server")
+	o.security.tokenFile = testcert.Write(t, dir, "tokens", []byte("frontend "+frontendToken+"\noperator "+operatorToken+"\n"))
+	o.security.access = testcert.Write(t, dir, "access", []byte("frontend jobs\noperator *\n"))
+	d, _ := startTestDaemon(t, o)
+	for _, c := range d.collections() {
+		require.NoError(t, c.WaitReady(t.Context()))
+	}
+	config, err := credentials.ClientTLS(credentials.Files{CA: ca.File(t, dir, "ca")}, nil)
+	require.NoError(t, err)
+	clientTLS, err := config()
+	require.NoError(t, err)
+
+	for client, token := range map[string]string{"frontend": frontendToken, "operator": operatorToken} {
+		pool, err := boxcarrpc.NewPool(discovery.Static(d.boxcarAddress()), &boxcarrpc.PoolOptions{TLS: config, Token: func() (string, error) { return token, nil }})
+		require.NoError(t, err)
+		defer pool.Close()
+		overBoxcar, err := boxcargrpc.NewClient(pool, nil)
+		require.NoError(t, err)
+		defer overBoxcar.Close()
+		overGRPC, err := grpc.NewClient(d.grpcListener.Addr().String(), grpc.WithTransportCredentials(grpccredentials.NewTLS(clientTLS)))
+		require.NoError(t, err)
+		defer overGRPC.Close()
+		for name, stub := range map[string]docservicepb.DocumentsClient{
+			"Boxcar": docservicepb.NewDocumentsClient(overBoxcar), "gRPC": docservicepb.NewDocumentsClient(overGRPC),
+		} {
+			ctx := shortly(t)
+			if name == "gRPC" {
+				ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+			}
+			for _, collection := range []string{"jobs", "salaries", "salaries/7", ""} {
+				permitted := client == "operator" || collection == "jobs"
+				for call, err := range callAll(ctx, stub, collection) {
+					what := fmt.Sprintf("%s of %q for %s over %s", call, collection, client, name)
+					require.Equal(t, !permitted, status.Code(err) == codes.PermissionDenied, "%s: %v", what, err)
+				}
+			}
+		}
+		require.Equal(t, client == "frontend", boxcarrpc.CodeOf(fetchFile(pool, "salaries")) == boxcarrpc.CodePermissionDenied)
+		require.Equal(t, boxcarrpc.CodeNotFound, boxcarrpc.CodeOf(fetchFile(pool, "jobs")))
+		testAccessHTTP(t, d, &http.Client{Transport: &http.Transport{TLSClientConfig: clientTLS}}, client, token)
+	}
+}
+
+// callAll calls the methods of the service.
+func callAll(ctx context.Context, stub docservicepb.DocumentsClient, collection string) map[string]error {
+	failed := map[string]error{}
+	_, failed["Get"] = stub.Get(ctx, &docservicepb.GetRequest{Collection: collection, Id: []byte("a")})
+	_, failed["BatchGet"] = stub.BatchGet(ctx, &docservicepb.BatchGetRequest{Collection: collection, Ids: [][]byte{[]byte("a")}})
+	_, failed["Scan"] = stub.Scan(ctx, &docservicepb.ScanRequest{Collection: collection})
+	_, failed["Stats"] = stub.Stats(ctx, &docservicepb.StatsRequest{Collection: collection})
+	_, failed["Dictionary"] = stub.Dictionary(ctx, &docservicepb.DictionaryRequest{Collection: collection, Hash: make([]byte, 16)})
+	return failed
+}
+
+// fetchFile asks for a file as another server does.
+func fetchFile(pool *boxcarrpc.Pool, collection string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	stream, err := pool.Stream(ctx, peers.Method, boxcarrpc.Metadata(nil).Append("collection", collection))
+	if err != nil {
+		return err
+	}
+	defer stream.Close()
+	_, err = stream.Receive(nil)
+	return err
+}
+
+// testAccessHTTP requests the paths of both collections.
+func testAccessHTTP(t *testing.T, d *daemon, client *http.Client, name, token string) {
+	defer client.CloseIdleConnections()
+	_, port, err := net.SplitHostPort(d.httpAddress())
+	require.NoError(t, err)
+	get := func(path string) (int, string) {
+		request, err := http.NewRequest(http.MethodGet, "https://127.0.0.1:"+port+path, nil)
+		require.NoError(t, err)
+		request.Header.Set("Authorization", "Bearer "+token)
+		response, err := client.Do(request)
+		require.NoError(t, err)
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		return response.StatusCode, string(body)
+	}
+	for _, path := range []string{"/documents/%s/a", "/collections/%s/ids", "/collections/%s/count", "/collections/%s/export"} {
+		code, _ := get(fmt.Sprintf(path, "jobs"))
+		require.Equal(t, http.StatusOK, code, path)
+		want := http.StatusForbidden
+		if name == "operator" {
+			want = http.StatusOK
+		}
+		code, body := get(fmt.Sprintf(path, "salaries"))
+		require.Equal(t, want, code, path)
+		require.Equal(t, name == "operator", !strings.Contains(body, "--access of the server"))
+	}
+	request, err := http.NewRequest(http.MethodPost, "https://127.0.0.1:"+port+"/documents/salaries", strings.NewReader(`["a"]`))
+	require.NoError(t, err)
+	request.Header.Set("Authorization", "Bearer "+token)
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	batch, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.Equal(t, name == "operator", strings.Contains(string(batch), `"salary":1`), string(batch))
+	require.Equal(t, name == "operator", response.StatusCode == http.StatusOK, string(batch))
+	for _, path := range []string{"/collections", "/lookup?collection=salaries&id=a"} {
+		_, body := get(path)
+		require.Equal(t, name == "operator", strings.Contains(body, "salar"+map[bool]string{true: "ies", false: "y"}[path == "/collections"]), path)
+	}
+}
+
+// Loopback HTTP has no clients to identify, and serves everything.
+func TestAccessOnLoopback(t *testing.T) {
+	jobs := t.TempDir()
+	fill(t, jobs, "a", `{"id":"a"}`)
+	o := testOptions(t, jobs)
+	o.security.tokenFile = testcert.Write(t, t.TempDir(), "tokens", []byte("frontend "+testToken+"\n"))
+	o.security.access = testcert.Write(t, t.TempDir(), "access", []byte("nobody nothing\n"))
+	d, _ := startTestDaemon(t, o)
+	waitReady(t, d)
+	require.Equal(t, http.StatusOK, answerOf(t, http.DefaultClient, "http://"+d.httpAddress()+"/documents/jobs/a", "", ""))
+}
+
+func TestAccessFlags(t *testing.T) {
+	require.ErrorContains(t, (&security{access: "a"}).check("localhost:7070", ""), "--access needs --tls-client-ca or --token-file")
+	queueDir := t.TempDir()
+	fill(t, queueDir, "a", `{"id":"a"}`)
+	tokens := testcert.Write(t, t.TempDir(), "tokens", []byte("frontend "+testToken+"\n"))
+	r := run(t.Context(), "serve", "--collection", "jobs="+queueDir, "--data", t.TempDir(), "--boxcar", "127.0.0.1:0", "--http", "127.0.0.1:0",
+		"--token-file", tokens, "--access", filepath.Join(t.TempDir(), "missing"))
+	require.NotEqual(t, cli.ExitOK, r.status)
+	require.Contains(t, r.lastLine(), "missing: no such file")
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/httpclient"
+)
+
+// healthTimeout bounds a health check.
+const healthTimeout = 5 * time.Second
+
+// healthFlags are the flags of health.
+type healthFlags struct {
+	address string
+	ready   bool
+	access  httpclient.Flags
+}
+
+func newHealth(env *cli.Env) *cobra.Command {
+	var h healthFlags
+	command := &cobra.Command{
+		Use:   "health",
+		Short: "Check that a daemon runs, or is ready",
+		Long: `Health asks a running daemon over HTTP whether it runs, or, with --ready, whether
+it is ready, and exits with status 0 if so, otherwise 1. It is the health check of
+the container image, which has no other programs.`,
+		Example: `  docserviced health --ready`,
+		Args:    cobra.NoArgs,
+		PreRunE: func(*cobra.Command, []string) error { return h.access.Check(h.address) },
+		RunE: func(command *cobra.Command, _ []string) error {
+			return h.run(command.Context(), env)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&h.address, "http", defaultHTTP, "the daemon's --http, as HOST:PORT or https://HOST:PORT")
+	flags.BoolVar(&h.ready, "ready", false, "also require that all collections are ready")
+	h.access.Add(flags)
+	return command
+}
+
+func (h *healthFlags) run(ctx context.Context, env *cli.Env) error {
+	client, err := h.access.Open(healthTimeout, env.Log)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	path := "/healthz"
+	if h.ready {
+		path = "/readyz"
+	}
+	answer, err := client.Get(ctx, h.address, path)
+	if err != nil {
+		return fmt.Errorf("the daemon at %s does not answer: %w", h.address, err)
+	}
+	if !h.ready {
+		return nil
+	}
+	var state readiness
+	if err := json.Unmarshal(answer, &state); err != nil {
+		return fmt.Errorf("the answer of %s to /readyz: %w", h.address, err)
+	}
+	if !state.Ready {
+		return fmt.Errorf("the daemon at %s is not ready: %s", h.address, strings.TrimSpace(string(answer)))
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"docstore/cmd/internal/cli"
+)
+
+// dryRunDocuments is the number of documents that --dry-run prints.
+const dryRunDocuments = 10
+
+// printDocuments prints the first documents of a source.
+func (o *appendOptions) printDocuments(ctx context.Context, env *cli.Env, in *inputSource) (err error) {
+	from, err := in.opener.Open(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }() // it was only read
+	out := cli.NewOutput(env.Stdout)
+	parsers := newParsers(in.parsing)
+	for printed := 0; printed < dryRunDocuments; {
+		records, err := from.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return errors.Join(out.Flush(), err)
+		}
+		b := &batch{Batch: records}
+		b.parse(parsers)
+		for i := range b.Records[:min(len(b.Records), dryRunDocuments-printed)] {
+			out.Printf("%s\n", b.describe(i))
+			printed++
+		}
+	}
+	return out.Flush()
+}
+
+// describe describes what is stored of a record.
+func (b *batch) describe(i int) string {
+	r := &b.Records[i]
+	switch {
+	case r.Problem != nil:
+		return fmt.Sprintf("%s: invalid: %v", b.Place(i), r.Problem)
+	case r.Delete:
+		return fmt.Sprintf("%q is deleted", r.ID)
+	case !r.Expires.IsZero():
+		return fmt.Sprintf("%q until %s: %s", r.ID, r.Expires.UTC().Format(time.RFC3339), r.Document)
+	}
+	return fmt.Sprintf("%q: %s", r.ID, r.Document)
+}

@@ -1,0 +1,132 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"docstore/internal/vfs"
+)
+
+const (
+	// followInterval is the poll interval of a followed file at its end, if the kernel does
+	// not report changes.
+	followInterval = 100 * time.Millisecond
+	// hintPause is the pause between a notification and the check: other files in the
+	// directory may change all the time.
+	hintPause = 2 * time.Millisecond
+)
+
+// fileWatcher waits for changes of a file. It is used by one goroutine.
+type fileWatcher struct {
+	interval time.Duration
+	watch    *vfs.Watch // nil: not supported
+}
+
+// newFileWatcher returns a watcher of a file. Changes that the kernel does not report, as
+// on a network file system, are detected by polling.
+func newFileWatcher(path string, interval time.Duration) *fileWatcher {
+	watch, err := vfs.WatchDir(vfs.OS, filepath.Dir(path))
+	if err != nil {
+		watch = nil // poll only
+	}
+	return &fileWatcher{interval: interval, watch: watch}
+}
+
+// wait returns when the file should be checked, or with the context's error.
+func (l *fileWatcher) wait(ctx context.Context) error {
+	var hints <-chan struct{}
+	if l.watch != nil {
+		hints = l.watch.C
+	}
+	timer := time.NewTimer(l.interval)
+	defer timer.Stop()
+	select {
+	case <-hints:
+		timer.Reset(min(hintPause, l.interval))
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *fileWatcher) close() {
+	if l.watch != nil {
+		_ = l.watch.Close() // read only
+	}
+}
+
+// follower reads a growing file. It returns io.EOF when the file was replaced or truncated
+// and its old content has been read completely, or the context's error.
+type follower struct {
+	ctx         *callerContext
+	file        *os.File
+	path        string
+	fileWatcher *fileWatcher
+
+	offset   int64 // read up to here
+	replaced bool
+}
+
+func (f *follower) Read(p []byte) (int, error) {
+	for {
+		n, err := f.file.Read(p)
+		f.offset += int64(n)
+		if n > 0 || !errors.Is(err, io.EOF) || f.replaced {
+			return n, err
+		}
+		// The file may have been written to until it was replaced: read the rest.
+		if f.replaced, err = f.isReplaced(); err != nil {
+			return 0, err
+		}
+		if !f.replaced {
+			if err := f.fileWatcher.wait(f.ctx.get()); err != nil {
+				return 0, err
+			}
+		}
+	}
+}
+
+// isReplaced reports whether another file has the name. While no file has it, the old one
+// may still be written to.
+func (f *follower) isReplaced() (bool, error) {
+	own, err := f.file.Stat()
+	if err != nil {
+		return false, err
+	}
+	named, err := os.Stat(f.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return !os.SameFile(own, named) || own.Size() < f.offset, nil
+}
+
+// nextFile waits for the file that replaces a followed one.
+func (in *input) nextFile(ctx context.Context, watcher *fileWatcher) (*input, error) {
+	for {
+		next, err := inspect(in.name, in.format)
+		if err == nil {
+			next.index, next.gen = in.index, in.gen+1
+			return next, next.setFollow()
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+		if err := watcher.wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,331 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
+	"github.com/klauspost/compress/gzip"
+	"github.com/parquet-go/parquet-go"
+	"github.com/stretchr/testify/require"
+
+	"docstore/cmd/internal/records"
+	"docstore/internal/testseed"
+	"docstore/queue/bucket"
+)
+
+// objectsTest is a store that a test fills.
+type objectsTest struct {
+	*testing.T
+	store Store
+	root  string // of a directory
+	put   func(name, content string)
+	log   *bytes.Buffer
+}
+
+// stores returns the objects data/** of a directory and of an S3 bucket.
+func stores(t *testing.T) map[string]*objectsTest {
+	root := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(root, "data"), 0o700))
+	dir, err := NewDirectory(root + "/data/**")
+	require.NoError(t, err)
+
+	backend := s3mem.New()
+	require.NoError(t, backend.CreateBucket("docs"))
+	server := httptest.NewServer(gofakes3.New(backend, gofakes3.WithLogger(gofakes3.DiscardLog())).Server())
+	t.Cleanup(server.Close)
+	t.Setenv("AWS_ACCESS_KEY_ID", "test")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	t.Setenv("AWS_CONFIG_FILE", "/dev/null")
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+	client, err := bucket.Open(t.Context(), "s3://docs", bucket.Options{Endpoint: server.URL, PathStyle: true, ForeignNames: true})
+	require.NoError(t, err)
+	t.Cleanup(client.CloseIdle)
+	s3, err := NewBucket(client, "s3://docs", "data/**")
+	require.NoError(t, err)
+	return map[string]*objectsTest{
+		"directory": {T: t, store: dir, root: root, log: new(bytes.Buffer), put: func(name, content string) {
+			path := filepath.Join(root, name)
+			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+			// A file is read once, so it must have its content when it is first listed.
+			incoming := filepath.Join(filepath.Dir(path), ".incoming")
+			write(t, incoming, content)
+			require.NoError(t, os.Rename(incoming, path))
+		}},
+		"s3": {T: t, store: s3, log: new(bytes.Buffer), put: func(name, content string) {
+			_, err := backend.PutObject("docs", name, map[string]string{"Last-Modified": time.Now().UTC().Format("Mon, 2 Jan 2006 15:04:05 GMT")}, strings.NewReader(content), int64(len(content)), nil)
+			require.NoError(t, err)
+		}},
+	}
+}
+
+func (o *objectsTest) opener(options Options) *ObjectsOpener {
+	if options.Format == "" {
+		options.Format = records.FormatAuto
+	}
+	options.Records = testParsing
+	return NewObjectsOpener(o.store, options, slog.New(slog.NewTextHandler(o.log, nil)))
+}
+
+func forEachStore(t *testing.T, test func(t *testing.T, o *objectsTest)) {
+	for name, o := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			o.T = t
+			test(t, o)
+		})
+	}
+}
+
+func gzipped(text string) string {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = io.WriteString(w, text) // to memory
+	_ = w.Close()
+	return b.String()
+}
+
+// putAll puts objects of all formats, and returns their documents in order.
+func (o *objectsTest) putAll() (want []string) {
+	next := 0
+	lines := func(n int) string {
+		var text strings.Builder
+		for range n {
+			next++
+			want = append(want, fmt.Sprintf(`{"id":%d}`, next))
+			text.WriteString(want[len(want)-1] + "\n")
+		}
+		return text.String()
+	}
+	o.put("data/1.ndjson", lines(40))
+	o.put("data/2/date=2026-01-01/a b.ndjson.gz", gzipped(lines(30)))
+	o.put("data/2/empty", "")
+	o.put("data/3.json", "["+strings.TrimSuffix(strings.ReplaceAll(lines(20), "\n", ","), ",")+"]")
+	type row struct {
+		ID int64 `parquet:"id"`
+	}
+	var rows []row
+	for range 50 {
+		next++
+		rows = append(rows, row{int64(next)})
+		want = append(want, fmt.Sprintf(`{"id":%d}`, next))
+	}
+	var file bytes.Buffer
+	w := parquet.NewGenericWriter[row](&file, parquet.MaxRowsPerRowGroup(17))
+	_, err := w.Write(rows)
+	require.NoError(o, err)
+	require.NoError(o, w.Close())
+	o.put("data/4.parquet", file.String())
+	o.put("data/5", strings.TrimSuffix(lines(3), "\n"))
+	o.put("data/.hidden/x", `{"id":0}`)
+	o.put("data/x/.part", `{"id":0}`)
+	o.put("other", `{"id":0}`)
+	return want
+}
+
+func texts(all []readRecord) (texts []string) {
+	for _, r := range all {
+		texts = append(texts, r.text)
+	}
+	return texts
+}
+
+// TestObjects resumes at every record, and compares any two positions.
+func TestObjects(t *testing.T) {
+	forEachStore(t, func(t *testing.T, o *objectsTest) {
+		random := testseed.Rand(t)
+		want := o.putAll()
+		opener := o.opener(Options{})
+		require.True(t, opener.Ends())
+		all := readFrom(t, opener, "")
+		require.Equal(t, want, texts(all))
+		for i, r := range all {
+			if o.store.PollInterval() > time.Second && random.IntN(4) > 0 {
+				continue // fewer requests
+			}
+			rest := readFrom(t, opener, r.cursor)
+			require.Equal(t, want[i+1:], append([]string{}, texts(rest)...))
+			other := random.IntN(len(all))
+			earliest, err := opener.Earliest([][]byte{[]byte(r.cursor), []byte(all[other].cursor)})
+			require.NoError(t, err)
+			require.Equal(t, all[min(i, other)].cursor, string(earliest))
+			position, err := opener.Position([]byte(all[other].cursor))
+			require.NoError(t, err)
+			require.Equal(t, i <= other, r.included(position))
+		}
+		require.Empty(t, o.log.String())
+	})
+}
+
+// TestNewObjects: objects behind the last one are read; one before it is reported.
+func TestNewObjects(t *testing.T) {
+	forEachStore(t, func(t *testing.T, o *objectsTest) {
+		o.put("data/b", `{"id":1}`)
+		opener := o.opener(Options{})
+		all := readFrom(t, opener, "")
+		o.put("data/c", `{"id":2}`)
+		all = append(all, readFrom(t, opener, all[0].cursor)...)
+		require.Equal(t, []string{`{"id":1}`, `{"id":2}`}, texts(all))
+		require.Empty(t, o.log.String())
+		o.put("data/a", `{"id":3}`)
+		require.Empty(t, readFrom(t, opener, all[1].cursor))
+		require.Contains(t, o.log.String(), "objects were added or changed before the last one that was read")
+		require.Contains(t, o.log.String(), "read=2 present=3 last=")
+	})
+}
+
+func TestFollowWaitsForObjects(t *testing.T) {
+	o := stores(t)["directory"]
+	o.put("data/a", `{"id":1}`)
+	opener := o.opener(Options{Follow: true})
+	require.False(t, opener.Ends())
+	s, err := opener.Open(t.Context(), nil)
+	require.NoError(t, err)
+	defer s.Close()
+	s.(*Source).objects.store = impatient{o.store}
+	b, err := s.Next(t.Context())
+	require.NoError(t, err)
+	require.False(t, b.Ends)
+	time.AfterFunc(10*time.Millisecond, func() { o.put("data/.b", `{"id":2}`); o.put("data/b", `{"id":2}`) })
+	b, err = s.Next(t.Context())
+	require.NoError(t, err)
+	require.Contains(t, b.Place(0), "data/b:1")
+	n, unit := s.Lag()
+	require.Zero(t, n)
+	require.Equal(t, "bytes", unit)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, err = s.Next(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+}
+
+// impatient is a store that is listed often.
+type impatient struct{ Store }
+
+func (impatient) PollInterval() time.Duration { return time.Millisecond }
+
+func TestChangedObjects(t *testing.T) {
+	forEachStore(t, func(t *testing.T, o *objectsTest) {
+		o.put("data/a", "{\"id\":1}\n{\"id\":2}\n")
+		o.put("data/b.json", `[{"id":3},{"id":4}]`)
+		opener := o.opener(Options{})
+		all := readFrom(t, opener, "")
+		refuses := func(i int, want string) {
+			t.Helper()
+			_, err := opener.Open(t.Context(), []byte(all[i].cursor))
+			require.ErrorContains(t, err, want)
+		}
+		o.put("data/a", "{\"id\":1}\n{\"id\":2}\n{\"id\":5}\n")
+		require.Equal(t, `{"id":2}`, readFrom(t, opener, all[0].cursor)[0].text, "lines were appended")
+		o.put("data/a", "{\"id\":0}\n{\"id\":2}\n")
+		refuses(0, "cannot continue after line 1, at byte 9: the part that was read has changed since")
+		o.put("data/b.json", `[{"id":3}]`)
+		refuses(3, "it had 19 bytes when it was read, and now has 10; restore it, or omit --resume")
+		_, err := opener.Position([]byte("DSUC\x00\x08"))
+		require.ErrorContains(t, err, "not written by docstore-updater")
+		file := cursor{Path: "/a"}
+		_, err = opener.Position(file.append(nil))
+		require.ErrorContains(t, err, "the queue's cursor is that of files, not of objects")
+		files, err := NewOpener([]string{StandardInput}, Options{})
+		require.NoError(t, err)
+		_, err = files.Position([]byte(all[0].cursor))
+		require.ErrorContains(t, err, "is not among the arguments")
+	})
+}
+
+func TestRemovedObjects(t *testing.T) {
+	o := stores(t)["directory"]
+	o.put("data/a", "{\"id\":1}\n{\"id\":2}\n")
+	opener := o.opener(Options{})
+	all := readFrom(t, opener, "")
+	require.NoError(t, os.Remove(filepath.Join(o.root, "data/a")))
+	require.Empty(t, readFrom(t, opener, all[1].cursor), "it was read to its end")
+	_, err := opener.Open(t.Context(), []byte(all[0].cursor))
+	require.ErrorContains(t, err, "the last run ended in the middle of ")
+	require.ErrorContains(t, err, "it does not exist any more; restore it, or omit --resume")
+}
+
+func TestParquetMemoryIsLimited(t *testing.T) {
+	o := stores(t)["directory"]
+	var file bytes.Buffer
+	w := parquet.NewGenericWriter[struct{ ID, Text string }](&file)
+	_, err := w.Write([]struct{ ID, Text string }{{"1", string(bytes.Repeat([]byte{'x'}, 1<<20))}})
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	o.put("data/a", file.String())
+	s, err := o.opener(Options{ParquetBytes: 1 << 20}).Open(t.Context(), nil)
+	require.NoError(t, err)
+	defer s.Close()
+	_, err = s.Next(t.Context())
+	require.ErrorContains(t, err, "more than the limit of 1048576; raise the limit, or write smaller row groups")
+	_, again := s.Next(t.Context())
+	require.Equal(t, err, again)
+}
+
+// TestColumnsOfParquet: the place in a file does not depend on the columns that are read, and
+// another file with the name is refused.
+func TestColumnsOfParquet(t *testing.T) {
+	o := stores(t)["directory"]
+	type row struct {
+		ID   int64 `parquet:"id"`
+		Text string
+	}
+	put := func(text string) {
+		var file bytes.Buffer
+		w := parquet.NewGenericWriter[row](&file)
+		_, err := w.Write([]row{{1, text}, {2, text}, {3, text}})
+		require.NoError(t, err)
+		require.NoError(t, w.Close())
+		o.put("data/a", file.String())
+	}
+	put("x")
+	all := readFrom(t, o.opener(Options{}), "")
+	require.Equal(t, []string{`{"id":1,"Text":"x"}`, `{"id":2,"Text":"x"}`, `{"id":3,"Text":"x"}`}, texts(all))
+	ids := o.opener(Options{Columns: func(name string) bool { return name == "id" }})
+	some := readFrom(t, ids, all[0].cursor)
+	require.Equal(t, []string{`{"id":2}`, `{"id":3}`}, texts(some))
+	require.Equal(t, all[1].cursor, some[0].cursor)
+
+	put("y")
+	s, err := ids.Open(t.Context(), []byte(all[0].cursor))
+	require.NoError(t, err)
+	defer s.Close()
+	_, err = s.Next(t.Context())
+	require.ErrorIs(t, err, errChanged)
+}
+
+func TestPatterns(t *testing.T) {
+	for text, test := range map[string]struct{ prefix, selects, refuses string }{
+		"":           {"", "a a/b", ".a a/.b"},
+		"a/":         {"a/", "a/b a/b/c", "a ab a/.b a/.b/c"},
+		"a/*.csv":    {"a/", "a/b.csv a/.csv.csv", "a/b/c.csv a/b.csvx"},
+		"a/**/c":     {"a/", "a/c a/b/c a/b/b/c", "a/bc"},
+		"a/b*/c[1]+": {"a/b", "a/b/c[1]+ a/bx/c[1]+", "a/b/c1"},
+		"a/b":        {"a/b", "a/b", "a/bc a"},
+	} {
+		p, err := parsePattern(text)
+		require.NoError(t, err)
+		require.Equal(t, test.prefix, p.prefix)
+		for name := range strings.FieldsSeq(test.selects) {
+			if name != "a/.csv.csv" {
+				require.True(t, p.selects(name), "%q selects %q", text, name)
+			}
+		}
+		for name := range strings.FieldsSeq(test.refuses) {
+			require.False(t, p.selects(name), "%q selects %q", text, name)
+		}
+	}
+	_, err := NewDirectory(t.TempDir() + "/none/*")
+	require.Error(t, err)
+	require.True(t, errors.Is(err, os.ErrNotExist))
+}

@@ -1,0 +1,140 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"docstore/cmd/internal/records"
+	"docstore/internal/vfs"
+)
+
+// find finds the input of the position's cursor, and makes a copy that starts there.
+func (p *position) find(inputs []*input) error {
+	for i, in := range inputs {
+		renamed := in.follow && p.at.Path == in.from.Path && p.at.File != in.from.File
+		if !in.stable || !renamed && !p.at.within(in) {
+			continue
+		}
+		p.index = i
+		if renamed {
+			var err error
+			if p.old, err = findReplaced(in, p.at); err != nil || p.old != nil {
+				return err
+			}
+		}
+		own := *in
+		p.in = &own
+		return p.in.resumeAt(context.Background(), p.at)
+	}
+	if !p.at.AtEnd {
+		return fmt.Errorf("the last run ended in the middle of %s, after line %d, and that file is not among the arguments; "+
+			"give it before new ones, or omit --resume", p.at.describe(), p.at.Lines)
+	}
+	return nil
+}
+
+// findReplaced returns the renamed file that was read under the name of a followed file, as
+// for rotated logs, nil if there is none.
+func findReplaced(in *input, at cursor) (*input, error) {
+	dir := filepath.Dir(in.from.Path)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, entry := range entries {
+		path := filepath.Join(dir, entry.Name())
+		info, err := vfs.OS.Stat(path)
+		if err != nil || info.ID != at.File || (&input{name: path}).checkHead(context.Background(), &at) != nil {
+			continue
+		}
+		old, err := inspect(path, in.format)
+		if err != nil {
+			return nil, err
+		}
+		old.index, old.gen = in.index, replaced
+		return old, old.resumeAt(context.Background(), at)
+	}
+	return nil, nil
+}
+
+// within reports whether the cursor refers to the input. For a file, the same file under
+// another name counts; so does another file under the same name, which resumeAt then
+// compares with the part read.
+func (c *cursor) within(in *input) bool {
+	if c.WholeFile != (in.format == Directories) || c.Object {
+		return false
+	}
+	if c.WholeFile {
+		return strings.HasPrefix(c.Path, in.from.Path+string(filepath.Separator))
+	}
+	if c.Path == in.from.Path {
+		return true
+	}
+	// Inode numbers are reused after a delete: compare the head.
+	return c.File == in.from.File && c.File != (vfs.FileID{}) && in.checkHead(context.Background(), c) == nil
+}
+
+// resumeAt makes the input start at the cursor.
+func (in *input) resumeAt(ctx context.Context, at cursor) error {
+	if err := in.tryResumeAt(ctx, at); err != nil {
+		return fmt.Errorf("%s: cannot continue after line %d, at byte %d: %w; restore the file, or omit --resume",
+			in.name, at.Lines, at.Offset, err)
+	}
+	return nil
+}
+
+func (in *input) tryResumeAt(ctx context.Context, at cursor) error {
+	switch {
+	case in.format == Directories:
+		in.skip = &at
+		return nil
+	case !in.seekable():
+		in.skip = &at
+		in.from.Offset, in.from.Lines, in.from.Head = at.Offset, at.Lines, at.Head
+		return in.checkHead(ctx, &at)
+	}
+	file, err := in.readerAt(ctx)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	next, err := at.check(file)
+	if err != nil {
+		return err
+	}
+	in.from.Offset, in.from.Lines, in.from.Head = next, at.Lines, at.Head
+	return nil
+}
+
+// checkHead verifies the beginning of the file.
+func (in *input) checkHead(ctx context.Context, at *cursor) error {
+	file, err := in.readerAt(ctx)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return checkSample(file, 0, at.Head)
+}
+
+// skipTo skips the records up to the cursor.
+func skipTo(stream records.Reader, at *cursor) error {
+	for {
+		record, err := stream.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return errChanged
+		case err != nil:
+			return err
+		case record.End < at.Offset:
+		case !at.Tail.isTailOf(record.Text):
+			return errChanged
+		default:
+			return nil
+		}
+	}
+}
