@@ -23,6 +23,13 @@ import (
 var binaries string
 
 func TestMain(m *testing.M) {
+	if kind := os.Getenv(asBroker); kind != "" {
+		if err := runBroker(kind); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(func() int {
 		dir, err := os.MkdirTemp("", "docstore-e2e-")
 		if err != nil {
@@ -49,7 +56,7 @@ type process struct {
 
 // start runs a command. The cleanup of the test kills it and, if the test failed, logs its
 // output.
-func start(t *testing.T, stdin io.Reader, name string, args ...string) *process {
+func start(t testing.TB, stdin io.Reader, name string, args ...string) *process {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(binaries, name), args...)
 	cmd.Stdin = stdin
@@ -57,7 +64,7 @@ func start(t *testing.T, stdin io.Reader, name string, args ...string) *process 
 }
 
 // launch runs any command; see start.
-func launch(t *testing.T, cmd *exec.Cmd) *process {
+func launch(t testing.TB, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{Cmd: cmd, exited: make(chan struct{})}
 	p.Stdout, p.Stderr = &p.output, &p.output
@@ -82,14 +89,14 @@ func (p *process) kill() {
 }
 
 // stop sends SIGTERM and requires exit status 0.
-func (p *process) stop(t *testing.T) {
+func (p *process) stop(t testing.TB) {
 	t.Helper()
 	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
 	p.wait(t)
 }
 
 // wait waits for the process to exit and requires status 0.
-func (p *process) wait(t *testing.T) {
+func (p *process) wait(t testing.TB) {
 	t.Helper()
 	<-p.exited
 	require.Equal(t, 0, p.ProcessState.ExitCode(), "%s: %s", p.Path, tail(p.output.String(), 2<<10))
@@ -100,17 +107,19 @@ type daemon struct {
 	*process
 	boxcar, http string
 	args         []string
+	name         string      // in its fleet
+	disturbance  disturbance // in which calls over HTTP may fail
 }
 
 const collection = "debian"
 
-func startDaemon(t *testing.T, queue, data string) *daemon {
+func startDaemon(t testing.TB, queue, data string) *daemon {
 	t.Helper()
 	return startDaemonWith(t, queue, data)
 }
 
 // startDaemonWith starts a daemon with additional flags.
-func startDaemonWith(t *testing.T, queue, data string, flags ...string) *daemon {
+func startDaemonWith(t testing.TB, queue, data string, flags ...string) *daemon {
 	t.Helper()
 	d := &daemon{boxcar: freeport.Address(t), http: freeport.Address(t)}
 	d.args = []string{
@@ -123,20 +132,20 @@ func startDaemonWith(t *testing.T, queue, data string, flags ...string) *daemon 
 }
 
 // restart starts the daemon again with the same addresses and directories.
-func (d *daemon) restart(t *testing.T) {
+func (d *daemon) restart(t testing.TB) {
 	t.Helper()
 	d.process = start(t, nil, "docserviced", d.args...)
 }
 
 // waitReady waits until the daemon has read its whole queue.
-func (d *daemon) waitReady(t *testing.T) {
+func (d *daemon) waitReady(t testing.TB) {
 	t.Helper()
 	d.poll(t, "/readyz", func(status int, _ []byte) bool { return status == http.StatusOK })
 }
 
 // waitDocument waits until the daemon returns these bytes for the id, or not found if want is
 // nil.
-func (d *daemon) waitDocument(t *testing.T, id string, want []byte) {
+func (d *daemon) waitDocument(t testing.TB, id string, want []byte) {
 	t.Helper()
 	d.poll(t, "/documents/"+collection+"/"+id, func(status int, body []byte) bool {
 		if want == nil {
@@ -155,7 +164,7 @@ const waitLimit = 4 * time.Minute
 
 // waitUntil polls until done returns true. It fails the test after waitLimit and if the process
 // exits before.
-func (p *process) waitUntil(t *testing.T, what string, done func() bool) {
+func (p *process) waitUntil(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(waitLimit); !done(); {
 		select {
@@ -171,13 +180,13 @@ func (p *process) waitUntil(t *testing.T, what string, done func() bool) {
 }
 
 // waitOutput returns when the output of the process contains text.
-func (p *process) waitOutput(t *testing.T, text string) {
+func (p *process) waitOutput(t testing.TB, text string) {
 	t.Helper()
 	p.waitUntil(t, fmt.Sprintf("output %q", text), func() bool { return strings.Contains(p.output.String(), text) })
 }
 
 // poll requests path until done accepts the response.
-func (d *daemon) poll(t *testing.T, path string, done func(status int, body []byte) bool) {
+func (d *daemon) poll(t testing.TB, path string, done func(status int, body []byte) bool) {
 	t.Helper()
 	d.waitUntil(t, path, func() bool {
 		response, err := http.Get("http://" + d.http + path)
@@ -208,6 +217,12 @@ func (b *lockedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.mu.buffer.String()
+}
+
+func (b *lockedBuffer) clear() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.mu.buffer.Reset()
 }
 
 func tail(s string, n int) string {

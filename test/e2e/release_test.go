@@ -2,10 +2,12 @@ package e2e
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,21 +15,77 @@ import (
 	"docstore/internal/freeport"
 )
 
+// release is the last release, built once for all tests.
+var release struct {
+	sync.Once
+	name string
+	err  error
+}
+
 // buildRelease builds the commands of the last release from the source stored by
-// scripts/record-release. It returns their directory and the version.
-func buildRelease(t *testing.T) (dir, release string) {
-	t.Helper()
-	records, err := filepath.Glob(filepath.Join("testdata", "release-*.tar.gz"))
-	require.NoError(t, err)
-	require.Len(t, records, 1, "the last release, recorded by scripts/record-release")
-	source, dir := t.TempDir(), t.TempDir()
-	out, err := exec.Command("tar", "-x", "-z", "-f", records[0], "-C", source).CombinedOutput()
-	require.NoError(t, err, string(out))
+// scripts/record-release, in a directory, and returns its version.
+func buildRelease(dir string) (name string, err error) {
+	records, err := filepath.Glob(filepath.Join("testdata", "release-*.tar.xz"))
+	if err != nil {
+		return "", err
+	}
+	if len(records) != 1 {
+		return "", fmt.Errorf("want one release, recorded by scripts/record-release, and there are %q", records)
+	}
+	source := filepath.Join(dir, "source")
+	if err := os.Mkdir(source, 0o700); err != nil {
+		return "", err
+	}
+	if out, err := exec.Command("tar", "-x", "-J", "-f", records[0], "-C", source).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
 	build := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "./cmd/...")
 	build.Dir = source
-	out, err = build.CombinedOutput()
-	require.NoError(t, err, string(out))
-	return dir, strings.TrimSuffix(strings.TrimPrefix(filepath.Base(records[0]), "release-"), ".tar.gz")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building %s: %w: %s", records[0], err, out)
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(filepath.Base(records[0]), "release-"), ".tar.xz"), nil
+}
+
+// versions are the directories of the commands of the last release, "release", and of this
+// one, "now".
+type versions map[string]string
+
+func buildVersions(t *testing.T) versions {
+	t.Helper()
+	dir := filepath.Join(binaries, "release") // removed with the others
+	release.Do(func() {
+		if release.err = os.Mkdir(dir, 0o700); release.err == nil {
+			release.name, release.err = buildRelease(dir)
+		}
+	})
+	require.NoError(t, release.err)
+	t.Logf("the last release is %s", release.name)
+	return versions{"release": dir, "now": binaries}
+}
+
+// run runs a command, which succeeds, and returns its output.
+func (v versions) run(t *testing.T, version, name string, stdin []byte, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(filepath.Join(v[version], name), args...)
+	cmd.Stdin = bytes.NewReader(stdin)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s of %s: %s", name, version, stderr.String())
+	return string(out)
+}
+
+// requireAll requires a client to read documents.
+func (v versions) requireAll(t *testing.T, client string, documents []document, flags ...string) {
+	t.Helper()
+	var want, ids strings.Builder
+	for _, d := range documents {
+		ids.WriteString(d.id + "\n")
+		want.WriteString(`{"id":"` + d.id + `","found":true,"document":` + string(d.line) + "}\n")
+	}
+	got := v.run(t, client, "boxcar", []byte(ids.String()), append([]string{"mget", "--collection", collection, "-"}, flags...)...)
+	require.True(t, want.String() == got, "a client of %s", client)
 }
 
 // TestLastRelease: clients of the last release work with current servers and the reverse, and
@@ -35,39 +93,26 @@ func buildRelease(t *testing.T) (dir, release string) {
 // written, as in a rolling upgrade and its rollback.
 func TestLastRelease(t *testing.T) {
 	t.Parallel()
-	release, name := buildRelease(t)
-	t.Logf("the last release is %s", name)
+	versions := buildVersions(t)
 	dir := t.TempDir()
 	queue, data := filepath.Join(dir, "queue"), filepath.Join(dir, "data")
 	require.NoError(t, os.Mkdir(queue, 0o755))
 	documents := corpus(t)[:2000]
-	commands := map[string]string{"release": release, "now": binaries}
 	run := func(version, name string, stdin []byte, args ...string) string {
-		cmd := exec.Command(filepath.Join(commands[version], name), args...)
-		cmd.Stdin = bytes.NewReader(stdin)
-		var stderr strings.Builder
-		cmd.Stderr = &stderr
-		out, err := cmd.Output()
-		require.NoError(t, err, "%s of %s: %s", name, version, stderr.String())
-		return string(out)
+		t.Helper()
+		return versions.run(t, version, name, stdin, args...)
 	}
 	// Upgrade, downgrade, upgrade.
 	for step, server := range []string{"release", "now", "release", "now"} {
 		part := documents[step*500 : (step+1)*500]
 		run(server, "docstore-updater", ndjson(part), "append", "--queue", queue, "--quiet")
 		d := &daemon{boxcar: freeport.Address(t), http: freeport.Address(t)}
-		d.process = launch(t, exec.Command(filepath.Join(commands[server], "docserviced"), "serve", "--collection", collection+"="+queue,
+		d.process = launch(t, exec.Command(filepath.Join(versions[server], "docserviced"), "serve", "--collection", collection+"="+queue,
 			"--data", data, "--boxcar", d.boxcar, "--http", d.http))
 		d.waitReady(t)
-		var want, ids strings.Builder
-		for _, document := range documents[:(step+1)*500] {
-			ids.WriteString(document.id + "\n")
-			want.WriteString(`{"id":"` + document.id + `","found":true,"document":` + string(document.line) + "}\n")
-		}
 		for _, client := range []string{"release", "now"} {
-			got := run(client, "boxcar", []byte(ids.String()), "mget", "--servers", d.boxcar, "--collection", collection, "-")
-			require.True(t, want.String() == got, "a client of %s and a server of %s", client, server)
-			got = run(client, "boxcar", nil, "get", "--servers", d.boxcar, "--collection", collection, documents[0].id)
+			versions.requireAll(t, client, documents[:(step+1)*500], "--servers", d.boxcar)
+			got := run(client, "boxcar", nil, "get", "--servers", d.boxcar, "--collection", collection, documents[0].id)
 			require.Equal(t, string(documents[0].line)+"\n", got)
 			require.Contains(t, run(client, "boxcar", nil, "slots", "--servers", d.boxcar), "lowest free")
 			run(client, "boxcar", nil, "drain", "--servers", d.boxcar)

@@ -28,23 +28,34 @@ const s3Binary = "../../.tools/versitygw-v1.8.0"
 type s3Server struct {
 	flags []string // of commands that use it
 	dir   string   // of the bucket: each object is a file
+	pid   int
+
+	server  *os.Process
+	address string // of the server, behind the proxy
 
 	gets atomic.Int64 // requests for files of manifests
 	away atomic.Bool  // the proxy closes connections
 }
 
-func startS3(t *testing.T) *s3Server {
+func startS3(t testing.TB) *s3Server {
+	t.Helper()
+	return startS3In(t, t.TempDir())
+}
+
+// startS3In is startS3 with a directory, which can have the bucket of an earlier server.
+func startS3In(t testing.TB, root string) *s3Server {
 	t.Helper()
 	binary, err := filepath.Abs(s3Binary)
 	require.NoError(t, err)
 	require.FileExists(t, binary, "run make setup, which builds it")
-	root, address := t.TempDir(), freeport.Address(t)
+	address := freeport.Address(t)
 	s := &s3Server{dir: filepath.Join(root, "docs")}
-	require.NoError(t, os.Mkdir(s.dir, 0o700))
+	require.NoError(t, os.MkdirAll(s.dir, 0o700))
 	const user, secret = "test", "secret"
 	command := exec.Command(binary, "--quiet", "--health", "/health", "--port", address, "posix", root)
 	command.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+user, "ROOT_SECRET_KEY="+secret)
 	server := launch(t, command)
+	s.server, s.pid, s.address = server.Process, server.Process.Pid, "http://"+address
 	server.waitUntil(t, "the S3 server", func() bool {
 		response, err := http.Get("http://" + address + "/health")
 		if err != nil {

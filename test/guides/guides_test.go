@@ -4,6 +4,7 @@ package guides
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -111,7 +112,7 @@ const sentinel = "=== the step has ended ==="
 
 // ports, hosts and paths that pages use.
 var (
-	ports = []string{"7070", "7071", "7072", "7170", "7171", "7270", "7271", "8080", "2379", "2380", "7946", "11211"}
+	ports = []string{"7070", "7071", "7072", "7170", "7171", "7270", "7271", "7370", "7371", "7470", "7471", "7570", "7571", "8080", "5432", "2379", "2380", "7946", "11211"}
 	hosts = []string{"10.0.0.1:7070", "10.0.0.2:7070"}
 	paths = []string{"/srv/", "/etc/docstore/", "/var/lib/docstore/"}
 )
@@ -144,9 +145,12 @@ func startShell(t *testing.T) *shell {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // includes daemons that the page leaves running
 	repository, err := filepath.Abs(filepath.Join("..", ".."))
 	require.NoError(t, err)
+	// test/image runs a page with the commands of the container image.
+	commands := cmp.Or(os.Getenv("DOCSTORE_GUIDE_COMMANDS"), binaries)
 	address := func(port string) string { return s.to.Replace("127.0.0.1:" + port) }
-	cmd.Env = append(os.Environ(), "PATH="+binaries+":"+filepath.Join(repository, "deploy")+":"+os.Getenv("PATH"), "HOME="+cmd.Dir, "LC_ALL=C.UTF-8",
-		"DOCSERVICED_BOXCAR="+address("7070"), "DOCSERVICED_HTTP="+address("7071"), "BOXCAR_SERVERS="+address("7070"), "REPOSITORY="+repository)
+	cmd.Env = append(os.Environ(), "PATH="+commands+":"+binaries+":"+filepath.Join(repository, "deploy")+":"+os.Getenv("PATH"), "HOME="+cmd.Dir, "LC_ALL=C.UTF-8",
+		"DOCSERVICED_BOXCAR="+address("7070"), "DOCSERVICED_HTTP="+address("7071"), "BOXCAR_SERVERS="+address("7070"), "REPOSITORY="+repository,
+		"DOCSTORE_AUDIT_LOG="+filepath.Join(cmd.Dir, ".audit.log")) // keeps its records out of the output of the pages
 	s.in, err = cmd.StdinPipe()
 	require.NoError(t, err)
 	out, writer, err := os.Pipe()

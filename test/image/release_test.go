@@ -1,0 +1,80 @@
+package image
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestRelease makes a release of a clone whose CHANGELOG names it.
+func TestRelease(t *testing.T) {
+	clone := filepath.Join(t.TempDir(), "clone")
+	command(t, "git", "clone", "-q", "--depth", "1", "file://"+absolute(t, "../.."), clone)
+	release := func(version string) (string, error) {
+		c := exec.CommandContext(t.Context(), filepath.Join(clone, "scripts", "release"), version)
+		c.Env = append(os.Environ(), "ARCHES="+runtime.GOARCH)
+		out, err := c.CombinedOutput()
+		return string(out), err
+	}
+	for version, problem := range map[string]string{"1.2": "usage: ", "v9.9.9": `no section "## 9.9.9"`} {
+		out, err := release(version)
+		require.Error(t, err)
+		require.Contains(t, out, problem)
+	}
+	changelog := filepath.Join(clone, "CHANGELOG.md")
+	content, err := os.ReadFile(changelog)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(changelog, []byte(strings.Replace(string(content), "## Unreleased", "## 9.9.9", 1)), 0o600))
+	out, err := release("v9.9.9")
+	require.Error(t, err)
+	require.Contains(t, out, "not committed")
+	command(t, "git", "-C", clone, "-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qam", "release")
+
+	out, err = release("v9.9.9")
+	require.NoError(t, err, out)
+	dir := filepath.Join(clone, "dist", "release-v9.9.9")
+	check := exec.CommandContext(t.Context(), "sha256sum", "--check", "--strict", "SHA256SUMS")
+	check.Dir = dir
+	sums, err := check.CombinedOutput()
+	require.NoError(t, err, string(sums))
+	require.Len(t, regexp.MustCompile(`: OK\n`).FindAllString(string(sums), -1), 3, "archive, image and bill: %s", sums)
+
+	var bill struct {
+		Components []struct {
+			Name     string
+			Licenses []struct{ License struct{ ID string } }
+		}
+	}
+	readJSON(t, filepath.Join(dir, "docstore-v9.9.9-sbom.json"), &bill)
+	require.Greater(t, len(bill.Components), 50)
+	for _, c := range bill.Components {
+		require.Len(t, c.Licenses, 1, c.Name)
+		require.NotEqual(t, "github.com/rasky/go-lzo", c.Name)
+	}
+	unpacked := t.TempDir()
+	command(t, "tar", "-xzf", filepath.Join(dir, "docstore-v9.9.9-linux-"+runtime.GOARCH+".tar.gz"), "-C", unpacked)
+	said, err := exec.CommandContext(t.Context(), filepath.Join(unpacked, "docstore-v9.9.9-linux-"+runtime.GOARCH, "docserviced"), "--version").Output()
+	require.NoError(t, err)
+	require.Contains(t, string(said), "docserviced 9.9.9 (commit ")
+}
+
+// TestReleaseRefusesLicences: the default build of the commands has the GPL codec.
+func TestReleaseRefusesLicences(t *testing.T) {
+	bin := filepath.Join(t.TempDir(), "docstore-updater")
+	command(t, "go", "build", "-C", "../..", "-o", bin, "./cmd/docstore-updater")
+	out, err := exec.CommandContext(t.Context(), "go", "run", "../../internal/sbom", "-allow", "MIT,BSD-2-Clause,BSD-3-Clause,Apache-2.0,MPL-2.0,ISC", bin).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "go-lzo: licence GPL-2.0-only is not permitted")
+}
+
+func absolute(t *testing.T, path string) string {
+	path, err := filepath.Abs(path)
+	require.NoError(t, err)
+	return path
+}
