@@ -13,8 +13,8 @@ import (
 	"docstore/queue"
 )
 
-// maxBatchRetries is how often a batch retries the ids that were unavailable.
-const maxBatchRetries = 3
+// maxRetries is how often a client asks another server for ids that were unavailable.
+const maxRetries = 3
 
 // A caller sends requests: a *boxcarrpc.Pool, or a handler in this process.
 type caller interface {
@@ -30,7 +30,7 @@ type caller interface {
 // whose server dies is retried on another one.
 type Client struct {
 	pool       caller
-	retries    int // of a batch
+	retries    int // for unavailable ids
 	collection string
 	accept     queue.CodecSet // 0: plain bytes
 	decoders   *queue.Decoders
@@ -39,7 +39,7 @@ type Client struct {
 // NewClient returns a client. The caller still owns the pool and closes it. Reuse the
 // client: it caches the dictionaries.
 func NewClient(pool *boxcarrpc.Pool, collection string) *Client {
-	return newClient(pool, maxBatchRetries, collection, queue.NewDecoderCache(maxDictionaryBytes))
+	return newClient(pool, maxRetries, collection, queue.NewDecoderCache(maxDictionaryBytes))
 }
 
 func newClient(pool caller, retries int, collection string, cache *queue.DecoderCache) *Client {
@@ -75,14 +75,10 @@ func (c *Client) Get(ctx context.Context, dst []byte, id string) ([]byte, error)
 
 // getPlain is Get of the plain bytes.
 func (c *Client) getPlain(ctx context.Context, dst []byte, id string) ([]byte, error) {
-	request := make([]byte, 0, len(c.collection)+len(id)+maxRequestOverheadBytes)
-	request = appendID(appendCollection(request, c.collection), id)
-	response, err := c.pool.Call(ctx, MethodGet, request, dst)
-	if err != nil {
-		return dst, clientError(err)
-	}
-	body := response[len(dst):]
-	a, err := decodeAnswer(body)
+	m := getClientMemory()
+	defer m.release()
+	m.request = appendID(appendCollection(m.request[:0], c.collection), id)
+	response, a, err := c.callGet(ctx, m.request, dst, &m.info)
 	if err != nil {
 		return dst, err
 	}
@@ -93,7 +89,26 @@ func (c *Client) getPlain(ctx context.Context, dst []byte, id string) ([]byte, e
 		return dst, fmt.Errorf("%w: the server sent a stored form, but plain bytes were requested", ErrMalformed)
 	}
 	// The document is part of the appended bytes: move it to the front.
-	return response[:len(dst)+copy(body, a.document)], nil
+	return response[:len(dst)+copy(response[len(dst):], a.document)], nil
+}
+
+// callGet appends the response to a Get request to dst and decodes it. If a server answers
+// that the document is unavailable, it asks others. On an error it returns dst unchanged.
+func (c *Client) callGet(ctx context.Context, request, dst []byte, info *boxcarrpc.CallInfo) ([]byte, answer, error) {
+	for n := 0; ; n++ {
+		response, err := c.pool.CallWith(ctx, MethodGet, request, dst, info)
+		if err != nil {
+			return dst, answer{}, clientError(err)
+		}
+		a, err := decodeAnswer(response[len(dst):])
+		if err != nil {
+			return dst, answer{}, err
+		}
+		if a.status != docservicepb.Status_STATUS_UNAVAILABLE || n == c.retries || slices.Contains(info.Avoid, info.Server) {
+			return response, a, nil
+		}
+		info.Avoid = append(info.Avoid, info.Server)
+	}
 }
 
 // GetMany fetches many documents and calls fn once for each id, in order: with the
@@ -149,10 +164,10 @@ func (c *Client) getBatch(ctx context.Context, m *clientMemory, ids []string) ([
 				missing, missingIDs = append(missing, i), append(missingIDs, ids[i])
 			}
 		}
-		if len(missing) == 0 {
-			break
-		}
 		asked := last.info
+		if len(missing) == 0 || slices.Contains(asked.Avoid, asked.Server) {
+			break // all are answered, or all servers have been asked
+		}
 		last = new(clientMemory)
 		last.info.Avoid = append(slices.Clone(asked.Avoid), asked.Server)
 		more, err := c.call(ctx, last, missingIDs)

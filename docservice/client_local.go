@@ -54,11 +54,7 @@ func (c *Client) Fetch(ctx context.Context, id string) (Content, error) {
 	m := getClientMemory()
 	defer m.release()
 	m.request = appendAccept(appendID(appendCollection(m.request[:0], c.collection), id), c.accept)
-	response, err := c.pool.Call(ctx, MethodGet, m.request, nil)
-	if err != nil {
-		return Content{}, clientError(err)
-	}
-	a, err := decodeAnswer(response)
+	_, a, err := c.callGet(ctx, m.request, nil, &m.info)
 	if err == nil {
 		err = answerError(a.status, id)
 	}

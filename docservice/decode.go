@@ -42,12 +42,11 @@ func (c *Client) getStored(ctx context.Context, dst []byte, id string) ([]byte, 
 	idEnd := len(m.request)
 	m.request = appendAccept(m.request, c.accept)
 	idBytes := m.request[idEnd-len(id) : idEnd]
-	var err error
-	if m.response, err = c.pool.Call(ctx, MethodGet, m.request, m.response[:0]); err != nil {
-		return dst, clientError(err)
-	}
-	a, err := decodeAnswer(m.response)
-	if err != nil {
+	var (
+		a   answer
+		err error
+	)
+	if m.response, a, err = c.callGet(ctx, m.request, m.response[:0], &m.info); err != nil {
 		return dst, err
 	}
 	if err := answerError(a.status, id); err != nil {

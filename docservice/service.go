@@ -166,10 +166,7 @@ func (s *Service) get(ctx context.Context, request, dst []byte) ([]byte, error) 
 			return dst, served.unknown(asked.collection)
 		}
 		if c = of.of(id); c == nil {
-			if status := of.absent(of.layout.Shard(id)); status != docservicepb.Status_STATUS_UNAVAILABLE {
-				return appendStatus(dst, status), nil
-			}
-			return dst, callError(errExpected)
+			return appendStatus(dst, of.absent(of.layout.Shard(id))), nil
 		}
 	}
 	start := len(dst)

@@ -14,8 +14,9 @@ import (
 
 // shards are the shards of one collection. A request names the collection, and each id is
 // answered by the collection of its shard, or if this service does not have it, with
-// STATUS_MOVED, or with "unavailable" while it is expected. Only the server's layout determines the shard of an id: a client with another
-// layout or an old placement never gets "not found" for an id that exists.
+// STATUS_MOVED, or with STATUS_UNAVAILABLE while it is expected. Only the server's layout
+// determines the shard of an id: a client with another layout or an old placement never gets
+// "not found" for an id that exists.
 type shards struct {
 	layout   shard.Layout
 	held     []*Collection // by shard; nil: not held
@@ -25,11 +26,9 @@ type shards struct {
 // of returns the collection of the shard of an id, or nil.
 func (s *shards) of(id []byte) *Collection { return s.held[s.layout.Shard(id)] }
 
-// errExpected is the answer for an id of an expected shard. Another server of the column may
-// serve it.
-var errExpected = unavailable(errors.New("the shard of the id is not ready on this server yet"))
-
-// absent returns the status for the ids of a shard that is not held.
+// absent returns the status for the ids of a shard that is not held. It is an answer, not the
+// failure of a call: the server works, so pools neither avoid it nor charge their retry
+// budget when the client asks another server.
 func (s *shards) absent(i int) docservicepb.Status {
 	if s.expected[i] {
 		return docservicepb.Status_STATUS_UNAVAILABLE
@@ -226,11 +225,7 @@ func (s *Service) answerShard(ctx context.Context, of *shards, i int, ids [][]by
 
 // refuse answers all ids of a group with a status.
 func (b *shardedBatch) refuse(group []uint64, status docservicepb.Status) {
-	if status == docservicepb.Status_STATUS_UNAVAILABLE {
-		b.answers.unavailable = errExpected
-	} else {
-		b.answers.useful = true
-	}
+	b.answers.useful = true
 	for _, o := range group {
 		from := len(b.bytes)
 		b.bytes = appendAnswerStatus(b.bytes, status)

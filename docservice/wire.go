@@ -42,10 +42,6 @@ const maxAnswerOverheadBytes = 1 + 5 + 2 + 1 + 5
 // maxLeftOutBytes is the size of the last field of a BatchGetResponse.
 const maxLeftOutBytes = 1 + 5
 
-// maxRequestOverheadBytes is the size of a GetRequest without name and id: three tags, two
-// lengths, and the codecs.
-const maxRequestOverheadBytes = 3 + 2*5 + 5
-
 // field is one field of a message.
 type field struct {
 	number protowire.Number

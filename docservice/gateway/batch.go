@@ -141,8 +141,8 @@ func (b *batch) askSome(ctx context.Context, indexes []int, search bool) (n int,
 	if err != nil {
 		return 0, err
 	}
-	err = b.client.OnShard(ctx, b.layout.Shard(request.GetIds()[0]), func(pool *boxcarrpc.Pool) error {
-		out, err := pool.Call(ctx, docservice.MethodBatchGet, body, nil)
+	err = b.client.OnShard(ctx, b.layout.Shard(request.GetIds()[0]), func(pool *boxcarrpc.Pool, info *boxcarrpc.CallInfo) error {
+		out, err := pool.CallWith(ctx, docservice.MethodBatchGet, body, nil, info)
 		if err != nil {
 			return clientError(err)
 		}

@@ -125,16 +125,27 @@ func (g *Gateway) result(err error) error {
 // maxStatusBytes is at least the size of a GetResponse without a document.
 const maxStatusBytes = 16
 
-// isMoved reports whether a GetResponse says that the shard is elsewhere.
-func isMoved(response []byte) bool {
+// elsewhere returns docservice.ErrMoved or docservice.ErrUnavailable if a GetResponse says
+// that other servers may have the document.
+func elsewhere(response []byte) error {
+	if len(response) > maxStatusBytes {
+		return nil
+	}
 	var r docservicepb.GetResponse
-	return len(response) <= maxStatusBytes && proto.Unmarshal(response, &r) == nil && r.GetStatus() == docservicepb.Status_STATUS_MOVED
+	_ = proto.Unmarshal(response, &r) // the client reports a malformed response
+	switch r.GetStatus() {
+	case docservicepb.Status_STATUS_MOVED:
+		return docservice.ErrMoved
+	case docservicepb.Status_STATUS_UNAVAILABLE:
+		return docservice.ErrUnavailable
+	}
+	return nil
 }
 
 func (g *Gateway) get(ctx context.Context, request, dst []byte) ([]byte, error) {
 	out, err := g.service.Handle(ctx, docservice.MethodGet, request, dst)
 	switch {
-	case err == nil && !isMoved(out[len(dst):]), err != nil && boxcarrpc.CodeOf(err) != boxcarrpc.CodeUnavailable:
+	case err == nil && elsewhere(out[len(dst):]) == nil, err != nil && boxcarrpc.CodeOf(err) != boxcarrpc.CodeUnavailable:
 		return out, err
 	}
 	var asked docservicepb.GetRequest
@@ -152,14 +163,11 @@ func (g *Gateway) get(ctx context.Context, request, dst []byte) ([]byte, error) 
 	err = g.forward(func() error {
 		limited, cancel := context.WithTimeout(ctx, 2*g.timeout)
 		defer cancel()
-		return client.OnShard(limited, i, func(pool *boxcarrpc.Pool) (err error) {
-			if out, err = pool.Call(limited, docservice.MethodGet, request, dst); err != nil {
+		return client.OnShard(limited, i, func(pool *boxcarrpc.Pool, info *boxcarrpc.CallInfo) (err error) {
+			if out, err = pool.CallWith(limited, docservice.MethodGet, request, dst, info); err != nil {
 				return clientError(err)
 			}
-			if isMoved(out[len(dst):]) {
-				return docservice.ErrMoved
-			}
-			return nil
+			return elsewhere(out[len(dst):])
 		})
 	})
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
@@ -189,7 +197,7 @@ func (g *Gateway) dictionary(ctx context.Context, request, dst []byte) ([]byte, 
 		failed := g.forward(func() error {
 			limited, cancel := context.WithTimeout(ctx, g.timeout)
 			defer cancel()
-			return client.OnShard(limited, i, func(pool *boxcarrpc.Pool) (err error) {
+			return client.OnShard(limited, i, func(pool *boxcarrpc.Pool, _ *boxcarrpc.CallInfo) (err error) {
 				out, err = pool.Call(limited, docservice.MethodDictionary, request, dst)
 				return err // another attempt would not find it
 			})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"testing"
 	"time"
 
@@ -83,20 +84,25 @@ func newFleet(t *testing.T, documentBytes int) *fleet {
 		f.services[i%3].Add(f.shards[i])
 	}
 	f.source.Set(m)
+	f.gateway = New(f.services[0])
+	f.gateway.Add("jobs", f.client(nil))
+	return f
+}
+
+// client returns a client of the fleet. Columns may have servers besides the one of their
+// number.
+func (f *fleet) client(rows map[string][]string) *sharded.Client {
 	client, err := sharded.NewClient(&f.source, "jobs", &sharded.Options{Pool: func(column string) (*boxcarrpc.Pool, error) {
-		var i int
-		_, err := fmt.Sscan(column, &i)
+		i, err := strconv.Atoi(column)
 		if err != nil {
 			return nil, err
 		}
-		return boxcarrpc.NewPool(discovery.Static(f.addresses[i]), &boxcarrpc.PoolOptions{Methods: docservice.IdempotentMethods(), Size: 4})
+		return boxcarrpc.NewPool(discovery.Static(append(rows[column], f.addresses[i])...), &boxcarrpc.PoolOptions{Methods: docservice.IdempotentMethods(), Size: 4})
 	}})
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, client.Close()) })
-	require.NoError(t, client.WaitReady(soon(t)))
-	f.gateway = New(f.services[0])
-	f.gateway.Add("jobs", client)
-	return f
+	require.NoError(f.t, err)
+	f.t.Cleanup(func() { assert.NoError(f.t, client.Close()) })
+	require.NoError(f.t, client.WaitReady(soon(f.t)))
+	return client
 }
 
 func (f *fleet) start(i int) {
@@ -163,6 +169,35 @@ func TestAnyServerAnswers(t *testing.T) {
 		}))
 	}
 	require.Positive(t, f.gateway.Stats().Forwarded)
+}
+
+// While a row of a column lacks its shards, each request for them is passed on to another row.
+func TestRowLacksShards(t *testing.T) {
+	f := newFleet(t, 30)
+	rows := map[string][]string{}
+	for i := 3; i < 5; i++ {
+		f.start(i)
+		f.services[i].Expect("jobs", []int{1, 4, 7})
+		rows["1"] = append(rows["1"], f.addresses[i])
+	}
+	client := f.client(rows)
+	f.gateway.Add("jobs", client)
+	local := docservice.NewLocalClient(f.gateway.Handle, "jobs", queue.NewDecoderCache(1<<20))
+	for range 20 {
+		for id, want := range f.documents {
+			document, err := local.Get(soon(t), nil, id)
+			require.NoError(t, err)
+			require.Equal(t, want, string(document))
+			require.NoError(t, local.GetMany(soon(t), []string{id}, func(_ int, document []byte, err error) error {
+				require.NoError(t, err)
+				require.Equal(t, want, string(document))
+				return nil
+			}))
+		}
+	}
+	for _, s := range client.PoolStats() {
+		require.Zero(t, s.Retries)
+	}
 }
 
 // A batch that does not fit leaves out the last ids.

@@ -434,8 +434,8 @@ func TestScan(t *testing.T) {
 	require.True(t, stats.GetReady())
 }
 
-// While a row lacks a shard for long, the other rows of its column answer: no call fails. A
-// batch needs no retries of the pool, whose budget is for servers that fail.
+// While a row lacks a shard for long, the other rows of its column answer: no call fails, and
+// none needs retries of the pool, whose budget is for servers that fail.
 func TestRowLacksShard(t *testing.T) {
 	const lacking = 3
 	c := newCluster(t, 8, 500)
@@ -466,15 +466,28 @@ func TestRowLacksShard(t *testing.T) {
 			return nil
 		}))
 	})
-	require.Zero(t, client.PoolStats()[0].Retries)
-	load(func(r *rand.Rand) {
-		id := c.ask(r, 1)[0]
-		for c.layout.ShardString(id) != lacking {
-			id = c.ask(r, 1)[0]
+	lacked := func(r *rand.Rand) string {
+		for {
+			if id := c.ask(r, 1)[0]; c.layout.ShardString(id) == lacking {
+				return id
+			}
 		}
-		document, err := client.Get(soon(t), nil, id)
-		c.check(t, id, document, err)
+	}
+	load(func(r *rand.Rand) {
+		ids := []string{lacked(r), lacked(r)}
+		assert.NoError(t, client.GetMany(soon(t), ids, func(i int, document []byte, err error) error {
+			c.check(t, ids[i], document, err)
+			return nil
+		}))
 	})
+	for _, one := range []*sharded.Client{client, client.Plain()} {
+		load(func(r *rand.Rand) {
+			id := lacked(r)
+			document, err := one.Get(soon(t), nil, id)
+			c.check(t, id, document, err)
+		})
+	}
+	require.Zero(t, client.PoolStats()[0].Retries)
 }
 
 // A sub-batch whose server is slow is answered by another row, within the budget.

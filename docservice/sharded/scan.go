@@ -123,7 +123,7 @@ func (p *shardPages) readPage(ctx context.Context) error {
 // onShard calls f with a client of one shard, and again with those of other servers while
 // they do not serve it.
 func (c *Client) onShard(ctx context.Context, i int, f func(*docservice.Client) error) error {
-	return c.OnShard(ctx, i, func(pool *boxcarrpc.Pool) error {
+	return c.OnShard(ctx, i, func(pool *boxcarrpc.Pool, _ *boxcarrpc.CallInfo) error {
 		client := docservice.NewClient(pool, shard.Name(c.collection, i))
 		if c.plain {
 			client = client.Plain()
