@@ -321,12 +321,17 @@ func TestRestartedServerIsNotReady(t *testing.T) {
 	})
 	require.Contains(t, again.Status().NotReady, "4 of 4 shards are not ready; shard 0: it is slow")
 	request := []byte("\x0a\x04jobs\x12\x05doc-1")
-	_, err := again.service.Handle(t.Context(), docservice.MethodGet, request, nil)
-	require.Equal(t, boxcarrpc.CodeUnavailable, boxcarrpc.CodeOf(err))
+	get := func() docservicepb.Status {
+		body, err := again.service.Handle(t.Context(), docservice.MethodGet, request, nil)
+		require.NoError(t, err)
+		var response docservicepb.GetResponse
+		require.NoError(t, proto.Unmarshal(body, &response))
+		return response.GetStatus()
+	}
+	require.Equal(t, docservicepb.Status_STATUS_UNAVAILABLE, get())
 	again.setSlow(false)
 	c.until("it is ready", func() bool { return again.Status().NotReady == "" })
-	_, err = again.service.Handle(t.Context(), docservice.MethodGet, request, nil)
-	require.NoError(t, err)
+	require.Equal(t, docservicepb.Status_STATUS_FOUND, get())
 }
 
 // A server that leaves keeps its shards, and follows no more changes: a shard that its column
@@ -438,11 +443,11 @@ func TestAuto(t *testing.T) {
 func TestWrongMap(t *testing.T) {
 	c := newCluster(t).create()
 	a := c.start("a", "x", t.TempDir(), nil)
-	c.start("b", "x", t.TempDir(), nil)
+	b := c.start("b", "x", t.TempDir(), nil)
 	c.want("a", "a", "b", "b")
 	c.waitMap("a", "a", "b", "b")
 	client := c.client()
-	c.until("all are served", func() bool { return len(a.service.Collections()) == 2 })
+	c.until("all are served", func() bool { return len(a.service.Collections()) == 2 && len(b.service.Collections()) == 2 })
 	c.readAll(client)
 	m, _ := c.store.Map()
 	wrong := *m
