@@ -52,8 +52,9 @@
 //     read it now. Its bytes are missing or damaged; or the id is not in the index and the
 //     queue has not been read to its end, because the collection was just opened, no
 //     segment has arrived yet, one is missing before others, or damage stops the tail. Over
-//     Boxcar the error is marked "not processed", so the pool tries the next server; in a
-//     batch it is the answer for the id, and the client retries those ids only.
+//     Boxcar the error is marked "not processed", so the pool tries the next server. In a
+//     batch, and for an id of a shard that this server is to serve but does not have yet, it
+//     is the answer for the id, and the client asks other servers for those ids only.
 //   - an error.
 //
 // A batch has an answer for each id in the order of the request. If the response would

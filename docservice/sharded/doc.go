@@ -22,8 +22,8 @@
 //     one is asked.
 //   - A column that is slow or dead affects only its own ids: they are passed with an error,
 //     the others with their documents.
-//   - A batch asks the other rows for ids that a row of the column lacks, without the retry
-//     budget.
+//   - While a row of a column lacks a shard, calls ask the other rows, without the retry
+//     budget of the pools.
 //   - If the placement cannot be read, the last one stays in use.
 //
 // A call to a column that leaves the placement can complete within RemovedPoolTime; later
