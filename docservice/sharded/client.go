@@ -239,10 +239,16 @@ func (c *Client) getAgain(ctx context.Context, dst []byte, id string, r *routes,
 			continue
 		}
 		out, failed := c.clientOf(one).Get(ctx, dst, id)
-		if failed == nil || !elsewhere(failed) {
-			return out, failed
+		switch {
+		case failed == nil:
+			return out, nil
+		case elsewhere(failed):
+			err = failed
+			continue
+		case ctx.Err() != nil && !docservice.IsAnswer(failed): // report the last answer too
+			return dst, fmt.Errorf("%w: %w", s.result(err), failed)
 		}
-		err = failed
+		return out, failed
 	}
 	return dst, s.result(err)
 }

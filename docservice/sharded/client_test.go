@@ -273,12 +273,12 @@ func TestWrongPlacement(t *testing.T) {
 	slices.Reverse(columns) // each shard is on the other column
 	c.place(columns)
 	client := c.client()
-	ctx, cancel := context.WithTimeout(soon(t), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(soon(t), 500*time.Millisecond)
 	defer cancel()
 	_, err := client.Get(ctx, nil, c.ids[0])
 	require.ErrorIs(t, err, docservice.ErrUnavailable)
 	require.NotErrorIs(t, err, docservice.ErrNotFound)
-	ctx, cancel = context.WithTimeout(soon(t), 100*time.Millisecond)
+	ctx, cancel = context.WithTimeout(soon(t), 500*time.Millisecond)
 	defer cancel()
 	require.NoError(t, client.GetMany(ctx, c.ids[:20], func(_ int, _ []byte, err error) error {
 		require.ErrorIs(t, err, docservice.ErrUnavailable)
@@ -333,6 +333,27 @@ func TestHolderIsNotReady(t *testing.T) {
 	c.servers["a"].service.Expect("jobs", []int{0, 1, 2, 3})
 	_, err = client.Get(soon(t), nil, c.ids[0])
 	require.ErrorIs(t, err, docservice.ErrUnavailable)
+}
+
+// The error of a call whose context ends in a later attempt also has the last answer.
+func TestContextEndsInLaterAttempt(t *testing.T) {
+	c := newCluster(t, 2, 20)
+	c.even("a")
+	c.hold("a", 0, false)
+	c.hold("a", 1, false)
+	ctx, cancel := context.WithCancel(soon(t))
+	defer cancel()
+	client, err := sharded.NewClient(refreshed{&c.current, func() {
+		c.servers["a"].delay.Store(int64(time.Hour))
+		time.AfterFunc(20*time.Millisecond, cancel)
+	}}, "jobs", &sharded.Options{Pool: c.pool})
+	require.NoError(t, err)
+	t.Cleanup(func() { client.Close() })
+	require.NoError(t, client.WaitReady(soon(t)))
+	_, err = client.Get(ctx, nil, c.ids[0])
+	require.ErrorIs(t, err, docservice.ErrUnavailable)
+	require.ErrorIs(t, err, docservice.ErrMoved)
+	require.ErrorIs(t, err, context.Canceled)
 }
 
 // refreshed is a source that calls a function when a client reads the placement again.
