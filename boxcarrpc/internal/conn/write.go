@@ -12,9 +12,10 @@ import (
 const BatchBytes = 64 << 10
 
 const (
-	// A buffer up to this size is kept for the next batch. Allocating one for each batch
-	// is the largest cost of large responses.
-	keptBatch = 1 << 20
+	// A buffer up to this size is kept for the next batch, until the connection is idle or
+	// memory is tight. With 1 MiB, 64 callers that fetched 50 documents each had a buffer
+	// grown for most batches, which took a quarter of the server's processor time.
+	keptBatch = 4 << 20
 	// One blocking write gets at most this much, so that its timeout limits progress and
 	// not the size of the batch.
 	writeBytes = 256 << 10
