@@ -2,7 +2,7 @@
 //
 //	make bench-report                      the quick size, 20 minutes
 //	make bench-report SIZE=full            the full size, hours
-//	cd bench && go run ./report -render    only the pages, from report/published.ndjson
+//	cd bench && go run ./report -render    only the pages, from report/published
 //
 // Each measurement is a line in bench/results/SIZE.ndjson. An interrupted report resumes. Rivals
 // that are not installed are skipped with a message.
@@ -13,9 +13,10 @@
 //	go run ./report -size full -results results/new.ndjson,results/quick.ndjson -steps article -args "-engine docstore,pebble -rounds 1"
 //
 // Results are added to the first file, and steps that it already has are skipped. The medians of
-// each table's latest settings and of each cell's latest commit are written to
-// report/published.ndjson; the pages are generated from that file. Reasons of missed goals are
-// written by hand in reasons.go.
+// each table's latest settings and of each cell's latest commit are written to a file of
+// report/published for each model of processor; the pages are generated from these files. The
+// model with the most results has the main page, another one docs/benchmarks-MODEL.md. Reasons of
+// missed goals are written by hand in reasons.go.
 package main
 
 import (
@@ -41,7 +42,7 @@ type settings struct {
 	files   []string // of results; the first one grows
 	out     string
 	readme  string
-	medians string // the file of condensed results
+	medians string // the directory of condensed results
 	corpus  string
 	render  bool
 	chosen  []step
@@ -56,9 +57,9 @@ func parse(args []string) (s settings, err error) {
 	files := flags.String("results", "", "comma-separated files of results, new ones are added to the first; default results/SIZE.ndjson")
 	flags.StringVar(&s.out, "out", "../docs/benchmarks.md", "page to write")
 	flags.StringVar(&s.readme, "readme", "../README.md", "page whose performance table to replace")
-	flags.StringVar(&s.medians, "published", filepath.Join("report", "published.ndjson"), "file for the medians of the results")
+	flags.StringVar(&s.medians, "published", filepath.Join("report", "published"), "directory for the medians of the results")
 	flags.StringVar(&s.corpus, "corpus", "../../shared/debian-packages.ndjson.gz", "NDJSON of real records; steps that need it are skipped without it")
-	flags.BoolVar(&s.render, "render", false, "measure nothing, write the pages from the -published file")
+	flags.BoolVar(&s.render, "render", false, "measure nothing, write the pages from the -published files")
 	var names []string
 	command.Words(flags, &names, "steps", strings.Join(stepNames(), ","), "steps to run", stepNames()...)
 	more := flags.String("args", "", "additional flags for the programs of these -steps")
@@ -101,7 +102,7 @@ func run(ctx context.Context, args []string) (err error) {
 	return errors.Join(err, s.write())
 }
 
-// publish writes the medians of the results.
+// publish writes the medians of the results to a file for each model of processor.
 func (s *settings) publish() error {
 	all, err := results.Read(s.files...)
 	if err != nil {
@@ -110,29 +111,63 @@ func (s *settings) publish() error {
 	if len(all) == 0 {
 		return errors.New("no results yet")
 	}
-	if err := os.Remove(s.medians); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.MkdirAll(s.medians, 0o755); err != nil {
 		return err
 	}
-	f, err := results.Open(s.medians)
-	if err != nil {
-		return err
+	for _, name := range distinct(all, processor) {
+		ours := slices.DeleteFunc(slices.Clone(all), func(r results.Result) bool { return processor(r) != name })
+		if err := publishTo(filepath.Join(s.medians, fileName(name)+".ndjson"), condense(current(ours))); err != nil {
+			return err
+		}
 	}
-	return errors.Join(f.Add(condense(current(all))...), f.Close())
+	return nil
 }
 
-// write generates the page and the table of the README.
-func (s *settings) write() error {
-	all, err := results.Read(s.medians)
+func publishTo(name string, medians []results.Result) error {
+	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := results.Open(name)
 	if err != nil {
 		return err
 	}
-	p := page{set: set{all}}
-	if err := os.WriteFile(s.out, p.render(), 0o644); err != nil {
+	return errors.Join(f.Add(medians...), f.Close())
+}
+
+// published reads the medians of all models of processors, those with the most results first.
+func published(dir string) (sets []set, err error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*.ndjson"))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		all, err := results.Read(name)
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, set{all})
+	}
+	if len(sets) == 0 {
+		return nil, fmt.Errorf("%s: no results: %w", dir, fs.ErrNotExist)
+	}
+	slices.SortStableFunc(sets, func(a, b set) int { return len(b.all) - len(a.all) })
+	return sets, nil
+}
+
+// write generates the pages and the table of the README.
+func (s *settings) write() error {
+	sets, err := published(s.medians)
+	if err != nil {
 		return err
+	}
+	for path, page := range pages(s.out, sets) {
+		if err := os.WriteFile(path, page, 0o644); err != nil {
+			return err
+		}
 	}
 	readme, err := os.ReadFile(s.readme)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(s.readme, replaceTable(readme, p.set.summary()), 0o644)
+	return os.WriteFile(s.readme, replaceTable(readme, sets[0].summary()), 0o644)
 }

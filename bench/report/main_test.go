@@ -11,18 +11,19 @@ import (
 	"docstore/bench/internal/results"
 )
 
-// TestPublishedPages fails if docs/benchmarks.md or the table of README.md differ from what
-// published.ndjson gives. "go run ./report -render" in bench rewrites them.
+// TestPublishedPages fails if docs/benchmarks*.md or the table of README.md differ from what the
+// published results give. "go run ./report -render" in bench rewrites them.
 func TestPublishedPages(t *testing.T) {
-	all, err := results.Read("published.ndjson")
+	sets, err := published("published")
 	require.NoError(t, err)
-	p := page{set: set{all}}
-	want, err := os.ReadFile(filepath.Join("..", "..", "docs", "benchmarks.md"))
-	require.NoError(t, err)
-	require.Equal(t, string(want), string(p.render()))
+	for path, page := range pages(filepath.Join("..", "..", "docs", "benchmarks.md"), sets) {
+		want, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(page))
+	}
 	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
 	require.NoError(t, err)
-	require.Equal(t, string(readme), string(replaceTable(readme, p.set.summary())))
+	require.Equal(t, string(readme), string(replaceTable(readme, sets[0].summary())))
 }
 
 func TestCondense(t *testing.T) {
@@ -101,7 +102,7 @@ PASS`))
 func TestStepRunsOnce(t *testing.T) {
 	t.Chdir("..") // where reports are made
 	dir := t.TempDir()
-	args := []string{"-size", "tiny", "-steps", "rules", "-results", filepath.Join(dir, "r.ndjson"), "-out", filepath.Join(dir, "page.md"), "-published", filepath.Join(dir, "p.ndjson"), "-readme", filepath.Join(dir, "README.md")}
+	args := []string{"-size", "tiny", "-steps", "rules", "-results", filepath.Join(dir, "r.ndjson"), "-out", filepath.Join(dir, "page.md"), "-published", filepath.Join(dir, "published"), "-readme", filepath.Join(dir, "README.md")}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "README.md"), nil, 0o600))
 	require.NoError(t, run(t.Context(), args))
 	first, err := results.Read(filepath.Join(dir, "r.ndjson"))

@@ -11,7 +11,7 @@ table only: the machine is virtual.`
 
 const goalsIntro = `
 Goals were set before the implementation. A ratio (x) divides our median by that of the rival or the value after the comma;
-":2" means two readers. The goal is in parentheses.`
+":2" means two readers. Missed goals are in bold, with the number of the reason.`
 
 const lossesReasons = `
 Reasons:
@@ -37,6 +37,9 @@ var reasons = []struct {
 	{"the filters, 10 MB, exceed the processor's cache; with 4,000,000 entries the ratio is 21", []string{
 		"Index: misses, best Go LSM",
 	}},
+	{"a scan verifies a copy of each block", []string{
+		"Index: scan, best Go LSM",
+	}},
 	{"0.67 disk pages per hit; 0.65 is the minimum with this memory", []string{
 		"Index: hits, best Go LSM, in 512 MB",
 	}},
@@ -48,6 +51,12 @@ var reasons = []struct {
 	}},
 	{"client and server share two processors; a third of the time is thread switches, half is the kernel ([details](boxcar-speed.md))", []string{
 		"Boxcar: 64 callers, echo", "Boxcar: 64 callers, grpc-go", "Boxcar: 64 callers, drpc", "Boxcar: TLS, grpc-go",
+	}},
+	{"the latency of waking a thread decides; repetitions differ by a factor of three", []string{
+		"Boxcar: 1 caller, echo",
+	}},
+	{"checksums and copies of large responses", []string{
+		"Boxcar: 1,024 callers, 10 KB, grpc-go",
 	}},
 	{"processor time for the large responses; a separate connection does not help", []string{
 		"Boxcar: p99 next to 16 MiB responses, without",
@@ -61,21 +70,21 @@ var reasons = []struct {
 	{"the rival reads no disk", []string{
 		"Documents: little memory, memcached",
 	}},
-	{"cores of this machine exchange cache lines slowly; on an AMD EPYC 127 ns", []string{
+	{"cores of these machines exchange cache lines slowly; on another AMD EPYC 127 ns", []string{
 		"Boxcar: acquire and release, ns",
 	}},
-	{"on an AMD EPYC 8,059 B and 0.57 %", []string{
-		"Boxcar: idle client", "Boxcar: idle clients, processor",
+	{"8,059 B before clients had shares of processor time", []string{
+		"Boxcar: idle client",
 	}},
-	{"locks that the two cores exchange; on an AMD EPYC 3.12x, 1.64x and 3.41x", []string{
+	{"wake-ups for pings are expensive on these virtual machines; 0.57 % on another AMD EPYC", []string{
+		"Boxcar: idle clients, processor",
+	}},
+	{"locks that the two cores exchange; on another AMD EPYC 3.12x, 1.64x and 3.41x", []string{
 		"Documents: 64 callers, go-redis", "Documents: 64 callers, rueidis default", "Documents: codec none, go-redis",
 	}},
 }
 
-const (
-	notMeasured = "not measured"
-	unknown     = "unknown"
-)
+const unknown = "unknown"
 
 // reasonOf returns why a goal is missed.
 func reasonOf(g goal) string {

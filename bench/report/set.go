@@ -11,7 +11,7 @@ import (
 	"docstore/bench/internal/results"
 )
 
-// A set holds condensed results: one for each table, contestant and phase.
+// A set holds condensed results of one model of processor: one for each table, contestant and phase.
 type set struct{ all []results.Result }
 
 // noisy is the figure that is set to 1 where the rounds differ by more than maxSpread or
@@ -111,6 +111,18 @@ func (s set) best(table, phase, figure string, least bool, contestants ...string
 	}
 	return name, c, ok
 }
+
+// processor returns the model of a result's processor.
+func processor(r results.Result) string {
+	_, model, _ := strings.Cut(r.Machine, " x ")
+	model, _, _ = strings.Cut(model, ",")
+	return strings.NewReplacer("(R)", "", " Processor", "").Replace(model)
+}
+
+func (s set) processor() string { return processor(s.all[0]) }
+
+// fileName returns a name in the form of file names.
+func fileName(name string) string { return strings.ToLower(strings.ReplaceAll(name, " ", "-")) }
 
 // size returns the size of most results.
 func (s set) size() (most string) {
