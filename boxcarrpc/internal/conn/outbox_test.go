@@ -41,6 +41,31 @@ func TestRequestCountsAsSentBeforeWrite(t *testing.T) {
 	require.False(t, o.Reached(0), "the kernel took nothing")
 }
 
+// The buffers of batches of many large responses are kept, also while small batches are
+// sent between them: to grow them again is expensive.
+func TestBuffersAreKept(t *testing.T) {
+	client, server := net.Pipe()
+	defer client.Close()
+	defer server.Close()
+	var o Outbox
+	o.Init(client, NoAccount{}, 0, func(error) {})
+	document := make([]byte, 20<<10) // one frame
+	batches := func() {
+		for _, responses := range []int{64, 1, 64} {
+			for range responses {
+				o.Response(0, 0, wire.Response{Total: uint32(len(document))}, nil, nil, document, nil)
+			}
+			_, err := o.take()
+			require.NoError(t, err)
+		}
+	}
+	batches()
+	require.Zero(t, testing.AllocsPerRun(5, batches))
+	require.GreaterOrEqual(t, o.Held(), 64*len(document), "charged")
+	o.Shrink()
+	require.Zero(t, o.Held())
+}
+
 // Reached is true for exactly those requests that the peer received at least one byte of.
 func TestReachedMatchesWhatThePeerReceives(t *testing.T) {
 	rng := testseed.Rand(t)
