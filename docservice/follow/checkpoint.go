@@ -20,6 +20,9 @@ func (f *Follower) checkpoint(ctx context.Context, served publish.Ref) error {
 	if served.Number == 0 || f.record.IsBad(served.Number) {
 		return nil
 	}
+	if f.increments.added {
+		return nil // the index may reach the increments while it is copied
+	}
 	if _, err := f.fs.Stat(path); err == nil {
 		return nil
 	}
