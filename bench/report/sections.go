@@ -28,7 +28,7 @@ threads, hits and misses, and scans. No compression; memtables of 64 MB; caches 
 	},
 	{
 		title: "Index: growing data", tables: []string{"growth"},
-		intro:  `Nanoseconds per operation by number of entries, one round; 10,000,000 and more on an AMD EPYC machine.`,
+		intro:  `Nanoseconds per operation by number of entries, one round.`,
 		render: (*page).growth,
 	},
 	{
