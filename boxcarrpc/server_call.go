@@ -35,6 +35,7 @@ type serverLane struct {
 	state  laneState
 
 	requests uint64
+	period   uint32 // used by core.Pipeline
 	errors   uint64 // of these, answered with an error
 
 	sequence uint32
@@ -64,6 +65,7 @@ func (c *serverConn) request(f wire.Frame) error {
 	}
 	lane.sequence, lane.total = r.Sequence, r.Total
 	lane.requests++
+	c.turn.pipeline.Request(&lane.period)
 	if why := c.admitLocked(); why != admitted {
 		c.refuse(lane, why)
 		return nil

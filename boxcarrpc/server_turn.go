@@ -7,14 +7,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
 )
 
 // The leader of a connection is the worker that holds its read turn. It reads the available
-// bytes, runs the handler of each request itself, and sends all responses in one write when
-// no whole frame is left. So a batch of requests costs one read, one write and no goroutine
-// switch.
+// bytes, runs the handler of each request itself, and sends the responses when no whole frame
+// is left, or in parts that core.Pipeline chooses. So a batch of requests costs one read, few
+// writes and no goroutine switch.
 //
 // A slow handler must not delay the others. If one runs for a tick of the handler monitor,
 // the monitor gives the turn to a follower, another worker: it sends the responses finished
@@ -31,7 +32,7 @@ import (
 // Invariants:
 //
 //   - Only the leader uses in, method, partialSince, idleSet, checked, ready,
-//     number, clock, held, begun, permit, notPrefetched and lastOK.
+//     number, clock, held, pipeline, begun, permit, notPrefetched and lastOK.
 //   - running is 0 unless the leader runs a handler; then it is the number of that
 //     run, and no two runs have the same number. The goroutine that swaps it back
 //     to 0 has the turn: the leader after the handler, or the monitor for a
@@ -46,6 +47,8 @@ type serverTurn struct {
 	held   time.Time // when the first unsent response was finished; zero if none
 	begun  time.Time // when the batch began
 	permit *Permit   // for the batch; nil if it needs none
+
+	pipeline core.Pipeline
 
 	frames        uint // handled
 	notPrefetched int  // unread bytes behind the requests that prefetchRequests has seen
@@ -85,9 +88,9 @@ func (c *serverConn) work() {
 		c.turn.begun = now
 	}
 	if err == nil {
-		c.out.Flush(false) // responses of the previous leader
+		c.sendHeld() // responses of the previous leader
 		c.holdBack()
-		c.turn.held, c.turn.clock = time.Time{}, time.Now()
+		c.turn.clock = time.Now()
 		c.turn.begun = c.turn.clock
 		err = c.lead()
 	}
@@ -116,8 +119,7 @@ func (c *serverConn) lead() error {
 			return err
 		}
 		if !ok {
-			c.out.Flush(false)
-			c.turn.held = time.Time{}
+			c.sendHeld()
 			if err := c.in.Read(); errors.Is(err, io.EOF) {
 				return nil
 			} else if err != nil {
@@ -223,17 +225,23 @@ func (c *serverConn) recordRun(m *method, start, end time.Time) {
 	}
 }
 
-// delayResponses delays responses until the end of the batch, unless they have waited for
-// long or are large. now is the leader's clock.
+// delayResponses delays responses until the end of the batch, unless they are a part of the
+// pipeline, have waited for long or are large. now is the leader's clock.
 func (c *serverConn) delayResponses(now time.Time, pending int) {
 	c.turn.clock = now
-	switch {
-	case c.turn.held.IsZero():
+	if c.turn.held.IsZero() {
 		c.turn.held = now
-	case now.Sub(c.turn.held) > monitorTick, pending >= conn.BatchBytes:
-		c.out.Flush(false)
-		c.turn.held = time.Time{}
 	}
+	if c.turn.pipeline.Response() || now.Sub(c.turn.held) > monitorTick || pending >= conn.BatchBytes {
+		c.sendHeld()
+	}
+}
+
+// sendHeld sends the delayed responses.
+func (c *serverConn) sendHeld() {
+	c.out.Flush(false)
+	c.turn.held = time.Time{}
+	c.turn.pipeline.Written()
 }
 
 // begin marks the leader as running a handler.

@@ -350,3 +350,50 @@ func testBigAndSmall(t *testing.T, server *ServerOptions, pool *PoolOptions) {
 	require.Equal(t, 1, p.Stats().Transports)
 	require.Zero(t, p.members.buffers.used.Load())
 }
+
+// The server writes the first responses of a batch while it works on the last: see
+// core.Pipeline.
+func TestResponsesOfABusyConnectionAreWrittenInParts(t *testing.T) {
+	const lanes, batches = 64, 64
+	var (
+		server atomic.Pointer[Server]
+		early  atomic.Int32 // batches with less than half of the responses in memory at the end
+	)
+	response := len(wire.AppendResponse(nil, 0, 0, wire.Response{}, nil))
+	handler := func(_ context.Context, method string, _, dst []byte) ([]byte, error) {
+		if s := server.Load(); method == "last" {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			for c := range s.mu.conns {
+				if c.out.Below(lanes / 2 * response) {
+					early.Add(1)
+				}
+			}
+		}
+		return dst, nil
+	}
+	s := serve(t, handler, nil)
+	server.Store(s.Server)
+	c := dialRaw(t, s.address)
+	c.hello()
+	for i := range uint32(lanes) {
+		c.send(wire.AppendSlot(nil, wire.TypeLease, i, wire.NoSlot))
+		require.Equal(t, wire.TypeGrant, c.next().Type)
+	}
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
+	for sequence := range uint32(batches) {
+		var batch []byte
+		for i := range uint32(lanes) {
+			method := "m"
+			if i == lanes-1 {
+				method = "last"
+			}
+			batch = wire.AppendRequest(batch, i, wire.Request{Sequence: sequence + 1}, method, nil)
+		}
+		c.send(batch)
+		for range lanes {
+			require.Equal(t, wire.TypeResponse, c.next().Type)
+		}
+	}
+	require.Greater(t, early.Load(), int32(batches/2)) // the first quarter is one period of core.Pipeline
+}

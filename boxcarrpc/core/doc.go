@@ -8,6 +8,7 @@
 //	RetryBudget     whether a client may retry
 //	Liveness        whether a connection without traffic is dead
 //	Times           percentiles of response times
+//	Pipeline        when a server writes finished responses
 //	Rate, Buckets   whether a server admits a request
 //
 // The client and the server of package boxcarrpc are shells around these types. A fleet
