@@ -199,7 +199,7 @@ func (c *serverConn) serve(lane *serverLane) (leads bool) {
 	answer, flags, data := lane.call(start, out)
 	returned = true
 	leads = c.turn.running.CompareAndSwap(number, 0)
-	end := time.Now()
+	end := start.Add(time.Since(start)) // reads one clock, time.Now reads two
 	c.recordRun(m, start, end)
 	bulk, pending := lane.respond(answer, flags, data)
 	switch {
