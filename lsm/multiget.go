@@ -179,7 +179,7 @@ func (g *group) askTable(t *table, open []uint8) (left []uint8) {
 			left = append(left, i)
 			continue
 		}
-		t.prefetchRecord(l.place)
+		t.prefetchWords(l.place)
 		maybe = append(maybe, i)
 	}
 	for _, i := range maybe {

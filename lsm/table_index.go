@@ -8,14 +8,15 @@ import (
 	"docstore/internal/prefetch"
 )
 
-// tableIndex finds the block of a key. It consists of the mapped index of a table and
-// of buckets in memory, which take four bytes for two to four blocks.
+// tableIndex finds the block of a key. It consists of the mapped index of a table and,
+// in memory, of a word for each block and buckets, four bytes for four to eight blocks.
 //
 // The prefix common to all keys of the table is left out. A record has the next eight
-// bytes as a number, its prefix. For each value of the upper bits of a prefix, starting
-// at the smallest key's, buckets has the first block whose last key has at least these
-// bits. With evenly distributed keys, find reads one record; otherwise more blocks, at
-// worst all, share their upper bits, and find uses binary search.
+// bytes as a number, its prefix. A block's word has the upper bits of its prefix,
+// relative to the smallest key's, and below them the block's offset. For each value of
+// the uppermost of these bits, buckets has the first block whose last key has at least
+// these bits. With evenly distributed keys, find reads one or two cache lines of words;
+// otherwise several blocks share the upper bits, and find compares their records.
 //
 // Records and keys are mapped and can be damaged after parseIndex has checked them. So
 // all accesses are bounds-checked, and a result is only a hint: the block itself proves
@@ -28,9 +29,16 @@ type tableIndex struct {
 	least   uint64 // prefix of the smallest key
 	// greatest is the prefix of the greatest key, the last block's last key.
 	greatest uint64
-	shift    uint
-	buckets  []uint32
+	words    []uint64 // of each block: scaled prefix | offset
+	scale    uint     // a prefix less least, shifted left by it, is scaled
+	offsets  uint64   // mask of the offset
+	buckets  []uint32 // and the last block, repeated
+	shift    uint     // a word shifted right by it is the bucket
 }
+
+// blocksPerBucket is the minimum of the mean number of blocks in a bucket; the maximum
+// is twice as large.
+const blocksPerBucket = 4
 
 // commonPrefix returns the length of the common prefix of two keys, and so of all keys
 // between them.
@@ -42,9 +50,16 @@ func commonPrefix(a, b []byte) int {
 	return n
 }
 
-func (x *tableIndex) prefix(i int) uint64      { return order.Uint64(x.records[indexRecordBytes*i:]) }
-func (x *tableIndex) blockOffset(i int) uint64 { return order.Uint64(x.records[indexRecordBytes*i+8:]) }
-func (x *tableIndex) keyEnd(i int) uint64      { return order.Uint64(x.records[indexRecordBytes*i+16:]) }
+func (x *tableIndex) prefix(i int) uint64 { return order.Uint64(x.records[indexRecordBytes*i:]) }
+func (x *tableIndex) recordOffset(i int) uint64 {
+	return order.Uint64(x.records[indexRecordBytes*i+8:])
+}
+func (x *tableIndex) keyEnd(i int) uint64 { return order.Uint64(x.records[indexRecordBytes*i+16:]) }
+
+// word returns the word of a block at offset 0 whose last key has the prefix.
+func (x *tableIndex) word(prefix uint64) uint64 { return (prefix - x.least) << x.scale &^ x.offsets }
+
+func (x *tableIndex) blockOffset(i int) uint64 { return x.words[i] & x.offsets }
 
 // lastKey returns the last key of a block; nil if the index is damaged there.
 func (x *tableIndex) lastKey(i int) []byte {
@@ -79,7 +94,7 @@ func parseIndex(index []byte, blocksEnd uint64, minKey, maxKey []byte) (x tableI
 	offset, keyEnd := uint64(tableHeaderBytes), uint64(0)
 	last := minKey
 	for i := range x.blocks {
-		gotOffset, gotEnd := x.blockOffset(i), x.keyEnd(i)
+		gotOffset, gotEnd := x.recordOffset(i), x.keyEnd(i)
 		inPlace := gotOffset == offset
 		if i > 0 {
 			inPlace = gotOffset >= offset+blockHeaderBytes && gotOffset < blocksEnd
@@ -101,24 +116,30 @@ func parseIndex(index []byte, blocksEnd uint64, minKey, maxKey []byte) (x tableI
 		return x, "index with a wrong end"
 	}
 	x.least, x.greatest = keyPrefix(minKey[x.shared:]), keyPrefix(maxKey[x.shared:])
-	x.fillBuckets()
+	x.fillWords(blocksEnd)
 	return x, ""
 }
 
-func (x *tableIndex) fillBuckets() {
-	width := bits.Len64(x.greatest - x.least)
-	x.shift = uint(max(0, width-bits.Len(uint(x.blocks))+1))
-	x.buckets = make([]uint32, x.bucket(x.greatest)+1)
+// fillWords fills words and buckets from checked records.
+func (x *tableIndex) fillWords(blocksEnd uint64) {
+	x.offsets = 1<<bits.Len64(blocksEnd) - 1
+	x.scale = uint(bits.LeadingZeros64((x.greatest - x.least) | 1))
+	x.words = make([]uint64, x.blocks)
+	for i := range x.words {
+		x.words[i] = x.word(x.prefix(i)) | x.recordOffset(i)
+	}
+	x.shift = uint(max(bits.Len64(blocksEnd), 64-bits.Len(uint(x.blocks/blocksPerBucket))))
+	x.buckets = make([]uint32, 1<<(64-x.shift)+1)
 	filled := 0
-	for i := range x.blocks {
-		prefix := min(max(x.prefix(i), x.least), x.greatest)
-		for b := x.bucket(prefix); filled <= b; filled++ {
+	for i, word := range x.words {
+		for b := int(word >> x.shift); filled <= b; filled++ {
 			x.buckets[filled] = uint32(i)
 		}
 	}
+	for ; filled < len(x.buckets); filled++ {
+		x.buckets[filled] = uint32(x.blocks - 1)
+	}
 }
-
-func (x *tableIndex) bucket(prefix uint64) int { return int((prefix - x.least) >> x.shift) }
 
 // place returns the prefix of a key, and whether the key is between the smallest and
 // greatest key of the table. If not, the prefix is undefined.
@@ -138,34 +159,40 @@ func (r *tableReader) place(key []byte) (prefix uint64, covered bool) {
 }
 
 // find returns the first block whose last key is at least key, for a key with a place.
-// It is a branch-free binary search: the branch would be unpredictable.
 func (x *tableIndex) find(prefix uint64, key []byte) int {
-	b := x.bucket(prefix)
-	low, high := int(x.buckets[b]), x.blocks-1
-	if b+1 < len(x.buckets) {
-		high = int(x.buckets[b+1])
+	word := x.word(prefix)
+	b := word >> x.shift
+	high := int(x.buckets[b+1])
+	low := x.lowerBound(int(x.buckets[b]), high, word)
+	if x.words[low]&^x.offsets != word {
+		return low
 	}
+	// Several blocks may end with keys of these bits.
+	high = x.lowerBound(low, high, word|x.offsets)
+	return low + sort.Search(high-low, func(i int) bool {
+		if p := x.prefix(low + i); p != prefix {
+			return p > prefix
+		}
+		return bytes.Compare(x.lastKey(low+i), key) >= 0
+	})
+}
+
+// lowerBound returns the first block from low to high whose word is at least word, or
+// high. It is a branch-free binary search: the branch would be unpredictable.
+func (x *tableIndex) lowerBound(low, high int, word uint64) int {
 	for n := high - low; n > 0; {
 		half := (n + 1) >> 1
-		if next := low + half; x.prefix(next-1) < prefix {
+		if next := low + half; x.words[next-1] < word {
 			low = next
 		}
 		n -= half
 	}
-	if x.prefix(low) != prefix {
-		return low
-	}
-	// Several blocks may end with keys of this prefix.
-	if low == x.blocks-1 || bytes.Compare(x.lastKey(low), key) >= 0 {
-		return low
-	}
-	return low + 1 + sort.Search(x.blocks-1-low-1, func(i int) bool {
-		return bytes.Compare(x.lastKey(low+1+i), key) >= 0
-	})
+	return low
 }
 
-// prefetchRecord prefetches the records that find reads for a prefix.
-func (x *tableIndex) prefetchRecord(prefix uint64) {
-	first := indexRecordBytes * int(x.buckets[x.bucket(prefix)])
-	prefetch.Bytes(x.records[first:min(first+2*indexRecordBytes, len(x.records))])
+// prefetchWords prefetches the words that find reads for a prefix.
+func (x *tableIndex) prefetchWords(prefix uint64) {
+	b := x.word(prefix) >> x.shift
+	prefetch.Of(&x.words[x.buckets[b]])
+	prefetch.Of(&x.words[x.buckets[b+1]])
 }

@@ -50,7 +50,7 @@ func (it *tableIterator) seekLT(key []byte) bool {
 
 func (it *tableIterator) prefetchIndex(key []byte) {
 	if prefix, covered := it.r.place(key); covered {
-		it.r.prefetchRecord(prefix)
+		it.r.prefetchWords(prefix)
 	}
 }
 

@@ -47,13 +47,13 @@ func (r *tableReader) prefetchValue(i int, prefix uint64) {
 	if m.large {
 		return
 	}
-	before := r.least
+	before := uint64(0)
 	if i > 0 {
-		before = r.prefix(i - 1)
+		before = r.words[i-1] &^ r.offsets
 	}
 	start, end := r.blockRange(i)
 	count := math.Floor(float64(end-start-blockHeaderBytes) / m.bytes) // padding is smaller than an entry
-	at := count * float64(prefix-before) / float64(r.prefix(i)-before+1)
+	at := count * float64(r.word(prefix)-before) / float64(r.words[i]-before+1)
 	values := float64(start+blockHeaderBytes) + count*m.key
 	from := max(values+(at-m.slack)*m.value, float64(start))
 	to := min(values+(at+m.slack+1)*m.value, float64(end))

@@ -128,14 +128,11 @@ func (r *tableReader) findBlock(key []byte) int {
 	return r.blocks
 }
 
-// blockRange returns the position of a block; empty if the index is damaged there.
+// blockRange returns the position of a block.
 func (r *tableReader) blockRange(i int) (start, end uint64) {
 	start, end = r.blockOffset(i), r.footer.index.offset
 	if i+1 < r.blocks {
 		end = r.blockOffset(i + 1)
-	}
-	if start > end || end > r.footer.index.offset {
-		return 0, 0
 	}
 	return start, end
 }
