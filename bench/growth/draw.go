@@ -9,37 +9,33 @@ import (
 	"docstore/bench/internal/picture"
 )
 
-// draw writes a row of plots for each growth into a file.
-func draw(to string, all []growth) error {
-	var rows [][]*plot.Plot
-	for _, g := range all {
-		line := func(value func(sample) float64) (points plotter.XYs) {
-			for _, s := range g.samples {
-				points = append(points, plotter.XY{X: float64(s.size) / 1e6, Y: max(value(s), smallest)})
-			}
-			return points
+// draw writes a row of plots into a file.
+func draw(to string, g growth) error {
+	line := func(value func(sample) float64) (points plotter.XYs) {
+		for _, s := range g.samples {
+			points = append(points, plotter.XY{X: float64(s.size) / 1e6, Y: max(value(s), smallest)})
 		}
-		times, err := lines(g.what+", nanoseconds", []any{
-			"write", line(func(s sample) float64 { return float64(s.write) }),
-			"hit", line(func(s sample) float64 { return float64(s.hit) }),
-			"hit, p99", line(func(s sample) float64 { return float64(s.hit99) }),
-			"miss", line(func(s sample) float64 { return float64(s.miss) }),
-		})
-		if err != nil {
-			return err
-		}
-		sizes, err := lines(g.what+", resources", []any{
-			"disk, MB", line(func(s sample) float64 { return float64(s.disk) / 1e6 }),
-			"anonymous memory, MB", line(func(s sample) float64 { return float64(s.anonymous) / 1e6 }),
-			"descriptors", line(func(s sample) float64 { return float64(s.descriptors) }),
-			"restart, ms", line(func(s sample) float64 { return s.restart.Seconds() * 1000 }),
-		})
-		if err != nil {
-			return err
-		}
-		rows = append(rows, []*plot.Plot{times, sizes})
+		return points
 	}
-	return picture.Write(to, 12*vg.Inch, vg.Length(len(rows))*4.5*vg.Inch, rows)
+	times, err := lines("entries, nanoseconds", []any{
+		"write", line(func(s sample) float64 { return float64(s.write) }),
+		"hit", line(func(s sample) float64 { return float64(s.hit) }),
+		"hit, p99", line(func(s sample) float64 { return float64(s.hit99) }),
+		"miss", line(func(s sample) float64 { return float64(s.miss) }),
+	})
+	if err != nil {
+		return err
+	}
+	sizes, err := lines("entries, resources", []any{
+		"disk, MB", line(func(s sample) float64 { return float64(s.disk) / 1e6 }),
+		"anonymous memory, MB", line(func(s sample) float64 { return float64(s.anonymous) / 1e6 }),
+		"descriptors", line(func(s sample) float64 { return float64(s.descriptors) }),
+		"restart, ms", line(func(s sample) float64 { return s.restart.Seconds() * 1000 }),
+	})
+	if err != nil {
+		return err
+	}
+	return picture.Write(to, 12*vg.Inch, 4.5*vg.Inch, [][]*plot.Plot{{times, sizes}})
 }
 
 // smallest is drawn for smaller values: a logarithmic scale has no zero.

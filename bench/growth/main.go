@@ -1,12 +1,19 @@
-// Growth measures one index and one collection at several sizes while they grow: writes, reads,
-// memory, disk, descriptors, merge debt, and the time of a restart.
+// Growth measures an index, and a daemon with its queue, at several sizes while they grow.
 //
-//	go run ./growth -dir DIR -entries 300000000 -documents 30000000 -file debian.ndjson.gz -picture growth.png
+//	go run ./growth -dir DIR -entries 300000000 -picture growth.png
+//	go run ./growth -dir DIR -file debian.ndjson.gz -documents 1000000,3000000,10000000,30000000
 //
-// A size is measured while the writer pauses. Reads begin when no merge is in progress.
+// The index, with keys of 8 and values of 12 bytes, is measured while the writer pauses: writes, reads,
+// memory, disk, descriptors, merge debt, and the time of a restart. Reads begin when no merge is in
+// progress.
+//
+// The documents are those of a file, repeated with other ids and some other words. For each size,
+// docstore-updater appends up to it, and docserviced builds its index from nothing, starts a second
+// time, and is asked for documents. A later run continues the queue.
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,60 +27,65 @@ import (
 )
 
 type options struct {
-	dir, file, picture        string
-	entries, documents, reads int
+	dir, file, picture string
+	entries, reads     int
+	documents          []int
 }
 
 func main() {
-	command.Main(func(args []string) error {
+	command.MainContext(func(ctx context.Context, args []string) error {
 		o, err := parse(args)
 		if err != nil {
 			return err
 		}
-		return o.run()
+		return o.run(ctx)
 	})
 }
 
+// mostDocuments keeps the numbers of documents within their ids.
+const mostDocuments = 1_000_000_000
+
 func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("growth", flag.ContinueOnError)
-	flags.StringVar(&o.dir, "dir", "", "directory of the stores: empty or missing")
-	flags.IntVar(&o.entries, "entries", 0, "entries of the index; 0: no index")
-	flags.IntVar(&o.documents, "documents", 0, "documents of the collection; 0: no collection")
-	flags.StringVar(&o.file, "file", "", "gzipped NDJSON whose lines are the documents, in turn")
-	flags.IntVar(&o.reads, "reads", 200_000, "reads of each kind for each size")
-	flags.StringVar(&o.picture, "picture", "", "PNG file to write; empty: none")
+	flags.StringVar(&o.dir, "dir", "", "directory of the stores")
+	flags.IntVar(&o.entries, "entries", 0, "entries of the index, whose directory must be empty or missing; 0: no index")
+	flags.IntVar(&o.reads, "reads", 200_000, "reads of each kind for each size of the index")
+	flags.StringVar(&o.picture, "picture", "", "PNG file of the index to write; empty: none")
+	flags.StringVar(&o.file, "file", "", "NDJSON, gzipped or not, from whose lines the documents are derived; empty: no documents")
+	command.Numbers(flags, &o.documents, "documents", "1000000,3000000,10000000,30000000", 1, mostDocuments, "numbers of documents, increasing")
 	return o, command.Parse(flags, args)
 }
 
-func (o *options) run() error {
-	if o.dir == "" || o.entries < 0 || o.documents < 0 || o.reads < 1 || o.documents > 0 && o.file == "" {
-		return errors.New("-dir is required, and -file with -documents; counts must not be negative")
-	}
-	if found, err := os.ReadDir(o.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	} else if len(found) > 0 {
-		return fmt.Errorf("-dir %s is not empty", o.dir)
+func (o *options) run(ctx context.Context) error {
+	if o.dir == "" || o.entries < 0 || o.reads < 1 {
+		return errors.New("-dir is required; counts must not be negative")
 	}
 	fmt.Printf("%s, commit %s\n", machine.Name(), machine.Commit())
-	var all []growth
-	for _, part := range []struct {
-		what  string
-		count int
-		open  func(dir string) (store, error)
-	}{{"entries", o.entries, openIndex}, {"documents", o.documents, o.openCollection}} {
-		if part.count == 0 {
-			continue
+	if o.entries > 0 {
+		if err := o.measureIndex(); err != nil {
+			return fmt.Errorf("entries: %w", err)
 		}
-		fmt.Printf("\n| %s | %s |\n%s\n", part.what, strings.Join(columns, " | "), strings.Repeat("|---", 1+len(columns))+"|")
-		g := growth{what: part.what}
-		err := g.measure(filepath.Join(o.dir, part.what), part.count, o.reads, part.open, func(s sample) { fmt.Println(s) })
-		if err != nil {
-			return fmt.Errorf("%s: %w", part.what, err)
-		}
-		all = append(all, g)
+	}
+	if o.file == "" {
+		return nil
+	}
+	return o.measureCollection(ctx)
+}
+
+func (o *options) measureIndex() error {
+	dir := filepath.Join(o.dir, "entries")
+	if found, err := os.ReadDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	} else if len(found) > 0 {
+		return fmt.Errorf("%s is not empty", dir)
+	}
+	fmt.Printf("\n| entries | %s |\n%s\n", strings.Join(columns, " | "), strings.Repeat("|---", 1+len(columns))+"|")
+	var g growth
+	if err := g.measure(dir, o.entries, o.reads, func(s sample) { fmt.Println(s) }); err != nil {
+		return err
 	}
 	if o.picture == "" {
 		return nil
 	}
-	return draw(o.picture, all)
+	return draw(o.picture, g)
 }

@@ -11,28 +11,13 @@ import (
 	"docstore/bench/internal/process"
 )
 
-// store is what grows.
-type store interface {
-	// write adds the entries from, from+1, ... to-1.
-	write(from, to int) error
-	// debt returns the bytes that merges in progress have still to write.
-	debt() uint64
-	// settle waits until everything written can be read and no merge is in progress.
-	settle() error
-	// read reads an entry; there is none with number size or above.
-	read(n int) (found bool, err error)
-	// tables returns the number of the index's tables.
-	tables() int
-	close() error
-}
-
 // columns are the titles of the fields of a sample.
 var columns = []string{
 	"write ns", "CPU ns", "merge debt MB", "settle s", "hit ns", "p99", "miss ns", "tables",
 	"anonymous MB", "disk bytes each", "descriptors", "restart ms",
 }
 
-// sample describes a store of one size. Writes are those since the previous size.
+// sample describes an index of one size. Writes are those since the previous size.
 type sample struct {
 	size             int
 	write, cpu       time.Duration // of one
@@ -51,17 +36,14 @@ func (s sample) String() string {
 		s.miss.Nanoseconds(), s.tables, s.anonymous/1e6, float64(s.disk)/float64(s.size), s.descriptors, float64(s.restart.Microseconds())/1000)
 }
 
-// growth are the samples of one store.
-type growth struct {
-	what    string
-	samples []sample
-}
+// growth are the samples of an index.
+type growth struct{ samples []sample }
 
 // parts divide the final size.
 var parts = []int{300, 100, 30, 10, 5, 3, 2, 1}
 
-func (g *growth) measure(dir string, count, reads int, open func(dir string) (store, error), report func(sample)) error {
-	s, err := open(dir)
+func (g *growth) measure(dir string, count, reads int, report func(sample)) error {
+	s, err := openIndex(dir)
 	if err != nil {
 		return err
 	}
@@ -108,7 +90,7 @@ func (g *growth) measure(dir string, count, reads int, open func(dir string) (st
 			return err
 		}
 		begun = time.Now()
-		if s, err = open(dir); err != nil {
+		if s, err = openIndex(dir); err != nil {
 			return err
 		}
 		if err := s.settle(); err != nil {
@@ -121,8 +103,8 @@ func (g *growth) measure(dir string, count, reads int, open func(dir string) (st
 	return nil
 }
 
-// timeReads reads random entries of a store of a size, or as many that it does not have.
-func timeReads(s store, reads, size int, hits bool) (*histogram.Histogram, error) {
+// timeReads reads random entries of an index of a size, or as many that it does not have.
+func timeReads(s *index, reads, size int, hits bool) (*histogram.Histogram, error) {
 	h := &histogram.Histogram{}
 	for range reads {
 		n := rand.IntN(size)
