@@ -30,11 +30,19 @@ func appendWords(dst []byte, words []uint64) []byte {
 // allocates a slice and divides instead of masking.
 func setBits(words []uint64, h Hash, hashes uint64) {
 	mask := uint64(len(words))*64 - 1
-	for i := range hashes {
-		at := h.location(i) & mask
-		words[at/64] |= 1 << (at % 64)
+	i := uint64(0)
+	for ; i+4 <= hashes; i += 4 { // location for i mod 4 = 0, 1, 2 and 3
+		setBit(words, (h.h1+i*h.h3)&mask)
+		setBit(words, (h.h2+(i+1)*h.h4)&mask)
+		setBit(words, (h.h1+(i+2)*h.h4)&mask)
+		setBit(words, (h.h2+(i+3)*h.h3)&mask)
+	}
+	for ; i < hashes; i++ {
+		setBit(words, h.location(i)&mask)
 	}
 }
+
+func setBit(words []uint64, at uint64) { words[at/64] |= 1 << (at % 64) }
 
 // mayContain reads all bits before it decides: the cache misses overlap, and there is
 // one unpredictable branch instead of one per bit.

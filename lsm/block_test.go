@@ -62,7 +62,7 @@ func TestBlocksDoNotCrossPages(t *testing.T) {
 			value := bytes.Repeat([]byte("v"), c.valueBytes)
 			const blocks = 50
 			for i := range blocks * c.perBlock {
-				require.NoError(t, w.add(&entry{fmt.Appendf(nil, "%0*d", c.keyBytes, i), value, false}))
+				require.NoError(t, w.add([]entry{{fmt.Appendf(nil, "%0*d", c.keyBytes, i), value, false}}, false))
 			}
 			facts, err := w.finish(1, blocks)
 			require.NoError(t, err)
@@ -111,7 +111,7 @@ func requireTable(t *testing.T, entries map[string]string) {
 	}
 	slices.Sort(keys)
 	for i, key := range keys {
-		require.NoError(t, w.add(&entry{[]byte(key), []byte(entries[key]), i%500 == 77 && entries[key] == ""}))
+		require.NoError(t, w.add([]entry{{[]byte(key), []byte(entries[key]), i%500 == 77 && entries[key] == ""}}, false))
 	}
 	facts, err := w.finish(1, uint64(len(keys)))
 	require.NoError(t, err)

@@ -63,7 +63,7 @@ func (b *Builder) Set(key, value []byte) error {
 		b.err = checkSizes(key, len(value))
 	}
 	if b.err == nil {
-		b.err = b.writer.add(&entry{key: key, value: value})
+		b.err = b.writer.add([]entry{{key: key, value: value}}, false)
 	}
 	return b.err
 }

@@ -148,12 +148,8 @@ func (db *DB) fillTable(w *tableWriter, source entrySource, dropTombstones bool,
 			if batch, err = source.next(batch[:0]); err != nil || len(batch) == 0 {
 				return err
 			}
-			for i := range batch {
-				if e := &batch[i]; !e.tombstone || !dropTombstones {
-					if err = w.add(e); err != nil {
-						return err
-					}
-				}
+			if err = w.add(batch, dropTombstones); err != nil {
+				return err
 			}
 		}
 		switch {

@@ -3,6 +3,7 @@ package lsm
 import (
 	"fmt"
 	"maps"
+	"math"
 	"math/bits"
 	"path/filepath"
 	"slices"
@@ -102,6 +103,20 @@ func (s *sliceSource) next(dst []entry) ([]entry, error) {
 	return dst, nil
 }
 
+func TestLeast(t *testing.T) {
+	r := testseed.Rand(t)
+	for range 10_000 {
+		prefixes := make([]uint64, 1+r.IntN(6))
+		for i := range prefixes {
+			prefixes[i] = []uint64{0, 1, 1 << 63, math.MaxUint64 - 1, math.MaxUint64, r.Uint64()}[r.IntN(6)]
+		}
+		at, tied := least(prefixes)
+		want := slices.Min(prefixes)
+		require.Equal(t, slices.Index(prefixes, want), at, prefixes)
+		require.Equal(t, slices.Contains(prefixes[at+1:], want), tied, prefixes)
+	}
+}
+
 // TestMergedSource merges sources with common keys and a common prefix: the newest
 // entry wins, and an error of a source ends the merge.
 func TestMergedSource(t *testing.T) {
@@ -110,11 +125,13 @@ func TestMergedSource(t *testing.T) {
 	const shared = "beginning"
 	for range 300 {
 		model := map[string]string{}
+		// Prefixes differ, or are equal for all or ten keys.
+		format := []string{"%s%03d", "%sof a key %03d", "%sof key %03d"}[r.IntN(3)]
 		random := func(name string) *sliceSource {
 			s := &sliceSource{}
 			for n := range 400 {
 				if r.IntN(3) == 0 {
-					e := entry{key: fmt.Appendf(nil, "%sof a key %03d", shared, n), value: []byte(name), tombstone: r.IntN(4) == 0}
+					e := entry{key: fmt.Appendf(nil, format, shared, n), value: []byte(name), tombstone: r.IntN(4) == 0}
 					s.entries = append(s.entries, e)
 					model[string(e.key)] = fmt.Sprint(name, e.tombstone)
 				}

@@ -27,8 +27,8 @@ func goldenTable(t testing.TB) (tableFacts, []byte) {
 	env := &environment{fs: vfs.NewMem(), dir: ".", id: goldenID}
 	w, err := newTableWriter(env, 7, false)
 	require.NoError(t, err)
-	require.NoError(t, w.add(&entry{key: []byte("apple"), value: []byte("red")}))
-	require.NoError(t, w.add(&entry{key: []byte("pear"), tombstone: true}))
+	require.NoError(t, w.add([]entry{{key: []byte("apple"), value: []byte("red")}}, false))
+	require.NoError(t, w.add([]entry{{key: []byte("pear"), tombstone: true}}, false))
 	facts, err := w.finish(11, 14)
 	require.NoError(t, err)
 	b, err := vfs.ReadFile(env.fs, tableName(7))

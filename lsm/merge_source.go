@@ -2,7 +2,7 @@ package lsm
 
 import (
 	"bytes"
-	"cmp"
+	"math/bits"
 	"slices"
 )
 
@@ -36,22 +36,23 @@ func (s *tableSource) next(dst []entry) ([]entry, error) {
 // mergedSource merges several sources. The entry of the newest source hides the others
 // with the same key.
 type mergedSource struct {
-	sources []mergeCursor // newest first
-	// order lists the sources that have an entry, by key and then age, newest first.
-	// There are few sources, so a cursor that advances is inserted by linear search.
-	order  []*mergeCursor
-	used   []*mergeCursor // cursors without remaining entries
-	shared int            // length of the prefix common to all keys
+	all    []mergeCursor
+	shared int // length of the prefix common to all keys
+
+	// cursors are those that may have entries, newest first, and prefixes those of the
+	// keys that they are at. There are few, so the least prefix is found by a linear
+	// search, which needs no unpredictable branch.
+	cursors  []*mergeCursor
+	prefixes []uint64
 }
 
 // mergeCursor is the position in a source.
 type mergeCursor struct {
 	entrySource
-	age     int // 0 is the newest
-	entries []entry
-	at      int
-	prefix  uint64 // of the key, after the common prefix
-	bytes   uint64 // size of the keys and values returned
+	entries  []entry
+	prefixes []uint64 // of the keys, after the common prefix
+	at       int
+	bytes    uint64 // size of the keys and values returned
 }
 
 // mergeBatch is the maximum number of entries per call of mergedSource.next.
@@ -60,90 +61,121 @@ const mergeBatch = 64
 // newMergedSource merges sources, newest first, whose keys share a prefix of the given
 // length.
 func newMergedSource(sources []entrySource, shared int) *mergedSource {
-	m := &mergedSource{sources: make([]mergeCursor, len(sources)), shared: shared}
+	m := &mergedSource{all: make([]mergeCursor, len(sources)), shared: shared, prefixes: make([]uint64, len(sources))}
 	for i, source := range sources {
-		m.sources[i] = mergeCursor{entrySource: source, age: i}
-		m.used = append(m.used, &m.sources[i])
+		m.all[i].entrySource = source
+		m.cursors = append(m.cursors, &m.all[i])
 	}
 	return m
 }
 
 func (m *mergedSource) next(dst []entry) ([]entry, error) {
-	if err := m.refill(); err != nil {
+	if err := m.refill(); err != nil || len(m.cursors) == 0 {
 		return dst, err
 	}
 	// An exhausted cursor ends the batch: refilling it would overwrite the entries
 	// returned.
-	for n := 0; n < mergeBatch && len(m.order) > 0 && len(m.used) == 0; n++ {
-		c := m.order[0]
-		e, prefix := c.entries[c.at], c.prefix
-		c.bytes += uint64(len(e.key) + len(e.value))
-		dst = append(dst, e)
-		m.advance()
-		for len(m.order) > 0 && m.order[0].holds(prefix, e.key) { // hidden
-			m.advance()
+	for more, n := true, 0; more && n < mergeBatch; n++ {
+		at, tied := least(m.prefixes)
+		if tied {
+			dst, more = m.nextTied(dst, m.prefixes[at])
+			continue
 		}
+		dst = append(dst, *m.cursors[at].take())
+		more = m.advance(at)
 	}
 	return dst, nil
 }
 
-// refill loads the next entries of exhausted cursors.
-func (m *mergedSource) refill() (err error) {
-	for _, c := range m.used {
-		if c.entries, err = c.next(c.entries[:0]); err != nil {
-			return err
-		}
-		if len(c.entries) > 0 {
-			c.at, c.prefix = 0, keyPrefix(c.entries[0].key[m.shared:])
-			m.order = append(m.order, c)
+// nextTied appends the entry with the least key of several with a given prefix, and
+// advances the cursors at that key. It reports whether none of them is exhausted.
+func (m *mergedSource) nextTied(dst []entry, prefix uint64) (all []entry, more bool) {
+	first := -1
+	for i, p := range m.prefixes {
+		if p == prefix && (first < 0 || bytes.Compare(m.cursors[i].key(), m.cursors[first].key()) < 0) {
+			first = i
 		}
 	}
-	if len(m.used) > 0 {
-		slices.SortFunc(m.order, (*mergeCursor).compare)
-		m.used = m.used[:0]
+	e := m.cursors[first].take()
+	more = true
+	for i := first; i < len(m.cursors); i++ { // newer ones are at greater keys
+		if i == first || m.prefixes[i] == prefix && bytes.Equal(m.cursors[i].key(), e.key) {
+			more = m.advance(i) && more
+		}
+	}
+	return append(dst, *e), more
+}
+
+// least returns the index of the first of the least prefixes, and whether there is
+// another. It is branch-free except for the loop.
+func least(prefixes []uint64) (at int, tied bool) {
+	best, index, ties := prefixes[0], uint64(0), uint64(0)
+	for i := 1; i < len(prefixes); i++ {
+		p := prefixes[i]
+		_, less := bits.Sub64(p, best, 0)
+		_, differs := bits.Sub64(0, p^best, 0)
+		mask := -less
+		ties = ties&^mask | (1 - differs)
+		best ^= (best ^ p) & mask
+		index ^= (index ^ uint64(i)) & mask
+	}
+	return int(index), ties != 0
+}
+
+// refill loads the next entries of exhausted cursors and drops those without any.
+func (m *mergedSource) refill() error {
+	for i := 0; i < len(m.cursors); {
+		c := m.cursors[i]
+		if c.at == len(c.entries) {
+			if err := c.load(m.shared); err != nil {
+				return err
+			}
+			if len(c.entries) == 0 {
+				m.cursors = slices.Delete(m.cursors, i, i+1)
+				m.prefixes = slices.Delete(m.prefixes, i, i+1)
+				continue
+			}
+			m.prefixes[i] = c.prefixes[0]
+		}
+		i++
 	}
 	return nil
+}
+
+// advance advances a cursor and reports whether it has another entry.
+func (m *mergedSource) advance(i int) bool {
+	c := m.cursors[i]
+	if c.at++; c.at == len(c.entries) {
+		return false
+	}
+	m.prefixes[i] = c.prefixes[c.at]
+	return true
 }
 
 // newestShare returns the newest source's fraction of the bytes returned.
 func (m *mergedSource) newestShare() float64 {
 	all := uint64(0)
-	for i := range m.sources {
-		all += m.sources[i].bytes
+	for i := range m.all {
+		all += m.all[i].bytes
 	}
-	return float64(m.sources[0].bytes) / float64(max(1, all))
+	return float64(m.all[0].bytes) / float64(max(1, all))
 }
 
-// advance advances the first cursor.
-func (m *mergedSource) advance() {
-	c := m.order[0]
-	if c.at++; c.at == len(c.entries) {
-		m.order = slices.Delete(m.order, 0, 1)
-		m.used = append(m.used, c)
-		return
+// load reads the next entries of the source.
+func (c *mergeCursor) load(shared int) (err error) {
+	c.entries, err = c.next(c.entries[:0])
+	c.at, c.prefixes = 0, c.prefixes[:0]
+	for i := range c.entries {
+		c.prefixes = append(c.prefixes, keyPrefix(c.entries[i].key[shared:]))
 	}
-	c.prefix = keyPrefix(c.entries[c.at].key[m.shared:])
-	i := 1
-	for ; i < len(m.order) && m.order[i].compare(c) < 0; i++ {
-		m.order[i-1] = m.order[i]
-	}
-	m.order[i-1] = c
+	return err
+}
+
+// take returns the current entry and counts it.
+func (c *mergeCursor) take() *entry {
+	e := &c.entries[c.at]
+	c.bytes += uint64(len(e.key) + len(e.value))
+	return e
 }
 
 func (c *mergeCursor) key() []byte { return c.entries[c.at].key }
-
-// holds reports whether the cursor is at the given key.
-func (c *mergeCursor) holds(prefix uint64, key []byte) bool {
-	return c.prefix == prefix && bytes.Equal(c.key(), key)
-}
-
-// compare orders cursors by key, then age.
-func (c *mergeCursor) compare(other *mergeCursor) int {
-	switch {
-	case c.prefix < other.prefix:
-		return -1
-	case c.prefix > other.prefix:
-		return 1
-	}
-	return cmp.Or(bytes.Compare(c.key(), other.key()), cmp.Compare(c.age, other.age))
-}

@@ -2,6 +2,7 @@ package lsm
 
 import (
 	"bytes"
+	"encoding/binary"
 
 	"github.com/cockroachdb/errors"
 
@@ -29,7 +30,8 @@ type tableWriter struct {
 	index      indexBuilder
 	filter     *bloom.Builder
 	properties tableProperties
-	lastKey    []byte
+	lastKey    []byte // between calls of add, kept
+	kept       []byte
 }
 
 // newTableWriter creates a table; lasting means that it will not be merged soon.
@@ -52,27 +54,45 @@ func newTableWriter(env *environment, number uint64, lasting bool) (*tableWriter
 	return w, nil
 }
 
-// add appends an entry, whose key must be greater than the last one.
-func (w *tableWriter) add(e *entry) error {
+// add appends entries, whose keys must ascend from the last one. drop omits tombstones.
+func (w *tableWriter) add(entries []entry, drop bool) error {
 	p := &w.properties
-	if p.entries == 0 {
-		p.minKey = bytes.Clone(e.key)
-	} else if bytes.Compare(w.lastKey, e.key) >= 0 {
-		return errors.Wrapf(ErrOutOfOrder, "%.64q after %.64q in %s", e.key, w.lastKey, w.path)
-	}
-	if w.block.entries == 0 || !w.block.add(e) {
-		if err := w.beginBlock(e); err != nil {
-			return err
+	for i := range entries {
+		e := &entries[i]
+		if e.tombstone && drop {
+			continue
+		}
+		if p.entries == 0 {
+			p.minKey = bytes.Clone(e.key)
+		} else if !precedes(w.lastKey, e.key) {
+			return errors.Wrapf(ErrOutOfOrder, "%.64q after %.64q in %s", e.key, w.lastKey, w.path)
+		}
+		if w.block.entries == 0 || !w.block.add(e) {
+			if err := w.beginBlock(e); err != nil {
+				return err
+			}
+		}
+		w.lastKey = e.key
+		p.entries++
+		p.keyBytes += uint64(len(e.key))
+		p.valueBytes += uint64(len(e.value))
+		if e.tombstone {
+			p.tombstones++
 		}
 	}
-	w.lastKey = append(w.lastKey[:0], e.key...)
-	p.entries++
-	p.keyBytes += uint64(len(e.key))
-	p.valueBytes += uint64(len(e.value))
-	if e.tombstone {
-		p.tombstones++
-	}
+	w.kept = append(w.kept[:0], w.lastKey...) // the caller may overwrite the entries
+	w.lastKey = w.kept
 	return nil
+}
+
+// precedes reports whether a is less than b.
+func precedes(a, b []byte) bool {
+	if len(a) >= 8 && len(b) >= 8 {
+		if x, y := binary.BigEndian.Uint64(a), binary.BigEndian.Uint64(b); x != y {
+			return x < y
+		}
+	}
+	return bytes.Compare(a, b) < 0
 }
 
 // beginBlock completes the current block, if any, and begins another with an entry.
