@@ -42,11 +42,12 @@
 // A write goes to the log, then to the memtable, a hash table that keeps all versions of
 // a key until it is flushed; it sorts its keys for flushes and iterators. A full memtable
 // waits for a flush while the next one is filled. A flush writes the newest version of
-// each key to a sorted file, with an index of its blocks and a Bloom filter, in one pass.
-// If the rule would merge this table at once with a few small ones, the flush writes the
-// merged table. While a memtable waits, or many merges are due, writers are delayed
-// slightly so that they need not stall; they stall before a second memtable waits. Stats
-// reports both. A batch larger than a memtable gets its own memtable and log.
+// each key to a sorted file, with an index of its blocks and a Bloom filter, in one pass;
+// separate goroutines build the filter and write the file. If the rule would merge this
+// table at once with a few small ones, the flush writes the merged table. While a
+// memtable waits, or many merges are due, writers are delayed slightly so that they need
+// not stall; they stall before a second memtable waits. Stats reports both. A batch
+// larger than a memtable gets its own memtable and log.
 //
 // A lookup searches the memtables and then the tables, newest first, skipping tables
 // whose key range or filter excludes the key. The key is hashed once for all filters.

@@ -30,9 +30,9 @@ const (
 )
 
 // tableOutput writes a table to its file in a separate goroutine, so that a flush or
-// merge, which produces the blocks, uses two processors. Moving the CRCs and the filter
-// to that goroutine, too, was slower for both: it had to fetch the data that the other
-// had just written.
+// merge, which produces the blocks, uses two processors. Moving the CRCs to that
+// goroutine, too, was slower for both: it had to fetch the data that the other had just
+// written.
 //
 // The goroutine runs from newTableOutput until finish, which must be called. Only
 // parts, free and failed are shared with it.

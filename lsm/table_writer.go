@@ -28,7 +28,7 @@ type tableWriter struct {
 	offset     uint64 // offset of part in the file, a multiple of writeBytes
 	block      blockBuilder
 	index      indexBuilder
-	filter     *bloom.Builder
+	filter     *filterOutput
 	properties tableProperties
 	lastKey    []byte // between calls of add, kept
 	kept       []byte
@@ -44,7 +44,7 @@ func newTableWriter(env *environment, number uint64, lasting bool) (*tableWriter
 	w := &tableWriter{
 		fs: env.fs, path: path, file: file, number: number,
 		output: newTableOutput(file), writeBytes: tableWriteBytes,
-		filter: bloom.NewBuilder(&bloom.Options{FalsePositiveRate: env.falsePositiveRate}),
+		filter: newFilterOutput(&bloom.Options{FalsePositiveRate: env.falsePositiveRate}),
 		part:   encodeTableHeader(number, env.id),
 	}
 	w.headerCRC = headerCRC(w.part)
@@ -132,7 +132,7 @@ func (w *tableWriter) endBlock() error {
 	w.index.add(w.end(), w.lastKey)
 	var built block
 	built, w.part = w.block.finish(seed)
-	built.eachKey(w.filter.Add)
+	built.eachKey(w.filter.add)
 	return w.handOver()
 }
 
@@ -140,7 +140,7 @@ func (w *tableWriter) endBlock() error {
 func (w *tableWriter) addLarge(e *entry) error {
 	seed := w.blockSeed()
 	w.index.add(w.end(), e.key)
-	w.filter.Add(e.key)
+	w.filter.add(e.key)
 	return w.write(largeBlock(e, seed), e.value)
 }
 
@@ -224,7 +224,7 @@ func (w *tableWriter) finish(firstSequence, lastSequence uint64) (tableFacts, er
 		bytes [][]byte
 	}{
 		{&f.index, w.index.finish(p.minKey, p.maxKey)},
-		{&f.filter, [][]byte{w.filter.Finish(nil)}},
+		{&f.filter, [][]byte{w.filter.finish()}},
 		{&f.properties, [][]byte{p.encode()}},
 	} {
 		part.at.offset, part.at.crc = w.end(), checksum.Of(part.bytes...)
@@ -258,6 +258,7 @@ func (w *tableWriter) finish(firstSequence, lastSequence uint64) (tableFacts, er
 
 // abandon removes the file. If that fails, the next Open removes it.
 func (w *tableWriter) abandon() {
+	w.filter.stop()
 	if !w.joined {
 		w.joined = true
 		_ = w.output.finish() // the table is not needed any more
