@@ -204,7 +204,7 @@ func (b *batch) readWindow(from, to int) {
 	for i := from; i < to; i++ {
 		if entry := &b.entries[i]; entry.err == nil && !entry.asked && !b.expired(entry) {
 			order = append(order, i)
-			wanted = append(wanted, queue.Wanted{ID: b.ids[i], Address: entry.address})
+			wanted = append(wanted, entry.wanted(b.ids[i]))
 		}
 	}
 	order = append(order, to)

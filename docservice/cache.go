@@ -220,7 +220,7 @@ func (c *Cache) load(server int) {
 		}
 		var asStored bool
 		var err error
-		value, asStored, err = load.reader.queue.StoredFor(value[:0], []byte(load.id), load.entry.address, anyCodec)
+		value, asStored, err = load.reader.queue.StoredFor(value[:0], load.entry.wanted([]byte(load.id)), anyCodec)
 		if err != nil || !asStored {
 			continue // a fetch reports the error
 		}

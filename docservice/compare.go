@@ -151,7 +151,7 @@ func (c *comparer) readQueue() error {
 		c.behind = c.behind || e.Address.Compare(c.end) >= 0
 		if hash, ok := c.inPass(e.ID); ok {
 			c.newest[hash] = newestEntry{
-				indexEntry: indexEntry{address: e.Address, expiry: expirySeconds(e.Expires), storedBytes: uint32(e.StoredBytes)},
+				indexEntry: entryOf(&e),
 				deleted:    e.Deleted,
 			}
 		}
@@ -200,7 +200,7 @@ func (c *comparer) compare(id []byte, entry indexEntry, newest newestEntry, know
 		c.differ(&c.result.Extra, "id %.100q: the index has %s, the queue has no entry", id, entry.address)
 	case newest.deleted:
 		c.differ(&c.result.Extra, "id %.100q: the index has %s, the document was deleted at %s", id, entry.address, newest.address)
-	case entry != newest.indexEntry:
+	case !entry.sameDocument(newest.indexEntry):
 		c.differ(&c.result.Wrong, "id %.100q: the index has %s, expiry %d, %d bytes; the queue has %s, expiry %d, %d bytes", id,
 			entry.address, entry.expiry, entry.storedBytes, newest.address, newest.expiry, newest.storedBytes)
 	default:

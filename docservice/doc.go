@@ -16,7 +16,7 @@
 //	segments in queueDir                   index in dir
 //	(written elsewhere, copied by rsync)   (built here, can be rebuilt)
 //
-//	  N.seg, N.open                          id  ->  address, expiry, size
+//	  N.seg, N.open                          id  ->  address, expiry, place
 //	      |                                  ""  ->  position
 //	      |   tail: ids and addresses only        ^
 //	      +---------------------------------------+
@@ -35,7 +35,8 @@
 // for each version of its file, and saves the results across restarts. A [Service] answers
 // docstore.v1.Documents (docservicepb) for several collections; a [Client] calls it.
 //
-// The index value is 20 bytes; see entry.go. The layout of the collection's directory is in
+// The index value is 28 bytes; see entry.go and docs/format/place.md. Its place lets a get
+// read only the bytes of the document, verified by its checksum, and no table of the segment. The layout of the collection's directory is in
 // layout.go, the file of verification results in verified.go, and the messages in
 // docservicepb/docservice.proto.
 //
@@ -79,7 +80,7 @@
 // [Client.Plain] requests plain bytes instead, and so does a client that lacks the codec or
 // cannot get the dictionary of a document. See decode.go and docs/format/stored.md.
 //
-// A get causes about five dependent cache misses. Those of the ids of a batch overlap, and
+// A get causes about four dependent cache misses. Those of the ids of a batch overlap, and
 // so do those of gets that arrive together on a connection: the server prefetches the data
 // they need ([Service.Prefetch]) and then answers each of them.
 //

@@ -30,7 +30,8 @@ func BenchmarkIndexing(b *testing.B) {
 		id := fmt.Appendf(nil, "job-%08x", uint32(i)*2654435761)
 		at, err := w.Append(id, []byte(documentOf(string(id))))
 		require.NoError(b, err)
-		pairs[i] = pair{id, indexEntry{address: at, storedBytes: uint32(len(id))}.append(nil)}
+		entry := indexEntry{address: at, storedBytes: uint32(len(id))}
+		pairs[i] = pair{id, entry.append(nil, false)}
 	}
 	require.NoError(b, w.Close())
 

@@ -19,28 +19,48 @@ import (
 
 // A collection's directory holds
 //
-//	index-0001/           the index, a store of package lsm
-//	index-0001.verified   the segments that were found sound (verified.go)
-//	REINDEX               another index is requested (reindex.go)
+//	index-0001.v1/           the index, a store of package lsm
+//	index-0001.v1.verified   the segments that were found sound (verified.go)
+//	REINDEX                  another index is requested (reindex.go)
 //
 // While a replacement is built, the directory holds the same for the next number. The
 // lowest number is served; it is removed when the next one takes over. An index too
-// damaged to be opened is kept as index-0001.damaged for analysis; it may be deleted.
+// damaged to be opened is kept as index-0001.v1.damaged for analysis; it may be deleted.
+//
+// Earlier releases name indexes without ".v1" and write values of the old format (entry.go)
+// to them, as does this release to an index that it finds. They ignore other indexes, so
+// that after a return to such a release the index is built from the queue.
 const (
 	indexPrefix       = "index-"
+	formatExtension   = ".v1"
 	verifiedExtension = ".verified"
 	removedExtension  = ".removed" // of an index that is being removed
 	damagedExtension  = ".damaged" // of an index that could not be opened
 )
 
-// indexNumber is the number of an index in the directory of its collection.
-type indexNumber uint32
+// indexNumber identifies an index in the directory of its collection.
+type indexNumber struct {
+	number uint32 // from 1
+	old    bool   // format
+}
 
 // firstIndex is the number of a collection's first index.
-const firstIndex indexNumber = 1
+var firstIndex = indexNumber{number: 1}
+
+// next returns the number of the index that replaces this one.
+func (n indexNumber) next() indexNumber {
+	if n.old {
+		return indexNumber{number: n.number}
+	}
+	return indexNumber{number: n.number + 1}
+}
 
 func (n indexNumber) path(dir string) string {
-	return filepath.Join(dir, fmt.Sprintf("%s%04d", indexPrefix, uint32(n)))
+	name := fmt.Sprintf("%s%04d", indexPrefix, n.number)
+	if !n.old {
+		name += formatExtension
+	}
+	return filepath.Join(dir, name)
 }
 
 func (n indexNumber) verifiedPath(dir string) string { return n.path(dir) + verifiedExtension }
@@ -56,10 +76,11 @@ func listIndexes(files vfs.FS, dir string) ([]indexNumber, error) {
 		return nil, err
 	}
 	var numbers []indexNumber
-	for _, name := range names { // sorted
+	for _, name := range names { // sorted, so that of two with the same number the old one is first
 		digits, found := strings.CutPrefix(name, indexPrefix)
+		digits, isNew := strings.CutSuffix(digits, formatExtension)
 		number, err := strconv.ParseUint(digits, 10, 32)
-		if n := indexNumber(number); found && err == nil && n > 0 && n.path(dir) == filepath.Join(dir, name) {
+		if n := (indexNumber{uint32(number), !isNew}); found && err == nil && number > 0 && n.path(dir) == filepath.Join(dir, name) {
 			numbers = append(numbers, n)
 		}
 	}
@@ -151,7 +172,7 @@ func CheckpointIndex(dir, target string, logger *slog.Logger) error {
 	if err := vfs.MakeDir(vfs.OS, target); err != nil {
 		return err
 	}
-	for served := indexNumber(0); ; {
+	for served := (indexNumber{}); ; {
 		numbers, err := listIndexes(vfs.OS, dir)
 		if err == nil && len(numbers) == 0 {
 			err = errors.Newf("%s holds no index", dir)
@@ -162,7 +183,7 @@ func CheckpointIndex(dir, target string, logger *slog.Logger) error {
 		before := served
 		served = numbers[0]
 		err = withIndex(served.path(dir), &lsm.Options{ReadOnly: true, Logger: logger}, func(index *lsm.DB) error {
-			return index.Checkpoint(firstIndex.path(target))
+			return index.Checkpoint(indexNumber{firstIndex.number, served.old}.path(target))
 		})
 		if err == nil || served == before || !errors.Is(err, fs.ErrNotExist) {
 			return err

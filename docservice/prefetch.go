@@ -1,7 +1,5 @@
 package docservice
 
-import "docstore/queue"
-
 // Prefetch returns the value for boxcarrpc.ServerOptions.Prefetch: it prefetches the index and
 // segment data of gets that arrive together, so that their cache misses overlap as in a
 // batch. The answers are the same without it. Filter statistics count these gets twice.
@@ -48,7 +46,7 @@ func (r *reader) prefetch(ids [][]byte, memory *batchMemory) {
 	_ = r.index.MultiGet(ids, func(i int, value []byte, err error) error {
 		if err == nil && r.options.Cache == nil {
 			if entry, err := decodeIndexEntry(value); err == nil {
-				wanted = append(wanted, queue.Wanted{ID: ids[i], Address: entry.address})
+				wanted = append(wanted, entry.wanted(ids[i]))
 			}
 		}
 		return nil

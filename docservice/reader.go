@@ -90,9 +90,9 @@ func (r *reader) fetch(dst, id []byte, entry indexEntry, accept queue.CodecSet) 
 	}
 	group := r.segmentReads.BeginOne()
 	if group.IsCold() {
-		r.queue.ReadAhead([]queue.Wanted{{Address: entry.address}})
+		r.queue.ReadAhead([]queue.Wanted{entry.wanted(id)})
 	}
-	result, asStored, err := r.queue.StoredFor(dst, id, entry.address, accept)
+	result, asStored, err := r.queue.StoredFor(dst, entry.wanted(id), accept)
 	group.End(1)
 	if err == nil {
 		r.collection.gets.found.Add(1)

@@ -60,7 +60,7 @@ func TestDamagedIndexIsRebuilt(t *testing.T) {
 	}
 	require.Positive(t, failed)
 	waitFor(t, c, "the index was rebuilt", func(s Status) bool {
-		return c.serving.Load().number == firstIndex+1 && s.Ready && len(s.Faults) == 0 && s.Replacement == nil
+		return c.serving.Load().number == firstIndex.next() && s.Ready && len(s.Faults) == 0 && s.Replacement == nil
 	})
 	require.NoError(t, c.WaitFor(soon(t), last))
 	for i := range 3000 {
@@ -69,7 +69,7 @@ func TestDamagedIndexIsRebuilt(t *testing.T) {
 	}
 	waitFor(t, c, "the damaged index is removed", func(Status) bool {
 		numbers, err := listIndexes(f.fs, f.dir)
-		return err == nil && slices.Equal(numbers, []indexNumber{firstIndex + 1})
+		return err == nil && slices.Equal(numbers, []indexNumber{firstIndex.next()})
 	})
 }
 
@@ -174,7 +174,7 @@ func TestTruncatedTableOfAServedIndex(t *testing.T) {
 	require.NoError(t, c.advanceReplacement())
 	require.NoError(t, c.next().health.waitUntil(soon(t), func() bool { return c.next().health.gap.Load() == nil }))
 	require.NoError(t, c.advanceReplacement())
-	f.requireRebuilt(c, firstIndex+1, last, documents)
+	f.requireRebuilt(c, firstIndex.next(), last, documents)
 }
 
 // TestMissingTableAtTheStart: the index is renamed and rebuilt, with a fault until then.
@@ -219,5 +219,5 @@ func TestRebuildIsResumedByTheNextStart(t *testing.T) {
 
 	f.options.RetryInterval = time.Millisecond
 	c = f.open()
-	f.requireRebuilt(c, firstIndex+1, last, 300)
+	f.requireRebuilt(c, firstIndex.next(), last, 300)
 }

@@ -209,7 +209,7 @@ func (c *Collection) setNext(next *store) {
 // openNext opens the next index for the queue with the id, new or partly built, and starts
 // to build it.
 func (c *Collection) openNext(serving *store, id [16]byte) error {
-	number := serving.number + 1
+	number := serving.number.next()
 	next, err := c.openPartialNext(number, id)
 	if err == nil && next == nil {
 		next, err = c.openStore(number, c.queueDir, id)
@@ -220,7 +220,7 @@ func (c *Collection) openNext(serving *store, id [16]byte) error {
 // resumeRebuild resumes the rebuild of an index that an earlier run began. It does not wait
 // until the damage is found again.
 func (c *Collection) resumeRebuild(serving *store, id [16]byte) error {
-	return c.startNext(c.openPartialNext(serving.number+1, id))
+	return c.startNext(c.openPartialNext(serving.number.next(), id))
 }
 
 // openPartialNext opens an index, possibly partly built, for the queue with the id. If the

@@ -116,7 +116,7 @@ func TestAnotherQueueOverwritesTheOneServed(t *testing.T) {
 	f.requireSecondQueue(c)
 	waitFor(t, c, "the old index is removed", func(Status) bool {
 		numbers, err := listIndexes(f.fs, f.dir)
-		return err == nil && slices.Equal(numbers, []indexNumber{firstIndex + 1})
+		return err == nil && slices.Equal(numbers, []indexNumber{firstIndex.next()})
 	})
 	require.NoError(t, c.Close())
 	c = f.ready()

@@ -50,7 +50,7 @@ func TestScrubFindsDamagedIndex(t *testing.T) {
 		require.NoError(t, err)
 		damageBeneath(t, path, random.Int64N(info.Size()))
 		waitFor(t, c, "the index was rebuilt", func(s Status) bool {
-			return c.serving.Load().number == firstIndex+1 && s.Ready && len(s.Faults) == 0 && s.Replacement == nil
+			return c.serving.Load().number == firstIndex.next() && s.Ready && len(s.Faults) == 0 && s.Replacement == nil
 		})
 		require.NoError(t, c.WaitFor(soon(t), last))
 		for i := range 3000 {

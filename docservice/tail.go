@@ -111,13 +111,13 @@ func (b *tailBatch) add(e queue.Entry) error {
 	if !validIDBytes(len(e.ID)) {
 		return errors.Wrapf(ErrBadID, "queue entry at %v: id of %d bytes", e.Address, len(e.ID))
 	}
-	entry := indexEntry{address: e.Address, expiry: expirySeconds(e.Expires), storedBytes: uint32(e.StoredBytes)}
+	entry := entryOf(&e)
 	var err error
 	if e.Deleted {
 		err = b.batch.Delete(e.ID)
 	} else {
 		b.soonest.add(entry.expiry)
-		b.buffer = entry.append(b.buffer[:0])
+		b.buffer = entry.append(b.buffer[:0], b.follower.number.old)
 		err = b.batch.Set(e.ID, b.buffer)
 	}
 	if err != nil {

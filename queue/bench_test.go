@@ -120,7 +120,7 @@ func BenchmarkStoredFor(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				it := &items[i*7919%len(items)]
 				var err error
-				if dst, _, err = r.StoredFor(dst[:0], []byte(it.id), it.at, BuiltCodecs()); err != nil {
+				if dst, _, err = r.StoredFor(dst[:0], Wanted{ID: []byte(it.id), Address: it.at}, BuiltCodecs()); err != nil {
 					b.Fatal(err)
 				}
 				if _, err := ParseStored(dst, []byte(it.id)); err != nil {
@@ -146,7 +146,7 @@ func BenchmarkStoredForAll(b *testing.B) {
 	for b.Loop() {
 		for i := range wanted {
 			n := next * 7919 % len(items)
-			wanted[i], next = Wanted{ids[n], items[n].at}, next+1
+			wanted[i], next = Wanted{ID: ids[n], Address: items[n].at}, next+1
 		}
 		r.StoredForAll(dst, wanted, BuiltCodecs(), func(i int, dst []byte, asStored bool, err error) ([]byte, bool) {
 			if err != nil || !asStored {

@@ -170,12 +170,19 @@ func (e *entry) check(h *blockHeader) error {
 		return fmt.Errorf("id from %d to %d in %d bytes", e.idStart, e.idEnd, h.idBytes())
 	case e.rawAndFlags&^(entryFlagsMask|rawBytesMask) != 0:
 		return errors.New("reserved bits of an entry are not zero")
-	case e.rawBytes() > MaxDocumentBytes:
-		return fmt.Errorf("document of %d bytes", e.rawBytes())
 	case e.deleted() && (e.storedBytes() != 0 || e.rawBytes() != 0 || e.storedRaw()):
 		return errors.New("delete with a document")
 	case e.lost() && (e.rawAndFlags != flagLost || e.storedBytes() != 0 || !h.relocated):
 		return errors.New("lost entry with a document")
+	}
+	return e.checkLengths()
+}
+
+// checkLengths compares the lengths of the document before and after compression.
+func (e *entry) checkLengths() error {
+	switch {
+	case e.rawBytes() > MaxDocumentBytes:
+		return fmt.Errorf("document of %d bytes", e.rawBytes())
 	case e.storedRaw() && e.storedBytes() != e.rawBytes():
 		return fmt.Errorf("document of %d bytes is stored raw in %d", e.rawBytes(), e.storedBytes())
 	case e.hasCoded() && e.storedBytes() >= e.rawBytes():

@@ -34,6 +34,7 @@ type follower struct {
 type indexed struct {
 	address Address
 	expires time.Time
+	place   Place // of a generation up to the present one
 }
 
 // follow returns the index after the given number of further entries; -1: after all.
@@ -54,7 +55,7 @@ func (f *follower) tryFollow(r *Reader, steps int) (follower, error) {
 		next.at = e.Next
 		delete(next.index, string(e.ID))
 		if !e.Deleted {
-			next.index[string(e.ID)] = indexed{e.Address, e.Expires}
+			next.index[string(e.ID)] = indexed{e.Address, e.Expires, e.Place}
 		}
 		return nil
 	})
@@ -114,6 +115,9 @@ func (m *model) checkID(t *testing.T, r *Reader, f follower, id string) error {
 		return nil
 	}
 	document, err := r.DocumentFor(nil, []byte(id), known.address)
+	placed, _, placedErr := r.StoredFor(nil, Wanted{[]byte(id), known.address, known.place}, 0)
+	require.Equal(t, fmt.Sprint(err), fmt.Sprint(placedErr))
+	require.Equal(t, string(document), string(placed))
 	var gone *GoneError
 	isGone := errors.As(err, &gone) && gone.Settled.Next.Compare(f.at.Next) <= 0
 	switch {

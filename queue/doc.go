@@ -52,7 +52,8 @@
 //
 // An address is the segment's number, the offset of the block, and the index of the entry in
 // the block's table. A document's checksum covers its address, id, length and bytes, so a
-// fetch returns the right document or an error.
+// fetch returns the right document or an error. A fetch with the [Place] of an entry reads
+// only the document.
 //
 // # Recovery
 //

@@ -93,7 +93,7 @@ func ExampleDecoders() {
 	r := must(queue.OpenReader("/jobs", &queue.ReaderOptions{FS: fsys}))
 	defer r.Close()
 
-	form, asStored, err := r.StoredFor(nil, id, address, queue.BuiltCodecs())
+	form, asStored, err := r.StoredFor(nil, queue.Wanted{ID: id, Address: address}, queue.BuiltCodecs())
 	done(err)
 	fmt.Println(asStored)
 

@@ -19,6 +19,9 @@ import (
 //	locate   the block's header and table give the places of the id and the stored bytes
 //	read     copies the stored bytes, and verifies the document's checksum
 //
+// A fetch with a Place needs the first step only for rewrites and skips the second. If it
+// does not find the document there, it starts again without the Place.
+//
 // The first two trust no byte but check every bound. The checksum in the third covers the
 // address, id, length and bytes of the document, so a wrong location is an error and never
 // another document. An answer that there is no document is given only by tables that were
@@ -26,11 +29,12 @@ import (
 
 // request is a document to be fetched.
 type request struct {
-	r    *Reader
-	id   []byte // nil: any id
-	at   Address
-	take CodecSet // codecs that the caller can decode: it gets the stored form
-	dst  []byte   // the document is appended to it; unchanged on any error
+	r     *Reader
+	id    []byte // nil: any id
+	at    Address
+	place Place    // of the document; zero: unknown
+	take  CodecSet // codecs that the caller can decode: it gets the stored form
+	dst   []byte   // the document is appended to it; unchanged on any error
 
 	lengthOnly bool // do not read the document
 
@@ -45,7 +49,7 @@ type request struct {
 type location struct {
 	entry
 	block    int64 // file offset of the block
-	id, data int64 // file offsets of the id and the stored bytes
+	id, data int64 // file offsets of the id and the stored bytes; id is 0 if it is unknown
 }
 
 // windowBytes is how much of a block one system call reads of a file that is not mapped.
@@ -136,6 +140,9 @@ func (s *segmentFile) guard(fn func() error) (err error) {
 	return err
 }
 
+// errNotAtPlace: a Place has other bytes.
+var errNotAtPlace = errors.New("queue: document is at another place")
+
 // errNotInBlock: the table of a block, which was not verified, lacks the entry.
 var errNotInBlock = errors.New("queue: block lacks the entry")
 
@@ -214,7 +221,11 @@ func (q *request) fetch(s *segmentFile) error {
 	defer spare.release()
 	w := s.newWindow(spare)
 	defer w.release()
-	var l location
+	l, placed := q.place.location(s, q.at, q.id)
+	if placed && q.read(&w, &l) == nil {
+		return nil
+	}
+	l = location{}
 	var err error
 	if l.block, err = s.find(q.at); err != nil {
 		return err
@@ -269,6 +280,9 @@ func (q *request) read(w *window, l *location) error {
 	copy(id, q.id)
 	got, err := l.read(w, b[:idEnd], stored, requested)
 	if err == nil && requested && got != l.crc {
+		if l.id == 0 {
+			return errNotAtPlace
+		}
 		got, err = l.read(w, b[:idEnd], stored, false)
 	}
 	if err != nil {

@@ -6,8 +6,9 @@ import (
 )
 
 // Batches. A fetch from a mapped segment has two cache misses in sequence: the block's
-// header and entry, and the stored bytes. A batch takes each step for a group of documents
-// and prefetches what the next step reads, so that the misses overlap.
+// header and entry, and the stored bytes; with a Place it has only the second. A batch takes
+// each step for a group of documents and prefetches what the next step reads, so that the
+// misses overlap.
 //
 // A document that a batch cannot read is fetched again by itself, for the error.
 
@@ -15,6 +16,7 @@ import (
 type Wanted struct {
 	ID      []byte
 	Address Address
+	Place   Place // of the document, from its Entry; zero: unknown
 }
 
 // groupDocuments is the size of a group: more than the cache misses that a processor
@@ -67,7 +69,8 @@ type fetchGroup struct {
 	window  window  // of its file
 	docs    [groupDocuments]struct {
 		location
-		file *cachedFile // nil: the document is fetched by itself
+		file   *cachedFile // nil: the document is fetched by itself
+		placed bool        // the location is that of a Place
 	}
 	files [groupDocuments]*cachedFile // to be released
 	used  int                         // of files
@@ -85,6 +88,10 @@ func (g *fetchGroup) locate(group []Wanted) {
 		if d.file == nil {
 			continue
 		}
+		if d.location, d.placed = w.Place.location(d.file.segmentFile, w.Address, w.ID); d.placed {
+			d.file.prefetch(d.data, min(int64(d.storedBytes()), prefetchedBytes))
+			continue
+		}
 		var err error
 		if d.block, err = d.file.find(w.Address); err != nil {
 			d.file = nil
@@ -96,7 +103,7 @@ func (g *fetchGroup) locate(group []Wanted) {
 	located := 0
 	_ = vfs.Guard(func() {
 		for i, w := range group {
-			if d := &g.docs[i]; d.file != nil {
+			if d := &g.docs[i]; d.file != nil && !d.placed {
 				g.moveTo(d.file)
 				if d.locate(&g.window, w.Address) != nil {
 					d.file = nil
@@ -121,15 +128,16 @@ func (g *fetchGroup) moveTo(f *cachedFile) {
 
 // read is StoredFor of document i of the group.
 func (g *fetchGroup) read(dst []byte, i int, wanted *Wanted) (_ []byte, asStored bool, _ error) {
-	d, q := &g.docs[i], &g.request
+	d, q, again := &g.docs[i], &g.request, *wanted
 	if d.file != nil && len(wanted.ID) > 0 {
 		g.moveTo(d.file)
 		q.id, q.at, q.dst = wanted.ID, wanted.Address, dst
 		if q.read(&g.window, &d.location) == nil {
 			return q.dst, q.asStored, nil
 		}
+		again.Place = Place{}
 	}
-	return q.r.StoredFor(dst, wanted.ID, wanted.Address, q.take)
+	return q.r.StoredFor(dst, again, q.take)
 }
 
 // file returns the segment's file if it is open and mapped, else nil.

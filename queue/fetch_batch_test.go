@@ -65,6 +65,7 @@ func TestStoredForAll(t *testing.T) {
 			random := testseed.Rand(t)
 			r, items := mixedQueue(t, random, c.name)
 			decoders := decodersOf(r)
+			places := placesOf(t, r)
 			answered := map[bool]int{}
 			for range 60 {
 				wanted := make([]Wanted, random.IntN(3*groupDocuments))
@@ -83,6 +84,7 @@ func TestStoredForAll(t *testing.T) {
 					case 4:
 						wanted[i].Address.Block = random.Uint32()
 					}
+					wanted[i].Place = randomPlace(random, places, it.at)
 				}
 				take := []CodecSet{BuiltCodecs(), BuiltCodecs() &^ (1 << c.id), 0}[random.IntN(3)]
 				next := 0
@@ -90,7 +92,7 @@ func TestStoredForAll(t *testing.T) {
 					require.Equal(t, next, i)
 					next++
 					id, at := wanted[i].ID, wanted[i].Address
-					alone, aloneStored, aloneErr := r.StoredFor([]byte("before"), id, at, take)
+					alone, aloneStored, aloneErr := r.StoredFor([]byte("before"), Wanted{ID: id, Address: at}, take)
 					require.Equal(t, string(alone), string(dst))
 					require.Equal(t, aloneStored, asStored)
 					document, documentErr := r.DocumentFor(nil, id, at)
@@ -129,7 +131,7 @@ func TestStoredForAllEnds(t *testing.T) {
 	r, _, items := mappedQueue(t, "none")
 	var wanted []Wanted
 	for _, it := range items[:3*groupDocuments] {
-		wanted = append(wanted, Wanted{[]byte(it.id), it.at})
+		wanted = append(wanted, Wanted{ID: []byte(it.id), Address: it.at})
 	}
 	requireDocuments(t, r, items[:1]) // the segment's file is in the cache
 	for _, enough := range []int{1, groupDocuments, groupDocuments + 1} {
@@ -152,6 +154,7 @@ func TestFetchAheadHoldsNothing(t *testing.T) {
 	random := testseed.Rand(t)
 	r, path, items := mappedQueue(t, "none")
 	requireDocuments(t, r, items[:1]) // the segment's file is in the cache
+	places := placesOf(t, r)
 	var wanted []Wanted
 	for i := range 3 * groupDocuments {
 		at := items[i].at
@@ -163,7 +166,7 @@ func TestFetchAheadHoldsNothing(t *testing.T) {
 		case 2:
 			at.Segment++
 		}
-		wanted = append(wanted, Wanted{[]byte(items[i].id), at})
+		wanted = append(wanted, Wanted{ID: []byte(items[i].id), Address: at, Place: randomPlace(random, places, items[i].at)})
 	}
 	for _, size := range []int64{-1, 100, 0} { // also after the file was cut
 		if size >= 0 {
@@ -182,9 +185,13 @@ func TestFetchAheadHoldsNothing(t *testing.T) {
 // and no wrong form.
 func TestStoredForAllOfDamagedFiles(t *testing.T) {
 	r, path, items := mappedQueue(t, "s2")
+	places := placesOf(t, r)
 	var wanted []Wanted
-	for _, it := range items {
-		wanted = append(wanted, Wanted{[]byte(it.id), it.at})
+	for i, it := range items {
+		wanted = append(wanted, Wanted{ID: []byte(it.id), Address: it.at})
+		if i%2 == 0 {
+			wanted[i].Place = places[it.at]
+		}
 	}
 	requireHonestForms := func() (damaged int) {
 		r.StoredForAll(nil, wanted, BuiltCodecs(), func(i int, dst []byte, asStored bool, err error) ([]byte, bool) {
@@ -227,7 +234,7 @@ func TestStoredFormsAllocateNothing(t *testing.T) {
 	wanted := make([]Wanted, 3*groupDocuments)
 	for i := range wanted {
 		it := &items[i*7%len(items)]
-		wanted[i] = Wanted{[]byte(it.id), it.at}
+		wanted[i] = Wanted{ID: []byte(it.id), Address: it.at}
 	}
 	dst := make([]byte, 0, 1<<20)
 	all := func() {
@@ -240,5 +247,7 @@ func TestStoredFormsAllocateNothing(t *testing.T) {
 	}
 	all()
 	require.Zero(t, testing.AllocsPerRun(100, all))
-	require.Zero(t, testing.AllocsPerRun(100, func() { _, _, _ = r.StoredFor(dst, wanted[0].ID, wanted[0].Address, BuiltCodecs()) }))
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		_, _, _ = r.StoredFor(dst, Wanted{ID: wanted[0].ID, Address: wanted[0].Address}, BuiltCodecs())
+	}))
 }

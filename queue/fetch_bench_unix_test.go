@@ -112,7 +112,7 @@ type storedItem struct {
 }
 
 func (r *Reader) storedItem(b *testing.B, it *item) storedItem {
-	form, asStored, err := r.StoredFor(nil, []byte(it.id), it.at, BuiltCodecs())
+	form, asStored, err := r.StoredFor(nil, Wanted{ID: []byte(it.id), Address: it.at}, BuiltCodecs())
 	require.NoError(b, err)
 	require.True(b, asStored)
 	s, err := ParseStored(form, []byte(it.id))

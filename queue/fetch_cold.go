@@ -8,11 +8,11 @@ import (
 )
 
 // Documents that are not in memory. A fetch of one from a mapped segment has up to three
-// page faults in sequence: the block's header, the entry, and the stored bytes.
-// ReadAhead asks the kernel for the tables of all blocks first, and then for all documents,
-// so that the disk reads the pages of a batch concurrently. The whole table is read: it is
-// contiguous, so that takes one read instead of three, and the documents of a block share
-// it.
+// page faults in sequence: the block's header, the entry, and the stored bytes; with a Place
+// it has only the last. ReadAhead asks the kernel for the documents with a Place and the
+// tables of the blocks of others first, and then for these documents, so that the disk reads
+// the pages of a batch concurrently. The whole table is read: it is contiguous, so that
+// takes one read instead of three, and the documents of a block share it.
 
 // coldDocuments is the number of documents that are read ahead together.
 const coldDocuments = 256
@@ -73,6 +73,11 @@ func (c *coldFetch) readTables(r *Reader, group []Wanted) {
 	for i, w := range group {
 		d := &c.docs[i]
 		if d.file = c.file(r, w.Address.Segment); d.file == nil {
+			continue
+		}
+		if l, placed := w.Place.location(d.file.segmentFile, w.Address, w.ID); placed {
+			c.add(d.file, l.data, l.data+int64(l.storedBytes()))
+			d.file = nil
 			continue
 		}
 		var err error

@@ -26,7 +26,7 @@ func TestReadAheadAvoidsFaults(t *testing.T) {
 		at, err := w.Append(id, make([]byte, 4<<10))
 		require.NoError(t, err)
 		if i%every == 0 {
-			wanted = append(wanted, Wanted{id, at})
+			wanted = append(wanted, Wanted{ID: id, Address: at})
 		}
 	}
 	require.NoError(t, w.Close())

@@ -13,10 +13,11 @@ import (
 func TestReadAheadHoldsNothing(t *testing.T) {
 	random := testseed.Rand(t)
 	r, path, items := mappedQueue(t, "none")
+	places := placesOf(t, r)
 	wanted := make([]Wanted, coldDocuments+100)
 	for i := range wanted {
 		it := items[random.IntN(len(items))]
-		wanted[i] = Wanted{[]byte(it.id), it.at}
+		wanted[i] = Wanted{ID: []byte(it.id), Address: it.at, Place: randomPlace(random, places, it.at)}
 		switch random.IntN(6) {
 		case 0:
 			wanted[i].Address.Index += uint16(random.IntN(1000))
@@ -51,7 +52,7 @@ func TestReadAheadOfRewrites(t *testing.T) {
 	var wanted []Wanted
 	for _, it := range items {
 		_, _ = r.Document(nil, it.at) // opens the file
-		wanted = append(wanted, Wanted{[]byte(it.id), it.at})
+		wanted = append(wanted, Wanted{ID: []byte(it.id), Address: it.at})
 	}
 	r.ReadAhead(wanted)
 	require.NotEmpty(t, r.files.mu.ring)

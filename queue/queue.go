@@ -52,6 +52,7 @@ type Entry struct {
 	Expires     time.Time // zero: never
 	Appended    time.Time // when the first entry of its block was appended
 	StoredBytes int       // the compressed size of the document
+	Place       Place     // of the document; zero for a delete
 	More        bool      // another entry follows at once; false: commit now
 }
 

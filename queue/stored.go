@@ -165,12 +165,13 @@ func BuiltCodecs() CodecSet {
 
 // StoredFor is DocumentFor for a caller that can decode the codecs in take: a document
 // that needs no other codec is appended in its stored form, for ParseStored, and asStored
-// is true. Any other document is appended decoded.
-func (r *Reader) StoredFor(dst, id []byte, a Address, take CodecSet) (_ []byte, asStored bool, _ error) {
-	if len(id) == 0 {
+// is true. Any other document is appended decoded. With a Place that is right it reads no
+// table.
+func (r *Reader) StoredFor(dst []byte, wanted Wanted, take CodecSet) (_ []byte, asStored bool, _ error) {
+	if len(wanted.ID) == 0 {
 		return dst, false, ErrIDEmpty
 	}
-	q := request{r: r, id: id, at: a, take: take, dst: dst}
+	q := request{r: r, id: wanted.ID, at: wanted.Address, place: wanted.Place, take: take, dst: dst}
 	err := q.document()
 	return q.dst, q.asStored, err
 }

@@ -55,7 +55,7 @@ func TestStoredForm(t *testing.T) {
 			withDictionary := 0
 			for _, it := range items {
 				id := []byte(it.id)
-				b, asStored, err := r.StoredFor([]byte("before"), id, it.at, BuiltCodecs())
+				b, asStored, err := r.StoredFor([]byte("before"), Wanted{ID: id, Address: it.at}, BuiltCodecs())
 				require.NoError(t, err)
 				require.True(t, asStored)
 				n, err := r.DecodedBytes(it.at)
@@ -77,13 +77,13 @@ func TestStoredForm(t *testing.T) {
 
 				others := BuiltCodecs() &^ (1 << c.id)
 				require.Equal(t, s.raw(), s.Within(others))
-				b, asStored, err = r.StoredFor(nil, id, it.at, others)
+				b, asStored, err = r.StoredFor(nil, Wanted{ID: id, Address: it.at}, others)
 				require.NoError(t, err)
 				require.Equal(t, s.raw(), asStored, "a document stored raw needs no codec")
 				if !asStored {
 					require.Equal(t, it.document, string(b))
 				}
-				b, asStored, err = r.StoredFor(nil, id, it.at, 0)
+				b, asStored, err = r.StoredFor(nil, Wanted{ID: id, Address: it.at}, 0)
 				require.NoError(t, err)
 				require.False(t, asStored)
 				require.Equal(t, it.document, string(b))
@@ -92,9 +92,9 @@ func TestStoredForm(t *testing.T) {
 		})
 	}
 	r, items := dictionaryQueue(t, "none")
-	_, _, err := r.StoredFor(nil, nil, items[0].at, BuiltCodecs())
+	_, _, err := r.StoredFor(nil, Wanted{ID: nil, Address: items[0].at}, BuiltCodecs())
 	require.ErrorIs(t, err, ErrIDEmpty)
-	got, asStored, err := r.StoredFor([]byte("before"), []byte("other"), items[0].at, BuiltCodecs())
+	got, asStored, err := r.StoredFor([]byte("before"), Wanted{ID: []byte("other"), Address: items[0].at}, BuiltCodecs())
 	require.ErrorIs(t, err, ErrUnavailable)
 	require.False(t, asStored)
 	require.Equal(t, "before", string(got))
@@ -105,7 +105,7 @@ func TestStoredFormDamage(t *testing.T) {
 	for _, c := range codecs {
 		r, items := dictionaryQueue(t, c.name)
 		it := items[len(items)-2]
-		good, _, err := r.StoredFor(nil, []byte(it.id), it.at, BuiltCodecs())
+		good, _, err := r.StoredFor(nil, Wanted{ID: []byte(it.id), Address: it.at}, BuiltCodecs())
 		require.NoError(t, err)
 		refused := func(b []byte, id string) {
 			t.Helper()
@@ -132,7 +132,7 @@ func FuzzParseStored(f *testing.F) {
 	for _, c := range codecs {
 		r, items := dictionaryQueue(f, c.name)
 		for _, it := range []item{items[0], items[len(items)-2], items[len(items)-1]} {
-			b, _, err := r.StoredFor(nil, []byte(it.id), it.at, BuiltCodecs())
+			b, _, err := r.StoredFor(nil, Wanted{ID: []byte(it.id), Address: it.at}, BuiltCodecs())
 			require.NoError(f, err)
 			f.Add(b, []byte(it.id))
 		}
@@ -167,7 +167,7 @@ func TestStoredPage(t *testing.T) {
 	at, err := w.Append([]byte("cat"), []byte("meow"))
 	require.NoError(t, err)
 	require.NoError(t, w.Flush())
-	b, asStored, err := openReader(t, mem).StoredFor(nil, []byte("cat"), at, BuiltCodecs())
+	b, asStored, err := openReader(t, mem).StoredFor(nil, Wanted{ID: []byte("cat"), Address: at}, BuiltCodecs())
 	require.NoError(t, err)
 	require.True(t, asStored)
 	page, err := os.ReadFile("../docs/format/stored.md")
@@ -185,7 +185,7 @@ func TestStoredPage(t *testing.T) {
 
 func TestReaderDictionary(t *testing.T) {
 	r, items := dictionaryQueue(t, "s2")
-	b, _, err := r.StoredFor(nil, []byte(items[1700].id), items[1700].at, BuiltCodecs())
+	b, _, err := r.StoredFor(nil, Wanted{ID: []byte(items[1700].id), Address: items[1700].at}, BuiltCodecs())
 	require.NoError(t, err)
 	s, err := ParseStored(b, []byte(items[1700].id))
 	require.NoError(t, err)
@@ -207,7 +207,7 @@ func TestReaderDictionary(t *testing.T) {
 func storedWith(t *testing.T) (Stored, []byte, string) {
 	r, items := dictionaryQueue(t, "s2")
 	it := items[1700]
-	b, _, err := r.StoredFor(nil, []byte(it.id), it.at, BuiltCodecs())
+	b, _, err := r.StoredFor(nil, Wanted{ID: []byte(it.id), Address: it.at}, BuiltCodecs())
 	require.NoError(t, err)
 	s, err := ParseStored(b, []byte(it.id))
 	require.NoError(t, err)

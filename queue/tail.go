@@ -87,6 +87,7 @@ type tailBlock struct {
 	first int      // the first entry that was not delivered
 	queue [16]byte // the queue's id
 	proof Proof    // of positions in it and after it
+	file  uint64   // see Place
 }
 
 // tailer is the state of a Tail. Its place is after the last block that next returned.
@@ -286,7 +287,7 @@ func (t *tailer) takeBlock(s *segmentFile, b *tailBlock, offset int64, chain uin
 	}
 	b.at = Address{Segment: t.segment, Block: uint32(offset)}
 	b.next = Address{Segment: t.segment, Block: uint32(offset + b.size())}
-	b.first, b.queue = int(t.index), s.header.queue
+	b.first, b.queue, b.file = int(t.index), s.header.queue, s.header.placeFile()
 	b.proof = Proof{Footer: s.header.previous.half(), Chain: b.crc}
 	t.offset, t.index, t.chain = int64(b.next.Block), 0, b.crc
 	t.queue, t.known = s.header.queue, true
@@ -450,6 +451,7 @@ func (t *tailer) deliver(ctx context.Context, b *tailBlock, more bool, fn func(E
 		entry.Deleted = e.deleted()
 		entry.Expires = b.expires(i)
 		entry.StoredBytes = e.storedBytes()
+		entry.Place = b.placeOf(&e, b.file)
 		if invariants.Enabled { // find callers that keep the id after fn returns
 			entry.ID = bytes.Clone(entry.ID)
 		}

@@ -39,7 +39,7 @@ func (t *tailer) nextInRewrite(b *tailBlock) (bool, error) {
 			return false, err
 		}
 		b.at, b.next = at, s.afterBlock(&b.block, at)
-		b.first, b.queue = 0, s.header.queue
+		b.first, b.queue, b.file = 0, s.header.queue, s.header.placeFile()
 		for at == place && b.first < b.count && b.index(b.first) < t.index {
 			b.first++
 		}

@@ -30,7 +30,7 @@ func TestCheckFindsEveryWrongByte(t *testing.T) {
 	indexOnce(t, o)
 	target := filepath.Join(t.TempDir(), "copy") // a checkpoint has tables
 	require.Equal(t, cli.ExitOK, run(t.Context(), "checkpoint", "--data", o.dataDir, target).status)
-	files, err := filepath.Glob(filepath.Join(target, "jobs", "index-0001", "*"))
+	files, err := filepath.Glob(filepath.Join(target, "jobs", "index-0001.v1", "*"))
 	require.NoError(t, err)
 	requireFound := func(path string, content []byte, how string) {
 		require.NoError(t, os.WriteFile(path, content, 0o600))
@@ -99,7 +99,7 @@ func TestCheckIDsAndReindex(t *testing.T) {
 	require.Contains(t, check().stdout, "jobs: 3 ids are as in the queue\n")
 
 	// Damage the index without a trace in its checksums.
-	index, err := lsm.Open(filepath.Join(o.dataDir, "jobs", "index-0001"), nil)
+	index, err := lsm.Open(filepath.Join(o.dataDir, "jobs", "index-0001.v1"), nil)
 	require.NoError(t, err)
 	value, err := index.Get(nil, []byte("b"))
 	require.NoError(t, err)
@@ -126,11 +126,11 @@ func TestCheckIDsAndReindex(t *testing.T) {
 			return err == nil && len(entries) == 1 && filepath.Base(entries[0]) == index
 		}
 	}
-	until(t.Context(), rebuilt("index-0002"))
+	until(t.Context(), rebuilt("index-0002.v1"))
 	require.Equal(t, `{"v":2}`, get(d.http.Handler, "/documents/jobs/a").Body.String())
 	require.Contains(t, check().stdout, "jobs: 3 ids are as in the queue\n")
 	require.Equal(t, cli.ExitOK, run(t.Context(), "reindex", "--data", o.dataDir, "jobs").status)
-	until(t.Context(), rebuilt("index-0003"))
+	until(t.Context(), rebuilt("index-0003.v1"))
 
 	for _, c := range []struct {
 		args    []string

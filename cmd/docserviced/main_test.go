@@ -288,7 +288,7 @@ func TestCheckFindsDamage(t *testing.T) {
 	indexOnce(t, o)
 	target := filepath.Join(t.TempDir(), "copy") // a checkpoint has tables
 	require.Equal(t, cli.ExitOK, run(t.Context(), "checkpoint", "--data", o.dataDir, target).status)
-	flipLargest(t, filepath.Join(target, "jobs", "index-0001"))
+	flipLargest(t, filepath.Join(target, "jobs", "index-0001.v1"))
 	r := run(t.Context(), "check", "--data", target)
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Contains(t, r.stdout, "jobs: damaged: ")

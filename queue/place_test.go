@@ -1,0 +1,223 @@
+package queue
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
+	"docstore/internal/vfs"
+)
+
+// placesOf returns the places of all documents.
+func placesOf(t testing.TB, r *Reader) map[Address]Place {
+	places := map[Address]Place{}
+	require.NoError(t, r.Scan(context.Background(), Position{}, func(e Entry) error {
+		require.Equal(t, e.Deleted, e.Place == Place{})
+		require.Equal(t, e.StoredBytes, e.Place.StoredBytes())
+		places[e.Address] = e.Place
+		return nil
+	}))
+	return places
+}
+
+// randomPlace returns the place of the document at an address, or sometimes none, that of
+// another document, or a wrong one.
+func randomPlace(random *rand.Rand, places map[Address]Place, at Address) (p Place) {
+	switch random.IntN(6) {
+	case 0:
+		return p
+	case 1:
+		for _, p = range places { // in any order
+			return p
+		}
+	case 2:
+		for i := range p {
+			p[i] = byte(random.Uint32())
+		}
+		return p
+	case 3:
+		p = places[at]
+		p[random.IntN(len(p))] ^= 1 << random.IntN(8)
+		return p
+	}
+	return places[at]
+}
+
+// TestPlaceBytes: the fields of a place at their limits.
+func TestPlaceBytes(t *testing.T) {
+	h := blockHeader{tableBytes: 0x01ffffe0, dataBytes: math.MaxUint32}
+	b := block{blockHeader: h}
+	for _, test := range []struct {
+		entry entry
+		file  uint64
+		want  string
+	}{
+		{entry{start: 1, end: 4, rawAndFlags: 9, crc: 0x0a0b0c0d}, 0, "0d0c0b0a" + "0300001200000080" + "0100"},
+		{entry{end: MaxDocumentBytes, rawAndFlags: MaxDocumentBytes | flagStoredRaw, crc: math.MaxUint32}, 7, "ffffffff" + "0000000100003e80" + "0000"},
+		{entry{rawAndFlags: flagDeleted, crc: 1}, 3, "0000000000000000000000000000"},
+		{entry{rawAndFlags: flagLost, crc: 1}, 3, "0000000000000000000000000000"},
+	} {
+		p := b.placeOf(&test.entry, test.file)
+		require.Equal(t, test.want, hex.EncodeToString(p[:]))
+		s := &segmentFile{}
+		s.header.rewrites.generation = uint32(test.file)
+		l, ok := p.location(s, Address{Segment: 1, Block: 1000}, []byte("id"))
+		require.Equal(t, p != Place{}, ok)
+		if ok {
+			require.Equal(t, test.entry.crc, l.crc)
+			require.Equal(t, test.entry.rawAndFlags, l.rawAndFlags)
+			require.Equal(t, test.entry.storedBytes(), l.storedBytes())
+			require.EqualValues(t, 1000+0x02000000+int64(test.entry.start), l.data)
+			s.header.rewrites.generation++
+			_, ok = p.location(s, Address{}, []byte("id"))
+			require.False(t, ok, "of another file")
+		}
+	}
+}
+
+// TestPlacesOfTables: every place is that of the block's table, in rewrites, originals and
+// an open segment.
+func TestPlacesOfTables(t *testing.T) {
+	r, items := mixedQueue(t, testseed.Rand(t), "s2")
+	places := placesOf(t, r)
+	found := 0
+	for _, it := range items {
+		p := places[it.at]
+		if _, err := r.Document(nil, it.at); err != nil || p == (Place{}) {
+			continue
+		}
+		f := r.files.get(it.at.Segment)
+		require.NotNil(t, f)
+		l, ok := p.location(f.segmentFile, it.at, []byte(it.id))
+		require.True(t, ok)
+		spare := getScratch()
+		w := f.newWindow(spare)
+		want := location{block: l.block}
+		require.NoError(t, w.moveTo(want.block))
+		require.NoError(t, want.locate(&w, it.at))
+		require.Equal(t, want.data, l.data)
+		require.Equal(t, want.crc, l.crc)
+		require.Equal(t, want.rawAndFlags, l.rawAndFlags)
+		require.Equal(t, want.storedBytes(), l.storedBytes())
+		w.release()
+		spare.release()
+		r.files.put(f)
+		found++
+	}
+	require.Greater(t, found, 200)
+}
+
+// TestFetchByPlaceNeedsNoTable: if all tables are damaged, documents with a place are
+// served, and others are unavailable. A damaged document is unavailable with a place, too.
+func TestFetchByPlaceNeedsNoTable(t *testing.T) {
+	for _, codec := range Codecs() {
+		r, path, items := mappedQueue(t, codec)
+		places := placesOf(t, r)
+		content, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, it := range items {
+			clear(content[it.at.Block:][:blockHeaderBytes])
+		}
+		l, ok := new(places[items[0].at]).location(&segmentFile{}, items[0].at, []byte(items[0].id))
+		require.True(t, ok)
+		content[l.data] ^= 1
+		require.NoError(t, os.WriteFile(path, content, 0o666))
+		for i, it := range items {
+			wanted := Wanted{[]byte(it.id), it.at, places[it.at]}
+			got, _, err := r.StoredFor([]byte("before"), wanted, 0)
+			if i == 0 {
+				require.ErrorIs(t, err, ErrUnavailable)
+				require.Equal(t, "before", string(got))
+			} else {
+				require.NoError(t, err)
+				require.Equal(t, "before"+it.document, string(got))
+			}
+			for _, wrong := range []Wanted{
+				{wanted.ID, it.at, Place{}},
+				{[]byte("other"), it.at, wanted.Place},
+				{wanted.ID, Address{it.at.Segment, it.at.Block, it.at.Index + 1}, wanted.Place},
+			} {
+				_, _, err = r.StoredFor(nil, wrong, 0)
+				require.ErrorIs(t, err, ErrUnavailable)
+			}
+		}
+	}
+}
+
+// TestPlacesOfReplacedFiles: documents are the same with the places of another queue, whose
+// files were here before, as without.
+func TestPlacesOfReplacedFiles(t *testing.T) {
+	random := testseed.Rand(t)
+	var places map[Address]Place
+	same := 0
+	for range 20 {
+		mem := newMem(t)
+		opts := testOptions(mem)
+		opts.Codec, opts.BlockBytes = Codecs()[random.IntN(len(Codecs()))], 1000
+		w := openWriter(t, opts)
+		var items []item
+		for range 1 + random.IntN(50) { // ids, lengths and so addresses repeat
+			it := item{id: fmt.Sprint(random.IntN(3)), document: string(randomBytes(random, 20+random.IntN(2)))}
+			it.put(t, w)
+			items = append(items, it)
+		}
+		require.NoError(t, w.Seal())
+		r := openReader(t, mem)
+		for _, it := range items {
+			if _, there := places[it.at]; there {
+				same++
+			}
+			got, _, err := r.StoredFor(nil, Wanted{[]byte(it.id), it.at, places[it.at]}, 0)
+			require.NoError(t, err)
+			require.Equal(t, it.document, string(got))
+		}
+		places = placesOf(t, r)
+	}
+	require.Positive(t, same)
+}
+
+// TestPlacesOfDamagedFiles damages bytes of a rewrite, an original or an open segment: the
+// answer with a place is right or an error, and right if it is right without.
+func TestPlacesOfDamagedFiles(t *testing.T) {
+	random := testseed.Rand(t)
+	r, items := mixedQueue(t, random, "s2")
+	places := placesOf(t, r)
+	mem := r.options.FS.(*vfs.Mem)
+	names, err := mem.List(queueDir)
+	require.NoError(t, err)
+	saved := 0
+	for range 100 {
+		name := names[random.IntN(len(names))]
+		if _, ok := ParseFileName(name); !ok {
+			continue
+		}
+		content, err := vfs.ReadFile(mem, queueDir+"/"+name)
+		require.NoError(t, err)
+		copied := memWith(t, map[string][]byte{name: damages[random.IntN(len(damages))].do(content, random.IntN(len(content)))})
+		damaged := openReader(t, copied)
+		for range 100 {
+			it := items[random.IntN(len(items))]
+			wanted := Wanted{[]byte(it.id), it.at, randomPlace(random, places, it.at)}
+			got, _, err := damaged.StoredFor(nil, wanted, 0)
+			without, _, withoutErr := damaged.StoredFor(nil, Wanted{ID: wanted.ID, Address: it.at}, 0)
+			if err == nil {
+				require.Equal(t, it.document, string(got))
+			}
+			if withoutErr == nil {
+				require.NoError(t, err)
+				require.Equal(t, string(without), string(got))
+			} else if err == nil {
+				saved++
+			}
+		}
+		require.NoError(t, damaged.Close())
+	}
+	t.Log(saved, "documents of blocks with damaged tables were served")
+}
