@@ -113,6 +113,7 @@ func (b *batch) lookUp() error {
 	defer group.End(len(b.ids))
 	if group.IsCold() {
 		b.reader.index.ReadAhead(b.ids)
+		group.Yield()
 	}
 	return b.reader.index.MultiGet(b.ids, func(i int, value []byte, err error) error {
 		entry := &b.entries[i]
@@ -217,6 +218,7 @@ func (b *batch) readWindow(from, to int) {
 	group := b.reader.segmentReads.Begin()
 	if group.IsCold() {
 		b.reader.queue.ReadAhead(wanted)
+		group.Yield()
 	}
 	b.reader.queue.StoredForAll(b.dst, wanted, b.accept, func(n int, dst []byte, asStored bool, err error) ([]byte, bool) {
 		if err == nil {

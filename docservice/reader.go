@@ -35,6 +35,10 @@ func (r *reader) get(ctx context.Context, dst, id []byte, accept queue.CodecSet,
 	g := r.health.gap.Load() // load it before the lookup: an entry that the tail applies later counts as read
 	end := trace.begin(StageIndex)
 	group := r.indexReads.BeginOne()
+	if group.IsShared() { // a lone read takes less time without
+		r.index.ReadAhead([][]byte{id})
+		group.Yield()
+	}
 	entry, err := r.lookUp(id)
 	group.End(1)
 	end()
@@ -91,6 +95,7 @@ func (r *reader) fetch(dst, id []byte, entry indexEntry, accept queue.CodecSet) 
 	group := r.segmentReads.BeginOne()
 	if group.IsCold() {
 		r.queue.ReadAhead([]queue.Wanted{entry.wanted(id)})
+		group.Yield()
 	}
 	result, asStored, err := r.queue.StoredFor(dst, entry.wanted(id), accept)
 	group.End(1)

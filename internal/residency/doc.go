@@ -7,6 +7,10 @@
 // longer than reading it. So Gauge measures groups of reads, and only the groups after one
 // that waited for the disk ask ahead.
 //
+// A page fault blocks its processor for other goroutines. If several read from the disk, each
+// asks for its pages ahead, even for one, and lets the others run (Group.Yield) before it
+// accesses them.
+//
 // Share samples which part of the mapped files is in memory.
 //
 // On other systems than Linux, no group counts as cold, and Share is unknown.

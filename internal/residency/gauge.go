@@ -2,6 +2,7 @@ package residency
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -32,6 +33,17 @@ type Gauge struct {
 	cold latencies
 }
 
+// sharing tells whether several goroutines read from the disk at the same time, with any
+// gauge: a page fault blocks the processor for all of them.
+var sharing struct {
+	reading atomic.Int32 // cold groups in progress
+	left    atomic.Int32 // cold groups that count as shared although no other was in progress
+}
+
+// sharedGroups is the number of cold groups after the last concurrent ones that still count
+// as shared.
+const sharedGroups = 64
+
 // Group is a group of reads in progress.
 type Group struct {
 	gauge   *Gauge // nil: it is not timed
@@ -48,6 +60,13 @@ func (g *Gauge) Begin() Group {
 	group := Group{gauge: g, left: g.left.Load(), started: now()}
 	if group.left > 0 {
 		group.pages = pagesRead()
+	}
+	if group.IsCold() {
+		if left := sharing.left.Load(); sharing.reading.Add(1) > 1 {
+			sharing.left.Store(sharedGroups)
+		} else if left > 0 {
+			sharing.left.CompareAndSwap(left, left-1)
+		}
 	}
 	return group
 }
@@ -67,10 +86,25 @@ func (g *Gauge) IsCold() bool { return g.left.Load() > 1 }
 // IsCold reports whether the group is likely to wait for the disk.
 func (g *Group) IsCold() bool { return g.left > 1 }
 
+// Yield lets goroutines run that ask for other cold reads, if there are any, before this one
+// waits for the disk. The reads then overlap: a page fault blocks its processor for other
+// goroutines. It is called after reading ahead.
+func (g *Group) Yield() {
+	if g.IsShared() {
+		runtime.Gosched()
+	}
+}
+
+// IsShared reports whether the group is cold and others are in progress, or were recently.
+func (g *Group) IsShared() bool { return g.IsCold() && sharing.left.Load() > 0 }
+
 // End ends a group of n reads.
 func (g *Group) End(n int) {
 	if g.gauge == nil {
 		return
+	}
+	if g.IsCold() {
+		sharing.reading.Add(-1)
 	}
 	took, pages := now()-g.started, uint64(0)
 	if g.left > 0 {

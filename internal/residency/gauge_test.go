@@ -60,6 +60,46 @@ func TestGaugeOfConcurrentGroups(t *testing.T) {
 	require.EqualValues(t, 1+coldGroups, g.left.Load())
 }
 
+// TestSharedGroups: cold groups are shared while others are in progress, and for some time
+// afterwards; others never are.
+func TestSharedGroups(t *testing.T) {
+	if !supported {
+		t.Skip("no group is cold here")
+	}
+	var g, other Gauge
+	one := func(g *Gauge) (shared bool) {
+		group := g.Begin()
+		group.Yield()
+		shared = group.IsShared()
+		group.gauge.left.Store(1 + coldGroups) // stays cold
+		group.End(1)
+		return shared
+	}
+	g.left.Store(1 + coldGroups)
+	require.False(t, one(&g), "it is alone")
+	require.False(t, one(&g))
+	other.left.Store(1 + coldGroups)
+	slow := other.Begin()
+	require.True(t, one(&g))
+	slow.End(1)
+	for range sharedGroups {
+		require.True(t, g.IsCold())
+		g.left.Store(1 + coldGroups)
+		one(&g)
+	}
+	g.left.Store(1 + coldGroups)
+	require.False(t, one(&g), "it has been alone for long")
+	require.Zero(t, sharing.reading.Load())
+
+	var warm Gauge
+	slow = other.Begin()
+	group := warm.Begin()
+	require.False(t, group.IsShared())
+	group.End(1)
+	slow.End(1)
+	require.Zero(t, sharing.reading.Load())
+}
+
 // TestLongReads: a duration above the last bound is in no bucket.
 func TestLongReads(t *testing.T) {
 	var l latencies
