@@ -17,8 +17,9 @@ import (
 //     indexes of tables being written by merges. A snapshot or iterator that exceeds
 //     this part fails with ErrBudget. If merges exceed it, the part for filter pages is
 //     reduced meanwhile.
-//   - 2/8 for filter pages and their indexes, divided among the stores every second and
-//     whenever a store is opened or closed: in proportion to the load of their filters,
+//   - 2/8 for the indexes of open tables, and for filter pages and their indexes. What the
+//     former leave is divided among the stores every second and whenever a store is opened
+//     or closed: in proportion to the load of their filters,
 //     but at most what their filters need and Options.FilterBytes. The rest is divided
 //     evenly.
 //
@@ -33,6 +34,7 @@ type Budget struct {
 	used    atomic.Int64 // by memtables and spare memory for the next ones
 	pinned  atomic.Int64 // part of used: pinned memtables, counted as if full
 	merging atomic.Int64 // by merges
+	tables  atomic.Int64 // by indexes of open tables
 
 	mu struct {
 		sync.Mutex
@@ -53,12 +55,12 @@ type BudgetStats struct {
 	Memtables int64 // including pinned ones, spare memory and sort buffers of flushes
 	Pinned    int64 // part of Memtables, counted as if full
 	Merges    int64 // filters and indexes of tables being written by merges
-	Filters   int64 // resident pages and their indexes
+	Filters   int64 // resident pages, their indexes, and those of open tables
 }
 
 // Stats returns the memory use of all stores.
 func (b *Budget) Stats() BudgetStats {
-	s := BudgetStats{Bytes: b.bytes, Memtables: b.used.Load(), Pinned: b.pinned.Load(), Merges: b.merging.Load()}
+	s := BudgetStats{Bytes: b.bytes, Memtables: b.used.Load(), Pinned: b.pinned.Load(), Merges: b.merging.Load(), Filters: b.tables.Load()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, share := range b.mu.shares {
@@ -88,6 +90,13 @@ func (b *Budget) merge(bytes int64) {
 	if b != nil {
 		b.merging.Add(bytes)
 		b.divide(time.Now(), true)
+	}
+}
+
+// table adds memory of the index of an open table; negative bytes release it.
+func (b *Budget) table(bytes int64) {
+	if b != nil {
+		b.tables.Add(bytes)
 	}
 }
 

@@ -104,3 +104,21 @@ func TestLogsTakeNoMoreThanTheirMemtables(t *testing.T) {
 	require.Positive(t, info.Size)
 	require.LessOrEqual(t, info.Size, budget.memtableBytes(DefaultMemtableBytes)+wal.CapacityFor(0))
 }
+
+// TestBudgetCountsIndexesOfTables: the indexes of open tables are part of the budget and
+// leave less for filters.
+func TestBudgetCountsIndexesOfTables(t *testing.T) {
+	budget := NewBudget(1 << 20)
+	db := open(t, "db", &Options{FS: vfs.NewMem(), Budget: budget})
+	for n := range 50_000 {
+		set(t, db, fmt.Sprint(n), "some value")
+	}
+	require.NoError(t, db.Flush())
+	require.NoError(t, db.WaitIdle(t.Context()))
+	tables := budget.tables.Load()
+	require.Greater(t, tables, int64(8*50_000*10/4096), "eight bytes for each block of 4 KiB")
+	budget.divide(time.Now(), true)
+	require.LessOrEqual(t, db.Stats().Filter.BudgetBytes, budget.Bytes()/4-tables)
+	require.NoError(t, db.Close())
+	require.Equal(t, BudgetStats{Bytes: 1 << 20}, budget.Stats())
+}

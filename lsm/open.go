@@ -44,7 +44,7 @@ func Open(dir string, opts *Options) (*DB, error) {
 // newDB returns an empty DB without background work.
 func newDB(dir string, o Options) *DB {
 	db := &DB{
-		env:      environment{fs: o.FS, dir: dir, falsePositiveRate: o.FalsePositiveRate, logger: o.Logger},
+		env:      environment{fs: o.FS, dir: dir, falsePositiveRate: o.FalsePositiveRate, budget: o.Budget, logger: o.Logger},
 		options:  o,
 		schedule: scheduler{rule: o.MergeRule, closing: make(chan struct{})},
 	}

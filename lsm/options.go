@@ -114,6 +114,7 @@ type environment struct {
 	dir               string
 	id                storeID
 	falsePositiveRate float64
+	budget            *Budget
 	logger            *slog.Logger
 }
 

@@ -30,12 +30,13 @@ type tableReader struct {
 	tableIndex
 	headerCRC uint32          // prefix of the checksum of each block
 	verified  []atomic.Uint32 // a bit per block
+	budget    *Budget         // charged for the index
 }
 
 // openTableReader maps the table described by facts and verifies all of it except
 // blocks and filter.
 func openTableReader(env *environment, facts tableFacts, advice vfs.Advice) (r *tableReader, err error) {
-	r = &tableReader{path: env.path(tableName(facts.number)), facts: facts, mean: newMeanEntry(facts), randomAccess: advice == vfs.AdviseRandom}
+	r = &tableReader{path: env.path(tableName(facts.number)), facts: facts, mean: newMeanEntry(facts), randomAccess: advice == vfs.AdviseRandom, budget: env.budget}
 	file, err := env.fs.Open(r.path)
 	if err != nil {
 		return nil, errors.Wrap(err, "lsm: open a table")
@@ -111,6 +112,7 @@ func (r *tableReader) loadIndex() error {
 		return r.corrupt(int(at), "%s", reason)
 	}
 	r.verified = make([]atomic.Uint32, (r.blocks+31)/32)
+	r.budget.table(r.indexBytes())
 	return nil
 }
 
@@ -191,8 +193,16 @@ func (r *tableReader) failed(fault error) error {
 	return errors.WithStack(&ReadError{Path: r.path, Err: fault})
 }
 
+// indexBytes returns the memory of the index, 0 if it has not been loaded.
+func (r *tableReader) indexBytes() int64 {
+	return int64(8*len(r.words) + 4*len(r.buckets) + 4*len(r.verified))
+}
+
 // close unmaps the table. There must be no readers.
-func (r *tableReader) close() { _ = r.mapping.Close() }
+func (r *tableReader) close() {
+	_ = r.mapping.Close()
+	r.budget.table(-r.indexBytes())
+}
 
 func (r *tableReader) corrupt(offset int, format string, args ...any) error {
 	return errors.WithStack(&CorruptionError{Path: r.path, Offset: int64(offset), Reason: fmt.Sprintf(format, args...)})
