@@ -44,6 +44,14 @@ func (c *rawConn) hello() {
 	require.Equal(c.t, wire.TypeHello, c.next().Type)
 }
 
+// lease leases lanes 0 to n-1.
+func (c *rawConn) lease(n uint32) {
+	for i := range n {
+		c.send(wire.AppendSlot(nil, wire.TypeLease, i, wire.NoSlot))
+		require.Equal(c.t, wire.TypeGrant, c.next().Type)
+	}
+}
+
 func (c *rawConn) send(frames ...[]byte) {
 	_, err := c.Write(bytes.Join(frames, nil))
 	require.NoError(c.t, err)

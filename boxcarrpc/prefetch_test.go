@@ -57,10 +57,7 @@ func together(t *testing.T, l *pipes, n uint32, method string) *rawConn {
 	t.Cleanup(func() { _ = conn.Close() }) // the server may have closed it
 	c := newRaw(t, conn)
 	c.hello()
-	for i := range n {
-		c.send(wire.AppendSlot(nil, wire.TypeLease, i, wire.NoSlot))
-		require.Equal(t, wire.TypeGrant, c.next().Type)
-	}
+	c.lease(n)
 	c.send(requestOf(0, 1, method, "first"))
 	require.Equal(t, "first", c.answers(1)[0].data)
 	return c

@@ -36,10 +36,7 @@ func TestSlowHandlerInABatchDelaysNoOther(t *testing.T) {
 			defer g.release()
 			c := dialRaw(t, s.address)
 			c.hello()
-			for i := range uint32(lanes) {
-				c.send(wire.AppendSlot(nil, wire.TypeLease, i, wire.NoSlot))
-				require.Equal(t, wire.TypeGrant, c.next().Type)
-			}
+			c.lease(lanes)
 			require.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
 			answers := func(n int) (payloads []string) {
 				for range n {
@@ -376,10 +373,7 @@ func TestResponsesOfABusyConnectionAreWrittenInParts(t *testing.T) {
 	server.Store(s.Server)
 	c := dialRaw(t, s.address)
 	c.hello()
-	for i := range uint32(lanes) {
-		c.send(wire.AppendSlot(nil, wire.TypeLease, i, wire.NoSlot))
-		require.Equal(t, wire.TypeGrant, c.next().Type)
-	}
+	c.lease(lanes)
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
 	for sequence := range uint32(batches) {
 		var batch []byte

@@ -36,9 +36,9 @@
 // docstore.v1.Documents (docservicepb) for several collections; a [Client] calls it.
 //
 // The index value is 28 bytes; see entry.go and docs/format/place.md. Its place lets a get
-// read only the bytes of the document, verified by its checksum, and no table of the segment. The layout of the collection's directory is in
-// layout.go, the file of verification results in verified.go, and the messages in
-// docservicepb/docservice.proto.
+// read only the bytes of the document, verified by its checksum, and no table of the
+// segment. The layout of the collection's directory is in layout.go, the file of
+// verification results in verified.go, and the messages in docservicepb/docservice.proto.
 //
 // # Answers
 //
