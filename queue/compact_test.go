@@ -116,8 +116,12 @@ func (m *model) checkID(t *testing.T, r *Reader, f follower, id string) error {
 	}
 	document, err := r.DocumentFor(nil, []byte(id), known.address)
 	placed, _, placedErr := r.StoredFor(nil, Wanted{[]byte(id), known.address, known.place}, 0)
-	require.Equal(t, fmt.Sprint(err), fmt.Sprint(placedErr))
-	require.Equal(t, string(document), string(placed))
+	if placedErr == nil { // although the block's table may be damaged
+		require.True(t, m.live(id), "%s is deleted", id)
+		require.Equal(t, m.newest[id].document, string(placed))
+	} else {
+		require.Equal(t, fmt.Sprint(err), placedErr.Error())
+	}
 	var gone *GoneError
 	isGone := errors.As(err, &gone) && gone.Settled.Next.Compare(f.at.Next) <= 0
 	switch {
