@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -66,6 +67,8 @@ func TestEraseModel(t *testing.T) {
 			newest := map[string]version{}
 			died := map[string]time.Time{} // by secret
 			inDictionary := 0
+			written := map[Address]version{}
+			places := map[Address]Place{} // the last ones seen, of erased documents too
 			for range 25 {
 				w := openWriter(t, opts)
 				for range 20 + random.IntN(100) {
@@ -84,9 +87,13 @@ func TestEraseModel(t *testing.T) {
 					}
 					v.put(t, w)
 					newest[v.id] = v
+					if !v.deleted {
+						written[v.at] = v
+					}
 					now = now.Add(10 * time.Millisecond).Truncate(time.Millisecond)
 				}
 				require.NoError(t, w.Close())
+				maps.Copy(places, placesOf(t, openReader(t, mem)))
 				now = now.Add(time.Second)
 				for _, v := range newest {
 					if _, dead := died[v.secret]; !dead && !v.expires.IsZero() && !now.Before(v.expires) {
@@ -124,6 +131,13 @@ func TestEraseModel(t *testing.T) {
 				}
 				requireSound(t, mem)
 				r := openReader(t, mem)
+				for at, v := range written { // an index may be behind
+					if dead, ok := died[v.secret]; ok && !dead.After(now.Add(-after)) {
+						_, _, err := r.StoredFor(nil, Wanted{[]byte(v.id), at, places[at]}, 0)
+						require.Error(t, err, "%s at %s is served by its place", v.id, at)
+					}
+				}
+				maps.Copy(places, placesOf(t, r))
 				index := (&follower{index: map[string]indexed{}}).follow(t, r, -1)
 				for id, v := range newest {
 					if v.deleted || !v.expires.IsZero() && !now.Before(v.expires) {
