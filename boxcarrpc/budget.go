@@ -50,9 +50,11 @@ type Budget struct {
 	}
 }
 
-// A budgetClient is the state of one client. It is guarded by the budget's mutex.
+// A budgetClient is the state of one client. It is guarded by the budget's mutex; tight is
+// also read without it.
 type budgetClient struct {
 	used     int64
+	tight    atomic.Bool           // more than three quarters of the share are used
 	accounts int                   // number of open accounts
 	holders  map[*Account]struct{} // accounts that have credit
 	waiting  []*reservationWait    // in the order of their arrival
@@ -72,9 +74,10 @@ type Account struct {
 
 	time atomic.Pointer[clientTime] // of the client
 
+	client atomic.Pointer[budgetClient] // written under budget.mu
+
 	// Guarded by budget.mu.
 	key    clientKey
-	client *budgetClient
 	ending bool // the connection is being closed
 	closed bool
 }
@@ -127,9 +130,9 @@ func (a *Account) move(key clientKey) {
 	a.failReservationsLocked()
 	b.leaveLocked(a, credit)
 	b.joinLocked(a, key)
-	a.client.used += credit
+	b.useLocked(a.client.Load(), credit)
 	if credit > 0 {
-		a.client.holders[a] = struct{}{}
+		a.client.Load().holders[a] = struct{}{}
 	}
 }
 
@@ -140,14 +143,15 @@ func (b *Budget) joinLocked(a *Account, key clientKey) {
 		b.mu.clients[key] = c
 	}
 	c.accounts++
-	a.key, a.client = key, c
+	a.key = key
+	a.client.Store(c)
 	b.processors.join(a, key)
 }
 
 // leaveLocked removes an account, with its credit, from its client.
 func (b *Budget) leaveLocked(a *Account, credit int64) {
-	c := a.client
-	c.used -= credit
+	c := a.client.Load()
+	b.useLocked(c, -credit)
 	delete(c.holders, a)
 	if c.accounts--; c.accounts == 0 {
 		delete(b.mu.clients, a.key)
@@ -236,13 +240,20 @@ func (b *Budget) settleCreditLocked(a *Account) {
 		if a.closed {
 			continue // a closed account belongs to no client
 		}
-		a.client.used += want - credit
+		c := a.client.Load()
+		b.useLocked(c, want-credit)
 		if want > budgetFree {
-			a.client.holders[a] = struct{}{}
+			c.holders[a] = struct{}{}
 		} else {
-			delete(a.client.holders, a)
+			delete(c.holders, a)
 		}
 	} // repeat: a charge may come between the two loads
+}
+
+// useLocked adds credit to what a client uses.
+func (b *Budget) useLocked(c *budgetClient, credit int64) {
+	c.used += credit
+	c.tight.Store(c.used > b.share/4*3)
 }
 
 // A connAccount implements conn.Account.
@@ -251,16 +262,19 @@ type connAccount struct{ *Account }
 // Tight reports isTight.
 func (a connAccount) Tight() bool { return a.isTight() }
 
-// isTight reports whether more than half of the budget is used, so that idle connections
-// must free their buffers.
-func (a *Account) isTight() bool { return a != nil && a.budget.tight.Load() }
+// isTight reports whether more than half of the budget, or three quarters of the client's
+// share, is used, so that idle connections must free their buffers. Otherwise these could
+// use up the share, and the client's reservations would wait forever.
+func (a *Account) isTight() bool {
+	return a != nil && (a.budget.tight.Load() || a.client.Load().tight.Load())
+}
 
 // belowShare reports whether the client holds less than its share, not counting own bytes
 // of this account: one message can always be finished.
 func (a *Account) belowShare(own int64) bool {
 	b := a.budget
 	b.mu.Lock()
-	if a.closed || a.client.used-own < b.share {
+	if a.closed || a.client.Load().used-own < b.share {
 		b.mu.Unlock()
 		return true
 	}
@@ -287,8 +301,8 @@ func (b *Budget) slowLocked(now time.Time, waits *Account) (slow []*Account) {
 		slow = append(slow, a)
 		return true
 	}
-	if waits != nil && waits.client.used >= b.share {
-		take(slowestOf(nil, waits.client, now), 0)
+	if waits != nil && waits.client.Load().used >= b.share {
+		take(slowestOf(nil, waits.client.Load(), now), 0)
 	}
 	room := int64(0) // a reservation needs at least one byte
 	if waits != nil {

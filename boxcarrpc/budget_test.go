@@ -33,8 +33,8 @@ func checkBudget(t *testing.T, b *Budget, open []*Account) {
 		require.LessOrEqual(t, credit, max(a.used.Load(), 0)+2*budgetChunk, "credit without bytes")
 		used += credit
 		if !a.closed {
-			clients[a.client] += credit
-			_, holds := a.client.holders[a]
+			clients[a.client.Load()] += credit
+			_, holds := a.client.Load().holders[a]
 			require.Equal(t, credit > 0, holds)
 		}
 	}
@@ -42,6 +42,7 @@ func checkBudget(t *testing.T, b *Budget, open []*Account) {
 	require.Len(t, b.mu.clients, len(clients))
 	for c, used := range clients {
 		require.Equal(t, used, c.used)
+		require.Equal(t, used > b.share/4*3, c.tight.Load())
 	}
 }
 

@@ -32,7 +32,7 @@ func (a *Account) Reserve(ctx context.Context, n int64) error {
 		return err
 	}
 	w := &reservationWait{account: a, bytes: n, done: make(chan struct{})}
-	c := a.client
+	c := a.client.Load()
 	c.waiting = append(c.waiting, w)
 	b.mu.waiting[c] = struct{}{}
 	if b.mu.timer == nil {
@@ -83,7 +83,7 @@ func (a *Account) reserveLocked(n int64) (ok bool, err error) {
 	if a.closed || a.ending {
 		return false, errReservationClosed
 	}
-	if a.client.used >= b.share || b.mu.used >= b.limit || len(a.client.waiting) > 0 {
+	if c := a.client.Load(); c.used >= b.share || b.mu.used >= b.limit || len(c.waiting) > 0 {
 		return false, nil
 	}
 	a.used.Add(n)
@@ -111,7 +111,7 @@ func (b *Budget) grantReservationsLocked() {
 
 // failReservationsLocked ends the waiting reservations of an account.
 func (a *Account) failReservationsLocked() {
-	c := a.client
+	c := a.client.Load()
 	c.waiting = slices.DeleteFunc(c.waiting, func(w *reservationWait) bool {
 		if w.account != a {
 			return false

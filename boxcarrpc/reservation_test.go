@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"docstore/internal/virtualtime"
 )
@@ -67,4 +68,39 @@ func TestReservationFailsWithItsConnection(t *testing.T) {
 		full.Release(1 << 20)
 		require.NoError(t, <-ends)
 	})
+}
+
+// Reservations do not wait for the buffers of idle connections: the buffers of batches of
+// responses are kept, and those of many responses hold more than a client's share. Before,
+// all requests then waited until their deadlines.
+func TestReservationsDoNotWaitForIdleBuffers(t *testing.T) {
+	const callers, calls, bytes = 64, 50, 18 << 10
+	for name, conns := range map[string]int{"one connection": 1, "many connections": 8} {
+		t.Run(name, func(t *testing.T) {
+			handler := func(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
+				if err := Reserve(ctx, bytes); err != nil {
+					return dst, err
+				}
+				return append(dst, make([]byte, bytes)...), nil
+			}
+			s := serve(t, handler, &ServerOptions{Budget: NewBudget(8 << 20)})
+			p := newPool(t, &PoolOptions{Size: callers, LanesPerConn: callers / conns}, s.address)
+			full(t, p)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			var all errgroup.Group
+			for range callers {
+				all.Go(func() error {
+					for range calls {
+						if _, err := p.Call(ctx, "", nil, nil); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			}
+			require.NoError(t, all.Wait())
+			require.Zero(t, s.budget.Stats().Disconnected)
+		})
+	}
 }
