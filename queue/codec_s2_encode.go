@@ -33,9 +33,10 @@ const (
 	// more than they save, unless they continue another one.
 	s2HashedBytes = 6
 	// s2HashBits is the number of bits of a hash. The tables use the upper bits.
-	s2HashBits       = 18
+	s2HashBits       = 24
 	s2DictionaryBits = 15 // of hashes in the table of a dictionary
 	s2DocumentBits   = 12 // of hashes in the table of a document
+	s2FilterBits     = 12 // of hashes in the filter of a dictionary; the other bits select bits of a word
 	// s2SearchShare: inside a match, the dictionary is searched again when this share of the
 	// match is left.
 	s2SearchShare = 2
@@ -59,7 +60,9 @@ type s2Encoder struct {
 	// hash h are positions[starts[h]:starts[h+1]].
 	starts    [1<<s2DictionaryBits + 1]uint32
 	positions []uint16
-	present   [1 << s2HashBits / 64]uint64 // a bit for each hash that occurs in the dictionary
+	// A Bloom filter of the hashes that occur in the dictionary: two bits of a word for each.
+	// It fits in the first-level cache, and passes 4 % of other hashes.
+	filter [1 << s2FilterBits]uint64
 }
 
 // newS2Encoder takes a dictionary that s2.NewDict has accepted.
@@ -70,7 +73,7 @@ func newS2Encoder(dictionary []byte) *s2Encoder {
 	hashes := make([]uint32, max(len(content)-s2LoadedBytes+1, 0))
 	for i := range hashes {
 		hash := s2Hash(content[i:])
-		e.present[hash/64] |= 1 << (hash % 64)
+		e.filter[hash>>(s2HashBits-s2FilterBits)] |= s2FilterMask(hash)
 		hashes[i] = hash >> (s2HashBits - s2DictionaryBits)
 		e.starts[hashes[i]+1]++
 	}
@@ -106,25 +109,34 @@ func s2Hash(b []byte) uint32 {
 }
 
 // has reports whether the dictionary may contain a string with this hash.
-func (e *s2Encoder) has(hash uint32) bool { return e.present[hash/64]>>(hash%64)&1 != 0 }
+func (e *s2Encoder) has(hash uint32) bool {
+	mask := s2FilterMask(hash)
+	return e.filter[hash>>(s2HashBits-s2FilterBits)]&mask == mask
+}
 
-// s2Match is the match at a position: a copy of that length and offset. A length
-// below s2MinMatch is no match.
-type s2Match struct{ length, offset uint16 }
+// s2FilterMask returns the bits of a hash in its word of the filter.
+func s2FilterMask(hash uint32) uint64 { return 1<<(hash%64) | 1<<(hash/64%64) }
 
-// s2Step is the first element of the cheapest encoding from a position.
-type s2Step uint8
+// s2Match says that document[begin:end] equals the bytes at an offset before. It is the match
+// at each position from begin to the begin of the next match: a copy from there to end.
+// Neither begins nor ends decrease from a match to the next.
+type s2Match struct{ begin, end, offset uint16 }
 
-const (
-	s2StepCopy       s2Step = 1 << iota // if the element before has ended: a copy, else a literal
-	s2StepEndLiteral                    // if the element before is a literal, it ends
-)
+// s2Rest is the cheapest encoding of the rest of a document: the bytes before from are a
+// literal, and there the match of an index is copied.
+type s2Rest struct {
+	cost  int32
+	match int32
+	from  uint16
+}
 
 // s2Scratch is the memory of encode.
 type s2Scratch struct {
+	// matches are between two empty ones, at the beginning and the end of the document.
 	matches []s2Match
-	costs   []int32 // of the rest of the document from a position
-	steps   []s2Step
+	// By index of a match: the rest from its end, after it was copied, and from its begin, if the
+	// element before is a literal.
+	copied, inLiteral []s2Rest
 	// recent has by hash the last position with it, below the number of the document.
 	recent   [1 << s2DocumentBits]uint32
 	document uint32
@@ -137,58 +149,71 @@ func (e *s2Encoder) encode(dst, document []byte) []byte {
 	s := s2Scratches.Get().(*s2Scratch)
 	defer s2Scratches.Put(s)
 	e.match(s, document)
-	s.plan(len(document))
+	s.plan()
 	dst = binary.AppendUvarint(dst, uint64(len(document)))
 	last := e.offset
-	for at := 0; at < len(document); {
-		if s.steps[at]&s2StepCopy != 0 {
-			m := s.matches[at]
-			dst, last = appendS2Copy(dst, int(m.length), int(m.offset), last), int(m.offset)
-			at += int(m.length)
-			continue
+	for at, rest := 0, s.copied[0]; at < len(document); {
+		from := int(rest.from)
+		if at < from {
+			dst = appendS2Literal(dst, document[at:from])
 		}
-		begin := at
-		for at++; at < len(document) && s.steps[at]&s2StepEndLiteral == 0; at++ {
+		m := s.matches[rest.match]
+		if at = int(m.end); from < at {
+			dst = appendS2Copy(dst, at-from, int(m.offset), last)
+			last = int(m.offset)
 		}
-		dst = appendS2Literal(dst, document[begin:at])
+		rest = s.copied[rest.match]
 	}
 	return dst
 }
 
-// match finds a long match at each position of a document. Inside a match it searches the
-// dictionary only if it may contain a longer one, and not at each position: a match that
-// begins too late is extended backwards.
+// match finds long matches. Inside a match it searches the dictionary only if it may contain
+// a longer one, and not at each position: a match that begins too late is extended
+// backwards.
 func (e *s2Encoder) match(s *s2Scratch, document []byte) {
-	s.matches = slices.Grow(s.matches[:0], len(document))[:len(document)]
 	if s.document++; s.document == 1<<16 {
 		clear(s.recent[:])
 		s.document = 1
 	}
-	length, offset := 0, 0 // of the match
-	longer := false        // the dictionary may contain a longer match
-	searchBelow := 0       // search for it if the match is shorter than this
+	matches := s.matches[:0]
+	matches = append(matches, s2Match{})
 	hashable := len(document) - s2LoadedBytes
-	for at := range document {
-		length = max(length-1, 0) // the match before, without its first byte
-		if at <= hashable && (length < searchBelow || length < s2HashedBytes) {
-			hash, before := s2Hash(document[at:]), length
-			if length < s2HashedBytes {
-				longer = e.has(hash)
+	end, offset := 0, 0 // of the match
+	longer := false     // the dictionary may contain a longer match
+	for at := 0; at <= hashable; {
+		before := end - at
+		hash := s2Hash(document[at:])
+		if before < s2HashedBytes {
+			longer = e.has(hash)
+			if before < s2MinMatch {
+				before, offset = s2MinMatch-1, 0
 			}
-			if longer {
-				length, offset = e.search(document, at, hash, length, offset)
-			}
-			length, offset = s.searchRecent(document, at, hash, length, offset)
-			if length > before && length >= s2HashedBytes {
-				// A longer match contains the string that ends one byte after this one.
-				last := at + length + 1 - s2HashedBytes
-				longer = last <= hashable && e.has(s2Hash(document[last:]))
-				e.extendBack(s.matches[:at], document, length, offset)
-			}
-			searchBelow = length / s2SearchShare
 		}
-		s.matches[at] = s2Match{uint16(length), uint16(offset)}
+		length, found := before, offset
+		if longer {
+			length, found = e.search(document, at, hash, length, found)
+		}
+		length, found = s.searchRecent(document, at, hash, length, found)
+		if length > before || found != offset {
+			offset = found
+			begin := at
+			if length > before {
+				end = at + length
+				// A longer match contains the string that ends one byte after this one.
+				last := end + 1 - s2HashedBytes
+				longer = last <= hashable && e.has(s2Hash(document[last:]))
+				begin -= e.lengthBefore(document, at, offset)
+				for len(matches) > 1 && int(matches[len(matches)-1].begin) >= begin {
+					matches = matches[:len(matches)-1]
+				}
+			}
+			matches = append(matches, s2Match{uint16(begin), uint16(end), uint16(offset)})
+		}
+		at = max(at+1, end+1-max(length/s2SearchShare, s2HashedBytes))
 	}
+	n := uint16(len(document))
+	matches = append(matches, s2Match{begin: n, end: n})
+	s.matches = matches
 }
 
 // searchRecent returns the match with the last position in the document that has this hash,
@@ -205,21 +230,17 @@ func (s *s2Scratch) searchRecent(document []byte, at int, hash uint32, length, o
 	return length, offset
 }
 
-// extendBack replaces the last of the matches by those that begin earlier and end with a
-// match of this length and offset, which follows them.
-func (e *s2Encoder) extendBack(matches []s2Match, document []byte, length, offset int) {
-	source, end := document, len(matches)-offset
-	if end < 0 {
-		source, end = e.dictionary, end+len(e.dictionary)
+// lengthBefore returns by how many bytes a match at this position can begin earlier.
+func (e *s2Encoder) lengthBefore(document []byte, at, offset int) int {
+	source, from := document, at-offset
+	if from < 0 {
+		source, from = e.dictionary, from+len(e.dictionary)
 	}
-	first := max(0, len(matches)-s2MaxSearched)
-	for at := len(matches) - 1; at >= first && end > 0 && source[end-1] == document[at]; at-- {
-		end--
-		if length++; int(matches[at].length) >= length {
-			return
-		}
-		matches[at] = s2Match{uint16(length), uint16(offset)}
+	n, limit := 0, min(at, from, s2MaxSearched)
+	for n < limit && source[from-n-1] == document[at-n-1] {
+		n++
 	}
+	return n
 }
 
 // search returns the longest match of the dictionary if it is longer than the given one. It
@@ -263,36 +284,76 @@ func s2CommonLength(a, b []byte) int {
 	return i
 }
 
-// plan chooses the elements of a document of n bytes from its matches.
-func (s *s2Scratch) plan(n int) {
-	s.steps = slices.Grow(s.steps[:0], n)[:n]
-	s.costs = slices.Grow(s.costs[:0], n+1)[:n+1]
-	s.costs[n] = 0
-	inLiteral := int32(0) // the cost of the rest, if the element before is a literal
-	for at := n - 1; at >= 0; at-- {
-		asLiteral := 1 + inLiteral
-		cost, step := asLiteral+1+s2LiteralCost, s2Step(0)
-		inLiteral = asLiteral
-		if m := s.matches[at]; m.length >= s2MinMatch {
-			asCopy := s2CostOfCopy(m) + s.costs[at+int(m.length)]
-			if asCopy <= cost {
-				cost, step = asCopy, s2StepCopy
-			}
-			if asCopy <= asLiteral {
-				inLiteral, step = asCopy, step|s2StepEndLiteral
-			}
+// plan chooses the elements from the matches, from the end of the document backwards. A copy
+// reaches to the end of a match. So elements begin only at the ends of matches and, after a
+// literal, where a copy is cheaper than one that begins a byte earlier: at the begin of
+// a match, or where its rest needs a single element.
+func (s *s2Scratch) plan() {
+	last := len(s.matches) - 1
+	s.copied = slices.Grow(s.copied[:0], last+1)[:last+1]
+	s.inLiteral = slices.Grow(s.inLiteral[:0], last+1)[:last+1]
+	end := s2Rest{match: int32(last), from: s.matches[last].end}
+	s.copied[last], s.inLiteral[last] = end, end
+	at := last // the match at the end of the match i
+	for i := last - 1; i >= 0; i-- {
+		m := s.matches[i]
+		for s.matches[at].begin > m.end {
+			at--
 		}
-		s.costs[at], s.steps[at] = cost, step
+		if at < last {
+			s.copied[i] = s.afterCopy(at, int(m.end))
+		} else {
+			s.copied[i] = end
+		}
+		s.inLiteral[i] = s.afterLiteral(i, int(m.begin))
 	}
 }
 
-// s2CostOfCopy returns the cost of the elements that appendS2Copy appends for a match with
+// afterCopy returns the rest from a position of a match, if the element before has ended.
+func (s *s2Scratch) afterCopy(match, at int) s2Rest {
+	rest := s.inLiteral[match+1]
+	if at+1 < int(s.matches[match+1].begin) {
+		rest = s.afterLiteral(match, at+1)
+	}
+	rest.cost += 2 + s2LiteralCost
+	return s.orCopy(rest, match, at)
+}
+
+// afterLiteral returns the rest from a position of a match, if the element before is a
+// literal.
+func (s *s2Scratch) afterLiteral(match, at int) s2Rest {
+	next := int(s.matches[match+1].begin)
+	rest := s.inLiteral[match+1]
+	if single := int(s.matches[match].end) - s2FarLength; at < single && single < next {
+		rest.cost += int32(next - single)
+		rest = s.orCopy(rest, match, single)
+		next = single
+	}
+	rest.cost += int32(next - at)
+	return s.orCopy(rest, match, at)
+}
+
+// orCopy returns the copy of a match from a position on, or rest if that is cheaper or
+// the match is too short.
+func (s *s2Scratch) orCopy(rest s2Rest, match, at int) s2Rest {
+	m := s.matches[match]
+	length := int(m.end) - at
+	if length < s2MinMatch {
+		return rest
+	}
+	if cost := s2CostOfCopy(length, int(m.offset)) + s.copied[match].cost; cost <= rest.cost {
+		return s2Rest{cost, int32(match), uint16(at)}
+	}
+	return rest
+}
+
+// s2CostOfCopy returns the cost of the elements that appendS2Copy appends for a copy with
 // a new offset.
-func s2CostOfCopy(m s2Match) int32 {
+func s2CostOfCopy(length, offset int) int32 {
 	switch {
-	case m.length <= s2NearLength && m.offset <= s2NearOffset:
+	case length <= s2NearLength && offset <= s2NearOffset:
 		return 2 + s2CopyCost
-	case m.length <= s2FarLength:
+	case length <= s2FarLength:
 		return 3 + s2CopyCost
 	}
 	return 3 + 3 + 2*s2CopyCost // the rest is a repeat

@@ -64,20 +64,33 @@ func TestS2MatchesAreEqualBytes(t *testing.T) {
 			document = append(document, document[from:min(len(document), from+random.IntN(100))]...)
 		}
 		e.match(s, document)
-		for at, m := range s.matches {
-			if m.length < s2MinMatch {
-				continue
-			}
-			source, from := document, at-int(m.offset)
+		last := s2Match{}
+		for i, m := range s.matches {
+			begin, n := int(m.begin), int(m.end-m.begin)
+			require.LessOrEqual(t, last.end, m.end)
+			require.True(t, i < 2 || last.begin < m.begin, "match %d", i)
+			last = m
+			source, from := document, begin-int(m.offset)
 			if from < 0 {
 				source, from = e.dictionary, from+len(e.dictionary)
 			}
-			n := int(m.length)
-			if !bytes.Equal(source[from:from+n], document[at:at+n]) {
-				require.FailNow(t, "not a match", "%d bytes at %d, offset %d", n, at, m.offset)
+			if !bytes.Equal(source[from:from+n], document[begin:begin+n]) {
+				require.FailNow(t, "not a match", "%d bytes at %d, offset %d", n, begin, m.offset)
 			}
 		}
+		require.Equal(t, s2Match{}, s.matches[0])
+		require.Equal(t, s2Match{begin: uint16(len(document)), end: uint16(len(document))}, last)
 	}
+}
+
+// s2MatchAt returns the match at a position.
+func s2MatchAt(matches []s2Match, at int) s2Match {
+	for _, m := range slices.Backward(matches) {
+		if int(m.begin) <= at {
+			return m
+		}
+	}
+	return s2Match{}
 }
 
 // TestS2LongerMatchInsideAMatch: the dictionary has the beginning of a document and, in
@@ -98,7 +111,7 @@ func TestS2LongerMatchInsideAMatch(t *testing.T) {
 		e, s := newS2Encoder(s2.MakeDict(content, nil).Bytes()), new(s2Scratch)
 		e.match(s, document)
 		for at := first; at < len(document); at++ {
-			require.Equal(t, len(document)-at, int(s.matches[at].length), "at %d, second match from %d", at, first)
+			require.Equal(t, len(document), int(s2MatchAt(s.matches, at).end), "at %d, second match from %d", at, first)
 		}
 	}
 }
@@ -121,47 +134,78 @@ func TestS2EncoderLengths(t *testing.T) {
 	}
 }
 
+// TestS2MatchAcrossSearchLimit: a match that is longer than a search finds is continued.
+func TestS2MatchAcrossSearchLimit(t *testing.T) {
+	random := testseed.Rand(t)
+	content := make([]byte, 20*s2MaxSearched)
+	for i := range content {
+		content[i] = byte(random.Uint32())
+	}
+	dictionary := s2.MakeDict(content, nil).Bytes()
+	e, s := newS2Encoder(dictionary), new(s2Scratch)
+	document := content[100 : 100+10*s2MaxSearched]
+	e.match(s, document)
+	for at := range len(document) - s2MaxSearched {
+		require.Greater(t, int(s2MatchAt(s.matches, at).end)-at, s2MaxSearched/s2SearchShare-1, "at %d", at)
+	}
+	requireS2RoundTrip(t, dictionary, document)
+}
+
 // TestS2PlanIsCheapest compares the planned elements with the cheapest of all sequences of
 // elements for random matches.
 func TestS2PlanIsCheapest(t *testing.T) {
 	random := testseed.Rand(t)
-	for range 2000 {
-		n := 1 + random.IntN(14)
-		s := &s2Scratch{matches: make([]s2Match, n)}
-		for at := range s.matches {
-			if length := random.IntN(12); length >= s2MinMatch && at+length <= n {
-				s.matches[at] = s2Match{uint16(length), uint16(1 + random.IntN(2)*3000)}
+	for range 5000 {
+		matches, n := randomS2Matches(random)
+		s := &s2Scratch{matches: matches}
+		s.plan()
+		cheapest := cheapestS2(matches, n)
+		require.Equal(t, cheapest[0][0], s.copied[0].cost, "%v", matches)
+		planned, at := int32(0), 0
+		for rest := s.copied[0]; at < n; rest = s.copied[rest.match] {
+			from, m := int(rest.from), matches[rest.match]
+			if at < from {
+				planned += 1 + s2LiteralCost + int32(from-at)
+			}
+			require.Equal(t, s2MatchAt(matches, from), m)
+			if at = int(m.end); from < at {
+				require.GreaterOrEqual(t, at-from, s2MinMatch)
+				planned += s2CostOfCopy(at-from, int(m.offset))
 			}
 		}
-		s.plan(n)
-		require.Equal(t, cheapestS2(s.matches, 0, false), s.costs[0], "%v", s.matches)
-		planned := int32(0)
-		for at, inLiteral := 0, false; at < n; {
-			if m := s.matches[at]; !inLiteral && s.steps[at]&s2StepCopy != 0 || inLiteral && s.steps[at]&s2StepEndLiteral != 0 {
-				planned, at, inLiteral = planned+s2CostOfCopy(m), at+int(m.length), false
-				continue
-			}
-			if !inLiteral {
-				planned += 1 + s2LiteralCost
-			}
-			planned, at, inLiteral = planned+1, at+1, true
-		}
-		require.Equal(t, s.costs[0], planned, "%v", s.matches)
+		require.Equal(t, cheapest[0][0], planned, "%v", matches)
 	}
 }
 
-func cheapestS2(matches []s2Match, at int, inLiteral bool) int32 {
-	if at == len(matches) {
-		return 0
+// randomS2Matches returns the matches of a document of n bytes, between two empty ones.
+func randomS2Matches(random *rand.Rand) (matches []s2Match, n int) {
+	matches = append(matches, s2Match{})
+	begin, end := 0, 0
+	for range random.IntN(8) {
+		if len(matches) > 1 {
+			begin += 1
+		}
+		begin += random.IntN(1 + random.IntN(30))
+		end = max(begin+s2MinMatch, end) + random.IntN(1+random.IntN(1+random.IntN(150)))
+		matches = append(matches, s2Match{uint16(begin), uint16(end), uint16(1 + random.IntN(2)*3000)})
 	}
-	best := 1 + cheapestS2(matches, at+1, true)
-	if !inLiteral {
-		best += 1 + s2LiteralCost
+	n = end + random.IntN(10)
+	return append(matches, s2Match{begin: uint16(n), end: uint16(n)}), n
+}
+
+// cheapestS2 returns the costs of the rest from each position: if the element before has
+// ended, and if it is a literal.
+func cheapestS2(matches []s2Match, n int) [][2]int32 {
+	costs := make([][2]int32, n+1)
+	for at := n - 1; at >= 0; at-- {
+		literal := 1 + costs[at+1][1]
+		costs[at] = [2]int32{literal + 1 + s2LiteralCost, literal}
+		if m := s2MatchAt(matches, at); int(m.end)-at >= s2MinMatch {
+			asCopy := s2CostOfCopy(int(m.end)-at, int(m.offset)) + costs[m.end][0]
+			costs[at] = [2]int32{min(costs[at][0], asCopy), min(costs[at][1], asCopy)}
+		}
 	}
-	if m := matches[at]; m.length > 0 {
-		best = min(best, s2CostOfCopy(m)+cheapestS2(matches, at+int(m.length), false))
-	}
-	return best
+	return costs
 }
 
 // TestS2EncoderIsSmaller compares the stored bytes and the elements of records with the
