@@ -37,12 +37,12 @@ func (db *DB) ReadAhead(keys [][]byte) {
 	coldReads.Put(ranges)
 }
 
-// Resident returns the share of the tables that is in memory, from a sample. ok is false if
-// there are no tables or the system does not tell.
-func (db *DB) Resident() (share float64, ok bool) {
+// Resident returns the share of the tables that is in memory, from a sample, and the bytes
+// of the tables, 0 if the system does not tell the share.
+func (db *DB) Resident() (share float64, mapped int64) {
 	v, err := db.acquire()
 	if err != nil {
-		return 0, false
+		return 0, 0
 	}
 	defer v.unref()
 	mappings := make([][]byte, len(v.tables))

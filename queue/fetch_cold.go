@@ -51,10 +51,10 @@ func (r *Reader) ReadAhead(wanted []Wanted) {
 	coldFetches.Put(c)
 }
 
-// Resident returns the share of the mapped segments that is in memory, from a sample. A
-// sealed segment is mapped when a document of it is first fetched. ok is false if none is
-// mapped or the system does not tell.
-func (r *Reader) Resident() (share float64, ok bool) {
+// Resident returns the share of the mapped segments that is in memory, from a sample, and
+// their bytes, 0 if the system does not tell the share. A sealed segment is mapped when a
+// document of it is first fetched.
+func (r *Reader) Resident() (share float64, mapped int64) {
 	files := r.files.mapped()
 	defer func() {
 		for _, f := range files {

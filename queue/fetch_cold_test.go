@@ -28,8 +28,8 @@ func TestReadAheadHoldsNothing(t *testing.T) {
 		}
 	}
 	r.ReadAhead(wanted) // no file is open
-	_, ok := r.Resident()
-	require.False(t, ok)
+	_, mapped := r.Resident()
+	require.Zero(t, mapped)
 	requireDocuments(t, r, items[:1])          // the segment's file is in the cache
 	for _, size := range []int64{-1, 100, 0} { // also after the file was cut
 		if size >= 0 {

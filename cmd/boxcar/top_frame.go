@@ -113,6 +113,22 @@ func manifests(f *framed, s *livepage.Status) {
 	}
 }
 
+// residencies writes a line for each index and each queue that the daemon measures.
+func residencies(f *framed, s *livepage.Status) {
+	for i := range s.Collections {
+		c := &s.Collections[i]
+		line := func(part string, mapped *livepage.Mapped, cold *livepage.ColdReads) {
+			if mapped == nil || cold == nil {
+				return
+			}
+			f.line("%s, %s: %.1f %% of %s in memory; cold reads: %s/s, p50 %s, p99 %s", c.Name, part, 100*mapped.ResidentRatio, cli.FormatBytes(mapped.Bytes),
+				cli.FormatCount(int64(math.Round(cold.PerSecond))), cli.FormatSeconds(cold.P50), cli.FormatSeconds(cold.P99))
+		}
+		line("index", c.Index.Mapped, c.Index.ColdReads)
+		line("queue", c.Queue.Mapped, c.Queue.ColdReads)
+	}
+}
+
 // frame returns all lines of a daemon.
 func (r *reading) frame(now time.Time) []string {
 	s, f := r.now, framed{}
@@ -137,6 +153,7 @@ func (r *reading) frame(now time.Time) []string {
 				gets(func(g livepage.Gets) uint64 { return g.Unavailable }), cli.FormatBytes(c.LagBytes), visibleAfter(c.VisibleAfter), len(c.Faults)+c.MoreFaults)
 		}
 	})
+	residencies(&f, s)
 	manifests(&f, s)
 	f.line("")
 	f.table("listener\tmethod\tper second\tp50\tp99\t", func(row func(string, ...any)) {

@@ -157,6 +157,18 @@ func TestTopOnATerminal(t *testing.T) {
 	}
 }
 
+// TestTopShowsResidency: a part whose residency is unknown has no line.
+func TestTopShowsResidency(t *testing.T) {
+	_, now := moments()
+	now.Collections[0].Queue.Mapped = &livepage.Mapped{Bytes: 4 << 30, ResidentRatio: 0.125}
+	now.Collections[0].Queue.ColdReads = &livepage.ColdReads{Total: 9000, PerSecond: 1234.4, P50: 0.0004, P99: 0.0021}
+	now.Collections[0].Index.ColdReads = &livepage.ColdReads{}
+	r := reading{address: "be-1:7071", now: &now}
+	lines := strings.Join(frame([]reading{r}, now.Time), "\n")
+	require.Contains(t, lines, "\njobs, queue: 12.5 % of 4 GiB in memory; cold reads: 1,234/s, p50 400 µs, p99 2.1 ms\n")
+	require.NotContains(t, lines, "jobs, index")
+}
+
 func TestTopShowsManifests(t *testing.T) {
 	_, now := moments()
 	pinned := now.Time

@@ -95,9 +95,7 @@ func (c collectionCollector) Collect(to chan<- prometheus.Metric) {
 	for _, collection := range c.collections() {
 		name := collection.Name()
 		collectStatus(to, name, collection.Status())
-		residency := collection.Residency()
-		collectResidency(to, &residency.Index, name, "index")
-		collectResidency(to, &residency.Segments, name, "queue")
+		collectResidency(to, name, collection)
 		stats, err := collection.Stats()
 		if err != nil {
 			c.env.Log.Warn("statistics are missing from the metrics", "collection", name, "error", err)
@@ -152,12 +150,20 @@ func collectStatus(to chan<- prometheus.Metric, name string, status docservice.S
 	faults.send(to, float64(damaged), name, "documents_unavailable")
 }
 
-func collectResidency(to chan<- prometheus.Metric, of *docservice.PartResidency, name, part string) {
-	if of.Known {
-		residentRatio.send(to, of.Share, name, part)
+// collectResidency sends only what is known.
+func collectResidency(to chan<- prometheus.Metric, name string, collection *docservice.Collection) {
+	residency := collection.Residency()
+	index, queue, measured := collection.ColdReads()
+	send := func(part string, of docservice.PartResidency, cold *docservice.ColdReads) {
+		if of.MappedBytes > 0 {
+			residentRatio.send(to, of.Share, name, part)
+		}
+		if measured {
+			to <- prometheus.MustNewConstHistogram(coldReads, cold.Count, cold.Sum.Seconds(), cold.Cumulative(), name, part)
+		}
 	}
-	cold := &of.ColdReads
-	to <- prometheus.MustNewConstHistogram(coldReads, cold.Count, cold.Sum.Seconds(), cold.Cumulative(), name, part)
+	send("index", residency.Index, &index)
+	send("queue", residency.Segments, &queue)
 }
 
 func collectIndex(to chan<- prometheus.Metric, name string, index lsm.Stats) {

@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	// segmentsLife is how long the description of a queue's segments is cached. Making it
-	// reads the footer of each.
+	// segmentsLife is how long the description of a queue's segments and the residency are
+	// cached. Making the description reads the footer of each segment; the residency takes a
+	// thousand system calls.
 	segmentsLife = 10 * time.Second
 	// Live bytes are counted on request, if the last count is older than censusLife and
 	// than censusRest times its duration.
@@ -51,6 +52,8 @@ type reporter struct {
 type queueReport struct {
 	listed   time.Time
 	segments []queue.SegmentInfo
+	sampled  time.Time
+	resident docservice.Residency
 	counted  time.Time
 	took     time.Duration
 	counting bool
@@ -79,8 +82,17 @@ func (r *reporter) Sample() livepage.Sample {
 		sum.Found += status.Gets.Found
 		sum.LagBytes += status.LagBytes()
 		sum.VisibleAfter = max(sum.VisibleAfter, status.VisibleAfter.Seconds())
+		if index, segments, ok := c.ColdReads(); ok {
+			sum.ColdIndex = sum.ColdIndex.Plus(histogramOf(&index))
+			sum.ColdQueue = sum.ColdQueue.Plus(histogramOf(&segments))
+		}
 	}
 	return s
+}
+
+func histogramOf(reads *docservice.ColdReads) livepage.Histogram {
+	bounds, counts := reads.Buckets()
+	return livepage.Histogram{Bounds: bounds, Counts: counts}
 }
 
 // Status is part of livepage.Source.
@@ -166,6 +178,7 @@ func (r *reporter) collectionStatus(c *docservice.Collection) livepage.Collectio
 		Queue: queueStatus(report), Index: indexStatus(c.IndexStats(), c.FilterPages()),
 		Manifest: r.manifestStatus(c.Name()),
 	}
+	result.Queue.Mapped, result.Index.Mapped = mapped(report.resident.Segments), mapped(report.resident.Index)
 	if result.Queue.Bytes > 0 {
 		entries := float64(result.Queue.Documents + result.Queue.Deletes)
 		result.LagDocuments = int64(entries * float64(result.LagBytes) / float64(result.Queue.Bytes))
@@ -173,8 +186,8 @@ func (r *reporter) collectionStatus(c *docservice.Collection) livepage.Collectio
 	return result
 }
 
-// queueReport returns the cached state of a collection's segments. It refreshes the list if
-// it is old, and starts a count of live bytes if that is old.
+// queueReport returns the cached state of a collection's segments. It refreshes list and
+// residency if they are old, and starts a count of live bytes if that is old.
 func (r *reporter) queueReport(c *docservice.Collection) queueReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -189,6 +202,9 @@ func (r *reporter) queueReport(c *docservice.Collection) queueReport {
 		} else {
 			report.segments, report.listed = segments, time.Now()
 		}
+	}
+	if time.Since(report.sampled) >= segmentsLife {
+		report.resident, report.sampled = c.Residency(), time.Now()
 	}
 	if !report.counting && time.Since(report.counted) >= max(censusLife, censusRest*report.took) && c.Status().Ready {
 		report.counting = true
@@ -217,6 +233,14 @@ func (r *reporter) count(c *docservice.Collection, report *queueReport) {
 	} else if r.alive.Err() == nil {
 		r.env.Log.Warn("counting live bytes failed", "collection", c.Name(), "error", err)
 	}
+}
+
+// mapped returns nil if the residency is unknown, to omit it from JSON.
+func mapped(of docservice.PartResidency) *livepage.Mapped {
+	if of.MappedBytes == 0 {
+		return nil
+	}
+	return &livepage.Mapped{Bytes: of.MappedBytes, ResidentRatio: of.Share}
 }
 
 func queueStatus(report queueReport) livepage.Queue {

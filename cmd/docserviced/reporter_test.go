@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -54,6 +55,7 @@ func TestStatusOfADaemon(t *testing.T) {
 	require.Positive(t, segment.LiveBytes)
 	require.Less(t, segment.LiveBytes, segment.StoredBytes)
 	require.Positive(t, jobs.Index.MemtableBytes)
+	requireResidency(t, jobs)
 
 	// A segment that arrives after the census is not shown as dead.
 	fill(t, queueDir, "c", `{"id":"c"}`)
@@ -63,6 +65,24 @@ func TestStatusOfADaemon(t *testing.T) {
 	page := get(d.http.Handler, "/")
 	require.Equal(t, http.StatusOK, page.Code)
 	require.Contains(t, page.Body.String(), d.boxcarAddress())
+}
+
+// requireResidency requires the residency of a collection whose index has no table, or nothing
+// where the system does not tell.
+func requireResidency(t *testing.T, c livepage.Collection) {
+	require.Nil(t, c.Index.Mapped, "there is no table")
+	if runtime.GOOS != "linux" {
+		require.Nil(t, c.Queue.Mapped)
+		require.Nil(t, c.Queue.ColdReads)
+		require.Nil(t, c.Index.ColdReads)
+		return
+	}
+	require.NotNil(t, c.Queue.Mapped)
+	require.Positive(t, c.Queue.Mapped.Bytes)
+	require.LessOrEqual(t, c.Queue.Mapped.Bytes, c.Queue.Bytes)
+	require.InDelta(t, 0.5, c.Queue.Mapped.ResidentRatio, 0.5)
+	require.NotNil(t, c.Queue.ColdReads)
+	require.NotNil(t, c.Index.ColdReads)
 }
 
 // TestLatenciesOfADaemon compares samples with the measured latencies.

@@ -54,7 +54,7 @@ type Group struct {
 
 // Begin begins a group of reads.
 func (g *Gauge) Begin() Group {
-	if !supported {
+	if !Supported {
 		return Group{}
 	}
 	group := Group{gauge: g, left: g.left.Load(), started: now()}
@@ -74,7 +74,7 @@ func (g *Gauge) Begin() Group {
 // BeginOne begins a group of one read. While none is cold, most of these groups are not
 // timed, since that would take as long as a part of the read.
 func (g *Gauge) BeginOne() Group {
-	if !supported || g.left.Load() == 0 && rand.Uint32()%sampledReads != 0 {
+	if !Supported || g.left.Load() == 0 && rand.Uint32()%sampledReads != 0 {
 		return Group{}
 	}
 	return g.Begin()

@@ -46,6 +46,11 @@ func TestGauge(t *testing.T) {
 		}
 		require.Equal(t, want, n, bound)
 	}
+	upper, counts := got.Buckets()
+	require.Len(t, counts, len(upper)+1)
+	require.EqualValues(t, 1, counts[1], "fast, up to %g s", upper[1])
+	require.EqualValues(t, 2, counts[5], "slow, up to %g s", upper[5])
+	require.Zero(t, counts[len(upper)])
 }
 
 // TestGaugeOfConcurrentGroups: a group that began earlier does not end a cold time that
@@ -63,7 +68,7 @@ func TestGaugeOfConcurrentGroups(t *testing.T) {
 // TestSharedGroups: cold groups are shared while others are in progress, and for some time
 // afterwards; others never are.
 func TestSharedGroups(t *testing.T) {
-	if !supported {
+	if !Supported {
 		t.Skip("no group is cold here")
 	}
 	var g, other Gauge
@@ -110,6 +115,8 @@ func TestLongReads(t *testing.T) {
 	for _, n := range loaded.Cumulative() {
 		require.Zero(t, n)
 	}
+	_, counts := loaded.Buckets()
+	require.EqualValues(t, 1, counts[latencyBuckets])
 }
 
 // BenchmarkGauge measures what a group and a single read cost while all reads are fast.

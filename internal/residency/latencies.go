@@ -23,9 +23,27 @@ func (l *Latencies) Cumulative() map[float64]uint64 {
 	counts, total := make(map[float64]uint64, latencyBuckets), uint64(0)
 	for i, n := range l.within {
 		total += n
-		counts[(leastLatency << i).Seconds()] = total
+		counts[bounds[i]] = total
 	}
 	return counts
+}
+
+// bounds are the bounds of the buckets, in seconds.
+var bounds = func() (bounds []float64) {
+	for i := range latencyBuckets {
+		bounds = append(bounds, (leastLatency << i).Seconds())
+	}
+	return bounds
+}()
+
+// Buckets returns the upper bounds of the buckets in seconds, which must not be changed, and
+// the number of durations in each, followed by the number of those above the last bound.
+func (l *Latencies) Buckets() (upper []float64, counts []uint64) {
+	counts = append(l.within[:], l.Count)
+	for _, n := range l.within {
+		counts[latencyBuckets] -= n
+	}
+	return bounds, counts
 }
 
 // latencies are Latencies that are being counted.

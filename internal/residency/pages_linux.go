@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const supported = true
+// Supported reports whether this system tells which pages are in memory and read.
+const Supported = true
 
 // blockBytes is the unit of Rusage.Inblock.
 const blockBytes = 512

@@ -2,7 +2,8 @@
 
 package residency
 
-const supported = false
+// Supported reports whether this system tells which pages are in memory and read.
+const Supported = false
 
 func pagesRead() uint64 { return 0 }
 

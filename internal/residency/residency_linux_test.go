@@ -83,8 +83,8 @@ func TestRangesAreRead(t *testing.T) {
 }
 
 func TestShare(t *testing.T) {
-	_, ok := Share(nil)
-	require.False(t, ok)
+	_, bytes := Share(nil)
+	require.Zero(t, bytes)
 	mapped := mappedFile(t, 1000)
 	var r Ranges
 	r.Add(mapped[:250*os.Getpagesize()])
@@ -94,7 +94,7 @@ func TestShare(t *testing.T) {
 		want = append(want, i)
 	}
 	requireRead(t, mapped, want)
-	share, ok := Share([][]byte{mapped[:100], mapped[100:7000], nil, mapped[7000:]})
-	require.True(t, ok)
+	share, bytes := Share([][]byte{mapped[:100], mapped[100:7000], nil, mapped[7000:]})
+	require.EqualValues(t, len(mapped), bytes)
 	require.InDelta(t, 0.25, share, 0.1, "more than seven standard errors")
 }

@@ -10,17 +10,17 @@ import (
 const samplePages = 1024
 
 // Share returns the share of the bytes of mappings that is in memory, from a sample of
-// pages. The mappings must stay mapped meanwhile. ok is false if there are no bytes or the
-// system does not tell. Linux tells only about files that the process may write or owns; the
-// share of others is 1.
-func Share(mappings [][]byte) (share float64, ok bool) {
+// pages, and the number of all bytes, 0 if the system does not tell which are in memory. The
+// mappings must stay mapped meanwhile. Linux tells only about files that the process may
+// write or owns; the share of others is 1.
+func Share(mappings [][]byte) (share float64, mapped int64) {
 	ends, total := make([]int64, len(mappings)), int64(0)
 	for i, m := range mappings {
 		total += int64(len(m))
 		ends[i] = total
 	}
 	if total == 0 {
-		return 0, false
+		return 0, 0
 	}
 	present := 0
 	for range samplePages {
@@ -29,11 +29,11 @@ func Share(mappings [][]byte) (share float64, ok bool) {
 		m := mappings[i]
 		here, ok := isPresent(&m[at-(ends[i]-int64(len(m)))])
 		if !ok {
-			return 0, false
+			return 0, 0
 		}
 		if here {
 			present++
 		}
 	}
-	return float64(present) / samplePages, true
+	return float64(present) / samplePages, total
 }

@@ -144,6 +144,7 @@ func TestSlotBoard(t *testing.T) {
 	b.do(chromedp.Navigate(d.http))
 	b.shows(`document.querySelectorAll(".board .slot").length >= 8`)
 	b.shows(`document.querySelectorAll("#figures polyline").length > 0 && [...document.querySelectorAll("#figures tbody td")].some(cell => cell.textContent === "Get")`)
+	b.shows(`/in memory\s*[0-9.]+ % of .* mapped\s*cold reads\s*[0-9,]+\/s/.test(document.getElementById("queues").textContent)`)
 	b.do(chromedp.Click(chromedp.CSS(`#boxcar a[href*="client="]`)))
 	b.do(chromedp.WaitVisible(chromedp.CSS(`#h-boxcar + p a[href="/"]`))) // the link back to all clients
 	b.shows(`document.querySelectorAll(".board .slot").length >= 8`)

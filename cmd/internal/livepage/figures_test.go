@@ -51,6 +51,39 @@ func TestLatencies(t *testing.T) {
 	require.InDelta(t, 200, requestsPerSecond(samples)[28], 1e-9)
 }
 
+// TestColdReads: figures of cold reads cover the last ten seconds, or the time since the
+// collection was added, and do not fall below zero when a shard leaves.
+func TestColdReads(t *testing.T) {
+	ofQueue := func(c CollectionSample) Histogram { return c.ColdQueue }
+	var samples []Sample
+	add := func(c ...CollectionSample) {
+		samples = append(samples, Sample{Time: time.Unix(int64(len(samples)), 0), Collections: c})
+	}
+	require.Nil(t, coldReads(samples, "jobs", ofQueue))
+	add()
+	add(CollectionSample{Name: "jobs"})
+	require.Nil(t, coldReads(samples, "jobs", ofQueue), "not measured")
+	add(CollectionSample{Name: "jobs", ColdQueue: histogram(1000, 0, 0)})
+	require.Equal(t, &ColdReads{Total: 1000}, coldReads(samples, "jobs", ofQueue), "one sample has no rate")
+	for i := range uint64(4) {
+		add(CollectionSample{Name: "jobs", ColdQueue: histogram(1000, 50*i, 0)})
+	}
+	c := coldReads(samples, "jobs", ofQueue)
+	require.EqualValues(t, 1150, c.Total)
+	require.InDelta(t, 37.5, c.PerSecond, 1e-9)
+	require.InDelta(t, 3.16e-3, c.P50, 0.01e-3)
+	require.Greater(t, c.P99, c.P50)
+	require.Nil(t, coldReads(samples, "others", ofQueue))
+	add(CollectionSample{Name: "jobs", ColdQueue: histogram(500, 160, 0)})
+	c = coldReads(samples, "jobs", ofQueue)
+	require.EqualValues(t, 660, c.Total)
+	require.InDelta(t, 32, c.PerSecond, 1e-9)
+	for range figureSamples {
+		add(CollectionSample{Name: "jobs", ColdQueue: histogram(500, 160, 0)})
+	}
+	require.Equal(t, &ColdReads{Total: 660}, coldReads(samples, "jobs", ofQueue))
+}
+
 type countingSource struct {
 	Source
 	samples atomic.Int64

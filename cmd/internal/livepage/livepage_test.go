@@ -166,6 +166,37 @@ func TestOneStatusServesAll(t *testing.T) {
 	require.Equal(t, 1, d.asked)
 }
 
+// Cold reads come from the samples; without them, and without mapped files, the status has
+// no such fields, and neither has the page.
+func TestColdReadsAndResidency(t *testing.T) {
+	d := &fakeDaemon{status: someStatus()}
+	p, server := newTestPage(t, d)
+	for i := range uint64(3) {
+		p.recorder.add(Sample{Time: time.Unix(int64(i), 0), Collections: []CollectionSample{{Name: "jobs", ColdQueue: histogram(3*i, i, 0)}}})
+	}
+	d.status.Collections[0].Queue.Mapped = &Mapped{Bytes: 1 << 30, ResidentRatio: 0.125}
+	_, _, body := get(t, server.URL)
+	require.Contains(t, body, "<dt>in memory</dt><dd>12.5 % of 1 GiB mapped</dd>")
+	require.Regexp(t, `<dt>cold reads</dt><dd>4/s, p50 [78]\d\d µs, p99 9.\d ms; 8 in all</dd>`, body)
+	require.Equal(t, 1, strings.Count(body, "<dt>in memory</dt>"), "the index is not measured")
+	require.Equal(t, 1, strings.Count(body, "<dt>cold reads</dt>"))
+	_, _, body = get(t, server.URL+"/api/v1/status")
+	var status struct {
+		Collections []struct{ Queue, Index map[string]json.RawMessage }
+	}
+	require.NoError(t, json.Unmarshal([]byte(body), &status))
+	require.JSONEq(t, `{"bytes":1073741824,"resident_ratio":0.125}`, string(status.Collections[0].Queue["mapped"]))
+	var cold map[string]float64
+	require.NoError(t, json.Unmarshal(status.Collections[0].Queue["cold_reads"], &cold))
+	require.InDelta(t, 8, cold["total"], 0)
+	require.InDelta(t, 4, cold["per_second"], 1e-9)
+	require.InDelta(t, 0.8e-3, cold["p50_seconds"], 0.1e-3)
+	require.InDelta(t, 9.1e-3, cold["p99_seconds"], 0.9e-3)
+	require.NotContains(t, status.Collections[0].Index, "mapped")
+	require.NotContains(t, status.Collections[0].Index, "cold_reads")
+	http.DefaultClient.CloseIdleConnections()
+}
+
 func TestStatusAsJSON(t *testing.T) {
 	_, server := newTestPage(t, &fakeDaemon{status: someStatus()})
 	_, header, body := get(t, server.URL+"/api/v1/status")

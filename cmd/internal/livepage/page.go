@@ -27,7 +27,8 @@ const (
 
 // Source is the daemon. Its methods must be safe for concurrent use.
 type Source interface {
-	// Status returns the state of the daemon, except latencies, which Page computes.
+	// Status returns the state of the daemon, except latencies and cold reads, which Page
+	// computes.
 	Status() Status
 	// Sample is called every second and must be cheap.
 	Sample() Sample
@@ -180,6 +181,8 @@ func (p *Page) view() view {
 	now := make(map[string]residency, len(v.Collections))
 	for i := range v.Collections {
 		c := &v.Collections[i]
+		c.Queue.ColdReads = coldReads(v.Samples, c.Name, func(s CollectionSample) Histogram { return s.ColdQueue })
+		c.Index.ColdReads = coldReads(v.Samples, c.Name, func(s CollectionSample) Histogram { return s.ColdIndex })
 		v.Heat[i] = newHeatMap(&c.Index.Filter, p.mu.before[c.Name])
 		now[c.Name] = v.Heat[i].residency()
 	}

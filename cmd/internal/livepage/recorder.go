@@ -55,6 +55,8 @@ type CollectionSample struct {
 	Found        uint64
 	LagBytes     int64
 	VisibleAfter float64 // seconds
+	// Reads of segments and index that waited for the disk; without Bounds: not measured.
+	ColdQueue, ColdIndex Histogram
 }
 
 // recorder keeps the latest samples.
@@ -83,18 +85,23 @@ func (r *recorder) history() []Sample {
 // last returns at most the last n+1 samples, for n steps.
 func last(samples []Sample, n int) []Sample { return samples[max(0, len(samples)-n-1):] }
 
-// minus returns the counts between two samples.
+// minus returns the counts between two samples. It is 0 where a count is smaller than before:
+// a shard has left.
 func (h Histogram) minus(before Histogram) Histogram {
 	counts := make([]uint64, len(h.Counts))
 	for i := range counts {
-		counts[i] = h.Counts[i] - before.Counts[i]
+		counts[i] = h.Counts[i] - min(before.Counts[i], h.Counts[i])
 	}
 	return Histogram{h.Bounds, counts}
 }
 
-func (h Histogram) plus(other Histogram) Histogram {
-	if h.Counts == nil {
+// Plus returns the counts of both. Either may be the zero Histogram.
+func (h Histogram) Plus(other Histogram) Histogram {
+	switch {
+	case h.Counts == nil:
 		return other
+	case other.Counts == nil:
+		return h
 	}
 	counts := make([]uint64, len(h.Counts))
 	for i := range counts {
@@ -158,6 +165,34 @@ func latencies(samples []Sample) []Latency {
 	return result
 }
 
+// coldReads returns the figures of the cold reads of a collection, in its queue or its index,
+// for the latest samples, nil if they are not measured.
+func coldReads(samples []Sample, collection string, of func(CollectionSample) Histogram) *ColdReads {
+	var first, latest Histogram
+	var from, to time.Time
+	for _, s := range last(samples, figureSamples) {
+		c, _ := s.collection(collection)
+		reads := of(c)
+		if reads.Bounds == nil {
+			continue // it was added later
+		}
+		if first.Bounds == nil {
+			first, from = reads, s.Time
+		}
+		latest, to = reads, s.Time
+	}
+	if latest.Bounds == nil {
+		return nil
+	}
+	cold := &ColdReads{Total: latest.total()}
+	if seconds := to.Sub(from).Seconds(); seconds > 0 {
+		step := latest.minus(first)
+		cold.PerSecond = float64(step.total()) / seconds
+		cold.P50, cold.P99 = step.quantile(0.5), step.quantile(0.99)
+	}
+	return cold
+}
+
 // steps calls fn for each pair of consecutive samples.
 func steps(samples []Sample, fn func(from, to *Sample, seconds float64) float64) []float64 {
 	var values []float64
@@ -211,7 +246,7 @@ func percentile(samples []Sample, q float64) []float64 {
 	return steps(samples, func(from, to *Sample, _ float64) float64 {
 		var all Histogram
 		for i := range to.Methods {
-			all = all.plus(to.Methods[i].Latencies.minus(from.Methods[i].Latencies))
+			all = all.Plus(to.Methods[i].Latencies.minus(from.Methods[i].Latencies))
 		}
 		return all.quantile(q)
 	})

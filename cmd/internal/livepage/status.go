@@ -59,6 +59,20 @@ type Latency struct {
 	P99       float64 `json:"p99_seconds"`
 }
 
+// Mapped describes the mapped files of a queue or an index.
+type Mapped struct {
+	Bytes         int64   `json:"bytes"`          // segments are mapped when a document is first read from them
+	ResidentRatio float64 `json:"resident_ratio"` // share of them in memory, from a sample; 1 if the daemon may not write the files
+}
+
+// ColdReads holds the durations of the reads that waited for the disk. A batch counts once.
+type ColdReads struct {
+	Total     uint64  `json:"total"`      // since the store was opened
+	PerSecond float64 `json:"per_second"` // this and the percentiles: over the last ten seconds
+	P50       float64 `json:"p50_seconds"`
+	P99       float64 `json:"p99_seconds"`
+}
+
 // Collection is a queue and its index, or the Sum of several.
 type Collection struct {
 	Name         string     `json:"name"`
@@ -131,6 +145,10 @@ type Queue struct {
 	Segments  []Segment `json:"segments"`
 	// Census is when live bytes were last counted; nil: not yet.
 	Census *time.Time `json:"census,omitempty"`
+	// Mapped is nil if no segment is mapped, and on other systems than Linux.
+	Mapped *Mapped `json:"mapped,omitempty"`
+	// ColdReads is nil for a shard, and on other systems than Linux.
+	ColdReads *ColdReads `json:"cold_reads,omitempty"`
 }
 
 // Segment is a file of the queue.
@@ -167,6 +185,9 @@ type Index struct {
 	Stalls           uint64  `json:"write_stalls"`
 	Problem          string  `json:"problem,omitempty"`
 	Filter           Filter  `json:"filter"`
+	// Mapped and ColdReads are those of the tables, nil as in a Queue.
+	Mapped    *Mapped    `json:"mapped,omitempty"`
+	ColdReads *ColdReads `json:"cold_reads,omitempty"`
 }
 
 // Table is one sorted file of an index.

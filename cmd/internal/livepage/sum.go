@@ -43,6 +43,7 @@ func Sum(name string, shards []Collection) Collection {
 		sum.Queue.Bytes += s.Queue.Bytes
 		sum.Queue.Documents += s.Queue.Documents
 		sum.Queue.Deletes += s.Queue.Deletes
+		sum.Queue.Mapped = sum.Queue.Mapped.plus(s.Queue.Mapped)
 		sum.Index.add(&s.Index)
 		written += s.Index.Amplification * float64(s.Index.Flushes)
 		sum.Manifest = sum.Manifest.plus(s.Manifest)
@@ -79,6 +80,7 @@ func (x *Index) add(other *Index) {
 	if x.Problem == "" {
 		x.Problem = other.Problem
 	}
+	x.Mapped = x.Mapped.plus(other.Mapped)
 	f, g := &x.Filter, &other.Filter
 	f.BudgetBytes += g.BudgetBytes
 	f.IndexBytes += g.IndexBytes
@@ -88,6 +90,19 @@ func (x *Index) add(other *Index) {
 	f.Resident += g.Resident
 	f.Loaded += g.Loaded
 	f.Dropped += g.Dropped
+}
+
+// plus returns the files of both. Either may be nil.
+func (m *Mapped) plus(other *Mapped) *Mapped {
+	switch {
+	case m == nil:
+		return other
+	case other == nil:
+		return m
+	}
+	bytes := m.Bytes + other.Bytes
+	resident := float64(m.Bytes)*m.ResidentRatio + float64(other.Bytes)*other.ResidentRatio
+	return &Mapped{Bytes: bytes, ResidentRatio: resident / float64(bytes)}
 }
 
 // plus returns the manifest that serves less, with the bytes of both. Either may be nil.
