@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -33,7 +32,7 @@ type collection struct {
 
 // measureCollection lets the queue in a directory grow to each of the sizes and measures the daemon.
 // It continues the queue of an earlier run.
-func (o *options) measureCollection(ctx context.Context) (err error) {
+func (o *options) measureCollection(ctx context.Context, report func(sample) error) (err error) {
 	d, err := readDocuments(o.file)
 	if err != nil {
 		return err
@@ -42,10 +41,13 @@ func (o *options) measureCollection(ctx context.Context) (err error) {
 	if _, err := process.Build(c.path("bin")); err != nil {
 		return err
 	}
-	fmt.Printf("\n%s\n%s\n", collectionColumns, strings.Repeat("|---", strings.Count(collectionColumns, "|")-1)+"|")
 	defer func() { err = errors.Join(err, c.daemon.Stop()) }()
 	for _, size := range o.documents {
-		if err := c.grow(ctx, size); err != nil {
+		s := sample{ofDocuments, size, make(map[string]float64)}
+		if err := c.grow(ctx, size, s.Values); err != nil {
+			return err
+		}
+		if err := report(s); err != nil {
 			return err
 		}
 	}
@@ -55,9 +57,8 @@ func (o *options) measureCollection(ctx context.Context) (err error) {
 func (c *collection) path(name string) string { return filepath.Join(c.dir, name) }
 
 // grow measures one size.
-func (c *collection) grow(ctx context.Context, size int) error {
-	appended, err := c.append(ctx, size)
-	if err != nil {
+func (c *collection) grow(ctx context.Context, size int, values map[string]float64) error {
+	if err := c.append(ctx, size, values); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(c.path("index")); err != nil {
@@ -77,10 +78,9 @@ func (c *collection) grow(ctx context.Context, size int) error {
 	if err := c.settle(); err != nil {
 		return err
 	}
-	var gets []string
 	for _, callers := range []int{1, 64} {
 		for _, popular := range []*zipf.Zipf{zipf.New(size), nil} {
-			if err := c.get(ctx, size, callers, popular, &gets); err != nil {
+			if err := c.get(ctx, size, callers, popular, values); err != nil {
 				return err
 			}
 		}
@@ -92,17 +92,44 @@ func (c *collection) grow(ctx context.Context, size int) error {
 	if err := errors.Join(queueErr, indexErr, memoryErr, err, c.daemon.Stop()); err != nil {
 		return err
 	}
-	fmt.Printf("| %d | %s | %.0f | %.2f | %.2f | %d | %d | %.2f | %s |\n", size, appended, float64(size)/built.Seconds(),
-		float64(queue)/1e9, float64(index)/1e9, anonymous/1e6, len(descriptors), ready.Seconds(), strings.Join(gets, " | "))
+	values[indexedColumn], values[readyColumn] = float64(size)/built.Seconds(), ready.Seconds()
+	values[queueColumn], values[indexColumn] = float64(queue)/1e9, float64(index)/1e9
+	values[memoryColumn], values[descriptorsColumn] = float64(anonymous)/1e6, float64(len(descriptors))
 	return nil
 }
 
-// collectionColumns are the titles of the fields that grow prints.
-const collectionColumns = "| documents | appended/s | indexed/s | queue GB | index GB | anonymous MB | descriptors | ready s " +
-	"| 1 caller zipfian/s | p50 us | p99 us | uniform/s | p50 us | p99 us | 64 callers zipfian/s | p50 us | p99 us | uniform/s | p50 us | p99 us |"
+// Columns of the documents, with those of gets and some of the index.
+const (
+	appendedColumn = "appended/s"
+	indexedColumn  = "indexed/s"
+	queueColumn    = "queue GB"
+	indexColumn    = "index GB"
+	readyColumn    = "ready s"
+)
 
-// append appends the documents up to a size and returns their number per second.
-func (c *collection) append(ctx context.Context, size int) (rate string, err error) {
+func documentColumns() []column {
+	columns := []column{
+		{appendedColumn, 0}, {indexedColumn, 0}, {queueColumn, 2}, {indexColumn, 2}, {memoryColumn, 0}, {descriptorsColumn, 0}, {readyColumn, 2},
+	}
+	for _, callers := range []int{1, 64} {
+		for _, popular := range []bool{true, false} {
+			columns = append(columns, getColumns(callers, popular)...)
+		}
+	}
+	return columns
+}
+
+// getColumns returns the columns of gets: rate, median and 99th percentile.
+func getColumns(callers int, popular bool) []column {
+	name := fmt.Sprintf("%d uniform", callers)
+	if popular {
+		name = fmt.Sprintf("%d zipfian", callers)
+	}
+	return []column{{name + "/s", 0}, {name + " p50 us", 0}, {name + " p99 us", 0}}
+}
+
+// append appends the documents up to a size, if some are missing.
+func (c *collection) append(ctx context.Context, size int, values map[string]float64) error {
 	from := 0
 	text, err := os.ReadFile(c.path("size"))
 	if err == nil {
@@ -111,23 +138,23 @@ func (c *collection) append(ctx context.Context, size int) (rate string, err err
 		err = nil
 	}
 	if err != nil || from >= size {
-		return "-", err
+		return err
 	}
 	begun := time.Now()
 	updater := exec.CommandContext(ctx, c.path("bin/docstore-updater"), "append", "--queue", c.path("queue"), "--quiet")
 	updater.Stderr = os.Stderr
 	input, err := updater.StdinPipe()
 	if err != nil {
-		return "", err
+		return err
 	}
 	if err := updater.Start(); err != nil {
-		return "", err
+		return err
 	}
 	if err := errors.Join(c.write(input, from, size), updater.Wait()); err != nil {
-		return "", err
+		return err
 	}
-	rate = fmt.Sprintf("%.0f", float64(size-from)/time.Since(begun).Seconds())
-	return rate, os.WriteFile(c.path("size"), []byte(strconv.Itoa(size)), 0o600)
+	values[appendedColumn] = float64(size-from) / time.Since(begun).Seconds()
+	return os.WriteFile(c.path("size"), []byte(strconv.Itoa(size)), 0o600)
 }
 
 // serve starts the daemon and returns the time until it is ready.
@@ -165,8 +192,8 @@ func (c *collection) settle() error {
 // warmUp and duration are the times of a measurement of gets.
 const warmUp, duration = 2 * time.Second, 6 * time.Second
 
-// get measures gets by a number of callers and appends rate, median and 99th percentile to cells.
-func (c *collection) get(ctx context.Context, size, callers int, popular *zipf.Zipf, cells *[]string) error {
+// get measures gets by a number of callers.
+func (c *collection) get(ctx context.Context, size, callers int, popular *zipf.Zipf, values map[string]float64) error {
 	pool, err := boxcarrpc.NewPool(discovery.Static(c.boxcar), &boxcarrpc.PoolOptions{Size: callers, Methods: docservice.IdempotentMethods()})
 	if err != nil {
 		return err
@@ -185,10 +212,9 @@ func (c *collection) get(ctx context.Context, size, callers int, popular *zipf.Z
 	for i := range latencies[1:] {
 		all.Merge(&latencies[1+i])
 	}
-	*cells = append(*cells, fmt.Sprintf("%.0f", float64(all.Total)/duration.Seconds()))
-	for _, share := range []float64{0.5, 0.99} {
-		*cells = append(*cells, fmt.Sprintf("%.0f", float64(all.Quantile(share).Nanoseconds())/1e3))
-	}
+	columns := getColumns(callers, popular != nil)
+	values[columns[0].title] = float64(all.Total) / duration.Seconds()
+	values[columns[1].title], values[columns[2].title] = nanoseconds(all.Quantile(0.5))/1e3, nanoseconds(all.Quantile(0.99))/1e3
 	return errors.Join(errors.Join(failures...), pool.Close())
 }
 

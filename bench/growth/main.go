@@ -1,7 +1,11 @@
 // Growth measures an index, and a daemon with its queue, at several sizes while they grow.
 //
-//	go run ./growth -dir DIR -entries 300000000 -picture growth.png
+//	go run ./growth -dir DIR -entries 300000000
 //	go run ./growth -dir DIR -file debian.ndjson.gz -documents 1000000,3000000,10000000,30000000
+//	go run ./growth -samples growth/published.ndjson -pictures ../docs/images
+//
+// -samples keeps the measurements in a file, to which a run adds its own. -pictures draws all of the file.
+// growth/published.ndjson has those of docs/lsm.md and docs/serving.md.
 //
 // The index, with keys of 8 and values of 12 bytes, is measured while the writer pauses: writes, reads,
 // memory, disk, descriptors, merge debt, and the time of a restart. Reads begin when no merge is in
@@ -20,16 +24,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"docstore/bench/internal/command"
 	"docstore/bench/internal/machine"
 )
 
 type options struct {
-	dir, file, picture string
-	entries, reads     int
-	documents          []int
+	dir, file         string
+	samples, pictures string
+	entries, reads    int
+	documents         []int
 }
 
 func main() {
@@ -50,42 +54,50 @@ func parse(args []string) (o options, err error) {
 	flags.StringVar(&o.dir, "dir", "", "directory of the stores")
 	flags.IntVar(&o.entries, "entries", 0, "entries of the index, whose directory must be empty or missing; 0: no index")
 	flags.IntVar(&o.reads, "reads", 200_000, "reads of each kind for each size of the index")
-	flags.StringVar(&o.picture, "picture", "", "PNG file of the index to write; empty: none")
+	flags.StringVar(&o.samples, "samples", "", "NDJSON file of earlier measurements, to which those of this run are added; empty: none")
+	flags.StringVar(&o.pictures, "pictures", "", "draw all measurements into this `directory`; empty: do not")
 	flags.StringVar(&o.file, "file", "", "NDJSON, gzipped or not, from whose lines the documents are derived; empty: no documents")
 	command.Numbers(flags, &o.documents, "documents", "1000000,3000000,10000000,30000000", 1, mostDocuments, "numbers of documents, increasing")
 	return o, command.Parse(flags, args)
 }
 
 func (o *options) run(ctx context.Context) error {
-	if o.dir == "" || o.entries < 0 || o.reads < 1 {
-		return errors.New("-dir is required; counts must not be negative")
+	measures := o.entries > 0 || o.file != ""
+	if o.entries < 0 || o.reads < 1 || measures && o.dir == "" || !measures && o.pictures == "" {
+		return errors.New("want -dir with -entries or -file, or -pictures; counts must not be negative")
 	}
-	fmt.Printf("%s, commit %s\n", machine.Name(), machine.Commit())
+	s, err := readSamples(o.samples)
+	if err != nil {
+		return err
+	}
+	if measures {
+		fmt.Printf("%s, commit %s\n", machine.Name(), machine.Commit())
+	}
 	if o.entries > 0 {
-		if err := o.measureIndex(); err != nil {
+		if err := o.growIndex(s); err != nil {
 			return fmt.Errorf("entries: %w", err)
 		}
 	}
-	if o.file == "" {
+	if o.file != "" {
+		columns := documentColumns()
+		printHead(ofDocuments, columns)
+		if err := o.measureCollection(ctx, func(one sample) error { return s.add(one, columns) }); err != nil {
+			return err
+		}
+	}
+	if o.pictures == "" {
 		return nil
 	}
-	return o.measureCollection(ctx)
+	return s.draw(o.pictures)
 }
 
-func (o *options) measureIndex() error {
+func (o *options) growIndex(s *samples) error {
 	dir := filepath.Join(o.dir, "entries")
 	if found, err := os.ReadDir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	} else if len(found) > 0 {
 		return fmt.Errorf("%s is not empty", dir)
 	}
-	fmt.Printf("\n| entries | %s |\n%s\n", strings.Join(columns, " | "), strings.Repeat("|---", 1+len(columns))+"|")
-	var g growth
-	if err := g.measure(dir, o.entries, o.reads, func(s sample) { fmt.Println(s) }); err != nil {
-		return err
-	}
-	if o.picture == "" {
-		return nil
-	}
-	return draw(o.picture, g)
+	printHead(ofEntries, indexColumns)
+	return measureIndex(dir, o.entries, o.reads, func(one sample) error { return s.add(one, indexColumns) })
 }

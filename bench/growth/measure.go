@@ -11,38 +11,31 @@ import (
 	"docstore/bench/internal/process"
 )
 
-// columns are the titles of the fields of a sample.
-var columns = []string{
-	"write ns", "CPU ns", "merge debt MB", "settle s", "hit ns", "p99", "miss ns", "tables",
-	"anonymous MB", "disk bytes each", "descriptors", "restart ms",
-}
+// Columns of the index. Writes are those since the previous size, and a descriptor is one of the process.
+const (
+	writeColumn       = "write ns"
+	cpuColumn         = "CPU ns" // of a write
+	debtColumn        = "merge debt MB"
+	settleColumn      = "settle s"
+	hitColumn         = "hit ns"
+	hit99Column       = "hit p99 ns"
+	missColumn        = "miss ns"
+	tablesColumn      = "tables"
+	memoryColumn      = "anonymous MB"
+	diskColumn        = "disk MB"
+	descriptorsColumn = "descriptors"
+	restartColumn     = "restart ms"
+)
 
-// sample describes an index of one size. Writes are those since the previous size.
-type sample struct {
-	size             int
-	write, cpu       time.Duration // of one
-	debt             uint64
-	settle           time.Duration
-	hit, hit99, miss time.Duration
-	tables           int
-	anonymous, disk  int64
-	descriptors      int
-	restart          time.Duration
+var indexColumns = []column{
+	{writeColumn, 0}, {cpuColumn, 0}, {debtColumn, 0}, {settleColumn, 1}, {hitColumn, 0}, {hit99Column, 0}, {missColumn, 0}, {tablesColumn, 0},
+	{memoryColumn, 0}, {diskColumn, 0}, {descriptorsColumn, 0}, {restartColumn, 1},
 }
-
-func (s sample) String() string {
-	return fmt.Sprintf("| %d | %d | %d | %d | %.1f | %d | %d | %d | %d | %d | %.0f | %d | %.1f |", s.size,
-		s.write.Nanoseconds(), s.cpu.Nanoseconds(), s.debt/1e6, s.settle.Seconds(), s.hit.Nanoseconds(), s.hit99.Nanoseconds(),
-		s.miss.Nanoseconds(), s.tables, s.anonymous/1e6, float64(s.disk)/float64(s.size), s.descriptors, float64(s.restart.Microseconds())/1000)
-}
-
-// growth are the samples of an index.
-type growth struct{ samples []sample }
 
 // parts divide the final size.
 var parts = []int{300, 100, 30, 10, 5, 3, 2, 1}
 
-func (g *growth) measure(dir string, count, reads int, report func(sample)) error {
+func measureIndex(dir string, count, reads int, report func(sample) error) error {
 	s, err := openIndex(dir)
 	if err != nil {
 		return err
@@ -54,18 +47,19 @@ func (g *growth) measure(dir string, count, reads int, report func(sample)) erro
 		if size = count / part; size == from {
 			continue
 		}
-		one := sample{size: size}
+		values := make(map[string]float64)
 		begun, cpu := time.Now(), process.OwnCPU()
 		if err := s.write(from, size); err != nil {
 			return err
 		}
-		written := time.Duration(size - from)
-		one.write, one.debt = time.Since(begun)/written, s.debt()
+		written := float64(size - from)
+		values[writeColumn], values[debtColumn] = nanoseconds(time.Since(begun))/written, float64(s.debt())/1e6
 		paused := time.Now()
 		if err := s.settle(); err != nil {
 			return err
 		}
-		one.settle, one.cpu, one.tables = time.Since(paused), (process.OwnCPU()-cpu)/written, s.tables()
+		values[settleColumn], values[cpuColumn] = time.Since(paused).Seconds(), nanoseconds(process.OwnCPU()-cpu)/written
+		values[tablesColumn] = float64(s.tables())
 		hits, err := timeReads(s, reads, size, true)
 		if err != nil {
 			return err
@@ -74,18 +68,21 @@ func (g *growth) measure(dir string, count, reads int, report func(sample)) erro
 		if err != nil {
 			return err
 		}
-		one.hit, one.hit99, one.miss = hits.Mean(), hits.Quantile(0.99), misses.Mean()
-		if one.anonymous, err = process.Memory(os.Getpid(), "RssAnon"); err != nil {
+		values[hitColumn], values[hit99Column] = nanoseconds(hits.Mean()), nanoseconds(hits.Quantile(0.99))
+		values[missColumn] = nanoseconds(misses.Mean())
+		anonymous, err := process.Memory(os.Getpid(), "RssAnon")
+		if err != nil {
 			return err
 		}
 		descriptors, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
 			return err
 		}
-		one.descriptors = len(descriptors)
-		if one.disk, err = files.Bytes(dir, ".log"); err != nil {
+		disk, err := files.Bytes(dir, ".log")
+		if err != nil {
 			return err
 		}
+		values[memoryColumn], values[diskColumn], values[descriptorsColumn] = float64(anonymous)/1e6, float64(disk)/1e6, float64(len(descriptors))
 		if err := s.close(); err != nil {
 			return err
 		}
@@ -96,12 +93,15 @@ func (g *growth) measure(dir string, count, reads int, report func(sample)) erro
 		if err := s.settle(); err != nil {
 			return err
 		}
-		one.restart = time.Since(begun)
-		g.samples = append(g.samples, one)
-		report(one)
+		values[restartColumn] = nanoseconds(time.Since(begun)) / 1e6
+		if err := report(sample{ofEntries, size, values}); err != nil {
+			return err
+		}
 	}
 	return nil
 }
+
+func nanoseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) }
 
 // timeReads reads random entries of an index of a size, or as many that it does not have.
 func timeReads(s *index, reads, size int, hits bool) (*histogram.Histogram, error) {
