@@ -75,6 +75,7 @@ type comparer struct {
 	read     int                     // entries of queue and index
 	bytes    int64                   // of the documents of all entries of the queue
 	done     int64                   // see CompareIndex
+	passEnd  int64                   // done at the end of the pass
 
 	pass, passes uint32
 	newest       map[idHash]newestEntry
@@ -106,6 +107,8 @@ func (c *comparer) run(memoryBytes int64) error {
 	}
 	c.passes = uint32(min(entries*compareBytesPerID/memoryBytes+1, math.MaxUint32))
 	for c.pass = range c.passes {
+		n := int64(c.pass + 1)
+		c.passEnd = n*c.bytes + n*c.bytes/int64(c.passes)
 		if err := c.readQueue(); err != nil {
 			return errors.Wrap(err, "read the queue")
 		}
@@ -113,8 +116,7 @@ func (c *comparer) run(memoryBytes int64) error {
 			return errors.Wrap(err, "read the index")
 		}
 		c.findMissing()
-		n := int64(c.pass + 1)
-		c.done = n*c.bytes + n*c.bytes/int64(c.passes)
+		c.done = c.passEnd
 		c.report()
 	}
 	return nil
@@ -123,9 +125,10 @@ func (c *comparer) run(memoryBytes int64) error {
 // reportEntries is the number of entries after which CompareIndex reports its progress.
 const reportEntries = 1 << 12
 
-// advance counts an entry, with the size of its document.
+// advance counts an entry, with the size of its document. The entries of the index may have
+// more bytes than an equal share of each pass.
 func (c *comparer) advance(bytes int64) {
-	c.done += bytes
+	c.done = min(c.done+bytes, c.passEnd)
 	if c.read++; c.read%reportEntries == 0 {
 		c.report()
 	}
@@ -134,7 +137,7 @@ func (c *comparer) advance(bytes int64) {
 // report reports the progress. Each pass reads the whole queue, and its part of the index.
 func (c *comparer) report() {
 	if total := (int64(c.passes) + 1) * c.bytes; c.progress != nil {
-		c.progress(min(c.done, total), total)
+		c.progress(c.done, total)
 	}
 }
 
