@@ -295,7 +295,7 @@ func answersOf(t *testing.T, c *rawConn, random *rand.Rand, lanes int, batches u
 // Whatever Prefetch does, the requests are served, and a server that stops does not wait
 // for it.
 func TestMisbehavingPrefetchDelaysNoRequest(t *testing.T) {
-	const lanes = 8
+	const lanes = 6 // the buffer of a new connection holds a request of each
 	for name, misbehave := range map[string]func(open <-chan struct{}){
 		"blocks": func(open <-chan struct{}) { <-open },
 		"panics": func(<-chan struct{}) { panic("ouch") },

@@ -35,9 +35,12 @@ func (w *workers) run(j job) {
 
 // loop runs jobs until enough other workers are idle.
 func (w *workers) loop(j job) {
-	jobs := make(chan job, 1)
+	var jobs chan job // a worker that leads an idle connection needs none
 	for ; j != nil; j = <-jobs {
 		j.work()
+		if jobs == nil {
+			jobs = make(chan job, 1)
+		}
 		w.mu.Lock()
 		if w.closed || len(w.idle) >= maxIdleWorkers {
 			w.mu.Unlock()

@@ -107,7 +107,7 @@ var steps = []step{
 	},
 	{
 		name: "idle", program: "rpcbench", args: "-workloads idle",
-		tiny: "-clients 10 -settle 0s -quiet 100ms", quick: "-clients 2000 -settle 20s -quiet 5s", full: "-clients 10000",
+		tiny: "-clients 10 -settle 0s -quiet 100ms", quick: "-quiet 20s", full: "-quiet 40s",
 	},
 	{
 		name: "documents", program: "docbench", args: "-stores " + allStores,

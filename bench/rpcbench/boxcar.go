@@ -10,13 +10,14 @@ import (
 	"docstore/boxcarrpc/discovery"
 )
 
+// serveBoxcar serves any number of clients that have the same address.
 func serveBoxcar(config *tls.Config) (string, error) {
 	return listen(boxcarrpc.NewServer(func(_ context.Context, method string, request, dst []byte) ([]byte, error) {
 		if err := slowDown(method); err != nil {
 			return dst, err
 		}
 		return appendResponse(dst, request), nil
-	}, &boxcarrpc.ServerOptions{TLS: authority.Always(config)}).Serve)
+	}, &boxcarrpc.ServerOptions{TLS: authority.Always(config), ClientShare: 1}).Serve)
 }
 
 type boxcarClient struct {

@@ -13,7 +13,7 @@ const MaxReadBuffer = 64 << 10
 
 // A read buffer starts small, because most connections are idle, and doubles whenever one
 // read fills it.
-const minReadBuffer = 512
+const minReadBuffer = 256
 
 // A Reader splits the bytes of a connection into frames. Only Received may be called by
 // goroutines that do not hold the connection's read turn.
