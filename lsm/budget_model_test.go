@@ -141,6 +141,27 @@ func TestBudgetModel(t *testing.T) {
 	require.Zero(t, b.budget.Stats().Memtables)
 }
 
+// TestOpenFlushesLargeBatch: a store whose log holds a batch larger than a memtable flushes
+// it when it is opened. Before, it kept it in memory until the next write.
+func TestOpenFlushesLargeBatch(t *testing.T) {
+	fs := vfs.NewMem()
+	db := open(t, "db", &Options{FS: fs, Budget: NewBudget(64 << 20)})
+	var batch Batch
+	for i := range 20_000 {
+		require.NoError(t, batch.Set(fmt.Append(nil, "batch", i), nil))
+	}
+	require.NoError(t, db.Apply(&batch))
+	require.NoError(t, db.WaitIdle(t.Context()))
+	require.Zero(t, db.Stats().Writes.Flushes, "it fits in a memtable")
+	require.NoError(t, db.Close())
+
+	budget := NewBudget(1 << 20)
+	db = open(t, "db", &Options{FS: fs, Budget: budget})
+	require.NoError(t, db.WaitIdle(t.Context()))
+	require.Equal(t, uint64(1), db.Stats().Writes.Flushes)
+	require.LessOrEqual(t, budget.Stats().Memtables, budget.Bytes()*3/8)
+}
+
 // TestStoreFlushesOnlyFullMemtables: a store flushed after every write when its share
 // of the budget had shrunk, or after one large batch, because the slot table of the
 // last memtable alone was larger than a memtable.

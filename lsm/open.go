@@ -38,6 +38,7 @@ func Open(dir string, opts *Options) (*DB, error) {
 	}
 	db.startFilters()
 	db.startTasks()
+	db.commit.advance(db.writer.checkSize) // the logs may hold a large batch
 	return db, nil
 }
 
