@@ -68,6 +68,12 @@ func (db *DB) checkManifest() []error {
 // concurrent writer may have removed its name.
 func (db *DB) checkTable(t *table, keys bool, report func(bytes int64) error) error {
 	r := &tableReader{path: t.path, facts: t.facts, data: t.data}
+	// The mapping has zeros for lost bytes at the end.
+	if info, err := db.env.fs.Stat(t.path); err == nil && info.Size != int64(len(t.data)) {
+		return r.corrupt(len(t.data), "file of %d bytes, want %d", info.Size, len(t.data))
+	} else if err != nil && !isNotExist(err) {
+		return r.failed(err)
+	}
 	if err := r.guard(func() error { return r.open(db.env.id) }); err != nil {
 		return err
 	}
