@@ -40,7 +40,7 @@ type Comparison struct {
 func (c Comparison) Differences() int64 { return c.Missing + c.Wrong + c.Extra }
 
 // CompareIndex compares each entry of the served index in dir with the queue in queueDir:
-// address, expiry and size of the newest version of every id. The collection may be open.
+// address and expiry of the newest version of every id. The collection may be open.
 // It reads the tables of the whole queue and the whole index once for each part of the ids
 // that fits into memoryBytes, and no documents. It calls progress, unless it is nil, with the
 // bytes of the documents whose entries were read and those of all that will be.
@@ -204,8 +204,8 @@ func (c *comparer) compare(id []byte, entry indexEntry, newest newestEntry, know
 	case newest.deleted:
 		c.differ(&c.result.Extra, "id %.100q: the index has %s, the document was deleted at %s", id, entry.address, newest.address)
 	case !entry.sameDocument(newest.indexEntry):
-		c.differ(&c.result.Wrong, "id %.100q: the index has %s, expiry %d, %d bytes; the queue has %s, expiry %d, %d bytes", id,
-			entry.address, entry.expiry, entry.storedBytes, newest.address, newest.expiry, newest.storedBytes)
+		c.differ(&c.result.Wrong, "id %.100q: the index has %s, expiry %d; the queue has %s, expiry %d", id,
+			entry.address, entry.expiry, newest.address, newest.expiry)
 	default:
 		c.result.Equal++
 	}

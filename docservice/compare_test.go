@@ -114,3 +114,57 @@ func TestCompareIndexModel(t *testing.T) {
 	require.Equal(t, []int64{missing, wrong, extra}, []int64{result.Missing, result.Wrong, result.Extra})
 	require.Len(t, result.Examples, int(min(maxComparisonExamples, result.Differences())))
 }
+
+// An erasure can replace the dictionary of a segment and encode its documents again. They are
+// the same documents for a comparison.
+func TestCompareIndexAfterRecoding(t *testing.T) {
+	root := t.TempDir()
+	queueDir, dir := filepath.Join(root, "queue"), filepath.Join(root, "index")
+	w, err := queue.OpenWriter(queueDir, nil)
+	require.NoError(t, err)
+	for segment := range 3 {
+		for i := range 10_000 {
+			id := fmt.Sprint("id-", segment, "-", i)
+			_, err := w.Put(queue.Record{ID: []byte(id), Document: fmt.Append(nil, documentOf(id), documentOf(fmt.Sprint(i*i)))})
+			require.NoError(t, err)
+		}
+		require.NoError(t, w.Seal())
+	}
+	c, err := OpenCollection("jobs", queueDir, dir, nil)
+	require.NoError(t, err)
+	require.NoError(t, c.WaitReady(soon(t)))
+	sizes := func() map[queue.Address]int {
+		sizes := map[queue.Address]int{}
+		r, err := queue.OpenReader(queueDir, nil)
+		require.NoError(t, err)
+		require.NoError(t, r.Scan(t.Context(), queue.Position{}, func(e queue.Entry) error {
+			sizes[e.Address] = e.StoredBytes
+			return nil
+		}))
+		require.NoError(t, r.Close())
+		return sizes
+	}
+	before := sizes()
+	var last queue.Address
+	for segment := range 3 {
+		last, err = w.Delete(fmt.Appendf(nil, "id-%d-7", segment))
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Close())
+	require.NoError(t, c.WaitFor(soon(t), last))
+	_, err = queue.Compact(t.Context(), queueDir, &queue.CompactOptions{
+		EraseDead: true, DeleteOriginals: true, Now: func() time.Time { return time.Now().Add(time.Hour) },
+	})
+	require.NoError(t, err)
+	recoded := 0
+	for address, size := range sizes() {
+		if was, ok := before[address]; ok && was != size {
+			recoded++
+		}
+	}
+	require.Positive(t, recoded)
+	result, err := CompareIndex(t.Context(), dir, queueDir, time.Now(), CompareMemory, nil)
+	require.NoError(t, err)
+	require.Zero(t, result.Differences(), result.Examples)
+	require.NoError(t, c.Close())
+}
