@@ -74,7 +74,7 @@ var reasons = []struct {
 	{"cores of these machines exchange cache lines slowly; on another AMD EPYC 127 ns", []string{
 		"Boxcar: acquire and release, ns",
 	}},
-	{"8,059 B before clients had shares of processor time", []string{
+	{"measured before read buffers began with 256 bytes: AMD EPYC had 8,638 B", []string{
 		"Boxcar: idle client",
 	}},
 	{"wake-ups for pings are expensive on these virtual machines; 0.57 % on another AMD EPYC", []string{
