@@ -15,13 +15,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-)
 
-// Debian's path, which may not be in PATH.
-const dnsmasqPath = "/usr/sbin/dnsmasq"
+	"docstore/internal/testprogram"
+)
 
 // A dnsmasq is a real DNS server on the loopback address.
 type dnsmasq struct {
+	program        string
 	address, hosts string
 	command        *exec.Cmd
 }
@@ -30,10 +30,9 @@ type dnsmasq struct {
 // of SRV records of _boxcar._tcp.search.test.
 func startDNS(t testing.TB, four, six, services int) *dnsmasq {
 	t.Helper()
-	_, err := os.Stat(dnsmasqPath)
-	require.NoError(t, err, "scripts/setup installs Debian's dnsmasq-base")
+	program := testprogram.Path(t, "dnsmasq")
 	dir := t.TempDir()
-	s := &dnsmasq{hosts: filepath.Join(dir, "hosts")}
+	s := &dnsmasq{program: program, hosts: filepath.Join(dir, "hosts")}
 	s.write(t, four, six)
 	var config strings.Builder
 	for i := range services {
@@ -55,7 +54,7 @@ func (s *dnsmasq) listen(t testing.TB, dir string) bool {
 	_, port, err := net.SplitHostPort(s.address)
 	require.NoError(t, err)
 	require.NoError(t, probe.Close())
-	s.command = exec.Command(dnsmasqPath, "--no-daemon", "--conf-file="+filepath.Join(dir, "conf"), "--addn-hosts="+s.hosts,
+	s.command = exec.Command(s.program, "--no-daemon", "--conf-file="+filepath.Join(dir, "conf"), "--addn-hosts="+s.hosts,
 		"--no-hosts", "--no-resolv", "--local=/test/", "--listen-address=127.0.0.1", "--bind-interfaces", "--port="+port)
 	require.NoError(t, s.command.Start())
 	command, ended := s.command, make(chan struct{})

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testprogram"
 )
 
 const (
@@ -18,11 +20,12 @@ const (
 
 // TestAlerts runs promtool on the rules and their tests.
 func TestAlerts(t *testing.T) {
+	promtool := testprogram.Path(t, "promtool")
 	for _, args := range [][]string{{"check", "rules", "alerts.yml"}, {"test", "rules", "alerts_test.yml"}} {
-		command := exec.Command("promtool", args...)
+		command := exec.Command(promtool, args...)
 		command.Dir = filepath.Dir(alertsFile)
 		out, err := command.CombinedOutput()
-		require.NoError(t, err, "%s (make setup installs promtool)", out)
+		require.NoError(t, err, "%s", out)
 	}
 }
 

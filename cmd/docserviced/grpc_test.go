@@ -23,6 +23,7 @@ import (
 	"docstore/boxcarrpc/discovery"
 	"docstore/docservice/docservicepb"
 	"docstore/internal/testcert"
+	"docstore/internal/testprogram"
 )
 
 // startGRPCDaemon starts a daemon with a gRPC listener and connects to it.
@@ -181,8 +182,7 @@ func nodeExample(t *testing.T, args ...string) result {
 	t.Helper()
 	script, err := filepath.Abs("../../clients/node/examples/get.js")
 	require.NoError(t, err)
-	node, err := exec.LookPath("node")
-	require.NoError(t, err, "run make setup, which installs Node")
+	node := testprogram.Path(t, "node")
 	require.FileExists(t, "../../clients/node/dist/src/index.js", "run make setup, which builds the client")
 	var stdout, stderr lockedBuffer
 	command := exec.CommandContext(shortly(t), node, append([]string{script}, args...)...)

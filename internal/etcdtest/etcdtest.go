@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/freeport"
+	"docstore/internal/testprogram"
 )
 
 // keptRevisions is the number of revisions of which etcd keeps the values, so that a long test
@@ -21,6 +22,7 @@ const keptRevisions = "10000"
 // Server is an etcd with leases of at least one second.
 type Server struct {
 	Address   string
+	program   string
 	dir       string
 	arguments []string
 	command   *exec.Cmd
@@ -35,11 +37,10 @@ func Start(t testing.TB) *Server {
 // StartIn is Start with a data directory, which can have the data of an earlier etcd.
 func StartIn(t testing.TB, dir string) *Server {
 	t.Helper()
-	_, err := exec.LookPath("etcd")
-	require.NoError(t, err, "scripts/setup installs Debian's etcd-server")
+	program := testprogram.Path(t, "etcd")
 	// The ports are most likely still free when etcd listens.
 	address, peer := freeport.Address(t), freeport.Address(t)
-	s := &Server{Address: address, dir: dir, arguments: []string{
+	s := &Server{Address: address, program: program, dir: dir, arguments: []string{
 		"--data-dir", dir, "--unsafe-no-fsync", "--log-level", "error",
 		"--heartbeat-interval", "20", "--election-timeout", "200", // with the default the shortest lease is 2 s
 		"--listen-client-urls", "http://" + address, "--advertise-client-urls", "http://" + address,
@@ -55,7 +56,7 @@ func StartIn(t testing.TB, dir string) *Server {
 // Restart starts etcd after Kill, with its data, and waits until it is healthy.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
-	s.command = exec.Command("etcd", s.arguments...)
+	s.command = exec.Command(s.program, s.arguments...)
 	require.NoError(t, s.command.Start())
 	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/freeport"
+	"docstore/internal/testprogram"
 )
 
 // Server is a cluster of PostgreSQL with wal_level = logical. It does not sync its files, which
@@ -39,7 +40,7 @@ func binaries(t testing.TB) string {
 	}
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin")
 	require.NoError(t, err)
-	require.NotEmpty(t, found, "scripts/setup installs Debian's postgresql")
+	require.NotEmpty(t, found, "PostgreSQL is not installed: run make setup")
 	return slices.Max(found)
 }
 
@@ -50,6 +51,7 @@ func Start(t testing.TB, options ...string) *Server {
 	if runtime.GOOS == "windows" {
 		t.Skip("the server cannot be started without its privileges")
 	}
+	testprogram.Skip(t, "PostgreSQL")
 	// Not t.TempDir: another user must be able to enter it.
 	dir, err := os.MkdirTemp("", "postgrestest")
 	require.NoError(t, err)

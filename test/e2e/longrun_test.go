@@ -395,7 +395,7 @@ func endProcesses(t *testing.T, dir string) {
 			continue
 		}
 		program, _, _ := strings.Cut(string(line), "\x00")
-		if slices.Contains([]string{"docserviced", "docstore-updater", "etcd", filepath.Base(s3Binary)}, filepath.Base(program)) {
+		if slices.Contains([]string{"docserviced", "docstore-updater", "etcd", s3Program}, filepath.Base(program)) {
 			require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 		}
 	}

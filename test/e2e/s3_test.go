@@ -19,10 +19,11 @@ import (
 
 	"docstore/internal/crashtest"
 	"docstore/internal/freeport"
+	"docstore/internal/testprogram"
 )
 
-// s3Binary is the S3 server that scripts/setup builds.
-const s3Binary = "../../.tools/versitygw-v1.8.0"
+// s3Program is the S3 server that scripts/setup builds.
+const s3Program = "versitygw-v1.8.0"
 
 // s3Server is an S3 server with a bucket named "docs", behind a proxy.
 type s3Server struct {
@@ -45,14 +46,11 @@ func startS3(t testing.TB) *s3Server {
 // startS3In is startS3 with a directory, which can have the bucket of an earlier server.
 func startS3In(t testing.TB, root string) *s3Server {
 	t.Helper()
-	binary, err := filepath.Abs(s3Binary)
-	require.NoError(t, err)
-	require.FileExists(t, binary, "run make setup, which builds it")
 	address := freeport.Address(t)
 	s := &s3Server{dir: filepath.Join(root, "docs")}
 	require.NoError(t, os.MkdirAll(s.dir, 0o700))
 	const user, secret = "test", "secret"
-	command := exec.Command(binary, "--quiet", "--health", "/health", "--port", address, "posix", root)
+	command := exec.Command(testprogram.Path(t, s3Program), "--quiet", "--health", "/health", "--port", address, "posix", root)
 	command.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+user, "ROOT_SECRET_KEY="+secret)
 	server := launch(t, command)
 	s.server, s.pid, s.address = server.Process, server.Process.Pid, "http://"+address

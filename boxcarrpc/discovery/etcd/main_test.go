@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"docstore/internal/freeport"
+	"docstore/internal/testprogram"
 )
 
 func TestMain(m *testing.M) {
@@ -42,6 +43,7 @@ func startEtcd(t testing.TB) (address string) {
 // An etcdServer is a real etcd that a test can stop and restart.
 type etcdServer struct {
 	address   string
+	program   string
 	options   string // options of its targets
 	command   *exec.Cmd
 	arguments []string
@@ -49,11 +51,10 @@ type etcdServer struct {
 
 func newEtcd(t testing.TB, scheme string, arguments ...string) *etcdServer {
 	t.Helper()
-	_, err := exec.LookPath("etcd")
-	require.NoError(t, err, "scripts/setup installs Debian's etcd-server")
+	program := testprogram.Path(t, "etcd")
 	// The ports are most likely still free when etcd listens.
 	address, peer := freeport.Address(t), freeport.Address(t)
-	s := &etcdServer{address: address, arguments: append([]string{
+	s := &etcdServer{address: address, program: program, arguments: append([]string{
 		"--data-dir", filepath.Join(t.TempDir(), "data"), "--unsafe-no-fsync",
 		"--heartbeat-interval", "20", "--election-timeout", "200", // with the default the shortest lease is 2 s
 		"--listen-client-urls", scheme + "://" + address, "--advertise-client-urls", scheme + "://" + address,
@@ -67,7 +68,7 @@ func newEtcd(t testing.TB, scheme string, arguments ...string) *etcdServer {
 // start starts etcd and waits until it answers.
 func (s *etcdServer) start(t testing.TB) {
 	t.Helper()
-	s.command = exec.Command("etcd", s.arguments...)
+	s.command = exec.Command(s.program, s.arguments...)
 	require.NoError(t, s.command.Start())
 	r, err := Open(s.target(s.options), nil)
 	require.NoError(t, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/ulikunitz/xz"
 
+	"docstore/internal/testprogram"
 	"docstore/internal/testseed"
 )
 
@@ -55,8 +56,7 @@ func TestXz(t *testing.T) {
 
 // TestXzOfTheTool reads files of xz with several blocks.
 func TestXzOfTheTool(t *testing.T) {
-	tool, err := exec.LookPath("xz")
-	require.NoError(t, err, "run make setup")
+	tool := testprogram.Path(t, "xz")
 	want := strings.Repeat(`{"id":"1"}`+"\n", 50_000)
 	for _, args := range [][]string{{"-1"}, {"-9e", "-T2", "--block-size=100000"}, {"--check=sha256"}, {"--check=none"}} {
 		command := exec.Command(tool, append(args, "-c")...)

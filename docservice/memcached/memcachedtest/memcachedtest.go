@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testprogram"
 )
 
 // Server is a memcached process.
@@ -16,17 +18,19 @@ type Server struct {
 	Address string // the same after a restart
 
 	t       testing.TB
+	program string
 	args    []string
 	command *exec.Cmd
 }
 
-// Start runs a server, with further arguments if any, until the test ends. It fails the
-// test if memcached is not installed; make setup installs it.
+// Start runs a server, with further arguments if any, until the test ends. It skips the
+// test with -short.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
+	program := testprogram.Path(t, "memcached")
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s := &Server{Address: listener.Addr().String(), t: t, args: args}
+	s := &Server{Address: listener.Addr().String(), t: t, program: program, args: args}
 	require.NoError(t, listener.Close())
 	s.Restart()
 	t.Cleanup(s.Kill)
@@ -38,8 +42,8 @@ func (s *Server) Restart() {
 	s.t.Helper()
 	host, port, err := net.SplitHostPort(s.Address)
 	require.NoError(s.t, err)
-	s.command = exec.Command("memcached", append([]string{"-u", "nobody", "-l", host, "-p", port, "-U", "0"}, s.args...)...)
-	require.NoError(s.t, s.command.Start(), "make setup installs memcached")
+	s.command = exec.Command(s.program, append([]string{"-u", "nobody", "-l", host, "-p", port, "-U", "0"}, s.args...)...)
+	require.NoError(s.t, s.command.Start())
 	require.Eventually(s.t, func() bool {
 		conn, err := net.Dial("tcp", s.Address)
 		if err != nil {
