@@ -3,22 +3,17 @@ package main
 import (
 	"path/filepath"
 	"testing"
-	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/natstest"
 )
 
 func TestFromNATS(t *testing.T) {
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})
-	require.NoError(t, err)
-	s.Start()
-	defer s.WaitForShutdown()
-	defer s.Shutdown()
-	require.True(t, s.ReadyForConnections(10*time.Second))
-	connection, err := natsgo.Connect(s.ClientURL())
+	s := natstest.Start(t)
+	connection, err := natsgo.Connect(s.URL())
 	require.NoError(t, err)
 	defer connection.Close()
 	js, err := jetstream.New(connection)
@@ -31,7 +26,7 @@ func TestFromNATS(t *testing.T) {
 	}
 	queueDir := filepath.Join(t.TempDir(), "queue")
 	from := func() string {
-		r := ok(t, "", "append", "--queue", queueDir, "--from", s.ClientURL()+"/KV_jobs?subject=$KV.jobs.*")
+		r := ok(t, "", "append", "--queue", queueDir, "--from", s.URL()+"/KV_jobs?subject=$KV.jobs.*")
 		require.Contains(t, r.stderr, `"waiting_messages":0`)
 		return dump(t, queueDir)
 	}

@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/crashtest"
+	"docstore/internal/natstest"
 	"docstore/internal/testseed"
 )
 
@@ -20,13 +20,8 @@ import (
 // to which messages are written. The queue has each message once, in order.
 func TestUpdaterOfNATSKilled(t *testing.T) {
 	t.Parallel()
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})
-	require.NoError(t, err)
-	s.Start()
-	defer s.WaitForShutdown()
-	defer s.Shutdown()
-	require.True(t, s.ReadyForConnections(10*time.Second))
-	connection, err := natsgo.Connect(s.ClientURL())
+	s := natstest.Start(t)
+	connection, err := natsgo.Connect(s.URL())
 	require.NoError(t, err)
 	defer connection.Close()
 	js, err := jetstream.New(connection)
@@ -56,7 +51,7 @@ func TestUpdaterOfNATSKilled(t *testing.T) {
 	queue := filepath.Join(t.TempDir(), "queue")
 	args := []string{
 		"append", "--queue", queue, "--segment-size", "64KiB", "--flush-interval", "5ms",
-		"--from", s.ClientURL() + "/JOBS?subject=jobs.*",
+		"--from", s.URL() + "/JOBS?subject=jobs.*",
 	}
 	for range crashtest.Share(10, 200) {
 		updater := start(t, nil, "docstore-updater", append(args, "--follow")...)

@@ -23,8 +23,8 @@ import (
 var binaries string
 
 func TestMain(m *testing.M) {
-	if kind := os.Getenv(asBroker); kind != "" {
-		if err := runBroker(kind); err != nil {
+	if os.Getenv(asKafka) != "" {
+		if err := runKafka(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

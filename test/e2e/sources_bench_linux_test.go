@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/jobs"
+	"docstore/internal/natstest"
 )
 
 // BenchmarkAppendFrom appends documents from files, a bucket (versitygw, 30 objects), Kafka
@@ -37,23 +38,26 @@ func BenchmarkAppendFrom(b *testing.B) {
 			benchmarkAppend(b, s3.server, "--from", "s3://docs/"+format+"/", "--s3-endpoint", s3.address, "--s3-path-style")
 		})
 	}
-	for _, kind := range []string{"kafka", "nats"} {
-		b.Run("source="+kind, func(b *testing.B) {
-			broker := exec.Command(os.Args[0])
-			broker.Env = append(os.Environ(), asBroker+"="+kind)
-			broker.Stderr = os.Stderr
-			stdin, err := broker.StdinPipe()
-			require.NoError(b, err)
-			stdout, err := broker.StdoutPipe()
-			require.NoError(b, err)
-			require.NoError(b, broker.Start())
-			defer func() { _ = broker.Wait() }() // it ends with its input
-			defer stdin.Close()
-			url, err := bufio.NewReader(stdout).ReadString('\n')
-			require.NoError(b, err)
-			benchmarkAppend(b, broker.Process, "--from", strings.TrimSpace(url))
-		})
-	}
+	b.Run("source=kafka", func(b *testing.B) {
+		broker := exec.Command(os.Args[0])
+		broker.Env = append(os.Environ(), asKafka+"=1")
+		broker.Stderr = os.Stderr
+		stdin, err := broker.StdinPipe()
+		require.NoError(b, err)
+		stdout, err := broker.StdoutPipe()
+		require.NoError(b, err)
+		require.NoError(b, broker.Start())
+		defer func() { _ = broker.Wait() }() // it ends with its input
+		defer stdin.Close()
+		url, err := bufio.NewReader(stdout).ReadString('\n')
+		require.NoError(b, err)
+		benchmarkAppend(b, broker.Process, "--from", strings.TrimSpace(url))
+	})
+	b.Run("source=nats", func(b *testing.B) {
+		s := natstest.Start(b)
+		url := fillNATS(b, s)
+		benchmarkAppend(b, s.Process(), "--from", url)
+	})
 }
 
 // inputObjects is the number of objects of a bucket.

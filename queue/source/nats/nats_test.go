@@ -8,16 +8,15 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/natstest"
 	"docstore/internal/testcert"
 	"docstore/internal/testseed"
 	"docstore/queue"
@@ -29,18 +28,15 @@ const testTimeout = 30 * time.Second
 
 // broker is a server with a stream, over TCP.
 type broker struct {
-	t       *testing.T
-	server  *server.Server
-	options server.Options
-	js      jetstream.JetStream
+	*natstest.Server
+	t  *testing.T
+	js jetstream.JetStream
 }
 
 func newBroker(t *testing.T, edit ...func(*jetstream.StreamConfig)) *broker {
 	t.Helper()
-	b := &broker{t: t, options: server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true}}
-	b.start()
-	t.Cleanup(b.stop)
-	connection, err := natsgo.Connect(b.address(), natsgo.MaxReconnects(-1), natsgo.ReconnectWait(10*time.Millisecond))
+	b := &broker{Server: natstest.Start(t), t: t}
+	connection, err := natsgo.Connect(b.Address, natsgo.MaxReconnects(-1), natsgo.ReconnectWait(10*time.Millisecond))
 	require.NoError(t, err)
 	t.Cleanup(connection.Close)
 	b.js, err = jetstream.New(connection)
@@ -48,23 +44,6 @@ func newBroker(t *testing.T, edit ...func(*jetstream.StreamConfig)) *broker {
 	b.create(edit...)
 	return b
 }
-
-func (b *broker) start() {
-	b.t.Helper()
-	var err error
-	b.server, err = server.NewServer(&b.options)
-	require.NoError(b.t, err)
-	b.server.Start()
-	require.True(b.t, b.server.ReadyForConnections(testTimeout))
-	b.options.Port = b.server.Addr().(*net.TCPAddr).Port
-}
-
-func (b *broker) stop() {
-	b.server.Shutdown()
-	b.server.WaitForShutdown()
-}
-
-func (b *broker) address() string { return fmt.Sprintf("127.0.0.1:%d", b.options.Port) }
 
 func (b *broker) create(edit ...func(*jetstream.StreamConfig)) {
 	b.t.Helper()
@@ -100,7 +79,7 @@ func (b *broker) publish(messages ...string) {
 
 func (b *broker) config(edit ...func(*Config)) Config {
 	c := Config{
-		Servers: []string{b.address()}, Stream: "JOBS", Subject: "jobs.*", ID: IDOfSubject,
+		Servers: []string{b.Address}, Stream: "JOBS", Subject: "jobs.*", ID: IDOfSubject,
 		Decoder: envelope.Decoder{Format: envelope.Raw},
 	}
 	for _, f := range edit {
@@ -429,8 +408,8 @@ func TestServerRestarts(t *testing.T) {
 	b.publish("1=a")
 	r := b.open(nil, follow)
 	r.read(1)
-	b.stop()
-	b.start()
+	b.Stop()
+	b.Restart()
 	b.publish("2=b", "3=c")
 	require.Equal(t, []string{"2=b", "3=c"}, r.read(2))
 	require.Empty(t, b.open(r.cursor).readAll())
@@ -478,19 +457,13 @@ func TestManyMessages(t *testing.T) {
 func TestTLSAndUsers(t *testing.T) {
 	ca := testcert.NewCA(t, "ca")
 	file, key := ca.Files(t, t.TempDir(), "localhost")
-	certificate, err := tls.LoadX509KeyPair(file, key)
-	require.NoError(t, err)
 	roots := x509.NewCertPool()
 	require.True(t, roots.AppendCertsFromPEM(ca.PEM))
-	b := &broker{t: t, options: server.Options{
-		Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}}, TLSTimeout: 5, Username: "reader", Password: "secret",
-	}}
-	b.start()
-	defer b.stop()
+	b := &broker{t: t, Server: natstest.Start(t,
+		fmt.Sprintf("tls { cert_file: %q, key_file: %q, timeout: 5 }", file, key), "authorization { user: reader, password: secret }")}
 	secure := func(c *Config) { c.TLS, c.User, c.Password = &tls.Config{RootCAs: roots}, "reader", "secret" }
 	config := b.config(secure)
-	connection, err := natsgo.Connect(b.address(), config.connectOptions()...)
+	connection, err := natsgo.Connect(b.Address, config.connectOptions()...)
 	require.NoError(t, err)
 	defer connection.Close()
 	b.js, err = jetstream.New(connection)
