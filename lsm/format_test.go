@@ -103,12 +103,12 @@ func TestNewerVersionIsNotCorruption(t *testing.T) {
 	require.NotErrorIs(t, err, ErrCorrupt)
 }
 
-// damages are the modifications of a byte and the share tested in continuous
-// integration and under the race detector.
+// damages are the modifications of a byte, and the share of the bytes that is tested: in
+// general, and with -short or under the race detector.
 var damages = []struct {
-	name            string
-	do              func(b []byte, at int) []byte
-	sparing, racing int
+	name          string
+	do            func(b []byte, at int) []byte
+	sparing, slow int
 }{
 	{"flipped", func(b []byte, at int) []byte { b[at] ^= byte(1 + at%255); return b }, 1, 10},
 	{"zeroed", func(b []byte, at int) []byte { b[at] = 0; return b }, 5, 50},
@@ -153,8 +153,8 @@ func TestEveryByteDamaged(t *testing.T) {
 		}
 		for _, damage := range damages {
 			sparing := crashtest.Share(damage.sparing, 1)
-			if race.Enabled {
-				sparing = damage.racing
+			if race.Enabled || testing.Short() {
+				sparing = damage.slow
 			}
 			for i := 0; i < len(whole); i += sparing {
 				damaged := damage.do(bytes.Clone(whole), i)

@@ -153,7 +153,7 @@ func TestDamagedFileOfAShardIsFetchedAgain(t *testing.T) {
 	}
 	f.publishEntries(false, nil, entries...)
 	f.announce(1)
-	f.options.Collection.ScrubInterval = 2 * time.Millisecond
+	f.options.Collection.VerifyInterval, f.options.Collection.QuarantineAfter = 2*time.Millisecond, 2*time.Millisecond
 	s := f.startServer("", "server")
 	s.waitFor(1)
 	damaged := f.layout.ShardString("id-0")

@@ -66,10 +66,19 @@ const SoakVariable = "DOCSTORE_SOAK"
 // Soak reports whether tests run all cases.
 func Soak() bool { return os.Getenv(SoakVariable) != "" }
 
-// Share returns n, or all in a soak.
+// shortShare is the part of the cases that -short leaves.
+const shortShare = 3
+
+// Share returns n, all in a soak, and with -short what leaves a third of the cases: n is a
+// number of cases if it is less than all, otherwise the distance between two of them.
 func Share(n, all int) int {
-	if Soak() {
+	switch {
+	case Soak():
 		return all
+	case testing.Short() && n < all:
+		return max(1, n/shortShare)
+	case testing.Short() && n > all:
+		return n * shortShare
 	}
 	return n
 }

@@ -71,11 +71,16 @@ func TestTimeToUniqueNumbers(t *testing.T) {
 
 // The same events on sockets in real time, without measuring the time. Fifty members in
 // one process overload the processors under the race detector, answer late and become
-// suspect, which causes more messages. All intervals are therefore doubled.
+// suspect, which causes more messages. All intervals are therefore doubled. With -short there
+// are twenty members, and the intervals are a tenth.
 func TestFiftyMembers(t *testing.T) {
-	const members, ever = 50, 4 * time.Minute
-	c := newCluster(t, false, Options{RejoinInterval: 2 * time.Second, Configure: func(config *memberlist.Config) {
-		config.GossipInterval, config.ProbeInterval, config.ProbeTimeout = 400*time.Millisecond, 2*time.Second, 1900*time.Millisecond
+	const ever = 4 * time.Minute
+	members, scale := 50, 10*time.Millisecond
+	if testing.Short() {
+		members, scale = 20, time.Millisecond
+	}
+	c := newCluster(t, false, Options{RejoinInterval: 200 * scale, Configure: func(config *memberlist.Config) {
+		config.GossipInterval, config.ProbeInterval, config.ProbeTimeout = 40*scale, 200*scale, 190*scale
 		config.SuspicionMult, config.SuspicionMaxTimeoutMult = 3, 2
 		config.EnableCompression = false
 	}})
