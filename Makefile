@@ -5,7 +5,7 @@ TOOLS   := $(CURDIR)/.tools
 LINT    := $(TOOLS)/golangci-lint-v2.15.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build packages image release test test-ui check lint fuzz soak bench bench-report proto setup clean
+.PHONY: help demo build packages image release test test-all check lint fuzz soak bench bench-report proto setup clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,19 +16,33 @@ demo: ## run updater, daemon and client in one process, with generated job posti
 build: ## build the commands into bin/
 	$(GO) build -o bin/ ./cmd/...
 
-# The limit of one package, for a loaded machine. On an idle one the slowest takes two minutes.
+# The limit of one package, for a loaded machine.
 TEST_TIMEOUT ?= 25m
 
-# test/ runs the commands as processes, built without the race detector: the race detector would
-# slow down the tests and find nothing. All other packages run with it.
-test: setup check ## install what the tests need, check, and run all tests (of the mutations a sample, see soak)
-	$(GO) test -race -timeout $(TEST_TIMEOUT) $$($(GO) list ./... | grep -v '^docstore/test/')
-	$(GO) test -timeout $(TEST_TIMEOUT) ./test/...
-	$(GO) test -timeout $(TEST_TIMEOUT) -tags invariants,nolzo ./internal/vfs ./bloom ./lsm ./queue ./wal ./docservice ./boxcarrpc/core ./cmd/docstore-updater
-	cd bench && $(GO) test -timeout $(TEST_TIMEOUT) ./...
-	cd examples/frontend && $(GO) test -timeout $(TEST_TIMEOUT) ./...
-	cd test/kubernetes && $(GO) test -timeout $(TEST_TIMEOUT) ./...
-	cd test/openapi && $(GO) test -timeout $(TEST_TIMEOUT) .
+# A line for each package, the output of failures, and the totals.
+REPORT := $(TOOLS)/testreport
+
+# Packages of the module whose tests need only Go; test/ has those of the whole system.
+PACKAGES := $$($(GO) list ./... | grep -v '^docstore/test/')
+
+# Four packages at a time, because tests wait. Vet and symbol tables cost a fifth of the time
+# of the first run.
+test: $(REPORT) ## test with random seeds; needs only Go; two minutes, the first time four
+	$(GO) build -o bin/ ./cmd/...
+	$(REPORT) -short -vet=off -ldflags='-s -w' -p 4 -timeout $(TEST_TIMEOUT) $(PACKAGES) ./test/commands
+
+# test/ runs the commands as processes, built without the race detector: it would slow down
+# the tests and find nothing. All other packages run with it.
+test-all: setup check $(REPORT) ## install tools and run every test: races, real servers, guides, browser, clients, images; 20 minutes
+	@scripts/setup chromium
+	$(REPORT) -slowest 10 -vet=off -race -p 4 -timeout $(TEST_TIMEOUT) $(PACKAGES)
+	$(REPORT) -slowest 10 -vet=off -timeout $(TEST_TIMEOUT) ./test/...
+	$(REPORT) -vet=off -timeout $(TEST_TIMEOUT) -tags invariants,nolzo ./internal/vfs ./bloom ./lsm ./queue ./wal ./docservice ./boxcarrpc/core ./cmd/docstore-updater
+	cd bench && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) ./...
+	cd examples/frontend && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) ./...
+	cd test/kubernetes && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) ./...
+	cd test/openapi && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) .
+	cd test/ui && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) .
 	cd clients/node && npm test --silent
 
 check: ## gofmt, go vet (also without lzo, with invariants, for darwin and windows), go mod tidy
@@ -53,10 +67,6 @@ lint: setup $(LINT) ## golangci-lint with .golangci.yml, shellcheck
 	cd test/openapi && $(LINT) run --config ../../.golangci.yml ./...
 	cd examples/frontend && $(LINT) run --config ../../.golangci.yml ./...
 	cd test/kubernetes && $(LINT) run --config ../../.golangci.yml ./...
-
-test-ui: ## install Chromium and test the live page
-	@scripts/setup chromium
-	cd test/ui && $(GO) test .
 
 FUZZ_TIME ?= 5s
 fuzz: ## fuzz each decoder for FUZZ_TIME (default 5s)
@@ -88,6 +98,9 @@ proto: ## generate code from the .proto files (needs protoc)
 
 setup: ## install the tools of tests and linters (rsync, gcc, ...)
 	@scripts/setup
+
+$(REPORT): $(wildcard internal/testreport/*.go)
+	$(GO) build -o $@ ./internal/testreport
 
 $(LINT):
 	GOBIN=$(TOOLS) $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0

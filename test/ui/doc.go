@@ -2,7 +2,7 @@
 // live updates, the slots of one client, dark mode, narrow screens, and no JavaScript. It is
 // a separate module, so that docstore does not depend on the browser driver. Run it with
 //
-//	make test-ui
+//	make test-all
 //
-// which installs Chromium; -screenshots DIR saves screenshots.
+// which installs Chromium; the flag -screenshots DIR saves screenshots.
 package ui
