@@ -99,6 +99,13 @@ func (r *reader) answer(key, value []byte, err error) {
 		r.honest(err)
 	case !there || want != string(value):
 		verified, err := r.db.GetVerified(nil, key)
+		if there && err == nil { // a merge that read the table before the damage has replaced it since
+			require.Equal(r.t, want, string(verified), "verified value of %q", key)
+			again, err := r.db.Get(nil, key)
+			require.NoError(r.t, err)
+			require.Equal(r.t, want, string(again), "%q had the value %q", key, value)
+			return
+		}
 		require.Error(r.t, err, "%q has the value %q, verified %q, want %q", key, value, verified, want)
 		require.False(r.t, there && errors.Is(err, ErrNotFound))
 		if !errors.Is(err, ErrNotFound) {
