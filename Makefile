@@ -25,6 +25,11 @@ REPORT := $(TOOLS)/testreport
 # Packages of the module whose tests need only Go; test/ has those of the whole system.
 PACKAGES := $$($(GO) list ./... | grep -v '^docstore/test/')
 
+# The commands of tests, packages and images are built with the same flags, so that the build
+# cache has each package once. The race detector needs cgo.
+test test-all: export CGO_ENABLED = 0
+test test-all: export GOFLAGS += -trimpath
+
 # Four packages at a time, because tests wait. Vet and symbol tables cost a fifth of the time
 # of the first run.
 test: $(REPORT) ## test with random seeds; needs only Go; two minutes, the first time four
@@ -35,7 +40,7 @@ test: $(REPORT) ## test with random seeds; needs only Go; two minutes, the first
 # the tests and find nothing. All other packages run with it.
 test-all: setup check $(REPORT) ## install tools and run every test: races, real servers, guides, browser, clients, images; 20 minutes
 	@scripts/setup chromium
-	$(REPORT) -slowest 10 -vet=off -race -p 4 -timeout $(TEST_TIMEOUT) $(PACKAGES)
+	CGO_ENABLED=1 $(REPORT) -slowest 10 -vet=off -race -p 4 -timeout $(TEST_TIMEOUT) $(PACKAGES)
 	$(REPORT) -slowest 10 -vet=off -timeout $(TEST_TIMEOUT) ./test/...
 	$(REPORT) -vet=off -timeout $(TEST_TIMEOUT) -tags invariants,nolzo ./internal/vfs ./bloom ./lsm ./queue ./wal ./docservice ./boxcarrpc/core ./cmd/docstore-updater
 	cd bench && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) ./...
