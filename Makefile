@@ -28,7 +28,7 @@ PACKAGES := $$($(GO) list ./... | grep -v '^docstore/test/')
 # The commands of tests, packages and images are built with the same flags, so that the build
 # cache has each package once. The race detector needs cgo.
 test test-all: export CGO_ENABLED = 0
-test test-all: export GOFLAGS += -trimpath
+test test-all: export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath
 
 # Four packages at a time, because tests wait. Vet and symbol tables cost a fifth of the time
 # of the first run.
