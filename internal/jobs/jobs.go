@@ -10,10 +10,9 @@ package jobs
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"time"
-
-	"github.com/brianvoe/gofakeit/v7"
 )
 
 // Posting is a job posting.
@@ -53,13 +52,13 @@ func ID(n int) string { return fmt.Sprintf("job-%07d", n) }
 
 // Generator generates postings. It is not safe for concurrent use.
 type Generator struct {
-	fake *gofakeit.Faker
-	made int
+	random *rand.Rand
+	made   int
 }
 
-// New returns a generator whose postings depend only on the seed; 0 is a random seed.
+// New returns a generator whose postings depend only on the seed.
 func New(seed uint64) *Generator {
-	return &Generator{fake: gofakeit.New(seed)}
+	return &Generator{random: rand.New(rand.NewPCG(seed, 0))}
 }
 
 // Next returns the document of the next posting.
@@ -78,6 +77,37 @@ var (
 		"Join %s as a %s at our office in %s!",
 		"At %s we need a reliable %s, based in %s.",
 		"%s, a leader in its field, is hiring a %s for %s.",
+	}
+	levels = []string{
+		"Junior", "Senior", "Lead", "Principal", "Chief", "Regional", "National", "Global", "Corporate", "District",
+		"Internal", "Customer", "Product", "Central", "Direct", "Human", "Future", "Dynamic", "International", "Branding",
+	}
+	titles = []string{
+		"Accountant", "Administrator", "Agent", "Analyst", "Architect", "Assistant", "Associate", "Baker", "Bookkeeper",
+		"Carpenter", "Chemist", "Consultant", "Coordinator", "Designer", "Developer", "Dietitian", "Director", "Driver",
+		"Electrician", "Engineer", "Executive", "Facilitator", "Gardener", "Inspector", "Librarian", "Machinist",
+		"Manager", "Mechanic", "Midwife", "Nurse", "Officer", "Orchestrator", "Painter", "Pharmacist", "Planner",
+		"Plumber", "Producer", "Representative", "Specialist", "Strategist", "Supervisor", "Surveyor", "Teacher",
+		"Technician", "Translator", "Veterinarian", "Waiter", "Welder",
+	}
+	names = []string{
+		"Abbott", "Adler", "Alvarez", "Andersen", "Baker", "Barnes", "Becker", "Bennett", "Bianchi", "Carter", "Castillo",
+		"Chen", "Cooper", "Costa", "Dawson", "Delgado", "Dubois", "Eriksson", "Farrell", "Fischer", "Fraser", "Garcia",
+		"Gruber", "Hansen", "Harper", "Hoffmann", "Ibrahim", "Ivanov", "Jansen", "Johnson", "Kaplan", "Keller", "Kim",
+		"Kowalski", "Lambert", "Larsen", "Lopez", "Martin", "Mendoza", "Miller", "Moreau", "Nakamura", "Nguyen", "Novak",
+		"Okafor", "Olsen", "Patel", "Pereira", "Petrov", "Quinn", "Reyes", "Richter", "Rossi", "Sandoval", "Santos",
+		"Schmidt", "Silva", "Singh", "Tanaka", "Thompson", "Torres", "Turner", "Vargas", "Walker", "Weber", "Wilson",
+		"Wagner", "Young", "Zhang", "Zimmermann",
+	}
+	cities = []string{
+		"Albuquerque", "Anaheim", "Anchorage", "Arlington", "Atlanta", "Aurora", "Austin", "Bakersfield", "Baltimore",
+		"Boise", "Boston", "Buffalo", "Chandler", "Charlotte", "Chicago", "Cincinnati", "Cleveland", "Columbus", "Dallas",
+		"Denver", "Detroit", "Durham", "El Paso", "Fremont", "Fresno", "Greensboro", "Henderson", "Hialeah", "Honolulu",
+		"Houston", "Indianapolis", "Irvine", "Jacksonville", "Kansas City", "Laredo", "Las Vegas", "Lexington", "Lincoln",
+		"Long Beach", "Louisville", "Lubbock", "Madison", "Memphis", "Miami", "Milwaukee", "Minneapolis", "Nashville",
+		"New Orleans", "Newark", "Norfolk", "Oakland", "Omaha", "Orlando", "Philadelphia", "Phoenix", "Pittsburgh",
+		"Portland", "Raleigh", "Reno", "Richmond", "Riverside", "Sacramento", "San Antonio", "San Diego", "Seattle",
+		"Spokane", "St. Louis", "Tampa", "Toledo", "Tucson", "Tulsa", "Wichita", "Winston-Salem",
 	}
 	suffixes = []string{"and Sons", "Group", "LLC", "Inc", "Partners", "Works", "Logistics", "Systems"}
 	tasks    = []string{
@@ -110,19 +140,18 @@ var (
 // NextPosting returns the next posting as a struct.
 func (g *Generator) NextPosting() Posting {
 	g.made++
-	f := g.fake
-	minimum := 24_000 + 500*f.Number(0, 200)
+	minimum := 24_000 + 500*g.number(0, 200)
 	p := Posting{
 		ID:         ID(g.made),
-		Title:      f.JobLevel() + " " + f.JobTitle(),
-		Company:    f.LastName() + " " + g.pick(suffixes),
-		City:       f.City(),
+		Title:      g.pick(levels) + " " + g.pick(titles),
+		Company:    g.pick(names) + " " + g.pick(suffixes),
+		City:       g.pick(cities),
 		Country:    "US",
-		Salary:     Salary{Minimum: minimum, Maximum: minimum + 1_000*f.Number(2, 40), Currency: "USD"},
+		Salary:     Salary{Minimum: minimum, Maximum: minimum + 1_000*g.number(2, 40), Currency: "USD"},
 		Employment: g.pick(employments),
-		Remote:     f.Number(0, 3) == 0,
-		Posted:     newest.Add(-time.Duration(f.Number(0, 90*24*60)) * time.Minute).Format(time.RFC3339),
-		Skills:     g.pickSkills(f.Number(3, 6)),
+		Remote:     g.number(0, 3) == 0,
+		Posted:     newest.Add(-time.Duration(g.number(0, 90*24*60)) * time.Minute).Format(time.RFC3339),
+		Skills:     g.pickSkills(g.number(3, 6)),
 	}
 	p.URL = "https://jobs.example.com/" + p.ID
 	p.Description = g.describe(p)
@@ -132,7 +161,7 @@ func (g *Generator) NextPosting() Posting {
 func (g *Generator) describe(p Posting) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, g.pick(openings), p.Company, strings.ToLower(p.Title), p.City)
-	for range g.fake.Number(3, 9) {
+	for range g.number(3, 9) {
 		b.WriteByte(' ')
 		fmt.Fprintf(&b, g.pick(duties), g.pick(tasks), g.pick(fields))
 	}
@@ -143,13 +172,16 @@ func (g *Generator) describe(p Posting) string {
 	return b.String()
 }
 
-func (g *Generator) pick(from []string) string { return from[g.fake.Number(0, len(from)-1)] }
+// number returns a number from least to most.
+func (g *Generator) number(least, most int) int { return least + g.random.IntN(most-least+1) }
+
+func (g *Generator) pick(from []string) string { return from[g.random.IntN(len(from))] }
 
 // pickSkills picks n different skills.
 func (g *Generator) pickSkills(n int) []string {
 	picked := make([]string, n)
-	first := g.fake.Number(0, len(skills)-1)
-	step := []int{1, 5, 7, 11}[g.fake.Number(0, 3)] // coprime to the 24 skills, so no skill is picked twice
+	first := g.number(0, len(skills)-1)
+	step := []int{1, 5, 7, 11}[g.number(0, 3)] // coprime to the 24 skills, so no skill is picked twice
 	for i := range picked {
 		picked[i] = skills[(first+i*step)%len(skills)]
 	}
