@@ -23,6 +23,8 @@ import (
 	"docstore/boxcarrpc/credentials"
 	"docstore/boxcarrpc/discovery"
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/daemon"
+	"docstore/cmd/internal/daemontest"
 	"docstore/docservice/docservicepb"
 	"docstore/docservice/peers"
 	"docstore/internal/testcert"
@@ -33,18 +35,18 @@ import (
 func TestAccess(t *testing.T) {
 	const frontendToken, operatorToken = "frontend-frontend", "operator-operator"
 	jobs, salaries, dir := t.TempDir(), t.TempDir(), t.TempDir()
-	fill(t, jobs, "a", `{"id":"a"}`)
-	fill(t, salaries, "a", `{"id":"a","salary":1}`)
+	daemontest.Fill(t, jobs, "a", `{"id":"a"}`)
+	daemontest.Fill(t, salaries, "a", `{"id":"a","salary":1}`)
 	ca := testcert.NewCA(t, "CA")
 	o := testOptions(t, jobs)
-	o.collections = append(o.collections, collectionFlag{"salaries", salaries})
-	o.grpc, o.http.address, o.http.lookUp = "127.0.0.1:0", "0.0.0.0:0", true
+	o.Collections = append(o.Collections, daemon.Collection{Name: "salaries", Source: salaries})
+	o.grpc, o.HTTP.Address, o.HTTP.LookUp = "127.0.0.1:0", "0.0.0.0:0", true
 	o.peers.transfers = 4
-	o.security.certificate, o.security.key = ca.Files(t, dir, "server")
-	o.security.tokenFile = testcert.Write(t, dir, "tokens", []byte("frontend "+frontendToken+"\noperator "+operatorToken+"\n"))
-	o.security.access = testcert.Write(t, dir, "access", []byte("frontend jobs\noperator *\n"))
+	o.Security.Certificate, o.Security.Key = ca.Files(t, dir, "server")
+	o.Security.TokenFile = testcert.Write(t, dir, "tokens", []byte("frontend "+frontendToken+"\noperator "+operatorToken+"\n"))
+	o.Security.Access = testcert.Write(t, dir, "access", []byte("frontend jobs\noperator *\n"))
 	d, _ := startTestDaemon(t, o)
-	for _, c := range d.collections() {
+	for _, c := range d.Collections() {
 		require.NoError(t, c.WaitReady(t.Context()))
 	}
 	config, err := credentials.ClientTLS(credentials.Files{CA: ca.File(t, dir, "ca")}, nil)
@@ -53,13 +55,13 @@ func TestAccess(t *testing.T) {
 	require.NoError(t, err)
 
 	for client, token := range map[string]string{"frontend": frontendToken, "operator": operatorToken} {
-		pool, err := boxcarrpc.NewPool(discovery.Static(d.boxcarAddress()), &boxcarrpc.PoolOptions{TLS: config, Token: func() (string, error) { return token, nil }})
+		pool, err := boxcarrpc.NewPool(discovery.Static(d.BoxcarAddress()), &boxcarrpc.PoolOptions{TLS: config, Token: func() (string, error) { return token, nil }})
 		require.NoError(t, err)
 		defer pool.Close()
 		overBoxcar, err := boxcargrpc.NewClient(pool, nil)
 		require.NoError(t, err)
 		defer overBoxcar.Close()
-		overGRPC, err := grpc.NewClient(d.grpcListener.Addr().String(), grpc.WithTransportCredentials(grpccredentials.NewTLS(clientTLS)))
+		overGRPC, err := grpc.NewClient(d.grpc.listener.Addr().String(), grpc.WithTransportCredentials(grpccredentials.NewTLS(clientTLS)))
 		require.NoError(t, err)
 		defer overGRPC.Close()
 		for name, stub := range map[string]docservicepb.DocumentsClient{
@@ -108,9 +110,9 @@ func fetchFile(pool *boxcarrpc.Pool, collection string) error {
 }
 
 // testAccessHTTP requests the paths of both collections.
-func testAccessHTTP(t *testing.T, d *daemon, client *http.Client, name, token string) {
+func testAccessHTTP(t *testing.T, d *server, client *http.Client, name, token string) {
 	defer client.CloseIdleConnections()
-	_, port, err := net.SplitHostPort(d.httpAddress())
+	_, port, err := net.SplitHostPort(d.HTTPAddress())
 	require.NoError(t, err)
 	get := func(path string) (int, string) {
 		request, err := http.NewRequest(http.MethodGet, "https://127.0.0.1:"+port+path, nil)
@@ -151,22 +153,10 @@ func testAccessHTTP(t *testing.T, d *daemon, client *http.Client, name, token st
 	}
 }
 
-// Loopback HTTP has no clients to identify, and serves everything.
-func TestAccessOnLoopback(t *testing.T) {
-	jobs := t.TempDir()
-	fill(t, jobs, "a", `{"id":"a"}`)
-	o := testOptions(t, jobs)
-	o.security.tokenFile = testcert.Write(t, t.TempDir(), "tokens", []byte("frontend "+testToken+"\n"))
-	o.security.access = testcert.Write(t, t.TempDir(), "access", []byte("nobody nothing\n"))
-	d, _ := startTestDaemon(t, o)
-	waitReady(t, d)
-	require.Equal(t, http.StatusOK, answerOf(t, http.DefaultClient, "http://"+d.httpAddress()+"/documents/jobs/a", "", ""))
-}
-
 func TestAccessFlags(t *testing.T) {
-	require.ErrorContains(t, (&security{access: "a"}).check("localhost:7070", ""), "--access needs --tls-client-ca or --token-file")
+	require.ErrorContains(t, (&daemon.Security{Access: "a"}).Check("localhost:7070", ""), "--access needs --tls-client-ca or --token-file")
 	queueDir := t.TempDir()
-	fill(t, queueDir, "a", `{"id":"a"}`)
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	tokens := testcert.Write(t, t.TempDir(), "tokens", []byte("frontend "+testToken+"\n"))
 	r := run(t.Context(), "serve", "--collection", "jobs="+queueDir, "--data", t.TempDir(), "--boxcar", "127.0.0.1:0", "--http", "127.0.0.1:0",
 		"--token-file", tokens, "--access", filepath.Join(t.TempDir(), "missing"))

@@ -12,6 +12,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/daemontest"
 )
 
 // audited returns the actions of an audit log, each with its result.
@@ -37,11 +38,11 @@ func TestDrainsAreAudited(t *testing.T) {
 	o := testOptions(t, t.TempDir())
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	require.NoError(t, os.WriteFile(tokens, []byte("olga 0123456789abcdef-olga\nfrontend 0123456789abcdef-frontend\n"), 0o600))
-	o.security.tokenFile, o.security.operators = tokens, []string{"olga"}
+	o.Security.TokenFile, o.Security.Operators = tokens, []string{"olga"}
 	d, log := startTestDaemon(t, o)
 	ask := func(name, method string) error {
 		token := "0123456789abcdef-" + name
-		pool, err := boxcarrpc.NewPool(discovery.Static(d.boxcarAddress()), &boxcarrpc.PoolOptions{Token: func() (string, error) { return token, nil }})
+		pool, err := boxcarrpc.NewPool(discovery.Static(d.BoxcarAddress()), &boxcarrpc.PoolOptions{Token: func() (string, error) { return token, nil }})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, pool.Close()) }()
 		stream, err := pool.Stream(t.Context(), method, nil)
@@ -68,18 +69,18 @@ func TestDrainsAreAudited(t *testing.T) {
 
 func TestReindexIsAudited(t *testing.T) {
 	queue, audit := t.TempDir(), filepath.Join(t.TempDir(), "audit.log")
-	fill(t, queue, "1", "one")
+	daemontest.Fill(t, queue, "1", "one")
 	o := testOptions(t, queue)
 	indexOnce(t, o)
-	require.Equal(t, cli.ExitOK, run(t.Context(), "reindex", "--data", o.dataDir, "--audit-log", audit, "jobs").status)
-	require.Equal(t, cli.ExitFailure, run(t.Context(), "reindex", "--data", o.dataDir, "--audit-log", audit, "others").status)
+	require.Equal(t, cli.ExitOK, run(t.Context(), "reindex", "--data", o.DataDir, "--audit-log", audit, "jobs").status)
+	require.Equal(t, cli.ExitFailure, run(t.Context(), "reindex", "--data", o.DataDir, "--audit-log", audit, "others").status)
 	require.Equal(t, []string{"reindex done", "reindex failed"}, audited(t, audit))
 }
 
 // A daemon does not start if its audit log cannot be written.
 func TestServeNeedsItsAuditLog(t *testing.T) {
 	queue := t.TempDir()
-	fill(t, queue, "1", "one")
+	daemontest.Fill(t, queue, "1", "one")
 	r := run(t.Context(), "serve", "--collection", "jobs="+queue, "--data", t.TempDir(), "--boxcar", "127.0.0.1:0", "--http", "127.0.0.1:0",
 		"--audit-log", filepath.Join(queue, "none", "audit.log"))
 	require.Equal(t, cli.ExitFailure, r.status)

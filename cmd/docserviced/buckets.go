@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"strings"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/daemon"
 	"docstore/cmd/internal/livepage"
+	"docstore/cmd/internal/metric"
 	"docstore/docservice"
 	"docstore/docservice/follow"
 	"docstore/queue/bucket"
@@ -59,138 +60,153 @@ func (o *bucketOptions) check() error {
 const maxDownloads = 1000
 
 // limitDownloads applies the limits for all followers.
-func (d *daemon) limitDownloads() {
-	o := &d.options.buckets
-	if d.downloads = limiterOf(o.rate); o.maxDisk > 0 {
-		d.disk = follow.NewDisk(d.options.dataDir, int64(o.maxDisk))
+func (r *remote) limitDownloads() {
+	o := &r.options.buckets
+	if r.downloads = limiterOf(o.rate); o.maxDisk > 0 {
+		r.disk = follow.NewDisk(r.DataDir(), int64(o.maxDisk))
 	}
 }
 
-// isURL reports whether the value of --collection names a bucket.
-func isURL(source string) bool { return strings.Contains(source, "://") }
-
-// followers are the collections of a daemon that are fetched from an object store.
-type followers struct {
-	sync.Mutex
-	byName map[string]*followed
-	etcd   *etcdlog.Arbiter // of all collections; nil: not opened
-}
-
-// followed is such a collection.
+// followed is a collection that is fetched from an object store.
 type followed struct {
 	*follow.Follower
-	bucket *bucket.Client // nil: that of the columnOf of the shard
+	remote *remote
+	name   string
+	bucket *bucket.Client
 }
 
-// addFollower opens a collection of a bucket and serves it.
-func (d *daemon) addFollower(c collectionFlag, options *docservice.CollectionOptions) error {
-	b, watched, err := d.openBucket(c)
+// openFollower opens a collection of a bucket and serves it.
+func (r *remote) openFollower(c daemon.Collection, options *docservice.CollectionOptions) (daemon.Held, error) {
+	b, watched, err := r.openBucket(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	o := d.followOptions(options)
-	if d.peers != nil {
-		o.Source = d.peers.Source(c.name)
+	o := r.followOptions(options)
+	if r.peers != nil {
+		o.Source = r.peers.Source(c.Name)
 	}
-	f, err := follow.Open(c.name, watched, filepath.Join(d.options.dataDir, c.name), d.service.Replace, o)
+	f, err := follow.Open(c.Name, watched, filepath.Join(r.DataDir(), c.Name), r.Service().Replace, o)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	d.followers.set(c.name, &followed{f, b})
-	return nil
+	r.setFollower(c.Name, f)
+	held := &followed{f, r, c.Name, b}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.held = append(r.mu.held, held)
+	return held, nil
+}
+
+// Name is part of daemon.Held.
+func (f *followed) Name() string { return f.name }
+
+// collection returns the served collection: another one after each manifest that does not
+// extend the last.
+func (f *followed) collection() *docservice.Collection { return f.remote.Collection(f.name) }
+
+// Collections is part of daemon.Held.
+func (f *followed) Collections() []*docservice.Collection {
+	return []*docservice.Collection{f.collection()}
+}
+
+// Readiness is part of daemon.Held.
+func (f *followed) Readiness() daemon.CollectionReadiness {
+	return readinessOf(f.Follower, f.collection())
+}
+
+// Ready is part of daemon.Held.
+func (f *followed) Ready() bool { return f.collection().Ready() && f.Status().NotReady == "" }
+
+// Report is part of daemon.Held.
+func (f *followed) Report(status *livepage.Status, describe daemon.Describe) {
+	status.Collections = append(status.Collections, describeFollowed(f.Follower, f.collection(), describe))
+}
+
+// Lookup is part of daemon.Held.
+func (f *followed) Lookup(string) (*docservice.Collection, string) { return f.collection(), "" }
+
+// Lister is part of daemon.Held.
+func (f *followed) Lister() daemon.Lister { return f.collection() }
+
+// Replicated is part of daemon.Held: Boxcar clients find the server when it is ready.
+func (f *followed) Replicated() bool { return false }
+
+// Close is part of daemon.Held.
+func (f *followed) Close() error {
+	err := f.Follower.Close()
+	f.bucket.CloseIdle()
+	return err
+}
+
+// readinessOf returns the readiness of a collection or shard in an object store: it is ready
+// when its follower and its index are.
+func readinessOf(f *follow.Follower, c *docservice.Collection) daemon.CollectionReadiness {
+	r := daemon.DescribeReadiness(c.Status())
+	if reason := f.Status().NotReady; reason != "" {
+		r.Ready, r.Reason = false, reason
+	}
+	return r
+}
+
+// describeFollowed describes a collection or shard with the manifest that it serves.
+func describeFollowed(f *follow.Follower, c *docservice.Collection, describe daemon.Describe) livepage.Collection {
+	described := describe(c, readinessOf(f, c))
+	described.Manifest = manifestStatus(f.Status())
+	return described
 }
 
 // followOptions returns the options of a follower.
-func (d *daemon) followOptions(options *docservice.CollectionOptions) *follow.Options {
+func (r *remote) followOptions(options *docservice.CollectionOptions) *follow.Options {
 	return &follow.Options{
-		Collection: *options, Group: d.options.buckets.group, Logger: d.env.Log,
-		Rate: d.downloads, Concurrency: d.options.buckets.concurrency, Disk: d.disk, MaxStaleness: d.options.maxStaleness,
-	}
-}
-
-// set records the follower of a collection; nil removes it.
-func (s *followers) set(name string, f *followed) {
-	s.Lock()
-	defer s.Unlock()
-	if s.byName == nil {
-		s.byName = make(map[string]*followed)
-	}
-	if s.byName[name] = f; f == nil {
-		delete(s.byName, name)
+		Collection: *options, Group: r.options.buckets.group, Logger: r.Env().Log,
+		Rate: r.downloads, Concurrency: r.options.buckets.concurrency, Disk: r.disk, MaxStaleness: r.options.MaxStaleness,
 	}
 }
 
 // openBucket opens the bucket of a collection. watched is the bucket as it is followed:
 // etcd announces its changes if the daemon has one.
-func (d *daemon) openBucket(c collectionFlag) (_ *bucket.Client, watched bucket.Bucket, _ error) {
-	b, err := bucket.Open(context.Background(), c.source, d.options.buckets.store)
+func (r *remote) openBucket(c daemon.Collection) (_ *bucket.Client, watched bucket.Bucket, _ error) {
+	b, err := bucket.Open(context.Background(), c.Source, r.options.buckets.store)
 	if errors.Is(err, bucket.ErrURL) {
-		return nil, nil, cli.Usagef("--collection %s=%s: %w", c.name, c.source, err)
+		return nil, nil, cli.Usagef("--collection %s=%s: %w", c.Name, c.Source, err)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("collection %s: %w", c.name, err)
+		return nil, nil, fmt.Errorf("collection %s: %w", c.Name, err)
 	}
-	if watched, err = d.watched(b); err != nil {
+	if watched, err = r.watched(b); err != nil {
 		return nil, nil, err
 	}
 	return b, watched, nil
 }
 
 // watched returns a bucket whose changes the etcd of --etcd reports.
-func (d *daemon) watched(b bucket.Bucket) (bucket.Bucket, error) {
-	endpoints := d.options.buckets.etcd
+func (r *remote) watched(b bucket.Bucket) (bucket.Bucket, error) {
+	endpoints := r.options.buckets.etcd
 	if endpoints == "" {
 		return b, nil
 	}
-	d.followers.Lock()
-	defer d.followers.Unlock()
-	if d.followers.etcd == nil {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.etcd == nil {
 		etcd, err := etcdlog.Open(endpoints, nil)
 		if err != nil {
 			return nil, cli.Usagef("--etcd: %w", err)
 		}
-		d.followers.etcd = etcd
+		r.mu.etcd = etcd
 	}
-	return publish.WithArbiter(b, d.followers.etcd), nil
+	return publish.WithArbiter(b, r.mu.etcd), nil
 }
 
-// follower returns the follower of a collection, nil if it has a local queue.
-func (d *daemon) follower(name string) *followed {
-	d.followers.Lock()
-	defer d.followers.Unlock()
-	return d.followers.byName[name]
-}
-
-// closeFollowers closes the followers and their collections.
-func (d *daemon) closeFollowers() (errs []error) {
-	d.followers.Lock()
-	defer d.followers.Unlock()
-	for _, f := range d.followers.byName {
-		errs = append(errs, f.Close())
-		f.bucket.CloseIdle()
-	}
-	if d.followers.etcd != nil {
-		errs = append(errs, d.followers.etcd.Close())
-	}
-	return errs
-}
-
-// manifestStatus describes the manifest that a collection serves, nil if it has a local
-// queue.
-func (d *daemon) manifestStatus(name string) *livepage.Manifest {
-	f := d.follower(name)
-	if f == nil {
-		return nil
-	}
-	s := f.Status()
+// manifestStatus describes the manifest that a collection serves.
+func manifestStatus(s follow.Status) *livepage.Manifest {
 	m := &livepage.Manifest{
 		Announced: s.Announced, Target: s.Target, Served: s.Served, Increment: s.Increment, Held: s.Held,
 		FetchedBytes: s.FetchedBytes, FetchBytes: s.FetchBytes, FetchRate: s.FetchRate,
 		PeerBytes: s.PeerBytes, BucketBytes: s.BucketBytes,
-		Behind: lagOf(s), Error: s.Error, LastContact: timeOrNil(s.LastContact),
+		Behind: lagOf(s), Error: s.Error, LastContact: livepage.TimeOrNil(s.LastContact),
 	}
 	if s.Pin != nil {
-		m.PinnedBy, m.PinReason, m.PinnedAt = s.Pin.By, s.Pin.Reason, timeOrNil(s.Pin.Time)
+		m.PinnedBy, m.PinReason, m.PinnedAt = s.Pin.By, s.Pin.Reason, livepage.TimeOrNil(s.Pin.Time)
 	}
 	return m
 }
@@ -204,65 +220,68 @@ func lagOf(s follow.Status) float64 {
 }
 
 var (
-	manifestNumber = gauge("manifest", "Number of the announced, target and served manifest of a collection in an object store.", "collection", "state")
-	manifestPinned = gauge("manifest_pinned", "1 while a pin determines the served manifest.", "collection")
-	manifestHeld   = gauge("manifest_held", "1 while append --announce does not announce, because its records were outside the bounds.", "collection")
-	manifestError  = gauge("manifest_error", "1 while the last attempt to follow the manifests failed; see the log.", "collection")
-	manifestLag    = gauge("manifest_lag_seconds", "Time for which the target manifest has not been served; 0: it is served.", "collection")
-	fetchBytes     = gauge("manifest_fetch_bytes", "Bytes of the fetch in progress, in all and already fetched.", "collection", "state")
-	fetchedBytes   = counter("manifest_fetched_bytes_total", "Bytes of files fetched, by source: peer or bucket.", "collection", "source")
-	bucketRequests = counter("bucket_requests_total", "Requests to the object store.", "collection", "operation")
-	bucketRetries  = counter("bucket_retries_total", "Repeated requests to the object store.", "collection", "operation")
-	bucketFailures = counter("bucket_failures_total", "Failed operations on the object store, after all attempts.", "collection", "operation")
-	bucketBytes    = counter("bucket_bytes_total", "Bytes of objects transferred.", "collection", "operation")
-	diskUsed       = gauge("data_bytes", "Bytes of the files in --data, with --max-disk.")
+	manifestNumber = metric.Gauge("manifest", "Number of the announced, target and served manifest of a collection in an object store.", "collection", "state")
+	manifestPinned = metric.Gauge("manifest_pinned", "1 while a pin determines the served manifest.", "collection")
+	manifestHeld   = metric.Gauge("manifest_held", "1 while append --announce does not announce, because its records were outside the bounds.", "collection")
+	manifestError  = metric.Gauge("manifest_error", "1 while the last attempt to follow the manifests failed; see the log.", "collection")
+	manifestLag    = metric.Gauge("manifest_lag_seconds", "Time for which the target manifest has not been served; 0: it is served.", "collection")
+	fetchBytes     = metric.Gauge("manifest_fetch_bytes", "Bytes of the fetch in progress, in all and already fetched.", "collection", "state")
+	fetchedBytes   = metric.Counter("manifest_fetched_bytes_total", "Bytes of files fetched, by source: peer or bucket.", "collection", "source")
+	bucketRequests = metric.Counter("bucket_requests_total", "Requests to the object store.", "collection", "operation")
+	bucketRetries  = metric.Counter("bucket_retries_total", "Repeated requests to the object store.", "collection", "operation")
+	bucketFailures = metric.Counter("bucket_failures_total", "Failed operations on the object store, after all attempts.", "collection", "operation")
+	bucketBytes    = metric.Counter("bucket_bytes_total", "Bytes of objects transferred.", "collection", "operation")
+	diskUsed       = metric.Gauge("data_bytes", "Bytes of the files in --data, with --max-disk.")
 )
 
 // bucketCollector collects the metrics of collections in an object store.
-type bucketCollector struct{ *daemon }
+type bucketCollector struct{ *remote }
 
 func (c bucketCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, m := range []metric{manifestNumber, manifestPinned, manifestHeld, manifestError, manifestLag, fetchBytes, fetchedBytes, diskUsed, bucketRequests, bucketRetries, bucketFailures, bucketBytes} {
-		to <- m.desc
+	for _, m := range []metric.Metric{manifestNumber, manifestPinned, manifestHeld, manifestError, manifestLag, fetchBytes, fetchedBytes, diskUsed, bucketRequests, bucketRetries, bucketFailures, bucketBytes} {
+		to <- m.Desc
 	}
 }
 
 func (c bucketCollector) Collect(to chan<- prometheus.Metric) {
-	for _, collection := range c.collections() {
+	for _, collection := range c.Collections() {
 		name := collection.Name()
 		f := c.follower(name)
 		if f == nil {
 			continue
 		}
 		s := f.Status()
-		manifestNumber.send(to, float64(s.Announced), name, "announced")
-		manifestNumber.send(to, float64(s.Target), name, "target")
-		manifestNumber.send(to, float64(s.Served), name, "served")
-		manifestPinned.send(to, boolValue(s.Pin != nil), name)
-		manifestHeld.send(to, boolValue(s.Held != ""), name)
-		manifestError.send(to, boolValue(s.Error != ""), name)
-		manifestLag.send(to, lagOf(s), name)
-		fetchBytes.send(to, float64(s.FetchBytes), name, "total")
-		fetchBytes.send(to, float64(s.FetchedBytes), name, "fetched")
-		fetchedBytes.send(to, float64(s.PeerBytes), name, "peer")
-		fetchedBytes.send(to, float64(s.BucketBytes), name, "bucket")
-		if f.bucket != nil {
-			collectBucket(to, name, f.bucket)
-		}
+		manifestNumber.Send(to, float64(s.Announced), name, "announced")
+		manifestNumber.Send(to, float64(s.Target), name, "target")
+		manifestNumber.Send(to, float64(s.Served), name, "served")
+		manifestPinned.Send(to, metric.Bool(s.Pin != nil), name)
+		manifestHeld.Send(to, metric.Bool(s.Held != ""), name)
+		manifestError.Send(to, metric.Bool(s.Error != ""), name)
+		manifestLag.Send(to, lagOf(s), name)
+		fetchBytes.Send(to, float64(s.FetchBytes), name, "total")
+		fetchBytes.Send(to, float64(s.FetchedBytes), name, "fetched")
+		fetchedBytes.Send(to, float64(s.PeerBytes), name, "peer")
+		fetchedBytes.Send(to, float64(s.BucketBytes), name, "bucket")
+	}
+	c.mu.Lock()
+	held := slices.Clone(c.mu.held)
+	c.mu.Unlock()
+	for _, f := range held {
+		collectBucket(to, f.name, f.bucket)
 	}
 	if c.disk == nil {
 		return
 	}
 	if used, err := c.disk.Used(); err == nil {
-		diskUsed.send(to, float64(used))
+		diskUsed.Send(to, float64(used))
 	}
 }
 
 func collectBucket(to chan<- prometheus.Metric, name string, b *bucket.Client) {
 	for _, o := range b.Stats().Operations {
-		bucketRequests.send(to, float64(o.Requests), name, o.Operation)
-		bucketRetries.send(to, float64(o.Retries), name, o.Operation)
-		bucketFailures.send(to, float64(o.Failures), name, o.Operation)
-		bucketBytes.send(to, float64(o.Bytes), name, o.Operation)
+		bucketRequests.Send(to, float64(o.Requests), name, o.Operation)
+		bucketRetries.Send(to, float64(o.Retries), name, o.Operation)
+		bucketFailures.Send(to, float64(o.Failures), name, o.Operation)
+		bucketBytes.Send(to, float64(o.Bytes), name, o.Operation)
 	}
 }

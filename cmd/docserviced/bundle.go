@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/daemon"
 	"docstore/cmd/internal/httpclient"
 )
 
@@ -56,7 +57,7 @@ bundle continues without it and names it in README.txt and on standard error.`,
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&b.address, "http", defaultHTTP, "the daemon's --http, as HOST:PORT or https://HOST:PORT")
+	flags.StringVar(&b.address, "http", daemon.DefaultHTTP, "the daemon's --http, as HOST:PORT or https://HOST:PORT")
 	flags.StringVar(&b.output, "output", "", "file to write, which must not exist; empty: docserviced-HOST-TIME.tar.gz")
 	flags.StringVar(&b.dataDir, "data", "", "the daemon's --data, to list its files; empty: do not list them")
 	flags.StringVar(&b.unit, "unit", "docserviced", "systemd unit whose journal to include; empty: none")
@@ -138,11 +139,11 @@ func newBundleWriter(to io.Writer, now time.Time) *bundleWriter {
 // add adds a file, or records why it is missing.
 func (w *bundleWriter) add(name string, content []byte, missing error) {
 	if missing != nil {
-		w.missing = append(w.missing, withoutPasswords(fmt.Sprintf("%s is missing: %v", name, missing)))
+		w.missing = append(w.missing, daemon.WithoutPasswords(fmt.Sprintf("%s is missing: %v", name, missing)))
 		return
 	}
 	if filepath.Ext(name) != ".pprof" { // profiles are compressed
-		content = []byte(withoutPasswords(string(content)))
+		content = []byte(daemon.WithoutPasswords(string(content)))
 	}
 	if w.err == nil {
 		w.err = w.tar.WriteHeader(&tar.Header{Name: "docserviced-bundle/" + name, Mode: 0o600, Size: int64(len(content)), ModTime: w.now})

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/daemontest"
 	"docstore/internal/testcert"
 )
 
@@ -44,7 +45,7 @@ func readBundle(t *testing.T, path string) map[string]string {
 func TestBundle(t *testing.T) {
 	const password, document = "hunter2hunter2", "a document that is private"
 	dir, queueDir := t.TempDir(), t.TempDir()
-	fill(t, queueDir, "a", document)
+	daemontest.Fill(t, queueDir, "a", document)
 	ca := testcert.NewCA(t, "CA")
 	certificate, key := ca.Files(t, dir, "server")
 	tokens := testcert.Write(t, dir, "tokens", []byte("me "+testToken))
@@ -57,23 +58,23 @@ func TestBundle(t *testing.T) {
 		"--http", "0.0.0.0:0", "--http-debug", "--tls-cert", certificate, "--tls-key", key, "--token-file", tokens,
 		"--otlp", "http://collector:" + password + "@127.0.0.1:1"}))
 	require.NoError(t, command.PreRunE(command, nil))
-	log := &lockedBuffer{}
+	log := &daemontest.Buffer{}
 	env := &cli.Env{Stdout: log, Stderr: log, Recent: &cli.RecentLog{}}
 	env.Log = env.NewLogger(&env.Level)
-	d, err := startDaemon(env, *o)
+	d, err := startServer(env, *o)
 	require.NoError(t, err)
 	r, err := newReloader(command, env)
 	require.NoError(t, err)
-	stop := r.start(d)
+	stop := r.start(d.Daemon)
 	waitReady(t, d)
 	env.Log.Info("serving documents", "password_in_a_url", "http://root:"+password+"@elsewhere/")
 
 	bundle := filepath.Join(dir, "bundle.tar.gz")
-	url := strings.Replace(d.httpAddress(), "[::]", "127.0.0.1", 1)
+	url := strings.Replace(d.HTTPAddress(), "[::]", "127.0.0.1", 1)
 	result := run(t.Context(), "bundle", "--http", "https://"+url, "--tls-ca", ca.File(t, dir, "ca"), "--token-file", mine,
 		"--data", filepath.Join(dir, "data"), "--unit", "", "--output", bundle)
 	stop()
-	require.NoError(t, d.stop(0))
+	require.NoError(t, d.Stop(0))
 	require.Equal(t, cli.ExitOK, result.status, result.stderr)
 	require.Equal(t, bundle+"\n", result.stdout)
 	files := readBundle(t, bundle)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/daemon"
 	"docstore/docservice"
 	"docstore/docservice/follow"
 )
@@ -38,15 +39,15 @@ running. To check queues, use docstore-updater check.`,
 			}
 			queues := make(map[string]string)
 			if len(values) > 0 {
-				collections, err := parseCollections(values)
+				collections, err := daemon.ParseCollections(values)
 				if err != nil {
 					return err
 				}
 				for _, c := range collections {
-					if isURL(c.source) {
-						return cli.Usagef("--collection %s=%s: give the directory of a queue", c.name, c.source)
+					if c.IsURL() {
+						return cli.Usagef("--collection %s=%s: give the directory of a queue", c.Name, c.Source)
 					}
-					queues[c.name] = c.source
+					queues[c.Name] = c.Source
 				}
 			}
 			return checkIndexes(command.Context(), env, dataDir, queues, ids, quiet)

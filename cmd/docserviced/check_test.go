@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/daemontest"
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/lsm"
@@ -25,11 +26,11 @@ func TestCheckFindsEveryWrongByte(t *testing.T) {
 	for i := range 100 {
 		pairs = append(pairs, fmt.Sprint("document-", i), `{"id":"a"}`)
 	}
-	fill(t, queueDir, pairs...)
+	daemontest.Fill(t, queueDir, pairs...)
 	o := testOptions(t, queueDir)
 	indexOnce(t, o)
 	target := filepath.Join(t.TempDir(), "copy") // a checkpoint has tables
-	require.Equal(t, cli.ExitOK, run(t.Context(), "checkpoint", "--data", o.dataDir, target).status)
+	require.Equal(t, cli.ExitOK, run(t.Context(), "checkpoint", "--data", o.DataDir, target).status)
 	files, err := filepath.Glob(filepath.Join(target, "jobs", "index-0001.v1", "*"))
 	require.NoError(t, err)
 	requireFound := func(path string, content []byte, how string) {
@@ -58,23 +59,23 @@ func TestCheckFindsEveryWrongByte(t *testing.T) {
 // older copy and appended to, and one whose newest segment was replaced.
 func TestCheckComparesWithTheQueue(t *testing.T) {
 	queueDir := t.TempDir()
-	fill(t, queueDir, "a", `{"id":"a"}`)
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	older := t.TempDir()
 	require.NoError(t, os.CopyFS(older, os.DirFS(queueDir)))
-	fill(t, queueDir, "b", `{"id":"b"}`)
+	daemontest.Fill(t, queueDir, "b", `{"id":"b"}`)
 	o := testOptions(t, queueDir)
 	indexOnce(t, o)
 	check := func(queue string) result {
-		return run(t.Context(), "check", "--data", o.dataDir, "--collection", "jobs="+queue)
+		return run(t.Context(), "check", "--data", o.DataDir, "--collection", "jobs="+queue)
 	}
 	r := check(queueDir)
 	require.Equal(t, cli.ExitOK, r.status, r.stderr)
-	fill(t, older, "c", `{"id":"c"}`)
+	daemontest.Fill(t, older, "c", `{"id":"c"}`)
 	r = check(older)
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Contains(t, r.stdout, "jobs: the queue in "+older+" does not continue the history of the index: ")
 	require.Contains(t, r.stdout, "forked")
-	r = run(t.Context(), "check", "--data", o.dataDir, "--collection", "others="+queueDir)
+	r = run(t.Context(), "check", "--data", o.DataDir, "--collection", "others="+queueDir)
 	require.Contains(t, r.stderr, "has no index of collection others")
 }
 
@@ -82,16 +83,16 @@ func TestCheckComparesWithTheQueue(t *testing.T) {
 // stopped daemon.
 func TestCheckIDsAndReindex(t *testing.T) {
 	queueDir := t.TempDir()
-	fill(t, queueDir, "a", `{"v":1}`, "b", `{"v":1}`, "a", `{"v":2}`, "gone", "{}", "gone", "")
+	daemontest.Fill(t, queueDir, "a", `{"v":1}`, "b", `{"v":1}`, "a", `{"v":2}`, "gone", "{}", "gone", "")
 	o := testOptions(t, queueDir)
 	indexOnce(t, o)
 	check := func() result {
-		return run(t.Context(), "check", "--data", o.dataDir, "--collection", "jobs="+queueDir, "--ids")
+		return run(t.Context(), "check", "--data", o.DataDir, "--collection", "jobs="+queueDir, "--ids")
 	}
 	r := check()
 	require.Equal(t, cli.ExitOK, r.status, r.stderr)
 	require.Contains(t, r.stdout, "jobs: 2 ids are as in the queue\n")
-	fill(t, queueDir, "b", `{"v":2}`, "new", `{}`)
+	daemontest.Fill(t, queueDir, "b", `{"v":2}`, "new", `{}`)
 	r = check()
 	require.Equal(t, cli.ExitOK, r.status, r.stderr)
 	require.Contains(t, r.stdout, "jobs: 1 id is as in the queue, 2 ids have not been compared")
@@ -99,7 +100,7 @@ func TestCheckIDsAndReindex(t *testing.T) {
 	require.Contains(t, check().stdout, "jobs: 3 ids are as in the queue\n")
 
 	// Damage the index without a trace in its checksums.
-	index, err := lsm.Open(filepath.Join(o.dataDir, "jobs", "index-0001.v1"), nil)
+	index, err := lsm.Open(filepath.Join(o.DataDir, "jobs", "index-0001.v1"), nil)
 	require.NoError(t, err)
 	value, err := index.Get(nil, []byte("b"))
 	require.NoError(t, err)
@@ -116,31 +117,31 @@ func TestCheckIDsAndReindex(t *testing.T) {
 		require.Contains(t, r.stdout, want)
 	}
 
-	r = run(t.Context(), "reindex", "--data", o.dataDir, "jobs")
+	r = run(t.Context(), "reindex", "--data", o.DataDir, "jobs")
 	require.Equal(t, cli.ExitOK, r.status, r.stderr)
 	require.Contains(t, r.stdout, "jobs: requested")
 	d, _ := startTestDaemon(t, o)
 	rebuilt := func(index string) func() bool {
 		return func() bool {
-			entries, err := filepath.Glob(filepath.Join(o.dataDir, "jobs", "index-*[0-9]"))
+			entries, err := filepath.Glob(filepath.Join(o.DataDir, "jobs", "index-*[0-9]"))
 			return err == nil && len(entries) == 1 && filepath.Base(entries[0]) == index
 		}
 	}
-	until(t.Context(), rebuilt("index-0002.v1"))
-	require.Equal(t, `{"v":2}`, get(d.http.Handler, "/documents/jobs/a").Body.String())
+	daemontest.Until(t.Context(), rebuilt("index-0002.v1"))
+	require.Equal(t, `{"v":2}`, daemontest.Get(d.HTTPHandler(), "/documents/jobs/a").Body.String())
 	require.Contains(t, check().stdout, "jobs: 3 ids are as in the queue\n")
-	require.Equal(t, cli.ExitOK, run(t.Context(), "reindex", "--data", o.dataDir, "jobs").status)
-	until(t.Context(), rebuilt("index-0003.v1"))
+	require.Equal(t, cli.ExitOK, run(t.Context(), "reindex", "--data", o.DataDir, "jobs").status)
+	daemontest.Until(t.Context(), rebuilt("index-0003.v1"))
 
 	for _, c := range []struct {
 		args    []string
 		status  int
 		problem string
 	}{
-		{[]string{"check", "--data", o.dataDir, "--ids"}, cli.ExitUsage, "--ids needs --collection NAME=QUEUEDIR"},
-		{[]string{"reindex", "--data", o.dataDir}, cli.ExitUsage, "an argument is missing"},
+		{[]string{"check", "--data", o.DataDir, "--ids"}, cli.ExitUsage, "--ids needs --collection NAME=QUEUEDIR"},
+		{[]string{"reindex", "--data", o.DataDir}, cli.ExitUsage, "an argument is missing"},
 		{[]string{"reindex", "jobs"}, cli.ExitUsage, "data"},
-		{[]string{"reindex", "--data", o.dataDir, "jobs", "others"}, cli.ExitFailure, "has no index of collection others, only of jobs"},
+		{[]string{"reindex", "--data", o.DataDir, "jobs", "others"}, cli.ExitFailure, "has no index of collection others, only of jobs"},
 		{[]string{"reindex", "--data", t.TempDir(), "jobs"}, cli.ExitFailure, "has no index"},
 	} {
 		r := run(t.Context(), c.args...)
@@ -152,20 +153,20 @@ func TestCheckIDsAndReindex(t *testing.T) {
 // A queue that was restored from an older copy and continued is served after a reindex.
 func TestReindexAfterFork(t *testing.T) {
 	queueDir, older := t.TempDir(), t.TempDir()
-	fill(t, queueDir, "a", `{"id":"a"}`)
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	require.NoError(t, os.CopyFS(older, os.DirFS(queueDir)))
-	fill(t, queueDir, "b", `{"id":"b"}`)
+	daemontest.Fill(t, queueDir, "b", `{"id":"b"}`)
 	o := testOptions(t, queueDir)
 	indexOnce(t, o)
 	require.NoError(t, os.RemoveAll(queueDir))
-	fill(t, older, "c", `{"id":"c"}`)
+	daemontest.Fill(t, older, "c", `{"id":"c"}`)
 	require.NoError(t, os.CopyFS(queueDir, os.DirFS(older)))
 	d, _ := startTestDaemon(t, o)
-	until(t.Context(), func() bool {
-		return strings.Contains(get(d.http.Handler, "/readyz").Body.String(), "reading the queue failed")
+	daemontest.Until(t.Context(), func() bool {
+		return strings.Contains(daemontest.Get(d.HTTPHandler(), "/readyz").Body.String(), "reading the queue failed")
 	})
-	require.Equal(t, cli.ExitOK, run(t.Context(), "reindex", "--data", o.dataDir, "jobs").status)
+	require.Equal(t, cli.ExitOK, run(t.Context(), "reindex", "--data", o.DataDir, "jobs").status)
 	waitReady(t, d)
-	require.Equal(t, http.StatusOK, get(d.http.Handler, "/documents/jobs/c").Code)
-	require.Equal(t, http.StatusNotFound, get(d.http.Handler, "/documents/jobs/b").Code)
+	require.Equal(t, http.StatusOK, daemontest.Get(d.HTTPHandler(), "/documents/jobs/c").Code)
+	require.Equal(t, http.StatusNotFound, daemontest.Get(d.HTTPHandler(), "/documents/jobs/b").Code)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"path/filepath"
 	"slices"
@@ -17,7 +16,9 @@ import (
 
 	"docstore/boxcarrpc/discovery"
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/daemon"
 	"docstore/cmd/internal/livepage"
+	"docstore/cmd/internal/metric"
 	"docstore/docservice"
 	"docstore/docservice/column"
 	"docstore/docservice/follow"
@@ -48,7 +49,7 @@ func (o *columnOptions) addFlags(flags *pflag.FlagSet) {
 // maxZoneBytes bounds --zone.
 const maxZoneBytes = 64
 
-func (o *columnOptions) check(d *daemonOptions) error {
+func (o *columnOptions) check(d *serveOptions) error {
 	var problems []error
 	for _, one := range []struct {
 		flag  string
@@ -76,23 +77,18 @@ func (o *columnOptions) check(d *daemonOptions) error {
 	if d.registration.discovery != "" {
 		problems = append(problems, cli.Usagef("--column registers this server in the etcd of --etcd; leave out --discovery"))
 	}
-	for _, c := range d.collections {
-		if !isURL(c.source) {
-			problems = append(problems, cli.Usagef("--collection %s=%s: with --column, give the URL where the divided collection is published", c.name, c.source))
+	for _, c := range d.Collections {
+		if !c.IsURL() {
+			problems = append(problems, cli.Usagef("--collection %s=%s: with --column, give the URL where the divided collection is published", c.Name, c.Source))
 		}
 	}
 	return errors.Join(problems...)
 }
 
-// columns are the divided collections of a daemon.
-type columns struct {
-	sync.Mutex
-	byName map[string]*columnOf
-}
-
 // columnOf is a divided collection of which this daemon holds a column.
 type columnOf struct {
 	*column.Column
+	remote *remote
 	name   string
 	bucket *bucket.Client
 	feed   *follow.Feed
@@ -106,85 +102,78 @@ type columnOf struct {
 // collection is not divided.
 const divisionTimeout = 5 * time.Second
 
-// readyInterval is the interval at which a starting server checks whether its columns are
-// ready.
-const readyInterval = 50 * time.Millisecond
-
-// addColumn begins to hold the shards of a collection.
-func (d *daemon) addColumn(c collectionFlag, options *docservice.CollectionOptions) (err error) {
-	b, watched, err := d.openBucket(c)
+// openColumn begins to hold the shards of a collection.
+func (r *remote) openColumn(c daemon.Collection, options *docservice.CollectionOptions) (_ daemon.Held, err error) {
+	b, watched, err := r.openBucket(c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	dir := filepath.Join(d.options.dataDir, c.name)
+	dir := filepath.Join(r.DataDir(), c.Name)
 	if err := vfs.MakeDir(vfs.OS, dir); err != nil {
-		return err
+		return nil, err
 	}
-	of := &columnOf{name: c.name, bucket: b, opened: make(chan struct{})}
+	of := &columnOf{remote: r, name: c.Name, bucket: b, opened: make(chan struct{})}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, of.close())
+			err = errors.Join(err, of.Close())
 		}
 	}()
-	of.store, err = etcdmap.Open(d.options.buckets.etcd, c.name, &etcdmap.Options{File: column.MapFile(dir), Logger: d.env.Log})
+	of.store, err = etcdmap.Open(r.options.buckets.etcd, c.Name, &etcdmap.Options{File: column.MapFile(dir), Logger: r.Env().Log})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if m, _ := of.store.Map(); m == nil {
-		if err := requireDivided(watched, c.name); err != nil {
-			return err
+		if err := requireDivided(watched, c.Name); err != nil {
+			return nil, err
 		}
 	}
-	of.feed = follow.OpenFeed(watched, &follow.FeedOptions{Logger: d.env.Log})
-	pool, err := d.peerPool()
+	of.feed = follow.OpenFeed(watched, &follow.FeedOptions{Logger: r.Env().Log})
+	pool, err := r.peerPool()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	pool.BufferBytes = d.messages.Stats().Limit
-	d.tracePool(&pool)
-	of.client, err = sharded.NewClient(of.store, c.name, etcdclient.ClientOptions(of.store, &etcdclient.Options{Pool: pool, Logger: d.env.Log}))
+	pool.BufferBytes = r.Messages().Stats().Limit
+	r.tracer.pool(&pool)
+	of.client, err = sharded.NewClient(of.store, c.Name, etcdclient.ClientOptions(of.store, &etcdclient.Options{Pool: pool, Logger: r.Env().Log}))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	address, err := d.options.registration.address(d.boxcarAddress())
+	address, err := r.options.registration.address(r.BoxcarAddress())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	source := d.peers
+	source := r.peers
 	if source == nil {
 		of.peers = peers.NewClient(columnSource{of}, &peers.ClientOptions{Pool: pool, Self: address})
 		source = of.peers
 	}
 	of.Column, err = column.Open(column.Options{
-		Collection: c.name, Dir: dir, Column: d.options.columns.column, Zone: d.options.columns.zone,
-		Server: discovery.Server{Address: address, Weight: d.options.registration.weight}, Page: d.pageURL(address),
-		Store: of.store, Service: d.service, Disk: d.diskUse, Announced: of.announced,
-		Rejoin: d.options.columns.rejoin, KeepMoved: d.options.columns.keepMoved, Logger: d.env.Log,
+		Collection: c.Name, Dir: dir, Column: r.options.columns.column, Zone: r.options.columns.zone,
+		Server: discovery.Server{Address: address, Weight: r.options.registration.weight}, Page: r.pageURL(address),
+		Store: of.store, Service: r.Service(), Disk: r.diskUse, Announced: of.announced,
+		Rejoin: r.options.columns.rejoin, KeepMoved: r.options.columns.keepMoved, Logger: r.Env().Log,
 		Open: func(layout shard.Layout, i int, dir string, serve func(*docservice.Collection)) (column.Follower, error) {
-			o := d.followOptions(options)
+			o := r.followOptions(options)
 			o.Shard = &follow.Shard{Feed: of.feed, Layout: layout, Number: i}
-			name := shard.Name(c.name, i)
+			name := shard.Name(c.Name, i)
 			o.Source = source.Source(name)
 			f, err := follow.Open(name, watched, dir, serve, o)
 			if err != nil {
 				return nil, err
 			}
-			d.followers.set(name, &followed{Follower: f})
-			return &shardFollower{f, d, name}, nil
+			r.setFollower(name, f)
+			return &shardFollower{f, r, name}, nil
 		},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	close(of.opened)
-	d.gateway.Add(c.name, of.client)
-	d.columns.Lock()
-	defer d.columns.Unlock()
-	if d.columns.byName == nil {
-		d.columns.byName = map[string]*columnOf{}
-	}
-	d.columns.byName[c.name] = of
-	return nil
+	r.gateway.Add(c.Name, of.client)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.columns = append(r.mu.columns, of)
+	return of, nil
 }
 
 // requireDivided returns an error if the announced manifest is that of a collection that is
@@ -213,11 +202,11 @@ func (c *columnOf) announced(ctx context.Context) (column.Announced, error) {
 	return column.Announced{Generation: division.Incarnation, Layout: division.Layout, Bytes: division.Bytes}, err
 }
 
-// close closes the parts that are open.
-func (c *columnOf) close() error {
+// Close closes the parts that are open. It is part of daemon.Held.
+func (c *columnOf) Close() error {
 	var errs []error
 	if c.Column != nil {
-		errs = append(errs, c.Close())
+		errs = append(errs, c.Column.Close())
 	}
 	if c.client != nil {
 		errs = append(errs, c.client.Close())
@@ -238,13 +227,13 @@ func (c *columnOf) close() error {
 // shardFollower is the follower of a shard. The status of the daemon finds it by its name.
 type shardFollower struct {
 	*follow.Follower
-	daemon *daemon
+	remote *remote
 	name   string
 }
 
 // Close implements column.Follower.
 func (f *shardFollower) Close() error {
-	f.daemon.followers.set(f.name, nil)
+	f.remote.setFollower(f.name, nil)
 	return f.Follower.Close()
 }
 
@@ -274,21 +263,21 @@ func (s columnSource) Watch(ctx context.Context, update func(discovery.Snapshot)
 }
 
 // diskUse returns the bytes that the data directory uses and may use.
-func (d *daemon) diskUse() (used, limit int64, err error) {
-	if d.disk != nil {
-		used, err = d.disk.Used()
-		return used, int64(d.options.buckets.maxDisk), err
+func (r *remote) diskUse() (used, limit int64, err error) {
+	if r.disk != nil {
+		used, err = r.disk.Used()
+		return used, int64(r.options.buckets.maxDisk), err
 	}
-	if used, err = follow.NewDisk(d.options.dataDir, 0).Used(); err != nil {
+	if used, err = follow.NewDisk(r.DataDir(), 0).Used(); err != nil {
 		return 0, 0, err
 	}
-	free, err := vfs.OS.FreeBytes(d.options.dataDir)
+	free, err := vfs.OS.FreeBytes(r.DataDir())
 	return used, used + free, err
 }
 
 // pageURL returns the URL of the status page for other machines.
-func (d *daemon) pageURL(address string) string {
-	host, port, err := net.SplitHostPort(d.httpAddress())
+func (r *remote) pageURL(address string) string {
+	host, port, err := net.SplitHostPort(r.HTTPAddress())
 	if err != nil {
 		return ""
 	}
@@ -297,81 +286,89 @@ func (d *daemon) pageURL(address string) string {
 			return ""
 		}
 	}
-	return d.options.http.scheme(d.auth) + "://" + net.JoinHostPort(host, port)
+	return r.HTTPURL(net.JoinHostPort(host, port))
 }
 
-// columnList returns the divided collections ordered by name.
-func (d *daemon) columnList() []*columnOf {
-	d.columns.Lock()
-	defer d.columns.Unlock()
-	return slices.SortedFunc(maps.Values(d.columns.byName), func(a, b *columnOf) int { return strings.Compare(a.name, b.name) })
+// columns returns the divided collections.
+func (r *remote) columns() []*columnOf {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.mu.columns)
 }
 
-// isShard reports whether a name is that of a shard: the names of collections have no slash.
-func isShard(name string) bool { return strings.Contains(name, "/") }
-
-// shardOf returns the shard of an id on this server, or why there is none.
-func (d *daemon) shardOf(name, id string) (c *docservice.Collection, problem string) {
-	d.columns.Lock()
-	of := d.columns.byName[name]
-	d.columns.Unlock()
-	if of == nil {
-		return nil, "No such collection."
-	}
-	m, _ := of.store.Map()
-	if m == nil {
-		return nil, "The placement of the collection is not known yet."
-	}
-	i := m.Layout.ShardString(id)
-	if c = d.collection(shard.Name(name, i)); c == nil {
-		return nil, fmt.Sprintf("The document belongs to shard %d of column %s: look it up on one of its servers.", i, m.Shards[i].Column)
-	}
-	return c, ""
-}
-
-// drainUntilReady drains the server while it starts and its columns are not ready. Clients may
-// know its address from before a restart: they use the other rows meanwhile.
-func (d *daemon) drainUntilReady() {
-	ready := func() bool {
-		return !slices.ContainsFunc(d.columnList(), func(of *columnOf) bool { return of.Status().NotReady != "" })
-	}
-	if ready() {
-		return
-	}
-	d.boxcar.Drain()
-	d.serving.Go(func() {
-		for !ready() {
-			if !ctxtime.Sleep(d.alive, readyInterval) {
-				return
-			}
-		}
-		if !d.ending.Load() {
-			d.boxcar.Undrain()
-		}
-	})
-}
-
-// leaveColumns ends the membership in all columns, so that no new requests come.
-func (d *daemon) leaveColumns() {
+// leave ends the membership in all columns, so that no new requests come.
+func (r *remote) leave() {
 	var leaving sync.WaitGroup
-	for _, c := range d.columnList() {
+	for _, c := range r.columns() {
 		leaving.Go(c.Leave)
 	}
 	leaving.Wait()
 }
 
-// columnReadiness describes a divided collection: it is ready when the shards that the
-// placement assigned to the column at the start are.
-func columnReadiness(s column.Status) collectionReadiness {
-	return collectionReadiness{Ready: s.NotReady == "", Reason: s.NotReady, Faults: []livepage.Fault{}}
+// Name is part of daemon.Held.
+func (c *columnOf) Name() string { return c.name }
+
+// Collections is part of daemon.Held: it returns the shards that are served here.
+func (c *columnOf) Collections() []*docservice.Collection {
+	var shards []*docservice.Collection
+	for _, one := range c.remote.Collections() {
+		if strings.HasPrefix(one.Name(), c.name+"/") {
+			shards = append(shards, one)
+		}
+	}
+	return shards
 }
 
-// columnStatus describes a divided collection on the page.
-func (d *daemon) columnStatus(c *columnOf) livepage.Column {
+// Readiness is part of daemon.Held: a divided collection is ready when the shards that the
+// placement assigned to the column at the start are.
+func (c *columnOf) Readiness() daemon.CollectionReadiness {
+	reason := c.Status().NotReady
+	return daemon.CollectionReadiness{Ready: reason == "", Reason: reason, Faults: []livepage.Fault{}}
+}
+
+// Ready is part of daemon.Held.
+func (c *columnOf) Ready() bool { return c.Status().NotReady == "" }
+
+// Report is part of daemon.Held.
+func (c *columnOf) Report(status *livepage.Status, describe daemon.Describe) {
+	status.Columns = append(status.Columns, c.describe())
+	var shards []livepage.Collection
+	for _, one := range c.Collections() {
+		if f := c.remote.follower(one.Name()); f != nil {
+			shards = append(shards, describeFollowed(f, one, describe))
+		}
+	}
+	if len(shards) > 0 {
+		status.Shards = append(status.Shards, shards...)
+		status.Collections = append(status.Collections, livepage.Sum(c.name, shards))
+	}
+}
+
+// Lookup is part of daemon.Held.
+func (c *columnOf) Lookup(id string) (of *docservice.Collection, problem string) {
+	m, _ := c.store.Map()
+	if m == nil {
+		return nil, "The placement of the collection is not known yet."
+	}
+	i := m.Layout.ShardString(id)
+	if of = c.remote.Collection(shard.Name(c.name, i)); of == nil {
+		return nil, fmt.Sprintf("The document belongs to shard %d of column %s: look it up on one of its servers.", i, m.Shards[i].Column)
+	}
+	return of, ""
+}
+
+// Lister is part of daemon.Held.
+func (c *columnOf) Lister() daemon.Lister { return c.remote.gateway.Collection(c.name) }
+
+// Replicated is part of daemon.Held: the other rows of the column have the same shards.
+func (c *columnOf) Replicated() bool { return true }
+
+// describe describes the column on the page.
+func (c *columnOf) describe() livepage.Column {
 	s := c.Status()
 	states := countStates(s)
 	return livepage.Column{
-		Collection: c.name, Column: s.Column, Row: s.Row, Zone: d.options.columns.zone, Ready: s.NotReady == "", Reason: s.NotReady, Epoch: s.Epoch,
+		Collection: c.name, Column: s.Column, Row: s.Row, Zone: c.remote.options.columns.zone, Ready: s.NotReady == "", Reason: s.NotReady, Epoch: s.Epoch,
 		Serving: states[column.Serving], Fetching: states[column.Fetching], Moved: states[column.Moved], Failed: states[column.Failed],
 		UsedBytes: s.Used, LimitBytes: s.Limit,
 	}
@@ -387,31 +384,31 @@ func countStates(s column.Status) map[column.State]int {
 }
 
 var (
-	shardsHeld     = gauge("shards", "Shards on this server, by state: fetching, serving, moved to another column but still served, or failed.", "collection", "state")
-	placementEpoch = gauge("placement_epoch", "Epoch of the placement that this server follows; 0: none is known.", "collection")
-	placementMoves = gauge("placement_moves", "Shards of the collection that are moving to another column.", "collection")
-	columnRow      = gauge("column_row", "Row of this server in its column; -1: it has held none yet.", "collection", "column")
-	forwards       = counter("forwarded_total", "Requests over HTTP and gRPC passed on to other columns, by outcome; refused ones were above the limit.", "outcome")
+	shardsHeld     = metric.Gauge("shards", "Shards on this server, by state: fetching, serving, moved to another column but still served, or failed.", "collection", "state")
+	placementEpoch = metric.Gauge("placement_epoch", "Epoch of the placement that this server follows; 0: none is known.", "collection")
+	placementMoves = metric.Gauge("placement_moves", "Shards of the collection that are moving to another column.", "collection")
+	columnRow      = metric.Gauge("column_row", "Row of this server in its column; -1: it has held none yet.", "collection", "column")
+	forwards       = metric.Counter("forwarded_total", "Requests over HTTP and gRPC passed on to other columns, by outcome; refused ones were above the limit.", "outcome")
 )
 
 // columnCollector collects the metrics of divided collections.
-type columnCollector struct{ *daemon }
+type columnCollector struct{ *remote }
 
 func (c columnCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, m := range []metric{shardsHeld, placementEpoch, placementMoves, columnRow, forwards} {
-		to <- m.desc
+	for _, m := range []metric.Metric{shardsHeld, placementEpoch, placementMoves, columnRow, forwards} {
+		to <- m.Desc
 	}
 }
 
 func (c columnCollector) Collect(to chan<- prometheus.Metric) {
-	list := c.columnList()
+	list := c.columns()
 	for _, of := range list {
 		s := of.Status()
 		for state, n := range countStates(s) {
-			shardsHeld.send(to, float64(n), of.name, string(state))
+			shardsHeld.Send(to, float64(n), of.name, string(state))
 		}
-		placementEpoch.send(to, float64(s.Epoch), of.name)
-		columnRow.send(to, float64(s.Row), of.name, s.Column)
+		placementEpoch.Send(to, float64(s.Epoch), of.name)
+		columnRow.Send(to, float64(s.Row), of.name, s.Column)
 		moves := 0
 		if m, _ := of.store.Map(); m != nil {
 			for _, p := range m.Shards {
@@ -420,13 +417,13 @@ func (c columnCollector) Collect(to chan<- prometheus.Metric) {
 				}
 			}
 		}
-		placementMoves.send(to, float64(moves), of.name)
+		placementMoves.Send(to, float64(moves), of.name)
 		collectBucket(to, of.name, of.bucket)
 	}
 	if len(list) > 0 {
 		s := c.gateway.Stats()
-		forwards.send(to, float64(s.Forwarded-s.Failed), "answered")
-		forwards.send(to, float64(s.Failed), "failed")
-		forwards.send(to, float64(s.Refused), "refused")
+		forwards.Send(to, float64(s.Forwarded-s.Failed), "answered")
+		forwards.Send(to, float64(s.Failed), "failed")
+		forwards.Send(to, float64(s.Refused), "refused")
 	}
 }

@@ -16,6 +16,8 @@ import (
 
 	"docstore/boxcarrpc/discovery"
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/daemon"
+	"docstore/cmd/internal/daemontest"
 	"docstore/cmd/internal/livepage"
 	"docstore/docservice/placement"
 	"docstore/docservice/placement/etcdmap"
@@ -106,9 +108,9 @@ func publishQueue(t *testing.T, etcd *etcdtest.Server, url, dir string) {
 	require.NoError(t, err)
 }
 
-func (f *dividedFixture) start(column string) *daemon {
+func (f *dividedFixture) start(column string) *server {
 	o := testOptions(f.t, "")
-	o.collections = []collectionFlag{{"jobs", f.url}}
+	o.Collections = []daemon.Collection{{Name: "jobs", Source: f.url}}
 	o.buckets.etcd, o.buckets.concurrency = f.etcd.Address, 4
 	o.columns = columnOptions{column: column, zone: "z", rejoin: time.Minute, keepMoved: time.Minute}
 	o.registration.weight = 1
@@ -132,36 +134,36 @@ func TestServeColumns(t *testing.T) {
 		c.Wanted = []string{"a", "b", "b", "a"}
 		return nil
 	}))
-	ready := func(d *daemon) bool { return get(d.http.Handler, "/readyz").Code == http.StatusOK }
+	ready := func(d *server) bool { return daemontest.Get(d.HTTPHandler(), "/readyz").Code == http.StatusOK }
 	f.eventually("the shards are served", func() bool {
-		return len(a.collections()) == 2 && len(b.collections()) == 2 && ready(a) && ready(b)
+		return len(a.Collections()) == 2 && len(b.Collections()) == 2 && ready(a) && ready(b)
 	})
-	for _, d := range []*daemon{a, b} {
+	for _, d := range []*server{a, b} {
 		var response *httptest.ResponseRecorder
 		for i := range 100 {
 			// The pool of the other column may not know its server yet.
 			f.eventually("the document is served", func() bool {
-				response = get(d.http.Handler, fmt.Sprintf("/documents/jobs/d-%d", i))
+				response = daemontest.Get(d.HTTPHandler(), fmt.Sprintf("/documents/jobs/d-%d", i))
 				return response.Code == http.StatusOK
 			})
 			require.Equal(t, fmt.Sprintf(`{"n":%d}`, i), response.Body.String())
 		}
-		require.Equal(t, http.StatusNotFound, get(d.http.Handler, "/documents/jobs/none").Code)
-		require.Equal(t, "{\"count\":100}\n", get(d.http.Handler, "/collections/jobs/count").Body.String())
-		export, err := http.Get("http://" + d.httpAddress() + "/collections/jobs/export")
+		require.Equal(t, http.StatusNotFound, daemontest.Get(d.HTTPHandler(), "/documents/jobs/none").Code)
+		require.Equal(t, "{\"count\":100}\n", daemontest.Get(d.HTTPHandler(), "/collections/jobs/count").Body.String())
+		export, err := http.Get("http://" + d.HTTPAddress() + "/collections/jobs/export")
 		require.NoError(t, err)
 		lines, err := io.ReadAll(export.Body)
 		require.NoError(t, errors.Join(err, export.Body.Close()))
 		require.Equal(t, 100, bytes.Count(lines, []byte("\n")))
-		require.Contains(t, get(d.http.Handler, "/collections/jobs/ids?limit=2").Body.String(), `{"ids":["d-0","d-1"],"next":`)
-		require.Contains(t, get(d.http.Handler, "/collections").Body.String(), `{"collections":[{"name":"jobs","ready":true,`)
-		metrics := get(d.http.Handler, "/metrics").Body.String()
+		require.Contains(t, daemontest.Get(d.HTTPHandler(), "/collections/jobs/ids?limit=2").Body.String(), `{"ids":["d-0","d-1"],"next":`)
+		require.Contains(t, daemontest.Get(d.HTTPHandler(), "/collections").Body.String(), `{"collections":[{"name":"jobs","ready":true,`)
+		metrics := daemontest.Get(d.HTTPHandler(), "/metrics").Body.String()
 		require.Contains(t, metrics, `docstore_shards{collection="jobs",state="serving"} 2`)
 		require.Contains(t, metrics, `docstore_placement_moves{collection="jobs"} 0`)
 		require.Contains(t, metrics, `docstore_column_row{collection="jobs",column="`)
 		require.Equal(t, 1, strings.Count(metrics, `docstore_bucket_requests_total{collection="jobs",operation="get"}`))
 	}
-	r := newReporter(a, newMetrics(a))
+	r := a.State()
 	status := r.Status().Columns[0]
 	require.Equal(t, livepage.Column{
 		Collection: "jobs", Column: "a", Zone: "z", Ready: true, Epoch: status.Epoch, Serving: 2, UsedBytes: status.UsedBytes, LimitBytes: status.LimitBytes,
@@ -182,13 +184,13 @@ func TestServeColumns(t *testing.T) {
 	require.NoError(t, err)
 	first := make(chan discovery.Snapshot, 10)
 	go func() { _ = registry.Source(nil).Watch(t.Context(), func(s discovery.Snapshot) { first <- s }) }()
-	require.Equal(t, []discovery.Server{{Number: 0, Address: a.boxcarAddress(), Weight: 1}}, (<-first).Servers)
+	require.Equal(t, []discovery.Server{{Number: 0, Address: a.BoxcarAddress(), Weight: 1}}, (<-first).Servers)
 	states, err := f.store.States(t.Context())
 	require.NoError(t, err)
 	require.Len(t, states, 2)
-	require.Equal(t, "http://"+a.httpAddress(), states[0].Page)
+	require.Equal(t, "http://"+a.HTTPAddress(), states[0].Page)
 	require.Positive(t, states[0].Limit)
-	require.Equal(t, []string{"jobs/shard-0000", "jobs/shard-0003"}, mustIndexes(t, a.options.dataDir))
+	require.Equal(t, []string{"jobs/shard-0000", "jobs/shard-0003"}, mustIndexes(t, a.DataDir()))
 }
 
 func mustIndexes(t *testing.T, dir string) []string {
@@ -211,19 +213,19 @@ func TestStartingColumnIsDrained(t *testing.T) {
 	f := newDividedFixture(t, 10)
 	f.etcd.Kill()
 	d := f.start("a")
-	require.True(t, d.boxcar.Stats().Draining, "the placement is not known")
+	require.True(t, d.Boxcar().Stats().Draining, "the placement is not known")
 	f.etcd.Restart(t)
-	f.eventually("it is ready", func() bool { return !d.boxcar.Stats().Draining })
-	require.Equal(t, http.StatusOK, get(d.http.Handler, "/readyz").Code)
-	d.drain()
-	require.True(t, d.boxcar.Stats().Draining)
-	require.Equal(t, http.StatusServiceUnavailable, get(d.http.Handler, "/readyz").Code)
+	f.eventually("it is ready", func() bool { return !d.Boxcar().Stats().Draining })
+	require.Equal(t, http.StatusOK, daemontest.Get(d.HTTPHandler(), "/readyz").Code)
+	d.Drain()
+	require.True(t, d.Boxcar().Stats().Draining)
+	require.Equal(t, http.StatusServiceUnavailable, daemontest.Get(d.HTTPHandler(), "/readyz").Code)
 }
 
 // A collection that is not divided is refused with --column.
 func TestColumnOfCollectionThatIsNotDivided(t *testing.T) {
 	dir := t.TempDir()
-	fill(t, filepath.Join(dir, "queue"), "a", `{"id":"a"}`)
+	daemontest.Fill(t, filepath.Join(dir, "queue"), "a", `{"id":"a"}`)
 	w, err := queue.OpenWriter(filepath.Join(dir, "queue"), nil)
 	require.NoError(t, err)
 	require.NoError(t, w.Seal())

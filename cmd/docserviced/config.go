@@ -1,11 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"os"
-	"runtime"
-	"strconv"
-
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
@@ -34,7 +29,7 @@ machine or container, and the limits that follow from it.`
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if explain {
 			out := cli.NewOutput(env.Stdout)
-			o.explain(out, planForThisMachine(o.memory))
+			o.Explain(out)
 			return out.Flush()
 		}
 		text, err := cli.AppendSettings(nil, command)
@@ -45,29 +40,4 @@ machine or container, and the limits that follow from it.`
 		return err
 	}
 	return command
-}
-
-// explain prints what follows from the settings and the memory.
-func (o *daemonOptions) explain(out *cli.Output, p memoryPlan) {
-	line := func(name, value, why string) { out.Printf("%-14s %10s  %s\n", name, value, why) }
-	shares := shareMemory(p.memory)
-	line("memory", cli.FormatBytes(p.memory), p.why)
-	line("  index", cli.FormatBytes(shares.index), "memtables and Bloom filters")
-	line("  dictionaries", cli.FormatBytes(shares.dictionaries), "of compressed documents")
-	line("  messages", cli.FormatBytes(shares.messages), "requests and responses")
-	if limit := os.Getenv("GOMEMLIMIT"); limit != "" {
-		line("go", limit, "GOMEMLIMIT")
-	} else {
-		why := fmt.Sprintf("limit of the Go runtime: %d times memory, at least %s", goMemoryFactor, cli.FormatBytes(leastGoMemory))
-		if p.machine.Limited {
-			why += fmt.Sprintf(", at most %d %% of the container", containerShare)
-		}
-		line("go", cli.FormatBytes(p.goLimit), why)
-	}
-	if p.machine.Bytes > 0 {
-		line("page cache", cli.FormatBytes(max(0, p.machine.Bytes-p.goLimit)), "at least, for files of indexes and documents, if nothing else runs here")
-	}
-	line("max-conns", strconv.Itoa(o.limits.maxConns(p.memory)), fmt.Sprintf("--max-conns %d, at most one per %s of memory", o.limits.conns, cli.FormatBytes(connMemory)))
-	line("max-in-flight", strconv.Itoa(o.limits.maxInFlight(p.memory)), fmt.Sprintf("--max-in-flight %d, at most one per %s of memory", o.limits.inFlight, cli.FormatBytes(inFlightMemory)))
-	line("processors", strconv.Itoa(runtime.GOMAXPROCS(0)), "GOMAXPROCS, or the limit of the container")
 }

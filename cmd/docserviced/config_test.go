@@ -27,3 +27,14 @@ func TestConfig(t *testing.T) {
 	require.Equal(t, cli.ExitUsage, r.status)
 	require.Contains(t, r.lastLine(), "--memory 1MiB: must be at least 16 MiB")
 }
+
+func TestExplain(t *testing.T) {
+	r := run(t.Context(), "config", "--collection", "jobs=/srv/jobs", "--data", "/srv/index", "--memory", "64MiB", "--explain")
+	require.Equal(t, cli.ExitOK, r.status, r.stderr)
+	require.Regexp(t, `(?m)^memory +64 MiB  --memory$`, r.stdout)
+	require.Regexp(t, `(?m)^  messages +16 MiB  requests and responses$`, r.stdout)
+	require.Regexp(t, `(?m)^max-conns +2048  --max-conns 16384, at most one per 32 KiB of memory$`, r.stdout)
+
+	r = run(t.Context(), "config", "--collection", "jobs=/srv/jobs", "--data", "/srv/index", "--explain", "--memory", "1MiB")
+	require.Equal(t, cli.ExitUsage, r.status)
+}

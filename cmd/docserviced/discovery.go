@@ -54,7 +54,7 @@ func (e *registration) check(column bool) error {
 
 // register registers the daemon as soon as it is ready, until leave is called, which waits
 // until it is unregistered.
-func (d *daemon) register(ctx context.Context, e registration) (leave func()) {
+func (d *server) register(ctx context.Context, e registration) (leave func()) {
 	if e.discovery == "" {
 		return func() {}
 	}
@@ -63,7 +63,7 @@ func (d *daemon) register(ctx context.Context, e registration) (leave func()) {
 	go func() {
 		defer close(done)
 		if err := d.stayEntered(ctx, e); err != nil {
-			d.note(fmt.Errorf("--discovery %s: %w", e.discovery, err), nil)
+			d.Note(fmt.Errorf("--discovery %s: %w", e.discovery, err), nil)
 		}
 	}()
 	return func() {
@@ -72,28 +72,28 @@ func (d *daemon) register(ctx context.Context, e registration) (leave func()) {
 	}
 }
 
-func (d *daemon) stayEntered(ctx context.Context, e registration) error {
+func (d *server) stayEntered(ctx context.Context, e registration) error {
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
-	for !d.readiness().Ready {
+	for !d.Readiness().Ready {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return nil
 		}
 	}
-	address, err := e.address(d.boxcarAddress())
+	address, err := e.address(d.BoxcarAddress())
 	if err != nil {
 		return err
 	}
-	entry, err := byname.Register(e.discovery, discovery.Server{Address: address, Weight: e.weight}, d.env.Log)
+	entry, err := byname.Register(e.discovery, discovery.Server{Address: address, Weight: e.weight}, d.Env().Log)
 	if err != nil {
 		return err
 	}
-	d.env.Log.Info("entered", "address", address, "discovery", e.discovery)
+	d.Env().Log.Info("entered", "address", address, "discovery", e.discovery)
 	<-ctx.Done()
 	if err := entry.Close(); err != nil {
-		d.env.Log.Warn("unregistering failed; the registration expires by itself", "error", err)
+		d.Env().Log.Warn("unregistering failed; the registration expires by itself", "error", err)
 	}
 	return nil
 }

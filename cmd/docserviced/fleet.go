@@ -14,7 +14,7 @@ import (
 // fleets reads the states of sharded collections for the fleet page. It connects to etcd when
 // a page is first requested.
 type fleets struct {
-	daemon *daemon
+	remote *remote
 
 	mu struct {
 		sync.Mutex
@@ -23,15 +23,15 @@ type fleets struct {
 }
 
 // newFleetPage returns the page of the collections in object stores, if there is an etcd.
-func newFleetPage(d *daemon) *fleetview.Page {
-	d.fleets.daemon = d
+func (r *remote) newFleetPage() *fleetview.Page {
+	r.fleets.remote = r
 	var names []string
-	for _, c := range d.options.collections {
-		if isURL(c.source) && d.options.buckets.etcd != "" {
-			names = append(names, c.name)
+	for _, c := range r.options.Collections {
+		if c.IsURL() && r.options.buckets.etcd != "" {
+			names = append(names, c.Name)
 		}
 	}
-	return fleetview.NewPage(names, d.fleets.read, d.env.Log)
+	return fleetview.NewPage(names, r.fleets.read, r.Env().Log)
 }
 
 // read implements fleetview.Source.
@@ -53,7 +53,7 @@ func (f *fleets) store(collection string) (*etcdmap.Store, error) {
 	if store := f.mu.stores[collection]; store != nil {
 		return store, nil
 	}
-	store, err := etcdmap.Open(f.daemon.options.buckets.etcd, collection, &etcdmap.Options{Logger: f.daemon.env.Log})
+	store, err := etcdmap.Open(f.remote.options.buckets.etcd, collection, &etcdmap.Options{Logger: f.remote.Env().Log})
 	if err != nil {
 		return nil, err
 	}

@@ -3,29 +3,32 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	grpccredentials "google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
 	"docstore/boxcarrpc"
-	"docstore/docservice"
+	"docstore/cmd/internal/bounded"
+	"docstore/cmd/internal/daemon"
 	"docstore/docservice/docservicepb"
 )
 
-// Limits of the gRPC listener. Its bytes count against the budget of messages: see
-// grpc_bytes.go.
+// Limits of the gRPC listener. Its bytes count against the budget of messages: see package
+// bounded.
 const (
 	grpcMaxConns         = 1 << 10 // one more is closed, or replaces an unauthenticated one
 	grpcMaxStreams       = 1 << 7  // concurrent calls of a connection
@@ -44,18 +47,44 @@ const (
 	grpcUnauthenticatedWatch   = 10 * time.Minute
 )
 
-func addGRPCFlags(command *cobra.Command, o *daemonOptions) {
-	command.Flags().StringVar(&o.grpc, "grpc", "", "address to serve gRPC on, for clients without Boxcar; empty: none")
+// grpcProtocol is the daemon.Protocol of gRPC: documents, health and reflection. It has no
+// slots: clients need a load balancer to use several servers.
+type grpcProtocol struct {
+	*daemon.Daemon // set by Open
+	address        string
+	tracer         *tracer // nil: none
+	// requireCredentials says that clients must authenticate.
+	requireCredentials bool
+	listener           *bounded.Listener
+	server             *grpc.Server // nil: not started
+	// Open health streams of authenticated and of unauthenticated clients. If no
+	// credentials are required, all count as authenticated.
+	watches, unauthenticatedWatches atomic.Int64
 }
 
-// newGRPCServer returns the gRPC server with documents, health and reflection. It has no
-// slots: clients need a load balancer to use several servers.
-func newGRPCServer(d *daemon, handler boxcarrpc.Handler) *grpc.Server {
-	server := grpc.NewServer(append([]grpc.ServerOption{
-		grpc.StatsHandler(&grpcCounter{listener: d.grpcListener}),
-		grpc.InTapHandle(d.tapCall),
-		grpc.ChainUnaryInterceptor(d.containPanic, d.admitCall, d.traceCall), // outermost first
-		grpc.ChainStreamInterceptor(d.admitStream),
+// Name implements daemon.Protocol.
+func (g *grpcProtocol) Name() string { return "grpc" }
+
+// Open implements daemon.Protocol.
+func (g *grpcProtocol) Open(d *daemon.Daemon) error {
+	listener, err := daemon.Listen("--grpc", g.address)
+	if err != nil {
+		return err
+	}
+	g.Daemon = d
+	g.listener = bounded.New(listener, bounded.Options{
+		Name: g.Name(), MaxConns: grpcMaxConns, RequireCredentials: g.requireCredentials, CountCalls: true, Budget: d.Messages(), Logger: d.Env().Log,
+	})
+	return nil
+}
+
+// Start implements daemon.Protocol.
+func (g *grpcProtocol) Start(handler boxcarrpc.Handler) {
+	options := []grpc.ServerOption{
+		grpc.StatsHandler(&grpcCounter{listener: g.listener}),
+		grpc.InTapHandle(g.tapCall),
+		grpc.ChainUnaryInterceptor(g.containPanic, g.admitCall, g.tracer.call), // outermost first
+		grpc.ChainStreamInterceptor(g.admitStream),
 		grpc.ForceServerCodecV2(newGRPCCodec()),
 		grpc.MaxRecvMsgSize(grpcRequestBytes),
 		grpc.MaxConcurrentStreams(grpcMaxStreams),
@@ -63,63 +92,93 @@ func newGRPCServer(d *daemon, handler boxcarrpc.Handler) *grpc.Server {
 		grpc.ConnectionTimeout(grpcHandshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: grpcIdleTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: grpcMinPing, PermitWithoutStream: true}),
-	}, d.auth.grpcOptions()...)...)
-	registerDocuments(server, handler)
-	grpc_health_v1.RegisterHealthServer(server, &grpcHealth{daemon: d, unauthenticatedWatch: grpcUnauthenticatedWatch})
-	reflection.Register(server)
-	return server
-}
-
-// serveGRPC serves until the server is stopped.
-func (d *daemon) serveGRPC() {
-	if err := d.grpc.Serve(d.grpcListener); err != nil {
-		d.note(err, grpc.ErrServerStopped)
 	}
+	if config := g.Authenticator().TLS("h2"); config != nil {
+		options = append(options, grpc.Creds(grpccredentials.NewTLS(config)))
+	}
+	g.server = grpc.NewServer(options...)
+	registerDocuments(g.server, handler)
+	grpc_health_v1.RegisterHealthServer(g.server, &grpcHealth{protocol: g, unauthenticatedWatch: grpcUnauthenticatedWatch})
+	reflection.Register(g.server)
+	g.Go(func() {
+		if err := g.server.Serve(g.listener); err != nil {
+			g.Note(err, grpc.ErrServerStopped)
+		}
+	})
 }
 
-// shutdownGRPC finishes the calls in flight until ctx ends.
-func (d *daemon) shutdownGRPC(ctx context.Context) error {
-	stop := context.AfterFunc(ctx, d.grpc.Stop)
-	d.grpc.GracefulStop()
+// Shutdown implements daemon.Protocol.
+func (g *grpcProtocol) Shutdown(ctx context.Context) error {
+	stop := context.AfterFunc(ctx, g.server.Stop)
+	g.server.GracefulStop()
 	if !stop() {
 		return ctx.Err()
 	}
 	return nil
 }
 
+// Close implements daemon.Protocol.
+func (g *grpcProtocol) Close() error {
+	if g.server == nil {
+		return g.listener.Close()
+	}
+	g.server.Stop()
+	return nil
+}
+
+// identify returns the client of a call, by "authorization: Bearer TOKEN" or by its
+// certificate, or an error if it is not allowed.
+func (g *grpcProtocol) identify(ctx context.Context) (*boxcarrpc.Peer, error) {
+	client := &boxcarrpc.Peer{Address: new(net.TCPAddr)}
+	if p, ok := peer.FromContext(ctx); ok {
+		client.Address = p.Addr
+		if info, ok := p.AuthInfo.(grpccredentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
+			client.Identity = boxcarrpc.CertificateName(info.State.VerifiedChains[0][0])
+		}
+	}
+	token := ""
+	if values := metadata.ValueFromIncomingContext(ctx, "authorization"); len(values) > 0 {
+		token = strings.TrimPrefix(values[0], "Bearer ")
+	}
+	if err := g.Authenticator().Authenticate(client, token); err != nil {
+		return nil, status.Error(codes.Unauthenticated, err.Error())
+	}
+	return client, nil
+}
+
 // containPanic turns a panic of a handler into an error, as the other listeners do.
-func (d *daemon) containPanic(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
+func (g *grpcProtocol) containPanic(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			d.env.Log.Error("handler panicked", "method", info.FullMethod, "panic", v, "stack", string(debug.Stack()))
+			g.Env().Log.Error("handler panicked", "method", info.FullMethod, "panic", v, "stack", string(debug.Stack()))
 			err = status.Error(codes.Internal, "the handler panicked; see the server's log")
 		}
 	}()
 	return handler(ctx, request)
 }
 
-func (d *daemon) admitCall(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	client, leave, err := d.admit(ctx, info.FullMethod)
+func (g *grpcProtocol) admitCall(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	client, leave, err := g.admit(ctx, info.FullMethod)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	ctx = withIdentity(ctx, client)
-	conn := connOf(ctx)
+	ctx = daemon.WithIdentity(ctx, client)
+	conn := bounded.ConnOf(ctx)
 	if conn == nil {
 		return handler(ctx, request)
 	}
-	ctx, room := conn.account.NewReservation(ctx)
+	ctx, room := conn.NewReservation(ctx)
 	defer room.Release()
 	answer, err := handler(ctx, request)
-	if message, ok := answer.(grpcBytes); ok && len(message) > grpcLargeAnswer {
-		conn.queue(len(message))
+	if message, ok := answer.(grpcBytes); ok {
+		conn.QueueResponse(len(message))
 	}
 	return answer, err
 }
 
-func (d *daemon) admitStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	_, leave, err := d.admit(stream.Context(), info.FullMethod)
+func (g *grpcProtocol) admitStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	_, leave, err := g.admit(stream.Context(), info.FullMethod)
 	if err != nil {
 		return err
 	}
@@ -139,25 +198,25 @@ func (l *watchLimit) err() error {
 }
 
 // watchLimits returns the limits for another health stream of the peer.
-func (d *daemon) watchLimits(ctx context.Context) []watchLimit {
-	client, err := d.auth.identify(ctx)
+func (g *grpcProtocol) watchLimits(ctx context.Context) []watchLimit {
+	client, err := g.identify(ctx)
 	if err == nil && client.Identity != "" {
-		return []watchLimit{{&d.watches, grpcMaxWatches, "for all clients; call Check"}}
+		return []watchLimit{{&g.watches, grpcMaxWatches, "for all clients; call Check"}}
 	}
-	all := watchLimit{&d.watches, grpcMaxWatches, "for all clients; call Check"}
-	if d.grpcListener.requireAuth {
-		all = watchLimit{&d.unauthenticatedWatches, grpcUnauthenticatedWatches, "for clients without a token or certificate; authenticate, or call Check"}
+	all := watchLimit{&g.watches, grpcMaxWatches, "for all clients; call Check"}
+	if g.requireCredentials {
+		all = watchLimit{&g.unauthenticatedWatches, grpcUnauthenticatedWatches, "for clients without a token or certificate; authenticate, or call Check"}
 	}
-	conn := connOf(ctx)
+	conn := bounded.ConnOf(ctx)
 	if conn == nil {
 		return []watchLimit{all}
 	}
-	return []watchLimit{all, {&conn.ofClient.watches, all.most / clientShare, "for a client; call Check"}}
+	return []watchLimit{all, {conn.Watches(), all.most / bounded.ClientShare, "for a client; call Check"}}
 }
 
 // admitWatch counts a health stream, and refuses it above a limit.
-func (d *daemon) admitWatch(ctx context.Context) (leave func(), err error) {
-	limits := d.watchLimits(ctx)
+func (g *grpcProtocol) admitWatch(ctx context.Context) (leave func(), err error) {
+	limits := g.watchLimits(ctx)
 	leave = func() {
 		for _, l := range limits {
 			l.open.Add(-1)
@@ -176,9 +235,9 @@ func (d *daemon) admitWatch(ctx context.Context) (leave func(), err error) {
 }
 
 // tapCall refuses a health stream above a limit before grpc-go starts a goroutine for it.
-func (d *daemon) tapCall(ctx context.Context, call *tap.Info) (context.Context, error) {
+func (g *grpcProtocol) tapCall(ctx context.Context, call *tap.Info) (context.Context, error) {
 	if call.FullMethodName == grpc_health_v1.Health_Watch_FullMethodName {
-		for _, l := range d.watchLimits(ctx) {
+		for _, l := range g.watchLimits(ctx) {
 			if l.open.Load() >= l.most {
 				return nil, l.err()
 			}
@@ -187,39 +246,27 @@ func (d *daemon) tapCall(ctx context.Context, call *tap.Info) (context.Context, 
 	return ctx, nil
 }
 
-// authenticated reports whether the peer of a call has presented credentials, or needs
-// none.
-func (d *daemon) authenticated(ctx context.Context) bool {
-	c := connOf(ctx)
-	if c == nil || !d.grpcListener.requireAuth {
-		return true
-	}
-	d.grpcListener.mu.Lock()
-	defer d.grpcListener.mu.Unlock()
-	return c.authenticated
-}
-
 // admit checks the credentials of a call and the limits, which it shares with the Boxcar
 // listener. Every client may call Check; streams of unauthenticated clients are limited.
 // identity is that of the client, empty if it is unknown.
-func (d *daemon) admit(ctx context.Context, method string) (identity string, leave func(), err error) {
-	client, err := d.auth.identify(ctx)
-	conn := connOf(ctx)
+func (g *grpcProtocol) admit(ctx context.Context, method string) (identity string, leave func(), err error) {
+	client, err := g.identify(ctx)
+	conn := bounded.ConnOf(ctx)
 	authenticated := err == nil && client.Identity != ""
 	if authenticated && conn != nil {
-		conn.markAuthenticated(client)
+		conn.Authenticate(client)
 	}
 	if strings.HasPrefix(method, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") {
 		if method != grpc_health_v1.Health_Watch_FullMethodName {
 			return "", func() {}, nil
 		}
-		leave, err = d.admitWatch(ctx)
+		leave, err = g.admitWatch(ctx)
 		return "", leave, err
 	}
 	if err != nil {
 		return "", nil, err
 	}
-	if leave, err = d.boxcar.Admit(client); err != nil {
+	if leave, err = g.Boxcar().Admit(client); err != nil {
 		var refused *boxcarrpc.Error
 		if errors.As(err, &refused) {
 			err = status.Error(codes.Code(refused.Code), refused.Message)
@@ -232,7 +279,7 @@ func (d *daemon) admit(ctx context.Context, method string) (identity string, lea
 // draining: for the server as a whole, "", and for the document service.
 type grpcHealth struct {
 	grpc_health_v1.UnimplementedHealthServer
-	daemon               *daemon
+	protocol             *grpcProtocol
 	unauthenticatedWatch time.Duration
 
 	mu struct {
@@ -252,7 +299,7 @@ func (h *grpcHealth) Check(_ context.Context, request *grpc_health_v1.HealthChec
 // Watch sends the health now and whenever it changes, until the daemon ends.
 func (h *grpcHealth) Watch(request *grpc_health_v1.HealthCheckRequest, stream grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
 	var end <-chan time.Time
-	if !h.daemon.authenticated(stream.Context()) {
+	if conn := bounded.ConnOf(stream.Context()); conn != nil && !conn.Authenticated() {
 		timer := time.NewTimer(h.unauthenticatedWatch)
 		defer timer.Stop()
 		end = timer.C
@@ -268,7 +315,7 @@ func (h *grpcHealth) Watch(request *grpc_health_v1.HealthCheckRequest, stream gr
 				return err
 			}
 		}
-		if h.daemon.ending.Load() {
+		if h.protocol.Ending() {
 			return status.Error(codes.Unavailable, "the server is shutting down")
 		}
 		select {
@@ -288,7 +335,7 @@ func (h *grpcHealth) latest() (grpc_health_v1.HealthCheckResponse_ServingStatus,
 	defer h.mu.Unlock()
 	if h.mu.changed == nil {
 		h.mu.status, h.mu.changed = h.status(), make(chan struct{})
-		h.daemon.serving.Go(h.poll)
+		h.protocol.Go(h.poll)
 	}
 	return h.mu.status, h.mu.changed
 }
@@ -299,11 +346,11 @@ func (h *grpcHealth) poll() {
 	defer ticker.Stop()
 	for ending := false; ; {
 		select {
-		case <-h.daemon.alive.Done():
+		case <-h.protocol.Alive().Done():
 			return
 		case <-ticker.C:
 		}
-		now, ends := h.status(), h.daemon.ending.Load()
+		now, ends := h.status(), h.protocol.Ending()
 		h.mu.Lock()
 		if now != h.mu.status || ends != ending {
 			h.mu.status, ending = now, ends
@@ -320,15 +367,8 @@ func (h *grpcHealth) known(request *grpc_health_v1.HealthCheckRequest) bool {
 }
 
 func (h *grpcHealth) status() grpc_health_v1.HealthCheckResponse_ServingStatus {
-	if h.daemon.ready() && !h.daemon.boxcar.Stats().Draining {
+	if h.protocol.Ready() && !h.protocol.Boxcar().Stats().Draining {
 		return grpc_health_v1.HealthCheckResponse_SERVING
 	}
 	return grpc_health_v1.HealthCheckResponse_NOT_SERVING
-}
-
-// ready is the result of /readyz without the reasons.
-func (d *daemon) ready() bool {
-	return !d.ending.Load() &&
-		!slices.ContainsFunc(d.collections(), func(c *docservice.Collection) bool { return !isShard(c.Name()) && !c.Ready() }) &&
-		!slices.ContainsFunc(d.columnList(), func(c *columnOf) bool { return c.Status().NotReady != "" })
 }

@@ -21,17 +21,18 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/boxcargrpc"
 	"docstore/boxcarrpc/discovery"
+	"docstore/cmd/internal/daemontest"
 	"docstore/docservice/docservicepb"
 	"docstore/internal/testcert"
 	"docstore/internal/testprogram"
 )
 
 // startGRPCDaemon starts a daemon with a gRPC listener and connects to it.
-func startGRPCDaemon(t *testing.T, o daemonOptions) (*daemon, *grpc.ClientConn) {
+func startGRPCDaemon(t *testing.T, o serveOptions) (*server, *grpc.ClientConn) {
 	t.Helper()
 	o.grpc = "127.0.0.1:0"
 	d, _ := startTestDaemon(t, o)
-	conn, err := grpc.NewClient(d.grpcListener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(d.grpc.listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return d, conn
@@ -46,10 +47,10 @@ func shortly(t *testing.T) context.Context {
 // The same stub gets the same answers over gRPC and over Boxcar.
 func TestGRPC(t *testing.T) {
 	queueDir := t.TempDir()
-	fill(t, queueDir, "a", `{"id":"a"}`, "b", `{"id":"b"}`)
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`, "b", `{"id":"b"}`)
 	d, conn := startGRPCDaemon(t, testOptions(t, queueDir))
 	waitReady(t, d)
-	pool, err := boxcarrpc.NewPool(discovery.Static(d.boxcarAddress()), nil)
+	pool, err := boxcarrpc.NewPool(discovery.Static(d.BoxcarAddress()), nil)
 	require.NoError(t, err)
 	defer pool.Close()
 	overBoxcar, err := boxcargrpc.NewClient(pool, nil)
@@ -92,7 +93,7 @@ func TestGRPC(t *testing.T) {
 	stats, err := docservicepb.NewDocumentsClient(conn).Stats(shortly(t), new(docservicepb.StatsRequest))
 	require.NoError(t, err)
 	assert.Equal(t, "jobs", stats.GetCollections()[0].GetName())
-	assert.Contains(t, get(d.http.Handler, "/metrics").Body.String(), `docstore_fetch_seconds_count{listener="grpc",method="Get"} 4`)
+	assert.Contains(t, daemontest.Get(d.HTTPHandler(), "/metrics").Body.String(), `docstore_fetch_seconds_count{listener="grpc",method="Get"} 4`)
 }
 
 func TestGRPCHealth(t *testing.T) {
@@ -113,7 +114,7 @@ func TestGRPCHealth(t *testing.T) {
 	}
 	now, code := watched()
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_NOT_SERVING, now, code)
-	fill(t, queueDir, "a", `{"id":"a"}`)
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	waitReady(t, d)
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, check("docstore.v1.Documents"))
 	now, code = watched()
@@ -128,15 +129,15 @@ func TestGRPCHealth(t *testing.T) {
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVICE_UNKNOWN, response.GetStatus())
 
 	// Draining makes clients that watch the health use other servers.
-	d.boxcar.Drain()
+	d.Boxcar().Drain()
 	now, code = watched()
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_NOT_SERVING, now, code)
-	d.boxcar.Undrain()
+	d.Boxcar().Undrain()
 	now, code = watched()
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, now, code)
 
 	// Watchers are notified that the daemon stops, and do not delay it.
-	require.NoError(t, d.stop(time.Minute))
+	require.NoError(t, d.Stop(time.Minute))
 	now, code = watched()
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_NOT_SERVING, now, code)
 	_, code = watched()
@@ -162,7 +163,7 @@ func TestGRPCReflection(t *testing.T) {
 
 func TestGRPCPanic(t *testing.T) {
 	d, _ := startGRPCDaemon(t, testOptions(t, t.TempDir()))
-	_, err := d.containPanic(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/a.B/C"}, func(context.Context, any) (any, error) {
+	_, err := d.grpc.containPanic(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/a.B/C"}, func(context.Context, any) (any, error) {
 		panic("oh")
 	})
 	require.Equal(t, codes.Internal, status.Code(err))
@@ -171,7 +172,7 @@ func TestGRPCPanic(t *testing.T) {
 func TestGRPCAddressInUse(t *testing.T) {
 	d, _ := startGRPCDaemon(t, testOptions(t, t.TempDir()))
 	r := run(t.Context(), "serve", "--collection", "jobs="+t.TempDir(), "--data", t.TempDir(),
-		"--boxcar", "127.0.0.1:0", "--http", "127.0.0.1:0", "--grpc", d.grpcListener.Addr().String())
+		"--boxcar", "127.0.0.1:0", "--http", "127.0.0.1:0", "--grpc", d.grpc.listener.Addr().String())
 	require.Equal(t, 1, r.status)
 	require.Contains(t, r.lastLine(), "--grpc")
 	require.Contains(t, r.lastLine(), "in use")
@@ -184,7 +185,7 @@ func nodeExample(t *testing.T, args ...string) result {
 	require.NoError(t, err)
 	node := testprogram.Path(t, "node")
 	require.FileExists(t, "../../clients/node/dist/src/index.js", "run make setup, which builds the client")
-	var stdout, stderr lockedBuffer
+	var stdout, stderr daemontest.Buffer
 	command := exec.CommandContext(shortly(t), node, append([]string{script}, args...)...)
 	command.Stdout, command.Stderr = &stdout, &stderr
 	if err := command.Run(); err != nil {
@@ -195,7 +196,7 @@ func nodeExample(t *testing.T, args ...string) result {
 
 func TestNode(t *testing.T) {
 	queueDir := t.TempDir()
-	fill(t, queueDir, "a", `{"id":"a"}`, "ü", `{"id":"ü"}`)
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`, "ü", `{"id":"ü"}`)
 	d, _ := startGRPCDaemon(t, testOptions(t, queueDir))
 	waitReady(t, d)
 	for _, one := range []struct {
@@ -206,22 +207,22 @@ func TestNode(t *testing.T) {
 		{[]string{"ü", "none", "a"}, result{1, "{\"id\":\"ü\"}\n{\"id\":\"a\"}\n", "none: not found\n"}},
 		{[]string{""}, result{1, "", "invalid_argument: an id has 0 bytes: want 1 to 1024\n"}},
 	} {
-		assert.Equal(t, one.want, nodeExample(t, append([]string{d.grpcListener.Addr().String(), "jobs"}, one.ids...)...))
+		assert.Equal(t, one.want, nodeExample(t, append([]string{d.grpc.listener.Addr().String(), "jobs"}, one.ids...)...))
 	}
 }
 
 func TestNodeWithTLS(t *testing.T) {
 	queueDir, dir := t.TempDir(), t.TempDir()
-	fill(t, queueDir, "a", `{"id":"a"}`)
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	ca := testcert.NewCA(t, "CA")
 	o := testOptions(t, queueDir)
 	o.grpc = "127.0.0.1:0"
-	o.security.certificate, o.security.key = ca.Files(t, dir, "localhost")
-	o.security.tokenFile = testcert.Write(t, dir, "tokens", []byte("frontend "+testToken))
+	o.Security.Certificate, o.Security.Key = ca.Files(t, dir, "localhost")
+	o.Security.TokenFile = testcert.Write(t, dir, "tokens", []byte("frontend "+testToken))
 	d, _ := startTestDaemon(t, o)
 	waitReady(t, d)
 	caFile, tokenFile := ca.File(t, dir, "ca"), testcert.Write(t, dir, "token", []byte(testToken+"\n"))
-	_, port, err := net.SplitHostPort(d.grpcListener.Addr().String())
+	_, port, err := net.SplitHostPort(d.grpc.listener.Addr().String())
 	require.NoError(t, err)
 	get := []string{"localhost:" + port, "jobs", "a"} // Node warns about IP addresses in certificates
 	assert.Equal(t, result{0, "{\"id\":\"a\"}\n", ""}, nodeExample(t, append([]string{"--ca", caFile, "--token-file", tokenFile}, get...)...))

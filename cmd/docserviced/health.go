@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/daemon"
 	"docstore/cmd/internal/httpclient"
 )
 
@@ -39,7 +40,7 @@ the container image, which has no other programs.`,
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&h.address, "http", defaultHTTP, "the daemon's --http, as HOST:PORT or https://HOST:PORT")
+	flags.StringVar(&h.address, "http", daemon.DefaultHTTP, "the daemon's --http, as HOST:PORT or https://HOST:PORT")
 	flags.BoolVar(&h.ready, "ready", false, "also require that all collections are ready")
 	h.access.Add(flags)
 	return command
@@ -62,7 +63,7 @@ func (h *healthFlags) run(ctx context.Context, env *cli.Env) error {
 	if !h.ready {
 		return nil
 	}
-	var state readiness
+	var state daemon.Readiness
 	if err := json.Unmarshal(answer, &state); err != nil {
 		return fmt.Errorf("the answer of %s to /readyz: %w", h.address, err)
 	}

@@ -6,25 +6,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/daemontest"
 )
 
 func TestHealth(t *testing.T) {
 	queueDir := t.TempDir()
-	fill(t, queueDir, "a", "a document")
+	daemontest.Fill(t, queueDir, "a", "a document")
 	d, _ := startTestDaemon(t, testOptions(t, queueDir))
 	waitReady(t, d)
-	at := "--http=" + d.httpAddress()
+	at := "--http=" + d.HTTPAddress()
 	for _, args := range [][]string{{"health", at}, {"health", at, "--ready"}} {
 		r := run(t.Context(), args...)
 		require.Equal(t, cli.ExitOK, r.status, r.stderr)
 		require.Empty(t, r.stdout)
 	}
-	d.ending.Store(true)
+	d.Drain()
 	require.Equal(t, cli.ExitOK, run(t.Context(), "health", at).status)
 	r := run(t.Context(), "health", at, "--ready")
 	require.NotEqual(t, cli.ExitOK, r.status)
 	require.Contains(t, r.stderr, `"ending": true`)
-	d.ending.Store(false)
 
 	r = run(t.Context(), "health", "--http=127.0.0.1:1")
 	require.NotEqual(t, cli.ExitOK, r.status)

@@ -1,19 +1,11 @@
 package main
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/json"
-	"io"
-	"net"
-	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"docstore/cmd/internal/cli"
-	"docstore/internal/testcert"
 )
 
 // Configurations that expose private data to other hosts are refused, with the flags to
@@ -38,155 +30,5 @@ func TestHTTPFlags(t *testing.T) {
 	} {
 		r := run(t.Context(), append([]string{"config", "--data", dir, "--collection", "jobs=" + dir, "--http", ":7071"}, args...)...)
 		require.Equal(t, cli.ExitOK, r.status, r.stderr)
-	}
-}
-
-// endpointPaths are the paths of the listener by kind.
-var endpointPaths = map[string]string{
-	"/healthz": "health", "/readyz": "health", "/metrics": "figures", "/": "figures", "/api/v1/status": "figures",
-	"/documents/jobs/a": "documents", "/openapi.yaml": "figures", "/collections": "documents", "/collections/jobs/ids": "documents", "/collections/jobs/count": "documents", "/collections/jobs/export": "documents",
-	"/lookup?collection=jobs&id=a": "documents", "/%64ocuments/jobs/a": "nothing", "/%6Cookup?collection=jobs&id=a": "documents",
-	"/debug/pprof/": "debug", "/debug/pprof/cmdline": "debug", "/%64ebug/pprof/cmdline": "debug", "//debug/pprof/cmdline": "debug", "/debug/log": "debug", "/debug/settings": "debug",
-}
-
-// startPublicHTTP starts a daemon that serves on all addresses of this machine, and returns
-// its URL on loopback.
-func startPublicHTTP(t *testing.T, change func(*daemonOptions)) (base string, log *lockedBuffer) {
-	t.Helper()
-	queueDir := t.TempDir()
-	fill(t, queueDir, "a", `{"id":"a"}`)
-	o := testOptions(t, queueDir)
-	o.http.address = "0.0.0.0:0"
-	change(&o)
-	d, log := startTestDaemon(t, o)
-	waitReady(t, d)
-	_, port, err := net.SplitHostPort(d.httpAddress())
-	require.NoError(t, err)
-	return o.http.scheme(d.auth) + "://127.0.0.1:" + port, log
-}
-
-// answerOf requests a path, and requires that no redirection leads to another host.
-func answerOf(t *testing.T, client *http.Client, url, user, password string) int {
-	t.Helper()
-	request, err := http.NewRequest(http.MethodGet, url, nil)
-	require.NoError(t, err)
-	switch {
-	case user != "":
-		request.SetBasicAuth(user, password)
-	case password != "":
-		request.Header.Set("Authorization", "Bearer "+password)
-	}
-	response, err := client.Do(request)
-	require.NoError(t, err)
-	defer response.Body.Close()
-	_, err = io.Copy(io.Discard, response.Body)
-	require.NoError(t, err)
-	return response.StatusCode
-}
-
-// Documents and debugging endpoints are not served to other hosts unless enabled, however a
-// path is written.
-func TestHTTPOpenToOtherHosts(t *testing.T) {
-	client := &http.Client{Transport: &http.Transport{}}
-	defer client.CloseIdleConnections()
-	for name, c := range map[string]struct {
-		change func(*daemonOptions)
-		want   map[string]int
-	}{
-		"plain":   {func(*daemonOptions) {}, map[string]int{"documents": 403, "debug": 403}},
-		"look-up": {func(o *daemonOptions) { o.http.lookUp = true }, map[string]int{"documents": 200, "debug": 403}},
-		"debug":   {func(o *daemonOptions) { o.http.debug = true }, map[string]int{"documents": 403, "debug": 200}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			base, _ := startPublicHTTP(t, func(o *daemonOptions) {
-				o.http.open = true
-				c.change(o)
-			})
-			c.want["health"], c.want["figures"], c.want["nothing"] = 200, 200, 404
-			for path, kind := range endpointPaths {
-				require.Equal(t, c.want[kind], answerOf(t, client, base+path, "", ""), path)
-			}
-		})
-	}
-}
-
-// With TLS the listener requires a certificate, a token, or a token sent as a password by a
-// browser. Load balancers may read the health.
-func TestHTTPRequiresCredentials(t *testing.T) {
-	dir := t.TempDir()
-	ca := testcert.NewCA(t, "CA")
-	certificate, key := ca.Files(t, dir, "server")
-	authorities := ca.File(t, dir, "ca")
-	pair, err := tls.LoadX509KeyPair(ca.Files(t, dir, "client"))
-	require.NoError(t, err)
-	roots := x509.NewCertPool()
-	roots.AddCert(ca.Certificate)
-	bare := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13}}}
-	known := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}}}}
-	defer bare.CloseIdleConnections()
-	defer known.CloseIdleConnections()
-
-	for name, withToken := range map[string]bool{"tokens and certificates": true, "certificates": false} {
-		t.Run(name, func(t *testing.T) {
-			base, log := startPublicHTTP(t, func(o *daemonOptions) {
-				o.security.certificate, o.security.key, o.security.clientCA = certificate, key, authorities
-				o.http.lookUp, o.http.debug = true, true
-				if withToken {
-					o.security.tokenFile = testcert.Write(t, dir, "tokens", []byte("frontend "+testToken))
-				}
-			})
-			require.Contains(t, base, "https://")
-			for path, kind := range endpointPaths {
-				if kind == "nothing" {
-					continue
-				}
-				wantToken := http.StatusOK
-				if !withToken && kind != "health" {
-					wantToken = http.StatusUnauthorized
-				}
-				wantNothing := http.StatusUnauthorized
-				if kind == "health" {
-					wantNothing = http.StatusOK
-				}
-				require.Equal(t, http.StatusOK, answerOf(t, known, base+path, "", ""), path)
-				require.Equal(t, wantToken, answerOf(t, bare, base+path, "", testToken), path)
-				require.Equal(t, wantToken, answerOf(t, bare, base+path, "anybody", testToken), path)
-				require.Equal(t, wantNothing, answerOf(t, bare, base+path, "", ""), path)
-				require.Equal(t, wantNothing, answerOf(t, bare, base+path, "", testToken+"x"), path)
-			}
-			require.NotContains(t, log.String(), testToken)
-		})
-	}
-}
-
-func TestSettingsShowNoPasswords(t *testing.T) {
-	for value, want := range map[string]string{
-		"https://user:secret@collector:4318":  "https://...@collector:4318",
-		"etcd://root:secret@a:2379,b:2379/be": "etcd://...@a:2379,b:2379/be",
-		"http://collector:4318/a@b":           "http://collector:4318/a@b",
-		"/etc/docstore/tokens":                "/etc/docstore/tokens",
-	} {
-		require.Equal(t, want, withoutPasswords(value))
-	}
-}
-
-// A failed handshake is logged as JSON, not as a line of text.
-func TestTLSErrorsOfHTTPAreInTheLog(t *testing.T) {
-	ca := testcert.NewCA(t, "CA")
-	certificate, key := ca.Files(t, t.TempDir(), "localhost")
-	base, log := startPublicHTTP(t, func(o *daemonOptions) {
-		o.http.open = true
-		o.security = security{certificate: certificate, key: key}
-	})
-	conn, err := net.Dial("tcp", strings.TrimPrefix(base, "https://"))
-	require.NoError(t, err)
-	defer conn.Close()
-	_, err = conn.Write([]byte("this is not TLS\n"))
-	require.NoError(t, err)
-	until(t.Context(), func() bool {
-		return strings.Contains(log.String(), "TLS handshake error from "+conn.LocalAddr().String())
-	})
-	for line := range strings.Lines(log.String()) {
-		require.True(t, json.Valid([]byte(line)), line)
 	}
 }

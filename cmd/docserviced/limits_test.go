@@ -13,6 +13,8 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/daemon"
+	"docstore/cmd/internal/daemontest"
 	"docstore/docservice"
 	"docstore/docservice/docservicepb"
 )
@@ -48,13 +50,13 @@ func TestInvalidLimits(t *testing.T) {
 // The flags reach the server, and limit the Boxcar and the gRPC listener together.
 func TestLimitsOfADaemon(t *testing.T) {
 	queueDir := t.TempDir()
-	fill(t, queueDir, "a", `{"id":"a"}`)
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	o := testOptions(t, queueDir)
-	o.limits = limits{conns: 1, slots: 3, inFlight: 2, rate: 1e-3, burst: 5, clientRate: 1e-3, clientBurst: 3}
+	o.Limits = daemon.Limits{Conns: 1, Slots: 3, InFlight: 2, Rate: 1e-3, Burst: 5, ClientRate: 1e-3, ClientBurst: 3}
 	d, conn := startGRPCDaemon(t, o)
 	waitReady(t, d)
 
-	pool, err := boxcarrpc.NewPool(discovery.Static(d.boxcarAddress()), &boxcarrpc.PoolOptions{Size: 4, MaxRetries: -1})
+	pool, err := boxcarrpc.NewPool(discovery.Static(d.BoxcarAddress()), &boxcarrpc.PoolOptions{Size: 4, MaxRetries: -1})
 	require.NoError(t, err)
 	defer pool.Close()
 	boxcar := docservice.NewClient(pool, "jobs")
@@ -70,9 +72,9 @@ func TestLimitsOfADaemon(t *testing.T) {
 	require.Equal(t, codes.ResourceExhausted, overGRPC(), "the fourth of one address")
 	_, err = boxcar.Get(shortly(t), nil, "a")
 	require.Equal(t, boxcarrpc.CodeResourceExhausted, boxcarrpc.CodeOf(err))
-	require.Equal(t, uint64(2), d.boxcar.Stats().RefusedBy["client_rate"])
-	until(shortly(t), func() bool { return d.boxcar.Stats().Denied > 0 })
-	require.Equal(t, 3, d.boxcar.Stats().Slots)
+	require.Equal(t, uint64(2), d.Boxcar().Stats().RefusedBy["client_rate"])
+	daemontest.Until(shortly(t), func() bool { return d.Boxcar().Stats().Denied > 0 })
+	require.Equal(t, 3, d.Boxcar().Stats().Slots)
 
 	health, err := grpc_health_v1.NewHealthClient(conn).Check(shortly(t), nil)
 	require.NoError(t, err, "Check is never limited")
@@ -80,22 +82,22 @@ func TestLimitsOfADaemon(t *testing.T) {
 
 	var leaves []func()
 	for _, name := range []string{"b", "c"} {
-		leave, err := d.boxcar.Admit(&boxcarrpc.Peer{Identity: name})
+		leave, err := d.Boxcar().Admit(&boxcarrpc.Peer{Identity: name})
 		require.NoError(t, err)
 		leaves = append(leaves, leave)
 	}
 	require.Equal(t, codes.ResourceExhausted, overGRPC(), "two are in flight")
-	require.Equal(t, uint64(1), d.boxcar.Stats().RefusedBy["in_flight"])
+	require.Equal(t, uint64(1), d.Boxcar().Stats().RefusedBy["in_flight"])
 	for _, leave := range leaves {
 		leave()
 	}
-	_, err = d.boxcar.Admit(&boxcarrpc.Peer{Identity: "d"})
+	_, err = d.Boxcar().Admit(&boxcarrpc.Peer{Identity: "d"})
 	require.ErrorContains(t, err, "too many requests a second", "the sixth in all")
-	require.Equal(t, uint64(1), d.boxcar.Stats().RefusedBy["rate"])
+	require.Equal(t, uint64(1), d.Boxcar().Stats().RefusedBy["rate"])
 
-	other, err := boxcarrpc.NewPool(discovery.Static(d.boxcarAddress()), nil)
+	other, err := boxcarrpc.NewPool(discovery.Static(d.BoxcarAddress()), nil)
 	require.NoError(t, err)
 	defer other.Close()
-	until(shortly(t), func() bool { return d.boxcar.Stats().Accepted > 1 })
-	require.Equal(t, 1, d.boxcar.Stats().Connections)
+	daemontest.Until(shortly(t), func() bool { return d.Boxcar().Stats().Accepted > 1 })
+	require.Equal(t, 1, d.Boxcar().Stats().Connections)
 }

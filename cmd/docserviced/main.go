@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/demo"
 )
 
 func main() { cli.Main(newRoot) }
@@ -19,6 +20,6 @@ directly from the queue's directory or from a copy made by rsync.`,
 		Args: cobra.NoArgs,
 		RunE: cli.NeedsCommand,
 	}
-	root.AddCommand(newServe(env), newConfig(env), newDemo(env), newCheck(env), newCheckpoint(env), cli.Audit(env, newReindex(env), ""), newBundle(env), newHealth(env), newPlacement(env))
+	root.AddCommand(newServe(env), newConfig(env), demo.New(env, "docserviced demo"), newCheck(env), newCheckpoint(env), cli.Audit(env, newReindex(env), ""), newBundle(env), newHealth(env), newPlacement(env))
 	return root
 }

@@ -1,15 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,32 +14,13 @@ import (
 	"go.uber.org/goleak"
 
 	"docstore/cmd/internal/cli"
-	"docstore/queue"
+	"docstore/cmd/internal/daemon"
+	"docstore/cmd/internal/daemontest"
 )
 
 // A memberlist probe in progress at shutdown ends later by itself.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/hashicorp/memberlist.(*Memberlist).probeNode"))
-}
-
-// lockedBuffer is a buffer that a daemon writes to and a test reads.
-type lockedBuffer struct {
-	mu struct {
-		sync.Mutex
-		text bytes.Buffer
-	}
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.mu.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.mu.text.String()
 }
 
 // result is the result of a command.
@@ -52,7 +30,7 @@ type result struct {
 }
 
 func run(ctx context.Context, args ...string) result {
-	var stdout, stderr lockedBuffer
+	var stdout, stderr daemontest.Buffer
 	env := &cli.Env{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Now: time.Now}
 	status := cli.Run(ctx, newRoot, env, args)
 	return result{status, stdout.String(), stderr.String()}
@@ -64,44 +42,27 @@ func (r result) lastLine() string {
 	return lines[len(lines)-1]
 }
 
-// fill appends documents to a queue, given as id, document, id, document. The document ""
-// means a delete.
-func fill(t *testing.T, dir string, pairs ...string) {
-	t.Helper()
-	writer, err := queue.OpenWriter(dir, nil)
-	require.NoError(t, err)
-	for i := 0; i < len(pairs); i += 2 {
-		if pairs[i+1] == "" {
-			_, err = writer.Delete([]byte(pairs[i]))
-		} else {
-			_, err = writer.Append([]byte(pairs[i]), []byte(pairs[i+1]))
-		}
-		require.NoError(t, err)
-	}
-	require.NoError(t, writer.Close())
-}
-
 // testOptions returns options of a daemon on free ports with one collection, "jobs".
-func testOptions(t *testing.T, queueDir string) daemonOptions {
-	return daemonOptions{
-		collections: []collectionFlag{{"jobs", queueDir}},
-		dataDir:     filepath.Join(t.TempDir(), "data"),
-		boxcar:      "127.0.0.1:0",
-		http:        httpFlags{address: "127.0.0.1:0"},
-		memory:      64 << 20,
-	}
+func testOptions(t *testing.T, queueDir string) serveOptions {
+	return serveOptions{Options: daemon.Options{
+		Collections: []daemon.Collection{{Name: "jobs", Source: queueDir}},
+		DataDir:     filepath.Join(t.TempDir(), "data"),
+		Boxcar:      "127.0.0.1:0",
+		HTTP:        daemon.HTTP{Address: "127.0.0.1:0"},
+		Memory:      64 << 20,
+	}}
 }
 
 // startTestDaemon starts a daemon and stops it at the end of the test.
-func startTestDaemon(t *testing.T, o daemonOptions) (*daemon, *lockedBuffer) {
+func startTestDaemon(t *testing.T, o serveOptions) (*server, *daemontest.Buffer) {
 	t.Helper()
-	var log lockedBuffer
+	var log daemontest.Buffer
 	env := &cli.Env{Stdout: &log, Stderr: &log, Now: time.Now}
 	env.Log = env.NewLogger(slog.LevelInfo)
-	d, err := startDaemon(env, o)
+	d, err := startServer(env, o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		require.NoError(t, d.stop(time.Second))
+		require.NoError(t, d.Stop(time.Second))
 		if t.Failed() {
 			t.Log(log.String())
 		}
@@ -109,27 +70,20 @@ func startTestDaemon(t *testing.T, o daemonOptions) (*daemon, *lockedBuffer) {
 	return d, &log
 }
 
-func waitReady(t *testing.T, d *daemon) {
+func waitReady(t *testing.T, d *server) {
 	t.Helper()
-	require.NoError(t, d.collections()[0].WaitReady(t.Context()))
+	require.NoError(t, d.Collections()[0].WaitReady(t.Context()))
 }
 
 // indexOnce creates the index of a queue in a data directory.
-func indexOnce(t *testing.T, o daemonOptions) {
+func indexOnce(t *testing.T, o serveOptions) {
 	t.Helper()
-	env := &cli.Env{Stdout: &lockedBuffer{}, Stderr: &lockedBuffer{}, Now: time.Now}
+	env := &cli.Env{Stdout: &daemontest.Buffer{}, Stderr: &daemontest.Buffer{}, Now: time.Now}
 	env.Log = env.NewLogger(slog.LevelInfo)
-	d, err := startDaemon(env, o)
+	d, err := startServer(env, o)
 	require.NoError(t, err)
 	waitReady(t, d)
-	require.NoError(t, d.stop(time.Second))
-}
-
-// until polls until a condition holds.
-func until(ctx context.Context, happened func() bool) {
-	for !happened() && ctx.Err() == nil {
-		time.Sleep(time.Millisecond)
-	}
+	require.NoError(t, d.Stop(time.Second))
 }
 
 func TestUsage(t *testing.T) {
@@ -185,24 +139,24 @@ func TestHelp(t *testing.T) {
 
 func TestOpenErrors(t *testing.T) {
 	queueDir := t.TempDir()
-	fill(t, queueDir, "a", `{"id":"a"}`)
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	running := testOptions(t, queueDir)
 	d, _ := startTestDaemon(t, running)
 	for _, test := range []struct {
 		name, problem string
-		change        func(*daemonOptions)
+		change        func(*serveOptions)
 	}{
-		{"data directory in use", fmt.Sprintf("data directory %s is in use by docserviced, process %d; stop that process, or choose another --data", running.dataDir, os.Getpid()),
-			func(o *daemonOptions) { o.dataDir = running.dataDir }},
-		{"boxcar address in use", "--boxcar " + d.boxcarAddress() + ": the address is in use; stop the process that uses it, or choose another",
-			func(o *daemonOptions) { o.boxcar = d.boxcarAddress() }},
-		{"http address in use", "--http " + d.httpAddress() + ": the address is in use; stop the process that uses it, or choose another",
-			func(o *daemonOptions) { o.http.address = d.httpAddress() }},
+		{"data directory in use", fmt.Sprintf("data directory %s is in use by docserviced, process %d; stop that process, or choose another --data", running.DataDir, os.Getpid()),
+			func(o *serveOptions) { o.DataDir = running.DataDir }},
+		{"boxcar address in use", "--boxcar " + d.BoxcarAddress() + ": the address is in use; stop the process that uses it, or choose another",
+			func(o *serveOptions) { o.Boxcar = d.BoxcarAddress() }},
+		{"http address in use", "--http " + d.HTTPAddress() + ": the address is in use; stop the process that uses it, or choose another",
+			func(o *serveOptions) { o.HTTP.Address = d.HTTPAddress() }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			o := testOptions(t, queueDir)
 			test.change(&o)
-			r := run(t.Context(), "serve", "--collection", "jobs="+queueDir, "--data", o.dataDir, "--boxcar", o.boxcar, "--http", o.http.address)
+			r := run(t.Context(), "serve", "--collection", "jobs="+queueDir, "--data", o.DataDir, "--boxcar", o.Boxcar, "--http", o.HTTP.Address)
 			require.Equal(t, cli.ExitFailure, r.status)
 			require.Equal(t, "docserviced: "+test.problem, r.lastLine())
 		})
@@ -216,17 +170,17 @@ func TestOpenErrors(t *testing.T) {
 // TestServe runs the command until its context ends, as on SIGTERM.
 func TestServe(t *testing.T) {
 	queueDir, dataDir := t.TempDir(), t.TempDir()
-	fill(t, queueDir, "a", `{"id":"a"}`, "b", `{"id":"b"}`)
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`, "b", `{"id":"b"}`)
 	for range 2 { // the second time with an existing index
 		ctx, cancel := context.WithCancel(t.Context())
-		var stderr lockedBuffer
+		var stderr daemontest.Buffer
 		env := &cli.Env{Stdout: &stderr, Stderr: &stderr, Now: time.Now}
 		ended := make(chan int)
 		go func() {
 			ended <- cli.Run(ctx, newRoot, env, []string{"serve", "--collection", "jobs=" + queueDir, "--data", dataDir,
 				"--boxcar", "127.0.0.1:0", "--http", "127.0.0.1:0", "--memory", "32MiB"})
 		}()
-		until(t.Context(), func() bool { return strings.Contains(stderr.String(), "the queue has been read to its end") })
+		daemontest.Until(t.Context(), func() bool { return strings.Contains(stderr.String(), "the queue has been read to its end") })
 		cancel()
 		require.Equal(t, cli.ExitOK, <-ended, stderr.String())
 	}
@@ -235,39 +189,26 @@ func TestServe(t *testing.T) {
 	require.Regexp(t, `^jobs: sound, verified in \S+\n$`, r.stdout)
 }
 
-// TestFailedListenerStopsDaemon: the daemon exits, to be restarted, if a listener fails.
-func TestFailedListenerStopsDaemon(t *testing.T) {
-	queueDir := t.TempDir()
-	fill(t, queueDir, "a", `{"id":"a"}`)
-	env := &cli.Env{Stdout: &lockedBuffer{}, Stderr: &lockedBuffer{}, Now: time.Now}
-	env.Log = env.NewLogger(slog.LevelInfo)
-	d, err := startDaemon(env, testOptions(t, queueDir))
-	require.NoError(t, err)
-	require.NoError(t, d.httpListener.Close())
-	<-d.failed
-	require.ErrorIs(t, d.stop(time.Second), net.ErrClosed)
-}
-
 func TestCheckpoint(t *testing.T) {
 	queueDir := t.TempDir()
-	fill(t, queueDir, "a", `{"id":"a"}`, "b", `{"id":"b"}`, "b", "")
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`, "b", `{"id":"b"}`, "b", "")
 	o := testOptions(t, queueDir)
 	target := filepath.Join(t.TempDir(), "copy")
 
 	running, _ := startTestDaemon(t, o)
 	waitReady(t, running)
-	r := run(t.Context(), "checkpoint", "--data", o.dataDir, target)
+	r := run(t.Context(), "checkpoint", "--data", o.DataDir, target)
 	require.Equal(t, cli.ExitOK, r.status, r.stderr)
-	r = run(t.Context(), "checkpoint", "--data", o.dataDir, target)
+	r = run(t.Context(), "checkpoint", "--data", o.DataDir, target)
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Contains(t, r.lastLine(), target+" already exists")
 	require.Equal(t, cli.ExitOK, run(t.Context(), "check", "--data", target).status)
 
-	o.dataDir = target
+	o.DataDir = target
 	copied, _ := startTestDaemon(t, o)
 	waitReady(t, copied)
-	require.Zero(t, copied.collections()[0].Status().Applied, "the copy must continue at its position")
-	document, err := copied.collections()[0].Get(nil, []byte("a"))
+	require.Zero(t, copied.Collections()[0].Status().Applied, "the copy must continue at its position")
+	document, err := copied.Collections()[0].Get(nil, []byte("a"))
 	require.NoError(t, err)
 	require.Equal(t, `{"id":"a"}`, string(document))
 }
@@ -283,11 +224,11 @@ func TestNoIndexes(t *testing.T) {
 
 func TestCheckFindsDamage(t *testing.T) {
 	queueDir := t.TempDir()
-	fill(t, queueDir, "a", `{"id":"a"}`)
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	o := testOptions(t, queueDir)
 	indexOnce(t, o)
 	target := filepath.Join(t.TempDir(), "copy") // a checkpoint has tables
-	require.Equal(t, cli.ExitOK, run(t.Context(), "checkpoint", "--data", o.dataDir, target).status)
+	require.Equal(t, cli.ExitOK, run(t.Context(), "checkpoint", "--data", o.DataDir, target).status)
 	flipLargest(t, filepath.Join(target, "jobs", "index-0001.v1"))
 	r := run(t.Context(), "check", "--data", target)
 	require.Equal(t, cli.ExitFailure, r.status)

@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -24,7 +23,8 @@ func TestMetricsPageIsComplete(t *testing.T) {
 	}
 	there := map[string]bool{}
 	descs := make(chan *prometheus.Desc, 1000)
-	newMetrics(&daemon{}).registry.Describe(descs)
+	d, _ := startTestDaemon(t, testOptions(t, t.TempDir()))
+	d.Metrics().Describe(descs)
 	close(descs)
 	for desc := range descs {
 		name := regexp.MustCompile(`fqName: "([^"]+)"`).FindStringSubmatch(desc.String())[1]
@@ -33,25 +33,4 @@ func TestMetricsPageIsComplete(t *testing.T) {
 		}
 	}
 	require.Equal(t, there, listed)
-}
-
-// The share of the segments in memory is exported once a document was read from them, and
-// only on Linux.
-func TestResidencyMetrics(t *testing.T) {
-	queueDir := t.TempDir()
-	fill(t, queueDir, "a", `{"id":"a"}`)
-	d, _ := startTestDaemon(t, testOptions(t, queueDir))
-	waitReady(t, d)
-	page := func() string { return get(d.http.Handler, "/metrics").Body.String() }
-	require.NotContains(t, page(), "docstore_resident_ratio{")
-	if runtime.GOOS != "linux" {
-		require.NotContains(t, page(), "docstore_cold_read_seconds")
-		return
-	}
-	for _, part := range []string{"index", "queue"} {
-		require.Contains(t, page(), `docstore_cold_read_seconds_count{collection="jobs",part="`+part+`"} 0`)
-		require.Contains(t, page(), `docstore_cold_read_seconds_bucket{collection="jobs",part="`+part+`",le="6.4e-05"} 0`)
-	}
-	require.Equal(t, 200, get(d.http.Handler, "/documents/jobs/a").Code)
-	require.Contains(t, page(), `docstore_resident_ratio{collection="jobs",part="queue"} `)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/boxcarotel"
 	"docstore/cmd/internal/cli"
+	"docstore/docservice"
 )
 
 // otlpGrace is the maximum time to send the last spans to the collector.
@@ -46,9 +48,15 @@ func (t *tracing) check() error {
 	return nil
 }
 
+// tracer is the daemon.Tracer of a collector. A nil tracer traces nothing.
+type tracer struct {
+	provider *trace.TracerProvider
+	log      *slog.Logger
+}
+
 // open returns the source of spans, nil if tracing is disabled. An unreachable collector is
 // not an error: its spans are lost, which is logged.
-func (t *tracing) open(ctx context.Context, env *cli.Env) (*trace.TracerProvider, error) {
+func (t *tracing) open(ctx context.Context, env *cli.Env) (*tracer, error) {
 	if t.url == "" {
 		return nil, nil
 	}
@@ -73,58 +81,69 @@ func (t *tracing) open(ctx context.Context, env *cli.Env) (*trace.TracerProvider
 		options = append(options, trace.WithSampler(trace.ParentBased(trace.NeverSample())))
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { env.Log.Warn("tracing", "error", err) }))
-	return trace.NewTracerProvider(options...), nil
+	return &tracer{trace.NewTracerProvider(options...), env.Log}, nil
 }
 
-// traceBoxcar traces the requests of the Boxcar listener and their stages.
-func (d *daemon) traceBoxcar(o *boxcarrpc.ServerOptions) {
-	if d.tracing == nil {
-		return
-	}
-	boxcarotel.InstrumentServer(o, &boxcarotel.Options{TracerProvider: d.tracing})
-	tracer := d.tracing.Tracer("docstore/cmd/docserviced")
-	d.service.Trace(func(ctx context.Context) func(string) func() {
+// Boxcar implements daemon.Tracer.
+func (t *tracer) Boxcar(o *boxcarrpc.ServerOptions, service *docservice.Service) {
+	boxcarotel.InstrumentServer(o, t.options())
+	stages := t.provider.Tracer("docstore/cmd/docserviced")
+	service.Trace(func(ctx context.Context) func(string) func() {
 		if !oteltrace.SpanFromContext(ctx).IsRecording() {
 			return nil
 		}
 		return func(stage string) func() {
-			_, span := tracer.Start(ctx, stage)
+			_, span := stages.Start(ctx, stage)
 			return func() { span.End() }
 		}
 	})
 }
 
-// traceHandler traces the requests of another listener, whose contexts have the trace of the
-// client.
-func (d *daemon) traceHandler(h boxcarrpc.Handler) boxcarrpc.Handler {
-	if d.tracing == nil {
-		return h
-	}
+func (t *tracer) options() *boxcarotel.Options {
+	return &boxcarotel.Options{TracerProvider: t.provider}
+}
+
+// Handler implements daemon.Tracer.
+func (t *tracer) Handler(h boxcarrpc.Handler) boxcarrpc.Handler {
 	var o boxcarrpc.ServerOptions
-	boxcarotel.InstrumentServer(&o, &boxcarotel.Options{TracerProvider: d.tracing})
+	boxcarotel.InstrumentServer(&o, t.options())
 	return o.Interceptors[0](h)
 }
 
-// tracePool traces the requests that are passed on to other servers.
-func (d *daemon) tracePool(o *boxcarrpc.PoolOptions) {
-	if d.tracing != nil {
-		boxcarotel.InstrumentPool(o, &boxcarotel.Options{TracerProvider: d.tracing})
-	}
-}
-
-// traceHTTP gives the context of each request the trace of its headers, in the W3C format.
-func (d *daemon) traceHTTP(next http.HandlerFunc) http.HandlerFunc {
-	if d.tracing == nil {
-		return next
-	}
+// HTTP implements daemon.Tracer. Headers are in the W3C format.
+func (t *tracer) HTTP(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		next(w, r.WithContext(propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))))
 	}
 }
 
-// traceCall is traceHTTP for the metadata of gRPC.
-func (d *daemon) traceCall(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	if d.tracing != nil {
+// TraceID implements daemon.Tracer.
+func (t *tracer) TraceID(ctx context.Context) string {
+	if span := oteltrace.SpanContextFromContext(ctx); span.IsSampled() {
+		return span.TraceID().String()
+	}
+	return ""
+}
+
+// Close implements daemon.Tracer.
+func (t *tracer) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), otlpGrace)
+	defer cancel()
+	if err := t.provider.Shutdown(ctx); err != nil {
+		t.log.Warn("the last spans are lost", "error", err)
+	}
+}
+
+// pool traces the requests that are passed on to other servers.
+func (t *tracer) pool(o *boxcarrpc.PoolOptions) {
+	if t != nil {
+		boxcarotel.InstrumentPool(o, t.options())
+	}
+}
+
+// call is HTTP for the metadata of gRPC.
+func (t *tracer) call(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if t != nil {
 		headers := propagation.MapCarrier{}
 		for _, key := range (propagation.TraceContext{}).Fields() {
 			if values := metadata.ValueFromIncomingContext(ctx, key); len(values) > 0 {
@@ -134,16 +153,4 @@ func (d *daemon) traceCall(ctx context.Context, request any, _ *grpc.UnaryServer
 		ctx = propagation.TraceContext{}.Extract(ctx, headers)
 	}
 	return handler(ctx, request)
-}
-
-// endTracing sends the last spans.
-func (d *daemon) endTracing() {
-	if d.tracing == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), otlpGrace)
-	defer cancel()
-	if err := d.tracing.Shutdown(ctx); err != nil {
-		d.env.Log.Warn("the last spans are lost", "error", err)
-	}
 }

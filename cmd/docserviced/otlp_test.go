@@ -25,6 +25,7 @@ import (
 	"docstore/boxcarrpc/boxcarotel"
 	"docstore/boxcarrpc/discovery"
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/daemontest"
 	"docstore/docservice"
 	"docstore/docservice/docservicepb"
 	"docstore/docservice/placement"
@@ -46,14 +47,14 @@ func TestSpansReachACollector(t *testing.T) {
 	}))
 	defer collector.Close()
 	queueDir := t.TempDir()
-	fill(t, queueDir, "a", `{"id":"a"}`)
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	o := testOptions(t, queueDir)
 	o.tracing.url = collector.URL
 	d, _ := startTestDaemon(t, o)
 	waitReady(t, d)
 	traced := false
 	traceparent := "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	pool, err := boxcarrpc.NewPool(discovery.Static(d.boxcarAddress()), &boxcarrpc.PoolOptions{
+	pool, err := boxcarrpc.NewPool(discovery.Static(d.BoxcarAddress()), &boxcarrpc.PoolOptions{
 		Interceptors: []func(boxcarrpc.Caller) boxcarrpc.Caller{func(next boxcarrpc.Caller) boxcarrpc.Caller {
 			return func(ctx context.Context, method string, request, dst []byte, info *boxcarrpc.CallInfo) ([]byte, error) {
 				if traced {
@@ -71,7 +72,7 @@ func TestSpansReachACollector(t *testing.T) {
 	_, err = client.Get(shortly(t), nil, "a")
 	require.NoError(t, err)
 	require.NoError(t, pool.Close())
-	d.endTracing()
+	d.remote.tracer.Close()
 	close(bodies)
 	var all []byte
 	for body := range bodies {
@@ -131,21 +132,21 @@ func TestTraceOverHTTPAndGRPC(t *testing.T) {
 		c.Wanted = []string{"a", "b", "b", "a"}
 		return nil
 	}))
-	f.eventually("the shards are served", func() bool { return len(a.collections()) == 2 && len(b.collections()) == 2 })
+	f.eventually("the shards are served", func() bool { return len(a.Collections()) == 2 && len(b.Collections()) == 2 })
 	id := idOfShard(1) // of column b
-	f.eventually("requests are passed on", func() bool { return get(a.http.Handler, "/documents/jobs/"+id).Code == http.StatusOK })
+	f.eventually("requests are passed on", func() bool { return daemontest.Get(a.HTTPHandler(), "/documents/jobs/"+id).Code == http.StatusOK })
 	request := httptest.NewRequest(http.MethodGet, "/documents/jobs/"+id, nil)
 	request.Header.Set("Traceparent", "00-"+traceID+"-b7ad6b7169203331-01")
 	w := httptest.NewRecorder()
-	a.http.Handler.ServeHTTP(w, request)
+	a.HTTPHandler().ServeHTTP(w, request)
 	require.Equal(t, http.StatusOK, w.Code)
 	ctx := metadata.AppendToOutgoingContext(shortly(t), "traceparent", "00-"+traceID+"-00f067aa0ba902b7-01")
 	conn := dialGRPC(t, a)
 	_, err := docservicepb.NewDocumentsClient(conn).Get(ctx, &docservicepb.GetRequest{Collection: "jobs", Id: []byte(id)})
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
-	a.endTracing()
-	b.endTracing()
+	a.remote.tracer.Close()
+	b.remote.tracer.Close()
 
 	spans := map[string]*tracepb.Span{}
 	for _, span := range collector.spans() {
@@ -172,7 +173,7 @@ func TestTraceOverHTTPAndGRPC(t *testing.T) {
 func TestOneTraceFromClientToSegment(t *testing.T) {
 	collector := newCollector(t)
 	queueDir := t.TempDir()
-	fill(t, queueDir, "a", `{"id":"a"}`)
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	o := testOptions(t, queueDir)
 	o.tracing.url = collector.URL
 	d, _ := startTestDaemon(t, o)
@@ -181,7 +182,7 @@ func TestOneTraceFromClientToSegment(t *testing.T) {
 	exporter, err := otlptracehttp.New(t.Context(), otlptracehttp.WithEndpointURL(collector.URL+"/v1/traces"))
 	require.NoError(t, err)
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter))
-	pool, err := boxcarrpc.NewPool(discovery.Static(d.boxcarAddress()), boxcarotel.InstrumentPool(&boxcarrpc.PoolOptions{}, &boxcarotel.Options{TracerProvider: provider}))
+	pool, err := boxcarrpc.NewPool(discovery.Static(d.BoxcarAddress()), boxcarotel.InstrumentPool(&boxcarrpc.PoolOptions{}, &boxcarotel.Options{TracerProvider: provider}))
 	require.NoError(t, err)
 	client := docservice.NewClient(pool, "jobs")
 	_, err = client.Get(shortly(t), nil, "a")
@@ -189,7 +190,7 @@ func TestOneTraceFromClientToSegment(t *testing.T) {
 	require.NoError(t, client.GetMany(shortly(t), []string{"a"}, func(int, []byte, error) error { return nil }))
 	require.NoError(t, pool.Close())
 	require.NoError(t, provider.Shutdown(shortly(t)))
-	d.endTracing()
+	d.remote.tracer.Close()
 
 	spans := map[string]*tracepb.Span{} // by name
 	for _, span := range collector.spans() {
@@ -205,7 +206,7 @@ func TestOneTraceFromClientToSegment(t *testing.T) {
 		request := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 		request.Header.Set("Accept", "application/openmetrics-text")
 		w := httptest.NewRecorder()
-		d.http.Handler.ServeHTTP(w, request)
+		d.HTTPHandler().ServeHTTP(w, request)
 		require.Contains(t, w.Body.String(), `{trace_id="`+hex.EncodeToString(asked.GetTraceId())+`"}`)
 	}
 	last := spans["SPAN_KIND_SERVER "+docservice.MethodBatchGet[1:]] // of the last call
@@ -229,7 +230,7 @@ func TestInvalidTracingURL(t *testing.T) {
 // An unreachable collector only loses spans, and is logged.
 func TestUnreachableCollector(t *testing.T) {
 	queueDir := t.TempDir()
-	fill(t, queueDir, "a", `{"id":"a"}`)
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	collector := httptest.NewServer(http.NotFoundHandler())
 	collector.Close()
 	t.Setenv("OTEL_TRACES_SAMPLER", "always_on")
@@ -237,11 +238,11 @@ func TestUnreachableCollector(t *testing.T) {
 	o.tracing.url = collector.URL
 	d, log := startTestDaemon(t, o)
 	waitReady(t, d)
-	pool, err := boxcarrpc.NewPool(discovery.Static(d.boxcarAddress()), nil)
+	pool, err := boxcarrpc.NewPool(discovery.Static(d.BoxcarAddress()), nil)
 	require.NoError(t, err)
 	_, err = docservice.NewClient(pool, "jobs").Get(shortly(t), nil, "a")
 	require.NoError(t, err)
 	require.NoError(t, pool.Close())
-	d.endTracing()
+	d.remote.tracer.Close()
 	require.Contains(t, log.String(), "traces export")
 }

@@ -13,6 +13,8 @@ import (
 	"docstore/boxcarrpc/credentials"
 	"docstore/boxcarrpc/discovery/byname"
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/daemon"
+	"docstore/cmd/internal/metric"
 	"docstore/docservice/peers"
 )
 
@@ -40,8 +42,8 @@ func (o *peerOptions) check(column bool) error {
 	} else if (o.ca != "" || o.tokenFile != "") && !column {
 		problems = append(problems, cli.Usagef("--peers-ca and --peers-token-file need --peers or --column"))
 	}
-	if o.transfers < 0 || o.transfers > maxLimit {
-		problems = append(problems, cli.Usagef("--peer-transfers %d: must be between 0 and %d", o.transfers, maxLimit))
+	if o.transfers < 0 || o.transfers > daemon.MaxLimit {
+		problems = append(problems, cli.Usagef("--peer-transfers %d: must be between 0 and %d", o.transfers, daemon.MaxLimit))
 	}
 	return errors.Join(problems...)
 }
@@ -56,19 +58,19 @@ func limiterOf(bytes cli.Size) *rate.Limiter {
 }
 
 // servePeers sends the files of followers to the other servers.
-func (d *daemon) servePeers(o *boxcarrpc.ServerOptions) {
-	transfers := d.options.peers.transfers
+func (r *remote) servePeers(o *boxcarrpc.ServerOptions) {
+	transfers := r.options.peers.transfers
 	if transfers == 0 {
 		transfers = -1
 	}
-	d.files = peers.NewServer(func(collection string) (string, bool) {
-		f := d.follower(collection)
+	r.files = peers.NewServer(func(collection string) (string, bool) {
+		f := r.follower(collection)
 		if f == nil {
 			return "", false
 		}
 		return f.FilesDir(), true
-	}, &peers.ServerOptions{MaxTransfers: transfers, Rate: limiterOf(d.options.peers.rate), Authorize: d.authorize})
-	o.StreamHandler = d.files.Handle
+	}, &peers.ServerOptions{MaxTransfers: transfers, Rate: limiterOf(r.options.peers.rate), Authorize: r.Authorize})
+	o.StreamHandler = r.files.Handle
 	// A stream holds memory until it is refused.
 	o.MaxStreams = peerStreams + 2*max(transfers, 0)
 }
@@ -77,66 +79,66 @@ func (d *daemon) servePeers(o *boxcarrpc.ServerOptions) {
 const peerStreams = 64
 
 // openPeers starts to watch the other servers, if there are any.
-func (d *daemon) openPeers() error {
-	o := &d.options.peers
+func (r *remote) openPeers() error {
+	o := &r.options.peers
 	if o.target == "" {
 		return nil
 	}
-	pool, err := d.peerPool()
+	pool, err := r.peerPool()
 	if err != nil {
 		return err
 	}
-	source, err := byname.Parse(o.target, d.env.Log)
+	source, err := byname.Parse(o.target, r.Env().Log)
 	if err != nil {
 		return err
 	}
-	self, err := d.options.registration.address(d.boxcarAddress())
+	self, err := r.options.registration.address(r.BoxcarAddress())
 	if err != nil {
 		return err
 	}
-	d.peers = peers.NewClient(source, &peers.ClientOptions{Pool: pool, Self: self})
+	r.peers = peers.NewClient(source, &peers.ClientOptions{Pool: pool, Self: self})
 	return nil
 }
 
 // peerPool returns the options of connections to other servers of the same collections.
-func (d *daemon) peerPool() (pool boxcarrpc.PoolOptions, err error) {
-	o, security := &d.options.peers, &d.options.security
-	pool = boxcarrpc.PoolOptions{Logger: d.env.Log, Insecure: security.insecure}
-	if ca := cmp.Or(o.ca, security.clientCA); ca != "" {
-		pool.TLS, err = credentials.ClientTLS(credentials.Files{CA: ca, Certificate: security.certificate, Key: security.key}, d.env.Log)
+func (r *remote) peerPool() (pool boxcarrpc.PoolOptions, err error) {
+	o, security := &r.options.peers, &r.options.Security
+	pool = boxcarrpc.PoolOptions{Logger: r.Env().Log, Insecure: security.Insecure}
+	if ca := cmp.Or(o.ca, security.ClientCA); ca != "" {
+		pool.TLS, err = credentials.ClientTLS(credentials.Files{CA: ca, Certificate: security.Certificate, Key: security.Key}, r.Env().Log)
 		if err != nil {
 			return pool, err
 		}
 	}
 	if o.tokenFile != "" {
-		pool.Token, err = credentials.Token(o.tokenFile, d.env.Log)
+		pool.Token, err = credentials.Token(o.tokenFile, r.Env().Log)
 	}
 	return pool, err
 }
 
 var (
-	peersKnown    = gauge("peers", "Known servers of --peers.")
-	peerDamaged   = counter("peer_damaged_files_total", "Files with wrong bytes that peers have sent; they are not used.")
-	peerSentBytes = counter("peer_sent_bytes_total", "Bytes of files sent to peers.")
-	peerRefused   = counter("peer_refused_total", "Requests of peers refused above --peer-transfers.")
+	peersKnown    = metric.Gauge("peers", "Known servers of --peers.")
+	peerDamaged   = metric.Counter("peer_damaged_files_total", "Files with wrong bytes that peers have sent; they are not used.")
+	peerSentBytes = metric.Counter("peer_sent_bytes_total", "Bytes of files sent to peers.")
+	peerRefused   = metric.Counter("peer_refused_total", "Requests of peers refused above --peer-transfers.")
 )
 
 // peerCollector collects the metrics of transfers between servers.
-type peerCollector struct{ *daemon }
+type peerCollector struct{ *remote }
 
 func (c peerCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, m := range []metric{peersKnown, peerDamaged, peerSentBytes, peerRefused} {
-		to <- m.desc
+	for _, m := range []metric.Metric{peersKnown, peerDamaged, peerSentBytes, peerRefused} {
+		to <- m.Desc
 	}
 }
 
 func (c peerCollector) Collect(to chan<- prometheus.Metric) {
 	sent := c.files.Stats()
-	peerSentBytes.send(to, float64(sent.SentBytes))
-	peerRefused.send(to, float64(sent.Refused))
+	peerSentBytes.Send(to, float64(sent.SentBytes))
+	peerRefused.Send(to, float64(sent.Refused))
 	if c.peers != nil {
 		received := c.peers.Stats()
-		peersKnown.send(to, float64(received.Peers))
-		peerDamaged.send(to, float64(received.Damaged))
+		peersKnown.Send(to, float64(received.Peers))
+		peerDamaged.Send(to, float64(received.Damaged))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/daemon"
 	"docstore/docservice"
 )
 
@@ -13,26 +14,26 @@ const progressInterval = 200 * time.Millisecond
 
 // showIndexing shows the progress of the first indexing, until every collection has read
 // its queue to the end or is stopped by a fault.
-func showIndexing(ctx context.Context, env *cli.Env, d *daemon) {
-	first := sumIndexing(d.collections())
+func showIndexing(ctx context.Context, env *cli.Env, d *daemon.Daemon) {
+	first := sumIndexing(d.Collections())
 	if first.settled {
 		return
 	}
-	meter := cli.NewMeter(env, "indexing", first.present-first.tailed)
-	defer meter.Finish()
+	bar := cli.NewMeter(env, "indexing", first.present-first.tailed)
+	defer bar.Finish()
 	ticker := time.NewTicker(progressInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-d.failed:
+		case <-d.Failed():
 			return
 		case <-ticker.C:
 		}
-		now := sumIndexing(d.collections())
-		meter.SetTotal(now.present - first.tailed)
-		meter.Update(now.entries, now.tailed-first.tailed)
+		now := sumIndexing(d.Collections())
+		bar.SetTotal(now.present - first.tailed)
+		bar.Update(now.entries, now.tailed-first.tailed)
 		if now.settled {
 			return
 		}
@@ -41,7 +42,7 @@ func showIndexing(ctx context.Context, env *cli.Env, d *daemon) {
 
 // showReplacements shows, until ctx ends, the progress of replacements: other queues, and
 // indexes that are rebuilt.
-func showReplacements(ctx context.Context, env *cli.Env, d *daemon) {
+func showReplacements(ctx context.Context, env *cli.Env, d *daemon.Daemon) {
 	meters := map[string]*replacementMeter{}
 	defer func() {
 		for _, m := range meters {
@@ -51,7 +52,7 @@ func showReplacements(ctx context.Context, env *cli.Env, d *daemon) {
 	ticker := time.NewTicker(progressInterval)
 	defer ticker.Stop()
 	for {
-		for _, c := range d.collections() {
+		for _, c := range d.Collections() {
 			next, m := c.Status().Replacement, meters[c.Name()]
 			switch {
 			case next == nil && m != nil:

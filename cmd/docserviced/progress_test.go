@@ -11,29 +11,30 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/daemontest"
 )
 
 // Check shows progress on a terminal, and none with --quiet or without a terminal.
 func TestCheckShowsItsProgress(t *testing.T) {
 	queueDir := t.TempDir()
-	fill(t, queueDir, "a", `{"id":"a"}`)
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	o := testOptions(t, queueDir)
 	indexOnce(t, o)
-	table := o.dataDir + ".copy" // a checkpoint has no log
+	table := o.DataDir + ".copy" // a checkpoint has no log
 	for _, c := range []struct {
 		terminal bool
 		args     []string
 		shows    string
 	}{
-		{true, []string{"checkpoint", "--data", o.dataDir, table}, "copying"},
-		{true, []string{"checkpoint", "--quiet", "--data", o.dataDir, o.dataDir + ".other"}, ""},
+		{true, []string{"checkpoint", "--data", o.DataDir, table}, "copying"},
+		{true, []string{"checkpoint", "--quiet", "--data", o.DataDir, o.DataDir + ".other"}, ""},
 		{true, []string{"check", "--data", table}, "checking jobs"},
-		{true, []string{"check", "--data", o.dataDir, "--collection", "jobs=" + queueDir, "--ids"}, "comparing jobs"},
-		{true, []string{"check", "--quiet", "--data", o.dataDir, "--collection", "jobs=" + queueDir, "--ids"}, ""},
+		{true, []string{"check", "--data", o.DataDir, "--collection", "jobs=" + queueDir, "--ids"}, "comparing jobs"},
+		{true, []string{"check", "--quiet", "--data", o.DataDir, "--collection", "jobs=" + queueDir, "--ids"}, ""},
 		{true, []string{"check", "--quiet", "--data", table}, ""},
 		{false, []string{"check", "--data", table}, ""},
 	} {
-		var out, shown lockedBuffer
+		var out, shown daemontest.Buffer
 		now := time.Now()
 		env := &cli.Env{Stdout: &out, Stderr: &shown, Terminal: c.terminal, Now: func() time.Time {
 			now = now.Add(time.Second)
@@ -53,26 +54,37 @@ func TestCheckShowsItsProgress(t *testing.T) {
 // progress.
 func TestReplacementShowsProgress(t *testing.T) {
 	queueDir, next := t.TempDir(), t.TempDir()
-	fill(t, queueDir, "a", `{"id":"a"}`)
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	for _, id := range []string{"b", "c", "d"} { // one segment each
-		fill(t, next, id, `{"id":"`+id+`"}`)
+		daemontest.Fill(t, next, id, `{"id":"`+id+`"}`)
 	}
 	d, _ := startTestDaemon(t, testOptions(t, queueDir))
 	waitReady(t, d)
 	for _, segment := range []string{"0000000003.seg", "0000000001.seg"} {
 		require.NoError(t, os.Rename(filepath.Join(next, segment), filepath.Join(queueDir, segment)))
 	}
-	until(t.Context(), func() bool { return d.collections()[0].Status().Replacement != nil })
+	daemontest.Until(t.Context(), func() bool { return d.Collections()[0].Status().Replacement != nil })
 
-	var shown lockedBuffer
+	var shown daemontest.Buffer
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		showReplacements(ctx, &cli.Env{Stderr: &shown, Terminal: true, Now: time.Now}, d)
+		showReplacements(ctx, &cli.Env{Stderr: &shown, Terminal: true, Now: time.Now}, d.Daemon)
 	}()
-	until(t.Context(), func() bool { return strings.Contains(shown.String(), "reindexing jobs") })
+	daemontest.Until(t.Context(), func() bool { return strings.Contains(shown.String(), "reindexing jobs") })
 	cancel()
 	<-done
 	require.True(t, strings.HasSuffix(shown.String(), "\n"), "the line must be terminated")
+}
+
+// The display of the first indexing ends although a fault stops the tail.
+func TestIndexingDisplayEndsAtAFault(t *testing.T) {
+	queueDir := t.TempDir()
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	daemontest.FlipByte(t, queueDir, `{"id":"a"}`)
+	d, _ := startTestDaemon(t, testOptions(t, queueDir))
+	var shown daemontest.Buffer
+	showIndexing(t.Context(), &cli.Env{Stderr: &shown, Terminal: true, Now: time.Now}, d.Daemon)
+	require.NotEmpty(t, d.Collections()[0].Status().Faults)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/daemon"
 )
 
 // configPoll is how often the file of settings is checked.
@@ -44,8 +44,8 @@ func newReloader(command *cobra.Command, env *cli.Env) (*reloader, error) {
 }
 
 // start watches until stop is called, which waits for the goroutine.
-func (r *reloader) start(d *daemon) (stop func()) {
-	d.settings.Store(new(cli.Settings(r.command)))
+func (r *reloader) start(d *daemon.Daemon) (stop func()) {
+	d.SetSettings(new(cli.Settings(r.command)))
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -90,13 +90,13 @@ func (r *reloader) changed() bool {
 }
 
 // reload applies the current settings, or logs the error.
-func (r *reloader) reload(d *daemon) {
+func (r *reloader) reload(d *daemon.Daemon) {
 	o := newOptions()
 	fresh := &cobra.Command{Use: r.command.Use}
 	o.addFlags(fresh)
 	err := cli.Again(r.command, fresh)
 	if err == nil {
-		err = d.apply(o)
+		err = d.Apply(&o.Options)
 	}
 	if err != nil {
 		r.env.Log.Error("reloading the settings failed; nothing was changed; correct them to retry", "error", strings.ReplaceAll(err.Error(), "\n", "; "))
@@ -111,9 +111,9 @@ func (r *reloader) reload(d *daemon) {
 
 // adopt records the effective settings, and returns those that have changed and those that
 // need a restart.
-func (r *reloader) adopt(d *daemon, now []cli.Setting) (changes, waiting []string) {
+func (r *reloader) adopt(d *daemon.Daemon, now []cli.Setting) (changes, waiting []string) {
 	before := make(map[string]cli.Setting)
-	for _, setting := range *d.settings.Load() {
+	for _, setting := range *d.Settings() {
 		before[setting.Name] = setting
 	}
 	for i, setting := range now {
@@ -133,38 +133,6 @@ func (r *reloader) adopt(d *daemon, now []cli.Setting) (changes, waiting []strin
 			r.env.Level.Set(level)
 		}
 	}
-	d.settings.Store(&now)
+	d.SetSettings(&now)
 	return changes, waiting
-}
-
-// apply applies new collections and limits. If it fails nothing changes, except that
-// collections before the failing one stay open.
-func (d *daemon) apply(o *daemonOptions) error {
-	var added []collectionFlag
-	for _, c := range o.collections {
-		if !slices.Contains(d.options.collections, c) {
-			added = append(added, c)
-		}
-	}
-	for _, c := range d.options.collections {
-		if !slices.Contains(o.collections, c) {
-			return fmt.Errorf("--collection %s=%s was removed or changed; restart the daemon", c.name, c.source)
-		}
-	}
-	admission, err := o.limits.admission(planForThisMachine(d.options.memory).memory)
-	if err := errors.Join(err, requireQueues(added, d.options.dataDir)); err != nil {
-		return err
-	}
-	if err := d.boxcar.SetAdmission(admission); err != nil {
-		return err
-	}
-	for _, c := range added {
-		if err := d.addCollection(c); err != nil {
-			return err
-		}
-		d.options.collections = append(d.options.collections, c)
-		d.env.Log.Info("a collection was added", "collection", c.name, "queue", c.source)
-	}
-	d.grace.Store(int64(o.grace))
-	return nil
 }

@@ -16,14 +16,15 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/daemontest"
 )
 
 // reloading is a daemon with a file of settings and its reloader.
 type reloading struct {
-	*daemon
+	*server
 	reloader *reloader
 	env      *cli.Env
-	log      *lockedBuffer
+	log      *daemontest.Buffer
 	path     string
 	base     string // the first lines of every file
 }
@@ -31,10 +32,10 @@ type reloading struct {
 func startReloading(t *testing.T, args ...string) *reloading {
 	t.Helper()
 	dir := t.TempDir()
-	r := &reloading{log: &lockedBuffer{}, path: filepath.Join(dir, "docserviced.yaml")}
+	r := &reloading{log: &daemontest.Buffer{}, path: filepath.Join(dir, "docserviced.yaml")}
 	for _, name := range []string{"jobs", "resumes"} {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o777))
-		fill(t, filepath.Join(dir, name), "a", `{"id":"a","in":"`+name+`"}`)
+		daemontest.Fill(t, filepath.Join(dir, name), "a", `{"id":"a","in":"`+name+`"}`)
 	}
 	r.base = fmt.Sprintf("data: %s\nboxcar: 127.0.0.1:0\nhttp: 127.0.0.1:0\n", filepath.Join(dir, "data"))
 	r.write(t, "collection: jobs="+filepath.Join(dir, "jobs"))
@@ -49,12 +50,12 @@ func startReloading(t *testing.T, args ...string) *reloading {
 	var err error
 	r.reloader, err = newReloader(command, r.env)
 	require.NoError(t, err)
-	r.daemon, err = startDaemon(r.env, *o)
+	r.server, err = startServer(r.env, *o)
 	require.NoError(t, err)
-	stop := r.reloader.start(r.daemon)
+	stop := r.reloader.start(r.Daemon)
 	t.Cleanup(func() {
 		stop()
-		require.NoError(t, r.stop(time.Second))
+		require.NoError(t, r.Stop(time.Second))
 		if t.Failed() {
 			t.Log(r.log.String())
 		}
@@ -74,7 +75,7 @@ func (r *reloading) queueOf(name string) string { return filepath.Join(filepath.
 
 func (r *reloading) awaitLog(t *testing.T, text string) {
 	t.Helper()
-	until(t.Context(), func() bool { return strings.Contains(r.log.String(), text) })
+	daemontest.Until(t.Context(), func() bool { return strings.Contains(r.log.String(), text) })
 }
 
 // The daemon notices a change of the file and applies the reloadable settings.
@@ -84,7 +85,7 @@ func TestReload(t *testing.T) {
 		"max-in-flight: 7", "client-rate: 1000", "log-level: DEBUG", "memory: 1GiB", "grace: 9s")
 	r.awaitLog(t, "changed settings need a restart")
 
-	resumes := r.collection("resumes")
+	resumes := r.Collection("resumes")
 	require.NotNil(t, resumes)
 	require.NoError(t, resumes.WaitReady(t.Context()))
 	document, err := resumes.Get(nil, []byte("a"))
@@ -94,8 +95,8 @@ func TestReload(t *testing.T) {
 	log := r.log.String()
 	require.Contains(t, log, "memory: 1GiB (was auto)")
 	require.Contains(t, log, "max-in-flight: 7 (was 65536)")
-	require.Equal(t, 3*time.Second, time.Duration(r.grace.Load()), "the command line takes precedence")
-	settings := get(r.http.Handler, "/debug/settings").Body.String()
+	require.Equal(t, 3*time.Second, time.Duration(r.Grace()), "the command line takes precedence")
+	settings := daemontest.Get(r.HTTPHandler(), "/debug/settings").Body.String()
 	require.Contains(t, settings, "memory: auto # default\n", "what holds")
 	require.Regexp(t, `(?m)^max-in-flight: 7 # .*docserviced.yaml:\d+$`, settings)
 }
@@ -114,14 +115,14 @@ func TestReloadOfInvalidSettings(t *testing.T) {
 	} {
 		before := len(r.log.String())
 		r.write(t, c.lines...)
-		until(t.Context(), func() bool { return strings.Contains(r.log.String()[before:], "reloading the settings failed") })
+		daemontest.Until(t.Context(), func() bool { return strings.Contains(r.log.String()[before:], "reloading the settings failed") })
 		for _, want := range c.want {
 			require.Contains(t, r.log.String()[before:], want)
 		}
 	}
-	require.Len(t, r.collections(), 1)
-	require.NotContains(t, get(r.http.Handler, "/debug/settings").Body.String(), "max-in-flight: 3")
-	require.Error(t, r.boxcar.SetAdmission(boxcarrpc.Admission{MaxInFlight: -1}))
+	require.Len(t, r.Collections(), 1)
+	require.NotContains(t, daemontest.Get(r.HTTPHandler(), "/debug/settings").Body.String(), "max-in-flight: 3")
+	require.Error(t, r.Boxcar().SetAdmission(boxcarrpc.Admission{MaxInFlight: -1}))
 }
 
 // SIGHUP reloads the settings even if no file has changed.
@@ -131,7 +132,7 @@ func TestHangup(t *testing.T) {
 	self, err := os.FindProcess(os.Getpid())
 	require.NoError(t, err)
 	require.NoError(t, self.Signal(syscall.SIGHUP))
-	until(t.Context(), func() bool { return r.env.Level.Level() == slog.LevelWarn })
+	daemontest.Until(t.Context(), func() bool { return r.env.Level.Level() == slog.LevelWarn })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.Equal(t, cli.ExitOK, cli.Run(ctx, newRoot, &cli.Env{Stdout: r.log, Stderr: r.log, Now: time.Now},

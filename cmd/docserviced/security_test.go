@@ -19,6 +19,8 @@ import (
 	"docstore/boxcarrpc/credentials"
 	"docstore/boxcarrpc/discovery"
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/daemon"
+	"docstore/cmd/internal/daemontest"
 	"docstore/docservice"
 	"docstore/docservice/docservicepb"
 	"docstore/internal/testcert"
@@ -51,37 +53,33 @@ func TestConflictingSecurityFlags(t *testing.T) {
 	r := run(t.Context(), "serve", "--data", dir, "--collection", "jobs="+queueDir, "--token-file", filepath.Join(dir, "none"))
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Contains(t, r.stderr, "no such file")
-	require.ErrorContains(t, (&security{operators: []string{"baba"}}).check("localhost:7070", ""), "--operators needs")
-	require.NoError(t, (&security{operators: []string{"baba"}, tokenFile: "c"}).check("localhost:7070", ""))
-	require.NoError(t, (&security{insecure: true}).check(":7070", ":7072"))
-	require.NoError(t, (&security{certificate: "a", key: "b", tokenFile: "c"}).check(":7070", ":7072"))
-	require.NoError(t, (&security{tokenFile: "c"}).check("localhost:7070", "[::1]:7072"))
-	require.NoError(t, (&security{certificate: "a", key: "b", insecureAnonymous: true}).check(":7070", ":7072"))
-	require.NoError(t, (&security{certificate: "a", key: "b"}).check("localhost:7070", "[::1]:7072"))
+	require.ErrorContains(t, (&daemon.Security{Operators: []string{"baba"}}).Check("localhost:7070", ""), "--operators needs")
+	require.NoError(t, (&daemon.Security{Operators: []string{"baba"}, TokenFile: "c"}).Check("localhost:7070", ""))
+	require.NoError(t, (&daemon.Security{Insecure: true}).Check(":7070", ":7072"))
+	require.NoError(t, (&daemon.Security{Certificate: "a", Key: "b", TokenFile: "c"}).Check(":7070", ":7072"))
+	require.NoError(t, (&daemon.Security{TokenFile: "c"}).Check("localhost:7070", "[::1]:7072"))
+	require.NoError(t, (&daemon.Security{Certificate: "a", Key: "b", InsecureAnonymous: true}).Check(":7070", ":7072"))
+	require.NoError(t, (&daemon.Security{Certificate: "a", Key: "b"}).Check("localhost:7070", "[::1]:7072"))
 }
 
 // All listeners of a daemon that requires TLS and a certificate or token.
 func TestDaemonRequiresCredentials(t *testing.T) {
 	queueDir, dir := t.TempDir(), t.TempDir()
-	fill(t, queueDir, "a", `{"id":"a"}`)
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	ca := testcert.NewCA(t, "CA")
 	o := testOptions(t, queueDir)
 	o.grpc = "127.0.0.1:0"
-	o.security.certificate, o.security.key = ca.Files(t, dir, "server")
-	o.security.clientCA = ca.File(t, dir, "ca")
-	o.security.operators = []string{"frontend"}
-	o.security.tokenFile = testcert.Write(t, dir, "tokens", []byte("frontend "+testToken))
+	o.Security.Certificate, o.Security.Key = ca.Files(t, dir, "server")
+	o.Security.ClientCA = ca.File(t, dir, "ca")
+	o.Security.Operators = []string{"frontend"}
+	o.Security.TokenFile = testcert.Write(t, dir, "tokens", []byte("frontend "+testToken))
 	d, log := startTestDaemon(t, o)
 	waitReady(t, d)
-	var options boxcarrpc.ServerOptions
-	d.auth.configure(&options)
-	require.Equal(t, o.security.operators, options.Operators)
-
 	certificate, key := ca.Files(t, dir, "client")
 	for name, files := range map[string]credentials.Files{
-		"certificate": {CA: o.security.clientCA, Certificate: certificate, Key: key},
-		"token":       {CA: o.security.clientCA},
-		"nothing":     {CA: o.security.clientCA},
+		"certificate": {CA: o.Security.ClientCA, Certificate: certificate, Key: key},
+		"token":       {CA: o.Security.ClientCA},
+		"nothing":     {CA: o.Security.ClientCA},
 	} {
 		config, err := credentials.ClientTLS(files, nil)
 		require.NoError(t, err)
@@ -89,11 +87,11 @@ func TestDaemonRequiresCredentials(t *testing.T) {
 		if name == "token" {
 			options.Token = func() (string, error) { return testToken, nil }
 		}
-		pool, err := boxcarrpc.NewPool(discovery.Static(d.boxcarAddress()), options)
+		pool, err := boxcarrpc.NewPool(discovery.Static(d.BoxcarAddress()), options)
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(shortly(t))
 		if name == "nothing" {
-			until(t.Context(), func() bool { return d.boxcar.Stats().Faults > 0 })
+			daemontest.Until(t.Context(), func() bool { return d.Boxcar().Stats().Faults > 0 })
 			cancel()
 			require.ErrorIs(t, pool.WaitReady(ctx), boxcarrpc.ErrNoServer)
 		} else {
@@ -108,11 +106,11 @@ func TestDaemonRequiresCredentials(t *testing.T) {
 	testGRPCProof(t, d, ca, certificate, key)
 }
 
-func testGRPCProof(t *testing.T, d *daemon, ca *testcert.CA, certificate, key string) {
+func testGRPCProof(t *testing.T, d *server, ca *testcert.CA, certificate, key string) {
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.Certificate)
 	dial := func(pairs ...tls.Certificate) *grpc.ClientConn {
-		conn, err := grpc.NewClient(d.grpcListener.Addr().String(), grpc.WithTransportCredentials(grpccredentials.NewTLS(
+		conn, err := grpc.NewClient(d.grpc.listener.Addr().String(), grpc.WithTransportCredentials(grpccredentials.NewTLS(
 			&tls.Config{RootCAs: roots, Certificates: pairs, MinVersion: tls.VersionTLS13})))
 		require.NoError(t, err)
 		t.Cleanup(func() { conn.Close() })

@@ -3,25 +3,17 @@ package main
 import (
 	"context"
 	"errors"
-	"net"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
-	"docstore/docservice"
-)
-
-// Default addresses.
-const (
-	defaultBoxcar = "127.0.0.1:7070"
-	defaultHTTP   = "127.0.0.1:7071"
+	"docstore/cmd/internal/daemon"
 )
 
 func newServe(env *cli.Env) *cobra.Command { return newServeWith(env, newOptions()) }
 
 // newServeWith returns the command that sets these options.
-func newServeWith(env *cli.Env, o *daemonOptions) *cobra.Command {
+func newServeWith(env *cli.Env, o *serveOptions) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "serve --collection NAME=QUEUEDIR [--collection ...] --data DIR",
 		Short: "Index queues and serve their documents",
@@ -116,113 +108,104 @@ for at most --grace, and the exit status is 0.`,
 	return command
 }
 
-// newOptions returns the default options of serve.
-func newOptions() *daemonOptions {
-	return &daemonOptions{scrubRate: docservice.DefaultScrubBytesPerSecond}
+// serveOptions configure a server.
+type serveOptions struct {
+	daemon.Options
+	quiet        bool
+	grpc         string // address; empty: none
+	tracing      tracing
+	registration registration
+	buckets      bucketOptions
+	peers        peerOptions
+	columns      columnOptions
 }
 
-func (o *daemonOptions) addFlags(command *cobra.Command) {
+// newOptions returns the default options of serve.
+func newOptions() *serveOptions { return &serveOptions{Options: daemon.NewOptions()} }
+
+func (o *serveOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringArrayVar(&o.collectionFlags, "collection", nil, "collection to serve and its queue directory, as NAME=QUEUEDIR, or where it is published, as NAME=URL; repeatable")
-	flags.StringVar(&o.dataDir, "data", "", "directory of the indexes; used by one daemon only")
-	flags.StringVar(&o.boxcar, "boxcar", defaultBoxcar, "address to serve Boxcar on")
-	o.http.addFlags(flags)
-	flags.Var(&o.memory, "memory", "memory of all collections, or auto for a sixth of that of the machine or container: 11/16 for memtables and Bloom filters, 1/16 for dictionaries, a quarter for "+
-		"requests and responses; excludes mapped files and Go's overhead")
-	flags.DurationVar(&o.grace, "grace", 10*time.Second, "time for requests in flight to finish at shutdown")
-	flags.BoolVar(&o.quarantine, "quarantine", true, "rename a damaged segment to .bad, so that rsync copies it again; false: only report it")
-	flags.DurationVar(&o.scrubInterval, "scrub-interval", docservice.DefaultScrubInterval,
-		"pause between two verifications of an index; 0: never verify")
-	flags.Var(&o.scrubRate, "scrub-rate", "maximum bytes of all indexes verified per second")
-	flags.DurationVar(&o.maxStaleness, "max-staleness", 0,
-		"maximum age of the queue's head file, or of the last contact with the object store, for the daemon to be ready; 0: no limit")
-	flags.StringSliceVar(&o.memcached, "memcached", nil, "memcached servers to load and serve from, host:port, comma-separated; daemons may share them")
+	o.Options.AddFlags(flags)
 	flags.BoolVar(&o.quiet, "quiet", false, "do not show the progress of the first indexing")
-	addGRPCFlags(command, o)
-	o.security.addFlags(flags)
-	o.limits.addFlags(flags)
+	flags.StringVar(&o.grpc, "grpc", "", "address to serve gRPC on, for clients without Boxcar; empty: none")
 	o.tracing.addFlags(flags)
 	o.registration.addFlags(flags)
 	o.buckets.addFlags(flags)
 	o.peers.addFlags(flags)
 	o.columns.addFlags(flags)
-	o.audit.AddFlag(flags)
 	command.PreRunE = func(*cobra.Command, []string) error { return o.check() }
 	cli.WithConfig(command, configPrefix)
 }
 
 // check completes the options, and reports all invalid ones.
-func (o *daemonOptions) check() error {
-	var problems []error
-	if o.memory != 0 && o.memory < minMemory {
-		problems = append(problems, cli.Usagef("--memory %s: must be at least %s", &o.memory, cli.FormatBytes(minMemory)))
-	}
-	if o.dataDir == "" {
-		problems = append(problems, cli.Usagef("--data is missing; give the directory for the indexes"))
-	}
-	if o.grace < 0 {
-		problems = append(problems, cli.Usagef("--grace %s: must not be negative", o.grace))
-	}
-	if o.scrubInterval < 0 {
-		problems = append(problems, cli.Usagef("--scrub-interval %s: must not be negative; 0 disables the scrub", o.scrubInterval))
-	}
-	if o.scrubRate <= 0 {
-		problems = append(problems, cli.Usagef("--scrub-rate %s: must be positive; --scrub-interval 0 disables the scrub", &o.scrubRate))
-	}
-	if o.maxStaleness < 0 {
-		problems = append(problems, cli.Usagef("--max-staleness %s: must not be negative; 0 means no limit", o.maxStaleness))
-	}
-	var err error
-	o.collections, err = parseCollections(o.collectionFlags)
-	problems = append(problems, err)
-	if err := o.checkAddresses(); err != nil {
-		problems = append(problems, err)
-	} else { // they need valid addresses
-		problems = append(problems, o.security.check(o.boxcar, o.grpc), o.http.check(&o.security))
-	}
-	return errors.Join(append(problems, o.limits.check(), o.tracing.check(), o.registration.check(o.columns.column != ""), o.buckets.check(), o.peers.check(o.columns.column != ""), o.columns.check(o))...)
+func (o *serveOptions) check() error {
+	column := o.columns.column != ""
+	return errors.Join(o.Options.Check(o.grpc), o.tracing.check(), o.registration.check(column), o.buckets.check(), o.peers.check(column), o.columns.check(o))
 }
 
-// checkAddresses reports invalid addresses of listeners.
-func (o *daemonOptions) checkAddresses() error {
-	var problems []error
-	for _, listener := range [][2]string{{"--boxcar", o.boxcar}, {"--http", o.http.address}, {"--grpc", o.grpc}} {
-		flag, address := listener[0], listener[1]
-		if _, _, err := net.SplitHostPort(address); err != nil && (address != "" || flag != "--grpc") {
-			problems = append(problems, cli.Usagef("%s %q: write an address as HOST:PORT, or :PORT for all of this machine", flag, address))
-		}
-	}
-	return errors.Join(problems...)
+// server is a daemon with the collections of object stores, gRPC and tracing.
+type server struct {
+	*daemon.Daemon
+	remote *remote
+	grpc   *grpcProtocol // nil: none
 }
 
-// serve runs a daemon until ctx ends.
-func serve(ctx context.Context, env *cli.Env, o daemonOptions, r *reloader) error {
-	if err := requireQueues(o.collections, o.dataDir); err != nil {
+// startServer opens all parts and starts to serve. On error it closes what it opened.
+func startServer(env *cli.Env, o serveOptions) (*server, error) {
+	tracer, err := o.tracing.open(context.Background(), env)
+	if err != nil {
+		return nil, err
+	}
+	if tracer != nil {
+		o.Tracer = tracer
+	}
+	s := &server{remote: newRemote(&o, tracer)}
+	o.Source = s.remote
+	if o.grpc != "" {
+		s.grpc = &grpcProtocol{address: o.grpc, tracer: tracer, requireCredentials: o.Security.RequiresCredentials()}
+		o.Protocol = s.grpc
+	}
+	s.Daemon, err = daemon.Start(env, o.Options)
+	return s, err
+}
+
+// addresses returns the addresses of the listeners, for the log.
+func (s *server) addresses() []any {
+	r := []any{"boxcar", s.BoxcarAddress(), "http", s.HTTPURL(s.HTTPAddress())}
+	if s.grpc != nil {
+		r = append(r, "grpc", s.grpc.listener.Addr().String())
+	}
+	return r
+}
+
+// serve runs a server until ctx ends.
+func serve(ctx context.Context, env *cli.Env, o serveOptions, r *reloader) error {
+	if err := daemon.RequireQueues(o.Collections, o.DataDir); err != nil {
 		return err
 	}
-	if err := o.audit.Check(env); err != nil {
+	if err := o.Audit.Check(env); err != nil {
 		return err
 	}
-	planForThisMachine(o.memory).apply()
-	d, err := startDaemon(env, o)
+	o.Memory.Apply()
+	s, err := startServer(env, o)
 	if err != nil {
 		return err
 	}
-	stopReloading := r.start(d)
-	env.Log.Info("serving", append(d.addresses(), "collections", len(o.collections))...)
+	stopReloading := r.start(s.Daemon)
+	env.Log.Info("serving", append(s.addresses(), "collections", len(o.Collections))...)
 	if env.Terminal && !o.quiet {
-		showIndexing(ctx, env, d)
-		d.serving.Go(func() { showReplacements(d.alive, env, d) })
+		showIndexing(ctx, env, s.Daemon)
+		s.Go(func() { showReplacements(s.Alive(), env, s.Daemon) })
 	}
-	leave := d.register(ctx, o.registration)
+	leave := s.register(ctx, o.registration)
 	select {
 	case <-ctx.Done():
-		env.Log.Info("ending", "grace", time.Duration(d.grace.Load()).String())
-	case <-d.failed:
+		env.Log.Info("ending", "grace", s.Grace().String())
+	case <-s.Failed():
 	}
-	d.drain() // before this server leaves its columns, so that clients use the other rows
-	d.leaveColumns()
+	s.Drain() // before this server leaves its columns, so that clients use the other rows
+	s.remote.leave()
 	leave() // before the shutdown, so that no new clients come
 	stopReloading()
-	return d.stop(time.Duration(d.grace.Load()))
+	return s.Stop(s.Grace())
 }

@@ -74,7 +74,7 @@ var boxcarMutations = []mutation{
 	},
 	{
 		name: "the gRPC listener enforces no limits", file: "cmd/docserviced/grpc.go",
-		old: "	if leave, err = d.boxcar.Admit(client); err != nil {", new: "	if leave = func() {}; client == nil {",
+		old: "	if leave, err = g.Boxcar().Admit(client); err != nil {", new: "	if leave = func() {}; client == nil {",
 		pkg: "./cmd/docserviced", run: "TestLimitsOfADaemon",
 	},
 }

@@ -306,3 +306,11 @@ type Version struct {
 	Cut      bool
 	Problem  string // why it could not be read
 }
+
+// TimeOrNil returns nil for the zero time, to omit it from JSON.
+func TimeOrNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

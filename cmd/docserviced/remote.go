@@ -1,0 +1,102 @@
+package main
+
+import (
+	"errors"
+	"net/http"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
+
+	"docstore/cmd/internal/daemon"
+	"docstore/docservice"
+	"docstore/docservice/follow"
+	"docstore/docservice/gateway"
+	"docstore/docservice/peers"
+	"docstore/queue/publish/etcdlog"
+)
+
+// remote is the daemon.Source of collections in object stores, and of the shards that a
+// placement assigns to this server.
+type remote struct {
+	*daemon.Daemon // set by Start
+	options        *serveOptions
+	tracer         *tracer // nil: none
+	// gateway answers HTTP and gRPC: it passes on requests for shards of other columns.
+	gateway   *gateway.Gateway
+	disk      *follow.Disk  // limit of the data directory; nil: none
+	downloads *rate.Limiter // nil: no limit
+	files     *peers.Server // sends files to other servers
+	peers     *peers.Client // fetches files from them; nil: there are none
+	fleets    fleets        // for the fleet page
+
+	mu struct {
+		sync.Mutex
+		followers map[string]*follow.Follower // by the name of the collection or shard
+		held      []*followed
+		columns   []*columnOf
+		etcd      *etcdlog.Arbiter // of all collections; nil: not opened
+	}
+}
+
+func newRemote(o *serveOptions, t *tracer) *remote {
+	r := &remote{options: o, tracer: t}
+	r.mu.followers = make(map[string]*follow.Follower)
+	return r
+}
+
+// Start implements daemon.Source.
+func (r *remote) Start(d *daemon.Daemon) (daemon.Parts, error) {
+	r.Daemon, r.gateway = d, gateway.New(d.Service())
+	if err := r.openPeers(); err != nil {
+		return daemon.Parts{}, err
+	}
+	r.limitDownloads()
+	return daemon.Parts{
+		Handler: r.gateway.Handle,
+		Boxcar:  r.servePeers,
+		Routes:  func(mux *http.ServeMux) { r.newFleetPage().Handle(mux) },
+		Collectors: []prometheus.Collector{
+			bucketCollector{r}, peerCollector{r}, columnCollector{r},
+		},
+	}, nil
+}
+
+// Open implements daemon.Source.
+func (r *remote) Open(c daemon.Collection, options *docservice.CollectionOptions) (daemon.Held, error) {
+	if r.options.columns.column != "" {
+		return r.openColumn(c, options)
+	}
+	return r.openFollower(c, options)
+}
+
+// Close implements daemon.Source.
+func (r *remote) Close() error {
+	errs := []error{r.fleets.close()}
+	r.mu.Lock()
+	etcd := r.mu.etcd
+	r.mu.Unlock()
+	if etcd != nil {
+		errs = append(errs, etcd.Close())
+	}
+	if r.peers != nil {
+		errs = append(errs, r.peers.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// setFollower records the follower of a collection or shard; nil removes it.
+func (r *remote) setFollower(name string, f *follow.Follower) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mu.followers[name] = f; f == nil {
+		delete(r.mu.followers, name)
+	}
+}
+
+// follower returns the follower of a collection or shard, nil if it has a local queue.
+func (r *remote) follower(name string) *follow.Follower {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.followers[name]
+}

@@ -1,0 +1,87 @@
+package bounded
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/boxcarrpc"
+)
+
+// fromConn is a connection with an address chosen by a test.
+type fromConn struct {
+	net.Conn
+	from net.Addr
+}
+
+func (c fromConn) RemoteAddr() net.Addr { return c.from }
+
+// fromClient returns a connection of client number n.
+func fromClient(t *testing.T, n, port int) net.Conn {
+	near, far := net.Pipe()
+	t.Cleanup(func() { near.Close(); far.Close() })
+	return fromConn{near, &net.TCPAddr{IP: net.IPv4(10, 0, 0, byte(n)), Port: port}}
+}
+
+func testBounds(limit int, requireCredentials bool) *Listener {
+	return New(nil, Options{
+		Name: "test", MaxConns: limit, RequireCredentials: requireCredentials,
+		Budget: boxcarrpc.NewBudget(8 << 20), Logger: slog.New(slog.DiscardHandler),
+	})
+}
+
+func TestConnectionLimitPerClient(t *testing.T) {
+	o := testBounds(80, false)
+	port := 0
+	connect := func(client int) *Conn { port++; return o.admit(fromClient(t, client, port)) }
+	for range 10 {
+		require.NotNil(t, connect(1))
+	}
+	require.Nil(t, connect(1), "an eighth")
+	other := connect(2)
+	require.NotNil(t, other)
+	for client := 3; client < 10; client++ {
+		for range 10 {
+			connect(client)
+		}
+	}
+	require.Len(t, o.mu.conns, 80)
+	require.Nil(t, connect(99))
+	for _, c := range o.mu.conns {
+		require.NoError(t, c.Close())
+		require.NoError(t, c.Close())
+	}
+	require.Empty(t, o.mu.clients)
+	require.Zero(t, o.options.Budget.Stats().Used)
+}
+
+// An authenticated connection is never closed in favour of an unauthenticated one;
+// unauthenticated ones replace each other.
+func TestUnauthenticatedConnectionsAreReplaced(t *testing.T) {
+	o := testBounds(80, true)
+	port := 0
+	connect := func(client int) *Conn { port++; return o.admit(fromClient(t, client, port)) }
+	var authenticated []*Conn
+	for client := range 70 {
+		c := connect(client)
+		require.NotNil(t, c)
+		c.Authenticate(&boxcarrpc.Peer{Identity: fmt.Sprint("client ", client)})
+		authenticated = append(authenticated, c)
+	}
+	for n := range 500 {
+		require.NotNil(t, connect(100+n%3))
+		require.LessOrEqual(t, o.mu.unauthenticated, 10)
+	}
+	late := connect(50)
+	require.NotNil(t, late)
+	for range 5 { // the flood continues, and the client with the fewest stays
+		connect(100)
+	}
+	late.Authenticate(&boxcarrpc.Peer{Identity: "late"})
+	for _, c := range append(authenticated, late) {
+		require.True(t, c.present)
+	}
+}

@@ -1,0 +1,45 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"docstore/boxcarrpc"
+)
+
+// identityKey is the context key of the caller of a request over gRPC or HTTP, a string.
+// Over Boxcar it is that of PeerOf.
+type identityKey struct{}
+
+// trusted is the caller of a request over HTTP on a loopback address, where clients do not
+// authenticate. No certificate or token has this name.
+const trusted = " local"
+
+// identityOf returns the caller of a request, empty if it is unknown.
+func identityOf(ctx context.Context) string {
+	if peer := boxcarrpc.PeerOf(ctx); peer != nil {
+		return peer.Identity
+	}
+	identity, _ := ctx.Value(identityKey{}).(string)
+	return identity
+}
+
+// WithIdentity returns a context for the requests of a caller.
+func WithIdentity(ctx context.Context, identity string) context.Context {
+	return context.WithValue(ctx, identityKey{}, identity)
+}
+
+// Authorize returns an error if --access does not permit the caller of a request to use a
+// collection, or a shard of it.
+func (d *Daemon) Authorize(ctx context.Context, collection string) error {
+	if d.auth.access == nil {
+		return nil
+	}
+	identity := identityOf(ctx)
+	collection, _, _ = strings.Cut(collection, "/")
+	if identity == trusted || d.auth.access.Allows(identity, collection) {
+		return nil
+	}
+	return fmt.Errorf("%q is not permitted to use collection %q: see --access of the server", identity, collection)
+}

@@ -1,0 +1,463 @@
+// Package daemon serves documents by id: it tails queue directories into indexes, answers
+// over Boxcar and HTTP, and reports its state on a page, in /readyz and as metrics. A Source
+// adds collections that are elsewhere, a Protocol another listener, a Tracer spans; without
+// them the package links none of their libraries.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"docstore/boxcarrpc"
+	"docstore/cmd/internal/bounded"
+	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/livepage"
+	"docstore/docservice"
+	"docstore/internal/ctxtime"
+	"docstore/lsm"
+	"docstore/queue"
+)
+
+// readyInterval is the interval at which a starting daemon checks whether its replicated
+// collections are ready.
+const readyInterval = 50 * time.Millisecond
+
+// Daemon owns all parts of a running daemon: the collections, the listeners, and the lock
+// of the data directory.
+type Daemon struct {
+	env     *cli.Env
+	options Options
+	auth    *Authenticator
+	tracer  Tracer
+	lock    io.Closer
+	cache   *docservice.Cache // nil: none
+	source  Source            // nil: none, or it did not start
+	parts   Parts             // of source
+	budget  *lsm.Budget       // of all collections
+	// decoders caches the dictionaries of all collections, within the same memory.
+	decoders *queue.DecoderCache
+	// scrubSemaphore makes --scrub-rate apply to the scrubs of all collections together.
+	scrubSemaphore chan struct{}
+	// messages limits the bytes of requests and responses of all clients over all
+	// protocols.
+	messages       *boxcarrpc.Budget
+	service        *docservice.Service
+	handler        boxcarrpc.Handler // of HTTP and protocol
+	boxcar         *boxcarrpc.Server
+	http           *http.Server
+	boxcarListener net.Listener
+	httpListener   *bounded.Listener
+	protocol       Protocol // nil: none, or it is not open
+
+	held struct {
+		sync.Mutex
+		list []Held // by name
+	}
+
+	metrics  *metrics
+	reporter *reporter
+	settings atomic.Pointer[[]cli.Setting] // effective; nil: unknown
+	grace    atomic.Int64                  // a time.Duration
+
+	alive   context.Context // until the daemon is closed
+	end     context.CancelFunc
+	ending  atomic.Bool // set before the listeners close: /readyz answers 503
+	serving sync.WaitGroup
+	failed  chan struct{} // closed when a listener fails
+	failure struct {
+		sync.Once
+		err error
+	}
+}
+
+// Start opens all parts and starts to serve. On error it closes what it opened.
+func Start(env *cli.Env, o Options) (_ *Daemon, err error) {
+	d := &Daemon{env: env, options: o, tracer: o.Tracer, service: docservice.NewService(), failed: make(chan struct{}), scrubSemaphore: make(chan struct{}, 1)}
+	if d.tracer == nil {
+		d.tracer = noTracer{}
+	}
+	d.grace.Store(int64(o.Grace))
+	d.alive, d.end = context.WithCancel(context.Background())
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.close())
+		}
+	}()
+	if d.lock, err = lockData(o.DataDir); err != nil {
+		return nil, err
+	}
+	if d.auth, err = o.Security.open(env.Log); err != nil {
+		return nil, err
+	}
+	memory := planForThisMachine(o.Memory).memory
+	shares := shareMemory(memory)
+	d.messages, d.decoders, d.budget = boxcarrpc.NewBudget(shares.messages), queue.NewDecoderCache(shares.dictionaries), lsm.NewBudget(shares.index)
+	if err = d.listen(); err != nil {
+		return nil, err
+	}
+	if len(o.Memcached) > 0 {
+		if d.cache, err = docservice.OpenCache(o.Memcached, env.Log); err != nil {
+			return nil, err
+		}
+	}
+	if d.auth.access != nil {
+		d.service.Authorize(d.Authorize)
+	}
+	if o.Source != nil {
+		if d.parts, err = o.Source.Start(d); err != nil {
+			return nil, err
+		}
+		d.source = o.Source
+	}
+	if d.handler = d.parts.Handler; d.handler == nil {
+		d.handler = d.service.Handle
+	}
+	for _, c := range o.Collections {
+		if err := d.addCollection(c); err != nil {
+			return nil, err
+		}
+	}
+	d.metrics = newMetrics(d)
+	if err := d.openBoxcar(memory); err != nil {
+		return nil, err
+	}
+	d.serve()
+	return d, nil
+}
+
+// listen opens the listeners.
+func (d *Daemon) listen() (err error) {
+	if d.boxcarListener, err = Listen("--boxcar", d.options.Boxcar); err != nil {
+		return err
+	}
+	listener, err := Listen("--http", d.options.HTTP.Address)
+	if err != nil {
+		return err
+	}
+	d.httpListener = bounded.New(listener, bounded.Options{Name: "http", MaxConns: httpMaxConns, Budget: d.messages, Logger: d.env.Log})
+	if d.options.Protocol == nil {
+		return nil
+	}
+	if err := d.options.Protocol.Open(d); err != nil {
+		return err
+	}
+	d.protocol = d.options.Protocol
+	return nil
+}
+
+// openBoxcar makes the Boxcar server.
+func (d *Daemon) openBoxcar(memory int64) error {
+	options := &boxcarrpc.ServerOptions{Budget: d.messages, Logger: d.env.Log, Prefetch: d.service.Prefetch()}
+	if d.parts.Boxcar != nil {
+		d.parts.Boxcar(options)
+	}
+	d.auth.configure(options)
+	options.Audit = d.auditDrain
+	if err := d.options.Limits.limit(options, memory); err != nil {
+		return err
+	}
+	d.tracer.Boxcar(options, d.service)
+	d.boxcar = boxcarrpc.NewServer(d.metrics.timed("boxcar", d.service.Handle), d.metrics.boxcar.Instrument(options))
+	d.metrics.boxcar.Watch(d.boxcar)
+	d.drainUntilReady()
+	return nil
+}
+
+// serve starts to serve.
+func (d *Daemon) serve() {
+	if d.protocol != nil {
+		d.protocol.Start(d.tracer.Handler(d.metrics.timed(d.protocol.Name(), d.handler)))
+	}
+	d.reporter = newReporter(d)
+	page := livepage.New(d.reporter, d.options.HTTP.lookUps(), d.env.Log)
+	d.http = newHTTPServer(d, page)
+	d.serving.Go(func() { page.Run(d.alive) })
+	d.serving.Go(func() { d.Note(d.boxcar.Serve(d.boxcarListener), boxcarrpc.ErrServerClosed) })
+	d.serving.Go(func() { d.Note(d.serveHTTP(), http.ErrServerClosed) })
+}
+
+// addCollection opens a collection and serves it.
+func (d *Daemon) addCollection(c Collection) error {
+	options := &docservice.CollectionOptions{
+		Logger: d.env.Log, Budget: d.budget, Decoders: d.decoders, Quarantine: d.options.Quarantine, Cache: d.cache,
+		ScrubInterval: d.options.ScrubInterval, ScrubBytesPerSecond: int64(d.options.ScrubRate), ScrubSemaphore: d.scrubSemaphore,
+		MaxStaleness: d.options.MaxStaleness,
+	}
+	if options.ScrubInterval == 0 {
+		options.ScrubInterval = -1 // 0 of the flag means never
+	}
+	held, err := d.openCollection(c, options)
+	if err != nil {
+		return err
+	}
+	d.held.Lock()
+	defer d.held.Unlock()
+	i, _ := slices.BinarySearchFunc(d.held.list, c.Name, func(h Held, name string) int { return strings.Compare(h.Name(), name) })
+	d.held.list = slices.Insert(d.held.list, i, held)
+	return nil
+}
+
+func (d *Daemon) openCollection(c Collection, options *docservice.CollectionOptions) (Held, error) {
+	if c.IsURL() && d.source != nil {
+		return d.source.Open(c, options)
+	}
+	collection, err := docservice.OpenCollection(c.Name, c.Source, filepath.Join(d.options.DataDir, c.Name), options)
+	if err != nil {
+		return nil, err
+	}
+	d.service.Add(collection)
+	return local{collection}, nil
+}
+
+// Held returns the collections that the daemon holds, ordered by name.
+func (d *Daemon) Held() []Held {
+	d.held.Lock()
+	defer d.held.Unlock()
+	return slices.Clone(d.held.list)
+}
+
+// heldCollection returns the collection of that name, nil if there is none.
+func (d *Daemon) heldCollection(name string) Held {
+	for _, h := range d.Held() {
+		if h.Name() == name {
+			return h
+		}
+	}
+	return nil
+}
+
+// drainUntilReady drains the Boxcar listener while replicated collections are not ready: see
+// Held.Replicated.
+func (d *Daemon) drainUntilReady() {
+	ready := func() bool {
+		return !slices.ContainsFunc(d.Held(), func(h Held) bool { return h.Replicated() && !h.Ready() })
+	}
+	if ready() {
+		return
+	}
+	d.boxcar.Drain()
+	d.serving.Go(func() {
+		for !ready() {
+			if !ctxtime.Sleep(d.alive, readyInterval) {
+				return
+			}
+		}
+		if !d.ending.Load() {
+			d.boxcar.Undrain()
+		}
+	})
+}
+
+// Apply applies new collections and limits. If it fails nothing changes, except that
+// collections before the failing one stay open. The caller calls it from one goroutine.
+func (d *Daemon) Apply(o *Options) error {
+	var added []Collection
+	for _, c := range o.Collections {
+		if !slices.Contains(d.options.Collections, c) {
+			added = append(added, c)
+		}
+	}
+	for _, c := range d.options.Collections {
+		if !slices.Contains(o.Collections, c) {
+			return fmt.Errorf("--collection %s=%s was removed or changed; restart the daemon", c.Name, c.Source)
+		}
+	}
+	admission, err := o.Limits.admission(planForThisMachine(d.options.Memory).memory)
+	if err := errors.Join(err, RequireQueues(added, d.options.DataDir)); err != nil {
+		return err
+	}
+	if err := d.boxcar.SetAdmission(admission); err != nil {
+		return err
+	}
+	for _, c := range added {
+		if err := d.addCollection(c); err != nil {
+			return err
+		}
+		d.options.Collections = append(d.options.Collections, c)
+		d.env.Log.Info("a collection was added", "collection", c.Name, "queue", c.Source)
+	}
+	d.grace.Store(int64(o.Grace))
+	return nil
+}
+
+// serveHTTP serves until the server is closed.
+func (d *Daemon) serveHTTP() error {
+	if d.http.TLSConfig != nil {
+		return d.http.ServeTLS(d.httpListener, "", "")
+	}
+	return d.http.Serve(d.httpListener)
+}
+
+// Listen opens a listener; flag is the name of its flag, for errors.
+func Listen(flag, address string) (net.Listener, error) {
+	listener, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%s %s: the address is in use; stop the process that uses it, or choose another", flag, address)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", flag, address, err)
+	}
+	return listener, nil
+}
+
+// Note records the error of a listener, unless it is the expected one of a shutdown. The
+// daemon then fails.
+func (d *Daemon) Note(err, told error) {
+	if !errors.Is(err, told) {
+		d.failure.Do(func() {
+			d.failure.err = err
+			close(d.failed)
+		})
+	}
+}
+
+// BoxcarAddress and HTTPAddress return the addresses of the listeners.
+func (d *Daemon) BoxcarAddress() string { return d.boxcarListener.Addr().String() }
+func (d *Daemon) HTTPAddress() string   { return d.httpListener.Addr().String() }
+
+// HTTPURL returns the URL of the HTTP listener at a host and port, without a path.
+func (d *Daemon) HTTPURL(hostPort string) string {
+	return d.options.HTTP.scheme(d.auth) + "://" + hostPort
+}
+
+// Env returns the environment that Start was given.
+func (d *Daemon) Env() *cli.Env { return d.env }
+
+// DataDir returns the directory of the indexes.
+func (d *Daemon) DataDir() string { return d.options.DataDir }
+
+// Authenticator returns the checks of credentials of clients.
+func (d *Daemon) Authenticator() *Authenticator { return d.auth }
+
+// Messages returns the budget of requests and responses.
+func (d *Daemon) Messages() *boxcarrpc.Budget { return d.messages }
+
+// Service returns the service of all collections.
+func (d *Daemon) Service() *docservice.Service { return d.service }
+
+// Boxcar returns the Boxcar server.
+func (d *Daemon) Boxcar() *boxcarrpc.Server { return d.boxcar }
+
+// Metrics returns the registry of the metrics.
+func (d *Daemon) Metrics() *prometheus.Registry { return d.metrics.registry }
+
+// State returns the state that the page shows.
+func (d *Daemon) State() livepage.Source { return d.reporter }
+
+// HTTPHandler returns the handler of the HTTP listener, with its authentication.
+func (d *Daemon) HTTPHandler() http.Handler { return d.http.Handler }
+
+// Alive returns a context that ends when the daemon is closed.
+func (d *Daemon) Alive() context.Context { return d.alive }
+
+// Go runs f in a goroutine, which the end of Alive must stop. Stop waits for it.
+func (d *Daemon) Go(f func()) { d.serving.Go(f) }
+
+// Failed is closed when a listener fails. Stop returns its error.
+func (d *Daemon) Failed() <-chan struct{} { return d.failed }
+
+// Ending reports whether the daemon is being stopped.
+func (d *Daemon) Ending() bool { return d.ending.Load() }
+
+// Grace returns the time for requests in flight to finish.
+func (d *Daemon) Grace() time.Duration { return time.Duration(d.grace.Load()) }
+
+// Settings returns the effective settings, nil if they are unknown.
+func (d *Daemon) Settings() *[]cli.Setting { return d.settings.Load() }
+
+// SetSettings sets the effective settings, which /debug/settings shows.
+func (d *Daemon) SetSettings(settings *[]cli.Setting) { d.settings.Store(settings) }
+
+// Collections returns the served collections ordered by name.
+func (d *Daemon) Collections() []*docservice.Collection { return d.service.Collections() }
+
+// Collection returns the collection of that name, nil if there is none.
+func (d *Daemon) Collection(name string) *docservice.Collection {
+	for _, c := range d.Collections() {
+		if c.Name() == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// Drain makes clients use other servers.
+func (d *Daemon) Drain() {
+	d.ending.Store(true)
+	d.boxcar.Drain()
+}
+
+// Stop finishes the requests in flight within the grace period, and closes everything. It
+// returns the error of a failed listener, if any.
+func (d *Daemon) Stop(grace time.Duration) error {
+	d.Drain()
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	var draining sync.WaitGroup
+	listeners := map[string]func(context.Context) error{"boxcar": d.boxcar.Shutdown, "http": d.http.Shutdown}
+	if d.protocol != nil {
+		listeners[d.protocol.Name()] = d.protocol.Shutdown
+	}
+	for listener, shutdown := range listeners {
+		draining.Go(func() {
+			if err := shutdown(ctx); err != nil {
+				d.env.Log.Warn("requests in flight were aborted", "listener", listener, "error", err)
+			}
+		})
+	}
+	draining.Wait()
+	err := d.close()
+	select {
+	case <-d.failed:
+		return d.failure.err
+	default:
+		return err
+	}
+}
+
+// close closes the open parts, in reverse order.
+func (d *Daemon) close() error {
+	d.end()
+	var errs []error
+	if d.http != nil {
+		errs = append(errs, d.http.Close(), d.boxcar.Close())
+	} else {
+		if d.boxcarListener != nil {
+			errs = append(errs, d.boxcarListener.Close())
+		}
+		if d.httpListener != nil {
+			errs = append(errs, d.httpListener.Close())
+		}
+	}
+	if d.protocol != nil {
+		errs = append(errs, d.protocol.Close())
+	}
+	d.serving.Wait()
+	d.tracer.Close()
+	for _, h := range d.Held() {
+		errs = append(errs, h.Close())
+	}
+	if d.source != nil {
+		errs = append(errs, d.source.Close())
+	}
+	if d.cache != nil {
+		errs = append(errs, d.cache.Close())
+	}
+	if d.lock != nil {
+		errs = append(errs, d.lock.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,65 @@
+package daemon
+
+import (
+	"log/slog"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/daemontest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const testToken = "5f0c9d3be1a94f0fb1f7c0a1"
+
+// testOptions returns options of a daemon on free ports with one collection, "jobs".
+func testOptions(t *testing.T, queueDir string) Options {
+	return Options{
+		Collections: []Collection{{"jobs", queueDir}},
+		DataDir:     filepath.Join(t.TempDir(), "data"),
+		Boxcar:      "127.0.0.1:0",
+		HTTP:        HTTP{Address: "127.0.0.1:0"},
+		Memory:      64 << 20,
+	}
+}
+
+// startTestDaemon starts a daemon and stops it at the end of the test.
+func startTestDaemon(t *testing.T, o Options) (*Daemon, *daemontest.Buffer) {
+	t.Helper()
+	var log daemontest.Buffer
+	env := &cli.Env{Stdout: &log, Stderr: &log, Now: time.Now}
+	env.Log = env.NewLogger(slog.LevelInfo)
+	d, err := Start(env, o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, d.Stop(time.Second))
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	return d, &log
+}
+
+func waitReady(t *testing.T, d *Daemon) {
+	t.Helper()
+	require.NoError(t, d.Collections()[0].WaitReady(t.Context()))
+}
+
+// TestFailedListenerStopsDaemon: the daemon exits, to be restarted, if a listener fails.
+func TestFailedListenerStopsDaemon(t *testing.T) {
+	queueDir := t.TempDir()
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	env := &cli.Env{Stdout: &daemontest.Buffer{}, Stderr: &daemontest.Buffer{}, Now: time.Now}
+	env.Log = env.NewLogger(slog.LevelInfo)
+	d, err := Start(env, testOptions(t, queueDir))
+	require.NoError(t, err)
+	require.NoError(t, d.httpListener.Close())
+	<-d.failed
+	require.ErrorIs(t, d.Stop(time.Second), net.ErrClosed)
+}

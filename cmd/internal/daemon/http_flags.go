@@ -1,0 +1,156 @@
+package daemon
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"docstore/boxcarrpc"
+	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/httpapi"
+)
+
+// HTTP configure the HTTP listener. On a loopback address it serves everything in
+// plain text. On other addresses it requires TLS and credentials unless Open is set, and
+// serves documents and debugging endpoints only on request.
+type HTTP struct {
+	Address string
+	Open    bool // without authentication
+	LookUp  bool // serve documents, ids and lists
+	Debug   bool // serve profiles, the recent log and settings
+}
+
+// AddFlags adds the flags.
+func (h *HTTP) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&h.Address, "http", DefaultHTTP, "address to serve HTTP on; not on loopback it needs --tls-cert and --token-file or --tls-client-ca, or --http-open")
+	flags.BoolVar(&h.Open, "http-open", false, "serve HTTP to other hosts without authentication, in plain text without --tls-cert")
+	flags.BoolVar(&h.LookUp, "http-lookup", false, "also serve documents, ids and exports over HTTP to other hosts")
+	flags.BoolVar(&h.Debug, "http-debug", false, "also serve profiles, the recent log and settings over HTTP to other hosts")
+}
+
+// local reports whether the listener is on loopback.
+func (h *HTTP) local() bool { return isLoopback(h.Address) }
+
+// Check refuses a configuration that exposes private data to other hosts.
+func (h *HTTP) Check(s *Security) error {
+	switch {
+	case h.local() || h.Open:
+		return nil
+	case s.Certificate == "":
+		return cli.Usagef("--http %s would serve other hosts in plain text; give --tls-cert, --tls-key and --token-file, or --http-open if this is intended", h.Address)
+	case !s.RequiresCredentials():
+		return cli.Usagef("--http %s would serve clients without authentication; give --token-file or --tls-client-ca, or --http-open if this is intended", h.Address)
+	}
+	return nil
+}
+
+// tls returns the TLS configuration, nil for plain text. The handshake accepts clients
+// without a certificate, so that they get an error response and can read /healthz and
+// /readyz.
+func (h *HTTP) tls(k *Authenticator) *tls.Config {
+	config := k.TLS("h2", "http/1.1")
+	if h.local() || config == nil {
+		return nil
+	}
+	next := config.GetConfigForClient
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		config, err := next(hello)
+		if err == nil && config.ClientAuth == tls.RequireAndVerifyClientCert {
+			config.ClientAuth = tls.VerifyClientCertIfGiven
+		}
+		return config, err
+	}
+	return config
+}
+
+// scheme returns the scheme of the listener's URLs.
+func (h *HTTP) scheme(k *Authenticator) string {
+	if h.tls(k) != nil {
+		return "https"
+	}
+	return "http"
+}
+
+// lookUps reports whether documents are served.
+func (h *HTTP) lookUps() bool { return h.LookUp || h.local() }
+
+// ifLookUps wraps a handler of documents; it answers 403 if they are not served.
+func (h *HTTP) ifLookUps(next http.HandlerFunc) http.HandlerFunc {
+	return hiddenUnless(h.lookUps(), "--http-lookup", next)
+}
+
+// ifDebug wraps a handler for debugging; it answers 403 if that is not served.
+func (h *HTTP) ifDebug(next http.HandlerFunc) http.HandlerFunc {
+	return hiddenUnless(h.Debug || h.local(), "--http-debug", next)
+}
+
+func hiddenUnless(shown bool, flag string, next http.HandlerFunc) http.HandlerFunc {
+	if shown {
+		return next
+	}
+	return func(w http.ResponseWriter, _ *http.Request) {
+		httpapi.Errorf(httpapi.CodeForbidden, "not served to other hosts; start the daemon with %s to enable it", flag).Write(w)
+	}
+}
+
+// publicPaths are served without authentication, for load balancers.
+var publicPaths = map[string]bool{"/healthz": true, "/readyz": true}
+
+// guard requires credentials before the handler runs.
+func (h *HTTP) guard(k *Authenticator, next http.Handler) http.Handler {
+	if h.local() {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r.WithContext(WithIdentity(r.Context(), trusted)))
+		})
+	}
+	if h.Open {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !publicPaths[r.URL.Path] {
+			identity, err := k.authenticate(r.TLS, tokenOf(r))
+			if err != nil {
+				w.Header().Set("WWW-Authenticate", `Basic realm="docserviced: any name, and the token as the password"`)
+				httpapi.Errorf(httpapi.CodeUnauthenticated, "%v", err).Write(w)
+				return
+			}
+			r = r.WithContext(WithIdentity(r.Context(), identity))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// admitHTTP applies the limits of requests, which HTTP shares with the other listeners.
+func (d *Daemon) admitHTTP(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		client := &boxcarrpc.Peer{Address: new(net.TCPAddr)}
+		if identity := identityOf(r.Context()); identity != trusted {
+			client.Identity = identity
+		}
+		if address, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+			client.Address = net.TCPAddrFromAddrPort(address)
+		}
+		leave, err := d.boxcar.Admit(client)
+		var refused *boxcarrpc.Error
+		if errors.As(err, &refused) {
+			httpapi.Errorf(httpapi.CodeResourceExhausted, "%s", refused.Message).Write(w)
+			return
+		}
+		defer leave()
+		next(w, r)
+	}
+}
+
+// tokenOf returns the token of a request: a bearer token, or the password of basic
+// authentication, for browsers.
+func tokenOf(r *http.Request) string {
+	if _, password, ok := r.BasicAuth(); ok {
+		return password
+	}
+	return strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+}

@@ -1,0 +1,93 @@
+package daemon
+
+import (
+	"errors"
+
+	"github.com/spf13/pflag"
+
+	"docstore/boxcarrpc"
+	"docstore/cmd/internal/cli"
+)
+
+// MaxLimit is the maximum value of a limit.
+const MaxLimit = 1 << 24
+
+// Limits holds the flags that limit clients. The zero value selects the defaults.
+type Limits struct {
+	Conns, Slots, InFlight int
+	ClientShare            float64
+	Rate, ClientRate       float64 // requests per second; 0: no limit
+	Burst, ClientBurst     int
+}
+
+// AddFlags adds the flags.
+func (l *Limits) AddFlags(flags *pflag.FlagSet) {
+	flags.IntVar(&l.Conns, "max-conns", boxcarrpc.DefaultMaxConns, "maximum Boxcar connections, and at most one per 32 KiB of --memory; others are closed")
+	flags.IntVar(&l.Slots, "max-slots", boxcarrpc.DefaultMaxLanes, "maximum slots held by all Boxcar clients")
+	flags.IntVar(&l.InFlight, "max-in-flight", boxcarrpc.DefaultMaxInFlight, "maximum concurrent requests over Boxcar and gRPC, and at most one per 8 KiB of --memory; "+
+		"others are refused, and Boxcar clients retry on another server")
+	flags.Float64Var(&l.ClientShare, "client-share", boxcarrpc.DefaultClientShare, "maximum share of Boxcar connections, slots and streams for one client; 1: no limit")
+	flags.Float64Var(&l.Rate, "rate", 0, "maximum requests per second; others are refused; 0: no limit")
+	flags.IntVar(&l.Burst, "rate-burst", 0, "maximum burst of --rate; 0: the requests of 100 ms")
+	flags.Float64Var(&l.ClientRate, "client-rate", 0, "maximum requests per second of each client, identified by certificate or token, "+
+		"otherwise by address; 0: no limit")
+	flags.IntVar(&l.ClientBurst, "client-rate-burst", 0, "maximum burst of --client-rate; 0: the requests of 100 ms")
+}
+
+// Check reports invalid flags.
+func (l *Limits) Check() error {
+	var problems []error
+	for _, one := range []struct {
+		flag  string
+		value int
+	}{{"--max-conns", l.Conns}, {"--max-slots", l.Slots}, {"--max-in-flight", l.InFlight}} {
+		if one.value < 1 || one.value > MaxLimit {
+			problems = append(problems, cli.Usagef("%s %d: must be between 1 and %d", one.flag, one.value, MaxLimit))
+		}
+	}
+	if l.ClientShare <= 0 || l.ClientShare > 1 {
+		problems = append(problems, cli.Usagef("--client-share %v: must be more than 0 and at most 1", l.ClientShare))
+	}
+	for _, one := range []struct {
+		flag  string
+		rate  float64
+		burst int
+	}{{"--rate", l.Rate, l.Burst}, {"--client-rate", l.ClientRate, l.ClientBurst}} {
+		switch _, err := boxcarrpc.NewLimiter(one.rate, one.burst); {
+		case one.rate == 0 && one.burst != 0:
+			problems = append(problems, cli.Usagef("%s-burst needs %[1]s; give both", one.flag))
+		case one.rate != 0 && err != nil:
+			problems = append(problems, cli.Usagef("%s: %v", one.flag, err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// Memory of connections and requests in flight besides their bytes: structures and
+// goroutines. With this share of --memory for each, hostile clients cannot exhaust the
+// process's memory.
+const (
+	connMemory     = 32 << 10
+	inFlightMemory = 8 << 10
+)
+
+// maxConns and maxInFlight are the limits that a memory allows.
+func (l *Limits) maxConns(memory int64) int    { return min(l.Conns, int(memory/connMemory)) }
+func (l *Limits) maxInFlight(memory int64) int { return min(l.InFlight, int(memory/inFlightMemory)) }
+
+// limit configures the Boxcar listener and its admission control, which the gRPC listener
+// shares.
+func (l *Limits) limit(o *boxcarrpc.ServerOptions, memory int64) (err error) {
+	o.MaxConns, o.MaxLanes, o.ClientShare = l.maxConns(memory), l.Slots, l.ClientShare
+	o.Admission, err = l.admission(memory)
+	return err
+}
+
+// admission returns the limits that can change while the server runs.
+func (l *Limits) admission(memory int64) (a boxcarrpc.Admission, err error) {
+	a = boxcarrpc.Admission{MaxInFlight: l.maxInFlight(memory), ClientRate: l.ClientRate, ClientBurst: l.ClientBurst}
+	if l.Rate != 0 {
+		a.Limiter, err = boxcarrpc.NewLimiter(l.Rate, l.Burst)
+	}
+	return a, err
+}

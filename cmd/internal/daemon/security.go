@@ -1,0 +1,175 @@
+package daemon
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"path"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/credentials"
+	"docstore/cmd/internal/cli"
+)
+
+// Security holds the flags of authentication and encryption.
+type Security struct {
+	Certificate, Key, ClientCA, TokenFile, Access string
+	Operators                                     []string
+	Insecure, InsecureAnonymous                   bool
+}
+
+// AddFlags adds the flags.
+func (s *Security) AddFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&s.Certificate, "tls-cert", "", "certificate (PEM) for TLS over Boxcar and gRPC, and over HTTP unless on loopback; reloaded when it changes")
+	flags.StringVar(&s.Key, "tls-key", "", "key of --tls-cert (PEM)")
+	flags.StringVar(&s.ClientCA, "tls-client-ca", "", "authorities (PEM) of client certificates; clients then need a certificate, or a token of --token-file")
+	flags.StringVar(&s.TokenFile, "token-file", "", "file with a line NAME TOKEN for each client; reloaded when it changes")
+	flags.StringVar(&s.Access, "access", "", "file with a line CLIENT COLLECTION... for each client that may use collections, by name of certificate or token; * is all; reloaded when it changes; empty: each may use all")
+	flags.StringSliceVar(&s.Operators, "operators", nil, "clients that may drain the daemon, by name of certificate or token, comma-separated")
+	flags.BoolVar(&s.Insecure, "insecure", false, "serve other hosts over Boxcar and gRPC in plain text without authentication")
+	flags.BoolVar(&s.InsecureAnonymous, "insecure-anonymous", false, "serve other hosts over TLS without authentication")
+}
+
+// Check reports conflicting flags. grpc may be empty.
+func (s *Security) Check(boxcar, grpc string) error {
+	var problems []error
+	problem := func(format string, args ...any) { problems = append(problems, cli.Usagef(format, args...)) }
+	encrypted := s.Certificate != ""
+	if encrypted != (s.Key != "") {
+		problem("--tls-cert and --tls-key go together; give both")
+	}
+	if s.ClientCA != "" && !encrypted {
+		problem("--tls-client-ca needs --tls-cert and --tls-key")
+	}
+	if len(s.Operators) > 0 && !s.RequiresCredentials() {
+		problem("--operators needs --tls-client-ca or --token-file to identify them")
+	}
+	if s.Access != "" && !s.RequiresCredentials() {
+		problem("--access needs --tls-client-ca or --token-file to identify clients")
+	}
+	if s.Insecure && (encrypted || s.TokenFile != "") {
+		problem("--insecure contradicts --tls-cert and --token-file")
+	}
+	for _, listener := range [][2]string{{"--boxcar", boxcar}, {"--grpc", grpc}} {
+		flag, address := listener[0], listener[1]
+		switch {
+		case address == "" || s.Insecure || isLoopback(address):
+		case encrypted && (s.RequiresCredentials() || s.InsecureAnonymous):
+		case encrypted:
+			problem("%s %s would serve other hosts without authentication; give --tls-client-ca or --token-file, or --insecure-anonymous if this is intended", flag, address)
+		case s.TokenFile != "":
+			problem("%s %s would receive tokens in plain text; give --tls-cert and --tls-key", flag, address)
+		default:
+			problem("%s %s would serve other hosts in plain text; give --tls-cert and --tls-key, or --insecure if this is intended", flag, address)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// RequiresCredentials reports whether clients must authenticate.
+func (s *Security) RequiresCredentials() bool { return s.ClientCA != "" || s.TokenFile != "" }
+
+// isLoopback reports whether an address is on loopback.
+func isLoopback(address string) bool {
+	tcp, err := net.ResolveTCPAddr("tcp", address)
+	return err == nil && tcp.IP.IsLoopback()
+}
+
+// An authenticator checks the credentials of clients.
+type Authenticator struct {
+	tls       func() (*tls.Config, error) // nil: plain text
+	tokens    *credentials.Tokens         // nil: none
+	access    *credentials.Access         // nil: each client may use all collections
+	operators []string
+	insecure  bool
+}
+
+// open reads the files.
+func (s *Security) open(log *slog.Logger) (*Authenticator, error) {
+	k := &Authenticator{insecure: s.Insecure, operators: s.Operators}
+	var err error
+	if s.TokenFile != "" {
+		if k.tokens, err = credentials.OpenTokens(s.TokenFile, log); err != nil {
+			return nil, err
+		}
+	}
+	if s.Access != "" {
+		if k.access, err = credentials.OpenAccess(s.Access, log); err != nil {
+			return nil, err
+		}
+	}
+	if s.Certificate != "" {
+		k.tls, err = credentials.ServerTLS(credentials.Files{
+			Certificate: s.Certificate, Key: s.Key, CA: s.ClientCA, CertificateOptional: s.TokenFile != "",
+		}, log)
+	}
+	return k, err
+}
+
+// auditDrain records that a client drained or undrained the daemon, or was refused.
+func (d *Daemon) auditDrain(client *boxcarrpc.Peer, method string, refused error) {
+	err := d.options.Audit.Record(d.env, strings.ToLower(path.Base(method)), cmp.Or(client.Identity, "anonymous"), refused,
+		slog.String("address", client.Address.String()), slog.String("client", client.Name))
+	if err != nil {
+		d.env.Log.Error("audit", "error", err)
+	}
+}
+
+// configure sets the options of the Boxcar listener.
+func (k *Authenticator) configure(o *boxcarrpc.ServerOptions) {
+	o.TLS, o.Insecure, o.Operators = k.tls, k.insecure, k.operators
+	if k.tokens != nil {
+		o.Authenticate = k.tokens.Authenticate
+	}
+}
+
+// TLS returns the TLS configuration of a listener for these protocols, nil for plain text.
+func (k *Authenticator) TLS(protocols ...string) *tls.Config {
+	if k.tls == nil {
+		return nil
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		NextProtos: protocols,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			config, err := k.tls()
+			if err == nil {
+				config = config.Clone()
+				config.NextProtos = protocols
+			}
+			return config, err
+		},
+	}
+}
+
+// Authenticate sets the identity of a client by its token, if clients have tokens. The
+// identity by the certificate, if any, is set before.
+func (k *Authenticator) Authenticate(client *boxcarrpc.Peer, token string) (err error) {
+	if k.tokens != nil {
+		client.Identity, err = k.tokens.Authenticate(client, token)
+	}
+	return err
+}
+
+// authenticate checks the certificate of a client, and its token if there is one, and
+// returns the client's identity. state is nil for plain text.
+func (k *Authenticator) authenticate(state *tls.ConnectionState, token string) (identity string, err error) {
+	var client boxcarrpc.Peer
+	if state != nil && len(state.VerifiedChains) > 0 {
+		client.Identity = boxcarrpc.CertificateName(state.VerifiedChains[0][0])
+	}
+	if k.tokens != nil {
+		return k.tokens.Authenticate(&client, token)
+	}
+	if client.Identity == "" {
+		return "", errNoCertificate
+	}
+	return client.Identity, nil
+}
+
+var errNoCertificate = errors.New("a certificate is needed")
