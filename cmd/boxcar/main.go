@@ -11,6 +11,8 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/man"
+	"docstore/cmd/internal/settings"
 	"docstore/docservice"
 )
 
@@ -28,9 +30,9 @@ YAML file with flags as keys, in that order.`,
 		Args: cobra.NoArgs,
 		RunE: cli.NeedsCommand,
 	}
-	root.AddCommand(newGet(env), newMget(env), newScan(env), newSlots(env), newDrain(env), newUndrain(env), newProbe(env), newTop(env), newFleet(env), newBench(env))
+	root.AddCommand(newGet(env), newMget(env), newScan(env), newSlots(env), newDrain(env), newUndrain(env), newProbe(env), newTop(env), newFleet(env), newBench(env), man.New(root))
 	for _, command := range root.Commands() {
-		cli.WithConfig(command, configPrefix)
+		settings.With(command, configPrefix)
 	}
 	return root
 }

@@ -10,6 +10,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/settings"
 	"docstore/docservice"
 	"docstore/docservice/placement"
 	"docstore/docservice/placement/etcdmap"
@@ -34,9 +35,9 @@ func (s *shardFlags) check(flags *pflag.FlagSet, other string) error {
 	switch {
 	case s.etcd == "" || !others.Changed:
 		return nil
-	case cli.OnCommandLine(own) == cli.OnCommandLine(others):
+	case settings.OnCommandLine(own) == settings.OnCommandLine(others):
 		return cli.Usagef("--etcd and --%s exclude each other: the servers of a sharded collection are in etcd; give one of them", other)
-	case cli.OnCommandLine(others):
+	case settings.OnCommandLine(others):
 		s.etcd = ""
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/daemon"
+	"docstore/cmd/internal/meter"
 	"docstore/docservice"
 	"docstore/docservice/follow"
 )
@@ -134,15 +135,15 @@ func checkIndexes(ctx context.Context, env *cli.Env, dataDir string, queues map[
 // progressOf returns a function that shows the progress of a job, unless quiet, and one that
 // ends the display.
 func progressOf(env *cli.Env, label string, quiet bool) (progress func(done, total int64), finish func()) {
-	var meter *cli.Meter
+	var bar *meter.Meter
 	progress = func(done, total int64) {
-		if meter == nil && !quiet {
-			meter = cli.NewMeter(env, label, total)
+		if bar == nil && !quiet {
+			bar = meter.New(env, label, total)
 		}
-		meter.SetTotal(total)
-		meter.Update(0, done)
+		bar.SetTotal(total)
+		bar.Update(0, done)
 	}
-	return progress, func() { meter.Finish() }
+	return progress, func() { bar.Finish() }
 }
 
 // compareIDs compares an index with its queue, and prints the result.

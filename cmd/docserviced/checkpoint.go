@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/meter"
 	"docstore/docservice/follow"
 )
 
@@ -56,11 +57,11 @@ func checkpoint(ctx context.Context, env *cli.Env, dataDir, target string, quiet
 		}
 	}()
 	sizes, total := indexSizes(dataDir, names)
-	var meter *cli.Meter
+	var bar *meter.Meter
 	if !quiet {
-		meter = cli.NewMeter(env, "copying", total)
+		bar = meter.New(env, "copying", total)
 	}
-	defer meter.Finish()
+	defer bar.Finish()
 	done := int64(0)
 	for _, name := range names {
 		if ctx.Err() != nil {
@@ -70,7 +71,7 @@ func checkpoint(ctx context.Context, env *cli.Env, dataDir, target string, quiet
 			return fmt.Errorf("checkpoint of %s: %w", name, err)
 		}
 		done += sizes[name]
-		meter.Update(0, done)
+		bar.Update(0, done)
 	}
 	return moveDir(building, target)
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/settings"
 )
 
 // configPrefix is the prefix of the environment variables of settings.
@@ -32,7 +33,7 @@ machine or container, and the limits that follow from it.`
 			o.Explain(out)
 			return out.Flush()
 		}
-		text, err := cli.AppendSettings(nil, command)
+		text, err := settings.Append(nil, command)
 		if err != nil {
 			return err
 		}

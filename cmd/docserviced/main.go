@@ -7,6 +7,7 @@ import (
 
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/demo"
+	"docstore/cmd/internal/man"
 )
 
 func main() { cli.Main(newRoot) }
@@ -20,6 +21,6 @@ directly from the queue's directory or from a copy made by rsync.`,
 		Args: cobra.NoArgs,
 		RunE: cli.NeedsCommand,
 	}
-	root.AddCommand(newServe(env), newConfig(env), demo.New(env, "docserviced demo"), newCheck(env), newCheckpoint(env), cli.Audit(env, newReindex(env), ""), newBundle(env), newHealth(env), newPlacement(env))
+	root.AddCommand(newServe(env), newConfig(env), demo.New(env, "docserviced demo"), newCheck(env), newCheckpoint(env), cli.Audit(env, newReindex(env), ""), newBundle(env), newHealth(env), newPlacement(env), man.New(root))
 	return root
 }

@@ -6,6 +6,7 @@ import (
 
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/daemon"
+	"docstore/cmd/internal/meter"
 	"docstore/docservice"
 )
 
@@ -19,7 +20,7 @@ func showIndexing(ctx context.Context, env *cli.Env, d *daemon.Daemon) {
 	if first.settled {
 		return
 	}
-	bar := cli.NewMeter(env, "indexing", first.present-first.tailed)
+	bar := meter.New(env, "indexing", first.present-first.tailed)
 	defer bar.Finish()
 	ticker := time.NewTicker(progressInterval)
 	defer ticker.Stop()
@@ -60,7 +61,7 @@ func showReplacements(ctx context.Context, env *cli.Env, d *daemon.Daemon) {
 				delete(meters, c.Name())
 			case next == nil:
 			case m == nil:
-				meters[c.Name()] = &replacementMeter{cli.NewMeter(env, "reindexing "+c.Name(), next.PresentBytes-next.TailedBytes), next.TailedBytes}
+				meters[c.Name()] = &replacementMeter{meter.New(env, "reindexing "+c.Name(), next.PresentBytes-next.TailedBytes), next.TailedBytes}
 			default:
 				m.SetTotal(next.PresentBytes - m.from)
 				m.Update(0, next.TailedBytes-m.from)
@@ -76,7 +77,7 @@ func showReplacements(ctx context.Context, env *cli.Env, d *daemon.Daemon) {
 
 // replacementMeter measures from the state of the index when it was first seen.
 type replacementMeter struct {
-	*cli.Meter
+	*meter.Meter
 	from int64
 }
 

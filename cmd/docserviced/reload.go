@@ -16,6 +16,7 @@ import (
 
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/daemon"
+	"docstore/cmd/internal/settings"
 )
 
 // configPoll is how often the file of settings is checked.
@@ -34,7 +35,7 @@ type reloader struct {
 }
 
 func newReloader(command *cobra.Command, env *cli.Env) (*reloader, error) {
-	path, err := command.Flags().GetString(cli.ConfigFlag)
+	path, err := command.Flags().GetString(settings.Flag)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +46,7 @@ func newReloader(command *cobra.Command, env *cli.Env) (*reloader, error) {
 
 // start watches until stop is called, which waits for the goroutine.
 func (r *reloader) start(d *daemon.Daemon) (stop func()) {
-	d.SetSettings(new(cli.Settings(r.command)))
+	d.SetSettings(new(settings.Of(r.command)))
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -94,7 +95,7 @@ func (r *reloader) reload(d *daemon.Daemon) {
 	o := newOptions()
 	fresh := &cobra.Command{Use: r.command.Use}
 	o.addFlags(fresh)
-	err := cli.Again(r.command, fresh)
+	err := settings.Again(r.command, fresh)
 	if err == nil {
 		err = d.Apply(&o.Options)
 	}
@@ -102,7 +103,7 @@ func (r *reloader) reload(d *daemon.Daemon) {
 		r.env.Log.Error("reloading the settings failed; nothing was changed; correct them to retry", "error", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return
 	}
-	changes, waiting := r.adopt(d, cli.Settings(fresh))
+	changes, waiting := r.adopt(d, settings.Of(fresh))
 	r.env.Log.Info("settings were reloaded", "changed", changes)
 	if len(waiting) > 0 {
 		r.env.Log.Warn("changed settings need a restart", "settings", waiting)

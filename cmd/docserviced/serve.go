@@ -8,6 +8,7 @@ import (
 
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/daemon"
+	"docstore/cmd/internal/settings"
 )
 
 func newServe(env *cli.Env) *cobra.Command { return newServeWith(env, newOptions()) }
@@ -134,7 +135,7 @@ func (o *serveOptions) addFlags(command *cobra.Command) {
 	o.peers.addFlags(flags)
 	o.columns.addFlags(flags)
 	command.PreRunE = func(*cobra.Command, []string) error { return o.check() }
-	cli.WithConfig(command, configPrefix)
+	settings.With(command, configPrefix)
 }
 
 // check completes the options, and reports all invalid ones.

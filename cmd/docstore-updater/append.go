@@ -14,6 +14,7 @@ import (
 
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/files"
+	"docstore/cmd/internal/meter"
 	"docstore/cmd/internal/parquetjson"
 	"docstore/cmd/internal/records"
 	"docstore/internal/vfs"
@@ -327,7 +328,7 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 	}
 	m.serve(&appendCollector{a, publishing})
 	if !o.quiet {
-		a.meter = cli.NewMeter(env, "appending", totalBytes(from))
+		a.meter = meter.New(env, "appending", totalBytes(from))
 	}
 	return a.run(ctx)
 }
@@ -342,7 +343,7 @@ type appender struct {
 	parsing []parsing
 	writer  destination
 	metrics *metrics
-	meter   *cli.Meter // nil with --quiet
+	meter   *meter.Meter // nil with --quiet
 	started time.Time
 
 	badLines *badLines // nil: invalid records are not kept

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/meter"
 	"docstore/queue/bucket"
 	"docstore/queue/publish"
 )
@@ -90,12 +91,12 @@ type transferMeter struct {
 	env   *cli.Env
 	quiet bool
 	label string
-	meter *cli.Meter
+	meter *meter.Meter
 }
 
 func (t *transferMeter) update(done, total int64) {
 	if t.meter == nil && !t.quiet {
-		t.meter = cli.NewMeter(t.env, t.label, total)
+		t.meter = meter.New(t.env, t.label, total)
 	}
 	t.meter.Update(0, done)
 }

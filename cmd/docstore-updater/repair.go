@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/meter"
 	"docstore/queue"
 )
 
@@ -59,7 +60,7 @@ func repair(ctx context.Context, env *cli.Env, dir string, dryRun, quiet bool) e
 		return err
 	}
 	out := cli.NewOutput(env.Stdout)
-	var meter *cli.Meter
+	var bar *meter.Meter
 	repaired, err := queue.Repair(ctx, dir, &queue.RepairOptions{
 		DryRun: dryRun, Logger: env.Log, Now: env.Now,
 		OnLoss: func(l queue.Loss) error {
@@ -67,14 +68,14 @@ func repair(ctx context.Context, env *cli.Env, dir string, dryRun, quiet bool) e
 			return out.Err()
 		},
 		Progress: func(done, total int64) {
-			if meter == nil && !quiet {
-				meter = cli.NewMeter(env, "repairing", total)
+			if bar == nil && !quiet {
+				bar = meter.New(env, "repairing", total)
 			}
-			meter.SetTotal(total)
-			meter.Update(0, done)
+			bar.SetTotal(total)
+			bar.Update(0, done)
 		},
 	})
-	meter.Finish()
+	bar.Finish()
 	unknown := 0
 	for _, file := range repaired {
 		unknown += file.LostRanges

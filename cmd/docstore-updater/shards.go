@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/meter"
 	"docstore/internal/vfs"
 	"docstore/queue/shard"
 )
@@ -63,18 +64,18 @@ func progressOf(env *cli.Env, verb string, quiet bool) (progress func(done, tota
 	if quiet {
 		return func(int64, int64) {}, func() {}
 	}
-	var meter *cli.Meter
+	var bar *meter.Meter
 	var before, beforeTotal, lastDone, lastTotal int64
 	progress = func(done, total int64) {
 		if done < lastDone {
 			before, beforeTotal = before+lastDone, beforeTotal+lastTotal
 		}
 		lastDone, lastTotal = done, total
-		if meter == nil {
-			meter = cli.NewMeter(env, verb, total)
+		if bar == nil {
+			bar = meter.New(env, verb, total)
 		}
-		meter.SetTotal(beforeTotal + total)
-		meter.Update(0, before+done)
+		bar.SetTotal(beforeTotal + total)
+		bar.Update(0, before+done)
 	}
-	return progress, func() { meter.Finish() }
+	return progress, func() { bar.Finish() }
 }

@@ -1,6 +1,6 @@
 // Package cli contains the code that the commands share: exit statuses and one-line
-// errors, logging for people and for machines, signals, progress of long jobs, settings,
-// and flags for sizes.
+// errors, logging for people and for machines, signals, and flags for sizes. It links few
+// libraries: progress bars, files of settings and man pages have their own packages.
 //
 // A command is a function that builds its cobra commands around an Env, so that tests can
 // run it any number of times with their own input and output:
@@ -84,7 +84,6 @@ func Run(ctx context.Context, newRoot func(*Env) *cobra.Command, env *Env, args 
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", helpColumns)))
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newMan(root))
 
 	// Errors before a command's own code runs are usage errors.
 	running := false
@@ -131,5 +130,5 @@ func NeedsCommand(command *cobra.Command, given []string) error {
 			names = append(names, child.Name())
 		}
 	}
-	return Usagef("%w", unknown("command", given[0], names))
+	return Usagef("%w", Unknown("command", given[0], names))
 }

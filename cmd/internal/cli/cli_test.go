@@ -118,43 +118,6 @@ func TestLogsAreTextOnTerminal(t *testing.T) {
 		"\r\x1b\\[K\\d\\d:\\d\\d:\\d\\d DEBUG heard now\n$", env.err.String())
 }
 
-func TestMeterOnTerminal(t *testing.T) {
-	env := newTestEnv()
-	env.Terminal = true
-	for _, test := range []struct {
-		name                    string
-		total, documents, bytes int64
-		want                    string
-	}{
-		{"documents", 10 << 20, 1234, 5 << 20, `appending 1,234 documents, 5\.00 MiB / 10\.00 MiB \[-+>_+\] 50% 1,234/s 1s left`},
-		{"bytes alone", 10 << 20, 0, 5 << 20, `appending 5\.00 MiB / 10\.00 MiB \[-+>_+\] 50% 5 MiB/s 1s left`},
-		{"no total", 0, 1234, 5 << 20, `appending 1,234 documents, 5\.00 MiB 1,234/s 0s`},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			env.err.Reset()
-			m := NewMeter(&env.Env, "appending", test.total)
-			env.now = env.now.Add(time.Second)
-			m.Update(test.documents, test.bytes)
-			m.Update(test.documents, test.bytes) // too soon for an update
-			require.Regexp(t, "^\r"+test.want+` *$`, env.err.String())
-			m.Finish()
-			require.Equal(t, 2, strings.Count(env.err.String(), "\r"))
-			require.True(t, strings.HasSuffix(env.err.String(), "\n"))
-		})
-	}
-}
-
-// Without a terminal nothing is drawn.
-func TestMeterOffTerminal(t *testing.T) {
-	env := newTestEnv()
-	m := NewMeter(&env.Env, "appending", 1000)
-	require.Nil(t, m)
-	m.SetTotal(2000)
-	m.Update(1, 1)
-	m.Finish()
-	require.Empty(t, env.err.String())
-}
-
 func TestSize(t *testing.T) {
 	for text, want := range map[string]int64{
 		"0": 0, "4096": 4096, "4096B": 4096, "64MiB": 64 << 20, "64mib": 64 << 20, "64 MB": 64e6, "64M": 64 << 20,

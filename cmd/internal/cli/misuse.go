@@ -113,7 +113,7 @@ func readFlags(flags *pflag.FlagSet, line []string) (arguments []string, problem
 			continue // an unknown flag
 		}
 		if err := flags.Set(s.flag.Name, s.value); err != nil {
-			problems = append(problems, wrongValue("--"+s.flag.Name, s.flag, s.value, err))
+			problems = append(problems, WrongValue("--"+s.flag.Name, s.flag, s.value, err))
 		}
 	}
 	if unknowns == 0 {
@@ -151,7 +151,7 @@ func addUnknown(reading *pflag.FlagSet, missing *pflag.NotExistError) error {
 		written, _, _ = strings.Cut("-"+letters, "=")
 	}
 	reading.AddFlag(f)
-	return unknown("flag", written, names)
+	return Unknown("flag", written, names)
 }
 
 // wanted describes valid values by type of flag.
@@ -164,8 +164,8 @@ var wanted = map[string]string{
 	"stringSlice": "comma-separated values without quotation marks",
 }
 
-// wrongValue returns the error for an invalid value, with a correction.
-func wrongValue(place string, f *pflag.Flag, value string, err error) error {
+// WrongValue returns the error for an invalid value, with a correction.
+func WrongValue(place string, f *pflag.Flag, value string, err error) error {
 	want := wanted[f.Value.Type()]
 	if f.Name == LogLevelFlag {
 		want = "DEBUG, INFO, WARN or ERROR"
@@ -177,4 +177,49 @@ func wrongValue(place string, f *pflag.Flag, value string, err error) error {
 		return fmt.Errorf("%s %q: %w", place, value, err)
 	}
 	return fmt.Errorf("%s %q: write %s", place, value, want)
+}
+
+// A name is suggested if it differs by one mistake, plus one for each six letters: for
+// "serv" serve and for "memroy" memory, but not slots for "list".
+const lettersPerMistake = 6
+
+// Unknown returns the error for an unknown name. It suggests the closest known name, if one
+// is close enough.
+func Unknown(what, name string, known []string) error {
+	closest, least := "", len(strings.TrimLeft(name, "-"))/lettersPerMistake+2
+	for _, candidate := range known {
+		if d := distance(name, candidate); d < least {
+			closest, least = candidate, d
+		}
+	}
+	if closest != "" {
+		return fmt.Errorf("unknown %s %s; did you mean %s?", what, name, closest)
+	}
+	return fmt.Errorf("unknown %s %s; see --help for the list", what, name)
+}
+
+// distance returns the number of bytes to insert, remove, replace or swap with a neighbour
+// to change a to b (optimal string alignment).
+func distance(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			replace := rows[i-1][j-1]
+			if a[i-1] != b[j-1] {
+				replace++
+			}
+			rows[i][j] = min(replace, rows[i-1][j]+1, rows[i][j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
 }

@@ -1,120 +1,12 @@
 package cli
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 )
-
-// TestAllErrorsAreReported: all errors of flags, arguments, the environment and the file
-// are in one line, each with a correction.
-func TestAllErrorsAreReported(t *testing.T) {
-	newRoot := func(*Env) *cobra.Command {
-		root := &cobra.Command{Use: "tool", RunE: NeedsCommand}
-		serve := &cobra.Command{Use: "serve --data DIR ID", Args: cobra.ExactArgs(1), RunE: func(*cobra.Command, []string) error { return nil }}
-		memory := Size(1 << 20)
-		flags := serve.Flags()
-		collections := flags.StringArray("collection", nil, "collections")
-		flags.String("data", "", "directory of the indexes")
-		flags.Duration("grace", 0, "")
-		flags.Float64("rate", 0, "")
-		flags.Int("callers", 0, "")
-		flags.Bool("quiet", false, "")
-		flags.StringSlice("servers", nil, "")
-		flags.Var(&memory, "memory", "")
-		require.NoError(t, serve.MarkFlagRequired("data"))
-		serve.PreRunE = func(*cobra.Command, []string) error {
-			if len(*collections) > 1 && (*collections)[0] == (*collections)[1] {
-				return Usagef("--collection is given twice")
-			}
-			if memory < 1<<20 {
-				return Usagef("--memory %s: at least 1 MiB", &memory)
-			}
-			return nil
-		}
-		WithConfig(serve, "TOOL")
-		root.AddCommand(serve)
-		return root
-	}
-	path := filepath.Join(t.TempDir(), "tool.yaml")
-	require.NoError(t, os.WriteFile(path, []byte("gracce: 1s\nrate: fast\n"), 0o600))
-	for _, test := range []struct {
-		name     string
-		args     []string
-		environ  []string
-		problems []string
-	}{
-		{"values of all kinds", []string{"--data", "d", "--grace", "5", "--rate", "x", "--callers", "many", "--quiet=perhaps", "--servers", `a"b`, "--memory", "lots", "--callers", "99999999999999999999", "id"}, nil, []string{
-			`--grace "5": write a duration, such as 250ms, 10s or 1h30m`,
-			`--rate "x": write a number, such as 0.5 or 2000`,
-			`--callers "many": write a whole number`,
-			`--quiet "perhaps": write true or false`,
-			`--servers "a\"b": write comma-separated values without quotation marks`,
-			`--memory "lots": write a size, such as 64MiB, 1.5GB or 4096`,
-			`--callers "99999999999999999999": too large; write a smaller number`,
-		}},
-		{"flags, environment, file and what is impossible", []string{"--config", path, "--callers", "many", "--memory", "1KiB", "id"}, []string{"TOOL_GRACE=5", "TOOL_MEMROY=1"}, []string{
-			`--callers "many": write a whole number`,
-			`TOOL_GRACE "5": write a duration, such as 250ms, 10s or 1h30m`,
-			`unknown variable TOOL_MEMROY; did you mean TOOL_MEMORY?`,
-			`FILE:1: unknown key gracce; did you mean grace?`,
-			`FILE:2: rate "fast": write a number, such as 0.5 or 2000`,
-			`--memory 1KiB: at least 1 MiB`,
-			`--data is missing: give the directory of the indexes`,
-		}},
-		{"unknown flags", []string{"--data", "d", "--memroy", "1GiB", "--qiet", "-rate", "5", "-x", "--grace", "5", "id"}, nil, []string{
-			`unknown flag --memroy; did you mean --memory?`,
-			`unknown flag --qiet; did you mean --quiet?`,
-			`unknown flag -rate; did you mean --rate?`,
-			`unknown flag -x; see --help for the list`,
-			`--grace "5": write a duration, such as 250ms, 10s or 1h30m`,
-		}},
-		{"arguments", []string{"a", "b"}, nil, []string{
-			`too many or too few arguments, "a" "b"; write tool serve --data DIR ID`,
-			`--data is missing: give the directory of the indexes`,
-		}},
-		{"no argument and a wrong flag", []string{"--data", "d", "--grace", "5"}, nil, []string{
-			`--grace "5": write a duration, such as 250ms, 10s or 1h30m`,
-			`an argument is missing; write tool serve --data DIR ID`,
-		}},
-		{"a value is missing", []string{"id", "--grace", "5", "--data"}, nil, []string{
-			`--data needs a value`,
-			`--grace "5": write a duration, such as 250ms, 10s or 1h30m`,
-			`--data is missing: give the directory of the indexes`,
-		}},
-		{"a value is empty", []string{"id", "--data", ""}, nil, []string{
-			`--data is missing: give the directory of the indexes`,
-		}},
-		// Values before the invalid flag are not set twice.
-		{"a list before a wrong flag", []string{"--data", "d", "--collection", "a", "--grace", "5", "id"}, nil, []string{
-			`--grace "5": write a duration, such as 250ms, 10s or 1h30m`,
-		}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			for _, variable := range test.environ {
-				name, value, _ := strings.Cut(variable, "=")
-				t.Setenv(name, value)
-			}
-			env := newTestEnv()
-			require.Equal(t, ExitUsage, Run(t.Context(), newRoot, &env.Env, append([]string{"serve"}, test.args...)))
-			told := strings.ReplaceAll(env.err.String(), path, "FILE")
-			require.Equal(t, "tool: "+strings.Join(test.problems, "; ")+"; see tool serve --help\n", told)
-		})
-	}
-	for args, want := range map[string]string{
-		"serv --data x":          "tool: unknown command serv; did you mean serve?; see tool --help\n",
-		"--log-level DEBUG serv": "tool: unknown command serv; did you mean serve?; see tool --help\n",
-		"--nonsense":             "tool: unknown flag --nonsense; see --help for the list; see tool --help\n",
-	} {
-		env := newTestEnv()
-		require.Equal(t, ExitUsage, Run(t.Context(), newRoot, &env.Env, strings.Fields(args)))
-		require.Equal(t, want, env.err.String())
-	}
-}
 
 // Commands below a command are checked as those below the root.
 func TestErrorsOfNestedCommands(t *testing.T) {
@@ -150,9 +42,19 @@ func TestOnlyCloseNamesAreSuggested(t *testing.T) {
 		"gte": "get", "mgt": "mget", "slot": "slots", "porbe": "probe", "drian": "drain", "apend": "append", "cehck": "check",
 		"chekpiont": "checkpoint", "comapct": "compact", "stat": "stats", "undrian": "undrain", "status": "stats",
 	} {
-		require.EqualError(t, unknown("command", name, commands), "unknown command "+name+"; did you mean "+meant+"?")
+		require.EqualError(t, Unknown("command", name, commands), "unknown command "+name+"; did you mean "+meant+"?")
 	}
 	for _, name := range []string{"list", "put", "find", "ping", "query", "delete", "count", "start", "remove", "version", "backup", "import", "export", "show"} {
-		require.EqualError(t, unknown("command", name, commands), "unknown command "+name+"; see --help for the list")
+		require.EqualError(t, Unknown("command", name, commands), "unknown command "+name+"; see --help for the list")
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for _, test := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"abc", "abc", 0}, {"abc", "", 3}, {"memroy", "memory", 1}, {"collections", "collection", 1}, {"kitten", "sitting", 3}} {
+		require.Equal(t, test.want, distance(test.a, test.b), "%s %s", test.a, test.b)
+		require.Equal(t, test.want, distance(test.b, test.a), "%s %s", test.b, test.a)
 	}
 }

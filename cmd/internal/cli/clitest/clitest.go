@@ -54,10 +54,12 @@ func Help(t *testing.T, newRoot func(*cli.Env) *cobra.Command, others ...string)
 	}
 }
 
-// below returns the commands below a command, at any depth.
+// below returns the commands below a command, at any depth, except hidden ones.
 func below(parent *cobra.Command) (commands []*cobra.Command) {
 	for _, command := range parent.Commands() {
-		commands = append(append(commands, command), below(command)...)
+		if !command.Hidden {
+			commands = append(append(commands, command), below(command)...)
+		}
 	}
 	return commands
 }

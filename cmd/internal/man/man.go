@@ -1,14 +1,17 @@
-package cli
+// Package man writes the man pages of a command.
+package man
 
 import (
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"docstore/cmd/internal/cli"
 )
 
-// newMan returns a hidden command that writes a man page for each command, for packages.
-func newMan(root *cobra.Command) *cobra.Command {
+// New returns a hidden command that writes a man page for each command, for packages.
+func New(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:    "man DIR",
 		Short:  "Write a man page for each command to a directory",
@@ -17,7 +20,7 @@ func newMan(root *cobra.Command) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			root.DisableAutoGenTag = true
 			keepIndents(root)
-			date := ThisBuild().Time // reproducible output
+			date := cli.ThisBuild().Time // reproducible output
 			return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "Docstore", Date: &date}, args[0])
 		},
 	}

@@ -1,10 +1,13 @@
-package cli
+// Package meter shows the progress of long jobs.
+package meter
 
 import (
 	"fmt"
 	"time"
 
 	"github.com/cheggaaa/pb/v3"
+
+	"docstore/cmd/internal/cli"
 )
 
 // barInterval is the minimum time between two updates of a bar.
@@ -19,7 +22,7 @@ const (
 // Meter shows the progress of a long job on a terminal: a bar, the rate, and the remaining
 // time. It is used by one goroutine.
 type Meter struct {
-	env     *Env
+	env     *cli.Env
 	total   int64
 	started time.Time
 	shown   time.Time
@@ -28,9 +31,9 @@ type Meter struct {
 	documents, bytes int64
 }
 
-// NewMeter starts a meter for a job of totalBytes, 0 if unknown. Without a terminal it
+// New starts a meter for a job of totalBytes, 0 if unknown. Without a terminal it
 // returns nil, which shows nothing; for --quiet a command creates none.
-func NewMeter(env *Env, label string, totalBytes int64) *Meter {
+func New(env *cli.Env, label string, totalBytes int64) *Meter {
 	if !env.Terminal {
 		return nil
 	}
@@ -93,11 +96,11 @@ func (m *Meter) draw(now time.Time) {
 		m.bar.Set("left", left.Round(time.Second).String()+" left")
 	}
 	if m.documents == 0 {
-		m.bar.Set("rate", FormatBytes(m.perSecond(m.bytes, now))+"/s")
+		m.bar.Set("rate", cli.FormatBytes(m.perSecond(m.bytes, now))+"/s")
 		return
 	}
-	m.bar.Set("documents", FormatCount(m.documents)+" documents, ")
-	m.bar.Set("rate", FormatCount(m.perSecond(m.documents, now))+"/s")
+	m.bar.Set("documents", cli.FormatCount(m.documents)+" documents, ")
+	m.bar.Set("rate", cli.FormatCount(m.perSecond(m.documents, now))+"/s")
 }
 
 // perSecond returns the average rate since the start.

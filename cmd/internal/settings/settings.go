@@ -1,4 +1,5 @@
-package cli
+// Package settings lets the flags of a command come from the environment and a file.
+package settings
 
 import (
 	"errors"
@@ -11,10 +12,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+
+	"docstore/cmd/internal/cli"
 )
 
-// ConfigFlag is the name of the flag for the file that WithConfig reads.
-const ConfigFlag = "config"
+// Flag is the name of the flag for the file that With reads.
+const Flag = "config"
 
 // Sources of a setting. A file is named with the line.
 const (
@@ -22,12 +25,7 @@ const (
 	sourceFlag    = "flag"
 )
 
-// Setting is the value of a flag and its source.
-type Setting struct {
-	Name, Value, Source string
-}
-
-// WithConfig lets the flags of a command also come from other sources. In order of
+// With lets the flags of a command also come from other sources. In order of
 // precedence: the command line; environment variables, --log-level as PREFIX_LOG_LEVEL; the
 // YAML file of --config, with flags as keys and lists for repeatable flags; the default.
 // Unknown variables and keys, and invalid values, are errors; all are reported together,
@@ -36,9 +34,9 @@ type Setting struct {
 // prefix is that of the variables, for example DOCSERVICED. A variable for a flag of
 // another command of the same program is ignored. The command's own PreRunE runs
 // afterwards, to check the values, and its error is reported with the others. The settings
-// are complete when the command runs: see Settings.
-func WithConfig(command *cobra.Command, prefix string) {
-	command.Flags().String(ConfigFlag, "", "YAML file of settings, with these flags as keys")
+// are complete when the command runs: see Of.
+func With(command *cobra.Command, prefix string) {
+	command.Flags().String(Flag, "", "YAML file of settings, with these flags as keys")
 	check := command.PreRunE
 	command.PreRunE = func(c *cobra.Command, given []string) error {
 		err := configure(c, prefix, os.Environ())
@@ -49,12 +47,12 @@ func WithConfig(command *cobra.Command, prefix string) {
 	}
 }
 
-// Settings returns the effective values of a command's flags, sorted by name, with their
-// sources. A flag that WithConfig did not set has the command line as source.
-func Settings(command *cobra.Command) []Setting {
-	var settings []Setting
+// Of returns the effective values of a command's flags, sorted by name, with their
+// sources. A flag that With did not set has the command line as source.
+func Of(command *cobra.Command) []cli.Setting {
+	var settings []cli.Setting
 	command.Flags().VisitAll(func(f *pflag.Flag) {
-		if f.Name == "help" || f.Name == ConfigFlag {
+		if f.Name == "help" || f.Name == Flag {
 			return
 		}
 		source := sourceDefault
@@ -63,7 +61,7 @@ func Settings(command *cobra.Command) []Setting {
 		} else if f.Changed {
 			source = sourceFlag
 		}
-		settings = append(settings, Setting{f.Name, f.Value.String(), source})
+		settings = append(settings, cli.Setting{Name: f.Name, Value: f.Value.String(), Source: source})
 	})
 	return settings
 }
@@ -72,14 +70,14 @@ func Settings(command *cobra.Command) []Setting {
 const sourceAnnotation = "docstore_source"
 
 // OnCommandLine reports whether a flag was set on the command line, and not by the environment
-// or the file of a command WithConfig.
+// or the file of a command With.
 func OnCommandLine(f *pflag.Flag) bool { return f.Changed && len(f.Annotations[sourceAnnotation]) == 0 }
 
 // configure sets the flags that are not on the command line.
 func configure(command *cobra.Command, prefix string, environ []string) error {
 	flags := command.Flags()
 	problems := fromEnvironment(command, prefix, environ)
-	if path, _ := flags.GetString(ConfigFlag); path != "" { // the flag exists and is a string
+	if path, _ := flags.GetString(Flag); path != "" { // the flag exists and is a string
 		problems = append(problems, fromFile(flags, path)...)
 	}
 	return errors.Join(problems...)
@@ -87,11 +85,11 @@ func configure(command *cobra.Command, prefix string, environ []string) error {
 
 // Again recomputes the settings of a running command, from the same command line and the
 // current environment and file, into the flags of fresh, another instance of the command.
-// It returns the errors that WithConfig reports.
+// It returns the errors that With reports.
 func Again(running, fresh *cobra.Command) error {
 	level := slog.LevelInfo
-	if fresh.Flags().Lookup(LogLevelFlag) == nil { // it is a flag of the root
-		fresh.Flags().TextVar(&level, LogLevelFlag, level, "")
+	if fresh.Flags().Lookup(cli.LogLevelFlag) == nil { // it is a flag of the root
+		fresh.Flags().TextVar(&level, cli.LogLevelFlag, level, "")
 	}
 	var err error
 	running.Flags().VisitAll(func(f *pflag.Flag) {
@@ -133,7 +131,7 @@ func fromEnvironment(command *cobra.Command, prefix string, environ []string) (p
 			continue
 		}
 		if f == nil {
-			problems = append(problems, unknown("variable", name, mapKeys(byVariable)))
+			problems = append(problems, cli.Unknown("variable", name, mapKeys(byVariable)))
 			continue
 		}
 		if f.Changed {
@@ -149,7 +147,7 @@ func fromEnvironment(command *cobra.Command, prefix string, environ []string) (p
 func fromFile(flags *pflag.FlagSet, path string) (problems []error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return []error{fmt.Errorf("--%s: %w", ConfigFlag, err)}
+		return []error{fmt.Errorf("--%s: %w", Flag, err)}
 	}
 	var document yaml.Node
 	if err := yaml.Unmarshal(content, &document); err != nil {
@@ -164,7 +162,7 @@ func fromFile(flags *pflag.FlagSet, path string) (problems []error) {
 	}
 	known := map[string]*pflag.Flag{}
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Name != "help" && f.Name != ConfigFlag {
+		if f.Name != "help" && f.Name != Flag {
 			known[f.Name] = f
 		}
 	})
@@ -175,7 +173,7 @@ func fromFile(flags *pflag.FlagSet, path string) (problems []error) {
 		f := known[key.Value]
 		switch {
 		case f == nil:
-			problems = append(problems, fmt.Errorf("%s: %w", place, unknown("key", key.Value, mapKeys(known))))
+			problems = append(problems, fmt.Errorf("%s: %w", place, cli.Unknown("key", key.Value, mapKeys(known))))
 			continue
 		case seen[key.Value]:
 			problems = append(problems, fmt.Errorf("%s: duplicate key %s; write a list, or remove one", place, key.Value))
@@ -228,7 +226,7 @@ func set(flags *pflag.FlagSet, f *pflag.Flag, values []string, source, written s
 	}
 	for _, value := range values {
 		if err := flags.Set(f.Name, value); err != nil {
-			return wrongValue(written, f, value, err)
+			return cli.WrongValue(written, f, value, err)
 		}
 	}
 	if len(values) == 0 { // an empty list
@@ -248,55 +246,10 @@ func mapKeys(m map[string]*pflag.Flag) []string {
 	return keys
 }
 
-// A name is suggested if it differs by one mistake, plus one for each six letters: for
-// "serv" serve and for "memroy" memory, but not slots for "list".
-const lettersPerMistake = 6
-
-// unknown returns the error for an unknown name. It suggests the closest known name, if one
-// is close enough.
-func unknown(what, name string, known []string) error {
-	closest, least := "", len(strings.TrimLeft(name, "-"))/lettersPerMistake+2
-	for _, candidate := range known {
-		if d := distance(name, candidate); d < least {
-			closest, least = candidate, d
-		}
-	}
-	if closest != "" {
-		return fmt.Errorf("unknown %s %s; did you mean %s?", what, name, closest)
-	}
-	return fmt.Errorf("unknown %s %s; see --help for the list", what, name)
-}
-
-// distance returns the number of bytes to insert, remove, replace or swap with a neighbour
-// to change a to b (optimal string alignment).
-func distance(a, b string) int {
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
-	}
-	for j := range rows[0] {
-		rows[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		for j := 1; j <= len(b); j++ {
-			replace := rows[i-1][j-1]
-			if a[i-1] != b[j-1] {
-				replace++
-			}
-			rows[i][j] = min(replace, rows[i-1][j]+1, rows[i][j-1]+1)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
-			}
-		}
-	}
-	return rows[len(a)][len(b)]
-}
-
-// AppendSettings appends settings as YAML for WithConfig, each with its source as a
+// Append appends settings as YAML for With, each with its source as a
 // comment.
-func AppendSettings(dst []byte, command *cobra.Command) ([]byte, error) {
-	for _, s := range Settings(command) {
+func Append(dst []byte, command *cobra.Command) ([]byte, error) {
+	for _, s := range Of(command) {
 		node := &yaml.Node{Kind: yaml.ScalarNode, Value: s.Value} // unquoted: true, not "true"
 		if s.Value == "" {
 			node.Style = yaml.DoubleQuotedStyle

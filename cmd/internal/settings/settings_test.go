@@ -1,4 +1,4 @@
-package cli
+package settings
 
 import (
 	"bytes"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+
+	"docstore/cmd/internal/cli"
 )
 
 // configured runs a command with flags of each kind, and returns its settings as YAML and
@@ -29,15 +31,15 @@ func configured(t *testing.T, file string, environ []string, args ...string) (se
 		defer func() { settings = strings.ReplaceAll(settings, path, "FILE") }()
 	}
 	var out, stderr bytes.Buffer
-	env := &Env{Stdout: &out, Stderr: &stderr, Now: time.Now}
-	status := Run(t.Context(), func(*Env) *cobra.Command {
+	env := &cli.Env{Stdout: &out, Stderr: &stderr, Now: time.Now}
+	status := cli.Run(t.Context(), func(*cli.Env) *cobra.Command {
 		root := &cobra.Command{Use: "test"}
 		command := &cobra.Command{Use: "serve", Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error {
-			text, err := AppendSettings(nil, c)
+			text, err := Append(nil, c)
 			_, _ = fmt.Fprint(&out, string(text))
 			return err
 		}}
-		memory := Size(64 << 20)
+		memory := cli.Size(64 << 20)
 		flags := command.Flags()
 		flags.StringArray("collection", nil, "collections to serve")
 		flags.StringSlice("memcached", nil, "")
@@ -45,11 +47,11 @@ func configured(t *testing.T, file string, environ []string, args ...string) (se
 		flags.Duration("grace", time.Second, "")
 		flags.Bool("quiet", false, "")
 		require.NoError(t, command.MarkFlagRequired("collection"))
-		WithConfig(command, "TESTD")
+		With(command, "TESTD")
 		root.AddCommand(command)
 		return root
 	}, env, append([]string{"serve"}, args...))
-	if status == ExitOK {
+	if status == cli.ExitOK {
 		require.Empty(t, stderr.String())
 	}
 	return out.String(), stderr.String()
@@ -120,47 +122,23 @@ func TestConfigRefused(t *testing.T) {
 	require.Contains(t, problem, "/nowhere/config.yaml: no such file")
 }
 
-func TestDistance(t *testing.T) {
-	for _, test := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"abc", "abc", 0}, {"abc", "", 3}, {"memroy", "memory", 1}, {"collections", "collection", 1}, {"kitten", "sitting", 3}} {
-		require.Equal(t, test.want, distance(test.a, test.b), "%s %s", test.a, test.b)
-		require.Equal(t, test.want, distance(test.b, test.a), "%s %s", test.b, test.a)
-	}
-}
-
 // A variable may be for a flag of another command, and errors of the command's own check
 // are reported with the others.
 func TestConfigOfSeveralCommands(t *testing.T) {
 	t.Setenv("TESTD_COLLECTION", "jobs")
 	t.Setenv("TESTD_SERVRES", "a")
 	var stderr bytes.Buffer
-	status := Run(t.Context(), func(*Env) *cobra.Command {
+	status := cli.Run(t.Context(), func(*cli.Env) *cobra.Command {
 		root := &cobra.Command{Use: "test"}
 		run := func(*cobra.Command, []string) error { return nil }
 		get, slots := &cobra.Command{Use: "get", RunE: run}, &cobra.Command{Use: "slots", RunE: run}
 		get.Flags().String("collection", "", "")
 		slots.Flags().String("servers", "", "")
-		slots.PreRunE = func(*cobra.Command, []string) error { return Usagef("--servers is empty") }
-		WithConfig(slots, "TESTD")
+		slots.PreRunE = func(*cobra.Command, []string) error { return cli.Usagef("--servers is empty") }
+		With(slots, "TESTD")
 		root.AddCommand(get, slots)
 		return root
-	}, &Env{Stdout: &stderr, Stderr: &stderr, Now: time.Now}, []string{"slots"})
-	require.Equal(t, ExitUsage, status)
+	}, &cli.Env{Stdout: &stderr, Stderr: &stderr, Now: time.Now}, []string{"slots"})
+	require.Equal(t, cli.ExitUsage, status)
 	require.Equal(t, "test: unknown variable TESTD_SERVRES; did you mean TESTD_SERVERS?; --servers is empty; see test slots --help\n", stderr.String())
-}
-
-func TestRecentLog(t *testing.T) {
-	var r RecentLog
-	env := &Env{Stderr: &bytes.Buffer{}, Terminal: true, Now: time.Now, Recent: &r}
-	log := env.NewLogger(&env.Level)
-	for i := range 10_000 {
-		log.Info("a line of some length, of which there are many", "number", i)
-	}
-	kept := string(r.Bytes())
-	require.LessOrEqual(t, len(kept), recentLogBytes)
-	require.Greater(t, len(kept), recentLogBytes*9/10)
-	require.True(t, strings.HasSuffix(kept, "number=9999\n"), "the newest")
-	require.NotContains(t, kept, "\x1b")
 }
