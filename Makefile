@@ -11,7 +11,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## run updater, daemon and client in one process, with generated job postings
-	$(GO) run ./cmd/docserviced demo
+	$(GO) run ./cmd/docstore-demo
 
 build: ## build the commands into bin/
 	$(GO) build -o bin/ ./cmd/...
