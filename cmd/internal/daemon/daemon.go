@@ -211,7 +211,10 @@ func (d *Daemon) addCollection(c Collection) error {
 }
 
 func (d *Daemon) openCollection(c Collection, options *docservice.CollectionOptions) (Held, error) {
-	if c.IsURL() && d.source != nil {
+	if c.IsURL() {
+		if d.source == nil {
+			return nil, fmt.Errorf("--collection %s=%s: this program serves only queue directories", c.Name, c.Source)
+		}
 		return d.source.Open(c, options)
 	}
 	collection, err := docservice.OpenCollection(c.Name, c.Source, filepath.Join(d.options.DataDir, c.Name), options)
