@@ -9,6 +9,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/lsm"
 	"docstore/queue"
+	"docstore/queue/codec"
 )
 
 // MaxBatchIDs is the maximum number of ids in a batch.
@@ -39,7 +40,7 @@ type receiver interface {
 }
 
 // getMany is Collection.getMany.
-func (r *reader) getMany(ctx context.Context, dst []byte, ids [][]byte, accept queue.CodecSet, maxBytes int, trace stages, memory *batchMemory, to receiver) (_ []byte, answered int, err error) {
+func (r *reader) getMany(ctx context.Context, dst []byte, ids [][]byte, accept codec.Set, maxBytes int, trace stages, memory *batchMemory, to receiver) (_ []byte, answered int, err error) {
 	if len(ids) > MaxBatchIDs {
 		return dst, 0, ErrBatchTooLarge
 	}
@@ -75,7 +76,7 @@ type batch struct {
 	ids      [][]byte
 	entries  []batchEntry // one for each id
 	cache    *Cache       // nil: none
-	accept   queue.CodecSet
+	accept   codec.Set
 	to       receiver
 	dst      []byte
 	start    int // where the answers begin in dst

@@ -12,7 +12,8 @@ import (
 
 	"docstore/docservice/memcached"
 	"docstore/lsm"
-	"docstore/queue"
+	"docstore/queue/codec"
+	"docstore/queue/stored"
 )
 
 // maxWaitingLoads is the maximum number of loads queued for one server. Further loads are
@@ -144,7 +145,7 @@ func (r *reader) cacheKey(entry indexEntry) string {
 }
 
 // getCached is fetch for a document that may be in the cache.
-func (r *reader) getCached(dst, id []byte, entry indexEntry, accept queue.CodecSet) (_ []byte, asStored bool, _ error) {
+func (r *reader) getCached(dst, id []byte, entry indexEntry, accept codec.Set) (_ []byte, asStored bool, _ error) {
 	server, ok := r.cacheServer(entry)
 	if !ok || r.unsettled.Load().holds(entry.address) {
 		return r.fetch(dst, id, entry, accept)
@@ -158,7 +159,7 @@ func (r *reader) getCached(dst, id []byte, entry indexEntry, accept queue.CodecS
 
 // fetchCached is fetch for a document whose value in the cache is cached, nil if it has
 // none.
-func (r *reader) fetchCached(dst, id []byte, entry indexEntry, accept queue.CodecSet, cached []byte) (_ []byte, asStored bool, _ error) {
+func (r *reader) fetchCached(dst, id []byte, entry indexEntry, accept codec.Set, cached []byte) (_ []byte, asStored bool, _ error) {
 	cache := r.options.Cache
 	if cached != nil && !entry.expired(r.options.Now()) {
 		if out, asStored, ok := r.fromCache(dst, id, entry, accept, cached); ok {
@@ -177,8 +178,8 @@ func (r *reader) fetchCached(dst, id []byte, entry indexEntry, accept queue.Code
 
 // fromCache appends the document of a value of the cache. The value is not trusted: ok is
 // false unless it decodes to the document of this id and address.
-func (r *reader) fromCache(dst, id []byte, entry indexEntry, accept queue.CodecSet, value []byte) (_ []byte, asStored, ok bool) {
-	stored, err := queue.ParseStored(value, id)
+func (r *reader) fromCache(dst, id []byte, entry indexEntry, accept codec.Set, value []byte) (_ []byte, asStored, ok bool) {
+	stored, err := stored.Parse(value, id)
 	if err != nil || stored.Address != entry.address {
 		return dst, false, false
 	}
@@ -249,7 +250,7 @@ func (r *reader) isSuperseded(load cacheLoad) bool {
 }
 
 // anyCodec accepts every stored form, whether or not this build can decode it.
-const anyCodec = ^queue.CodecSet(0)
+const anyCodec = ^codec.Set(0)
 
 // cachedBefore returns the index entry of an id whose cached document is to be deleted.
 func (r *reader) cachedBefore(id []byte) (indexEntry, bool) {

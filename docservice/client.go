@@ -10,7 +10,8 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/docservice/docservicepb"
-	"docstore/queue"
+	"docstore/queue/codec"
+	"docstore/queue/stored"
 )
 
 // maxRetries is how often a client asks another server for ids that were unavailable.
@@ -32,19 +33,19 @@ type Client struct {
 	pool       caller
 	retries    int // for unavailable ids
 	collection string
-	accept     queue.CodecSet // 0: plain bytes
-	decoders   *queue.Decoders
+	accept     codec.Set // 0: plain bytes
+	decoders   *stored.Decoders
 }
 
 // NewClient returns a client. The caller still owns the pool and closes it. Reuse the
 // client: it caches the dictionaries.
 func NewClient(pool *boxcarrpc.Pool, collection string) *Client {
-	return newClient(pool, maxRetries, collection, queue.NewDecoderCache(maxDictionaryBytes))
+	return newClient(pool, maxRetries, collection, stored.NewDecoderCache(maxDictionaryBytes))
 }
 
-func newClient(pool caller, retries int, collection string, cache *queue.DecoderCache) *Client {
-	c := &Client{pool: pool, retries: retries, collection: collection, accept: queue.BuiltCodecs()}
-	c.decoders = queue.NewDecoders(cache, c.dictionary)
+func newClient(pool caller, retries int, collection string, cache *stored.DecoderCache) *Client {
+	c := &Client{pool: pool, retries: retries, collection: collection, accept: codec.Built()}
+	c.decoders = stored.NewDecoders(cache, c.dictionary)
 	return c
 }
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"docstore/boxcarrpc"
-	"docstore/queue"
+	"docstore/queue/stored"
 )
 
 // NewLocalClient returns a client that calls a handler in this process, which is
@@ -13,7 +13,7 @@ import (
 // the handler answers over Boxcar. A batch asks for each id once. The client shares the
 // cache of dictionaries. With a context of boxcarrpc.Account.NewReservation the handler
 // reserves memory for its responses, and the caller for the documents that it decodes.
-func NewLocalClient(handler boxcarrpc.Handler, collection string, cache *queue.DecoderCache) *Client {
+func NewLocalClient(handler boxcarrpc.Handler, collection string, cache *stored.DecoderCache) *Client {
 	return newClient(localCaller(handler), 0, collection, cache)
 }
 
@@ -28,7 +28,7 @@ func (l localCaller) Call(ctx context.Context, method string, request, dst []byt
 type Content struct {
 	// Stored is the verified stored form. It is zero if the server decoded the document,
 	// because this build lacks its codec.
-	Stored queue.Stored
+	Stored stored.Form
 	plain  []byte
 }
 

@@ -10,7 +10,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/internal/vfs"
-	"docstore/queue"
+	"docstore/queue/codec"
 )
 
 // Collection serves the documents of one queue by their ids. Its methods are safe for
@@ -145,7 +145,7 @@ func (c *Collection) GetContext(ctx context.Context, dst, id []byte) ([]byte, er
 }
 
 // get is store.get.
-func (c *Collection) get(ctx context.Context, dst, id []byte, accept queue.CodecSet, trace stages) (result []byte, asStored bool, err error) {
+func (c *Collection) get(ctx context.Context, dst, id []byte, accept codec.Set, trace stages) (result []byte, asStored bool, err error) {
 	if accept != 0 || !boxcarrpc.HasReservation(ctx) {
 		return c.getOnce(ctx, dst, id, accept, trace)
 	}
@@ -160,7 +160,7 @@ func (c *Collection) get(ctx context.Context, dst, id []byte, accept queue.Codec
 }
 
 // getOnce is get for a document whose length is known or need not be reserved.
-func (c *Collection) getOnce(ctx context.Context, dst, id []byte, accept queue.CodecSet, trace stages) (_ []byte, asStored bool, _ error) {
+func (c *Collection) getOnce(ctx context.Context, dst, id []byte, accept codec.Set, trace stages) (_ []byte, asStored bool, _ error) {
 	for {
 		s := c.serving.Load()
 		result, asStored, err := s.reader.get(ctx, dst, id, accept, trace)
@@ -185,7 +185,7 @@ func (c *Collection) GetMany(dst []byte, ids [][]byte, maxBytes int) ([]byte, []
 
 // getMany is store.getMany: it passes the answers for the first ids to a receiver.
 // Documents in a codec of accept are passed in their stored form.
-func (c *Collection) getMany(ctx context.Context, dst []byte, ids [][]byte, accept queue.CodecSet, maxBytes int, trace stages, memory *batchMemory, to receiver) (result []byte, answered int, err error) {
+func (c *Collection) getMany(ctx context.Context, dst []byte, ids [][]byte, accept codec.Set, maxBytes int, trace stages, memory *batchMemory, to receiver) (result []byte, answered int, err error) {
 	if accept != 0 || !boxcarrpc.HasReservation(ctx) {
 		return c.getManyOnce(ctx, dst, ids, accept, maxBytes, trace, memory, to)
 	}
@@ -203,7 +203,7 @@ func (c *Collection) getMany(ctx context.Context, dst []byte, ids [][]byte, acce
 }
 
 // getManyOnce is getMany for documents whose length is known or need not be reserved.
-func (c *Collection) getManyOnce(ctx context.Context, dst []byte, ids [][]byte, accept queue.CodecSet, maxBytes int, trace stages, memory *batchMemory, to receiver) (_ []byte, answered int, err error) {
+func (c *Collection) getManyOnce(ctx context.Context, dst []byte, ids [][]byte, accept codec.Set, maxBytes int, trace stages, memory *batchMemory, to receiver) (_ []byte, answered int, err error) {
 	for {
 		s := c.serving.Load()
 		to.reset()
@@ -233,6 +233,6 @@ func ask[T any](c *Collection, question func(*store) (T, error)) (T, error) {
 
 // dictionary returns the dictionary with the hash, ErrUnavailable if no segment here holds
 // it.
-func (c *Collection) dictionary(hash queue.DictionaryHash) ([]byte, error) {
+func (c *Collection) dictionary(hash codec.DictionaryHash) ([]byte, error) {
 	return ask(c, func(s *store) ([]byte, error) { return s.reader.dictionary(hash) })
 }

@@ -10,7 +10,8 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/docservice/docservicepb"
-	"docstore/queue"
+	"docstore/queue/codec"
+	"docstore/queue/stored"
 )
 
 // Documents are transferred in their stored form: the daemon copies the bytes of the
@@ -94,19 +95,19 @@ func (c *Client) decode(ctx context.Context, dst, id, stored []byte) ([]byte, er
 }
 
 // parseStored verifies a stored form. It returns errUndecoded for a newer form.
-func parseStored(stored, id []byte) (queue.Stored, error) {
-	s, err := queue.ParseStored(stored, id)
+func parseStored(b, id []byte) (stored.Form, error) {
+	s, err := stored.Parse(b, id)
 	switch {
-	case errors.Is(err, queue.ErrNewerVersion):
-		return queue.Stored{}, errUndecoded
+	case errors.Is(err, stored.ErrNewerVersion):
+		return stored.Form{}, errUndecoded
 	case err != nil:
-		return queue.Stored{}, fmt.Errorf("%w: %w", ErrMalformed, err)
+		return stored.Form{}, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	return s, nil
 }
 
 // decodeStored appends the document of a verified stored form to dst.
-func (c *Client) decodeStored(ctx context.Context, dst []byte, s queue.Stored) ([]byte, error) {
+func (c *Client) decodeStored(ctx context.Context, dst []byte, s stored.Form) ([]byte, error) {
 	out, err := c.decoders.Decode(ctx, dst, s)
 	switch {
 	case err == nil:
@@ -118,7 +119,7 @@ func (c *Client) decodeStored(ctx context.Context, dst []byte, s queue.Stored) (
 }
 
 // dictionary fetches a dictionary from the servers.
-func (c *Client) dictionary(ctx context.Context, hash queue.DictionaryHash) ([]byte, error) {
+func (c *Client) dictionary(ctx context.Context, hash codec.DictionaryHash) ([]byte, error) {
 	request, err := proto.Marshal(&docservicepb.DictionaryRequest{Collection: c.collection, Hash: hash[:]})
 	if err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ import (
 	"docstore/internal/jobs"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/codec"
 )
 
 // compressedDocuments is enough to train and use a dictionary: the writer trains one after
@@ -34,7 +35,7 @@ type compressedQueue struct {
 // is slow under the race detector.
 var compressedQueues = func() map[string]func(testing.TB) *compressedQueue {
 	queues := map[string]func(testing.TB) *compressedQueue{}
-	for _, codec := range queue.Codecs() {
+	for _, codec := range codec.Names() {
 		var once sync.Once
 		var made *compressedQueue
 		queues[codec] = func(t testing.TB) *compressedQueue {
@@ -108,7 +109,7 @@ func (b *between) count(method string) int64 {
 }
 
 func TestDocumentsAreTransferredStored(t *testing.T) {
-	for _, codec := range queue.Codecs() {
+	for _, codec := range codec.Names() {
 		t.Run(codec, func(t *testing.T) {
 			f, documents := compressedFixture(t, codec)
 			var plain, stored atomic.Int64
@@ -240,7 +241,7 @@ func TestClientVerifiesStoredForm(t *testing.T) {
 	service := &between{handler: NewService(f.ready()).Handle}
 	client := dial(t, serveHandler(t, service.handle, nil))
 	ctx := soon(t)
-	request := appendAccept(appendID(appendCollection(nil, "jobs"), "1"), queue.BuiltCodecs())
+	request := appendAccept(appendID(appendCollection(nil, "jobs"), "1"), codec.Built())
 	good, err := service.handler(ctx, MethodGet, request, nil)
 	require.NoError(t, err)
 	for i := range good {
@@ -260,7 +261,7 @@ func TestClientVerifiesStoredForm(t *testing.T) {
 		}
 	}
 	// A valid stored form of another document.
-	other, err := service.handler(ctx, MethodGet, appendAccept(appendID(appendCollection(nil, "jobs"), "2"), queue.BuiltCodecs()), nil)
+	other, err := service.handler(ctx, MethodGet, appendAccept(appendID(appendCollection(nil, "jobs"), "2"), codec.Built()), nil)
 	require.NoError(t, err)
 	service.response = func(string, []byte) ([]byte, error) { return other, nil }
 	_, err = client.Get(ctx, nil, "1")

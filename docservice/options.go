@@ -7,6 +7,7 @@ import (
 	"docstore/internal/vfs"
 	"docstore/lsm"
 	"docstore/queue"
+	"docstore/queue/stored"
 )
 
 // Defaults of the options.
@@ -38,7 +39,7 @@ type CollectionOptions struct {
 	Budget        *lsm.Budget
 	// Decoders caches the dictionaries of the queue's documents. Collections may share it.
 	// The default is a cache of queue.DefaultDecoderBytes.
-	Decoders *queue.DecoderCache
+	Decoders *stored.DecoderCache
 	// PollInterval is how often the queue is polled for new entries. The default is that of
 	// package queue.
 	PollInterval time.Duration
@@ -99,7 +100,7 @@ func (o *CollectionOptions) withDefaults() CollectionOptions {
 		filled.Logger = slog.New(slog.DiscardHandler)
 	}
 	if filled.Decoders == nil {
-		filled.Decoders = queue.NewDecoderCache(queue.DefaultDecoderBytes)
+		filled.Decoders = stored.NewDecoderCache(queue.DefaultDecoderBytes)
 	}
 	if filled.RetryInterval <= 0 {
 		filled.RetryInterval = DefaultRetryInterval

@@ -12,6 +12,7 @@ import (
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/codec"
 )
 
 // Prefetching does not change the answer of any get.
@@ -45,7 +46,7 @@ func TestPrefetchChangesNoAnswer(t *testing.T) {
 		case 3:
 			return []byte{0xff, byte(random.Uint32())}
 		}
-		return appendAccept(appendID(appendCollection(nil, collection), id), []queue.CodecSet{0, queue.BuiltCodecs()}[random.IntN(2)])
+		return appendAccept(appendID(appendCollection(nil, collection), id), []codec.Set{0, codec.Built()}[random.IntN(2)])
 	}
 	requests := make([][]byte, 400)
 	type answer struct{ response, err string }

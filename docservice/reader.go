@@ -11,13 +11,15 @@ import (
 	"docstore/internal/residency"
 	"docstore/lsm"
 	"docstore/queue"
+	"docstore/queue/codec"
+	"docstore/queue/stored"
 )
 
 // reader answers requests from the index, the cache and the segments of a store.
 type reader struct {
 	*shared
 	// decoders decode documents for callers that do not accept the stored form.
-	decoders *queue.Decoders
+	decoders *stored.Decoders
 	// unsettled are the rewrites whose documents must not be read from the cache. The
 	// verifier stores it.
 	unsettled atomic.Pointer[unsettled]
@@ -28,7 +30,7 @@ type reader struct {
 
 // get is Collection.Get. It returns a document in a codec of accept in its stored form and
 // reports that.
-func (r *reader) get(ctx context.Context, dst, id []byte, accept queue.CodecSet, trace stages) (_ []byte, asStored bool, _ error) {
+func (r *reader) get(ctx context.Context, dst, id []byte, accept codec.Set, trace stages) (_ []byte, asStored bool, _ error) {
 	if !validIDBytes(len(id)) {
 		return dst, false, r.answer(ErrBadID, queue.Address{})
 	}
@@ -88,7 +90,7 @@ func parseLookUp(value []byte, err error) (indexEntry, error) {
 // fetch appends the document of an index entry to dst, as get does. If the id was
 // overwritten after the entry was read, it returns the previous version: the document at an
 // address never changes.
-func (r *reader) fetch(dst, id []byte, entry indexEntry, accept queue.CodecSet) (_ []byte, asStored bool, _ error) {
+func (r *reader) fetch(dst, id []byte, entry indexEntry, accept codec.Set) (_ []byte, asStored bool, _ error) {
 	if entry.expiry != 0 && entry.expired(r.options.Now()) {
 		return r.fetchCurrent(dst, id, entry, accept, nil)
 	}
@@ -107,7 +109,7 @@ func (r *reader) fetch(dst, id []byte, entry indexEntry, accept queue.CodecSet) 
 }
 
 // fetchOther is fetch for an entry whose address the queue failed to read with err.
-func (r *reader) fetchOther(dst, id []byte, entry indexEntry, accept queue.CodecSet, err error) (_ []byte, asStored bool, _ error) {
+func (r *reader) fetchOther(dst, id []byte, entry indexEntry, accept codec.Set, err error) (_ []byte, asStored bool, _ error) {
 	var gone *queue.GoneError
 	if errors.As(err, &gone) || errors.Is(err, queue.ErrDeleted) {
 		return r.fetchCurrent(dst, id, entry, accept, gone)
@@ -119,7 +121,7 @@ func (r *reader) fetchOther(dst, id []byte, entry indexEntry, accept queue.Codec
 // a delete, or compaction has left it out (gone). It looks up and verifies the current
 // entry of the id, because a newer entry may have a document, and a damaged entry must not
 // hide it.
-func (r *reader) fetchCurrent(dst, id []byte, entry indexEntry, accept queue.CodecSet, gone *queue.GoneError) (_ []byte, asStored bool, _ error) {
+func (r *reader) fetchCurrent(dst, id []byte, entry indexEntry, accept codec.Set, gone *queue.GoneError) (_ []byte, asStored bool, _ error) {
 	position := r.health.tailState().position
 	g := r.health.gap.Load() // before the lookup, as in get
 	present, err := r.lookUpVerified(id)
@@ -145,7 +147,7 @@ func isSettled(gone *queue.GoneError, position queue.Position) bool {
 
 // dictionary returns the dictionary with the hash, ErrUnavailable if no segment here holds
 // it.
-func (r *reader) dictionary(hash queue.DictionaryHash) ([]byte, error) {
+func (r *reader) dictionary(hash codec.DictionaryHash) ([]byte, error) {
 	content, err := r.queue.Dictionary(nil, hash)
 	switch {
 	case errors.Is(err, queue.ErrClosed):

@@ -8,6 +8,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/lsm"
 	"docstore/queue"
+	"docstore/queue/codec"
 )
 
 // Limits of a scan over Boxcar. A Collection scans any number of ids in bounded memory.
@@ -58,7 +59,7 @@ func (c *Collection) Scan(ctx context.Context, o ScanOptions, fn func(id []byte,
 }
 
 // scan is Scan that passes documents in a codec of accept in their stored form.
-func (c *Collection) scan(ctx context.Context, o ScanOptions, accept queue.CodecSet, fn func(id []byte, answer Answer) error) error {
+func (c *Collection) scan(ctx context.Context, o ScanOptions, accept codec.Set, fn func(id []byte, answer Answer) error) error {
 	s := c.serving.Load()
 	err := s.reader.scan(ctx, o, accept, fn)
 	if c.superseded(s, err) {
@@ -70,7 +71,7 @@ func (c *Collection) scan(ctx context.Context, o ScanOptions, accept queue.Codec
 // errReplaced ends a scan whose remaining ids belong to another queue.
 var errReplaced = unavailable(errors.New("the queue was replaced during the scan; start it again"))
 
-func (r *reader) scan(ctx context.Context, o ScanOptions, accept queue.CodecSet, fn func(id []byte, answer Answer) error) error {
+func (r *reader) scan(ctx context.Context, o ScanOptions, accept codec.Set, fn func(id []byte, answer Answer) error) error {
 	if g := r.health.gap.Load(); g != nil {
 		return g.err
 	}
@@ -120,7 +121,7 @@ func (c *Collection) Count(ctx context.Context, prefix []byte) (int64, error) {
 // scanWindow holds the ids of a scan whose documents are read together.
 type scanWindow struct {
 	reader    *reader
-	accept    queue.CodecSet
+	accept    codec.Set
 	keys      []byte // the ids, concatenated
 	ends      []int
 	ids       [][]byte

@@ -15,7 +15,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/boxcargrpc"
 	"docstore/docservice/docservicepb"
-	"docstore/queue"
+	"docstore/queue/codec"
 	"docstore/queue/shard"
 )
 
@@ -254,7 +254,7 @@ func (s *Service) dictionary(ctx context.Context, request, dst []byte) ([]byte, 
 	if err := proto.Unmarshal(request, &asked); err != nil {
 		return dst, callError(fmt.Errorf("%w: %w", ErrMalformed, err))
 	}
-	var hash queue.DictionaryHash
+	var hash codec.DictionaryHash
 	if len(asked.GetHash()) != len(hash) {
 		return dst, callError(fmt.Errorf("%w: dictionary hash of %d bytes, want %d", ErrMalformed, len(asked.GetHash()), len(hash)))
 	}
@@ -267,7 +267,7 @@ func (s *Service) dictionary(ctx context.Context, request, dst []byte) ([]byte, 
 	}
 	for _, c := range holders {
 		var content []byte
-		if content, err = c.dictionary(queue.DictionaryHash(asked.GetHash())); err == nil {
+		if content, err = c.dictionary(codec.DictionaryHash(asked.GetHash())); err == nil {
 			return marshalAppend(dst, &docservicepb.DictionaryResponse{Dictionary: content})
 		}
 	}
@@ -312,7 +312,7 @@ func (s *Service) scan(ctx context.Context, request, dst []byte) ([]byte, error)
 	}
 	response, entries := dst, 0
 	var last []byte
-	err = c.scan(ctx, o, queue.CodecSet(asked.GetAccept()), func(id []byte, answer Answer) error {
+	err = c.scan(ctx, o, codec.Set(asked.GetAccept()), func(id []byte, answer Answer) error {
 		size := len(response) - len(dst) + len(answer.Document) + 2*(len(id)+maxAnswerOverheadBytes) // of the entry, and of next
 		if entries > 0 && size > MaxReplyBytes {
 			return errPageFull

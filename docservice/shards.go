@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"docstore/docservice/docservicepb"
-	"docstore/queue"
+	"docstore/queue/codec"
 	"docstore/queue/shard"
 )
 
@@ -135,7 +135,7 @@ func (b *shardedBatch) forget() {
 
 // batchGetSharded is batchGet of a divided collection: one batch for each shard, then the
 // answers in the order of the ids.
-func (s *Service) batchGetSharded(ctx context.Context, dst []byte, of *shards, ids [][]byte, accept queue.CodecSet, scratch *batchScratch) ([]byte, error) {
+func (s *Service) batchGetSharded(ctx context.Context, dst []byte, of *shards, ids [][]byte, accept codec.Set, scratch *batchScratch) ([]byte, error) {
 	b := &scratch.sharded
 	defer b.forget()
 	b.sort(of, ids)
@@ -191,7 +191,7 @@ func rotate(s []uint64, n int) {
 }
 
 // answerShard answers the ids of one shard. Answers that exceed the limit are left out.
-func (s *Service) answerShard(ctx context.Context, of *shards, i int, ids [][]byte, group []uint64, accept queue.CodecSet, limit int, scratch *batchScratch) error {
+func (s *Service) answerShard(ctx context.Context, of *shards, i int, ids [][]byte, group []uint64, accept codec.Set, limit int, scratch *batchScratch) error {
 	b := &scratch.sharded
 	b.answers.reset()
 	start := len(b.bytes)

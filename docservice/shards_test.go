@@ -15,6 +15,7 @@ import (
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/codec"
 	"docstore/queue/shard"
 )
 
@@ -250,7 +251,7 @@ func TestShardedBatchReusesBuffers(t *testing.T) {
 	}
 	d := newDivided(t, 8, 400, 1000)
 	s := d.serve(0, 1, 2, 3, 4, 5, 6, 7)
-	request := &docservicepb.BatchGetRequest{Collection: "jobs", Accept: uint32(queue.BuiltCodecs())}
+	request := &docservicepb.BatchGetRequest{Collection: "jobs", Accept: uint32(codec.Built())}
 	for i := range 50 {
 		request.Ids = append(request.Ids, fmt.Appendf(nil, "doc-%d", i*7))
 	}

@@ -10,6 +10,8 @@ import (
 
 	"docstore/lsm"
 	"docstore/queue"
+	"docstore/queue/codec"
+	"docstore/queue/stored"
 )
 
 // store is one queue and its index, which a collection serves. While a replacement is
@@ -103,7 +105,7 @@ func (c *Collection) newStore(number indexNumber, index *lsm.DB, queueDir string
 		s.stop()
 		return nil, errors.Wrap(err, "open the queue")
 	}
-	s.reader.decoders = queue.NewDecoders(c.options.Decoders, func(_ context.Context, hash queue.DictionaryHash) ([]byte, error) {
+	s.reader.decoders = stored.NewDecoders(c.options.Decoders, func(_ context.Context, hash codec.DictionaryHash) ([]byte, error) {
 		return s.queue.Dictionary(nil, hash)
 	})
 	s.setQueueID(position)

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"docstore/docservice/docservicepb"
-	"docstore/queue"
+	"docstore/queue/codec"
 )
 
 // The messages of Get and BatchGet are encoded and decoded here instead of by the generated
@@ -76,7 +76,7 @@ func nextField(b []byte) (f field, rest []byte, err error) {
 // part of the message.
 type request struct {
 	collection []byte
-	accept     queue.CodecSet
+	accept     codec.Set
 }
 
 // decodeRequest decodes a GetRequest or a BatchGetRequest: it calls id for each id, which
@@ -97,7 +97,7 @@ func decodeRequest(b []byte, id func([]byte) error) (r request, err error) {
 				return request{}, err
 			}
 		case f.number == fieldAccept && f.kind == protowire.VarintType:
-			r.accept = queue.CodecSet(f.varint)
+			r.accept = codec.Set(f.varint)
 		}
 	}
 	return r, nil
@@ -138,7 +138,7 @@ func appendID(dst []byte, id string) []byte {
 }
 
 // appendAccept appends the last field of a GetRequest or BatchGetRequest.
-func appendAccept(dst []byte, accept queue.CodecSet) []byte {
+func appendAccept(dst []byte, accept codec.Set) []byte {
 	if accept == 0 {
 		return dst
 	}

@@ -25,7 +25,7 @@ import (
 	"docstore/docservice/gateway"
 	"docstore/docservice/peers"
 	"docstore/lsm"
-	"docstore/queue"
+	"docstore/queue/stored"
 )
 
 // daemonOptions configure a daemon.
@@ -76,7 +76,7 @@ type daemon struct {
 	peers     *peers.Client // fetches files from them; nil: there are none
 	budget    *lsm.Budget   // of all collections
 	// decoders caches the dictionaries of all collections, within the same memory.
-	decoders *queue.DecoderCache
+	decoders *stored.DecoderCache
 	// scrubSemaphore makes --scrub-rate apply to the scrubs of all collections together.
 	scrubSemaphore chan struct{}
 	// messages limits the bytes of requests and responses of all clients over all
@@ -132,7 +132,7 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 	}
 	memory := planForThisMachine(o.memory).memory
 	shares := shareMemory(memory)
-	d.messages, d.decoders, d.budget = boxcarrpc.NewBudget(shares.messages), queue.NewDecoderCache(shares.dictionaries), lsm.NewBudget(shares.index)
+	d.messages, d.decoders, d.budget = boxcarrpc.NewBudget(shares.messages), stored.NewDecoderCache(shares.dictionaries), lsm.NewBudget(shares.index)
 	listener, err := listen("--http", o.http.address)
 	if err != nil {
 		return nil, err

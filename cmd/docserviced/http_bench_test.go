@@ -12,6 +12,7 @@ import (
 	"docstore/cmd/internal/httpapi"
 	"docstore/docservice"
 	"docstore/queue"
+	"docstore/queue/stored"
 )
 
 // BenchmarkTransfer makes the bodies of responses from stored documents: as they are
@@ -37,7 +38,7 @@ func BenchmarkTransfer(b *testing.B) {
 			defer c.Close()
 			require.NoError(b, c.WaitReady(b.Context()))
 			var handler boxcarrpc.Handler = docservice.NewService(c).Handle
-			client := docservice.NewLocalClient(handler, "jobs", queue.NewDecoderCache(1<<20))
+			client := docservice.NewLocalClient(handler, "jobs", stored.NewDecoderCache(1<<20))
 			for _, coding := range []httpapi.Coding{httpapi.Identity, httpapi.Gzip, httpapi.Zstd} {
 				b.Run(fmt.Sprintf("size=%d/stored=%s/sent=%s", size, codec, coding), func(b *testing.B) {
 					b.ReportAllocs()

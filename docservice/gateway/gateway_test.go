@@ -24,6 +24,7 @@ import (
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/shard"
+	"docstore/queue/stored"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -139,7 +140,7 @@ func (f *fleet) call(method string, request, response proto.Message) error {
 // "not found".
 func TestAnyServerAnswers(t *testing.T) {
 	f := newFleet(t, 30)
-	local := docservice.NewLocalClient(f.gateway.Handle, "jobs", queue.NewDecoderCache(1<<20))
+	local := docservice.NewLocalClient(f.gateway.Handle, "jobs", stored.NewDecoderCache(1<<20))
 	var ids []string
 	for id, want := range f.documents {
 		ids = append(ids, id, "none-"+id)
@@ -182,7 +183,7 @@ func TestRowLacksShards(t *testing.T) {
 	}
 	client := f.client(rows)
 	f.gateway.Add("jobs", client)
-	local := docservice.NewLocalClient(f.gateway.Handle, "jobs", queue.NewDecoderCache(1<<20))
+	local := docservice.NewLocalClient(f.gateway.Handle, "jobs", stored.NewDecoderCache(1<<20))
 	for range 20 {
 		for id, want := range f.documents {
 			document, err := local.Get(soon(t), nil, id)
@@ -203,7 +204,7 @@ func TestRowLacksShards(t *testing.T) {
 // A batch that does not fit leaves out the last ids.
 func TestLargeBatch(t *testing.T) {
 	f := newFleet(t, 1<<20)
-	local := docservice.NewLocalClient(f.gateway.Handle, "jobs", queue.NewDecoderCache(1<<20))
+	local := docservice.NewLocalClient(f.gateway.Handle, "jobs", stored.NewDecoderCache(1<<20))
 	var ids []string
 	for id := range f.documents {
 		ids = append(ids, id)

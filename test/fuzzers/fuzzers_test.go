@@ -39,7 +39,7 @@ var targets = map[string]string{
 	"lsm.decodeProperties":               "FuzzTable",
 	"lsm.parseBlock":                     "FuzzBlock",
 	"lsm.parseIndex":                     "FuzzTable",
-	"queue.ParseStored":                  "FuzzParseStored",
+	"queue/stored.Parse":                 "FuzzParse",
 	"queue.parseBlockHeader":             "FuzzBlock",
 	"queue.parseEntry":                   "FuzzBlock",
 	"queue.parseFooter":                  "FuzzSegment",

@@ -1,6 +1,6 @@
 //go:build !nolzo
 
-package queue
+package codec
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ func TestLZOBomb(t *testing.T) {
 	out, err := lzo.Decompress1X(bytes.NewReader(bomb), len(bomb), 1)
 	require.NoError(t, err)
 	require.Len(t, out, n)
-	_, err = lzoCoder{}.decode(nil, bomb, 1)
+	_, err = lzoCoder{}.Decode(nil, bomb, 1)
 	require.ErrorIs(t, err, errLZO)
 
 	larger := append([]byte{18, 'x', 32}, make([]byte, 100_000)...)
@@ -53,7 +53,7 @@ func TestLZOEncoderIsNotTrusted(t *testing.T) {
 	}
 	out, ok := lzoCoder{}.encodeWith(lzo.Compress1X, prefix, document)
 	require.True(t, ok)
-	got, err := lzoCoder{}.decode(nil, out[len(prefix):], len(document))
+	got, err := lzoCoder{}.Decode(nil, out[len(prefix):], len(document))
 	require.NoError(t, err)
 	require.Equal(t, document, got)
 }
@@ -95,7 +95,7 @@ func FuzzLZO(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, stored []byte, rawBytes uint16) {
 		n, ok := lzoDecodedBytes(stored)
-		got, err := lzoCoder{}.decode(nil, stored, int(rawBytes))
+		got, err := lzoCoder{}.Decode(nil, stored, int(rawBytes))
 		if err == nil {
 			require.True(t, ok)
 			require.Equal(t, int(rawBytes), n)

@@ -1,12 +1,13 @@
 //go:build !nolzo
 
-package queue
+package codec
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"slices"
 
-	"github.com/cockroachdb/errors"
 	"github.com/rasky/go-lzo"
 )
 
@@ -21,11 +22,11 @@ import (
 //   - it panics on some damaged streams, so a panic is an error, and a document that it
 //     cannot encode is stored uncompressed;
 //   - it fails on readers that return less than requested, so it reads from memory.
-var lzoCodec = codec{
-	id:         codecLZO,
-	name:       "lzo",
-	newEncoder: func([]byte) (encoder, error) { return lzoCoder{}, nil },
-	newDecoder: func([]byte) (decoder, error) { return lzoCoder{}, nil },
+var lzoCodec = Codec{
+	ID:         LZO,
+	Name:       "lzo",
+	NewEncoder: func([]byte) (Encoder, error) { return lzoCoder{}, nil },
+	NewDecoder: func([]byte) (Decoder, error) { return lzoCoder{}, nil },
 }
 
 func init() { codecs = append(codecs, lzoCodec) }
@@ -34,7 +35,7 @@ type lzoCoder struct{}
 
 var errLZO = errors.New("document is not a valid lzo stream")
 
-func (c lzoCoder) encode(dst, document []byte) ([]byte, bool) {
+func (c lzoCoder) Encode(dst, document []byte) ([]byte, bool) {
 	return c.encodeWith(lzo.Compress1X, dst, document)
 }
 
@@ -49,9 +50,9 @@ func (c lzoCoder) encodeWith(compress func([]byte) []byte, dst, document []byte)
 	if len(stored) >= len(document) {
 		return dst, false
 	}
-	s := getScratch()
+	s := getBuffer()
 	defer s.release()
-	back, err := c.decode(s.bytes[:0], stored, len(document))
+	back, err := c.Decode(s.bytes[:0], stored, len(document))
 	s.bytes = back
 	if err != nil || !bytes.Equal(back, document) {
 		return dst, false
@@ -59,7 +60,7 @@ func (c lzoCoder) encodeWith(compress func([]byte) []byte, dst, document []byte)
 	return append(dst, stored...), true
 }
 
-func (lzoCoder) decode(dst, stored []byte, rawBytes int) (out []byte, err error) {
+func (lzoCoder) Decode(dst, stored []byte, rawBytes int) (out []byte, err error) {
 	if n, ok := lzoDecodedBytes(stored); !ok || n != rawBytes {
 		return dst, errLZO
 	}
@@ -70,7 +71,7 @@ func (lzoCoder) decode(dst, stored []byte, rawBytes int) (out []byte, err error)
 	}()
 	document, err := lzo.Decompress1X(bytes.NewReader(stored), len(stored), rawBytes)
 	if err != nil {
-		return dst, errors.Wrap(err, "lzo")
+		return dst, fmt.Errorf("lzo: %w", err)
 	}
 	if len(document) != rawBytes {
 		return dst, errDecodedLength

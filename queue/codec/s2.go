@@ -1,4 +1,4 @@
-package queue
+package codec
 
 import (
 	"slices"
@@ -10,24 +10,24 @@ import (
 // Package queue has its own encoder and decoder for those with a dictionary; see
 // codec_s2_encode.go and codec_s2_decode.go. For the others it uses the "better" of the
 // library's three levels: on records of 900 bytes that stores 10 % less than the fastest.
-var s2Codec = codec{
-	id:   codecS2,
-	name: "s2",
-	newEncoder: func(dictionary []byte) (encoder, error) {
+var s2Codec = Codec{
+	ID:   S2,
+	Name: "s2",
+	NewEncoder: func(dictionary []byte) (Encoder, error) {
 		d, err := s2Dictionary(dictionary)
 		if d == nil {
 			return s2Coder{}, err
 		}
 		return s2Coder{d, newS2Encoder(dictionary)}, nil
 	},
-	newDecoder: func(dictionary []byte) (decoder, error) {
+	NewDecoder: func(dictionary []byte) (Decoder, error) {
 		d, err := s2Dictionary(dictionary)
 		if d == nil {
 			return s2Coder{}, err
 		}
 		return newS2Decoder(dictionary), nil
 	},
-	train: trainS2,
+	Train: trainS2,
 }
 
 type s2Coder struct {
@@ -41,14 +41,14 @@ func s2Dictionary(dictionary []byte) (*s2.Dict, error) {
 	}
 	d := s2.NewDict(dictionary)
 	if d == nil {
-		return nil, errBadDictionary
+		return nil, ErrBadDictionary
 	}
 	return d, nil
 }
 
-func (c s2Coder) encode(dst, document []byte) ([]byte, bool) {
+func (c s2Coder) Encode(dst, document []byte) ([]byte, bool) {
 	if c.optimal != nil && len(document) <= s2MaxOptimal {
-		return c.optimal.encode(dst, document), true
+		return c.optimal.Encode(dst, document), true
 	}
 	n := s2.MaxEncodedLen(len(document))
 	if n < 0 {
@@ -74,9 +74,9 @@ const s2LibraryBytes = 256 << 10
 var s2Plain = &s2Decoder{padded: make([]byte, s2Wide)}
 
 // decode decodes blocks without a dictionary; newS2Decoder is for the others.
-func (c s2Coder) decode(dst, stored []byte, rawBytes int) ([]byte, error) {
+func (c s2Coder) Decode(dst, stored []byte, rawBytes int) ([]byte, error) {
 	if rawBytes > s2LibraryBytes {
-		return s2Plain.decode(dst, stored, rawBytes)
+		return s2Plain.Decode(dst, stored, rawBytes)
 	}
 	if n, err := s2.DecodedLen(stored); err != nil || n != rawBytes {
 		return dst, errDecodedLength
@@ -107,7 +107,7 @@ func trainS2(sample [][]byte, size int) ([]byte, error) {
 	}
 	content = content[:min(len(content), size)]
 	if len(content) < s2.MinDictSize {
-		return nil, errSampleTooSmall
+		return nil, ErrSampleTooSmall
 	}
 	start := sample[0][:min(len(sample[0]), maxCommonStart)]
 	return s2.MakeDict(content, start).Bytes(), nil

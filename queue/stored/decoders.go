@@ -1,4 +1,4 @@
-package queue
+package stored
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"maps"
 	"sync"
 	"sync/atomic"
+
+	"docstore/queue/codec"
 )
 
 // DecoderCache caches decoders with their dictionaries, up to a number of bytes. Readers
@@ -14,22 +16,23 @@ import (
 // identified by the hash of its bytes. A lookup takes no lock.
 type DecoderCache struct {
 	maxBytes int64
-	clock    atomic.Int64                                  // number of decoders ever cached
-	current  atomic.Pointer[map[decoderKey]*cachedDecoder] // immutable; replaced as a whole
+	clock    atomic.Int64                           // number of decoders ever cached
+	current  atomic.Pointer[map[Key]*cachedDecoder] // immutable; replaced as a whole
 	mu       struct {
 		sync.Mutex // also guards the replacement of current
 		bytes      int64
 	}
 }
 
-type decoderKey struct {
-	codec      codecID
-	dictionary DictionaryHash
+// Key identifies a decoder.
+type Key struct {
+	Codec      codec.ID
+	Dictionary codec.DictionaryHash // zero: none
 }
 
 // cachedDecoder is a decoder and the time, by the clock, of its last use.
 type cachedDecoder struct {
-	decoder decoder
+	decoder codec.Decoder
 	bytes   int64
 	used    atomic.Int64
 }
@@ -37,7 +40,7 @@ type cachedDecoder struct {
 // NewDecoderCache returns a cache of up to maxBytes. It keeps at least one decoder.
 func NewDecoderCache(maxBytes int64) *DecoderCache {
 	c := &DecoderCache{maxBytes: maxBytes}
-	c.current.Store(&map[decoderKey]*cachedDecoder{})
+	c.current.Store(&map[Key]*cachedDecoder{})
 	return c
 }
 
@@ -48,9 +51,9 @@ func (c *DecoderCache) Bytes() int64 {
 	return c.mu.bytes
 }
 
-// get returns a cached decoder, or nil.
-func (c *DecoderCache) get(key decoderKey) decoder {
-	kept := (*c.current.Load())[key]
+// Get returns a cached decoder, or nil.
+func (c *DecoderCache) Get(k Key) codec.Decoder {
+	kept := (*c.current.Load())[k]
 	if kept == nil {
 		return nil
 	}
@@ -60,31 +63,31 @@ func (c *DecoderCache) get(key decoderKey) decoder {
 	return kept.decoder
 }
 
-// keep makes the decoder for a dictionary and caches it. It evicts the least recently
+// Keep makes the decoder for a dictionary and caches it. It evicts the least recently
 // used ones.
-func (c *DecoderCache) keep(key decoderKey, content []byte) (decoder, error) {
-	codec, err := codecByID(key.codec)
+func (c *DecoderCache) Keep(k Key, content []byte) (codec.Decoder, error) {
+	made, err := codec.ByID(k.Codec)
 	if err != nil {
 		return nil, err
 	}
-	decoder, err := codec.newDecoder(content)
+	decoder, err := made.NewDecoder(content)
 	if err != nil {
 		return nil, err
 	}
-	kept := &cachedDecoder{decoder: decoder, bytes: int64(len(content)) + codec.decoderBytes}
+	kept := &cachedDecoder{decoder: decoder, bytes: int64(len(content)) + made.DecoderBytes}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	next := maps.Clone(*c.current.Load())
-	if there := next[key]; there != nil {
+	if there := next[k]; there != nil {
 		return there.decoder, nil
 	}
 	c.mu.bytes += kept.bytes
 	for c.mu.bytes > c.maxBytes && len(next) > 0 {
-		var oldest decoderKey
+		var oldest Key
 		var there *cachedDecoder
-		for k, candidate := range next {
+		for other, candidate := range next {
 			if there == nil || candidate.used.Load() < there.used.Load() {
-				oldest, there = k, candidate
+				oldest, there = other, candidate
 			}
 		}
 		delete(next, oldest)
@@ -92,29 +95,9 @@ func (c *DecoderCache) keep(key decoderKey, content []byte) (decoder, error) {
 	}
 	kept.used.Store(c.clock.Load())
 	c.clock.Add(1) // later uses are newer
-	next[key] = kept
+	next[k] = kept
 	c.current.Store(&next)
 	return decoder, nil
-}
-
-// of returns the decoder for the documents of a file.
-func (c *DecoderCache) of(s *segmentFile) (decoder, error) {
-	key := decoderKey{s.header.codec, s.header.dictionary.hash}
-	if d := c.get(key); d != nil {
-		return d, nil
-	}
-	if _, err := codecByID(key.codec); err != nil {
-		return nil, err
-	}
-	content, err := s.dictionary()
-	if err != nil {
-		return nil, err
-	}
-	d, err := c.keep(key, content)
-	if err != nil {
-		return nil, s.corruption(headerBytes, err)
-	}
-	return d, nil
 }
 
 // Decoders decode documents in their stored form where the segments are not available.
@@ -123,65 +106,64 @@ func (c *DecoderCache) of(s *segmentFile) (decoder, error) {
 // dictionary Decode takes no lock.
 type Decoders struct {
 	cache *DecoderCache
-	fetch func(context.Context, DictionaryHash) ([]byte, error)
+	fetch func(context.Context, codec.DictionaryHash) ([]byte, error)
 	mu    struct {
 		sync.Mutex
-		pending map[decoderKey]*pendingDecoder
+		pending map[Key]*pendingDecoder
 	}
 }
 
 // pendingDecoder is a decoder that a call of Decode is making.
 type pendingDecoder struct {
 	done    chan struct{} // closed when the fields below are set
-	decoder decoder
+	decoder codec.Decoder
 	err     error
 }
 
 // NewDecoders returns Decoders that use the cache. fetch returns the dictionary with the
 // hash; Decode wraps its errors.
-func NewDecoders(cache *DecoderCache, fetch func(context.Context, DictionaryHash) ([]byte, error)) *Decoders {
+func NewDecoders(cache *DecoderCache, fetch func(context.Context, codec.DictionaryHash) ([]byte, error)) *Decoders {
 	d := &Decoders{cache: cache, fetch: fetch}
-	d.mu.pending = make(map[decoderKey]*pendingDecoder)
+	d.mu.pending = make(map[Key]*pendingDecoder)
 	return d
 }
 
 // Decode appends the document to dst. On any error it returns dst unchanged:
-// ErrUnknownCodec if this build lacks the codec, ErrNoDictionary if the dictionary is not
+// codec.ErrUnknown if this build lacks the codec, ErrNoDictionary if the dictionary is not
 // available, the error of ctx while waiting for it, or ErrCorrupt if the stored bytes do
 // not decode.
-func (d *Decoders) Decode(ctx context.Context, dst []byte, s Stored) ([]byte, error) {
-	if s.raw() {
-		return append(dst, s.document()...), nil
+func (d *Decoders) Decode(ctx context.Context, dst []byte, f Form) ([]byte, error) {
+	if f.raw() {
+		return append(dst, f.document()...), nil
 	}
-	decoder, err := d.get(ctx, decoderKey{s.codec, s.Dictionary})
+	decoder, err := d.get(ctx, Key{f.codec, f.Dictionary})
 	if err != nil {
 		return dst, err
 	}
-	e := entry{rawAndFlags: s.rawAndFlags}
-	out, err := decoder.decode(dst, s.document(), e.rawBytes())
+	out, err := decoder.Decode(dst, f.document(), f.RawBytes())
 	if err != nil {
-		return dst, &markedError{mark: ErrCorrupt, detail: "a document's stored form", reason: err}
+		return dst, fmt.Errorf("%w: a document's stored form: %w", ErrCorrupt, err)
 	}
 	return out, nil
 }
 
 // get returns a decoder. The first call that needs it makes it; concurrent calls wait.
-func (d *Decoders) get(ctx context.Context, key decoderKey) (decoder, error) {
+func (d *Decoders) get(ctx context.Context, k Key) (codec.Decoder, error) {
 	for {
-		if kept := d.cache.get(key); kept != nil {
+		if kept := d.cache.Get(k); kept != nil {
 			return kept, nil
 		}
 		d.mu.Lock()
-		pending := d.mu.pending[key]
-		if pending == nil && d.cache.get(key) != nil { // made since the first lookup
+		pending := d.mu.pending[k]
+		if pending == nil && d.cache.Get(k) != nil { // made since the first lookup
 			d.mu.Unlock()
 			continue
 		}
 		if pending == nil {
 			pending = &pendingDecoder{done: make(chan struct{}), err: errNotMade}
-			d.mu.pending[key] = pending
+			d.mu.pending[k] = pending
 			d.mu.Unlock()
-			d.make(ctx, key, pending)
+			d.make(ctx, k, pending)
 			return pending.decoder, pending.err
 		}
 		d.mu.Unlock()
@@ -204,45 +186,45 @@ func (d *Decoders) get(ctx context.Context, key decoderKey) (decoder, error) {
 var errNotMade = errors.New("queue: decoder was not made")
 
 // make makes a decoder, for all calls that wait for it.
-func (d *Decoders) make(ctx context.Context, key decoderKey, pending *pendingDecoder) {
+func (d *Decoders) make(ctx context.Context, k Key, pending *pendingDecoder) {
 	defer func() {
 		d.mu.Lock()
-		delete(d.mu.pending, key)
+		delete(d.mu.pending, k)
 		d.mu.Unlock()
 		close(pending.done)
 	}()
-	if _, err := codecByID(key.codec); err != nil {
+	if _, err := codec.ByID(k.Codec); err != nil {
 		pending.err = err
 		return
 	}
 	var content []byte
 	var err error
-	if key.dictionary != (DictionaryHash{}) {
-		if content, err = d.dictionary(ctx, key.dictionary); err != nil {
+	if k.Dictionary != (codec.DictionaryHash{}) {
+		if content, err = d.dictionary(ctx, k.Dictionary); err != nil {
 			pending.err = err
 			return
 		}
 	}
-	pending.decoder, err = d.cache.keep(key, content)
+	pending.decoder, err = d.cache.Keep(k, content)
 	if pending.err = err; err != nil {
-		pending.err = &markedError{mark: ErrNoDictionary, detail: key.dictionary.String(), reason: err}
+		pending.err = fmt.Errorf("%w: %s: %w", ErrNoDictionary, k.Dictionary, err)
 	}
 }
 
 // dictionary fetches and verifies a dictionary.
-func (d *Decoders) dictionary(ctx context.Context, hash DictionaryHash) ([]byte, error) {
+func (d *Decoders) dictionary(ctx context.Context, hash codec.DictionaryHash) ([]byte, error) {
 	content, err := d.fetch(ctx, hash)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-	case len(content) > maxDictionaryBytes:
-		err = fmt.Errorf("it has %d bytes, more than %d", len(content), maxDictionaryBytes)
-	case hashDictionary(content) != hash:
-		err = fmt.Errorf("the fetched bytes have the hash %s", hashDictionary(content))
+	case len(content) > codec.MaxDictionaryBytes:
+		err = fmt.Errorf("it has %d bytes, more than %d", len(content), codec.MaxDictionaryBytes)
+	case codec.HashDictionary(content) != hash:
+		err = fmt.Errorf("the fetched bytes have the hash %s", codec.HashDictionary(content))
 	}
 	if err != nil {
-		return nil, &markedError{mark: ErrNoDictionary, detail: hash.String(), reason: err}
+		return nil, fmt.Errorf("%w: %s: %w", ErrNoDictionary, hash, err)
 	}
 	return content, nil
 }

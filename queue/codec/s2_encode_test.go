@@ -1,4 +1,4 @@
-package queue
+package codec
 
 import (
 	"bytes"
@@ -16,7 +16,7 @@ import (
 
 // requireS2RoundTrip encodes a document and decodes it with both decoders.
 func requireS2RoundTrip(t *testing.T, dictionary, document []byte) (block []byte) {
-	block = newS2Encoder(dictionary).encode([]byte("before"), document)
+	block = newS2Encoder(dictionary).Encode([]byte("before"), document)
 	require.Equal(t, "before", string(block[:6]))
 	block = block[6:]
 	got, err := s2.NewDict(dictionary).Decode(nil, block)
@@ -219,14 +219,14 @@ func TestS2EncoderIsSmaller(t *testing.T) {
 			documents = append(documents, []byte(posting(i)))
 		}
 	}
-	dictionary, err := trainS2(sample, defaultDictionaryBytes)
+	dictionary, err := trainS2(sample, 64<<10)
 	require.NoError(t, err)
 	library, own := s2.NewDict(dictionary), newS2Encoder(dictionary)
 	var libraryBytes, ownBytes, libraryElements, ownElements int
 	for _, d := range documents {
 		block := library.EncodeBetter(nil, d)
 		libraryBytes, libraryElements = libraryBytes+len(block), libraryElements+countS2Elements(block)
-		block = own.encode(nil, d)
+		block = own.Encode(nil, d)
 		ownBytes, ownElements = ownBytes+len(block), ownElements+countS2Elements(block)
 	}
 	t.Logf("library: %d bytes, %d elements; own: %d bytes, %d elements", libraryBytes, libraryElements, ownBytes, ownElements)
@@ -255,15 +255,15 @@ func countS2Elements(block []byte) (n int) {
 func TestS2LongDocumentsUseTheLibrary(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	dictionary := s2.MakeDict(randomText(random, 1<<16), nil).Bytes()
-	enc, err := s2Codec.newEncoder(dictionary)
+	enc, err := s2Codec.NewEncoder(dictionary)
 	require.NoError(t, err)
-	dec, err := s2Codec.newDecoder(dictionary)
+	dec, err := s2Codec.NewDecoder(dictionary)
 	require.NoError(t, err)
 	for _, n := range []int{math.MaxUint16 - 1, math.MaxUint16, math.MaxUint16 + 1, 1 << 20} {
 		document := randomText(random, n)
-		block, ok := enc.encode(nil, document)
+		block, ok := enc.Encode(nil, document)
 		require.True(t, ok)
-		got, err := dec.decode(nil, block, n)
+		got, err := dec.Decode(nil, block, n)
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(document, got))
 	}

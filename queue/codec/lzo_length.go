@@ -1,6 +1,6 @@
 //go:build !nolzo
 
-package queue
+package codec
 
 // lzoDecodedBytes returns the decoded length of an LZO1X stream without decoding it: it
 // adds up the lengths of the instructions. False: the stream has no end, does not end

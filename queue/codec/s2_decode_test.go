@@ -1,4 +1,4 @@
-package queue
+package codec
 
 import (
 	"bytes"
@@ -34,7 +34,7 @@ func requireAsLibrary(t *testing.T, dictionary, block []byte) (valid bool) {
 	for i := range beyond {
 		beyond[i] = 0xa5
 	}
-	got, ourErr := decoder.decode(room, block, n)
+	got, ourErr := decoder.Decode(room, block, n)
 	require.Equal(t, err == nil, ourErr == nil, "the library: %v, ours: %v", err, ourErr)
 	require.Equal(t, "before", string(got[:len(room)]))
 	require.Equal(t, string(want), string(got[len(room):]))
@@ -62,9 +62,9 @@ func TestS2MatchesLibraryWithoutDictionary(t *testing.T) {
 		}
 	}
 	long := bytes.Repeat(randomText(random, 1000), 2*s2LibraryBytes/1000)
-	stored, ok := s2Coder{}.encode(nil, long)
+	stored, ok := s2Coder{}.Encode(nil, long)
 	require.True(t, ok)
-	got, err := s2Coder{}.decode([]byte("before"), stored, len(long))
+	got, err := s2Coder{}.Decode([]byte("before"), stored, len(long))
 	require.NoError(t, err)
 	require.Equal(t, "before"+string(long), string(got))
 }

@@ -1,4 +1,4 @@
-package queue
+package codec
 
 import (
 	"runtime"
@@ -13,18 +13,20 @@ import (
 // byte. It uses the third of four levels, "better": with a dictionary it takes twice as
 // long as the fastest, stores 5 % less, and decodes as fast. The second level takes as
 // long as the third and stores hardly less than the first.
-var zstdCodec = codec{
-	id:         codecZstd,
-	name:       "zstd",
-	newEncoder: newZstdEncoder,
-	newDecoder: newZstdDecoder,
-	train:      trainZstd,
+var zstdCodec = Codec{
+	ID:         Zstd,
+	Name:       "zstd",
+	NewEncoder: newZstdEncoder,
+	NewDecoder: newZstdDecoder,
+	Train:      trainZstd,
 
-	decoderBytes: zstdDecoderBytes,
+	DecoderBytes: zstdDecoderBytes,
 }
 
+// ZstdMagic begins a frame; stored documents omit it.
+const ZstdMagic = "\x28\xb5\x2f\xfd"
+
 const (
-	zstdMagic        = "\x28\xb5\x2f\xfd"
 	zstdLevel        = zstd.SpeedBetterCompression
 	zstdDictionaryID = 1 // each decoder has one dictionary, so a constant is enough
 	// zstdWindowBytes bounds the distance of a match and with it the memory of the
@@ -37,11 +39,11 @@ const (
 
 type zstdEncoder struct{ *zstd.Encoder }
 
-func newZstdEncoder(dictionary []byte) (encoder, error) {
+func newZstdEncoder(dictionary []byte) (Encoder, error) {
 	return zstdEncoderOf(zstdLevel, zstdWindowBytes, dictionary)
 }
 
-func zstdEncoderOf(level zstd.EncoderLevel, windowBytes int, dictionary []byte) (encoder, error) {
+func zstdEncoderOf(level zstd.EncoderLevel, windowBytes int, dictionary []byte) (Encoder, error) {
 	options := []zstd.EOption{
 		zstd.WithEncoderLevel(level),
 		zstd.WithEncoderConcurrency(runtime.GOMAXPROCS(0)),
@@ -60,20 +62,20 @@ func zstdEncoderOf(level zstd.EncoderLevel, windowBytes int, dictionary []byte) 
 	return zstdEncoder{e}, nil
 }
 
-func (e zstdEncoder) encode(dst, document []byte) ([]byte, bool) {
+func (e zstdEncoder) Encode(dst, document []byte) ([]byte, bool) {
 	start := len(dst)
 	dst = e.EncodeAll(document, dst)
 	stored := dst[start:]
-	if len(stored) < len(zstdMagic) || string(stored[:len(zstdMagic)]) != zstdMagic {
+	if len(stored) < len(ZstdMagic) || string(stored[:len(ZstdMagic)]) != ZstdMagic {
 		return dst[:start], false
 	}
-	n := copy(stored, stored[len(zstdMagic):])
+	n := copy(stored, stored[len(ZstdMagic):])
 	return dst[:start+n], true
 }
 
 type zstdDecoder struct{ *zstd.Decoder }
 
-func newZstdDecoder(dictionary []byte) (decoder, error) {
+func newZstdDecoder(dictionary []byte) (Decoder, error) {
 	options := []zstd.DOption{
 		zstd.WithDecoderConcurrency(0), // one per processor
 		zstd.WithDecoderLowmem(true),
@@ -90,10 +92,10 @@ func newZstdDecoder(dictionary []byte) (decoder, error) {
 	return zstdDecoder{d}, nil
 }
 
-func (d zstdDecoder) decode(dst, stored []byte, rawBytes int) ([]byte, error) {
-	s := getScratch()
+func (d zstdDecoder) Decode(dst, stored []byte, rawBytes int) ([]byte, error) {
+	s := getBuffer()
 	defer s.release()
-	s.bytes = append(append(s.bytes[:0], zstdMagic...), stored...)
+	s.bytes = append(append(s.bytes[:0], ZstdMagic...), stored...)
 	dst = slices.Grow(dst, rawBytes)
 	// The capacity is the limit: a longer frame is an error.
 	out, err := d.DecodeAll(s.bytes, dst[len(dst):len(dst):len(dst)+rawBytes])

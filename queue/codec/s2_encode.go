@@ -1,4 +1,4 @@
-package queue
+package codec
 
 import (
 	"bytes"
@@ -145,7 +145,7 @@ type s2Scratch struct {
 var s2Scratches = sync.Pool{New: func() any { return new(s2Scratch) }}
 
 // encode appends the block of a document of at most s2MaxOptimal bytes.
-func (e *s2Encoder) encode(dst, document []byte) []byte {
+func (e *s2Encoder) Encode(dst, document []byte) []byte {
 	s := s2Scratches.Get().(*s2Scratch)
 	defer s2Scratches.Put(s)
 	e.match(s, document)

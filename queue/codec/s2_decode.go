@@ -1,4 +1,4 @@
-package queue
+package codec
 
 import (
 	"encoding/binary"
@@ -56,7 +56,7 @@ func newS2Decoder(dictionary []byte) *s2Decoder {
 	return &s2Decoder{dictionary: padded[:len(content)], padded: padded, offset: len(content) - int(repeat)}
 }
 
-func (d *s2Decoder) decode(dst, stored []byte, rawBytes int) ([]byte, error) {
+func (d *s2Decoder) Decode(dst, stored []byte, rawBytes int) ([]byte, error) {
 	if n, err := s2.DecodedLen(stored); err != nil || n != rawBytes {
 		return dst, errDecodedLength
 	}
