@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"docstore/boxcarrpc"
+	"docstore/docservice/internal/wire"
 	"docstore/queue/stored"
 )
 
@@ -48,24 +49,24 @@ func (c *Content) Held() int { return cap(c.Stored.Bytes) + cap(c.plain) }
 
 // Fetch returns the document with the id without decoding it. Its errors are those of Get.
 func (c *Client) Fetch(ctx context.Context, id string) (Content, error) {
-	if !validIDBytes(len(id)) {
+	if !wire.ValidIDBytes(len(id)) {
 		return Content{}, ErrBadID
 	}
 	m := getClientMemory()
 	defer m.release()
-	m.request = appendAccept(appendID(appendCollection(m.request[:0], c.collection), id), c.accept)
+	m.request = wire.AppendAccept(wire.AppendID(wire.AppendCollection(m.request[:0], c.collection), id), c.accept)
 	_, a, err := c.callGet(ctx, m.request, nil, &m.info)
 	if err == nil {
-		err = answerError(a.status, id)
+		err = answerError(a.Status, id)
 	}
 	switch {
 	case err != nil:
 		return Content{}, err
-	case a.stored != nil:
-		s, err := parseStored(a.stored, []byte(id))
+	case a.Stored != nil:
+		s, err := parseStored(a.Stored, []byte(id))
 		return Content{Stored: s}, err
-	case a.document != nil:
-		return Content{plain: a.document}, nil
+	case a.Document != nil:
+		return Content{plain: a.Document}, nil
 	}
 	return Content{}, errEmpty
 }

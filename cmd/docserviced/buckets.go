@@ -14,7 +14,7 @@ import (
 
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/livepage"
-	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/docservice/follow"
 	"docstore/queue/bucket"
 	"docstore/queue/publish"
@@ -83,7 +83,7 @@ type followed struct {
 }
 
 // addFollower opens a collection of a bucket and serves it.
-func (d *daemon) addFollower(c collectionFlag, options *docservice.CollectionOptions) error {
+func (d *daemon) addFollower(c collectionFlag, options *collection.Options) error {
 	b, watched, err := d.openBucket(c)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func (d *daemon) addFollower(c collectionFlag, options *docservice.CollectionOpt
 }
 
 // followOptions returns the options of a follower.
-func (d *daemon) followOptions(options *docservice.CollectionOptions) *follow.Options {
+func (d *daemon) followOptions(options *collection.Options) *follow.Options {
 	return &follow.Options{
 		Collection: *options, Group: d.options.buckets.group, Logger: d.env.Log,
 		Rate: d.downloads, Concurrency: d.options.buckets.concurrency, Disk: d.disk, MaxStaleness: d.options.maxStaleness,

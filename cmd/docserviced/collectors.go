@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/internal/vfs"
 	"docstore/lsm"
 )
@@ -114,7 +114,7 @@ func (c collectionCollector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-func collectStatus(to chan<- prometheus.Metric, name string, status docservice.Status) {
+func collectStatus(to chan<- prometheus.Metric, name string, status collection.Status) {
 	served.send(to, float64(status.Gets.Found), name, "found")
 	served.send(to, float64(status.Gets.NotFound), name, "not_found")
 	served.send(to, float64(status.Gets.Unavailable), name, "unavailable")
@@ -151,10 +151,10 @@ func collectStatus(to chan<- prometheus.Metric, name string, status docservice.S
 }
 
 // collectResidency sends only what is known.
-func collectResidency(to chan<- prometheus.Metric, name string, collection *docservice.Collection) {
-	residency := collection.Residency()
-	index, queue, measured := collection.ColdReads()
-	send := func(part string, of docservice.PartResidency, cold *docservice.ColdReads) {
+func collectResidency(to chan<- prometheus.Metric, name string, c *collection.Collection) {
+	residency := c.Residency()
+	index, queue, measured := c.ColdReads()
+	send := func(part string, of collection.PartResidency, cold *collection.ColdReads) {
 		if of.MappedBytes > 0 {
 			residentRatio.send(to, of.Share, name, part)
 		}

@@ -18,7 +18,7 @@ import (
 	"docstore/boxcarrpc/discovery"
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/livepage"
-	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/docservice/column"
 	"docstore/docservice/follow"
 	"docstore/docservice/peers"
@@ -111,7 +111,7 @@ const divisionTimeout = 5 * time.Second
 const readyInterval = 50 * time.Millisecond
 
 // addColumn begins to hold the shards of a collection.
-func (d *daemon) addColumn(c collectionFlag, options *docservice.CollectionOptions) (err error) {
+func (d *daemon) addColumn(c collectionFlag, options *collection.Options) (err error) {
 	b, watched, err := d.openBucket(c)
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func (d *daemon) addColumn(c collectionFlag, options *docservice.CollectionOptio
 		Server: discovery.Server{Address: address, Weight: d.options.registration.weight}, Page: d.pageURL(address),
 		Store: of.store, Service: d.service, Disk: d.diskUse, Announced: of.announced,
 		Rejoin: d.options.columns.rejoin, KeepMoved: d.options.columns.keepMoved, Logger: d.env.Log,
-		Open: func(layout shard.Layout, i int, dir string, serve func(*docservice.Collection)) (column.Follower, error) {
+		Open: func(layout shard.Layout, i int, dir string, serve func(*collection.Collection)) (column.Follower, error) {
 			o := d.followOptions(options)
 			o.Shard = &follow.Shard{Feed: of.feed, Layout: layout, Number: i}
 			name := shard.Name(c.name, i)
@@ -311,7 +311,7 @@ func (d *daemon) columnList() []*columnOf {
 func isShard(name string) bool { return strings.Contains(name, "/") }
 
 // shardOf returns the shard of an id on this server, or why there is none.
-func (d *daemon) shardOf(name, id string) (c *docservice.Collection, problem string) {
+func (d *daemon) shardOf(name, id string) (c *collection.Collection, problem string) {
 	d.columns.Lock()
 	of := d.columns.byName[name]
 	d.columns.Unlock()

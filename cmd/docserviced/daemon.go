@@ -20,7 +20,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/livepage"
-	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/docservice/follow"
 	"docstore/docservice/gateway"
 	"docstore/docservice/peers"
@@ -63,7 +63,7 @@ type daemon struct {
 	// tracing creates spans; nil: none.
 	tracing *trace.TracerProvider
 	lock    io.Closer
-	cache   *docservice.Cache // nil: none
+	cache   *collection.Cache // nil: none
 	// followers fetch collections from object stores.
 	followers followers
 	fleets    fleets // for the fleet page
@@ -82,7 +82,7 @@ type daemon struct {
 	// messages limits the bytes of requests and responses of all clients over all
 	// protocols.
 	messages       *boxcarrpc.Budget
-	service        *docservice.Service
+	service        *collection.Service
 	boxcar         *boxcarrpc.Server
 	http           *http.Server
 	boxcarListener net.Listener
@@ -109,7 +109,7 @@ type daemon struct {
 
 // startDaemon opens all parts and starts to serve. On error it closes what it opened.
 func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
-	d := &daemon{env: env, options: o, service: docservice.NewService(), failed: make(chan struct{}), scrubSemaphore: make(chan struct{}, 1)}
+	d := &daemon{env: env, options: o, service: collection.NewService(), failed: make(chan struct{}), scrubSemaphore: make(chan struct{}, 1)}
 	d.gateway = gateway.New(d.service)
 	d.grace.Store(int64(o.grace))
 	d.alive, d.end = context.WithCancel(context.Background())
@@ -146,7 +146,7 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 		d.grpcListener.grpc, d.grpcListener.requireAuth = true, o.security.requiresCredentials()
 	}
 	if len(o.memcached) > 0 {
-		if d.cache, err = docservice.OpenCache(o.memcached, env.Log); err != nil {
+		if d.cache, err = collection.OpenCache(o.memcached, env.Log); err != nil {
 			return nil, err
 		}
 	}
@@ -190,7 +190,7 @@ func startDaemon(env *cli.Env, o daemonOptions) (_ *daemon, err error) {
 
 // addCollection opens a collection and serves it.
 func (d *daemon) addCollection(c collectionFlag) error {
-	options := &docservice.CollectionOptions{
+	options := &collection.Options{
 		Logger: d.env.Log, Budget: d.budget, Decoders: d.decoders, Quarantine: d.options.quarantine, Cache: d.cache,
 		ScrubInterval: d.options.scrubInterval, ScrubBytesPerSecond: int64(d.options.scrubRate), ScrubSemaphore: d.scrubSemaphore,
 		MaxStaleness: d.options.maxStaleness,
@@ -204,11 +204,11 @@ func (d *daemon) addCollection(c collectionFlag) error {
 	if isURL(c.source) {
 		return d.addFollower(c, options)
 	}
-	collection, err := docservice.OpenCollection(c.name, c.source, filepath.Join(d.options.dataDir, c.name), options)
+	served, err := collection.Open(c.name, c.source, filepath.Join(d.options.dataDir, c.name), options)
 	if err != nil {
 		return err
 	}
-	d.service.Add(collection)
+	d.service.Add(served)
 	return nil
 }
 
@@ -255,10 +255,10 @@ func (d *daemon) addresses() []any {
 }
 
 // collections returns the served collections ordered by name.
-func (d *daemon) collections() []*docservice.Collection { return d.service.Collections() }
+func (d *daemon) collections() []*collection.Collection { return d.service.Collections() }
 
 // collection returns the collection of that name, nil if there is none.
-func (d *daemon) collection(name string) *docservice.Collection {
+func (d *daemon) collection(name string) *collection.Collection {
 	for _, c := range d.collections() {
 		if c.Name() == name {
 			return c

@@ -17,6 +17,7 @@ import (
 	"docstore/boxcarrpc/discovery"
 	"docstore/cmd/internal/cli"
 	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/internal/jobs"
 	"docstore/queue"
 )
@@ -217,7 +218,7 @@ func whyNot(wanted, got string) string {
 	return fmt.Sprintf(" (%s is in use)", wanted)
 }
 
-func (d *demo) collection() *docservice.Collection { return d.daemon.collections()[0] }
+func (d *demo) collection() *collection.Collection { return d.daemon.collections()[0] }
 
 // demoID is the id of the document that the demonstration shows.
 func (d *demo) demoID() string { return jobs.ID(min(4711, d.documents)) }

@@ -20,8 +20,8 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"docstore/boxcarrpc"
-	"docstore/docservice"
-	"docstore/docservice/docservicepb"
+	"docstore/docservice/collection"
+	"docstore/docservice/docservicegrpc"
 )
 
 // Limits of the gRPC listener. Its bytes count against the budget of messages: see
@@ -316,7 +316,7 @@ func (h *grpcHealth) poll() {
 
 func (h *grpcHealth) known(request *grpc_health_v1.HealthCheckRequest) bool {
 	name := request.GetService()
-	return name == "" || name == docservicepb.Documents_ServiceDesc.ServiceName
+	return name == "" || name == docservicegrpc.Documents_ServiceDesc.ServiceName
 }
 
 func (h *grpcHealth) status() grpc_health_v1.HealthCheckResponse_ServingStatus {
@@ -329,6 +329,6 @@ func (h *grpcHealth) status() grpc_health_v1.HealthCheckResponse_ServingStatus {
 // ready is the result of /readyz without the reasons.
 func (d *daemon) ready() bool {
 	return !d.ending.Load() &&
-		!slices.ContainsFunc(d.collections(), func(c *docservice.Collection) bool { return !isShard(c.Name()) && !c.Ready() }) &&
+		!slices.ContainsFunc(d.collections(), func(c *collection.Collection) bool { return !isShard(c.Name()) && !c.Ready() }) &&
 		!slices.ContainsFunc(d.columnList(), func(c *columnOf) bool { return c.Status().NotReady != "" })
 }

@@ -20,6 +20,7 @@ import (
 	"docstore/cmd/internal/httpapi"
 	"docstore/cmd/internal/livepage"
 	"docstore/docservice"
+	"docstore/docservice/collection"
 )
 
 // Limits of the HTTP listener. The write timeout is long: profiles take as long as
@@ -133,7 +134,7 @@ func answerError(err error) *httpapi.Error {
 	case boxcarrpc.CodeOf(err) == boxcarrpc.CodeResourceExhausted, boxcarrpc.CodeOf(err) == boxcarrpc.CodeDeadlineExceeded,
 		errors.Is(err, context.DeadlineExceeded):
 		return httpapi.Errorf(httpapi.CodeUnavailable, noMemory)
-	case errors.Is(err, docservice.ErrUnavailable), errors.Is(err, docservice.ErrClosed):
+	case errors.Is(err, docservice.ErrUnavailable), errors.Is(err, collection.ErrClosed):
 		return httpapi.Errorf(httpapi.CodeUnavailable, "%v", err)
 	case errors.Is(err, docservice.ErrMoved):
 		return httpapi.Errorf(httpapi.CodeMoved, "%v", err)
@@ -246,7 +247,7 @@ func (d *daemon) readiness() readiness {
 
 // readinessOf describes a collection. One in an object store is ready when its follower and
 // its index are.
-func (d *daemon) readinessOf(name string, status docservice.Status) collectionReadiness {
+func (d *daemon) readinessOf(name string, status collection.Status) collectionReadiness {
 	r := describeReadiness(status)
 	if f := d.follower(name); f != nil {
 		if reason := f.Status().NotReady; reason != "" {
@@ -256,7 +257,7 @@ func (d *daemon) readinessOf(name string, status docservice.Status) collectionRe
 	return r
 }
 
-func describeReadiness(status docservice.Status) collectionReadiness {
+func describeReadiness(status collection.Status) collectionReadiness {
 	r := collectionReadiness{
 		Ready:      status.Ready,
 		Position:   status.Position.Next.String(),

@@ -16,6 +16,7 @@ import (
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/httpapi"
 	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/docservice/gateway"
 )
 
@@ -33,10 +34,10 @@ const exportBytes = 8 << 20
 // errPageEnds ends a scan after the requested ids.
 var errPageEnds = errors.New("the page is full")
 
-// lister lists the ids of a collection: *docservice.Collection or *gateway.Collection.
+// lister lists the ids of a collection: *collection.Collection or *gateway.Collection.
 type lister interface {
 	Name() string
-	Scan(ctx context.Context, o docservice.ScanOptions, fn func(id []byte, answer docservice.Answer) error) error
+	Scan(ctx context.Context, o docservice.ScanOptions, fn func(id []byte, answer collection.Answer) error) error
 	Count(ctx context.Context, prefix []byte) (int64, error)
 }
 
@@ -117,7 +118,7 @@ func (d *daemon) serveIDs(w http.ResponseWriter, r *http.Request) {
 	}
 	l.options.IDsOnly, l.options.Limit = true, 0
 	body, shown, last := []byte(`{"ids":[`), 0, ""
-	err := l.collection.Scan(r.Context(), l.options, func(id []byte, _ docservice.Answer) error {
+	err := l.collection.Scan(r.Context(), l.options, func(id []byte, _ collection.Answer) error {
 		if shown == limit {
 			return errPageEnds
 		}
@@ -189,7 +190,7 @@ func (d *daemon) serveExport(w http.ResponseWriter, r *http.Request) {
 	var line []byte
 	most := own // reserved so far
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	err := l.collection.Scan(r.Context(), l.options, func(id []byte, answer docservice.Answer) error {
+	err := l.collection.Scan(r.Context(), l.options, func(id []byte, answer collection.Answer) error {
 		err := boxcarrpc.Compute(r.Context(), len(answer.Document), func() {
 			if answer.Err != nil {
 				line = cli.AppendFailed(line[:0], string(id), docservice.AnswerCode(answer.Err), answer.Err.Error())

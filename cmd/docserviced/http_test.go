@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"docstore/docservice"
+	"docstore/docservice/collection"
 )
 
 func get(handler http.Handler, path string) *httptest.ResponseRecorder {
@@ -224,8 +224,8 @@ func flipInQueue(t *testing.T, queueDir, text string) string {
 
 // A replacement is reported, and the daemon stays ready.
 func TestReadinessReportsReplacement(t *testing.T) {
-	r := describeReadiness(docservice.Status{Ready: true, Replacement: &docservice.Replacement{
-		Queue: [16]byte{0xab}, TailedBytes: 10, PresentBytes: 30, Faults: []docservice.Fault{{Reason: "it forked", StopsTail: true}},
+	r := describeReadiness(collection.Status{Ready: true, Replacement: &collection.Replacement{
+		Queue: [16]byte{0xab}, TailedBytes: 10, PresentBytes: 30, Faults: []collection.Fault{{Reason: "it forked", StopsTail: true}},
 	}})
 	require.True(t, r.Ready)
 	require.Equal(t, "ab"+strings.Repeat("0", 30), r.Replacement.Queue)

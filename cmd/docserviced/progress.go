@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"docstore/cmd/internal/cli"
-	"docstore/docservice"
+	"docstore/docservice/collection"
 )
 
 // progressInterval is how often the progress is updated.
@@ -86,7 +86,7 @@ type indexing struct {
 	settled         bool  // the progress is complete or stopped
 }
 
-func sumIndexing(collections []*docservice.Collection) indexing {
+func sumIndexing(collections []*collection.Collection) indexing {
 	sum := indexing{settled: true}
 	for _, c := range collections {
 		status := c.Status()

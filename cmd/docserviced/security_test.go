@@ -20,6 +20,7 @@ import (
 	"docstore/boxcarrpc/discovery"
 	"docstore/cmd/internal/cli"
 	"docstore/docservice"
+	"docstore/docservice/docservicegrpc"
 	"docstore/docservice/docservicepb"
 	"docstore/internal/testcert"
 )
@@ -123,7 +124,7 @@ func testGRPCProof(t *testing.T, d *daemon, ca *testcert.CA, certificate, key st
 		if token != "" {
 			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
 		}
-		_, err := docservicepb.NewDocumentsClient(conn).Get(ctx, &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
+		_, err := docservicegrpc.NewDocumentsClient(conn).Get(ctx, &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
 		return status.Code(err)
 	}
 	pair, err := tls.LoadX509KeyPair(certificate, key)
@@ -137,7 +138,7 @@ func testGRPCProof(t *testing.T, d *daemon, ca *testcert.CA, certificate, key st
 	health, err := grpc_health_v1.NewHealthClient(bare).Check(shortly(t), &grpc_health_v1.HealthCheckRequest{})
 	require.NoError(t, err)
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, health.GetStatus())
-	watch, err := docservicepb.NewDocumentsClient(bare).Stats(shortly(t), &docservicepb.StatsRequest{})
+	watch, err := docservicegrpc.NewDocumentsClient(bare).Stats(shortly(t), &docservicepb.StatsRequest{})
 	require.Equal(t, codes.Unauthenticated, status.Code(err))
 	require.Nil(t, watch)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
-	"docstore/docservice"
+	"docstore/docservice/collection"
 )
 
 // Default addresses.
@@ -118,7 +118,7 @@ for at most --grace, and the exit status is 0.`,
 
 // newOptions returns the default options of serve.
 func newOptions() *daemonOptions {
-	return &daemonOptions{scrubRate: docservice.DefaultScrubBytesPerSecond}
+	return &daemonOptions{scrubRate: collection.DefaultScrubBytesPerSecond}
 }
 
 func (o *daemonOptions) addFlags(command *cobra.Command) {
@@ -131,7 +131,7 @@ func (o *daemonOptions) addFlags(command *cobra.Command) {
 		"requests and responses; excludes mapped files and Go's overhead")
 	flags.DurationVar(&o.grace, "grace", 10*time.Second, "time for requests in flight to finish at shutdown")
 	flags.BoolVar(&o.quarantine, "quarantine", true, "rename a damaged segment to .bad, so that rsync copies it again; false: only report it")
-	flags.DurationVar(&o.scrubInterval, "scrub-interval", docservice.DefaultScrubInterval,
+	flags.DurationVar(&o.scrubInterval, "scrub-interval", collection.DefaultScrubInterval,
 		"pause between two verifications of an index; 0: never verify")
 	flags.Var(&o.scrubRate, "scrub-rate", "maximum bytes of all indexes verified per second")
 	flags.DurationVar(&o.maxStaleness, "max-staleness", 0,
