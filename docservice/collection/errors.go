@@ -2,5 +2,5 @@ package collection
 
 import "github.com/cockroachdb/errors"
 
-// ErrClosed: the collection has been closed.
+// ErrClosed is the error of every call after Close.
 var ErrClosed = errors.New("docservice: collection is closed")

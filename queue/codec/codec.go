@@ -14,6 +14,7 @@ const (
 	MaxDictionaryBytes = 256 << 10 // a dictionary
 )
 
+// Errors. Compare with errors.Is.
 var (
 	// ErrUnknown: this build has no codec of that name or number.
 	ErrUnknown = errors.New("queue: unknown codec")

@@ -9,6 +9,7 @@ import (
 	"docstore/queue/codec"
 )
 
+// Errors of forms. Compare with errors.Is.
 var (
 	// ErrCorrupt: the bytes are damaged, or belong to another id.
 	ErrCorrupt = errors.New("queue: corrupt")

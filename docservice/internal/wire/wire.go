@@ -12,6 +12,7 @@ import (
 	"docstore/queue/stored"
 )
 
+// Errors of requests and responses.
 var (
 	// ErrMalformed: the bytes are not a valid request or response of this service.
 	ErrMalformed = errors.New("docservice: malformed message")
