@@ -10,7 +10,9 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/docservice/docservicepb"
-	"docstore/queue"
+	"docstore/docservice/internal/wire"
+	"docstore/queue/codec"
+	"docstore/queue/stored"
 )
 
 // maxRetries is how often a client asks another server for ids that were unavailable.
@@ -32,19 +34,19 @@ type Client struct {
 	pool       caller
 	retries    int // for unavailable ids
 	collection string
-	accept     queue.CodecSet // 0: plain bytes
-	decoders   *queue.Decoders
+	accept     codec.Set // 0: plain bytes
+	decoders   *stored.Decoders
 }
 
 // NewClient returns a client. The caller still owns the pool and closes it. Reuse the
 // client: it caches the dictionaries.
 func NewClient(pool *boxcarrpc.Pool, collection string) *Client {
-	return newClient(pool, maxRetries, collection, queue.NewDecoderCache(maxDictionaryBytes))
+	return newClient(pool, maxRetries, collection, stored.NewDecoderCache(maxDictionaryBytes))
 }
 
-func newClient(pool caller, retries int, collection string, cache *queue.DecoderCache) *Client {
-	c := &Client{pool: pool, retries: retries, collection: collection, accept: queue.BuiltCodecs()}
-	c.decoders = queue.NewDecoders(cache, c.dictionary)
+func newClient(pool caller, retries int, collection string, cache *stored.DecoderCache) *Client {
+	c := &Client{pool: pool, retries: retries, collection: collection, accept: codec.Built()}
+	c.decoders = stored.NewDecoders(cache, c.dictionary)
 	return c
 }
 
@@ -60,7 +62,7 @@ func (c *Client) Plain() *Client {
 // ErrNoCollection; ErrMalformed if the response is invalid or holds another document; or
 // the error of the call.
 func (c *Client) Get(ctx context.Context, dst []byte, id string) ([]byte, error) {
-	if !validIDBytes(len(id)) {
+	if !wire.ValidIDBytes(len(id)) {
 		return dst, ErrBadID
 	}
 	if c.accept == 0 {
@@ -77,34 +79,34 @@ func (c *Client) Get(ctx context.Context, dst []byte, id string) ([]byte, error)
 func (c *Client) getPlain(ctx context.Context, dst []byte, id string) ([]byte, error) {
 	m := getClientMemory()
 	defer m.release()
-	m.request = appendID(appendCollection(m.request[:0], c.collection), id)
+	m.request = wire.AppendID(wire.AppendCollection(m.request[:0], c.collection), id)
 	response, a, err := c.callGet(ctx, m.request, dst, &m.info)
 	if err != nil {
 		return dst, err
 	}
-	if err := answerError(a.status, id); err != nil {
+	if err := answerError(a.Status, id); err != nil {
 		return dst, err
 	}
-	if a.stored != nil {
+	if a.Stored != nil {
 		return dst, fmt.Errorf("%w: the server sent a stored form, but plain bytes were requested", ErrMalformed)
 	}
 	// The document is part of the appended bytes: move it to the front.
-	return response[:len(dst)+copy(response[len(dst):], a.document)], nil
+	return response[:len(dst)+copy(response[len(dst):], a.Document)], nil
 }
 
 // callGet appends the response to a Get request to dst and decodes it. If a server answers
 // that the document is unavailable, it asks others. On an error it returns dst unchanged.
-func (c *Client) callGet(ctx context.Context, request, dst []byte, info *boxcarrpc.CallInfo) ([]byte, answer, error) {
+func (c *Client) callGet(ctx context.Context, request, dst []byte, info *boxcarrpc.CallInfo) ([]byte, wire.Answer, error) {
 	for n := 0; ; n++ {
 		response, err := c.pool.CallWith(ctx, MethodGet, request, dst, info)
 		if err != nil {
-			return dst, answer{}, clientError(err)
+			return dst, wire.Answer{}, clientError(err)
 		}
-		a, err := decodeAnswer(response[len(dst):])
+		a, err := wire.DecodeAnswer(response[len(dst):])
 		if err != nil {
-			return dst, answer{}, err
+			return dst, wire.Answer{}, err
 		}
-		if a.status != docservicepb.Status_STATUS_UNAVAILABLE || n == c.retries || slices.Contains(info.Avoid, info.Server) {
+		if a.Status != docservicepb.Status_STATUS_UNAVAILABLE || n == c.retries || slices.Contains(info.Avoid, info.Server) {
 			return response, a, nil
 		}
 		info.Avoid = append(info.Avoid, info.Server)
@@ -192,20 +194,20 @@ func (c *Client) getBatch(ctx context.Context, m *clientMemory, ids []string) ([
 // unavailable, it fails with ErrUnavailable. The answers are in the memory of m, whose info is
 // that of the call.
 func (c *Client) call(ctx context.Context, m *clientMemory, ids []string) (_ []clientAnswer, err error) {
-	m.request = appendCollection(m.request[:0], c.collection)
+	m.request = wire.AppendCollection(m.request[:0], c.collection)
 	for _, id := range ids {
-		m.request = appendID(m.request, id)
+		m.request = wire.AppendID(m.request, id)
 	}
-	m.request = appendAccept(m.request, c.accept)
+	m.request = wire.AppendAccept(m.request, c.accept)
 	if m.response, err = c.pool.CallWith(ctx, MethodBatchGet, m.request, m.response[:0], &m.info); err != nil {
 		return nil, clientError(err)
 	}
 	answers := m.answers[:0]
-	leftOut, err := decodeBatchGetResponse(m.response, func(a answer) error {
+	leftOut, err := wire.DecodeBatchGetResponse(m.response, func(a wire.Answer) error {
 		if len(answers) == len(ids) {
 			return fmt.Errorf("%w: more than %d answers", ErrMalformed, len(ids))
 		}
-		answers = append(answers, clientAnswer{a, answerError(a.status, ids[len(answers)])})
+		answers = append(answers, clientAnswer{a, answerError(a.Status, ids[len(answers)])})
 		return nil
 	})
 	m.answers = answers
@@ -240,7 +242,7 @@ func (c *Client) Stats(ctx context.Context) (*docservicepb.CollectionStats, erro
 
 // clientAnswer is an answer with the error for its status.
 type clientAnswer struct {
-	answer
+	wire.Answer
 	err error
 }
 
@@ -269,7 +271,7 @@ func answerError(status docservicepb.Status, id string) error {
 	case docservicepb.Status_STATUS_MOVED:
 		return ErrMoved
 	case docservicepb.Status_STATUS_ERROR:
-		if !validIDBytes(len(id)) {
+		if !wire.ValidIDBytes(len(id)) {
 			return ErrBadID
 		}
 		return errAnswerFailed
@@ -285,7 +287,7 @@ func clientError(err error) error {
 	}
 	switch boxcarrpc.CodeOf(err) {
 	case boxcarrpc.CodeUnavailable:
-		return unavailable(err)
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case boxcarrpc.CodeNotFound:
 		return fmt.Errorf("%w: %w", ErrNoCollection, err)
 	}

@@ -5,7 +5,8 @@ import (
 	"errors"
 
 	"docstore/boxcarrpc"
-	"docstore/queue"
+	"docstore/docservice/internal/wire"
+	"docstore/queue/stored"
 )
 
 // NewLocalClient returns a client that calls a handler in this process, which is
@@ -13,7 +14,7 @@ import (
 // the handler answers over Boxcar. A batch asks for each id once. The client shares the
 // cache of dictionaries. With a context of boxcarrpc.Account.NewReservation the handler
 // reserves memory for its responses, and the caller for the documents that it decodes.
-func NewLocalClient(handler boxcarrpc.Handler, collection string, cache *queue.DecoderCache) *Client {
+func NewLocalClient(handler boxcarrpc.Handler, collection string, cache *stored.DecoderCache) *Client {
 	return newClient(localCaller(handler), 0, collection, cache)
 }
 
@@ -28,7 +29,7 @@ func (l localCaller) Call(ctx context.Context, method string, request, dst []byt
 type Content struct {
 	// Stored is the verified stored form. It is zero if the server decoded the document,
 	// because this build lacks its codec.
-	Stored queue.Stored
+	Stored stored.Form
 	plain  []byte
 }
 
@@ -48,24 +49,24 @@ func (c *Content) Held() int { return cap(c.Stored.Bytes) + cap(c.plain) }
 
 // Fetch returns the document with the id without decoding it. Its errors are those of Get.
 func (c *Client) Fetch(ctx context.Context, id string) (Content, error) {
-	if !validIDBytes(len(id)) {
+	if !wire.ValidIDBytes(len(id)) {
 		return Content{}, ErrBadID
 	}
 	m := getClientMemory()
 	defer m.release()
-	m.request = appendAccept(appendID(appendCollection(m.request[:0], c.collection), id), c.accept)
+	m.request = wire.AppendAccept(wire.AppendID(wire.AppendCollection(m.request[:0], c.collection), id), c.accept)
 	_, a, err := c.callGet(ctx, m.request, nil, &m.info)
 	if err == nil {
-		err = answerError(a.status, id)
+		err = answerError(a.Status, id)
 	}
 	switch {
 	case err != nil:
 		return Content{}, err
-	case a.stored != nil:
-		s, err := parseStored(a.stored, []byte(id))
+	case a.Stored != nil:
+		s, err := parseStored(a.Stored, []byte(id))
 		return Content{Stored: s}, err
-	case a.document != nil:
-		return Content{plain: a.document}, nil
+	case a.Document != nil:
+		return Content{plain: a.Document}, nil
 	}
 	return Content{}, errEmpty
 }

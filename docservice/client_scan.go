@@ -8,7 +8,18 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"docstore/docservice/docservicepb"
+	"docstore/docservice/internal/wire"
 )
+
+// ScanOptions select the ids of a scan. The zero value selects all.
+type ScanOptions struct {
+	Prefix []byte // only ids that begin with it
+	After  []byte // only ids after this one
+	// Limit is the maximum number of ids. 0 means DefaultScanIDs for a Client, and all of
+	// them for a collection in this process.
+	Limit   int
+	IDsOnly bool // omit the documents
+}
 
 // Scan fetches a page: it calls fn for up to o.Limit ids in byte order, each with its
 // document, which is valid until fn returns, or with an error as of Get. Documents that one
@@ -32,7 +43,7 @@ func (c *Client) Scan(ctx context.Context, o ScanOptions, fn func(id string, doc
 		var document []byte
 		err := answerError(entry.GetStatus(), id)
 		if err == nil && !o.IDsOnly {
-			document, err = c.documentOf(ctx, m, id, clientAnswer{answer: answer{document: entry.GetDocument(), stored: entry.GetStored()}})
+			document, err = c.documentOf(ctx, m, id, clientAnswer{Answer: wire.Answer{Document: entry.GetDocument(), Stored: entry.GetStored()}})
 		}
 		if errors.Is(err, ErrUnavailable) {
 			if m.document, err = c.Get(ctx, m.document[:0], id); err == nil {

@@ -10,7 +10,9 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/docservice/docservicepb"
-	"docstore/queue"
+	"docstore/docservice/internal/wire"
+	"docstore/queue/codec"
+	"docstore/queue/stored"
 )
 
 // Documents are transferred in their stored form: the daemon copies the bytes of the
@@ -22,6 +24,9 @@ import (
 // fetches a dictionary the first time a document names it. If it cannot decode a document,
 // because the dictionary is missing or the form is newer, it requests the plain bytes of
 // that document.
+
+// maxScratchBytes is the maximum size of the buffers that one call leaves to the next.
+const maxScratchBytes = 4 << 20
 
 // maxDictionaryBytes limits the dictionaries that a client caches: about 250 of the size
 // that a writer makes.
@@ -38,25 +43,25 @@ var errEmpty = fmt.Errorf("%w: the answer says found, but has no document", ErrM
 func (c *Client) getStored(ctx context.Context, dst []byte, id string) ([]byte, error) {
 	m := getClientMemory()
 	defer m.release()
-	m.request = appendID(appendCollection(m.request[:0], c.collection), id)
+	m.request = wire.AppendID(wire.AppendCollection(m.request[:0], c.collection), id)
 	idEnd := len(m.request)
-	m.request = appendAccept(m.request, c.accept)
+	m.request = wire.AppendAccept(m.request, c.accept)
 	idBytes := m.request[idEnd-len(id) : idEnd]
 	var (
-		a   answer
+		a   wire.Answer
 		err error
 	)
 	if m.response, a, err = c.callGet(ctx, m.request, m.response[:0], &m.info); err != nil {
 		return dst, err
 	}
-	if err := answerError(a.status, id); err != nil {
+	if err := answerError(a.Status, id); err != nil {
 		return dst, err
 	}
 	switch {
-	case a.stored != nil:
-		return c.decode(ctx, dst, idBytes, a.stored)
-	case a.document != nil:
-		return append(dst, a.document...), nil
+	case a.Stored != nil:
+		return c.decode(ctx, dst, idBytes, a.Stored)
+	case a.Document != nil:
+		return append(dst, a.Document...), nil
 	}
 	return dst, errEmpty
 }
@@ -67,13 +72,13 @@ func (c *Client) documentOf(ctx context.Context, m *clientMemory, id string, a c
 	switch {
 	case a.err != nil:
 		return nil, a.err
-	case a.stored == nil && a.document == nil && c.accept != 0:
+	case a.Stored == nil && a.Document == nil && c.accept != 0:
 		return nil, errEmpty
-	case a.stored == nil:
-		return a.document, nil
+	case a.Stored == nil:
+		return a.Document, nil
 	}
 	m.id = append(m.id[:0], id...) // a conversion would allocate
-	out, err := c.decode(ctx, m.document[:0], m.id, a.stored)
+	out, err := c.decode(ctx, m.document[:0], m.id, a.Stored)
 	if errors.Is(err, errUndecoded) {
 		out, err = c.getPlain(ctx, out, id)
 	}
@@ -94,19 +99,19 @@ func (c *Client) decode(ctx context.Context, dst, id, stored []byte) ([]byte, er
 }
 
 // parseStored verifies a stored form. It returns errUndecoded for a newer form.
-func parseStored(stored, id []byte) (queue.Stored, error) {
-	s, err := queue.ParseStored(stored, id)
+func parseStored(b, id []byte) (stored.Form, error) {
+	s, err := stored.Parse(b, id)
 	switch {
-	case errors.Is(err, queue.ErrNewerVersion):
-		return queue.Stored{}, errUndecoded
+	case errors.Is(err, stored.ErrNewerVersion):
+		return stored.Form{}, errUndecoded
 	case err != nil:
-		return queue.Stored{}, fmt.Errorf("%w: %w", ErrMalformed, err)
+		return stored.Form{}, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	return s, nil
 }
 
 // decodeStored appends the document of a verified stored form to dst.
-func (c *Client) decodeStored(ctx context.Context, dst []byte, s queue.Stored) ([]byte, error) {
+func (c *Client) decodeStored(ctx context.Context, dst []byte, s stored.Form) ([]byte, error) {
 	out, err := c.decoders.Decode(ctx, dst, s)
 	switch {
 	case err == nil:
@@ -118,7 +123,7 @@ func (c *Client) decodeStored(ctx context.Context, dst []byte, s queue.Stored) (
 }
 
 // dictionary fetches a dictionary from the servers.
-func (c *Client) dictionary(ctx context.Context, hash queue.DictionaryHash) ([]byte, error) {
+func (c *Client) dictionary(ctx context.Context, hash codec.DictionaryHash) ([]byte, error) {
 	request, err := proto.Marshal(&docservicepb.DictionaryRequest{Collection: c.collection, Hash: hash[:]})
 	if err != nil {
 		return nil, err

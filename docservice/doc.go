@@ -1,9 +1,4 @@
-// Package docservice serves documents by id. It ties a queue, which holds the documents,
-// to an index, which finds them, and serves both over Boxcar.
-//
-//	c, err := docservice.OpenCollection("jobs", "queue", "data/jobs", nil)
-//	service := docservice.NewService(c)
-//	server := boxcarrpc.NewServer(service.Handle, &boxcarrpc.ServerOptions{Prefetch: service.Prefetch()})
+// Package docservice fetches documents by id from the servers of a collection, over Boxcar.
 //
 //	pool, err := boxcarrpc.NewPool(servers, &boxcarrpc.PoolOptions{
 //		Methods: docservice.IdempotentMethods(),
@@ -11,66 +6,29 @@
 //	client := docservice.NewClient(pool, "jobs")
 //	document, err := client.Get(ctx, nil, "4711")
 //
-// # Overview
-//
-//	segments in queueDir                   index in dir
-//	(written elsewhere, copied by rsync)   (built here, can be rebuilt)
-//
-//	  N.seg, N.open                          id  ->  address, expiry, place
-//	      |                                  ""  ->  position
-//	      |   tail: ids and addresses only        ^
-//	      +---------------------------------------+
-//	      |     in batches, each with the position after it
-//	      |
-//	      |   Get: id -> index -> address -> segment -> document
-//	      +----------------------------------------------------->  caller
-//	      |
-//	      |   background pass: every byte of each segment that arrives
-//	      +----------------------------------------------------->  faults
-//
-// A [Collection] has one queue and its index. One goroutine tails the queue. It collects
-// entries in a batch, adds the position after the last entry under the empty key, which is
-// no document's id, and applies the batch atomically when no entry is waiting, or after
-// 4,096 entries or 1 MiB. Another goroutine verifies each sealed segment that arrives, once
-// for each version of its file, and saves the results across restarts. A [Service] answers
-// docstore.v1.Documents (docservicepb) for several collections; a [Client] calls it.
-//
-// The index value is 28 bytes; see entry.go and docs/format/place.md. Its place lets a get
-// read only the bytes of the document, verified by its checksum, and no table of the
-// segment. The layout of the collection's directory is in layout.go, the file of
-// verification results in verified.go, and the messages in docservicepb/docservice.proto.
+// It owns the client, and what clients and servers agree on: methods, messages (docservicepb),
+// limits and errors. Other programs link it, so it imports only the standard library,
+// boxcarrpc, the runtime of protobuf, and the decoders of documents; see deps_test.go. It must
+// not know the index, the queue's files, gRPC or where the servers come from. Package
+// docservice/collection is the server, docservice/docservicegrpc the same service for gRPC.
 //
 // # Answers
 //
-// An id has one of four answers:
+// An id has one of these answers:
 //
-//   - found: the document, byte for byte as it was appended. Its CRC and its id have been
-//     checked.
-//   - not found (ErrNotFound): never written, deleted, or expired. This answer is given only
-//     while the collection is ready, and rests on verified bytes of the index; see
-//     notfound.go. Expiry has a resolution of one second, and no document expires early.
-//   - unavailable (ErrUnavailable): the document exists or may exist, but this server cannot
-//     read it now. Its bytes are missing or damaged; or the id is not in the index and the
-//     queue has not been read to its end, because the collection was just opened, no
-//     segment has arrived yet, one is missing before others, or damage stops the tail. Over
-//     Boxcar the error is marked "not processed", so the pool tries the next server. In a
-//     batch, and for an id of a shard that this server is to serve but does not have yet, it
-//     is the answer for the id, and the client asks other servers for those ids only.
+//   - the document, byte for byte as it was appended. The client has verified its checksum,
+//     which covers the id.
+//   - ErrNotFound: never written, deleted, or expired. A server answers so only while it has
+//     read the queue to its end.
+//   - ErrUnavailable: no server that was asked can read the document now; it may exist. The
+//     client has asked others.
+//   - ErrMoved: the shard of the id is served elsewhere; package docservice/sharded follows.
 //   - an error.
 //
 // A batch has an answer for each id in the order of the request. If the response would
 // exceed [MaxReplyBytes], ids at the end are left out and counted, but never all of them;
-// the client requests them again.
-//
-// An hour after a document has expired, a background sweep removes its entry from the
-// index; see sweep.go.
-//
-// # Lists
-//
-// [Collection.Scan] lists the ids with a prefix in byte order, with their documents, as of
-// one moment; [Collection.Count] counts them. Over Boxcar a list is split into pages, each
-// as of another moment: [Client.Scan]. A collection that is not ready returns no list,
-// because ids could be missing.
+// the client requests them again. A list is split into pages, each as of another moment:
+// [Client.Scan].
 //
 // # On the wire
 //
@@ -80,50 +38,9 @@
 // [Client.Plain] requests plain bytes instead, and so does a client that lacks the codec or
 // cannot get the dictionary of a document. See decode.go and docs/format/stored.md.
 //
-// A get causes about four dependent cache misses. Those of the ids of a batch overlap, and
-// so do those of gets that arrive together on a connection: the server prefetches the data
-// they need ([Service.Prefetch]) and then answers each of them.
-//
-// # Memcached
-//
-// With CollectionOptions.Cache a collection stores its documents in memcached servers while
-// tailing and reads from them first; see [Cache]. On a miss, a wrong value or a failure of
-// the server it reads the segment. At most 8,192 loads wait for each server; more are
-// dropped, so that neither the tail nor fetches wait.
-//
-// # Faults and recovery
-//
-// Each batch contains the position after it. After a crash the index is in the state of
-// some earlier batch, and the tail continues from its position: no entry is skipped, and
-// entries that are applied twice have the same result. A lost index is rebuilt from the
-// queue.
-//
-// Damage found in files while a collection is open is recorded as a [Fault], logged once,
-// and handled automatically:
-//
-//   - A wrong byte in a document makes this document unavailable. The background pass or a
-//     get finds it. The fault is removed when the segment's file has been replaced by a
-//     sound one.
-//   - A wrong byte in a block's header or table, a segment of another queue than that of the
-//     index, or a failure to write to the index stops the tail. The entries read so far are
-//     served. The tail retries from the last position every second.
-//   - With CollectionOptions.Quarantine a file with wrong bytes is renamed to N.seg.bad,
-//     once, so that rsync copies it again; see quarantine.go. Its sound documents are still
-//     served, and an id that may lie in its unread part is unavailable.
-//   - If an index is damaged or unreadable, the ids that it cannot decide are unavailable,
-//     and the collection is not ready until an index rebuilt from the queue replaces it.
-//     Damage is found by lookups or by the scrub, which verifies the index continuously at a
-//     low rate; see scrub.go.
-//   - If the directory contains another queue, complete from its first segment, that queue is
-//     indexed, and served when it has been read to its end. Until then the old queue is
-//     served from the files that are left; see replacement.go.
-//   - If the saved results of the background pass are damaged, everything is verified again.
-//
 // # Concurrency
 //
-// All methods are safe for concurrent use. Get takes no lock and allocates nothing except to
-// grow dst. Close waits for the goroutines of the collection; calls in progress and later
-// calls fail with ErrClosed.
+// All methods are safe for concurrent use, except those of a [Batch].
 //
 // # Limits
 //
@@ -132,22 +49,11 @@
 //   - a page of a scan has at most 4,096 ids ([MaxScanIDs]), 1,000 by default, and at most
 //     [MaxReplyBytes]
 //   - a client caches 16 MiB of dictionaries
-//   - a Status lists at most 128 faults ([MaxFaults]); 16 are kept for each segment
-//   - a document cannot expire after 2106-02-07; a later time means never
 //
 // # Reading the source
 //
-//	collection        collection.go; store.go is one queue and its index, with a second
-//	                  one during a replacement (replacement.go); options.go,
-//	                  layout.go, entry.go
-//	reader            reader.go, notfound.go, batch.go, scan.go, prefetch.go; cache.go and
-//	                  package memcached
-//	follower          tail.go, head.go
-//	verifier          verify.go, verified.go, files.go, quarantine.go, erased.go
-//	sweeper, scrubber sweep.go, scrub.go
-//	health            health.go, faults.go, damage.go; wait.go waits for it; status.go,
-//	                  census.go and inspect.go report it
-//	service           service.go, wire.go and statsproto.go, documents.go for gRPC,
-//	                  stages.go for tracing
-//	Client            client.go, client_scan.go, decode.go
+//	calls       client.go, client_batch.go, client_scan.go; client_local.go calls a handler in
+//	            this process
+//	documents   decode.go; package queue/stored
+//	agreed      methods.go, errors.go, internal/wire
 package docservice

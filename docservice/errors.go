@@ -1,6 +1,10 @@
 package docservice
 
-import "github.com/cockroachdb/errors"
+import (
+	"errors"
+
+	"docstore/docservice/internal/wire"
+)
 
 // Results for an id other than its document. Compare with errors.Is: errors of a client
 // wrap the server's message.
@@ -20,12 +24,10 @@ var (
 
 // Errors of calls as a whole.
 var (
-	// ErrClosed: the collection has been closed.
-	ErrClosed = errors.New("docservice: collection is closed")
 	// ErrNoCollection: the server has no collection of that name.
 	ErrNoCollection = errors.New("docservice: no such collection")
 	// ErrBatchTooLarge: the batch has more than MaxBatchIDs ids.
-	ErrBatchTooLarge = errors.New("docservice: more than 16384 ids in a batch")
+	ErrBatchTooLarge = wire.ErrBatchTooLarge
 	// ErrMalformed: the bytes are not a valid request or response of this service.
-	ErrMalformed = errors.New("docservice: malformed message")
+	ErrMalformed = wire.ErrMalformed
 )

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"docstore/queue/codec"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -27,10 +29,10 @@ func BenchmarkAppendBesideCodec(b *testing.B) {
 	for i := range ids {
 		ids[i] = fmt.Append(nil, "id-", i)
 	}
-	for _, name := range Codecs() {
-		c, err := codecByName(name)
+	for _, name := range codec.Names() {
+		c, err := codec.ByName(name)
 		require.NoError(b, err)
-		if c.id == codecNone {
+		if c.ID == codec.None {
 			continue
 		}
 		b.Run("codec="+name, func(b *testing.B) {

@@ -7,6 +7,9 @@ import (
 	"os"
 	"testing"
 
+	"docstore/queue/codec"
+	"docstore/queue/stored"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,7 +38,7 @@ func benchDocuments(b *testing.B) (documents [][]byte, bytes int) {
 
 func BenchmarkAppend(b *testing.B) {
 	documents, bytes := benchDocuments(b)
-	for _, codec := range Codecs() {
+	for _, codec := range codec.Names() {
 		b.Run("codec="+codec, func(b *testing.B) {
 			dir := b.TempDir()
 			w, err := OpenWriter(dir, &WriterOptions{Codec: codec})
@@ -88,7 +91,7 @@ func benchQueue(b *testing.B, codec string) (*Reader, []item) {
 }
 
 func BenchmarkDocument(b *testing.B) {
-	for _, codec := range Codecs() {
+	for _, codec := range codec.Names() {
 		b.Run("codec="+codec, func(b *testing.B) {
 			r, items := benchQueue(b, codec)
 			b.ReportAllocs()
@@ -112,18 +115,18 @@ func BenchmarkDocument(b *testing.B) {
 
 // BenchmarkStoredFor measures fetching a document for a client that decodes it.
 func BenchmarkStoredFor(b *testing.B) {
-	for _, codec := range Codecs() {
-		b.Run("codec="+codec, func(b *testing.B) {
-			r, items := benchQueue(b, codec)
+	for _, name := range codec.Names() {
+		b.Run("codec="+name, func(b *testing.B) {
+			r, items := benchQueue(b, name)
 			b.ReportAllocs()
 			var dst []byte
 			for i := 0; b.Loop(); i++ {
 				it := &items[i*7919%len(items)]
 				var err error
-				if dst, _, err = r.StoredFor(dst[:0], Wanted{ID: []byte(it.id), Address: it.at}, BuiltCodecs()); err != nil {
+				if dst, _, err = r.StoredFor(dst[:0], Wanted{ID: []byte(it.id), Address: it.at}, codec.Built()); err != nil {
 					b.Fatal(err)
 				}
-				if _, err := ParseStored(dst, []byte(it.id)); err != nil {
+				if _, err := stored.Parse(dst, []byte(it.id)); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -148,7 +151,7 @@ func BenchmarkStoredForAll(b *testing.B) {
 			n := next * 7919 % len(items)
 			wanted[i], next = Wanted{ID: ids[n], Address: items[n].at}, next+1
 		}
-		r.StoredForAll(dst, wanted, BuiltCodecs(), func(i int, dst []byte, asStored bool, err error) ([]byte, bool) {
+		r.StoredForAll(dst, wanted, codec.Built(), func(i int, dst []byte, asStored bool, err error) ([]byte, bool) {
 			if err != nil || !asStored {
 				b.Fatal(i, err)
 			}

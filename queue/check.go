@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"docstore/internal/vfs"
+	"docstore/queue/codec"
 )
 
 // Report is the result of a check.
@@ -193,7 +194,7 @@ type checker struct {
 	digests   map[SegmentID]segmentDigest
 	truncated []addressRange
 	decode    bool
-	decoder   decoder       // nil: documents are not decoded
+	decoder   codec.Decoder // nil: documents are not decoded
 	blocks    []*blockCheck // being verified, in file order
 	spare     []*blockCheck
 	atOnce    int // blocks are verified at once; 0: one after the other
@@ -286,8 +287,8 @@ func (c *checker) checkStart(s *segmentFile) error {
 	content, err := s.dictionary()
 	if err == nil {
 		c.read(s.header.firstFrame())
-		if codec, unknown := codecByID(s.header.codec); c.decode && unknown == nil {
-			if c.decoder, err = codec.newDecoder(content); err != nil {
+		if codec, unknown := codec.ByID(s.header.codec); c.decode && unknown == nil {
+			if c.decoder, err = codec.NewDecoder(content); err != nil {
 				err = s.corruption(headerBytes, err)
 			}
 		}

@@ -5,28 +5,29 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/klauspost/compress/zstd"
+	"docstore/queue/codec"
+
 	"github.com/stretchr/testify/require"
 )
 
 // benchDictionary trains a dictionary as the writer does from a segment; nil if the codec
 // takes none.
-func benchDictionary(b *testing.B, c codec, documents [][]byte) []byte {
-	if c.train == nil {
+func benchDictionary(b *testing.B, c codec.Codec, documents [][]byte) []byte {
+	if c.Train == nil {
 		return nil
 	}
 	s := newSample(sampleShare * defaultDictionaryBytes)
 	for _, d := range documents {
 		s.add(1, d)
 	}
-	dictionary, err := c.train(s.documents, defaultDictionaryBytes)
+	dictionary, err := c.Train(s.documents, defaultDictionaryBytes)
 	require.NoError(b, err)
 	return dictionary
 }
 
 // benchEncode measures an encoder alone, one document at a time on one processor, and
 // reports the compression ratio.
-func benchEncode(b *testing.B, enc encoder, documents [][]byte) {
+func benchEncode(b *testing.B, enc codec.Encoder, documents [][]byte) {
 	b.ReportAllocs()
 	var out []byte
 	var raw, stored int
@@ -43,17 +44,17 @@ func benchEncode(b *testing.B, enc encoder, documents [][]byte) {
 // and without.
 func BenchmarkCodec(b *testing.B) {
 	documents, _ := benchDocuments(b)
-	for _, name := range Codecs() {
-		c, err := codecByName(name)
+	for _, name := range codec.Names() {
+		c, err := codec.ByName(name)
 		require.NoError(b, err)
 		dictionaries := [][]byte{nil}
 		if d := benchDictionary(b, c, documents); d != nil {
 			dictionaries = append(dictionaries, d)
 		}
 		for _, dictionary := range dictionaries {
-			enc, err := c.newEncoder(dictionary)
+			enc, err := c.NewEncoder(dictionary)
 			require.NoError(b, err)
-			dec, err := c.newDecoder(dictionary)
+			dec, err := c.NewDecoder(dictionary)
 			require.NoError(b, err)
 			name := fmt.Sprintf("codec=%s/dictionary=%dK", name, len(dictionary)>>10)
 			b.Run(name+"/op=encode", func(b *testing.B) { benchEncode(b, enc, documents) })
@@ -62,7 +63,7 @@ func BenchmarkCodec(b *testing.B) {
 	}
 }
 
-func benchDecode(b *testing.B, enc encoder, dec decoder, documents [][]byte) {
+func benchDecode(b *testing.B, enc codec.Encoder, dec codec.Decoder, documents [][]byte) {
 	type stored struct {
 		bytes []byte
 		raw   bool
@@ -80,7 +81,7 @@ func benchDecode(b *testing.B, enc encoder, dec decoder, documents [][]byte) {
 			out = append(out[:0], s.bytes...)
 		} else {
 			var err error
-			if out, err = dec.decode(out[:0], s.bytes, len(documents[n])); err != nil {
+			if out, err = dec.Decode(out[:0], s.bytes, len(documents[n])); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -90,21 +91,4 @@ func benchDecode(b *testing.B, enc encoder, dec decoder, documents [][]byte) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(raw)*1024, "ns/KiB")
-}
-
-// BenchmarkZstdLevels compares the settings for zstdLevel and zstdWindowBytes.
-func BenchmarkZstdLevels(b *testing.B) {
-	documents, _ := benchDocuments(b)
-	dictionary := benchDictionary(b, zstdCodec, documents)
-	for _, level := range []zstd.EncoderLevel{
-		zstd.SpeedFastest, zstd.SpeedDefault, zstd.SpeedBetterCompression, zstd.SpeedBestCompression,
-	} {
-		for _, windowBytes := range []int{32 << 10, 256 << 10, 2 << 20} {
-			b.Run(fmt.Sprintf("level=%s/window=%dK", level, windowBytes>>10), func(b *testing.B) {
-				enc, err := zstdEncoderOf(level, windowBytes, dictionary)
-				require.NoError(b, err)
-				benchEncode(b, enc, documents)
-			})
-		}
-	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue/codec"
 )
 
 // filesWith returns the names of the files that contain the bytes.
@@ -52,7 +53,7 @@ func secretDocument(random *rand.Rand) (document, secret string) {
 // compacts sometimes, and erases: content that has been dead for long enough is in no
 // file, and live documents are served.
 func TestEraseModel(t *testing.T) {
-	for _, codec := range Codecs() {
+	for _, codec := range codec.Names() {
 		t.Run(codec, func(t *testing.T) {
 			random := testseed.Rand(t)
 			mem := newMem(t)

@@ -1,6 +1,10 @@
 package queue
 
-import "slices"
+import (
+	"slices"
+
+	"docstore/queue/codec"
+)
 
 // part is a sealed file in use: an original, of generation 0, or a rewrite.
 type part struct {
@@ -19,7 +23,7 @@ type part struct {
 // between files of the same encoding.
 type encoding struct {
 	codec      string
-	dictionary DictionaryHash
+	dictionary codec.DictionaryHash
 	// tainted: the dictionary must be replaced, so each document is encoded again.
 	tainted bool
 }
@@ -47,14 +51,14 @@ func markTainted(parts []part) {
 		known := map[rewriteRun]bool{}
 		for i := range parts {
 			p := &parts[i]
-			if p.dictionary == (DictionaryHash{}) {
+			if p.dictionary == (codec.DictionaryHash{}) {
 				continue
 			}
 			if _, ok := known[p.sampled]; !ok {
 				known[p.sampled] = taints(parts, p.sampled)
 			}
 			if known[p.sampled] {
-				p.erase, p.tainted, p.dictionary = true, true, DictionaryHash{}
+				p.erase, p.tainted, p.dictionary = true, true, codec.DictionaryHash{}
 				again = true // dictionaries trained from this part are tainted, too
 			}
 		}

@@ -3,14 +3,16 @@ package queue
 import (
 	"context"
 	"time"
+
+	"docstore/queue/codec"
 )
 
 // transcoder encodes documents again, without the dictionary of their file.
 type transcoder struct {
-	codec   codec
-	encoder encoder
+	codec   codec.Codec
+	encoder codec.Encoder
 	from    *segmentFile // the file of decoder
-	decoder decoder
+	decoder codec.Decoder
 	raw     []byte // buffer for an uncompressed document
 	stored  []byte // buffer for the encoded document
 }
@@ -25,13 +27,13 @@ func (t *transcoder) decode(s *segmentFile, e *entry, document []byte) ([]byte, 
 		if err != nil {
 			return nil, err
 		}
-		if t.decoder, err = t.codec.newDecoder(content); err != nil {
+		if t.decoder, err = t.codec.NewDecoder(content); err != nil {
 			return nil, err
 		}
 		t.from = s
 	}
 	var err error
-	t.raw, err = t.decoder.decode(t.raw[:0], document, e.rawBytes())
+	t.raw, err = t.decoder.Decode(t.raw[:0], document, e.rawBytes())
 	return t.raw, err
 }
 
@@ -52,8 +54,8 @@ func (t *transcoder) recode(s *segmentFile, e *entry, document []byte) (stored [
 
 // train trains the dictionary of a rewrite from the documents that it keeps, so that it
 // contains nothing of any other. It returns none if there are too few documents.
-func (w *rewriter) train(ctx context.Context, id codecID) ([]byte, error) {
-	c, err := codecByID(id)
+func (w *rewriter) train(ctx context.Context, id codec.ID) ([]byte, error) {
+	c, err := codec.ByID(id)
 	if err != nil {
 		return nil, err
 	}
@@ -88,6 +90,6 @@ func (w *rewriter) train(ctx context.Context, id codecID) ([]byte, error) {
 			content = better.bytes
 		}
 	}
-	w.coder.encoder, err = c.newEncoder(content)
+	w.coder.encoder, err = c.NewEncoder(content)
 	return content, err
 }

@@ -15,6 +15,7 @@ import (
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue/codec"
 )
 
 // model is the expected state of a queue: the newest entry of each id, and indexes that
@@ -384,12 +385,12 @@ func TestPlanRewrites(t *testing.T) {
 // so must dictionaries trained from documents that are encoded again for that reason.
 func TestPlanTaints(t *testing.T) {
 	of := func(n SegmentID, sampled rewriteRun) part {
-		return part{rewriteRun: rewriteRun{n, n, 0}, encoding: encoding{dictionary: DictionaryHash{1}}, sampled: sampled}
+		return part{rewriteRun: rewriteRun{n, n, 0}, encoding: encoding{dictionary: codec.DictionaryHash{1}}, sampled: sampled}
 	}
 	tainted := func(parts ...part) (found []SegmentID) {
 		markTainted(parts)
 		for _, p := range parts {
-			require.Equal(t, p.tainted, p.dictionary == DictionaryHash{})
+			require.Equal(t, p.tainted, p.dictionary == codec.DictionaryHash{})
 			if p.tainted {
 				found = append(found, p.first)
 			}

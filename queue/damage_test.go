@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/vfs"
+	"docstore/queue/codec"
 )
 
 // smallQueue writes two small segments: one with a dictionary if the codec takes one, a
@@ -24,12 +25,12 @@ func smallQueue(t testing.TB, codec string, seal bool) (map[string][]byte, []ite
 	opts.Codec, opts.BlockBytes, opts.dictionaryBytes = codec, 400, -1
 	opts.SegmentAge = time.Hour // makes each append read and advance the clock
 	w := openWriter(t, opts)
-	if w.trainer.codec.train != nil {
+	if w.trainer.codec.Train != nil {
 		var documents [][]byte
 		for i := range 64 {
 			documents = append(documents, []byte(posting(1000+i)))
 		}
-		content, err := w.trainer.codec.train(documents, 256)
+		content, err := w.trainer.codec.Train(documents, 256)
 		require.NoError(t, err)
 		w.trainer.mu.dictionary, err = newDictionary(w.codec, content)
 		require.NoError(t, err)
@@ -91,7 +92,7 @@ var damages = []struct {
 // and a check finds the damage. Bytes covered by a checksum behave alike for every codec,
 // so other codecs run fewer cases.
 func TestEveryByteDamaged(t *testing.T) {
-	for _, codec := range Codecs() {
+	for _, codec := range codec.Names() {
 		for _, seal := range []bool{true, false} {
 			files, items := smallQueue(t, codec, seal)
 			for name, content := range files {
@@ -225,7 +226,7 @@ func TestCheckFindsMissingSegments(t *testing.T) {
 // TestReaderUsesReplacedFile: a reader finds the good copy of a damaged file without a
 // restart.
 func TestReaderUsesReplacedFile(t *testing.T) {
-	for _, codec := range Codecs() {
+	for _, codec := range codec.Names() {
 		files, items := smallQueue(t, codec, true)
 		damaged := bytes.Clone(files["0000000001.seg"])
 		h, err := parseHeader(damaged[:headerBytes])
@@ -326,15 +327,15 @@ func TestForeignAndForkedSegments(t *testing.T) {
 		_, err := tryScan(r, Position{})
 		require.ErrorIs(t, err, ErrCorrupt)
 		require.ErrorContains(t, err, "header names segment 2")
-		_, err = r.Document(nil, Address{1, items[7].at.Block, items[7].at.Index})
+		_, err = r.Document(nil, Address{Segment: 1, Block: items[7].at.Block, Index: items[7].at.Index})
 		require.ErrorIs(t, err, ErrUnavailable)
 	})
 	t.Run("diverged", func(t *testing.T) {
 		r := openReader(t, memWith(t, files))
 		for _, next := range []Address{
-			{1, uint32(len(files["0000000001.seg"])), 0},
-			{1, 5, 0},
-			{1, headerBytes, 60},
+			{Segment: 1, Block: uint32(len(files["0000000001.seg"])), Index: 0},
+			{Segment: 1, Block: 5, Index: 0},
+			{Segment: 1, Block: headerBytes, Index: 60},
 		} {
 			_, err := tryScan(r, Position{Queue: items[0].queue(), Next: next})
 			require.ErrorIs(t, err, ErrDiverged, "%v", next)

@@ -3,6 +3,8 @@ package queue
 import (
 	"fmt"
 
+	"docstore/queue/codec"
+
 	"github.com/cockroachdb/errors"
 )
 
@@ -42,25 +44,20 @@ const (
 	minSampleDocuments = 16
 )
 
-var (
-	errBadDictionary  = errors.New("dictionary is not valid for its codec")
-	errSampleTooSmall = errors.New("sample is too small to train from")
-)
-
 // dictionary is a trained dictionary and the encoder that uses it.
 type dictionary struct {
 	bytes   []byte
-	hash    DictionaryHash
-	encoder encoder
+	hash    codec.DictionaryHash
+	encoder codec.Encoder
 	sampled rewriteRun // the segments that it was trained from, see segmentHeader
 }
 
-func newDictionary(c codec, content []byte) (*dictionary, error) {
-	enc, err := c.newEncoder(content)
+func newDictionary(c codec.Codec, content []byte) (*dictionary, error) {
+	enc, err := c.NewEncoder(content)
 	if err != nil {
 		return nil, err
 	}
-	return &dictionary{bytes: content, hash: hashDictionary(content), encoder: enc}, nil
+	return &dictionary{bytes: content, hash: codec.HashDictionary(content), encoder: enc}, nil
 }
 
 // sample keeps documents spread evenly over all that were appended: every stride-th one.
@@ -110,7 +107,7 @@ func (s *sample) add(n SegmentID, document []byte) {
 
 // trainBetter trains a dictionary from every other document and compares it with the current
 // one, which may be empty, on the rest. It returns nil if the gain is too small.
-func trainBetter(c codec, inUse []byte, documents [][]byte, size int) (better *dictionary, err error) {
+func trainBetter(c codec.Codec, inUse []byte, documents [][]byte, size int) (better *dictionary, err error) {
 	defer func() {
 		// The trainer is a library that gets arbitrary documents. A panic must not end
 		// the process: the current dictionary stays in use.
@@ -119,7 +116,7 @@ func trainBetter(c codec, inUse []byte, documents [][]byte, size int) (better *d
 		}
 	}()
 	if len(documents) < minSampleDocuments {
-		return nil, errSampleTooSmall
+		return nil, codec.ErrSampleTooSmall
 	}
 	var learn, compare [][]byte
 	for i, d := range documents {
@@ -129,18 +126,18 @@ func trainBetter(c codec, inUse []byte, documents [][]byte, size int) (better *d
 			compare = append(compare, d)
 		}
 	}
-	content, err := c.train(learn, size)
+	content, err := c.Train(learn, size)
 	if err != nil {
 		return nil, errors.Wrap(err, "training a dictionary")
 	}
-	if len(content) > maxDictionaryBytes {
-		return nil, fmt.Errorf("trained dictionary has %d bytes, more than %d", len(content), maxDictionaryBytes)
+	if len(content) > codec.MaxDictionaryBytes {
+		return nil, fmt.Errorf("trained dictionary has %d bytes, more than %d", len(content), codec.MaxDictionaryBytes)
 	}
 	trained, err := newDictionary(c, content)
 	if err != nil {
 		return nil, errors.Wrap(err, "using a trained dictionary")
 	}
-	before, err := c.newEncoder(inUse)
+	before, err := c.NewEncoder(inUse)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +148,7 @@ func trainBetter(c codec, inUse []byte, documents [][]byte, size int) (better *d
 }
 
 // storedBytes is the encoded size of the documents.
-func storedBytes(enc encoder, documents [][]byte) int {
+func storedBytes(enc codec.Encoder, documents [][]byte) int {
 	var total int
 	var out []byte
 	for _, d := range documents {

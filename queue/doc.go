@@ -91,7 +91,8 @@
 // # Reading the source
 //
 //	bytes       format.go, header.go, block.go, footer.go, rewrite_relocations.go, address.go, head.go
-//	documents   codec*.go, dictionary.go; stored.go and decoders.go for the form that leaves the queue
+//	documents   dictionary.go and package codec; stored.go and package stored for the form
+//	            that leaves the queue
 //	segments    files.go names them, segmentwriter.go writes one, segmentfile.go and walk.go read it
 //	Writer      writer.go assigns addresses, writer_compressors.go compresses documents,
 //	            writer_pipeline.go writes blocks, writer_group.go shares resources

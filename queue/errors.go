@@ -3,6 +3,9 @@ package queue
 import (
 	"fmt"
 
+	"docstore/queue/codec"
+	"docstore/queue/stored"
+
 	"github.com/cockroachdb/errors"
 )
 
@@ -12,11 +15,11 @@ var (
 	ErrClosed = errors.New("queue: closed")
 	// ErrNewerVersion: the bytes were written by a newer version of this package. They
 	// are not damaged.
-	ErrNewerVersion = errors.New("queue: format is newer than this program")
+	ErrNewerVersion = stored.ErrNewerVersion
 	// ErrUnknownCodec: this build has no codec of that name or number.
-	ErrUnknownCodec = errors.New("queue: unknown codec")
+	ErrUnknownCodec = codec.ErrUnknown
 	// ErrCorrupt is matched by every *CorruptionError.
-	ErrCorrupt = errors.New("queue: corrupt")
+	ErrCorrupt = stored.ErrCorrupt
 )
 
 // Errors of a Writer.
@@ -52,7 +55,7 @@ var (
 	// ErrDeleted: the address is that of a delete.
 	ErrDeleted = errors.New("queue: document is deleted")
 	// ErrNoDictionary: the dictionary of a document is not available.
-	ErrNoDictionary = errors.New("queue: dictionary is not available")
+	ErrNoDictionary = stored.ErrNoDictionary
 	// ErrForked: the segment belongs to another queue than the position or the previous
 	// segment, or to another history of the same queue. The bytes are not damaged.
 	// Because a Position carries a Proof, the error repeats until the files that the

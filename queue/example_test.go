@@ -80,29 +80,3 @@ func ExampleCheck() {
 	fmt.Println(report.Segments, report.Documents, len(report.Damage))
 	// Output: 1 1 0
 }
-
-// A process without segments decodes a document in its stored form. Here the dictionaries
-// come from the queue itself; elsewhere they come over the network.
-func ExampleDecoders() {
-	fsys := vfs.NewMem()
-	w := must(queue.OpenWriter("/jobs", &queue.WriterOptions{FS: fsys}))
-	defer w.Close()
-	id := []byte("job-1")
-	address := must(w.Append(id, []byte("gardener wanted, gardener wanted, gardener wanted")))
-	done(w.Flush())
-	r := must(queue.OpenReader("/jobs", &queue.ReaderOptions{FS: fsys}))
-	defer r.Close()
-
-	form, asStored, err := r.StoredFor(nil, queue.Wanted{ID: id, Address: address}, queue.BuiltCodecs())
-	done(err)
-	fmt.Println(asStored)
-
-	decoders := queue.NewDecoders(queue.NewDecoderCache(16<<20), func(_ context.Context, hash queue.DictionaryHash) ([]byte, error) {
-		return r.Dictionary(nil, hash)
-	})
-	document := must(decoders.Decode(context.Background(), nil, must(queue.ParseStored(form, id))))
-	fmt.Println(string(document))
-	// Output:
-	// true
-	// gardener wanted, gardener wanted, gardener wanted
-}

@@ -10,6 +10,7 @@ import (
 
 	"docstore/internal/checksum"
 	"docstore/internal/vfs"
+	"docstore/queue/codec"
 )
 
 // Reading one document from one file. A fetch has three steps, and each tells the next
@@ -32,9 +33,9 @@ type request struct {
 	r     *Reader
 	id    []byte // nil: any id
 	at    Address
-	place Place    // of the document; zero: unknown
-	take  CodecSet // codecs that the caller can decode: it gets the stored form
-	dst   []byte   // the document is appended to it; unchanged on any error
+	place Place     // of the document; zero: unknown
+	take  codec.Set // codecs that the caller can decode: it gets the stored form
+	dst   []byte    // the document is appended to it; unchanged on any error
 
 	lengthOnly bool // do not read the document
 
@@ -253,7 +254,7 @@ func (q *request) read(w *window, l *location) error {
 		return nil
 	}
 	s := w.file
-	asStored := q.take != 0 && !l.deleted() && !l.lost() && (l.storedRaw() || q.take.has(s.header.codec))
+	asStored := q.take != 0 && !l.deleted() && !l.lost() && (l.storedRaw() || q.take.Has(s.header.codec))
 	coded := l.hasCoded() && !asStored
 	// The checksum covers the place, the id and the stored bytes. The first two are put
 	// together in scratch memory, as are stored bytes that are going to be decoded.
@@ -301,11 +302,11 @@ func (q *request) read(w *window, l *location) error {
 	case asStored:
 		s.header.putStored(out[len(q.dst):], q.at, &l.entry)
 	case coded:
-		dec, err := q.r.files.decoders.of(s)
+		dec, err := s.decoder(q.r.files.decoders)
 		if err != nil {
 			return err
 		}
-		if out, err = dec.decode(q.dst, stored, l.rawBytes()); err != nil {
+		if out, err = dec.Decode(q.dst, stored, l.rawBytes()); err != nil {
 			return s.damagedDocument(l.data, id, err)
 		}
 	}

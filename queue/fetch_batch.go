@@ -3,6 +3,7 @@ package queue
 import (
 	"docstore/internal/prefetch"
 	"docstore/internal/vfs"
+	"docstore/queue/codec"
 )
 
 // Batches. A fetch from a mapped segment has two cache misses in sequence: the block's
@@ -31,7 +32,7 @@ const prefetchedBytes = 512
 // appends each document to dst, in their order, and calls fn with its number, dst, and
 // the other results of StoredFor. The next document is appended to the slice that fn
 // returns; if fn returns false, StoredForAll returns that slice.
-func (r *Reader) StoredForAll(dst []byte, wanted []Wanted, take CodecSet, fn func(i int, dst []byte, asStored bool, err error) ([]byte, bool)) []byte {
+func (r *Reader) StoredForAll(dst []byte, wanted []Wanted, take codec.Set, fn func(i int, dst []byte, asStored bool, err error) ([]byte, bool)) []byte {
 	var g fetchGroup
 	g.init(r, take)
 	defer g.window.spare.release()
@@ -76,7 +77,7 @@ type fetchGroup struct {
 	used  int                         // of files
 }
 
-func (g *fetchGroup) init(r *Reader, take CodecSet) {
+func (g *fetchGroup) init(r *Reader, take codec.Set) {
 	g.request.r, g.request.take, g.window.spare = r, take, getScratch()
 }
 

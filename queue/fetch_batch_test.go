@@ -12,6 +12,8 @@ import (
 
 	"docstore/internal/race"
 	"docstore/internal/testseed"
+	"docstore/queue/codec"
+	"docstore/queue/stored"
 )
 
 // mixedQueue writes a rewrite of the first segments, originals, and an open segment, with
@@ -60,10 +62,10 @@ func mixedQueue(t *testing.T, random *rand.Rand, codec string) (*Reader, []item)
 // TestStoredForAll compares batches with single fetches, and stored forms with
 // DocumentFor.
 func TestStoredForAll(t *testing.T) {
-	for _, c := range codecs {
-		t.Run(c.name, func(t *testing.T) {
+	for _, c := range codec.All() {
+		t.Run(c.Name, func(t *testing.T) {
 			random := testseed.Rand(t)
-			r, items := mixedQueue(t, random, c.name)
+			r, items := mixedQueue(t, random, c.Name)
 			decoders := decodersOf(r)
 			places := placesOf(t, r)
 			answered := map[bool]int{}
@@ -86,7 +88,7 @@ func TestStoredForAll(t *testing.T) {
 					}
 					wanted[i].Place = randomPlace(random, places, it.at)
 				}
-				take := []CodecSet{BuiltCodecs(), BuiltCodecs() &^ (1 << c.id), 0}[random.IntN(3)]
+				take := []codec.Set{codec.Built(), codec.Built() &^ (1 << c.ID), 0}[random.IntN(3)]
 				next := 0
 				all := r.StoredForAll([]byte("before"), wanted, take, func(i int, dst []byte, asStored bool, err error) ([]byte, bool) {
 					require.Equal(t, next, i)
@@ -105,7 +107,7 @@ func TestStoredForAll(t *testing.T) {
 					}
 					got := dst[len("before"):]
 					if asStored {
-						s, err := ParseStored(got, id)
+						s, err := stored.Parse(got, id)
 						require.NoError(t, err)
 						require.Equal(t, at, s.Address)
 						got, err = decoders.Decode(t.Context(), nil, s)
@@ -136,7 +138,7 @@ func TestStoredForAllEnds(t *testing.T) {
 	requireDocuments(t, r, items[:1]) // the segment's file is in the cache
 	for _, enough := range []int{1, groupDocuments, groupDocuments + 1} {
 		calls := 0
-		r.StoredForAll(nil, wanted, BuiltCodecs(), func(i int, dst []byte, asStored bool, err error) ([]byte, bool) {
+		r.StoredForAll(nil, wanted, codec.Built(), func(i int, dst []byte, asStored bool, err error) ([]byte, bool) {
 			require.NoError(t, err)
 			require.True(t, asStored)
 			calls++
@@ -194,13 +196,13 @@ func TestStoredForAllOfDamagedFiles(t *testing.T) {
 		}
 	}
 	requireHonestForms := func() (damaged int) {
-		r.StoredForAll(nil, wanted, BuiltCodecs(), func(i int, dst []byte, asStored bool, err error) ([]byte, bool) {
+		r.StoredForAll(nil, wanted, codec.Built(), func(i int, dst []byte, asStored bool, err error) ([]byte, bool) {
 			if err != nil {
 				require.ErrorIs(t, err, ErrUnavailable)
 				damaged++
 				return dst, true
 			}
-			s, err := ParseStored(dst, wanted[i].ID)
+			s, err := stored.Parse(dst, wanted[i].ID)
 			require.NoError(t, err)
 			out, err := decodersOf(r).Decode(t.Context(), nil, s)
 			require.NoError(t, err)
@@ -238,7 +240,7 @@ func TestStoredFormsAllocateNothing(t *testing.T) {
 	}
 	dst := make([]byte, 0, 1<<20)
 	all := func() {
-		r.StoredForAll(dst, wanted, BuiltCodecs(), func(i int, dst []byte, asStored bool, err error) ([]byte, bool) {
+		r.StoredForAll(dst, wanted, codec.Built(), func(i int, dst []byte, asStored bool, err error) ([]byte, bool) {
 			if err != nil || !asStored {
 				t.Fatal(i, err)
 			}
@@ -248,6 +250,6 @@ func TestStoredFormsAllocateNothing(t *testing.T) {
 	all()
 	require.Zero(t, testing.AllocsPerRun(100, all))
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		_, _, _ = r.StoredFor(dst, Wanted{ID: wanted[0].ID, Address: wanted[0].Address}, BuiltCodecs())
+		_, _, _ = r.StoredFor(dst, Wanted{ID: wanted[0].ID, Address: wanted[0].Address}, codec.Built())
 	}))
 }

@@ -3,10 +3,14 @@
 package queue
 
 import (
+	"context"
 	"runtime"
 	"slices"
 	"testing"
 	"time"
+
+	"docstore/queue/codec"
+	"docstore/queue/stored"
 
 	"github.com/klauspost/compress/s2"
 	"github.com/stretchr/testify/require"
@@ -18,7 +22,7 @@ import (
 // memory. It counts processor time and reports the medians. Run it with -cpu 1.
 func BenchmarkFetchBesideDecode(b *testing.B) {
 	const turn = 1000
-	for _, name := range Codecs() {
+	for _, name := range codec.Names() {
 		b.Run("codec="+name, func(b *testing.B) {
 			r, items := benchQueue(b, name)
 			stored := make([]storedItem, len(items))
@@ -68,8 +72,12 @@ func BenchmarkFetchBesideDecode(b *testing.B) {
 func BenchmarkS2BesideLibrary(b *testing.B) {
 	const turn = 2000
 	documents, _ := benchDocuments(b)
-	dictionary := benchDictionary(b, s2Codec, documents)
-	library, ours := s2.NewDict(dictionary), newS2Decoder(dictionary)
+	c, err := codec.ByName("s2")
+	require.NoError(b, err)
+	dictionary := benchDictionary(b, c, documents)
+	library := s2.NewDict(dictionary)
+	ours, err := c.NewDecoder(dictionary)
+	require.NoError(b, err)
 	blocks := make([][]byte, len(documents))
 	for i, document := range documents {
 		blocks[i] = library.EncodeBetter(nil, document)
@@ -86,7 +94,7 @@ func BenchmarkS2BesideLibrary(b *testing.B) {
 		between := cpuTime(b)
 		for i := range turn {
 			n := (next + i) * 7919 % len(blocks)
-			if _, err := ours.decode(dst, blocks[n], len(documents[n])); err != nil {
+			if _, err := ours.Decode(dst, blocks[n], len(documents[n])); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -105,31 +113,26 @@ func mallocs() uint64 {
 	return stats.Mallocs
 }
 
-// storedItem is a document in its stored form with its decoder.
+// storedItem is a document in its stored form with its decoders.
 type storedItem struct {
-	Stored
-	decoder decoder
+	form     stored.Form
+	decoders *stored.Decoders
 }
 
 func (r *Reader) storedItem(b *testing.B, it *item) storedItem {
-	form, asStored, err := r.StoredFor(nil, Wanted{ID: []byte(it.id), Address: it.at}, BuiltCodecs())
+	b.Helper()
+	bytes, asStored, err := r.StoredFor(nil, Wanted{ID: []byte(it.id), Address: it.at}, codec.Built())
 	require.NoError(b, err)
 	require.True(b, asStored)
-	s, err := ParseStored(form, []byte(it.id))
+	form, err := stored.Parse(bytes, []byte(it.id))
 	require.NoError(b, err)
-	f := r.files.get(it.at.Segment)
-	require.NotNil(b, f)
-	defer r.files.put(f)
-	dec, err := r.files.decoders.of(f.segmentFile)
-	require.NoError(b, err)
-	return storedItem{s, dec}
+	return storedItem{form, stored.NewDecoders(r.files.decoders, func(_ context.Context, hash codec.DictionaryHash) ([]byte, error) {
+		return r.Dictionary(nil, hash)
+	})}
 }
 
 func (s *storedItem) decode(b *testing.B, dst []byte) []byte {
-	if s.raw() {
-		return append(dst, s.document()...)
-	}
-	dst, err := s.decoder.decode(dst, s.document(), int(s.rawAndFlags&rawBytesMask))
+	dst, err := s.decoders.Decode(b.Context(), dst, s.form)
 	if err != nil {
 		b.Fatal(err)
 	}

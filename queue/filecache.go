@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"docstore/internal/vfs"
+	"docstore/queue/codec"
+	"docstore/queue/stored"
 )
 
 // Bounds of the cache.
@@ -83,7 +85,7 @@ type fileCache struct {
 	fs       vfs.FS
 	dir      string
 	limit    int // maxOpenFiles, or less in tests
-	decoders *DecoderCache
+	decoders *stored.DecoderCache
 	slots    slotTable
 	bound    atomic.Pointer[[16]byte] // only files of this queue are opened; nil: any
 	mu       struct {
@@ -96,7 +98,7 @@ type fileCache struct {
 	}
 }
 
-func (c *fileCache) init(fsys vfs.FS, dir string, decoders *DecoderCache) {
+func (c *fileCache) init(fsys vfs.FS, dir string, decoders *stored.DecoderCache) {
 	c.fs, c.dir, c.limit, c.decoders = fsys, dir, maxOpenFiles, decoders
 	c.mu.files = map[string]*cachedFile{}
 }
@@ -307,7 +309,7 @@ func (c *fileCache) replacedBy(l *listing) map[rewriteRun]bool {
 
 // withDictionary returns an open file with the dictionary, or nil. The caller puts it
 // back.
-func (c *fileCache) withDictionary(hash DictionaryHash) *cachedFile {
+func (c *fileCache) withDictionary(hash codec.DictionaryHash) *cachedFile {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, f := range c.mu.ring {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"docstore/internal/checksum"
+	"docstore/queue/stored"
 )
 
 // formatVersion is the version of segments that this package writes, and the only one
@@ -64,10 +65,10 @@ func allZero(b []byte) bool {
 // Bits of an entry's third word: the length of the uncompressed document and its flags.
 // The remaining bits are zero.
 const (
-	rawBytesMask   = 1<<25 - 1
-	flagDeleted    = 1 << 31 // a delete: no document
-	flagStoredRaw  = 1 << 30 // the document is stored uncompressed
-	flagLost       = 1 << 29 // the document was lost to damage; only in a rewrite
+	rawBytesMask   = stored.RawBytesMask
+	flagDeleted    = 1 << 31        // a delete: no document
+	flagStoredRaw  = stored.FlagRaw // the document is stored uncompressed
+	flagLost       = 1 << 29        // the document was lost to damage; only in a rewrite
 	entryFlagsMask = flagDeleted | flagStoredRaw | flagLost
 )
 

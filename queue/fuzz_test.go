@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"docstore/queue/codec"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -74,7 +76,7 @@ func fixChecksums(content []byte) []byte {
 // is unavailable, twice with the same result; if a check finds no damage, there is none;
 // and a writer refuses the file or continues after the entries that readers see.
 func FuzzSegment(f *testing.F) {
-	for _, codec := range Codecs() {
+	for _, codec := range codec.Names() {
 		files, _ := smallQueue(f, codec, true)
 		f.Add(files["0000000001.seg"], true, true)
 		f.Add(files["0000000001.seg"], false, false)
@@ -268,41 +270,5 @@ func FuzzBlock(f *testing.F) {
 		}
 		require.Equal(t, b.size(), again.size())
 		require.Equal(t, b.bytes, again.bytes(nil, b.previous)[:h.dataOffset()])
-	})
-}
-
-// FuzzCodecs: encoded documents decode to the same, and decoded output has the stated
-// length.
-func FuzzCodecs(f *testing.F) {
-	f.Add([]byte(posting(1)))
-	f.Add(bytes.Repeat([]byte("abc"), 1000))
-	type pair struct {
-		enc encoder
-		dec decoder
-	}
-	pairs := map[string]pair{}
-	for name, coder := range coders(f) {
-		c, dictionary := coder()
-		enc, err := c.newEncoder(dictionary)
-		require.NoError(f, err)
-		dec, err := c.newDecoder(dictionary)
-		require.NoError(f, err)
-		pairs[name] = pair{enc, dec}
-	}
-	f.Fuzz(func(t *testing.T, document []byte) {
-		for name, p := range pairs {
-			if len(document) > 0 {
-				if stored, ok := p.enc.encode(nil, document); ok {
-					got, err := p.dec.decode(nil, stored, len(document))
-					require.NoError(t, err, name)
-					require.True(t, bytes.Equal(document, got), name)
-				}
-			}
-			for _, length := range []int{0, len(document), 5000} {
-				if got, err := p.dec.decode(nil, document, length); err == nil {
-					require.Len(t, got, length, name)
-				}
-			}
-		}
 	})
 }

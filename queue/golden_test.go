@@ -16,12 +16,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/vfs"
+	"docstore/queue/codec"
 )
 
 // TestGolden reads segments that were written when this format version was new. With
 // -update it writes them, which is allowed only before the version is released.
 func TestGolden(t *testing.T) {
-	for _, codec := range Codecs() {
+	for _, codec := range codec.Names() {
 		t.Run(codec, func(t *testing.T) {
 			dir := filepath.Join("testdata", fmt.Sprintf("v%d-%s", formatVersion, codec))
 			written, items := smallQueue(t, codec, false)

@@ -2,34 +2,20 @@ package queue
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 
 	"docstore/internal/checksum"
+	"docstore/queue/codec"
 )
 
 // segmentMagic begins every segment file.
 const segmentMagic = "DSTQSEG\x00"
-
-// maxDictionaryBytes bounds the dictionary of a segment.
-const maxDictionaryBytes = 256 << 10
 
 // digest is the SHA-256 of a footer.
 type digest [sha256.Size]byte
 
 // half returns the part of a digest that a Proof holds.
 func (d digest) half() FooterDigest { return FooterDigest(d[:]) }
-
-// DictionaryHash identifies a dictionary: the first half of the SHA-256 of its bytes.
-type DictionaryHash [16]byte
-
-// String is the hash in hex.
-func (h DictionaryHash) String() string { return hex.EncodeToString(h[:]) }
-
-func hashDictionary(dictionary []byte) DictionaryHash {
-	sum := sha256.Sum256(dictionary)
-	return DictionaryHash(sum[:16])
-}
 
 // segmentHeader is the beginning of a segment; the dictionary follows it.
 //
@@ -57,13 +43,13 @@ type segmentHeader struct {
 	crc        uint32
 	queue      [16]byte
 	segment    SegmentID
-	codec      codecID
+	codec      codec.ID
 	created    int64
 	previous   digest
 	rewrites   rewriteRun // zero: the segment is an original
 	dictionary struct {
 		bytes uint32
-		hash  DictionaryHash
+		hash  codec.DictionaryHash
 	}
 	sampled rewriteRun
 	// erases: entries that the rewrite has left out must not remain anywhere, also not in
@@ -81,9 +67,9 @@ func (h *segmentHeader) firstFrame() int64 {
 // setDictionary sets the dictionary that follows the header, but not the segments it was
 // trained from.
 func (h *segmentHeader) setDictionary(content []byte) {
-	h.dictionary.bytes, h.dictionary.hash = uint32(len(content)), DictionaryHash{}
+	h.dictionary.bytes, h.dictionary.hash = uint32(len(content)), codec.DictionaryHash{}
 	if len(content) > 0 {
-		h.dictionary.hash = hashDictionary(content)
+		h.dictionary.hash = codec.HashDictionary(content)
 	}
 }
 
@@ -139,11 +125,11 @@ func parseHeader(b []byte) (segmentHeader, error) {
 	}
 	h.queue = [16]byte(b[16:])
 	h.segment = SegmentID(little.Uint32(b[32:]))
-	h.codec, h.erases = codecID(b[36]), b[37] == headerErases
+	h.codec, h.erases = codec.ID(b[36]), b[37] == headerErases
 	h.created = int64(little.Uint64(b[40:]))
 	h.previous = digest(b[48:])
 	h.dictionary.bytes = little.Uint32(b[92:])
-	h.dictionary.hash = DictionaryHash(b[96:])
+	h.dictionary.hash = codec.DictionaryHash(b[96:])
 	h.rewrites.first = SegmentID(little.Uint32(b[80:]))
 	h.rewrites.last = SegmentID(little.Uint32(b[84:]))
 	h.rewrites.generation = little.Uint32(b[88:])
@@ -156,8 +142,8 @@ func parseHeader(b []byte) (segmentHeader, error) {
 			h.segment, h.rewrites.first, h.rewrites.last, h.rewrites.generation)
 	case h.segment == 0:
 		return h, fmt.Errorf("segment number is 0")
-	case h.dictionary.bytes > maxDictionaryBytes:
-		return h, fmt.Errorf("dictionary has %d bytes, more than %d", h.dictionary.bytes, maxDictionaryBytes)
+	case h.dictionary.bytes > codec.MaxDictionaryBytes:
+		return h, fmt.Errorf("dictionary has %d bytes, more than %d", h.dictionary.bytes, codec.MaxDictionaryBytes)
 	}
 	return h, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue/codec"
 )
 
 // placesOf returns the places of all documents.
@@ -117,7 +118,7 @@ func TestPlacesOfTables(t *testing.T) {
 // TestFetchByPlaceNeedsNoTable: if all tables are damaged, documents with a place are
 // served, and others are unavailable. A damaged document is unavailable with a place, too.
 func TestFetchByPlaceNeedsNoTable(t *testing.T) {
-	for _, codec := range Codecs() {
+	for _, codec := range codec.Names() {
 		r, path, items := mappedQueue(t, codec)
 		places := placesOf(t, r)
 		content, err := os.ReadFile(path)
@@ -142,7 +143,7 @@ func TestFetchByPlaceNeedsNoTable(t *testing.T) {
 			for _, wrong := range []Wanted{
 				{wanted.ID, it.at, Place{}},
 				{[]byte("other"), it.at, wanted.Place},
-				{wanted.ID, Address{it.at.Segment, it.at.Block, it.at.Index + 1}, wanted.Place},
+				{wanted.ID, Address{Segment: it.at.Segment, Block: it.at.Block, Index: it.at.Index + 1}, wanted.Place},
 			} {
 				_, _, err = r.StoredFor(nil, wrong, 0)
 				require.ErrorIs(t, err, ErrUnavailable)
@@ -160,7 +161,7 @@ func TestPlacesOfReplacedFiles(t *testing.T) {
 	for range 20 {
 		mem := newMem(t)
 		opts := testOptions(mem)
-		opts.Codec, opts.BlockBytes = Codecs()[random.IntN(len(Codecs()))], 1000
+		opts.Codec, opts.BlockBytes = codec.Names()[random.IntN(len(codec.Names()))], 1000
 		w := openWriter(t, opts)
 		var items []item
 		for range 1 + random.IntN(50) { // ids, lengths and so addresses repeat

@@ -5,17 +5,19 @@ import (
 	"time"
 
 	"docstore/internal/vfs"
+	"docstore/queue/codec"
+	"docstore/queue/stored"
 )
 
 // Limits. Each is checked before a write and after a read.
 const (
-	MaxIDBytes       = 1 << 10   // an id
-	MaxDocumentBytes = 16 << 20  // a document
-	MaxBlockBytes    = 1 << 20   // ids and documents of a block with more than one entry
-	MaxBlockEntries  = 1<<16 - 1 // entries of a block
-	MaxCursorBytes   = 4 << 10   // a cursor
-	MinSegmentBytes  = 1 << 10   // WriterOptions.SegmentBytes: a smaller segment is little more than header and footer
-	MaxSegmentBytes  = 4 << 30   // a segment file; every offset in it fits in 32 bits
+	MaxIDBytes       = stored.MaxIDBytes      // 1 KiB: an id
+	MaxDocumentBytes = codec.MaxDocumentBytes // 16 MiB: a document
+	MaxBlockBytes    = 1 << 20                // ids and documents of a block with more than one entry
+	MaxBlockEntries  = 1<<16 - 1              // entries of a block
+	MaxCursorBytes   = 4 << 10                // a cursor
+	MinSegmentBytes  = 1 << 10                // WriterOptions.SegmentBytes: a smaller segment is little more than header and footer
+	MaxSegmentBytes  = 4 << 30                // a segment file; every offset in it fits in 32 bits
 )
 
 // Defaults of the options.
@@ -60,7 +62,7 @@ type Entry struct {
 type WriterOptions struct {
 	// FS is the file system of the directory. The default is vfs.OS.
 	FS vfs.FS
-	// Codec compresses the documents: one of Codecs(). The default is
+	// Codec compresses the documents: one of codec.Names(). The default is
 	// DefaultCodec.
 	Codec string
 	// BlockBytes is the size in ids and documents at which a block is closed, up to
@@ -105,7 +107,7 @@ type ReaderOptions struct {
 	Logger *slog.Logger
 	// Decoders caches the decoders with their dictionaries. Readers may share it. The
 	// default is a cache of DefaultDecoderBytes.
-	Decoders *DecoderCache
+	Decoders *stored.DecoderCache
 }
 
 // SegmentInfo describes a segment in the directory. Of an open segment only committed
@@ -128,7 +130,7 @@ type SegmentInfo struct {
 	FirstAppended   time.Time // zero: no entries
 	LastAppended    time.Time // start of the last block
 
-	dictionary DictionaryHash
+	dictionary codec.DictionaryHash
 	sampled    rewriteRun // the segments that the dictionary was trained from
 	lost       SegmentID  // the first segment with losses recorded by a repair; 0: none
 }

@@ -19,6 +19,7 @@ import (
 	"docstore/internal/checksum"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue/codec"
 )
 
 var updateFlag = flag.Bool("update", false, "write the golden files")
@@ -174,7 +175,7 @@ func requireSound(t testing.TB, fsys vfs.FS) Report {
 }
 
 func TestRoundTrip(t *testing.T) {
-	for _, codec := range Codecs() {
+	for _, codec := range codec.Names() {
 		for _, blockBytes := range []int{1, 700, 20_000, 0} {
 			t.Run(fmt.Sprintf("codec=%s/block=%d", codec, blockBytes), func(t *testing.T) {
 				random := testseed.Rand(t)
@@ -274,7 +275,7 @@ func TestErrors(t *testing.T) {
 	c := error(&CorruptionError{Path: "p", Segment: 2, Offset: 3, ID: "x", Reason: "r"})
 	assert.ErrorIs(t, c, ErrCorrupt)
 	assert.Equal(t, `queue: p: segment 2, offset 3, id "x": r`, c.Error())
-	u := unavailable(Address{1, 2, 3}, c)
+	u := unavailable(Address{Segment: 1, Block: 2, Index: 3}, c)
 	assert.ErrorIs(t, u, ErrUnavailable)
 	assert.ErrorIs(t, u, ErrCorrupt)
 	assert.NotErrorIs(t, u, ErrMismatch)

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"docstore/internal/vfs"
+	"docstore/queue/stored"
 )
 
 // Reader reads the queue in a directory, also while it is written or copied. It is safe
@@ -51,7 +52,7 @@ func OpenReader(dir string, opts *ReaderOptions) (*Reader, error) {
 		return nil, errors.Newf("queue: opening for reading: %s is not a directory", dir)
 	}
 	if r.options.Decoders == nil {
-		r.options.Decoders = NewDecoderCache(DefaultDecoderBytes)
+		r.options.Decoders = stored.NewDecoderCache(DefaultDecoderBytes)
 	}
 	r.listed.fs, r.listed.path = r.options.FS, dir
 	r.files.init(r.options.FS, dir, r.options.Decoders)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"docstore/internal/checksum"
+	"docstore/queue/codec"
 )
 
 // recoverHeader reconstructs a damaged header. The queue and the previous digest come
@@ -44,7 +45,7 @@ func (r *repairer) recoverHeader(s *segmentFile, run rewriteRun, previous digest
 	for _, d := range dictionaries {
 		try := h
 		try.setDictionary(d.content)
-		for _, try.codec = range []codecID{h.codec, codecNone, codecLZO, codecS2, codecZstd} {
+		for _, try.codec = range []codec.ID{h.codec, codec.None, codec.LZO, codec.S2, codec.Zstd} {
 			for _, try.created = range created {
 				for _, try.sampled = range []rewriteRun{h.sampled, d.sampled, {}} {
 					for _, try.erases = range []bool{false, true} {
@@ -57,7 +58,7 @@ func (r *repairer) recoverHeader(s *segmentFile, run rewriteRun, previous digest
 			}
 		}
 	}
-	h.codec, h.crc = codecNone, first.previous
+	h.codec, h.crc = codec.None, first.previous
 	h.dictionary.bytes = uint32(max(first.offset-headerBytes, 0))
 	s.header = h
 	return nil, false, nil
@@ -85,10 +86,10 @@ func correctByte(raw []byte, proofs []uint32) (segmentHeader, bool) {
 // unverifiedHeader parses a damaged header without verification.
 func unverifiedHeader(raw []byte) (h segmentHeader) {
 	h.queue = [16]byte(raw[16:])
-	h.codec, h.erases = codecID(raw[36]), raw[37] == headerErases
+	h.codec, h.erases = codec.ID(raw[36]), raw[37] == headerErases
 	h.created = int64(little.Uint64(raw[40:]))
 	h.dictionary.bytes = little.Uint32(raw[92:])
-	h.dictionary.hash = DictionaryHash(raw[96:])
+	h.dictionary.hash = codec.DictionaryHash(raw[96:])
 	h.sampled = rewriteRun{SegmentID(little.Uint32(raw[112:])), SegmentID(little.Uint32(raw[116:])), little.Uint32(raw[120:])}
 	return h
 }
@@ -129,7 +130,7 @@ type knownDictionary struct {
 func (r *repairer) dictionaries(s *segmentFile, h segmentHeader, first int64) ([]knownDictionary, error) {
 	found := []knownDictionary{{}}
 	for _, size := range []int64{first - headerBytes, int64(h.dictionary.bytes)} {
-		if size <= 0 || size > maxDictionaryBytes || size > s.info.Size-headerBytes {
+		if size <= 0 || size > codec.MaxDictionaryBytes || size > s.info.Size-headerBytes {
 			continue
 		}
 		content := make([]byte, size)
@@ -178,7 +179,7 @@ func (r *repairer) recoverDictionary(s *segmentFile) ([]byte, bool, error) {
 	}
 	others, err := r.otherDictionaries()
 	for _, other := range others {
-		if hashDictionary(other.content) == s.header.dictionary.hash {
+		if codec.HashDictionary(other.content) == s.header.dictionary.hash {
 			return other.content, true, err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"docstore/internal/race"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue/codec"
 )
 
 // losses are the losses that a repair has reported.
@@ -162,7 +163,7 @@ func touched(t testing.TB, content []byte, items []item, at int) (found []item) 
 // TestRepairEveryByte damages each byte of a segment: after a repair the queue is whole,
 // only items that depend on the byte are lost, and a writer continues it.
 func TestRepairEveryByte(t *testing.T) {
-	for _, codec := range Codecs() {
+	for _, codec := range codec.Names() {
 		for _, seal := range []bool{true, false} {
 			files, items := smallQueue(t, codec, seal)
 			for name, content := range files {

@@ -8,6 +8,8 @@ import (
 
 	"docstore/internal/checksum"
 	"docstore/internal/vfs"
+	"docstore/queue/codec"
+	"docstore/queue/stored"
 )
 
 // errIncomplete: the file ends before the bytes to be read, or they were never written.
@@ -110,7 +112,7 @@ func (s *segmentFile) dictionary() ([]byte, error) {
 	if err := s.readAt(b, headerBytes); err != nil {
 		return nil, err
 	}
-	if len(b) > 0 && hashDictionary(b) != s.header.dictionary.hash {
+	if len(b) > 0 && codec.HashDictionary(b) != s.header.dictionary.hash {
 		return nil, s.corruption(headerBytes, errors.New("dictionary does not match its hash"))
 	}
 	return b, nil
@@ -270,9 +272,29 @@ func (s *segmentFile) damage(offset int64, err error) error {
 	return err
 }
 
+// decoder returns the decoder for the documents of the file.
+func (s *segmentFile) decoder(cache *stored.DecoderCache) (codec.Decoder, error) {
+	key := stored.Key{Codec: s.header.codec, Dictionary: s.header.dictionary.hash}
+	if d := cache.Get(key); d != nil {
+		return d, nil
+	}
+	if _, err := codec.ByID(key.Codec); err != nil {
+		return nil, err
+	}
+	content, err := s.dictionary()
+	if err != nil {
+		return nil, err
+	}
+	d, err := cache.Keep(key, content)
+	if err != nil {
+		return nil, s.corruption(headerBytes, err)
+	}
+	return d, nil
+}
+
 // checkDocuments verifies the documents of the block at offset and returns the damage.
 // With a decoder it also decompresses them.
-func (s *segmentFile) checkDocuments(b *block, offset int64, dec decoder) ([]*CorruptionError, error) {
+func (s *segmentFile) checkDocuments(b *block, offset int64, dec codec.Decoder) ([]*CorruptionError, error) {
 	data, out := getScratch(), getScratch()
 	defer data.release()
 	defer out.release()
@@ -287,7 +309,7 @@ func (s *segmentFile) checkDocuments(b *block, offset int64, dec decoder) ([]*Co
 		at.Index = b.index(i)
 		err := verifyDocument(at, &e, b.id(e), documents[e.start:e.end])
 		if err == nil && dec != nil && e.hasCoded() {
-			out.bytes, err = dec.decode(out.bytes[:0], documents[e.start:e.end], e.rawBytes())
+			out.bytes, err = dec.Decode(out.bytes[:0], documents[e.start:e.end], e.rawBytes())
 		}
 		if err != nil {
 			c := s.corruption(offset+b.dataOffset()+int64(e.start), err)

@@ -446,11 +446,11 @@ func TestEmptyDirectory(t *testing.T) {
 	infos, err := r.Segments()
 	require.NoError(t, err)
 	assert.Empty(t, infos)
-	_, err = r.Document(nil, Address{1, 128, 0})
+	_, err = r.Document(nil, Address{Segment: 1, Block: 128, Index: 0})
 	require.ErrorIs(t, err, ErrUnavailable)
 	_, err = r.Document(nil, Address{})
 	require.ErrorIs(t, err, ErrUnavailable)
-	_, err = r.DocumentFor(nil, nil, Address{1, 128, 0})
+	_, err = r.DocumentFor(nil, nil, Address{Segment: 1, Block: 128, Index: 0})
 	require.ErrorIs(t, err, ErrIDEmpty)
 }
 

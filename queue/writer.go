@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"docstore/queue/codec"
+
 	"github.com/cockroachdb/errors"
 )
 
@@ -25,8 +27,8 @@ type Writer struct {
 
 	dir      string
 	options  WriterOptions
-	codec    codec
-	plain    encoder // without a dictionary
+	codec    codec.Codec
+	plain    codec.Encoder // without a dictionary
 	lock     io.Closer
 	pipeline *pipeline
 	trainer  *trainer      // of the group, if there is one
@@ -165,7 +167,7 @@ func (w *Writer) begin(now time.Time) error {
 		return ErrFull
 	}
 	w.mu.last++
-	header := segmentHeader{queue: w.mu.queue, segment: w.mu.last, codec: w.codec.id, created: now.UnixMilli()}
+	header := segmentHeader{queue: w.mu.queue, segment: w.mu.last, codec: w.codec.ID, created: now.UnixMilli()}
 	d := w.trainer.current()
 	if d != nil && w.mu.lastRaw < w.trainer.share()*uint64(len(d.bytes)) {
 		d = nil // segments are too small: see wantsDictionary

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"docstore/queue/codec"
 )
 
 // chunkBytes of ids and documents are compressed at a time: little enough that the
@@ -16,9 +18,9 @@ const chunkBytes = 16 << 10
 // compressed while it is still being filled. Its address is known before its first entry;
 // its size is known when all of its chunks are compressed.
 type pendingBlock struct {
-	at       Address // of its first entry
-	encoder  encoder // nil: documents are stored uncompressed
-	appended int64   // time of its first entry, Unix milliseconds
+	at       Address       // of its first entry
+	encoder  codec.Encoder // nil: documents are stored uncompressed
+	appended int64         // time of its first entry, Unix milliseconds
 	count    int
 	rawBytes int // of ids and documents
 	expiries bool
@@ -203,9 +205,9 @@ func (c *chunk) encode() {
 }
 
 // appendEncoded appends the document, compressed if that is shorter.
-func appendEncoded(enc encoder, dst, document []byte) (out []byte, storedRaw bool) {
+func appendEncoded(enc codec.Encoder, dst, document []byte) (out []byte, storedRaw bool) {
 	if enc != nil && len(document) > 0 {
-		out, ok := enc.encode(dst, document)
+		out, ok := enc.Encode(dst, document)
 		if ok && len(out)-len(dst) < len(document) {
 			return out, false
 		}

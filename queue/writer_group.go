@@ -3,6 +3,8 @@ package queue
 import (
 	"errors"
 	"log/slog"
+
+	"docstore/queue/codec"
 )
 
 // WriterGroup has the resources that the Writers of several queues share, such as the shards
@@ -14,7 +16,7 @@ import (
 // does not state the segments that its dictionary was trained from, and CompactOptions.EraseDead
 // rewrites each segment with such a dictionary.
 type WriterGroup struct {
-	codec       codec
+	codec       codec.Codec
 	trainer     *trainer
 	compressors *compressors
 	pending     *pendingBytes
@@ -22,7 +24,7 @@ type WriterGroup struct {
 
 // WriterGroupOptions configure a WriterGroup. Nil and zero values are the defaults.
 type WriterGroupOptions struct {
-	// Codec compresses the documents of all queues: one of Codecs(). The default is
+	// Codec compresses the documents of all queues: one of codec.Names(). The default is
 	// DefaultCodec.
 	Codec string
 	// Dictionary is the dictionary that an earlier group of this codec has passed to
@@ -52,7 +54,7 @@ func NewWriterGroup(opts *WriterGroupOptions) (*WriterGroup, error) {
 	if o.dictionaryBytes == 0 {
 		o.dictionaryBytes = defaultDictionaryBytes
 	}
-	c, err := codecByName(o.Codec)
+	c, err := codec.ByName(o.Codec)
 	if err != nil {
 		return nil, err
 	}
@@ -60,8 +62,8 @@ func NewWriterGroup(opts *WriterGroupOptions) (*WriterGroup, error) {
 	g.trainer.shared, g.trainer.save = true, o.SaveDictionary
 	if len(o.Dictionary) > 0 && !g.trainer.off() {
 		d, err := newDictionary(c, o.Dictionary)
-		if err != nil || len(o.Dictionary) > maxDictionaryBytes {
-			return nil, errors.Join(errBadDictionary, err)
+		if err != nil || len(o.Dictionary) > codec.MaxDictionaryBytes {
+			return nil, errors.Join(codec.ErrBadDictionary, err)
 		}
 		g.trainer.use(d)
 	}

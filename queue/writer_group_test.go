@@ -15,6 +15,7 @@ import (
 
 	"docstore/internal/vfs"
 	"docstore/internal/virtualtime"
+	"docstore/queue/codec"
 )
 
 const groupDictionaryBytes = 4 << 10
@@ -80,7 +81,7 @@ func TestWriterGroup(t *testing.T) {
 		infos, err := r.Segments()
 		require.NoError(t, err)
 		last := infos[len(infos)-1]
-		require.Equal(t, hashDictionary(saved[0]), last.dictionary)
+		require.Equal(t, codec.HashDictionary(saved[0]), last.dictionary)
 		require.Equal(t, rewriteRun{}, last.sampled)
 	}
 }
@@ -121,7 +122,7 @@ func TestErasedDocumentInDictionaryOfGroup(t *testing.T) {
 		infos, err := r.Segments()
 		require.NoError(t, err)
 		for _, info := range infos {
-			require.True(t, info.dictionary == DictionaryHash{} || info.sampled != rewriteRun{}, "a shared dictionary is left")
+			require.True(t, info.dictionary == codec.DictionaryHash{} || info.sampled != rewriteRun{}, "a shared dictionary is left")
 		}
 	}
 }
@@ -168,8 +169,8 @@ func TestPendingBytesOfGroupAreBounded(t *testing.T) {
 func TestWriterGroupRefusesOtherCodec(t *testing.T) {
 	_, err := NewWriterGroup(&WriterGroupOptions{Codec: "no such codec"})
 	require.Error(t, err)
-	_, err = NewWriterGroup(&WriterGroupOptions{Dictionary: make([]byte, maxDictionaryBytes+1)})
-	require.ErrorIs(t, err, errBadDictionary)
+	_, err = NewWriterGroup(&WriterGroupOptions{Dictionary: make([]byte, codec.MaxDictionaryBytes+1)})
+	require.ErrorIs(t, err, codec.ErrBadDictionary)
 	g, err := NewWriterGroup(nil)
 	require.NoError(t, err)
 	defer g.Close()

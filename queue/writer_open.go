@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"docstore/internal/vfs"
+	"docstore/queue/codec"
 )
 
 // OpenWriter opens the queue in dir for writing, and creates both if necessary. It first
@@ -58,7 +59,7 @@ func (w *Writer) complete() error {
 		o.FS = vfs.OS
 	}
 	if o.Codec == "" && o.Group != nil {
-		o.Codec = o.Group.codec.name
+		o.Codec = o.Group.codec.Name
 	} else if o.Codec == "" {
 		o.Codec = DefaultCodec
 	}
@@ -93,18 +94,18 @@ func (w *Writer) complete() error {
 	if o.SegmentAge < 0 {
 		faults = append(faults, fmt.Errorf("queue: SegmentAge is %v", o.SegmentAge))
 	}
-	c, err := codecByName(o.Codec)
+	c, err := codec.ByName(o.Codec)
 	if err != nil {
 		faults = append(faults, err)
 	} else {
 		w.codec = c
-		w.plain, err = c.newEncoder(nil)
+		w.plain, err = c.NewEncoder(nil)
 		faults = append(faults, err)
 	}
 	if o.Group != nil {
 		w.trainer = o.Group.trainer
-		if w.codec.id != o.Group.codec.id {
-			faults = append(faults, fmt.Errorf("queue: Codec is %s, and that of the Group %s", o.Codec, o.Group.codec.name))
+		if w.codec.ID != o.Group.codec.ID {
+			faults = append(faults, fmt.Errorf("queue: Codec is %s, and that of the Group %s", o.Codec, o.Group.codec.Name))
 		}
 	} else {
 		w.trainer = newTrainer(w.codec, o.dictionaryBytes, w.dir, o.Logger)

@@ -189,7 +189,7 @@ func (w *Writer) dictionaryOf(l *listing, n SegmentID) ([]byte, rewriteRun, erro
 		return nil, rewriteRun{}, err
 	}
 	defer s.file.Close()
-	if s.header.codec != w.codec.id {
+	if s.header.codec != w.codec.ID {
 		return nil, rewriteRun{}, nil
 	}
 	content, err := s.dictionary()

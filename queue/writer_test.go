@@ -73,7 +73,7 @@ func TestMostEntriesOfABlock(t *testing.T) {
 		it.put(t, w)
 		items = append(items, it)
 	}
-	assert.Equal(t, Address{1, headerBytes, MaxBlockEntries - 1}, items[MaxBlockEntries-1].at)
+	assert.Equal(t, Address{Segment: 1, Block: headerBytes, Index: MaxBlockEntries - 1}, items[MaxBlockEntries-1].at)
 	assert.NotEqual(t, items[0].at.Block, items[MaxBlockEntries].at.Block)
 	require.NoError(t, w.Close())
 	requireEntries(t, openReader(t, mem), items)

@@ -3,13 +3,15 @@ package queue
 import (
 	"log/slog"
 	"sync"
+
+	"docstore/queue/codec"
 )
 
 // trainer has the compression dictionary for the next segments, and trains better ones in the
 // background from a sample of the appended documents. It belongs to a Writer or, with one
 // dictionary for all, to a WriterGroup. It is safe for concurrent use.
 type trainer struct {
-	codec   codec
+	codec   codec.Codec
 	bytes   int    // size of dictionaries; negative: none is trained
 	queue   string // for messages
 	logger  *slog.Logger
@@ -33,14 +35,14 @@ type trainer struct {
 }
 
 // newTrainer returns a trainer of dictionaries of the given size.
-func newTrainer(c codec, bytes int, queue string, logger *slog.Logger) *trainer {
+func newTrainer(c codec.Codec, bytes int, queue string, logger *slog.Logger) *trainer {
 	t := &trainer{codec: c, bytes: bytes, queue: queue, logger: logger}
 	t.mu.sample = newSample(sampleShare * max(bytes, 0))
 	return t
 }
 
 // off reports whether no dictionaries are trained.
-func (t *trainer) off() bool { return t.codec.train == nil || t.bytes <= 0 }
+func (t *trainer) off() bool { return t.codec.Train == nil || t.bytes <= 0 }
 
 // share returns the least size of a segment with a dictionary, in sizes of the dictionary.
 func (t *trainer) share() uint64 {

@@ -10,6 +10,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/boxcargrpc"
+	"docstore/docservice/docservicegrpc"
 	"docstore/docservice/docservicepb"
 )
 
@@ -20,7 +21,7 @@ func (s *docstoreStore) grpcClient(int) (client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stubClient{docservicepb.NewDocumentsClient(conn), conn.Close}, nil
+	return &stubClient{docservicegrpc.NewDocumentsClient(conn), conn.Close}, nil
 }
 
 // stubClient is the same over Boxcar.
@@ -33,12 +34,12 @@ func (s *docstoreStore) stubClient(callers int) (client, error) {
 	if err != nil {
 		return nil, errors.Join(err, c.close())
 	}
-	return &stubClient{docservicepb.NewDocumentsClient(conn), func() error { return errors.Join(conn.Close(), c.close()) }}, nil
+	return &stubClient{docservicegrpc.NewDocumentsClient(conn), func() error { return errors.Join(conn.Close(), c.close()) }}, nil
 }
 
 // stubClient is a generated client, and what closes its connection.
 type stubClient struct {
-	docservicepb.DocumentsClient
+	docservicegrpc.DocumentsClient
 	closeAll func() error
 }
 

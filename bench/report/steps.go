@@ -142,7 +142,7 @@ var steps = []step{
 	{name: "append", program: "gotest", args: "./test/e2e AppendBesideDisk", tiny: "-benchtime 1x", quick: "-benchtime 1x -count 5", full: "-benchtime 1x -count 9"},
 	{name: "codec", program: "gotest", args: "./queue AppendBesideCodec -cpu 1", tiny: "-benchtime 1x", quick: "-benchtime 1x -count 3", full: "-benchtime 3x -count 5"},
 	{name: "fetch", program: "gotest", args: "./queue ^Benchmark(Document|Codec)$ -cpu 1", tiny: "-benchtime 10x", quick: "-benchtime 20000x -count 3", full: "-benchtime 100000x -count 5"},
-	{name: "indexing", program: "gotest", args: "./docservice Indexing", tiny: "-benchtime 1x", quick: "-benchtime 1x -count 3", full: "-benchtime 1x -count 7"},
+	{name: "indexing", program: "gotest", args: "./docservice/collection Indexing", tiny: "-benchtime 1x", quick: "-benchtime 1x -count 3", full: "-benchtime 1x -count 7"},
 	{name: "ladder", program: "gotest", args: "./boxcarrpc ^BenchmarkAcquireRelease$", tiny: "-benchtime 100x", quick: "-count 3", full: "-count 7"},
 }
 

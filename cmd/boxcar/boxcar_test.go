@@ -21,7 +21,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
 	"docstore/cmd/internal/cli"
-	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/queue"
 )
 
@@ -43,11 +43,11 @@ func run(ctx context.Context, stdin string, args ...string) result {
 // address.
 func serve(t *testing.T, queueDir string) string {
 	t.Helper()
-	collection, err := docservice.OpenCollection("jobs", queueDir, filepath.Join(t.TempDir(), "index"), nil)
+	c, err := collection.Open("jobs", queueDir, filepath.Join(t.TempDir(), "index"), nil)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, collection.Close()) })
-	require.NoError(t, collection.WaitReady(t.Context()))
-	return serveHandler(t, docservice.NewService(collection).Handle)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	require.NoError(t, c.WaitReady(t.Context()))
+	return serveHandler(t, collection.NewService(c).Handle)
 }
 
 // serveHandler serves until the test ends and returns the address.

@@ -146,7 +146,7 @@ func (r *reading) frame(now time.Time) []string {
 		for i := range s.Collections {
 			c := &s.Collections[i]
 			gets := func(of func(livepage.Gets) uint64) string {
-				return r.rate(func(s *livepage.Status) uint64 { return of(collection(s, c.Name).Gets) })
+				return r.rate(func(s *livepage.Status) uint64 { return of(collectionNamed(s, c.Name).Gets) })
 			}
 			row("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t", c.Name, cli.FormatCount(c.Queue.Documents),
 				gets(func(g livepage.Gets) uint64 { return g.Found }), gets(func(g livepage.Gets) uint64 { return g.NotFound }),
@@ -216,8 +216,8 @@ func (r *reading) perSecond(n uint64) string {
 	return cli.FormatCount(int64(math.Round(float64(n) / seconds)))
 }
 
-// collection returns the collection with a name, or an empty one.
-func collection(s *livepage.Status, name string) livepage.Collection {
+// collectionNamed returns the collection with a name, or an empty one.
+func collectionNamed(s *livepage.Status, name string) livepage.Collection {
 	for _, c := range s.Collections {
 		if c.Name == name {
 			return c

@@ -25,6 +25,7 @@ import (
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/daemon"
 	"docstore/cmd/internal/daemontest"
+	"docstore/docservice/docservicegrpc"
 	"docstore/docservice/docservicepb"
 	"docstore/docservice/peers"
 	"docstore/internal/testcert"
@@ -64,8 +65,8 @@ func TestAccess(t *testing.T) {
 		overGRPC, err := grpc.NewClient(d.grpc.listener.Addr().String(), grpc.WithTransportCredentials(grpccredentials.NewTLS(clientTLS)))
 		require.NoError(t, err)
 		defer overGRPC.Close()
-		for name, stub := range map[string]docservicepb.DocumentsClient{
-			"Boxcar": docservicepb.NewDocumentsClient(overBoxcar), "gRPC": docservicepb.NewDocumentsClient(overGRPC),
+		for name, stub := range map[string]docservicegrpc.DocumentsClient{
+			"Boxcar": docservicegrpc.NewDocumentsClient(overBoxcar), "gRPC": docservicegrpc.NewDocumentsClient(overGRPC),
 		} {
 			ctx := shortly(t)
 			if name == "gRPC" {
@@ -86,7 +87,7 @@ func TestAccess(t *testing.T) {
 }
 
 // callAll calls the methods of the service.
-func callAll(ctx context.Context, stub docservicepb.DocumentsClient, collection string) map[string]error {
+func callAll(ctx context.Context, stub docservicegrpc.DocumentsClient, collection string) map[string]error {
 	failed := map[string]error{}
 	_, failed["Get"] = stub.Get(ctx, &docservicepb.GetRequest{Collection: collection, Id: []byte("a")})
 	_, failed["BatchGet"] = stub.BatchGet(ctx, &docservicepb.BatchGetRequest{Collection: collection, Ids: [][]byte{[]byte("a")}})

@@ -20,6 +20,7 @@ import (
 
 	"docstore/cmd/internal/bounded"
 	"docstore/cmd/internal/daemontest"
+	"docstore/docservice/docservicegrpc"
 	"docstore/docservice/docservicepb"
 )
 
@@ -61,7 +62,7 @@ func TestUnauthenticatedWatchesAreLimited(t *testing.T) {
 	conn := dialGRPC(t, d)
 	ctx := metadata.AppendToOutgoingContext(shortly(t), "authorization", "Bearer "+token)
 	for range 10 {
-		_, err := docservicepb.NewDocumentsClient(conn).Get(ctx, &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
+		_, err := docservicegrpc.NewDocumentsClient(conn).Get(ctx, &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
 		require.NoError(t, err)
 	}
 	for range 2 * grpcUnauthenticatedWatches {
@@ -155,7 +156,7 @@ func TestBytesOverGRPCAreCounted(t *testing.T) {
 	daemontest.Fill(t, queueDir, "a", document)
 	d, conn := startGRPCDaemon(t, testOptions(t, queueDir))
 	waitReady(t, d)
-	client := docservicepb.NewDocumentsClient(conn)
+	client := docservicegrpc.NewDocumentsClient(conn)
 	for range 50 {
 		answer, err := client.Get(shortly(t), &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
 		require.NoError(t, err)

@@ -15,7 +15,7 @@ import (
 	"docstore/cmd/internal/daemon"
 	"docstore/cmd/internal/livepage"
 	"docstore/cmd/internal/metric"
-	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/docservice/follow"
 	"docstore/queue/bucket"
 	"docstore/queue/publish"
@@ -76,7 +76,7 @@ type followed struct {
 }
 
 // openFollower opens a collection of a bucket and serves it.
-func (r *remote) openFollower(c daemon.Collection, options *docservice.CollectionOptions) (daemon.Held, error) {
+func (r *remote) openFollower(c daemon.Collection, options *collection.Options) (daemon.Held, error) {
 	b, watched, err := r.openBucket(c)
 	if err != nil {
 		return nil, err
@@ -102,11 +102,11 @@ func (f *followed) Name() string { return f.name }
 
 // collection returns the served collection: another one after each manifest that does not
 // extend the last.
-func (f *followed) collection() *docservice.Collection { return f.remote.Collection(f.name) }
+func (f *followed) collection() *collection.Collection { return f.remote.Collection(f.name) }
 
 // Collections is part of daemon.Held.
-func (f *followed) Collections() []*docservice.Collection {
-	return []*docservice.Collection{f.collection()}
+func (f *followed) Collections() []*collection.Collection {
+	return []*collection.Collection{f.collection()}
 }
 
 // Readiness is part of daemon.Held.
@@ -123,7 +123,7 @@ func (f *followed) Report(status *livepage.Status, describe daemon.Describe) {
 }
 
 // Lookup is part of daemon.Held.
-func (f *followed) Lookup(string) (*docservice.Collection, string) { return f.collection(), "" }
+func (f *followed) Lookup(string) (*collection.Collection, string) { return f.collection(), "" }
 
 // Lister is part of daemon.Held.
 func (f *followed) Lister() daemon.Lister { return f.collection() }
@@ -140,7 +140,7 @@ func (f *followed) Close() error {
 
 // readinessOf returns the readiness of a collection or shard in an object store: it is ready
 // when its follower and its index are.
-func readinessOf(f *follow.Follower, c *docservice.Collection) daemon.CollectionReadiness {
+func readinessOf(f *follow.Follower, c *collection.Collection) daemon.CollectionReadiness {
 	r := daemon.DescribeReadiness(c.Status())
 	if reason := f.Status().NotReady; reason != "" {
 		r.Ready, r.Reason = false, reason
@@ -149,14 +149,14 @@ func readinessOf(f *follow.Follower, c *docservice.Collection) daemon.Collection
 }
 
 // describeFollowed describes a collection or shard with the manifest that it serves.
-func describeFollowed(f *follow.Follower, c *docservice.Collection, describe daemon.Describe) livepage.Collection {
+func describeFollowed(f *follow.Follower, c *collection.Collection, describe daemon.Describe) livepage.Collection {
 	described := describe(c, readinessOf(f, c))
 	described.Manifest = manifestStatus(f.Status())
 	return described
 }
 
 // followOptions returns the options of a follower.
-func (r *remote) followOptions(options *docservice.CollectionOptions) *follow.Options {
+func (r *remote) followOptions(options *collection.Options) *follow.Options {
 	return &follow.Options{
 		Collection: *options, Group: r.options.buckets.group, Logger: r.Env().Log,
 		Rate: r.downloads, Concurrency: r.options.buckets.concurrency, Disk: r.disk, MaxStaleness: r.options.MaxStaleness,
@@ -244,8 +244,8 @@ func (c bucketCollector) Describe(to chan<- *prometheus.Desc) {
 }
 
 func (c bucketCollector) Collect(to chan<- prometheus.Metric) {
-	for _, collection := range c.Collections() {
-		name := collection.Name()
+	for _, one := range c.Collections() {
+		name := one.Name()
 		f := c.follower(name)
 		if f == nil {
 			continue

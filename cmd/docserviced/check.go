@@ -12,7 +12,7 @@ import (
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/daemon"
 	"docstore/cmd/internal/meter"
-	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/docservice/follow"
 )
 
@@ -93,7 +93,7 @@ func checkIndexes(ctx context.Context, env *cli.Env, dataDir string, queues map[
 			return err
 		}
 		progress, finish := progressOf(env, "checking "+name, quiet)
-		err = docservice.CheckIndex(dir, env.Log, progress)
+		err = collection.CheckIndex(dir, env.Log, progress)
 		finish()
 		if err != nil {
 			damaged++
@@ -102,7 +102,7 @@ func checkIndexes(ctx context.Context, env *cli.Env, dataDir string, queues map[
 			out.Printf("%s: sound, verified in %s\n", name, env.Now().Sub(started).Round(time.Millisecond))
 		}
 		if queueDir, ok := queues[name]; ok && err == nil {
-			if err := docservice.CheckPosition(dir, queueDir); err != nil {
+			if err := collection.CheckPosition(dir, queueDir); err != nil {
 				others++
 				out.Printf("%s: the queue in %s does not continue the history of the index: %v\n", name, queueDir, err)
 			} else if ids {
@@ -149,7 +149,7 @@ func progressOf(env *cli.Env, label string, quiet bool) (progress func(done, tot
 // compareIDs compares an index with its queue, and prints the result.
 func compareIDs(ctx context.Context, env *cli.Env, out *cli.Output, name, dir, queueDir string, quiet bool) (equal bool, err error) {
 	progress, finish := progressOf(env, "comparing "+name, quiet)
-	c, err := docservice.CompareIndex(ctx, dir, queueDir, env.Now(), docservice.CompareMemory, progress)
+	c, err := collection.CompareIndex(ctx, dir, queueDir, env.Now(), collection.CompareMemory, progress)
 	finish()
 	if err != nil {
 		return false, fmt.Errorf("comparing the index of %s with %s: %w", name, queueDir, err)

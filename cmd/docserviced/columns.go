@@ -19,7 +19,7 @@ import (
 	"docstore/cmd/internal/daemon"
 	"docstore/cmd/internal/livepage"
 	"docstore/cmd/internal/metric"
-	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/docservice/column"
 	"docstore/docservice/follow"
 	"docstore/docservice/peers"
@@ -103,7 +103,7 @@ type columnOf struct {
 const divisionTimeout = 5 * time.Second
 
 // openColumn begins to hold the shards of a collection.
-func (r *remote) openColumn(c daemon.Collection, options *docservice.CollectionOptions) (_ daemon.Held, err error) {
+func (r *remote) openColumn(c daemon.Collection, options *collection.Options) (_ daemon.Held, err error) {
 	b, watched, err := r.openBucket(c)
 	if err != nil {
 		return nil, err
@@ -152,7 +152,7 @@ func (r *remote) openColumn(c daemon.Collection, options *docservice.CollectionO
 		Server: discovery.Server{Address: address, Weight: r.options.registration.weight}, Page: r.pageURL(address),
 		Store: of.store, Service: r.Service(), Disk: r.diskUse, Announced: of.announced,
 		Rejoin: r.options.columns.rejoin, KeepMoved: r.options.columns.keepMoved, Logger: r.Env().Log,
-		Open: func(layout shard.Layout, i int, dir string, serve func(*docservice.Collection)) (column.Follower, error) {
+		Open: func(layout shard.Layout, i int, dir string, serve func(*collection.Collection)) (column.Follower, error) {
 			o := r.followOptions(options)
 			o.Shard = &follow.Shard{Feed: of.feed, Layout: layout, Number: i}
 			name := shard.Name(c.Name, i)
@@ -309,8 +309,8 @@ func (r *remote) leave() {
 func (c *columnOf) Name() string { return c.name }
 
 // Collections is part of daemon.Held: it returns the shards that are served here.
-func (c *columnOf) Collections() []*docservice.Collection {
-	var shards []*docservice.Collection
+func (c *columnOf) Collections() []*collection.Collection {
+	var shards []*collection.Collection
 	for _, one := range c.remote.Collections() {
 		if strings.HasPrefix(one.Name(), c.name+"/") {
 			shards = append(shards, one)
@@ -345,7 +345,7 @@ func (c *columnOf) Report(status *livepage.Status, describe daemon.Describe) {
 }
 
 // Lookup is part of daemon.Held.
-func (c *columnOf) Lookup(id string) (of *docservice.Collection, problem string) {
+func (c *columnOf) Lookup(id string) (of *collection.Collection, problem string) {
 	m, _ := c.store.Map()
 	if m == nil {
 		return nil, "The placement of the collection is not known yet."

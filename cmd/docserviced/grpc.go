@@ -24,7 +24,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/cmd/internal/bounded"
 	"docstore/cmd/internal/daemon"
-	"docstore/docservice/docservicepb"
+	"docstore/docservice/docservicegrpc"
 )
 
 // Limits of the gRPC listener. Its bytes count against the budget of messages: see package
@@ -363,7 +363,7 @@ func (h *grpcHealth) poll() {
 
 func (h *grpcHealth) known(request *grpc_health_v1.HealthCheckRequest) bool {
 	name := request.GetService()
-	return name == "" || name == docservicepb.Documents_ServiceDesc.ServiceName
+	return name == "" || name == docservicegrpc.Documents_ServiceDesc.ServiceName
 }
 
 func (h *grpcHealth) status() grpc_health_v1.HealthCheckResponse_ServingStatus {

@@ -10,7 +10,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/boxcargrpc"
-	"docstore/docservice/docservicepb"
+	"docstore/docservice/docservicegrpc"
 )
 
 // grpcBytes is an encoded message. The handler of docservice takes and returns encoded
@@ -41,10 +41,10 @@ func (c grpcCodec) Unmarshal(data mem.BufferSlice, message any) error {
 
 // registerDocuments registers the document service with a handler of encoded messages.
 func registerDocuments(server *grpc.Server, handler boxcarrpc.Handler) {
-	service := docservicepb.Documents_ServiceDesc
+	service := docservicegrpc.Documents_ServiceDesc
 	service.HandlerType = nil
-	service.Methods = make([]grpc.MethodDesc, 0, len(docservicepb.Documents_ServiceDesc.Methods))
-	for _, method := range docservicepb.Documents_ServiceDesc.Methods {
+	service.Methods = make([]grpc.MethodDesc, 0, len(docservicegrpc.Documents_ServiceDesc.Methods))
+	for _, method := range docservicegrpc.Documents_ServiceDesc.Methods {
 		method.Handler = encodedMethod("/"+service.ServiceName+"/"+method.MethodName, handler)
 		service.Methods = append(service.Methods, method)
 	}

@@ -22,6 +22,7 @@ import (
 	"docstore/boxcarrpc/boxcargrpc"
 	"docstore/boxcarrpc/discovery"
 	"docstore/cmd/internal/daemontest"
+	"docstore/docservice/docservicegrpc"
 	"docstore/docservice/docservicepb"
 	"docstore/internal/testcert"
 	"docstore/internal/testprogram"
@@ -58,7 +59,7 @@ func TestGRPC(t *testing.T) {
 	defer overBoxcar.Close()
 
 	ask := func(conn *grpc.ClientConn) (answers []proto.Message, failures []string) {
-		client := docservicepb.NewDocumentsClient(conn)
+		client := docservicegrpc.NewDocumentsClient(conn)
 		ctx := shortly(t)
 		add := func(answer proto.Message, err error) {
 			answers = append(answers, answer)
@@ -90,7 +91,7 @@ func TestGRPC(t *testing.T) {
 	}
 	assert.Equal(t, `{"id":"a"}`, string(answers[0].(*docservicepb.GetResponse).GetDocument()))
 	assert.Equal(t, []string{"OK: ", "OK: ", "InvalidArgument", "NotFound"}, []string{failures[0], failures[1], failures[2][:15], failures[3][:8]})
-	stats, err := docservicepb.NewDocumentsClient(conn).Stats(shortly(t), new(docservicepb.StatsRequest))
+	stats, err := docservicegrpc.NewDocumentsClient(conn).Stats(shortly(t), new(docservicepb.StatsRequest))
 	require.NoError(t, err)
 	assert.Equal(t, "jobs", stats.GetCollections()[0].GetName())
 	assert.Contains(t, daemontest.Get(d.HTTPHandler(), "/metrics").Body.String(), `docstore_fetch_seconds_count{listener="grpc",method="Get"} 4`)

@@ -16,6 +16,7 @@ import (
 	"docstore/cmd/internal/daemon"
 	"docstore/cmd/internal/daemontest"
 	"docstore/docservice"
+	"docstore/docservice/docservicegrpc"
 	"docstore/docservice/docservicepb"
 )
 
@@ -61,7 +62,7 @@ func TestLimitsOfADaemon(t *testing.T) {
 	defer pool.Close()
 	boxcar := docservice.NewClient(pool, "jobs")
 	overGRPC := func() codes.Code {
-		_, err := docservicepb.NewDocumentsClient(conn).Get(shortly(t), &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
+		_, err := docservicegrpc.NewDocumentsClient(conn).Get(shortly(t), &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
 		return status.Code(err)
 	}
 	_, err = boxcar.Get(shortly(t), nil, "a")

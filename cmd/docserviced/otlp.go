@@ -22,7 +22,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/boxcarotel"
 	"docstore/cmd/internal/cli"
-	"docstore/docservice"
+	"docstore/docservice/collection"
 )
 
 // otlpGrace is the maximum time to send the last spans to the collector.
@@ -85,7 +85,7 @@ func (t *tracing) open(ctx context.Context, env *cli.Env) (*tracer, error) {
 }
 
 // Boxcar implements daemon.Tracer.
-func (t *tracer) Boxcar(o *boxcarrpc.ServerOptions, service *docservice.Service) {
+func (t *tracer) Boxcar(o *boxcarrpc.ServerOptions, service *collection.Service) {
 	boxcarotel.InstrumentServer(o, t.options())
 	stages := t.provider.Tracer("docstore/cmd/docserviced")
 	service.Trace(func(ctx context.Context) func(string) func() {

@@ -27,6 +27,8 @@ import (
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/daemontest"
 	"docstore/docservice"
+	"docstore/docservice/collection"
+	"docstore/docservice/docservicegrpc"
 	"docstore/docservice/docservicepb"
 	"docstore/docservice/placement"
 )
@@ -142,7 +144,7 @@ func TestTraceOverHTTPAndGRPC(t *testing.T) {
 	require.Equal(t, http.StatusOK, w.Code)
 	ctx := metadata.AppendToOutgoingContext(shortly(t), "traceparent", "00-"+traceID+"-00f067aa0ba902b7-01")
 	conn := dialGRPC(t, a)
-	_, err := docservicepb.NewDocumentsClient(conn).Get(ctx, &docservicepb.GetRequest{Collection: "jobs", Id: []byte(id)})
+	_, err := docservicegrpc.NewDocumentsClient(conn).Get(ctx, &docservicepb.GetRequest{Collection: "jobs", Id: []byte(id)})
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
 	a.remote.tracer.Close()
@@ -155,7 +157,7 @@ func TestTraceOverHTTPAndGRPC(t *testing.T) {
 	}
 	var segments int
 	for _, span := range spans {
-		if span.GetName() != docservice.StageSegment {
+		if span.GetName() != collection.StageSegment {
 			continue
 		}
 		segments++
@@ -210,7 +212,7 @@ func TestOneTraceFromClientToSegment(t *testing.T) {
 		require.Contains(t, w.Body.String(), `{trace_id="`+hex.EncodeToString(asked.GetTraceId())+`"}`)
 	}
 	last := spans["SPAN_KIND_SERVER "+docservice.MethodBatchGet[1:]] // of the last call
-	for _, stage := range []string{docservice.StageIndex, docservice.StageSegment} {
+	for _, stage := range []string{collection.StageIndex, collection.StageSegment} {
 		span := spans["SPAN_KIND_INTERNAL "+stage]
 		require.NotNil(t, span, stage)
 		require.Equal(t, last.GetTraceId(), span.GetTraceId())

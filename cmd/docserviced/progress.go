@@ -7,7 +7,7 @@ import (
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/daemon"
 	"docstore/cmd/internal/meter"
-	"docstore/docservice"
+	"docstore/docservice/collection"
 )
 
 // progressInterval is how often the progress is updated.
@@ -88,7 +88,7 @@ type indexing struct {
 	settled         bool  // the progress is complete or stopped
 }
 
-func sumIndexing(collections []*docservice.Collection) indexing {
+func sumIndexing(collections []*collection.Collection) indexing {
 	sum := indexing{settled: true}
 	for _, c := range collections {
 		status := c.Status()

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
-	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/docservice/follow"
 )
 
@@ -58,7 +58,7 @@ func reindex(env *cli.Env, dataDir string, names []string) error {
 	for _, name := range chosen {
 		dir, err := follow.StateDir(filepath.Join(dataDir, name))
 		if err == nil {
-			err = docservice.RequestReindex(dir)
+			err = collection.RequestReindex(dir)
 		}
 		if err != nil {
 			return fmt.Errorf("reindex %s: %w", name, err)

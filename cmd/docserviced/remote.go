@@ -9,7 +9,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"docstore/cmd/internal/daemon"
-	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/docservice/follow"
 	"docstore/docservice/gateway"
 	"docstore/docservice/peers"
@@ -63,7 +63,7 @@ func (r *remote) Start(d *daemon.Daemon) (daemon.Parts, error) {
 }
 
 // Open implements daemon.Source.
-func (r *remote) Open(c daemon.Collection, options *docservice.CollectionOptions) (daemon.Held, error) {
+func (r *remote) Open(c daemon.Collection, options *collection.Options) (daemon.Held, error) {
 	if r.options.columns.column != "" {
 		return r.openColumn(c, options)
 	}

@@ -22,6 +22,7 @@ import (
 	"docstore/cmd/internal/daemon"
 	"docstore/cmd/internal/daemontest"
 	"docstore/docservice"
+	"docstore/docservice/docservicegrpc"
 	"docstore/docservice/docservicepb"
 	"docstore/internal/testcert"
 )
@@ -121,7 +122,7 @@ func testGRPCProof(t *testing.T, d *server, ca *testcert.CA, certificate, key st
 		if token != "" {
 			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
 		}
-		_, err := docservicepb.NewDocumentsClient(conn).Get(ctx, &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
+		_, err := docservicegrpc.NewDocumentsClient(conn).Get(ctx, &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
 		return status.Code(err)
 	}
 	pair, err := tls.LoadX509KeyPair(certificate, key)
@@ -135,7 +136,7 @@ func testGRPCProof(t *testing.T, d *server, ca *testcert.CA, certificate, key st
 	health, err := grpc_health_v1.NewHealthClient(bare).Check(shortly(t), &grpc_health_v1.HealthCheckRequest{})
 	require.NoError(t, err)
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, health.GetStatus())
-	watch, err := docservicepb.NewDocumentsClient(bare).Stats(shortly(t), &docservicepb.StatsRequest{})
+	watch, err := docservicegrpc.NewDocumentsClient(bare).Stats(shortly(t), &docservicepb.StatsRequest{})
 	require.Equal(t, codes.Unauthenticated, status.Code(err))
 	require.Nil(t, watch)
 }

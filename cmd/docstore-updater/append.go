@@ -20,6 +20,7 @@ import (
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/bucket"
+	"docstore/queue/codec"
 	"docstore/queue/divided"
 	"docstore/queue/source"
 )
@@ -186,7 +187,7 @@ pipe, or --follow), and 1 if the rest of a file was not read.`,
 	o.transform.addFlags(flags)
 	flags.BoolVar(&o.dryRun, "dry-run", false, "print the first ten documents as they would be stored, and change nothing")
 	flags.Float64Var(&o.rate, "rate", 0, "maximum number of documents and deletes a second; 0: no limit")
-	flags.StringVar(&o.codec, "codec", queue.DefaultCodec, "compression: "+strings.Join(queue.Codecs(), ", "))
+	flags.StringVar(&o.codec, "codec", queue.DefaultCodec, "compression: "+strings.Join(codec.Names(), ", "))
 	flags.BoolVar(&o.controlFields, "control-fields", true, `interpret "_delete", "_expires" and so on; false if documents contain such fields`)
 	flags.BoolVar(&o.resume, "resume", false, "continue after the last record in the queue; default with --from")
 	flags.BoolVar(&o.skipBad, "skip-bad", false, "report and skip invalid records, instead of stopping at the first; default with --follow and --bad-lines")
@@ -239,7 +240,7 @@ func (o *appendOptions) check() error {
 	}
 	refuse(o.idField == "", "--id-field is empty; give the name of the field that holds the id")
 	refuse(!slices.Contains(formatNames(), o.format), "--format %s: write one of %s", o.format, strings.Join(formatNames(), ", "))
-	refuse(!slices.Contains(queue.Codecs(), o.codec), "--codec %s: this build has %s", o.codec, strings.Join(queue.Codecs(), ", "))
+	refuse(!slices.Contains(codec.Names(), o.codec), "--codec %s: this build has %s", o.codec, strings.Join(codec.Names(), ", "))
 	refuse(o.from != "" && o.format == string(files.Directories), "--format %s needs directories, not --from", files.Directories)
 	refuse(o.parquetMemory < parquetjson.MinMaxBytes, "--parquet-memory %s: must be at least %s", &o.parquetMemory, cli.FormatBytes(parquetjson.MinMaxBytes))
 	refuse(!(o.rate >= 0) || o.rate > maxRate, "--rate %v: must be from 0 to %v a second", o.rate, maxRate)

@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"docstore/cmd/internal/cli"
-	"docstore/queue"
+	"docstore/queue/codec"
 )
 
 // asCommand in the environment makes the test binary run the command, for tests that kill
@@ -105,7 +105,7 @@ func TestAppendReportsAllInvalidFlags(t *testing.T) {
 	require.Equal(t, cli.ExitUsage, r.status)
 	require.Equal(t, `docstore-updater: unknown flag --flush-evry; did you mean --flush-every?; --segment-age "old": write a duration, such as 250ms, 10s or 1h30m; `+
 		`--id-field is empty; give the name of the field that holds the id; --format xml: write one of `+strings.Join(formatNames(), ", ")+
-		`; --codec zip: this build has `+strings.Join(queue.Codecs(), ", ")+`; --flush-interval -1s: must not be negative; `+
+		`; --codec zip: this build has `+strings.Join(codec.Names(), ", ")+`; --flush-interval -1s: must not be negative; `+
 		`--segment-size 5GiB: must be between 32 KiB and 4 GiB; --queue is missing: give the directory of the queue; see docstore-updater append --help`+"\n", r.stderr)
 }
 

@@ -22,6 +22,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
 	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/docservice/docservicepb"
 	"docstore/docservice/follow"
 	"docstore/docservice/placement"
@@ -98,7 +99,7 @@ type server struct {
 	c       *cluster
 	dir     string
 	options Options
-	service *docservice.Service
+	service *collection.Service
 	boxcar  *boxcarrpc.Server
 
 	mu struct {
@@ -109,7 +110,7 @@ type server struct {
 
 // fake is a Follower that opens a queue.
 type fake struct {
-	*docservice.Collection
+	*collection.Collection
 	s *server
 }
 
@@ -131,7 +132,7 @@ func (s *server) setSlow(slow bool) {
 // start starts a server of a column in a directory.
 func (c *cluster) start(column, zone, dir string, edit func(*Options)) *server {
 	c.t.Helper()
-	s := &server{c: c, dir: dir, service: docservice.NewService()}
+	s := &server{c: c, dir: dir, service: collection.NewService()}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(c.t, err)
 	s.options = Options{
@@ -141,8 +142,8 @@ func (c *cluster) start(column, zone, dir string, edit func(*Options)) *server {
 			return Announced{Generation: "g", Layout: c.layout, Bytes: []int64{10, 11, 12, 13}}, nil
 		},
 		Disk: func() (used, limit int64, err error) { return 100, 1 << 20, nil },
-		Open: func(_ queueshard.Layout, i int, dir string, serve func(*docservice.Collection)) (Follower, error) {
-			opened, err := docservice.OpenCollection(queueshard.Name("jobs", i), queueshard.Dir(c.queues, i), dir, nil)
+		Open: func(_ queueshard.Layout, i int, dir string, serve func(*collection.Collection)) (Follower, error) {
+			opened, err := collection.Open(queueshard.Name("jobs", i), queueshard.Dir(c.queues, i), dir, nil)
 			if err != nil {
 				return nil, err
 			}
@@ -311,7 +312,7 @@ func TestRestartedServerIsNotReady(t *testing.T) {
 	require.NoError(t, a.Close())
 	again := c.start("a", "x", dir, func(o *Options) {
 		open := o.Open
-		o.Open = func(layout queueshard.Layout, i int, dir string, serve func(*docservice.Collection)) (Follower, error) {
+		o.Open = func(layout queueshard.Layout, i int, dir string, serve func(*collection.Collection)) (Follower, error) {
 			f, err := open(layout, i, dir, serve)
 			if err == nil {
 				f.(*fake).s.setSlow(true)
@@ -386,7 +387,7 @@ func TestShardThatComesWhileAServerStarts(t *testing.T) {
 	late.Store(true)
 	b := c.start("a", "y", t.TempDir(), func(o *Options) {
 		open := o.Open
-		o.Open = func(layout queueshard.Layout, i int, dir string, serve func(*docservice.Collection)) (Follower, error) {
+		o.Open = func(layout queueshard.Layout, i int, dir string, serve func(*collection.Collection)) (Follower, error) {
 			f, err := open(layout, i, dir, serve)
 			if err == nil && i == 0 {
 				f.(*fake).s.setSlow(true)
@@ -481,7 +482,7 @@ func TestFailures(t *testing.T) {
 	broken := errors.New("the disk is broken")
 	a := c.start("a", "x", t.TempDir(), func(o *Options) {
 		open := o.Open
-		o.Open = func(layout queueshard.Layout, i int, dir string, serve func(*docservice.Collection)) (Follower, error) {
+		o.Open = func(layout queueshard.Layout, i int, dir string, serve func(*collection.Collection)) (Follower, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if broken != nil && i == 2 {

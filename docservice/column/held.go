@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/docservice/follow"
 	"docstore/internal/vfs"
 	queueshard "docstore/queue/shard"
@@ -25,7 +25,7 @@ type held struct {
 
 	mu struct {
 		sync.Mutex
-		collection *docservice.Collection // the current one
+		collection *collection.Collection // the current one
 		served     bool
 		removed    bool
 	}
@@ -41,7 +41,7 @@ func (c *Column) open(h *held, now time.Time) {
 	}
 	err := vfs.MakeDir(vfs.OS, h.dir)
 	if err == nil {
-		h.follower, err = c.options.Open(c.divided.Layout, h.number, h.dir, func(next *docservice.Collection) { c.replace(h, next) })
+		h.follower, err = c.options.Open(c.divided.Layout, h.number, h.dir, func(next *collection.Collection) { c.replace(h, next) })
 	}
 	h.problem, h.retry = err, now.Add(openPause)
 	if err != nil {
@@ -51,7 +51,7 @@ func (c *Column) open(h *held, now time.Time) {
 }
 
 // replace makes a collection the current one of a shard.
-func (c *Column) replace(h *held, next *docservice.Collection) {
+func (c *Column) replace(h *held, next *collection.Collection) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.mu.collection = next

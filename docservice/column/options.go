@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"docstore/boxcarrpc/discovery"
-	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/docservice/follow"
 	"docstore/docservice/placement/etcdmap"
 	queueshard "docstore/queue/shard"
@@ -53,10 +53,10 @@ type Options struct {
 	Page   string // URL of the status page; default: none
 	// Store is the placement. Options.File of the Store is MapFile(Dir).
 	Store   *etcdmap.Store
-	Service *docservice.Service
+	Service *collection.Service
 	// Open opens a shard of a layout in a directory, which exists, and passes its collection to
 	// serve, and again each one that replaces it.
-	Open func(layout queueshard.Layout, shard int, dir string, serve func(*docservice.Collection)) (Follower, error)
+	Open func(layout queueshard.Layout, shard int, dir string, serve func(*collection.Collection)) (Follower, error)
 	// Announced reads the announced manifest.
 	Announced func(context.Context) (Announced, error)
 	// Disk returns the used bytes of the data directory and their limit.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/docservice/follow"
 	"docstore/internal/vfs"
 	"docstore/queue"
@@ -57,7 +57,7 @@ func benchmarkRollback(b *testing.B, documents int) {
 		})
 		require.NoError(b, err)
 	}
-	service := docservice.NewService()
+	service := collection.NewService()
 	f, err := follow.Open("jobs", store, filepath.Join(dir, "server"), service.Replace, &follow.Options{PollInterval: 2 * time.Millisecond, DrainTime: time.Millisecond})
 	require.NoError(b, err)
 	serves := func(content string) {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"path/filepath"
 
-	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/bucket"
@@ -55,7 +55,7 @@ func (f *Follower) makeCheckpoint(path string, m *publish.Manifest) error {
 	if err := f.fs.RemoveAll(path); err != nil {
 		return err
 	}
-	if err := docservice.CheckpointIndex(f.statePath(f.state), path, f.logger); err != nil {
+	if err := collection.CheckpointIndex(f.statePath(f.state), path, f.logger); err != nil {
 		return err
 	}
 	// A later manifest may replace files.

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/internal/vfs"
 	"docstore/queue/publish"
 
@@ -24,7 +24,7 @@ type current struct {
 	Extended bool `json:"extended,omitempty"`
 }
 
-// StateDir returns the directory of the docservice.Collection that is served from the
+// StateDir returns the directory of the collection.Collection that is served from the
 // directory of a Follower, or dir itself if it is not one.
 func StateDir(dir string) (string, error) {
 	c, found, err := readCurrent(vfs.OS, dir)
@@ -35,7 +35,7 @@ func StateDir(dir string) (string, error) {
 	return f.statePath(c.State), nil
 }
 
-// CheckpointIndex is docservice.CheckpointIndex for a directory of a Follower or of a
+// CheckpointIndex is collection.CheckpointIndex for a directory of a Follower or of a
 // collection. A Follower that opens target fetches the files of the queue.
 func CheckpointIndex(dir, target string, logger *slog.Logger) error {
 	c, found, err := readCurrent(vfs.OS, dir)
@@ -43,13 +43,13 @@ func CheckpointIndex(dir, target string, logger *slog.Logger) error {
 		return err
 	}
 	if !found {
-		return docservice.CheckpointIndex(dir, target, logger)
+		return collection.CheckpointIndex(dir, target, logger)
 	}
 	if err := vfs.MakeDir(vfs.OS, target); err != nil {
 		return err
 	}
 	from, to := &Follower{dir: dir}, &Follower{dir: target, fs: vfs.OS}
-	if err := docservice.CheckpointIndex(from.statePath(c.State), to.statePath(c.State), logger); err != nil {
+	if err := collection.CheckpointIndex(from.statePath(c.State), to.statePath(c.State), logger); err != nil {
 		return err
 	}
 	return to.save(c)
@@ -135,13 +135,13 @@ func parseCheckpoint(name string) (number uint64, ok bool) {
 }
 
 // openState opens the collection of a state, whose directories are created if necessary.
-func (f *Follower) openState(state int) (*docservice.Collection, error) {
+func (f *Follower) openState(state int) (*collection.Collection, error) {
 	for _, dir := range []string{f.statePath(state), f.queuePath(state)} {
 		if err := vfs.MakeDir(f.fs, dir); err != nil {
 			return nil, err
 		}
 	}
-	return docservice.OpenCollection(f.name, f.queuePath(state), f.statePath(state), &f.options.Collection)
+	return collection.Open(f.name, f.queuePath(state), f.statePath(state), &f.options.Collection)
 }
 
 // removeOthers removes states other than the served one, and incomplete checkpoints.

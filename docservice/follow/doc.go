@@ -62,7 +62,7 @@
 // # Files
 //
 //	CURRENT            the name of the state that is served, and its manifest
-//	state-0001/        the directory of a docservice.Collection
+//	state-0001/        the directory of a collection.Collection
 //	state-0001/queue/  the queue that it tails
 //	checkpoint-N/      an index at the end of manifest N, and hard links to its files
 //

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/internal/vfs"
 	"docstore/queue/bucket"
 	"docstore/queue/publish"
@@ -20,7 +20,7 @@ type Follower struct {
 	name    string
 	dir     string
 	bucket  bucket.Bucket
-	serve   func(*docservice.Collection)
+	serve   func(*collection.Collection)
 	options Options
 	fs      vfs.FS
 	now     func() time.Time
@@ -36,13 +36,13 @@ type Follower struct {
 	record     publish.Record // as last read
 	complete   bool           // the files of the served manifest were checked since Open
 	state      int            // number of the state that is served
-	collection *docservice.Collection
+	collection *collection.Collection
 	increments increments
 
 	mu struct {
 		sync.Mutex
 		status  Status
-		serving *docservice.Collection
+		serving *collection.Collection
 		queue   string // directory of its files
 		start   start
 		began   time.Time // of the fetch in progress
@@ -52,7 +52,7 @@ type Follower struct {
 // Open opens the collection in dir, or creates it, passes it to serve, and starts to
 // follow. No other program may change dir. serve is called again with each collection that
 // replaces the first. Open does not wait for the bucket.
-func Open(name string, b bucket.Bucket, dir string, serve func(*docservice.Collection), opts *Options) (*Follower, error) {
+func Open(name string, b bucket.Bucket, dir string, serve func(*collection.Collection), opts *Options) (*Follower, error) {
 	options := opts.withDefaults()
 	if err := options.Shard.check(); err != nil {
 		return nil, errors.Wrapf(err, "collection %s", name)

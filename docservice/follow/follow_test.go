@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/docservice/follow"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
@@ -185,7 +186,7 @@ type server struct {
 	fleet     *fleet
 	group     string
 	dir       string
-	service   *docservice.Service
+	service   *collection.Service
 	feed      *follow.Feed // nil: not divided
 	followers []*follow.Follower
 	follower  *follow.Follower // the first
@@ -193,7 +194,7 @@ type server struct {
 
 func (f *fleet) startServer(group, dir string) *server {
 	f.t.Helper()
-	s := &server{fleet: f, group: group, dir: filepath.Join(f.dir, dir), service: docservice.NewService()}
+	s := &server{fleet: f, group: group, dir: filepath.Join(f.dir, dir), service: collection.NewService()}
 	if f.layout.Shards > 0 {
 		s.service.Divide("jobs", f.layout)
 	}
@@ -242,21 +243,21 @@ func (s *server) restart() {
 }
 
 // collection returns the collection that has an id.
-func (s *server) collection(id string) *docservice.Collection {
+func (s *server) collection(id string) *collection.Collection {
 	name := "jobs"
 	if s.fleet.layout.Shards > 0 {
 		name = shard.Name(name, s.fleet.layout.ShardString(id))
 	}
 	collections := s.service.Collections()
-	return collections[slices.IndexFunc(collections, func(c *docservice.Collection) bool { return c.Name() == name })]
+	return collections[slices.IndexFunc(collections, func(c *collection.Collection) bool { return c.Name() == name })]
 }
 
 // get returns the answer for an id.
 func (s *server) get(id string) (string, error) {
 	for {
-		collection := s.collection(id)
-		document, err := collection.Get(nil, []byte(id))
-		if errors.Is(err, docservice.ErrClosed) && s.collection(id) != collection {
+		c := s.collection(id)
+		document, err := c.Get(nil, []byte(id))
+		if errors.Is(err, collection.ErrClosed) && s.collection(id) != c {
 			continue // replaced meanwhile
 		}
 		return string(document), err

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/internal/ctxtime"
 	"docstore/internal/vfs"
 	"docstore/queue"
@@ -125,7 +125,7 @@ func (f *Follower) prepare(ctx context.Context, state int, m *publish.Manifest) 
 	nearest := nearestCheckpoint(f.record, present, m.Number)
 	if nearest > 0 {
 		// A copy of hard links: the checkpoint stays if this move fails.
-		if err := docservice.CheckpointIndex(f.checkpointPath(nearest), f.statePath(state), f.logger); err != nil {
+		if err := collection.CheckpointIndex(f.checkpointPath(nearest), f.statePath(state), f.logger); err != nil {
 			return errors.Wrap(err, "copy the checkpoint of the index")
 		}
 		sources = append(sources, filepath.Join(f.checkpointPath(nearest), queueName))
@@ -150,10 +150,10 @@ func (f *Follower) prepare(ctx context.Context, state int, m *publish.Manifest) 
 var errRetargeted = errors.New("the target has changed")
 
 // waitReady waits until a collection is ready. It gives up when the target changes.
-func (f *Follower) waitReady(ctx context.Context, collection *docservice.Collection, number uint64) error {
+func (f *Follower) waitReady(ctx context.Context, c *collection.Collection, number uint64) error {
 	for {
 		limited, cancel := context.WithTimeout(ctx, f.options.PollInterval)
-		err := collection.WaitReady(limited)
+		err := c.WaitReady(limited)
 		cancel()
 		if err == nil || ctx.Err() != nil {
 			return err

@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"time"
 
-	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/internal/vfs"
 	"docstore/queue/publish"
 
@@ -30,7 +30,7 @@ const (
 // Options configure a Follower. Nil and zero values are the defaults.
 type Options struct {
 	// Collection configures the collections that are opened. Quarantine is always on.
-	Collection docservice.CollectionOptions
+	Collection collection.Options
 	// Shard is the shard to be followed, of a divided collection. Nil: the collection is not
 	// divided.
 	Shard *Shard

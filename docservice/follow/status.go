@@ -3,7 +3,7 @@ package follow
 import (
 	"time"
 
-	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/queue"
 	"docstore/queue/publish"
 )
@@ -67,7 +67,7 @@ func (f *Follower) Status() Status {
 }
 
 // indexed reports whether the index of a collection includes the end of its manifest.
-func (f *Follower) indexed(c *docservice.Collection, dir string) bool {
+func (f *Follower) indexed(c *collection.Collection, dir string) bool {
 	head, err := queue.ReadHead(f.fs, dir)
 	return err == nil && c.Ready() && c.Status().Position.Next.Compare(head.End.Next) >= 0
 }

@@ -4,10 +4,11 @@ import (
 	"context"
 
 	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/docservice/sharded"
 )
 
-// Collection lists the ids of a sharded collection, as docservice.Collection does.
+// Collection lists the ids of a sharded collection, as collection.Collection does.
 type Collection struct {
 	gateway *Gateway
 	client  *sharded.Client
@@ -27,8 +28,8 @@ func (g *Gateway) Collection(name string) *Collection {
 func (c *Collection) Name() string { return c.name }
 
 // Scan calls fn for each id in byte order, over all shards. Unlike that of a
-// docservice.Collection, the list is not of one moment: it is read page by page.
-func (c *Collection) Scan(ctx context.Context, o docservice.ScanOptions, fn func(id []byte, answer docservice.Answer) error) error {
+// collection.Collection, the list is not of one moment: it is read page by page.
+func (c *Collection) Scan(ctx context.Context, o docservice.ScanOptions, fn func(id []byte, answer collection.Answer) error) error {
 	limit, seen := o.Limit, 0
 	return c.gateway.forward(func() error {
 		for {
@@ -38,7 +39,7 @@ func (c *Collection) Scan(ctx context.Context, o docservice.ScanOptions, fn func
 			}
 			next, err := c.client.Scan(ctx, o, func(id string, document []byte, err error) error {
 				seen++
-				return fn([]byte(id), docservice.Answer{Document: document, Err: err})
+				return fn([]byte(id), collection.Answer{Document: document, Err: err})
 			})
 			if err != nil || next == nil || limit > 0 && seen >= limit {
 				return err
@@ -50,7 +51,7 @@ func (c *Collection) Scan(ctx context.Context, o docservice.ScanOptions, fn func
 
 // Count returns the number of ids with a prefix.
 func (c *Collection) Count(ctx context.Context, prefix []byte) (count int64, err error) {
-	err = c.Scan(ctx, docservice.ScanOptions{Prefix: prefix, IDsOnly: true}, func([]byte, docservice.Answer) error {
+	err = c.Scan(ctx, docservice.ScanOptions{Prefix: prefix, IDsOnly: true}, func([]byte, collection.Answer) error {
 		count++
 		return nil
 	})

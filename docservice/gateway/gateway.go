@@ -12,6 +12,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/docservice/docservicepb"
 	"docstore/docservice/sharded"
 )
@@ -26,7 +27,7 @@ const (
 
 // Gateway answers requests for sharded collections.
 type Gateway struct {
-	service *docservice.Service
+	service *collection.Service
 	slots   chan struct{}
 	timeout time.Duration // ColumnTimeout
 	counts  struct{ forwarded, refused, failed atomic.Uint64 }
@@ -38,7 +39,7 @@ type Gateway struct {
 }
 
 // New returns a Gateway to the collections of a service.
-func New(service *docservice.Service) *Gateway {
+func New(service *collection.Service) *Gateway {
 	g := &Gateway{service: service, slots: make(chan struct{}, MaxForwards), timeout: ColumnTimeout}
 	g.mu.clients = map[string]*sharded.Client{}
 	return g

@@ -17,6 +17,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
 	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/docservice/docservicepb"
 	"docstore/docservice/placement"
 	"docstore/docservice/sharded"
@@ -24,6 +25,7 @@ import (
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/shard"
+	"docstore/queue/stored"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -42,8 +44,8 @@ type fleet struct {
 	t         *testing.T
 	layout    shard.Layout
 	documents map[string]string
-	shards    []*docservice.Collection
-	services  []*docservice.Service
+	shards    []*collection.Collection
+	services  []*collection.Service
 	servers   []*boxcarrpc.Server
 	addresses []string
 	source    placement.Current
@@ -69,7 +71,7 @@ func newFleet(t *testing.T, documentBytes int) *fleet {
 	}
 	for i, w := range writers {
 		require.NoError(t, w.Close())
-		c, err := docservice.OpenCollection(shard.Name("jobs", i), shard.Dir("/queue", i), shard.Dir("/data", i), &docservice.CollectionOptions{FS: fs})
+		c, err := collection.Open(shard.Name("jobs", i), shard.Dir("/queue", i), shard.Dir("/data", i), &collection.Options{FS: fs})
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, c.Close()) })
 		require.NoError(t, c.WaitReady(soon(t)))
@@ -106,7 +108,7 @@ func (f *fleet) client(rows map[string][]string) *sharded.Client {
 }
 
 func (f *fleet) start(i int) {
-	s := docservice.NewService()
+	s := collection.NewService()
 	s.Divide("jobs", f.layout)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(f.t, err)
@@ -139,7 +141,7 @@ func (f *fleet) call(method string, request, response proto.Message) error {
 // "not found".
 func TestAnyServerAnswers(t *testing.T) {
 	f := newFleet(t, 30)
-	local := docservice.NewLocalClient(f.gateway.Handle, "jobs", queue.NewDecoderCache(1<<20))
+	local := docservice.NewLocalClient(f.gateway.Handle, "jobs", stored.NewDecoderCache(1<<20))
 	var ids []string
 	for id, want := range f.documents {
 		ids = append(ids, id, "none-"+id)
@@ -182,7 +184,7 @@ func TestRowLacksShards(t *testing.T) {
 	}
 	client := f.client(rows)
 	f.gateway.Add("jobs", client)
-	local := docservice.NewLocalClient(f.gateway.Handle, "jobs", queue.NewDecoderCache(1<<20))
+	local := docservice.NewLocalClient(f.gateway.Handle, "jobs", stored.NewDecoderCache(1<<20))
 	for range 20 {
 		for id, want := range f.documents {
 			document, err := local.Get(soon(t), nil, id)
@@ -203,7 +205,7 @@ func TestRowLacksShards(t *testing.T) {
 // A batch that does not fit leaves out the last ids.
 func TestLargeBatch(t *testing.T) {
 	f := newFleet(t, 1<<20)
-	local := docservice.NewLocalClient(f.gateway.Handle, "jobs", queue.NewDecoderCache(1<<20))
+	local := docservice.NewLocalClient(f.gateway.Handle, "jobs", stored.NewDecoderCache(1<<20))
 	var ids []string
 	for id := range f.documents {
 		ids = append(ids, id)
@@ -296,9 +298,9 @@ func TestLists(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 10, n)
 	enough := errors.New("enough")
-	require.ErrorIs(t, c.Scan(soon(t), docservice.ScanOptions{}, func([]byte, docservice.Answer) error { return enough }), enough)
+	require.ErrorIs(t, c.Scan(soon(t), docservice.ScanOptions{}, func([]byte, collection.Answer) error { return enough }), enough)
 	n = 0
-	require.NoError(t, c.Scan(soon(t), docservice.ScanOptions{Limit: 25}, func([]byte, docservice.Answer) error { n++; return nil }))
+	require.NoError(t, c.Scan(soon(t), docservice.ScanOptions{Limit: 25}, func([]byte, collection.Answer) error { n++; return nil }))
 	require.EqualValues(t, 25, n)
 	require.Nil(t, f.gateway.Collection("other"))
 	var stats docservicepb.StatsResponse

@@ -19,6 +19,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
 	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/docservice/placement"
 	"docstore/docservice/sharded"
 	"docstore/internal/testseed"
@@ -42,7 +43,7 @@ type cluster struct {
 	layout  shard.Layout
 	docs    map[string]string
 	ids     []string
-	shards  []*docservice.Collection
+	shards  []*collection.Collection
 	servers map[string]*server
 	rows    map[string][]string // the other servers of a column
 	current placement.Current
@@ -51,7 +52,7 @@ type cluster struct {
 
 // server is the server of a column.
 type server struct {
-	service *docservice.Service
+	service *collection.Service
 	boxcar  *boxcarrpc.Server
 	address string
 	delay   atomic.Int64 // of each call
@@ -76,7 +77,7 @@ func newCluster(t testing.TB, shards, documents int) *cluster {
 	}
 	for i, w := range writers {
 		require.NoError(t, w.Close())
-		one, err := docservice.OpenCollection(shard.Name("jobs", i), shard.Dir("/queue", i), shard.Dir("/data", i), &docservice.CollectionOptions{FS: fs})
+		one, err := collection.Open(shard.Name("jobs", i), shard.Dir("/queue", i), shard.Dir("/data", i), &collection.Options{FS: fs})
 		require.NoError(t, err)
 		t.Cleanup(func() { one.Close() })
 		require.NoError(t, one.WaitReady(soon(t)))
@@ -87,7 +88,7 @@ func newCluster(t testing.TB, shards, documents int) *cluster {
 
 // start starts the server of a column, without shards.
 func (c *cluster) start(name string) *server {
-	s := &server{service: docservice.NewService()}
+	s := &server{service: collection.NewService()}
 	s.service.Divide("jobs", c.layout)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(c.t, err)

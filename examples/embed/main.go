@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 
 	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/queue"
 )
 
@@ -51,7 +52,7 @@ func run(ctx context.Context, dir string) (err error) {
 
 	// The collection indexes the queue in the background. If its directory is deleted, the
 	// index is rebuilt from the queue.
-	jobs, err := docservice.OpenCollection("jobs", queueDir, filepath.Join(dir, "index"), nil)
+	jobs, err := collection.Open("jobs", queueDir, filepath.Join(dir, "index"), nil)
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func run(ctx context.Context, dir string) (err error) {
 	if _, err := jobs.Get(nil, []byte("job/nurse")); errors.Is(err, docservice.ErrNotFound) {
 		fmt.Println("get: job/nurse was deleted")
 	}
-	return jobs.Scan(ctx, docservice.ScanOptions{Prefix: []byte("job/")}, func(id []byte, answer docservice.Answer) error {
+	return jobs.Scan(ctx, docservice.ScanOptions{Prefix: []byte("job/")}, func(id []byte, answer collection.Answer) error {
 		fmt.Printf("scan: %s %s\n", id, answer.Document) // both are valid until this function returns
 		return answer.Err
 	})

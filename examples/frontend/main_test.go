@@ -14,7 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"docstore/boxcarrpc"
-	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/queue"
 )
 
@@ -33,12 +33,12 @@ func serve(t *testing.T) (address string) {
 	_, err = writer.Append([]byte("other"), []byte("not JSON"))
 	require.NoError(t, err)
 	require.NoError(t, writer.Close())
-	jobs, err := docservice.OpenCollection("jobs", dir, filepath.Join(t.TempDir(), "index"), nil)
+	jobs, err := collection.Open("jobs", dir, filepath.Join(t.TempDir(), "index"), nil)
 	require.NoError(t, err)
 	require.NoError(t, jobs.WaitReady(t.Context()))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	server := boxcarrpc.NewServer(docservice.NewService(jobs).Handle, nil)
+	server := boxcarrpc.NewServer(collection.NewService(jobs).Handle, nil)
 	served := make(chan error)
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() {

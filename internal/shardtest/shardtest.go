@@ -17,7 +17,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/discovery/etcd"
-	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/docservice/placement"
 	"docstore/docservice/placement/etcdmap"
 	"docstore/internal/etcdtest"
@@ -43,7 +43,7 @@ type Cluster struct {
 	IDs       []string
 
 	t      testing.TB
-	shards []*docservice.Collection
+	shards []*collection.Collection
 }
 
 // Server is a server of a column. It follows each placement, and removes no shard.
@@ -53,7 +53,7 @@ type Server struct {
 	stop     chan struct{}
 	stopping sync.Once
 	running  sync.WaitGroup
-	service  *docservice.Service
+	service  *collection.Service
 	boxcar   *boxcarrpc.Server
 	registry *etcd.Registry
 	reporter *etcdmap.Reporter
@@ -117,7 +117,7 @@ func (c *Cluster) write(documents int) {
 	}
 	for i, w := range writers {
 		require.NoError(c.t, w.Close())
-		one, err := docservice.OpenCollection(shard.Name(Collection, i), shard.Dir("/queue", i), shard.Dir("/data", i), &docservice.CollectionOptions{FS: fs})
+		one, err := collection.Open(shard.Name(Collection, i), shard.Dir("/queue", i), shard.Dir("/data", i), &collection.Options{FS: fs})
 		require.NoError(c.t, err)
 		c.t.Cleanup(func() { assert.NoError(c.t, one.Close()) })
 		require.NoError(c.t, one.WaitReady(Context(c.t)))
@@ -132,7 +132,7 @@ func Bytes(i int) int64 { return 1000 + int64(i) }
 // page is the URL of its status page.
 func (c *Cluster) Start(column, page string) *Server {
 	c.t.Helper()
-	s := &Server{cluster: c, service: docservice.NewService(), stop: make(chan struct{})}
+	s := &Server{cluster: c, service: collection.NewService(), stop: make(chan struct{})}
 	s.service.Divide(Collection, c.Layout)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(c.t, err)

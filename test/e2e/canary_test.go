@@ -75,7 +75,7 @@ type canary struct {
 // startCanary reads the documents with a client of these options.
 func (f *columnFleet) startCanary(account *account, want answers, options *etcdclient.Options) *canary {
 	f.t.Helper()
-	client, err := etcdclient.Open(f.etcd.Address, collection, options)
+	client, err := etcdclient.Open(f.etcd.Address, collectionName, options)
 	require.NoError(f.t, err)
 	f.t.Cleanup(func() { _ = client.Close() })
 	require.NoError(f.t, client.WaitReady(f.t.Context()))
@@ -193,7 +193,7 @@ func (c *canary) pages(ctx context.Context) {
 		c.f.mu.Unlock()
 		call, cancel := context.WithTimeout(ctx, callPatience)
 		of, mark := c.begin("http", &page.disturbance), c.f.disturbance.mark()
-		status, body, err := getPage(call, "http://"+page.http+"/documents/"+collection+"/"+d.id)
+		status, body, err := getPage(call, "http://"+page.http+"/documents/"+collectionName+"/"+d.id)
 		cancel()
 		if c.f.disturbance.excuses(mark) {
 			of.excuse, of.mark = &c.f.disturbance, mark

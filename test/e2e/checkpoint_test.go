@@ -68,7 +68,7 @@ func TestCheckpointOfARunningDaemon(t *testing.T) {
 // tailed returns the number of queue entries that a daemon has read, from its metrics.
 func tailed(t *testing.T, metrics []byte) (entries int) {
 	t.Helper()
-	name := fmt.Sprintf("docstore_tail_entries_total{collection=%q} ", collection)
+	name := fmt.Sprintf("docstore_tail_entries_total{collection=%q} ", collectionName)
 	_, after, found := strings.Cut(string(metrics), name)
 	require.True(t, found)
 	_, err := fmt.Sscan(after, &entries)
@@ -110,7 +110,7 @@ func TestNewMachineFromCheckpoint(t *testing.T) {
 	})
 	client := newClient(t, second)
 	compareAll(t, client, want)
-	second.poll(t, "/collections/"+collection+"/count", func(status int, body []byte) bool {
+	second.poll(t, "/collections/"+collectionName+"/count", func(status int, body []byte) bool {
 		require.Equal(t, http.StatusOK, status)
 		found := 0
 		for _, document := range want {

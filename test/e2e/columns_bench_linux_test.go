@@ -28,7 +28,7 @@ func BenchmarkColumns(b *testing.B) {
 	}{{1, []string{"a"}}, {1, []string{"a", "b", "c"}}, {columnRows, []string{"a", "b", "c"}}} {
 		b.Run(fmt.Sprintf("daemons=%d", shape.rows*len(shape.columns)), func(b *testing.B) {
 			f := startColumnFleet(b, b.TempDir(), shape.rows, shape.columns, corpus(b)[:2_000], false)
-			router, err := etcdclient.Open(f.etcd.Address, collection, nil)
+			router, err := etcdclient.Open(f.etcd.Address, collectionName, nil)
 			require.NoError(b, err)
 			defer router.Close()
 			require.NoError(b, router.WaitReady(b.Context()))
@@ -38,7 +38,7 @@ func BenchmarkColumns(b *testing.B) {
 				require.NoError(b, err)
 				defer pool.Close()
 				require.NoError(b, pool.WaitReady(b.Context()))
-				clients["direct"] = docservice.NewClient(pool, collection)
+				clients["direct"] = docservice.NewClient(pool, collectionName)
 			}
 			for _, n := range []int{1, 50} {
 				b.Run(fmt.Sprintf("ids=%d", n), func(b *testing.B) { f.measure(b, clients, n) })

@@ -126,9 +126,9 @@ func (f *columnFleet) wrongMap(want unchanging) {
 	connection, err := etcd.Connect("etcd://"+f.etcd.Address+"/docstore", nil)
 	require.NoError(f.t, err)
 	defer connection.Close()
-	_, err = connection.Put(f.t.Context(), "docstore/"+collection+"/placement/map", string(content))
+	_, err = connection.Put(f.t.Context(), "docstore/"+collectionName+"/placement/map", string(content))
 	require.NoError(f.t, err)
-	client, err := etcdclient.Open(f.etcd.Address, collection, nil)
+	client, err := etcdclient.Open(f.etcd.Address, collectionName, nil)
 	require.NoError(f.t, err)
 	defer client.Close()
 	f.eventually("all ids are served by the columns of the wrong map", func(ctx context.Context) bool {

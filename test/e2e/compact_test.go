@@ -113,7 +113,7 @@ func (d *daemon) position(t *testing.T) (segment int) {
 			Collections map[string]struct{ Position string }
 		}
 		require.NoError(t, json.Unmarshal(body, &answer))
-		_, err := fmt.Sscanf(answer.Collections[collection].Position, "%d/", &segment)
+		_, err := fmt.Sscanf(answer.Collections[collectionName].Position, "%d/", &segment)
 		require.NoError(t, err)
 		return true
 	})

@@ -68,7 +68,7 @@ func (d *daemon) waitExport(t *testing.T, want map[string][]byte) {
 	for _, id := range slices.Sorted(maps.Keys(want)) {
 		all = fmt.Appendf(all, `{"id":%q,"found":true,"document":%s}`+"\n", id, want[id])
 	}
-	d.poll(t, "/collections/"+collection+"/export", func(status int, body []byte) bool {
+	d.poll(t, "/collections/"+collectionName+"/export", func(status int, body []byte) bool {
 		return status == http.StatusOK && bytes.Equal(body, all)
 	})
 }

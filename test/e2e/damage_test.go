@@ -26,7 +26,7 @@ func TestDamagedSegment(t *testing.T) {
 	d.waitDocument(t, documents[999].id, documents[999].line)
 
 	t.Run("a wrong byte in a document makes that id unavailable", func(t *testing.T) {
-		d.poll(t, "/documents/"+collection+"/"+victim.id, func(status int, _ []byte) bool {
+		d.poll(t, "/documents/"+collectionName+"/"+victim.id, func(status int, _ []byte) bool {
 			return status == http.StatusServiceUnavailable
 		})
 		d.waitDocument(t, documents[501].id, documents[501].line)
@@ -49,7 +49,7 @@ func TestDamagedSegment(t *testing.T) {
 			return status == http.StatusServiceUnavailable && names(body, second)
 		})
 		d.waitDocument(t, documents[0].id, documents[0].line)
-		d.poll(t, "/documents/"+collection+"/"+victim.id, func(status int, _ []byte) bool {
+		d.poll(t, "/documents/"+collectionName+"/"+victim.id, func(status int, _ []byte) bool {
 			return status == http.StatusNotFound || status == http.StatusServiceUnavailable
 		})
 		d.waitOutput(t, second)

@@ -37,7 +37,7 @@ func TestDamagedIndex(t *testing.T) {
 		require.NoError(t, os.CopyFS(data, os.DirFS(checkpoint)))
 		check := func() *process { return start(t, nil, "docserviced", "check", "--data", data) }
 		check().wait(t)
-		files, err := filepath.Glob(filepath.Join(data, collection, "index-0001.v1", damage.files))
+		files, err := filepath.Glob(filepath.Join(data, collectionName, "index-0001.v1", damage.files))
 		require.NoError(t, err)
 		require.Len(t, files, 1)
 		content, err := os.ReadFile(files[0])
@@ -70,7 +70,7 @@ func TestDamageBeneathARunningDaemon(t *testing.T) {
 	queue, checkpoint := indexedInTables(t, documents)
 	d := startDaemonWith(t, queue, checkpoint, "--scrub-interval", "100ms")
 	d.waitReady(t)
-	files, err := filepath.Glob(filepath.Join(checkpoint, collection, "index-0001.v1", "*.table"))
+	files, err := filepath.Glob(filepath.Join(checkpoint, collectionName, "index-0001.v1", "*.table"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
 	file, err := os.OpenFile(files[0], os.O_RDWR, 0)
@@ -106,7 +106,7 @@ func TestTruncatedTableBeneathARunningDaemon(t *testing.T) {
 	healthy.waitReady(t)
 	client := newClient(t, d, healthy)
 	tables := func(index string) []string {
-		files, err := filepath.Glob(filepath.Join(data, collection, index, "*.table"))
+		files, err := filepath.Glob(filepath.Join(data, collectionName, index, "*.table"))
 		require.NoError(t, err)
 		require.NotEmpty(t, files)
 		return files
@@ -114,7 +114,7 @@ func TestTruncatedTableBeneathARunningDaemon(t *testing.T) {
 	require.NoError(t, os.Truncate(tables("index-0001.v1")[0], 4096))
 	servers := d.boxcar + "," + healthy.boxcar
 	for _, document := range documents[:40] {
-		get := start(t, nil, "boxcar", "get", "--servers", servers, "--collection", collection, document.id)
+		get := start(t, nil, "boxcar", "get", "--servers", servers, "--collection", collectionName, document.id)
 		get.wait(t)
 		require.Equal(t, string(document.line), strings.TrimSuffix(get.output.String(), "\n"))
 	}

@@ -52,7 +52,7 @@ func TestServersAreFound(t *testing.T) {
 			}
 			get := func() {
 				t.Helper()
-				out, err := boxcar("get", "--timeout", "30s", "--collection", collection, documents[7].id)
+				out, err := boxcar("get", "--timeout", "30s", "--collection", collectionName, documents[7].id)
 				require.NoError(t, err, out)
 				require.Equal(t, string(documents[7].line)+"\n", out)
 			}

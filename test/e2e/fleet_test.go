@@ -124,7 +124,7 @@ func (f *columnFleet) setPID(name string, pid int) {
 func (f *columnFleet) openStore() {
 	f.t.Helper()
 	var err error
-	f.store, err = etcdmap.Open(f.etcd.Address, collection, nil)
+	f.store, err = etcdmap.Open(f.etcd.Address, collectionName, nil)
 	require.NoError(f.t, err)
 	f.t.Cleanup(func() { require.NoError(f.t, f.store.Close()) })
 }
@@ -152,7 +152,7 @@ func (f *columnFleet) grow(column string) *daemon {
 // placement runs a command of docserviced placement.
 func (f *columnFleet) placement(args ...string) {
 	f.t.Helper()
-	start(f.t, nil, "docserviced", append(append([]string{"placement"}, args...), "--etcd", f.etcd.Address, "--collection", collection)...).wait(f.t)
+	start(f.t, nil, "docserviced", append(append([]string{"placement"}, args...), "--etcd", f.etcd.Address, "--collection", collectionName)...).wait(f.t)
 }
 
 func (f *columnFleet) apply() { f.t.Helper(); f.placement("apply") }

@@ -83,7 +83,7 @@ func TestFullDiskUnderTheIndex(t *testing.T) {
 			}
 		}
 		require.NoError(t, json.Unmarshal(body, &ready))
-		for _, fault := range ready.Collections[collection].Faults {
+		for _, fault := range ready.Collections[collectionName].Faults {
 			require.True(t, strings.HasPrefix(fault.Path, disk), "the fault names a path on the full disk: %+v", fault)
 		}
 		return true
@@ -92,7 +92,7 @@ func TestFullDiskUnderTheIndex(t *testing.T) {
 		d.waitDocument(t, want.id, want.line)
 	}
 	last := documents[len(documents)-1]
-	d.poll(t, "/documents/"+collection+"/"+last.id, func(status int, _ []byte) bool {
+	d.poll(t, "/documents/"+collectionName+"/"+last.id, func(status int, _ []byte) bool {
 		require.NotEqual(t, http.StatusNotFound, status, "the daemon has not read the entry")
 		return status == http.StatusServiceUnavailable
 	})

@@ -125,7 +125,7 @@ func TestSourceRestoredFromAnOlderCopy(t *testing.T) {
 	plain.plainPass(t, "--ignore-times")
 	d.waitNotReady(t, "another history")
 	d.stop(t)
-	require.NoError(t, os.RemoveAll(filepath.Join(data, collection)))
+	require.NoError(t, os.RemoveAll(filepath.Join(data, collectionName)))
 	d.restart(t)
 	d.waitReady(t)
 	want := expected(append(append(append([]document{}, common...), after...), appended...))
@@ -223,7 +223,7 @@ func TestNewMachineBeforeItsCopyIsComplete(t *testing.T) {
 	// A machine that returns knows from its index that the copy is incomplete, and is not
 	// ready.
 	require.NoError(t, os.Remove(segments(t, target)[len(segments(t, target))-1]))
-	require.NoError(t, os.RemoveAll(filepath.Join(data, collection)))
+	require.NoError(t, os.RemoveAll(filepath.Join(data, collectionName)))
 	d.restart(t)
 	d.waitNotReady(t, "has not been read to its end")
 	require.Positive(t, d.requireHonest(t, documents[:100]))
@@ -244,7 +244,7 @@ func watchExisting(t *testing.T, d *daemon, documents []document) (end func()) {
 	wrong := ""
 	running.Go(func() {
 		for i := 0; ctx.Err() == nil && wrong == ""; i = (i + 7919) % len(documents) {
-			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.http+"/documents/"+collection+"/"+documents[i].id, nil)
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+d.http+"/documents/"+collectionName+"/"+documents[i].id, nil)
 			if err != nil {
 				wrong = err.Error()
 				return

@@ -362,7 +362,7 @@ func (r *longRun) converge() {
 func (r *longRun) requireLast() {
 	r.t.Helper()
 	want := r.model.latest()
-	client, err := etcdclient.Open(r.f.etcd.Address, collection, nil)
+	client, err := etcdclient.Open(r.f.etcd.Address, collectionName, nil)
 	require.NoError(r.t, err)
 	defer client.Close()
 	require.NoError(r.t, client.WaitReady(r.t.Context()))

@@ -148,7 +148,7 @@ func newClient(t *testing.T, daemons ...*daemon) *docservice.Client {
 	require.NoError(t, err)
 	t.Cleanup(func() { pool.Close() })
 	require.NoError(t, pool.WaitReady(t.Context()))
-	return docservice.NewClient(pool, collection)
+	return docservice.NewClient(pool, collectionName)
 }
 
 // compareAll fetches all ids concurrently and compares the bytes.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue"
@@ -37,7 +38,7 @@ type powerRun struct {
 	flushed   int
 
 	copied     *vfs.Mem
-	collection *docservice.Collection
+	collection *collection.Collection
 	seen       map[string]bool // served since the last power loss
 }
 
@@ -74,7 +75,7 @@ func (r *powerRun) openWriter(t *testing.T) {
 func (r *powerRun) openCollection(t *testing.T) {
 	t.Helper()
 	var err error
-	r.collection, err = docservice.OpenCollection(collection, queueDir, "/data", &docservice.CollectionOptions{
+	r.collection, err = collection.Open(collectionName, queueDir, "/data", &collection.Options{
 		FS: r.copied, MemtableBytes: 16 << 10, PollInterval: time.Millisecond, RetryInterval: time.Millisecond,
 		VerifyInterval: time.Millisecond, Quarantine: true, QuarantineAfter: time.Nanosecond,
 	})

@@ -34,7 +34,7 @@ func TestProbe(t *testing.T) {
 	}
 	probe := func(timeout, command string) (status int, stdout, stderr string) {
 		cmd := exec.Command(filepath.Join(binaries, "boxcar"), "probe", "--servers", daemons[0].boxcar+","+daemons[1].boxcar,
-			"--collection", collection, "--append", command, "--timeout", timeout)
+			"--collection", collectionName, "--append", command, "--timeout", timeout)
 		var out, problem strings.Builder
 		cmd.Stdout, cmd.Stderr = &out, &problem
 		_ = cmd.Run() // the exit status is checked

@@ -111,7 +111,7 @@ type daemon struct {
 	disturbance  disturbance // in which calls over HTTP may fail
 }
 
-const collection = "debian"
+const collectionName = "debian"
 
 func startDaemon(t testing.TB, queue, data string) *daemon {
 	t.Helper()
@@ -123,7 +123,7 @@ func startDaemonWith(t testing.TB, queue, data string, flags ...string) *daemon 
 	t.Helper()
 	d := &daemon{boxcar: freeport.Address(t), http: freeport.Address(t)}
 	d.args = []string{
-		"serve", "--collection", collection + "=" + queue, "--data", data,
+		"serve", "--collection", collectionName + "=" + queue, "--data", data,
 		"--boxcar", d.boxcar, "--http", d.http,
 	}
 	d.args = append(d.args, flags...)
@@ -147,7 +147,7 @@ func (d *daemon) waitReady(t testing.TB) {
 // nil.
 func (d *daemon) waitDocument(t testing.TB, id string, want []byte) {
 	t.Helper()
-	d.poll(t, "/documents/"+collection+"/"+id, func(status int, body []byte) bool {
+	d.poll(t, "/documents/"+collectionName+"/"+id, func(status int, body []byte) bool {
 		if want == nil {
 			return status == http.StatusNotFound
 		}

@@ -37,7 +37,7 @@ func TestLastReleaseOfColumns(t *testing.T) {
 		var rows []*daemon
 		for row, version := range []string{updater, other} {
 			d := &daemon{boxcar: freeport.Address(t), http: freeport.Address(t)}
-			d.process = launch(t, exec.Command(filepath.Join(versions[version], "docserviced"), "serve", "--collection", collection+"="+url,
+			d.process = launch(t, exec.Command(filepath.Join(versions[version], "docserviced"), "serve", "--collection", collectionName+"="+url,
 				"--etcd", etcd.Address, "--column", "a", "--data", filepath.Join(dir, []string{"data-0", "data-1"}[row]),
 				"--boxcar", d.boxcar, "--http", d.http, "--memory", "16MiB"))
 			rows = append(rows, d)
@@ -46,7 +46,7 @@ func TestLastReleaseOfColumns(t *testing.T) {
 			f := &columnFleet{t: t, etcd: etcd, columns: map[string][]*daemon{"a": rows}}
 			f.openStore()
 			f.waitLive("a")
-			versions.run(t, updater, "docserviced", nil, "placement", "apply", "--etcd", etcd.Address, "--collection", collection)
+			versions.run(t, updater, "docserviced", nil, "placement", "apply", "--etcd", etcd.Address, "--collection", collectionName)
 			f.waitPlaced()
 			f.waitServed(len(rows) * shards)
 		}
@@ -59,7 +59,7 @@ func TestLastReleaseOfColumns(t *testing.T) {
 			for _, d := range rows {
 				versions.requireAll(t, client, have, "--servers", d.boxcar)
 			}
-			require.Contains(t, versions.run(t, client, "docserviced", nil, "placement", "show", "--etcd", etcd.Address, "--collection", collection), "column a")
+			require.Contains(t, versions.run(t, client, "docserviced", nil, "placement", "show", "--etcd", etcd.Address, "--collection", collectionName), "column a")
 		}
 		for _, d := range rows {
 			d.stop(t)

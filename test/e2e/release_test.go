@@ -84,7 +84,7 @@ func (v versions) requireAll(t *testing.T, client string, documents []document, 
 		ids.WriteString(d.id + "\n")
 		want.WriteString(`{"id":"` + d.id + `","found":true,"document":` + string(d.line) + "}\n")
 	}
-	got := v.run(t, client, "boxcar", []byte(ids.String()), append([]string{"mget", "--collection", collection, "-"}, flags...)...)
+	got := v.run(t, client, "boxcar", []byte(ids.String()), append([]string{"mget", "--collection", collectionName, "-"}, flags...)...)
 	require.True(t, want.String() == got, "a client of %s", client)
 }
 
@@ -107,12 +107,12 @@ func TestLastRelease(t *testing.T) {
 		part := documents[step*500 : (step+1)*500]
 		run(server, "docstore-updater", ndjson(part), "append", "--queue", queue, "--quiet")
 		d := &daemon{boxcar: freeport.Address(t), http: freeport.Address(t)}
-		d.process = launch(t, exec.Command(filepath.Join(versions[server], "docserviced"), "serve", "--collection", collection+"="+queue,
+		d.process = launch(t, exec.Command(filepath.Join(versions[server], "docserviced"), "serve", "--collection", collectionName+"="+queue,
 			"--data", data, "--boxcar", d.boxcar, "--http", d.http))
 		d.waitReady(t)
 		for _, client := range []string{"release", "now"} {
 			versions.requireAll(t, client, documents[:(step+1)*500], "--servers", d.boxcar)
-			got := run(client, "boxcar", nil, "get", "--servers", d.boxcar, "--collection", collection, documents[0].id)
+			got := run(client, "boxcar", nil, "get", "--servers", d.boxcar, "--collection", collectionName, documents[0].id)
 			require.Equal(t, string(documents[0].line)+"\n", got)
 			require.Contains(t, run(client, "boxcar", nil, "slots", "--servers", d.boxcar), "lowest free")
 			run(client, "boxcar", nil, "drain", "--servers", d.boxcar)

@@ -52,7 +52,7 @@ func TestRepairedSourceIsFollowed(t *testing.T) {
 	}
 	run(deletes, "append", "--codec", "none")
 	again := resumeReplica(t, source, copied.target)
-	d.poll(t, "/documents/"+collection+"/"+documents[0].id, func(status int, _ []byte) bool { return status == http.StatusNotFound })
+	d.poll(t, "/documents/"+collectionName+"/"+documents[0].id, func(status int, _ []byte) bool { return status == http.StatusNotFound })
 	run(nil, "compact", "--erase-deleted-older-than", "0s", "--delete-after", "0s")
 	left, err := filepath.Glob(filepath.Join(source, "*.seg"))
 	require.NoError(t, err)

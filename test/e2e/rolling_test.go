@@ -39,7 +39,7 @@ func TestRollingRestart(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, pool.Close()) })
 	require.NoError(t, pool.WaitReady(t.Context()))
-	client := docservice.NewClient(pool, collection)
+	client := docservice.NewClient(pool, collectionName)
 
 	var stop atomic.Bool
 	var fetched atomic.Int64

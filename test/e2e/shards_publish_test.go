@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/docservice/follow"
 	"docstore/internal/etcdtest"
 	"docstore/queue/bucket"
@@ -24,7 +25,7 @@ import (
 
 // shardServer follows all shards of a published collection in this process.
 type shardServer struct {
-	service   *docservice.Service
+	service   *collection.Service
 	layout    shard.Layout
 	followers []*follow.Follower
 }
@@ -39,7 +40,7 @@ func (p *published) followShards(t *testing.T, etcd string) *shardServer {
 	feed := follow.OpenFeed(publish.WithArbiter(client, arbiter), nil)
 	division, err := feed.Division(t.Context())
 	require.NoError(t, err)
-	s := &shardServer{service: docservice.NewService(), layout: division.Layout}
+	s := &shardServer{service: collection.NewService(), layout: division.Layout}
 	s.service.Divide("debian", s.layout)
 	dir := t.TempDir()
 	for i := range s.layout.Shards {
@@ -74,7 +75,7 @@ func (s *shardServer) waitFor(t *testing.T, number uint64, want map[string][]byt
 
 // wrong returns an id with another answer.
 func (s *shardServer) wrong(want map[string][]byte) string {
-	collections := map[string]*docservice.Collection{}
+	collections := map[string]*collection.Collection{}
 	for _, c := range s.service.Collections() {
 		collections[c.Name()] = c
 	}

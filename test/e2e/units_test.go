@@ -33,12 +33,12 @@ func TestUnitsServe(t *testing.T) {
 	}
 	feed("2026-11-21T1430.ndjson", documents[:1_000])
 
-	queue := filepath.Join("var", "lib", "docstore", "queue", collection)
-	server.write(t, "etc/docstore/sync-"+collection, "SOURCE=%s\nOPTIONS=--interval 0.1 --bwlimit 50m\n", filepath.Join(ingestHost.root, queue))
+	queue := filepath.Join("var", "lib", "docstore", "queue", collectionName)
+	server.write(t, "etc/docstore/sync-"+collectionName, "SOURCE=%s\nOPTIONS=--interval 0.1 --bwlimit 50m\n", filepath.Join(ingestHost.root, queue))
 	sync := launch(t, server.unit(t, "docstore-sync@.service").command(t))
 	d := &daemon{boxcar: freeport.Address(t), http: freeport.Address(t)}
 	server.write(t, "etc/docstore/docserviced.yaml", "collection: [%s=%s]\ndata: %s\nboxcar: %s\nhttp: %s\n",
-		collection, filepath.Join(server.root, queue), filepath.Join(server.root, "var", "lib", "docstore", "index"), d.boxcar, d.http)
+		collectionName, filepath.Join(server.root, queue), filepath.Join(server.root, "var", "lib", "docstore", "index"), d.boxcar, d.http)
 	d.process = launch(t, server.unit(t, "docserviced.service").command(t))
 	d.waitDocument(t, documents[999].id, documents[999].line)
 
@@ -102,7 +102,7 @@ func (m machine) unit(t *testing.T, name string) unit {
 	content, err := os.ReadFile(filepath.Join("..", "..", "deploy", "systemd", name))
 	require.NoError(t, err)
 	text := strings.ReplaceAll(string(content), "\\\n", " ")
-	text = strings.ReplaceAll(text, "%i", collection)
+	text = strings.ReplaceAll(text, "%i", collectionName)
 	state := filepath.Join(m.root, "var", "lib")
 	u := unit{}
 	for _, setting := range unitSetting.FindAllStringSubmatch(text, -1) {

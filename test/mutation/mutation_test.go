@@ -137,19 +137,19 @@ var mutations = []mutation{
 		pkg: "./queue", run: "TestCompactPartialReplica",
 	},
 	{
-		name: "the tail position is stored before the entries that it covers", sample: true, file: "docservice/tail.go",
+		name: "the tail position is stored before the entries that it covers", sample: true, file: "docservice/collection/tail.go",
 		old: "		err = b.batch.Set(positionKey, b.buffer)\n	}\n", new: "		err = b.follower.index.Set(positionKey, b.buffer)\n	}\n",
-		pkg: "./docservice", run: "TestCrash|TestFault",
+		pkg: "./docservice/collection", run: "TestCrash|TestFault",
 	},
 	{
-		name: "segments of another queue are accepted", file: "docservice/store.go",
+		name: "segments of another queue are accepted", file: "docservice/collection/store.go",
 		old: "		s.queue.Bind(p.Queue)\n", new: "",
-		pkg: "./docservice", run: "TestAnotherQueueOverwritesTheOneServed",
+		pkg: "./docservice/collection", run: "TestAnotherQueueOverwritesTheOneServed",
 	},
 	{
-		name: "a segment is recorded as verified before it is durable", file: "docservice/verified.go",
+		name: "a segment is recorded as verified before it is durable", file: "docservice/collection/verified.go",
 		old: "found.durable, found.syncErr = syncFile(v.fs, f.path)", new: "found.durable = true",
-		pkg: "./docservice", run: "TestPowerLossAfterVerification",
+		pkg: "./docservice/collection", run: "TestPowerLossAfterVerification",
 	},
 	{
 		name: "a batch asks a server again that has not answered", file: "docservice/client.go",

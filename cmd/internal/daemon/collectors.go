@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"docstore/cmd/internal/metric"
-	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/internal/vfs"
 	"docstore/lsm"
 )
@@ -68,11 +68,11 @@ func (c collectionCollector) Describe(to chan<- *prometheus.Desc) {
 }
 
 func (c collectionCollector) Collect(to chan<- prometheus.Metric) {
-	for _, collection := range c.Collections() {
-		name := collection.Name()
-		collectStatus(to, name, collection.Status())
-		collectResidency(to, name, collection)
-		stats, err := collection.Stats()
+	for _, one := range c.Collections() {
+		name := one.Name()
+		collectStatus(to, name, one.Status())
+		collectResidency(to, name, one)
+		stats, err := one.Stats()
 		if err != nil {
 			c.env.Log.Warn("statistics are missing from the metrics", "collection", name, "error", err)
 			continue
@@ -82,7 +82,7 @@ func (c collectionCollector) Collect(to chan<- prometheus.Metric) {
 		queueDocs.Send(to, float64(stats.SegmentDocuments), name)
 		queueDels.Send(to, float64(stats.SegmentDeletes), name)
 		collectIndex(to, name, stats.Index)
-		for part, dir := range collection.Dirs() {
+		for part, dir := range one.Dirs() {
 			if free, err := vfs.OS.FreeBytes(dir); err == nil { // an error is reported elsewhere
 				diskFree.Send(to, float64(free), name, part)
 			}
@@ -90,7 +90,7 @@ func (c collectionCollector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-func collectStatus(to chan<- prometheus.Metric, name string, status docservice.Status) {
+func collectStatus(to chan<- prometheus.Metric, name string, status collection.Status) {
 	served.Send(to, float64(status.Gets.Found), name, "found")
 	served.Send(to, float64(status.Gets.NotFound), name, "not_found")
 	served.Send(to, float64(status.Gets.Unavailable), name, "unavailable")
@@ -127,10 +127,10 @@ func collectStatus(to chan<- prometheus.Metric, name string, status docservice.S
 }
 
 // collectResidency sends only what is known.
-func collectResidency(to chan<- prometheus.Metric, name string, collection *docservice.Collection) {
-	residency := collection.Residency()
-	index, queue, measured := collection.ColdReads()
-	send := func(part string, of docservice.PartResidency, cold *docservice.ColdReads) {
+func collectResidency(to chan<- prometheus.Metric, name string, c *collection.Collection) {
+	residency := c.Residency()
+	index, queue, measured := c.ColdReads()
+	send := func(part string, of collection.PartResidency, cold *collection.ColdReads) {
 		if of.MappedBytes > 0 {
 			residentRatio.Send(to, of.Share, name, part)
 		}

@@ -25,10 +25,10 @@ import (
 	"docstore/cmd/internal/bounded"
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/livepage"
-	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/internal/ctxtime"
 	"docstore/lsm"
-	"docstore/queue"
+	"docstore/queue/stored"
 )
 
 // readyInterval is the interval at which a starting daemon checks whether its replicated
@@ -43,18 +43,18 @@ type Daemon struct {
 	auth    *Authenticator
 	tracer  Tracer
 	lock    io.Closer
-	cache   *docservice.Cache // nil: none
+	cache   *collection.Cache // nil: none
 	source  Source            // nil: none, or it did not start
 	parts   Parts             // of source
 	budget  *lsm.Budget       // of all collections
 	// decoders caches the dictionaries of all collections, within the same memory.
-	decoders *queue.DecoderCache
+	decoders *stored.DecoderCache
 	// scrubSemaphore makes --scrub-rate apply to the scrubs of all collections together.
 	scrubSemaphore chan struct{}
 	// messages limits the bytes of requests and responses of all clients over all
 	// protocols.
 	messages       *boxcarrpc.Budget
-	service        *docservice.Service
+	service        *collection.Service
 	handler        boxcarrpc.Handler // of HTTP and protocol
 	boxcar         *boxcarrpc.Server
 	http           *http.Server
@@ -85,7 +85,7 @@ type Daemon struct {
 
 // Start opens all parts and starts to serve. On error it closes what it opened.
 func Start(env *cli.Env, o Options) (_ *Daemon, err error) {
-	d := &Daemon{env: env, options: o, tracer: o.Tracer, service: docservice.NewService(), failed: make(chan struct{}), scrubSemaphore: make(chan struct{}, 1)}
+	d := &Daemon{env: env, options: o, tracer: o.Tracer, service: collection.NewService(), failed: make(chan struct{}), scrubSemaphore: make(chan struct{}, 1)}
 	if d.tracer == nil {
 		d.tracer = noTracer{}
 	}
@@ -104,12 +104,12 @@ func Start(env *cli.Env, o Options) (_ *Daemon, err error) {
 	}
 	memory := planForThisMachine(o.Memory).memory
 	shares := shareMemory(memory)
-	d.messages, d.decoders, d.budget = boxcarrpc.NewBudget(shares.messages), queue.NewDecoderCache(shares.dictionaries), lsm.NewBudget(shares.index)
+	d.messages, d.decoders, d.budget = boxcarrpc.NewBudget(shares.messages), stored.NewDecoderCache(shares.dictionaries), lsm.NewBudget(shares.index)
 	if err = d.listen(); err != nil {
 		return nil, err
 	}
 	if len(o.Memcached) > 0 {
-		if d.cache, err = docservice.OpenCache(o.Memcached, env.Log); err != nil {
+		if d.cache, err = collection.OpenCache(o.Memcached, env.Log); err != nil {
 			return nil, err
 		}
 	}
@@ -191,7 +191,7 @@ func (d *Daemon) serve() {
 
 // addCollection opens a collection and serves it.
 func (d *Daemon) addCollection(c Collection) error {
-	options := &docservice.CollectionOptions{
+	options := &collection.Options{
 		Logger: d.env.Log, Budget: d.budget, Decoders: d.decoders, Quarantine: d.options.Quarantine, Cache: d.cache,
 		ScrubInterval: d.options.ScrubInterval, ScrubBytesPerSecond: int64(d.options.ScrubRate), ScrubSemaphore: d.scrubSemaphore,
 		MaxStaleness: d.options.MaxStaleness,
@@ -210,19 +210,19 @@ func (d *Daemon) addCollection(c Collection) error {
 	return nil
 }
 
-func (d *Daemon) openCollection(c Collection, options *docservice.CollectionOptions) (Held, error) {
+func (d *Daemon) openCollection(c Collection, options *collection.Options) (Held, error) {
 	if c.IsURL() {
 		if d.source == nil {
 			return nil, fmt.Errorf("--collection %s=%s: this program serves only queue directories", c.Name, c.Source)
 		}
 		return d.source.Open(c, options)
 	}
-	collection, err := docservice.OpenCollection(c.Name, c.Source, filepath.Join(d.options.DataDir, c.Name), options)
+	served, err := collection.Open(c.Name, c.Source, filepath.Join(d.options.DataDir, c.Name), options)
 	if err != nil {
 		return nil, err
 	}
-	d.service.Add(collection)
-	return local{collection}, nil
+	d.service.Add(served)
+	return local{served}, nil
 }
 
 // Held returns the collections that the daemon holds, ordered by name.
@@ -349,7 +349,7 @@ func (d *Daemon) Authenticator() *Authenticator { return d.auth }
 func (d *Daemon) Messages() *boxcarrpc.Budget { return d.messages }
 
 // Service returns the service of all collections.
-func (d *Daemon) Service() *docservice.Service { return d.service }
+func (d *Daemon) Service() *collection.Service { return d.service }
 
 // Boxcar returns the Boxcar server.
 func (d *Daemon) Boxcar() *boxcarrpc.Server { return d.boxcar }
@@ -385,10 +385,10 @@ func (d *Daemon) Settings() *[]cli.Setting { return d.settings.Load() }
 func (d *Daemon) SetSettings(settings *[]cli.Setting) { d.settings.Store(settings) }
 
 // Collections returns the served collections ordered by name.
-func (d *Daemon) Collections() []*docservice.Collection { return d.service.Collections() }
+func (d *Daemon) Collections() []*collection.Collection { return d.service.Collections() }
 
 // Collection returns the collection of that name, nil if there is none.
-func (d *Daemon) Collection(name string) *docservice.Collection {
+func (d *Daemon) Collection(name string) *collection.Collection {
 	for _, c := range d.Collections() {
 		if c.Name() == name {
 			return c

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"docstore/boxcarrpc"
-	"docstore/docservice"
+	"docstore/docservice/collection"
 )
 
 // A Source opens the collections that are not in a queue directory of this machine. Its
@@ -16,7 +16,7 @@ type Source interface {
 	// Start is called once, with open listeners and before the first Open.
 	Start(*Daemon) (Parts, error)
 	// Open opens a collection and adds what it serves to the service of the daemon.
-	Open(Collection, *docservice.CollectionOptions) (Held, error)
+	Open(Collection, *collection.Options) (Held, error)
 	// Close closes what Start opened. The listeners and all Held are closed.
 	Close() error
 }
@@ -50,7 +50,7 @@ type Protocol interface {
 // A Tracer creates spans of requests and their stages.
 type Tracer interface {
 	// Boxcar traces the requests of the Boxcar listener and their stages.
-	Boxcar(*boxcarrpc.ServerOptions, *docservice.Service)
+	Boxcar(*boxcarrpc.ServerOptions, *collection.Service)
 	// Handler traces the requests of another listener, whose contexts have the trace of the
 	// client.
 	Handler(boxcarrpc.Handler) boxcarrpc.Handler
@@ -65,7 +65,7 @@ type Tracer interface {
 // noTracer is the Tracer of a daemon without one.
 type noTracer struct{}
 
-func (noTracer) Boxcar(*boxcarrpc.ServerOptions, *docservice.Service) {}
+func (noTracer) Boxcar(*boxcarrpc.ServerOptions, *collection.Service) {}
 func (noTracer) Handler(next boxcarrpc.Handler) boxcarrpc.Handler     { return next }
 func (noTracer) HTTP(next http.HandlerFunc) http.HandlerFunc          { return next }
 func (noTracer) TraceID(context.Context) string                       { return "" }

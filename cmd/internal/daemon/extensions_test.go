@@ -13,7 +13,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/daemontest"
-	"docstore/docservice"
+	"docstore/docservice/collection"
 )
 
 // testSource opens the collection of a URL from a queue directory.
@@ -40,13 +40,13 @@ func (s *testSource) Start(d *Daemon) (Parts, error) {
 	}, nil
 }
 
-func (s *testSource) Open(c Collection, o *docservice.CollectionOptions) (Held, error) {
-	collection, err := docservice.OpenCollection(c.Name, s.queueDir, filepath.Join(s.DataDir(), c.Name), o)
+func (s *testSource) Open(c Collection, o *collection.Options) (Held, error) {
+	opened, err := collection.Open(c.Name, s.queueDir, filepath.Join(s.DataDir(), c.Name), o)
 	if err != nil {
 		return nil, err
 	}
-	s.Service().Add(collection)
-	s.held = &testHeld{local: local{collection}, ready: make(chan struct{})}
+	s.Service().Add(opened)
+	s.held = &testHeld{local: local{opened}, ready: make(chan struct{})}
 	return s.held, nil
 }
 

@@ -5,13 +5,14 @@ import (
 
 	"docstore/cmd/internal/livepage"
 	"docstore/docservice"
+	"docstore/docservice/collection"
 )
 
 // Held is a collection that a daemon holds: all of it, or some of its shards.
 type Held interface {
 	Name() string
 	// Collections returns what the service has of the collection: itself, or its shards.
-	Collections() []*docservice.Collection
+	Collections() []*collection.Collection
 	// Readiness reports whether the collection is ready.
 	Readiness() CollectionReadiness
 	// Ready is Readiness().Ready, without its cost.
@@ -20,7 +21,7 @@ type Held interface {
 	// Collections.
 	Report(status *livepage.Status, describe Describe)
 	// Lookup returns the collection that has the id if any has, or why it is not here.
-	Lookup(id string) (c *docservice.Collection, problem string)
+	Lookup(id string) (c *collection.Collection, problem string)
 	// Lister lists all ids of the collection.
 	Lister() Lister
 	// Replicated reports whether clients know other servers of the collection. Then the
@@ -31,19 +32,19 @@ type Held interface {
 }
 
 // Describe describes a collection on the page.
-type Describe func(*docservice.Collection, CollectionReadiness) livepage.Collection
+type Describe func(*collection.Collection, CollectionReadiness) livepage.Collection
 
 // Lister lists the ids of a collection.
 type Lister interface {
 	Name() string
-	Scan(ctx context.Context, o docservice.ScanOptions, fn func(id []byte, answer docservice.Answer) error) error
+	Scan(ctx context.Context, o docservice.ScanOptions, fn func(id []byte, answer collection.Answer) error) error
 	Count(ctx context.Context, prefix []byte) (int64, error)
 }
 
 // local is the Held of a queue directory.
-type local struct{ *docservice.Collection }
+type local struct{ *collection.Collection }
 
-func (l local) Collections() []*docservice.Collection { return []*docservice.Collection{l.Collection} }
+func (l local) Collections() []*collection.Collection { return []*collection.Collection{l.Collection} }
 
 func (l local) Readiness() CollectionReadiness { return DescribeReadiness(l.Status()) }
 
@@ -51,7 +52,7 @@ func (l local) Report(status *livepage.Status, describe Describe) {
 	status.Collections = append(status.Collections, describe(l.Collection, l.Readiness()))
 }
 
-func (l local) Lookup(string) (*docservice.Collection, string) { return l.Collection, "" }
+func (l local) Lookup(string) (*collection.Collection, string) { return l.Collection, "" }
 
 func (l local) Lister() Lister { return l.Collection }
 

@@ -21,6 +21,7 @@ import (
 	"docstore/cmd/internal/httpapi"
 	"docstore/cmd/internal/livepage"
 	"docstore/docservice"
+	"docstore/docservice/collection"
 )
 
 // Limits of the HTTP listener. The write timeout is long: profiles take as long as
@@ -138,7 +139,7 @@ func answerError(err error) *httpapi.Error {
 	case boxcarrpc.CodeOf(err) == boxcarrpc.CodeResourceExhausted, boxcarrpc.CodeOf(err) == boxcarrpc.CodeDeadlineExceeded,
 		errors.Is(err, context.DeadlineExceeded):
 		return httpapi.Errorf(httpapi.CodeUnavailable, noMemory)
-	case errors.Is(err, docservice.ErrUnavailable), errors.Is(err, docservice.ErrClosed):
+	case errors.Is(err, docservice.ErrUnavailable), errors.Is(err, collection.ErrClosed):
 		return httpapi.Errorf(httpapi.CodeUnavailable, "%v", err)
 	case errors.Is(err, docservice.ErrMoved):
 		return httpapi.Errorf(httpapi.CodeMoved, "%v", err)
@@ -251,7 +252,7 @@ func (d *Daemon) Ready() bool {
 }
 
 // DescribeReadiness describes the readiness of a collection of the service.
-func DescribeReadiness(status docservice.Status) CollectionReadiness {
+func DescribeReadiness(status collection.Status) CollectionReadiness {
 	r := CollectionReadiness{
 		Ready:      status.Ready,
 		Position:   status.Position.Next.String(),

@@ -11,7 +11,9 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/cmd/internal/httpapi"
 	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/queue"
+	"docstore/queue/stored"
 )
 
 // BenchmarkTransfer makes the bodies of responses from stored documents: as they are
@@ -32,12 +34,12 @@ func BenchmarkTransfer(b *testing.B) {
 			_, err = w.Append([]byte("a"), document)
 			require.NoError(b, err)
 			require.NoError(b, w.Close())
-			c, err := docservice.OpenCollection("jobs", dir, b.TempDir(), nil)
+			c, err := collection.Open("jobs", dir, b.TempDir(), nil)
 			require.NoError(b, err)
 			defer c.Close()
 			require.NoError(b, c.WaitReady(b.Context()))
-			var handler boxcarrpc.Handler = docservice.NewService(c).Handle
-			client := docservice.NewLocalClient(handler, "jobs", queue.NewDecoderCache(1<<20))
+			var handler boxcarrpc.Handler = collection.NewService(c).Handle
+			client := docservice.NewLocalClient(handler, "jobs", stored.NewDecoderCache(1<<20))
 			for _, coding := range []httpapi.Coding{httpapi.Identity, httpapi.Gzip, httpapi.Zstd} {
 				b.Run(fmt.Sprintf("size=%d/stored=%s/sent=%s", size, codec, coding), func(b *testing.B) {
 					b.ReportAllocs()

@@ -16,7 +16,7 @@ import (
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/httpapi"
 	"docstore/docservice"
-	"docstore/queue"
+	"docstore/queue/stored"
 )
 
 // Limits of a batch over HTTP. A batch has at most docservice.MaxBatchIDs ids.
@@ -30,7 +30,7 @@ const (
 // decodes the documents.
 type documentAPI struct {
 	handler  boxcarrpc.Handler
-	decoders *queue.DecoderCache
+	decoders *stored.DecoderCache
 	log      *slog.Logger
 }
 

@@ -25,6 +25,7 @@ import (
 	"docstore/cmd/internal/httpapi"
 	"docstore/docservice"
 	"docstore/queue"
+	"docstore/queue/codec"
 )
 
 // ask sends a request to a daemon. headers are names and values.
@@ -91,7 +92,7 @@ func plainBody(t *testing.T, r *httptest.ResponseRecorder) string {
 // change with the document.
 func TestContentCodings(t *testing.T) {
 	long := fmt.Sprintf(`{"id":"long","text":%q}`, strings.Repeat("words of a text ", 100))
-	for _, codec := range queue.Codecs() {
+	for _, codec := range codec.Names() {
 		t.Run(codec, func(t *testing.T) {
 			dir := t.TempDir()
 			fillWith(t, dir, queue.WriterOptions{Codec: codec}, "long", long, "short", `{}`, "text", strings.Repeat("not JSON ", 200), "empty", "")

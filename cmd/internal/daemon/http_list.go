@@ -15,6 +15,7 @@ import (
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/httpapi"
 	"docstore/docservice"
+	"docstore/docservice/collection"
 )
 
 // exportStallTimeout is how long the reader of an export may block it. An export pins the
@@ -108,7 +109,7 @@ func (d *Daemon) serveIDs(w http.ResponseWriter, r *http.Request) {
 	}
 	l.options.IDsOnly, l.options.Limit = true, 0
 	body, shown, last := []byte(`{"ids":[`), 0, ""
-	err := l.collection.Scan(r.Context(), l.options, func(id []byte, _ docservice.Answer) error {
+	err := l.collection.Scan(r.Context(), l.options, func(id []byte, _ collection.Answer) error {
 		if shown == limit {
 			return errPageEnds
 		}
@@ -169,7 +170,7 @@ func (d *Daemon) serveExport(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	own := exportBytes
-	if _, local := l.collection.(*docservice.Collection); !local {
+	if _, local := l.collection.(*collection.Collection); !local {
 		own = exportBufferBytes // the servers of the shards reserve the rest, maybe in the same budget
 	}
 	if !reserve(w, r, own) {
@@ -180,7 +181,7 @@ func (d *Daemon) serveExport(w http.ResponseWriter, r *http.Request) {
 	var line []byte
 	most := own // reserved so far
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	err := l.collection.Scan(r.Context(), l.options, func(id []byte, answer docservice.Answer) error {
+	err := l.collection.Scan(r.Context(), l.options, func(id []byte, answer collection.Answer) error {
 		err := boxcarrpc.Compute(r.Context(), len(answer.Document), func() {
 			if answer.Err != nil {
 				line = cli.AppendFailed(line[:0], string(id), docservice.AnswerCode(answer.Err), answer.Err.Error())

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/cmd/internal/daemontest"
-	"docstore/docservice"
+	"docstore/docservice/collection"
 )
 
 // errorBody is the body of an error; message is escaped as in JSON.
@@ -199,8 +199,8 @@ func TestStoppedTail(t *testing.T) {
 
 // A replacement is reported, and the daemon stays ready.
 func TestReadinessReportsReplacement(t *testing.T) {
-	r := DescribeReadiness(docservice.Status{Ready: true, Replacement: &docservice.Replacement{
-		Queue: [16]byte{0xab}, TailedBytes: 10, PresentBytes: 30, Faults: []docservice.Fault{{Reason: "it forked", StopsTail: true}},
+	r := DescribeReadiness(collection.Status{Ready: true, Replacement: &collection.Replacement{
+		Queue: [16]byte{0xab}, TailedBytes: 10, PresentBytes: 30, Faults: []collection.Fault{{Reason: "it forked", StopsTail: true}},
 	}})
 	require.True(t, r.Ready)
 	require.Equal(t, "ab"+strings.Repeat("0", 30), r.Replacement.Queue)

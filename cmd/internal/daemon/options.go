@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"docstore/cmd/internal/cli"
-	"docstore/docservice"
+	"docstore/docservice/collection"
 )
 
 // Default addresses.
@@ -43,7 +43,7 @@ type Options struct {
 
 // NewOptions returns the default options.
 func NewOptions() Options {
-	return Options{ScrubRate: docservice.DefaultScrubBytesPerSecond}
+	return Options{ScrubRate: collection.DefaultScrubBytesPerSecond}
 }
 
 // AddFlags adds the flags.
@@ -56,7 +56,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		"requests and responses; excludes mapped files and Go's overhead")
 	flags.DurationVar(&o.Grace, "grace", 10*time.Second, "time for requests in flight to finish at shutdown")
 	flags.BoolVar(&o.Quarantine, "quarantine", true, "rename a damaged segment to .bad, so that rsync copies it again; false: only report it")
-	flags.DurationVar(&o.ScrubInterval, "scrub-interval", docservice.DefaultScrubInterval,
+	flags.DurationVar(&o.ScrubInterval, "scrub-interval", collection.DefaultScrubInterval,
 		"pause between two verifications of an index; 0: never verify")
 	flags.Var(&o.ScrubRate, "scrub-rate", "maximum bytes of all indexes verified per second")
 	flags.DurationVar(&o.MaxStaleness, "max-staleness", 0,

@@ -11,7 +11,7 @@ import (
 
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/livepage"
-	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/lsm"
 	"docstore/queue"
 )
@@ -41,7 +41,7 @@ type reporter struct {
 	started time.Time
 
 	mu     sync.Mutex
-	queues map[*docservice.Collection]*queueReport
+	queues map[*collection.Collection]*queueReport
 
 	searching chan struct{} // held during a search for versions
 }
@@ -51,16 +51,16 @@ type queueReport struct {
 	listed   time.Time
 	segments []queue.SegmentInfo
 	sampled  time.Time
-	resident docservice.Residency
+	resident collection.Residency
 	counted  time.Time
 	took     time.Duration
 	counting bool
-	live     map[queue.SegmentID]docservice.Live
+	live     map[queue.SegmentID]collection.Live
 	stored   map[queue.SegmentID]int64 // bytes of each segment at the time of the count
 }
 
 func newReporter(d *Daemon) *reporter {
-	return &reporter{Daemon: d, started: time.Now(), queues: make(map[*docservice.Collection]*queueReport), searching: make(chan struct{}, 1)}
+	return &reporter{Daemon: d, started: time.Now(), queues: make(map[*collection.Collection]*queueReport), searching: make(chan struct{}, 1)}
 }
 
 // Sample implements livepage.Source.
@@ -87,7 +87,7 @@ func (r *reporter) Sample() livepage.Sample {
 	return s
 }
 
-func histogramOf(reads *docservice.ColdReads) livepage.Histogram {
+func histogramOf(reads *collection.ColdReads) livepage.Histogram {
 	bounds, counts := reads.Buckets()
 	return livepage.Histogram{Bounds: bounds, Counts: counts}
 }
@@ -146,7 +146,7 @@ func (r *reporter) boxcarStatus() livepage.Boxcar {
 	return b
 }
 
-func (r *reporter) collectionStatus(c *docservice.Collection, ready CollectionReadiness) livepage.Collection {
+func (r *reporter) collectionStatus(c *collection.Collection, ready CollectionReadiness) livepage.Collection {
 	status := c.Status()
 	report := r.queueReport(c)
 	result := livepage.Collection{
@@ -169,7 +169,7 @@ func (r *reporter) collectionStatus(c *docservice.Collection, ready CollectionRe
 
 // queueReport returns the cached state of a collection's segments. It refreshes list and
 // residency if they are old, and starts a count of live bytes if that is old.
-func (r *reporter) queueReport(c *docservice.Collection) queueReport {
+func (r *reporter) queueReport(c *collection.Collection) queueReport {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	report := r.queues[c]
@@ -195,10 +195,10 @@ func (r *reporter) queueReport(c *docservice.Collection) queueReport {
 }
 
 // count counts the live bytes of a collection's segments; it stops when the daemon stops.
-func (r *reporter) count(c *docservice.Collection, report *queueReport) {
+func (r *reporter) count(c *collection.Collection, report *queueReport) {
 	started := time.Now()
 	segments, err := c.Segments()
-	var live map[queue.SegmentID]docservice.Live
+	var live map[queue.SegmentID]collection.Live
 	if err == nil {
 		live, err = c.Census(r.alive)
 	}
@@ -217,7 +217,7 @@ func (r *reporter) count(c *docservice.Collection, report *queueReport) {
 }
 
 // mapped returns nil if the residency is unknown, to omit it from JSON.
-func mapped(of docservice.PartResidency) *livepage.Mapped {
+func mapped(of collection.PartResidency) *livepage.Mapped {
 	if of.MappedBytes == 0 {
 		return nil
 	}
@@ -331,7 +331,7 @@ func (r *reporter) LookUp(ctx context.Context, collection, id string, versions b
 }
 
 // findVersions searches the queue for the newest versions of an id.
-func (r *reporter) findVersions(ctx context.Context, c *docservice.Collection, result *livepage.LookUp) {
+func (r *reporter) findVersions(ctx context.Context, c *collection.Collection, result *livepage.LookUp) {
 	select {
 	case r.searching <- struct{}{}:
 		defer func() { <-r.searching }()
@@ -342,8 +342,8 @@ func (r *reporter) findVersions(ctx context.Context, c *docservice.Collection, r
 	ctx, cancel := context.WithTimeout(ctx, versionsTime)
 	defer cancel()
 	id := []byte(result.ID)
-	var found []docservice.Version
-	err := c.Versions(ctx, id, func(v docservice.Version) error {
+	var found []collection.Version
+	err := c.Versions(ctx, id, func(v collection.Version) error {
 		if found = append(found, v); len(found) == 2*shownVersions {
 			found = slices.Delete(found, 0, shownVersions)
 			result.OlderVersions += shownVersions
@@ -373,7 +373,7 @@ func (r *reporter) findVersions(ctx context.Context, c *docservice.Collection, r
 }
 
 // codecOf returns the codec of a segment, empty if it is unknown.
-func (r *reporter) codecOf(c *docservice.Collection, n queue.SegmentID) string {
+func (r *reporter) codecOf(c *collection.Collection, n queue.SegmentID) string {
 	for _, s := range r.queueReport(c).segments {
 		if s.ID <= n && n <= s.Last {
 			return s.Codec

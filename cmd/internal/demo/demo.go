@@ -22,6 +22,7 @@ import (
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/daemon"
 	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/internal/jobs"
 	"docstore/queue"
 )
@@ -241,7 +242,7 @@ func whyNot(wanted, got string) string {
 	return fmt.Sprintf(" (%s is in use)", wanted)
 }
 
-func (d *demo) collection() *docservice.Collection { return d.daemon.Collections()[0] }
+func (d *demo) collection() *collection.Collection { return d.daemon.Collections()[0] }
 
 // demoID is the id of the document that the demonstration shows.
 func (d *demo) demoID() string { return jobs.ID(min(4711, d.documents)) }

@@ -1,0 +1,120 @@
+package collection
+
+import (
+	"encoding/binary"
+	"math"
+	"time"
+
+	"github.com/cockroachdb/errors"
+
+	"docstore/queue"
+)
+
+// Sizes of an index value.
+const (
+	indexEntryBytes    = 28
+	oldIndexEntryBytes = 20
+)
+
+// indexEntry is what the index holds for an id. Encoded, little-endian:
+//
+//	offset  0        4        8       10        14                  28
+//	        +--------+--------+--------+---------+-------------------+
+//	        | segment| block  | index  | expiry  | queue.Place       |
+//	        | u32    | u32    | u16    | u32     |                   |
+//	        +--------+--------+--------+---------+-------------------+
+//
+// An index of the old format (see layout.go) has no places:
+//
+//	offset  0        4        8       10       12        16        20
+//	        +--------+--------+--------+--------+--------+---------+
+//	        | segment| block  | index  | flags  | expiry | stored  |
+//	        | u32    | u32    | u16    | u16, 0 | u32    | u32     |
+//	        +--------+--------+--------+--------+--------+---------+
+type indexEntry struct {
+	address     queue.Address
+	expiry      uint32      // Unix seconds; 0: never
+	storedBytes uint32      // of the compressed document in its segment
+	place       queue.Place // of the document; zero in an index of the old format
+}
+
+// entryOf returns the index entry of a document in the queue.
+func entryOf(e *queue.Entry) indexEntry {
+	return indexEntry{address: e.Address, expiry: expirySeconds(e.Expires), storedBytes: uint32(e.StoredBytes), place: e.Place}
+}
+
+// wanted returns the document of the entry, for a fetch.
+func (e *indexEntry) wanted(id []byte) queue.Wanted {
+	return queue.Wanted{ID: id, Address: e.address, Place: e.place}
+}
+
+// errIndexEntry: the value in the index is of a format that this version cannot read.
+var errIndexEntry = errors.New("docservice: index entry of another version")
+
+// append appends the encoded entry to dst, in the old format if old.
+func (e indexEntry) append(dst []byte, old bool) []byte {
+	dst = binary.LittleEndian.AppendUint32(dst, uint32(e.address.Segment))
+	dst = binary.LittleEndian.AppendUint32(dst, e.address.Block)
+	dst = binary.LittleEndian.AppendUint16(dst, e.address.Index)
+	if old {
+		dst = binary.LittleEndian.AppendUint16(dst, 0)
+		dst = binary.LittleEndian.AppendUint32(dst, e.expiry)
+		return binary.LittleEndian.AppendUint32(dst, e.storedBytes)
+	}
+	dst = binary.LittleEndian.AppendUint32(dst, e.expiry)
+	return append(dst, e.place[:]...)
+}
+
+// decodeIndexEntry is the inverse of append.
+func decodeIndexEntry(b []byte) (indexEntry, error) {
+	if len(b) != indexEntryBytes && len(b) != oldIndexEntryBytes {
+		return indexEntry{}, errors.Wrapf(errIndexEntry, "%d bytes, want %d or %d", len(b), indexEntryBytes, oldIndexEntryBytes)
+	}
+	e := indexEntry{address: queue.Address{
+		Segment: queue.SegmentID(binary.LittleEndian.Uint32(b)),
+		Block:   binary.LittleEndian.Uint32(b[4:]),
+		Index:   binary.LittleEndian.Uint16(b[8:]),
+	}}
+	if len(b) == indexEntryBytes {
+		e.expiry, e.place = binary.LittleEndian.Uint32(b[10:]), queue.Place(b[14:])
+		e.storedBytes = uint32(e.place.StoredBytes())
+		return e, nil
+	}
+	if flags := binary.LittleEndian.Uint16(b[10:]); flags != 0 {
+		return indexEntry{}, errors.Wrapf(errIndexEntry, "flags %#04x", flags)
+	}
+	e.expiry, e.storedBytes = binary.LittleEndian.Uint32(b[12:]), binary.LittleEndian.Uint32(b[16:])
+	return e, nil
+}
+
+// sameDocument reports whether the entries are of the same document: an address is never used
+// again. Size and place depend on the file that was read, since a compaction can encode a
+// document again.
+func (e indexEntry) sameDocument(other indexEntry) bool {
+	return e.address == other.address && e.expiry == other.expiry
+}
+
+// expired reports whether the document has expired at now.
+func (e indexEntry) expired(now time.Time) bool {
+	return e.expiry != 0 && now.Unix() >= int64(e.expiry)
+}
+
+// expirySeconds converts a time of expiry to the field of an entry. It rounds up, so that
+// no document expires early. The zero time means never, and so does a time after the year
+// 2106, which the field cannot hold; a time before 1970 has always expired.
+func expirySeconds(t time.Time) uint32 {
+	if t.IsZero() {
+		return 0
+	}
+	seconds := t.Unix()
+	if t.Nanosecond() > 0 {
+		seconds++
+	}
+	switch {
+	case seconds < 1:
+		return 1
+	case seconds > math.MaxUint32:
+		return 0
+	}
+	return uint32(seconds)
+}

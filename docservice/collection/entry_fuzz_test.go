@@ -1,0 +1,26 @@
+package collection
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/queue"
+)
+
+// FuzzIndexEntry: an entry that is accepted has exactly one encoding.
+func FuzzIndexEntry(f *testing.F) {
+	f.Add([]byte{})
+	entry := indexEntry{address: queue.Address{Segment: 7, Block: 4096, Index: 2}, expiry: 1, storedBytes: 100}
+	f.Add(entry.append(nil, true))
+	f.Add(entry.append(nil, false))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := decodeIndexEntry(b)
+		found, lookUp := parseLookUp(b, nil)
+		require.Equal(t, err == nil, lookUp == nil)
+		if err == nil {
+			require.Equal(t, b, e.append(nil, len(b) == oldIndexEntryBytes))
+			require.Equal(t, e, found)
+		}
+	})
+}

@@ -1,0 +1,120 @@
+package collection
+
+import (
+	"encoding/hex"
+	"math"
+	"os"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"docstore/queue"
+)
+
+func TestIndexEntryBytes(t *testing.T) {
+	place, err := hex.DecodeString("1d1c1b1a" + "0807060404030201" + "1f1e")
+	require.NoError(t, err)
+	entry := indexEntry{
+		address: queue.Address{Segment: 0x01020304, Block: 0x05060708, Index: 0x090a},
+		expiry:  0x0b0c0d0e, storedBytes: 0x060708, place: queue.Place(place),
+	}
+	for _, old := range []bool{false, true} {
+		b := entry.append([]byte("x"), old)
+		want := "0403020108070605" + "0a09" + "0e0d0c0b" + hex.EncodeToString(place)
+		if old {
+			want = "0403020108070605" + "0a09" + "0000" + "0e0d0c0b" + "08070600"
+			entry.place = queue.Place{}
+		}
+		assert.Equal(t, "x", string(b[:1]))
+		assert.Equal(t, want, hex.EncodeToString(b[1:]))
+
+		got, err := decodeIndexEntry(b[1:])
+		require.NoError(t, err)
+		assert.Equal(t, entry, got)
+	}
+}
+
+func TestMalformedIndexEntry(t *testing.T) {
+	good := indexEntry{storedBytes: 1}.append(nil, true)
+	for name, b := range map[string][]byte{
+		"empty":    nil,
+		"short":    good[:oldIndexEntryBytes-1],
+		"between":  make([]byte, oldIndexEntryBytes+1),
+		"long":     make([]byte, indexEntryBytes+1),
+		"low flag": append(append(append([]byte{}, good[:10]...), 1, 0), good[12:]...),
+		"high flag": append(append(append([]byte{}, good[:10]...), 0, 0x80),
+			good[12:]...),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := decodeIndexEntry(b)
+			require.ErrorIs(t, err, errIndexEntry)
+		})
+	}
+}
+
+func TestExpirySeconds(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		at   time.Time
+		want uint32
+	}{
+		{"never", time.Time{}, 0},
+		{"a whole second", time.Unix(1_700_000_000, 0), 1_700_000_000},
+		{"rounded up, so that nothing expires early", time.Unix(1_700_000_000, 1), 1_700_000_001},
+		{"the first second is not never", time.Unix(0, 0), 1},
+		{"before 1970", time.Unix(-5, 0), 1},
+		{"the last that fits", time.Unix(math.MaxUint32, 0), math.MaxUint32},
+		{"beyond what fits", time.Unix(math.MaxUint32+1, 0), 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			assert.Equal(t, test.want, expirySeconds(test.at))
+		})
+	}
+}
+
+func TestExpired(t *testing.T) {
+	entry := indexEntry{expiry: 100}
+	assert.False(t, entry.expired(time.Unix(99, 999_999_999)))
+	assert.True(t, entry.expired(time.Unix(100, 0)))
+	assert.False(t, indexEntry{}.expired(time.Unix(math.MaxInt32, 0)), "no expiry")
+}
+
+// TestIndexValuePage compares the example of the format page with the value of the entry.
+func TestIndexValuePage(t *testing.T) {
+	page, err := os.ReadFile("../../docs/format/place.md")
+	require.NoError(t, err)
+	var example string
+	for _, line := range regexp.MustCompile(`(?m)^[0-9a-f]{8}  ([0-9a-f]+)`).FindAllStringSubmatch(string(page), -1) {
+		example += line[1]
+	}
+	value, err := hex.DecodeString(example)
+	require.NoError(t, err)
+	got, err := decodeIndexEntry(value)
+	require.NoError(t, err)
+	require.Equal(t, queue.Address{Segment: 1, Block: 128}, got.address)
+
+	dir := t.TempDir()
+	w, err := queue.OpenWriter(dir, &queue.WriterOptions{Codec: "none"})
+	require.NoError(t, err)
+	_, err = w.Append([]byte("cat"), []byte("meow"))
+	require.NoError(t, err)
+	_, err = w.Delete([]byte("dog"))
+	require.NoError(t, err)
+	w.SetCursor([]byte("line 2"))
+	require.NoError(t, w.Close())
+	r, err := queue.OpenReader(dir, nil)
+	require.NoError(t, err)
+	defer r.Close()
+	found := false
+	require.NoError(t, r.Scan(t.Context(), queue.Position{}, func(e queue.Entry) error {
+		if string(e.ID) == "cat" {
+			found = true
+			require.Equal(t, value, entryOf(&e).append(nil, false))
+		}
+		return nil
+	}))
+	require.True(t, found)
+}

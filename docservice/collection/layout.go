@@ -1,0 +1,202 @@
+package collection
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cockroachdb/errors"
+
+	"docstore/internal/vfs"
+	"docstore/lsm"
+	"docstore/queue"
+)
+
+// A collection's directory holds
+//
+//	index-0001.v1/           the index, a store of package lsm
+//	index-0001.v1.verified   the segments that were found sound (verified.go)
+//	REINDEX                  another index is requested (reindex.go)
+//
+// While a replacement is built, the directory holds the same for the next number. The
+// lowest number is served; it is removed when the next one takes over. An index too
+// damaged to be opened is kept as index-0001.v1.damaged for analysis; it may be deleted.
+//
+// Earlier releases name indexes without ".v1" and write values of the old format (entry.go)
+// to them, as does this release to an index that it finds. They ignore other indexes, so
+// that after a return to such a release the index is built from the queue.
+const (
+	indexPrefix       = "index-"
+	formatExtension   = ".v1"
+	verifiedExtension = ".verified"
+	removedExtension  = ".removed" // of an index that is being removed
+	damagedExtension  = ".damaged" // of an index that could not be opened
+)
+
+// indexNumber identifies an index in the directory of its collection.
+type indexNumber struct {
+	number uint32 // from 1
+	old    bool   // format
+}
+
+// firstIndex is the number of a collection's first index.
+var firstIndex = indexNumber{number: 1}
+
+// next returns the number of the index that replaces this one.
+func (n indexNumber) next() indexNumber {
+	if n.old {
+		return indexNumber{number: n.number}
+	}
+	return indexNumber{number: n.number + 1}
+}
+
+func (n indexNumber) path(dir string) string {
+	name := fmt.Sprintf("%s%04d", indexPrefix, n.number)
+	if !n.old {
+		name += formatExtension
+	}
+	return filepath.Join(dir, name)
+}
+
+func (n indexNumber) verifiedPath(dir string) string { return n.path(dir) + verifiedExtension }
+
+// listIndexes returns the numbers of the indexes in a collection's directory, in order. If
+// the directory does not exist, the list is empty.
+func listIndexes(files vfs.FS, dir string) ([]indexNumber, error) {
+	names, err := files.List(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var numbers []indexNumber
+	for _, name := range names { // sorted, so that of two with the same number the old one is first
+		digits, found := strings.CutPrefix(name, indexPrefix)
+		digits, isNew := strings.CutSuffix(digits, formatExtension)
+		number, err := strconv.ParseUint(digits, 10, 32)
+		if n := (indexNumber{uint32(number), !isNew}); found && err == nil && number > 0 && n.path(dir) == filepath.Join(dir, name) {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers, nil
+}
+
+// removeLeftovers deletes the indexes that were renamed for removal, once the rename is
+// durable.
+func removeLeftovers(files vfs.FS, dir string) error {
+	names, err := files.List(dir)
+	names = slices.DeleteFunc(names, func(name string) bool {
+		return !strings.HasPrefix(name, indexPrefix) || !strings.HasSuffix(name, removedExtension)
+	})
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	if err := files.SyncDir(dir); err != nil {
+		return err
+	}
+	for _, name := range names {
+		err = errors.CombineErrors(err, files.RemoveAll(filepath.Join(dir, name)))
+	}
+	return err
+}
+
+// keepDamagedIndex renames a damaged index so that it is not opened again. It replaces one
+// that was renamed before.
+func (c *Collection) keepDamagedIndex(n indexNumber) error {
+	aside := n.path(c.dir) + damagedExtension
+	if err := c.options.FS.RemoveAll(aside); err != nil {
+		return err
+	}
+	if err := c.options.FS.Rename(n.path(c.dir), aside); err != nil {
+		return err
+	}
+	return c.options.FS.SyncDir(c.dir)
+}
+
+// CheckIndex reads and verifies all of the index in a collection's directory, and of its
+// replacement if there is one. The collection may be open. The logger may be nil. progress,
+// if not nil, is called with the bytes of tables verified so far.
+func CheckIndex(dir string, logger *slog.Logger, progress func(done, total int64)) error {
+	numbers, err := listIndexes(vfs.OS, dir)
+	if err == nil && len(numbers) == 0 {
+		err = errors.Newf("%s holds no index", dir)
+	}
+	for _, n := range numbers {
+		err = errors.CombineErrors(err, withIndex(n.path(dir), &lsm.Options{ReadOnly: true, Logger: logger},
+			func(index *lsm.DB) error { return index.CheckWith(progress) }))
+	}
+	return err
+}
+
+// errContinues ends the scan of CheckPosition.
+var errContinues = errors.New("an entry follows")
+
+// CheckPosition checks that the queue in queueDir continues the history that the index in
+// dir has read. Otherwise the error matches queue.ErrForked, queue.ErrDiverged or
+// queue.ErrTruncated, or queue.ErrUnavailable if files are missing. The collection may be
+// open.
+func CheckPosition(dir, queueDir string) error {
+	numbers, err := listIndexes(vfs.OS, dir)
+	if err != nil || len(numbers) == 0 {
+		return errors.CombineErrors(err, errors.Newf("%s holds no index", dir))
+	}
+	var position queue.Position
+	err = withIndex(numbers[0].path(dir), &lsm.Options{ReadOnly: true}, func(index *lsm.DB) (err error) {
+		position, err = readPosition(index)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	reader, err := queue.OpenReader(queueDir, nil)
+	if err != nil {
+		return err
+	}
+	err = reader.Scan(context.Background(), position, func(queue.Entry) error { return errContinues })
+	if errors.Is(err, errContinues) {
+		err = nil
+	}
+	return errors.CombineErrors(err, reader.Close())
+}
+
+// CheckpointIndex creates a collection's directory in target with a checkpoint of the
+// served index, made of hard links as by lsm.DB.Checkpoint, and its position. The
+// collection may be open. The logger may be nil.
+func CheckpointIndex(dir, target string, logger *slog.Logger) error {
+	if err := vfs.MakeDir(vfs.OS, target); err != nil {
+		return err
+	}
+	for served := (indexNumber{}); ; {
+		numbers, err := listIndexes(vfs.OS, dir)
+		if err == nil && len(numbers) == 0 {
+			err = errors.Newf("%s holds no index", dir)
+		}
+		if err != nil {
+			return err
+		}
+		before := served
+		served = numbers[0]
+		err = withIndex(served.path(dir), &lsm.Options{ReadOnly: true, Logger: logger}, func(index *lsm.DB) error {
+			return index.Checkpoint(indexNumber{firstIndex.number, served.old}.path(target))
+		})
+		if err == nil || served == before || !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		// The replacement may have taken over meanwhile.
+	}
+}
+
+// withIndex opens an index and calls fn.
+func withIndex(path string, opts *lsm.Options, fn func(*lsm.DB) error) error {
+	index, err := lsm.Open(path, opts)
+	if err != nil {
+		return err
+	}
+	return errors.CombineErrors(fn(index), index.Close())
+}

@@ -1,0 +1,78 @@
+package collection
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"docstore/docservice"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestNotFoundNeedsACompleteIndex tests every kind of evidence with every state of
+// knowledge: exactly one combination is answered "not found".
+func TestNotFoundNeedsACompleteIndex(t *testing.T) {
+	complete := knowledge{reached: true}
+	for bits := range 1 << 7 {
+		k := knowledge{
+			reached: bits&1 != 0, stopped: bits&2 != 0, forked: bits&4 != 0, truncated: bits&8 != 0,
+			damaged: bits&16 != 0, headUnread: bits&32 != 0, stale: bits&64 != 0,
+		}
+		for _, e := range []evidence{noEntry, noDocument, notSettled} {
+			t.Run(fmt.Sprintf("%+v evidence %d", k, e), func(t *testing.T) {
+				err := absence(e, k.gap())
+				if k == complete && e != notSettled {
+					require.Equal(t, docservice.ErrNotFound, err)
+				} else {
+					require.ErrorIs(t, err, docservice.ErrUnavailable)
+					require.NotErrorIs(t, err, docservice.ErrNotFound)
+				}
+			})
+		}
+	}
+}
+
+// TestExpiredEntryIsUnavailableBeforeTheEnd: the unread part of the queue may hold a
+// newer version that has not expired.
+func TestExpiredEntryIsUnavailableBeforeTheEnd(t *testing.T) {
+	f := newMemFixture(t)
+	f.expiring("id", time.Minute)
+	f.seal()
+	c := f.ready()
+	requireDocument(t, c, "id", documentOf("id"))
+	f.clock.advance(time.Hour)
+	requireNone(t, c, "id", docservice.ErrNotFound)
+	require.NoError(t, c.Close())
+
+	f.put("damaged", "document")
+	f.expiring("id", 24*time.Hour)
+	f.seal()
+	path, good := f.segment(2)
+	replace(t, f.fs, path, flipped(t, good, "damaged"))
+	c = f.open()
+	waitFor(t, c, "the tail stops", hasFault(2))
+	requireNone(t, c, "id", docservice.ErrUnavailable)
+	_, answers, err := c.GetMany(nil, [][]byte{[]byte("id")}, 1<<20)
+	require.NoError(t, err)
+	require.ErrorIs(t, answers[0].Err, docservice.ErrUnavailable)
+	replace(t, f.fs, path, good)
+	require.NoError(t, c.WaitReady(soon(t)))
+	requireDocument(t, c, "id", documentOf("id"))
+}
+
+// TestRebuildPace: the first rebuild runs at once, later ones at growing intervals.
+func TestRebuildPace(t *testing.T) {
+	var pace rebuildPace
+	now := time.Unix(1_700_000_000, 0)
+	require.True(t, pace.allow(now))
+	for _, minutes := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
+		pause := time.Duration(minutes) * time.Minute
+		require.False(t, pace.allow(now.Add(pause-time.Second)), pause)
+		now = now.Add(pause)
+		require.True(t, pace.allow(now), pause)
+	}
+	now = now.Add(2 * maxRebuildPause)
+	require.True(t, pace.allow(now), "it was long ago")
+	require.True(t, pace.allow(now.Add(minRebuildPause)))
+}

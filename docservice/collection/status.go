@@ -1,0 +1,127 @@
+package collection
+
+import (
+	"time"
+
+	"docstore/lsm"
+	"docstore/queue"
+)
+
+// Status is the state of a collection. Getting it lists the queue's directory.
+type Status struct {
+	// Ready: the queue has been read to the end that its head file names, no fault has
+	// stopped the tail since, and no damage is known in the index. Only then is an id
+	// without an index entry answered docservice.ErrNotFound instead of
+	// docservice.ErrUnavailable. A collection without any segment is not ready.
+	Ready bool
+	// NotReady is why Ready is false.
+	NotReady string
+	// Position is the end of the part of the queue that the index includes.
+	Position queue.Position
+	// TailedBytes of the PresentBytes of the queue's segments here are in the index: the
+	// progress while a queue is first indexed.
+	TailedBytes, PresentBytes int64
+	// Applied counts the entries applied to the index since the collection was opened.
+	Applied uint64
+	// LastAppended is when the newest applied entry was appended to the queue; zero if
+	// there is none.
+	LastAppended time.Time
+	// VisibleAfter is the time from append to index of the newest applied entry. It is 0
+	// until an entry arrives after the queue was first read to its end.
+	VisibleAfter time.Duration
+	// Lag is the maximum age of the entries not in the index: the time since LastAppended,
+	// or 0 if no entry is waiting.
+	Lag time.Duration
+	// Faults are the known faults of the files, at most MaxFaults; MoreFaults is the number
+	// of those left out.
+	Faults     []Fault
+	MoreFaults int
+	// Quarantined counts the files quarantined since the collection was opened.
+	Quarantined uint64
+	// Swept counts the entries of expired documents removed from the index since the
+	// collection was opened.
+	Swept uint64
+	// Scrub is the progress of the scrub of the index.
+	Scrub ScrubState
+	Gets  GetCounts
+	// Replacement is the store that is being built to replace this one; nil if there is
+	// none.
+	Replacement *Replacement
+}
+
+// LagBytes returns the bytes of the queue here that are not in the index yet.
+func (s Status) LagBytes() int64 { return s.PresentBytes - s.TailedBytes }
+
+// GetCounts count the requested ids by answer since the collection was opened.
+type GetCounts struct {
+	Found, NotFound, Unavailable, Failed uint64
+}
+
+// Status returns the state of the collection. It works after Close, too.
+func (c *Collection) Status() Status {
+	status := c.serving.Load().status()
+	status.Quarantined, status.Swept = c.quarantined.Load(), c.swept.Load()
+	status.Scrub = c.scrubState()
+	status.Gets = GetCounts{
+		Found:       c.gets.found.Load(),
+		NotFound:    c.gets.notFound.Load(),
+		Unavailable: c.gets.unavailable.Load(),
+		Failed:      c.gets.failed.Load(),
+	}
+	status.Replacement = c.replacement()
+	return status
+}
+
+// status returns the part of a Status that concerns the store.
+func (s *store) status() Status {
+	status := Status{Ready: true}
+	if g := s.health.gap.Load(); g != nil {
+		status.Ready, status.NotReady = false, g.reason
+	}
+	// List the files first: a segment that arrives meanwhile then counts as read at most.
+	files, err := listSegments(s.options.FS, s.queueDir)
+	if err != nil {
+		s.logger.Warn("listing the queue's directory failed", "dir", s.queueDir, "error", err)
+	}
+	tail := s.health.tailState()
+	status.Faults, status.MoreFaults = s.health.listFaults()
+
+	status.Position, status.Applied = tail.position, tail.applied
+	status.LastAppended, status.VisibleAfter = tail.appended, tail.visibleAfter
+	status.TailedBytes, status.PresentBytes = bytesBefore(files, tail.position.Next)
+	if tail.current {
+		// The rest after the position is marks and footers.
+		status.TailedBytes = status.PresentBytes
+	} else if !tail.appended.IsZero() {
+		status.Lag = max(0, s.options.Now().Sub(tail.appended))
+	}
+	return status
+}
+
+// Stats is a Status with statistics of index and queue. It reads the footer of every
+// segment.
+type Stats struct {
+	Name   string
+	Status Status
+	Index  lsm.Stats
+	// Of all segments here, superseded versions and deletes included.
+	Segments         int
+	SegmentBytes     int64
+	SegmentDocuments int64
+	SegmentDeletes   int64
+}
+
+// Stats returns the statistics of the collection.
+func (c *Collection) Stats() (Stats, error) {
+	segments, err := c.Segments()
+	if err != nil {
+		return Stats{}, err
+	}
+	stats := Stats{Name: c.name, Status: c.Status(), Index: c.IndexStats(), Segments: len(segments)}
+	for _, segment := range segments {
+		stats.SegmentBytes += segment.Bytes
+		stats.SegmentDocuments += segment.Documents
+		stats.SegmentDeletes += segment.Deletes
+	}
+	return stats, nil
+}

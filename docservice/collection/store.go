@@ -1,0 +1,158 @@
+package collection
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cockroachdb/errors"
+
+	"docstore/lsm"
+	"docstore/queue"
+	"docstore/queue/codec"
+	"docstore/queue/stored"
+)
+
+// store is one queue and its index, which a collection serves. While a replacement is
+// built, the collection has two; see replacement.go. Each part owns its state; the parts
+// share the resources of shared and the state of health.
+type store struct {
+	*shared
+	reader   *reader   // answers requests
+	follower *follower // the tail: applies the queue to the index
+	verifier *verifier // the background pass over the segments
+	sweeper  *sweeper  // removes expired entries
+	scrubber *scrubber // verifies the index
+
+	stop    context.CancelFunc
+	running sync.WaitGroup // the goroutines of the parts
+}
+
+// shared holds the resources that the parts of a store share.
+type shared struct {
+	collection *Collection
+	number     indexNumber
+	queueDir   string
+	options    *Options
+	logger     *slog.Logger
+	index      *lsm.DB
+	queue      *queue.Reader
+	health     *health
+	// queueID is the id of the queue, nil until it is known.
+	queueID atomic.Pointer[[16]byte]
+
+	// indexing is held by the follower and the sweeper while they write to the index. The
+	// sweeper must not remove an entry that the follower has just written.
+	indexing struct {
+		sync.Mutex
+		// soonest is at most the earliest expiry of all entries in the index.
+		soonest expiries
+	}
+}
+
+// openStore opens an index, or creates it, for the queue in queueDir. A new index is for
+// the queue with the id, or for any queue if the id is zero.
+func (c *Collection) openStore(number indexNumber, queueDir string, id [16]byte) (*store, error) {
+	path := number.path(c.dir)
+	index, err := lsm.Open(path, &lsm.Options{
+		FS:            c.options.FS,
+		Logger:        c.logger,
+		MemtableBytes: c.options.MemtableBytes,
+		FilterBytes:   c.options.FilterBytes,
+		Budget:        c.options.Budget,
+	})
+	if err != nil {
+		return nil, errors.Wrap(err, "open the index")
+	}
+	position, err := readPosition(index)
+	if err != nil {
+		return nil, errors.CombineErrors(errors.Wrapf(err, "index %s", path), index.Close())
+	}
+	if position.IsZero() {
+		position.Queue = id
+	}
+	s, err := c.newStore(number, index, queueDir, position)
+	if err != nil {
+		return nil, errors.CombineErrors(err, index.Close())
+	}
+	return s, nil
+}
+
+// newStore makes a store from an open index that has followed the queue to the position. On
+// error the caller still owns the index.
+func (c *Collection) newStore(number indexNumber, index *lsm.DB, queueDir string, position queue.Position) (_ *store, err error) {
+	alive, stop := context.WithCancel(c.alive)
+	common := &shared{
+		collection: c, number: number, queueDir: queueDir, options: &c.options, logger: c.logger,
+		index: index, health: newHealth(alive, &c.options, position),
+	}
+	common.indexing.soonest = 1 // unknown: makes the first pass run
+	s := &store{shared: common, stop: stop}
+	s.reader = &reader{shared: common}
+	s.follower = &follower{shared: common, reader: s.reader}
+	s.verifier = newVerifier(common, s.reader, s.follower)
+	s.sweeper = &sweeper{shared: common, reader: s.reader}
+	s.scrubber = &scrubber{shared: common}
+	s.queue, err = queue.OpenReader(queueDir, &queue.ReaderOptions{
+		FS:           c.options.FS,
+		PollInterval: c.options.PollInterval,
+		Logger:       c.logger,
+		OnCaughtUp:   s.follower.caughtUp,
+		Decoders:     c.options.Decoders,
+	})
+	if err != nil {
+		s.stop()
+		return nil, errors.Wrap(err, "open the queue")
+	}
+	s.reader.decoders = stored.NewDecoders(c.options.Decoders, func(_ context.Context, hash codec.DictionaryHash) ([]byte, error) {
+		return s.queue.Dictionary(nil, hash)
+	})
+	s.setQueueID(position)
+	s.follower.readHead() // before the tail can reach anything
+	if c.options.VerifyInterval > 0 {
+		err := s.verifier.loadQuarantined()
+		if files, listing := listSegments(c.options.FS, queueDir); err == nil {
+			s.verifier.findUnsettled(files)
+			err = listing
+		}
+		if err != nil {
+			s.stop()
+			return nil, errors.CombineErrors(errors.Wrap(err, "list the queue"), s.queue.Close())
+		}
+	}
+	return s, nil
+}
+
+// start starts the goroutines.
+func (s *store) start() {
+	s.running.Go(func() { s.follower.runTail(s.health.alive) })
+	s.running.Go(func() { s.follower.runHead(s.health.alive) })
+	if s.options.VerifyInterval > 0 {
+		s.running.Go(func() { s.verifier.runVerify(s.health.alive) })
+	}
+	if s.options.SweepInterval > 0 {
+		s.running.Go(func() { s.sweeper.runSweep(s.health.alive) })
+	}
+	if s.options.ScrubInterval > 0 {
+		s.running.Go(func() { s.scrubber.runScrub(s.health.alive) })
+	}
+}
+
+// leaveQueue stops the goroutines and closes the queue. The index stays open.
+func (s *store) leaveQueue() error {
+	s.stop()
+	s.running.Wait()
+	return s.queue.Close()
+}
+
+// close closes queue and index. Later operations fail with ErrClosed.
+func (s *store) close() error { return errors.CombineErrors(s.leaveQueue(), s.index.Close()) }
+
+// setQueueID records the id of the queue, unless it is known or the position has none.
+func (s *shared) setQueueID(p queue.Position) {
+	if s.queueID.Load() == nil && p.Queue != [16]byte{} {
+		s.queueID.Store(&p.Queue)
+		s.queue.Bind(p.Queue)
+	}
+}

@@ -1,0 +1,235 @@
+package collection
+
+import (
+	"context"
+	"time"
+
+	"github.com/cockroachdb/errors"
+
+	"docstore/docservice"
+	"docstore/docservice/internal/wire"
+	"docstore/internal/ctxtime"
+	"docstore/lsm"
+	"docstore/queue"
+)
+
+// A batch of entries is applied to the index when no entry is waiting in the queue, or when
+// it has this size: large enough to amortize the cost of applying it, and small enough not
+// to use much memory.
+const (
+	maxTailBatchEntries = 4096
+	maxTailBatchBytes   = 1 << 20
+)
+
+// positionKey is the index key of the position. No document has the empty id.
+var positionKey = []byte{}
+
+// tailState is the progress of the tail.
+type tailState struct {
+	position queue.Position // included in the index
+	// current: no entry was waiting in the queue at the last poll.
+	current bool
+	// idle: no entry was applied for a while, for example because a file is missing.
+	idle     bool
+	applied  uint64    // entries applied since the collection was opened
+	appended time.Time // when the newest applied entry was appended
+	// reachedEnd: the tail has reached the end of the queue once. Entries before that are
+	// as old as the queue and say nothing about the delay until documents are visible.
+	reachedEnd bool
+	// visibleAfter is the delay from append to index of the newest entry after that; 0
+	// before.
+	visibleAfter time.Duration
+}
+
+// follower applies the entries of the queue to the index, and determines when the index is
+// complete.
+type follower struct {
+	*shared
+	reader *reader
+}
+
+// readPosition returns the position stored in an index, the start for a new one.
+func readPosition(index *lsm.DB) (queue.Position, error) {
+	value, err := index.GetVerified(nil, positionKey)
+	if errors.Is(err, lsm.ErrNotFound) {
+		return queue.Position{}, nil
+	}
+	if err != nil {
+		return queue.Position{}, err
+	}
+	var position queue.Position
+	if err := position.UnmarshalBinary(value); err != nil {
+		return queue.Position{}, errors.Wrap(err, "read the stored position")
+	}
+	return position, nil
+}
+
+// runTail follows the queue until the collection is closed. An error is recorded as a
+// fault, and reading is retried from the committed position: a sound copy of a damaged
+// segment, or free disk space, may arrive at any time.
+func (f *follower) runTail(ctx context.Context) {
+	for {
+		err := f.tail(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		f.tailStopped(err)
+		if !ctxtime.Sleep(ctx, f.options.RetryInterval) {
+			return
+		}
+	}
+}
+
+// tail follows the queue from the committed position until an error.
+func (f *follower) tail(ctx context.Context) error {
+	from := f.health.tailState().position
+	pending := tailBatch{follower: f}
+	err := f.queue.Tail(ctx, from, pending.add)
+	if pending.refused {
+		return err
+	}
+	// The entries before the fault are valid.
+	if commitErr := pending.commit(); commitErr != nil {
+		return commitErr
+	}
+	return err
+}
+
+// tailBatch collects entries of the queue for the index.
+type tailBatch struct {
+	follower *follower
+	batch    lsm.Batch
+	bytes    int            // of ids and values in batch
+	next     queue.Position // after the last entry in batch
+	appended time.Time      // of the last entry in batch
+	soonest  expiries       // of the entries in batch
+	refused  bool           // writing a batch failed: no later batch may be written
+	loads    []cacheLoad    // for the cache, of the entries in batch
+	buffer   []byte
+}
+
+// add adds an entry, and commits if no entry is waiting.
+func (b *tailBatch) add(e queue.Entry) error {
+	if !wire.ValidIDBytes(len(e.ID)) {
+		return errors.Wrapf(docservice.ErrBadID, "queue entry at %v: id of %d bytes", e.Address, len(e.ID))
+	}
+	entry := entryOf(&e)
+	var err error
+	if e.Deleted {
+		err = b.batch.Delete(e.ID)
+	} else {
+		b.soonest.add(entry.expiry)
+		b.buffer = entry.append(b.buffer[:0], b.follower.number.old)
+		err = b.batch.Set(e.ID, b.buffer)
+	}
+	if err != nil {
+		return err
+	}
+	if b.follower.options.Cache != nil {
+		b.noteLoads(e, entry)
+	}
+	b.bytes += len(e.ID) + indexEntryBytes
+	b.next, b.appended = e.Next, e.Appended
+	if e.More && b.batch.Len() < maxTailBatchEntries && b.bytes < maxTailBatchBytes {
+		return nil
+	}
+	return b.commit()
+}
+
+// noteLoads records the cache operations for an entry: delete the previous version, store
+// the new one.
+func (b *tailBatch) noteLoads(e queue.Entry, entry indexEntry) {
+	if before, ok := b.follower.reader.cachedBefore(e.ID); ok && before.address != e.Address {
+		b.loads = append(b.loads, cacheLoad{reader: b.follower.reader, entry: before, remove: true})
+	}
+	if !e.Deleted {
+		b.loads = append(b.loads, cacheLoad{reader: b.follower.reader, id: string(e.ID), entry: entry})
+	}
+}
+
+// commit applies the collected entries and the position after them atomically.
+func (b *tailBatch) commit() error {
+	entries := b.batch.Len()
+	if entries == 0 {
+		return nil
+	}
+	var err error
+	if b.buffer, err = b.next.AppendBinary(b.buffer[:0]); err == nil {
+		err = b.batch.Set(positionKey, b.buffer)
+	}
+	if err == nil {
+		err = b.follower.apply(&b.batch, b.soonest)
+	}
+	if err != nil {
+		b.refused = true
+		return errors.Wrap(err, "write to the index")
+	}
+	b.follower.committed(b.next, entries, b.appended)
+	for _, load := range b.loads {
+		b.follower.options.Cache.enqueue(load)
+	}
+	b.loads = b.loads[:0]
+	b.batch.Reset()
+	b.bytes, b.soonest = 0, 0
+	return nil
+}
+
+// apply writes a batch to the index; soonest is the earliest expiry of its entries.
+func (f *follower) apply(batch *lsm.Batch, soonest expiries) error {
+	f.indexing.Lock()
+	defer f.indexing.Unlock()
+	f.indexing.soonest.add(uint32(soonest))
+	return f.index.Apply(batch)
+}
+
+// committed records that the index has followed the queue up to next.
+func (f *follower) committed(next queue.Position, entries int, appended time.Time) {
+	f.setQueueID(next)
+	if f.health.committed(next, entries, appended) {
+		f.logger.Info("reading the queue again", "position", next.Next.String())
+	}
+}
+
+// caughtUp is called by the queue, in the goroutine of the tail, when no entry is waiting.
+// Every entry has then been committed, because the last one had More == false.
+func (f *follower) caughtUp(at queue.Position) {
+	reached, headKnown := f.health.reached()
+	reached = reached || f.atEnd(at)
+	if !headKnown {
+		f.readHead() // after listing the segments: the head file is copied before them
+	}
+	resumed := f.health.caughtUp(at)
+	if ready := f.reachedEnd(at, reached); resumed && !ready {
+		f.logger.Info("reading the queue again", "position", at.Next.String())
+	}
+}
+
+// reachedEnd reports to health that the tail stands at a position, and whether this made
+// the collection ready.
+func (f *follower) reachedEnd(at queue.Position, atEnd bool) bool {
+	ready := f.health.reachedEnd(at, atEnd)
+	if ready {
+		f.logger.Info("the queue has been read to its end", "position", at.Next.String())
+	}
+	return ready
+}
+
+// atEnd reports whether a position is after all entries here. If no segment has arrived, or
+// one is missing before others, no entry is waiting although the end is not reached.
+func (f *follower) atEnd(at queue.Position) bool {
+	end := f.queue.End()
+	return !end.IsZero() && at.Next.Compare(end.Next) >= 0
+}
+
+// tailStopped records why reading the queue failed.
+func (f *follower) tailStopped(err error) {
+	at := queue.Address{} // the error has the address
+	if errors.Is(err, queue.ErrDiverged) {
+		at = f.health.tailState().position.Next
+	}
+	fault := f.faultOf(err, at)
+	if f.health.tailStopped(err, fault) {
+		f.logger.Error("reading the queue failed; serving the entries read so far and retrying",
+			"segment", fault.Segment, "offset", fault.Offset, "path", fault.Path, "reason", fault.Reason)
+	}
+}
