@@ -356,9 +356,11 @@ func (d *demo) suggest() {
 	boxcar, http := d.daemon.BoxcarAddress(), d.daemon.HTTPAddress()
 	d.say("6. Try      from another terminal in this directory:")
 	for _, command := range []string{
+		fmt.Sprintf("http://%s/ in a browser shows the live page", http),
 		fmt.Sprintf("curl http://%s/documents/%s/%s", http, demoCollection, d.demoID()),
 		fmt.Sprintf("curl http://%s/readyz", http),
 		fmt.Sprintf("curl http://%s/metrics", http),
+		"# The other commands compile for a minute the first time.",
 		fmt.Sprintf("go run ./cmd/boxcar mget --servers %s --collection %s %s %s", boxcar, demoCollection, jobs.ID(2), jobs.ID(1)),
 		fmt.Sprintf(`echo '{"id":"hello","text":"world"}' | go run ./cmd/docstore-updater append --queue %s`, d.queueDir()),
 		fmt.Sprintf("go run ./cmd/boxcar get --servers %s --collection %s hello", boxcar, demoCollection),
