@@ -78,7 +78,8 @@ func (p Position) String() string {
 
 const (
 	positionVersion = 0
-	positionBytes   = 1 + 16 + 4 + 4 + 2 + 16 + 4
+	// PositionBytes is the length of an encoded Position.
+	PositionBytes = 1 + 16 + 4 + 4 + 2 + 16 + 4
 )
 
 // AppendBinary appends the result of MarshalBinary.
@@ -96,7 +97,7 @@ func (p Position) AppendBinary(dst []byte) ([]byte, error) {
 // the address as segment u32, block u32, index u16, and the proof as footer [16],
 // chain u32.
 func (p Position) MarshalBinary() ([]byte, error) {
-	return p.AppendBinary(make([]byte, 0, positionBytes))
+	return p.AppendBinary(make([]byte, 0, PositionBytes))
 }
 
 // UnmarshalBinary reads the result of MarshalBinary. On an error it leaves p
@@ -105,8 +106,8 @@ func (p *Position) UnmarshalBinary(data []byte) error {
 	if len(data) > 0 && data[0] > positionVersion {
 		return fmt.Errorf("queue: position of version %d: %w", data[0], ErrNewerVersion)
 	}
-	if len(data) != positionBytes {
-		return fmt.Errorf("queue: position has %d bytes, want %d: %w", len(data), positionBytes, ErrCorrupt)
+	if len(data) != PositionBytes {
+		return fmt.Errorf("queue: position has %d bytes, want %d: %w", len(data), PositionBytes, ErrCorrupt)
 	}
 	copy(p.Queue[:], data[1:])
 	p.Next = Address{

@@ -103,6 +103,10 @@ type ReaderOptions struct {
 	// start, after each entry with More == false, and when the missing segment of the
 	// position has arrived and has no new entries.
 	OnCaughtUp func(Position)
+	// OnRewrite is called in Tail's goroutine before Tail continues at an address in a
+	// rewrite: of the entries from there on, those that the rewrite has dropped are not
+	// passed to Tail's fn. An error ends Tail.
+	OnRewrite func(r Rewrite, from Address) error
 	// Logger logs files that were replaced. The default discards them.
 	Logger *slog.Logger
 	// Decoders caches the decoders with their dictionaries. Readers may share it. The

@@ -22,6 +22,7 @@ type Reader struct {
 	options ReaderOptions
 	files   fileCache
 	listed  directory
+	settled settledCache
 	done    chan struct{} // closed by Close
 	closing sync.Once
 	// unwatched: it has been logged that the directory cannot be watched.

@@ -3,7 +3,6 @@ package queue
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
 	"slices"
 	"sort"
@@ -61,20 +60,6 @@ func (r *Reader) openCovering(n SegmentID) (s *segmentFile, damage, err error) {
 		return nil, nil, err
 	}
 	return l.openCovering(r.options.FS, r.dir, n)
-}
-
-// Settled returns the position up to which the queue has to be read for a GoneError of
-// the rewrite to be definite. The file is a whole rewrite.
-func Settled(fsys vfs.FS, path string, first SegmentID) (Position, error) {
-	s, err := openSegmentFile(fsys, path, first)
-	if err != nil {
-		return Position{}, err
-	}
-	defer s.file.Close()
-	if s.relocations == nil {
-		return Position{}, fmt.Errorf("queue: %s is not a rewrite", path)
-	}
-	return Position{Queue: s.header.queue, Next: s.relocations.settled}, nil
 }
 
 // DropReplaced closes open files that a rewrite has replaced, so that dropped entries are

@@ -43,6 +43,9 @@ func (r *Reader) Scan(ctx context.Context, from Position, fn func(Entry) error) 
 func (r *Reader) follow(ctx context.Context, from Position, fn func(Entry) error, wait bool) error {
 	t := newTailer(r, from)
 	defer t.close()
+	if wait {
+		t.onRewrite = r.options.OnRewrite
+	}
 	current, next := &t.blocks[0], &t.blocks[1]
 	var gap error // of a scan, unless the writer has continued since the end was reached
 	for {
@@ -113,9 +116,10 @@ type tailer struct {
 	// rewriteDue is the time of the next check for a rewrite while the segment's own file
 	// is read.
 	rewriteDue time.Time
-	examined   rewriteRun // the last rewrite that was found not to truncate delivered
-	delivered  Position   // Next of the last delivered entry, or the start
-	caughtUp   bool       // OnCaughtUp was called since then
+	examined   rewriteRun                   // the last rewrite that was found not to truncate delivered
+	delivered  Position                     // Next of the last delivered entry, or the start
+	caughtUp   bool                         // OnCaughtUp was called since then
+	onRewrite  func(Rewrite, Address) error // nil: none
 	// unchanged is the time since which a sealed segment without footer has not changed;
 	// zero: there is no such segment.
 	unchanged time.Time

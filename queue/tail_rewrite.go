@@ -77,6 +77,9 @@ func (t *tailer) findRewrite(b *block) error {
 		if err = t.checkContinues(s); err == nil {
 			err = t.checkProof(s, b)
 		}
+		if err == nil && t.onRewrite != nil {
+			err = t.onRewrite(s.describeRewrite(), Address{Segment: t.segment, Block: uint32(t.offset), Index: t.index})
+		}
 	}
 	if err != nil || s == nil {
 		if s != nil {

@@ -57,7 +57,7 @@ func (t *truncation) checkCompacted() error {
 		if run.first > t.from.Segment || run.first == t.from.Segment && t.kept == nil || t.listing.covering(run.first)[0] != run {
 			continue
 		}
-		settled, err := Settled(t.options.FS, run.path(t.dir), run.first)
+		settled, err := settledOf(t.options.FS, run.path(t.dir), run.first)
 		if err != nil {
 			return err
 		}

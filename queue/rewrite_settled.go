@@ -1,0 +1,110 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"docstore/internal/vfs"
+)
+
+// Rewrite describes a rewrite in the directory.
+type Rewrite struct {
+	First, Last SegmentID // of the segments that it replaces
+	Generation  uint32
+	// Settled is the position up to which the queue has to be read for a GoneError of the
+	// rewrite to be definite; zero: the file is not whole or cannot be read.
+	Settled Position
+}
+
+// settledCache holds the descriptions of the rewrites in a directory. Their files do not
+// change.
+type settledCache struct {
+	sync.Mutex
+	listed *cachedListing // all was described from this listing
+	all    []Rewrite
+	known  map[string]settledFile // by name
+}
+
+// settledFile is the description of a whole rewrite, and its file.
+type settledFile struct {
+	info vfs.Info
+	Rewrite
+}
+
+// Rewrites describes the rewrites in the directory. Quarantined ones are included, because
+// their documents are served. The slice must not be changed.
+func (r *Reader) Rewrites() ([]Rewrite, error) {
+	if r.isClosed() {
+		return nil, ErrClosed
+	}
+	c := &r.settled
+	c.Lock()
+	defer c.Unlock()
+	l, err := r.listed.look(true)
+	if err != nil {
+		return nil, fmt.Errorf("queue: listing the directory: %w", err)
+	}
+	if l == c.listed {
+		return c.all, nil
+	}
+	c.listed, c.all = l, make([]Rewrite, 0, len(l.rewrites))
+	known := make(map[string]settledFile, len(l.rewrites))
+	for _, run := range l.rewrites {
+		c.add(r, known, run.name(), run)
+	}
+	for _, name := range l.ignored {
+		before, quarantined := strings.CutSuffix(name, QuarantineSuffix)
+		if run, ok := parseRewriteName(before); ok && quarantined {
+			c.add(r, known, name, run)
+		}
+	}
+	c.known = known
+	return c.all, nil
+}
+
+// add describes the rewrite in a file, unless the file was removed meanwhile.
+func (c *settledCache) add(r *Reader, known map[string]settledFile, name string, run rewriteRun) {
+	path := filepath.Join(r.dir, name)
+	info, err := r.options.FS.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	f := c.known[name]
+	if err != nil || !sameFile(f.info, info) {
+		f = settledFile{info, Rewrite{First: run.first, Last: run.last, Generation: run.generation}}
+		f.Settled, err = settledOf(r.options.FS, path, run.first)
+	}
+	if err == nil {
+		known[name] = f
+	}
+	c.all = append(c.all, f.Rewrite)
+}
+
+// settledOf returns the Settled of a rewrite.
+func settledOf(fsys vfs.FS, path string, first SegmentID) (Position, error) {
+	s, err := openSegmentFile(fsys, path, first)
+	if err != nil {
+		return Position{}, err
+	}
+	defer s.file.Close()
+	if s.relocations == nil {
+		return Position{}, s.corruption(0, errors.New("it is not a rewrite"))
+	}
+	return Position{Queue: s.header.queue, Next: s.relocations.settled}, nil
+}
+
+// describeRewrite describes an open rewrite.
+func (s *segmentFile) describeRewrite() Rewrite {
+	run := s.header.rewrites
+	return Rewrite{run.first, run.last, run.generation, Position{Queue: s.header.queue, Next: s.relocations.settled}}
+}
+
+// Settled returns the position up to which the queue has to be read for a GoneError of
+// the rewrite to be definite. The file is a whole rewrite.
+func Settled(fsys vfs.FS, path string, first SegmentID) (Position, error) {
+	return settledOf(fsys, path, first)
+}
