@@ -102,9 +102,3 @@ func (s *segmentFile) describeRewrite() Rewrite {
 	run := s.header.rewrites
 	return Rewrite{run.first, run.last, run.generation, Position{Queue: s.header.queue, Next: s.relocations.settled}}
 }
-
-// Settled returns the position up to which the queue has to be read for a GoneError of
-// the rewrite to be definite. The file is a whole rewrite.
-func Settled(fsys vfs.FS, path string, first SegmentID) (Position, error) {
-	return settledOf(fsys, path, first)
-}

@@ -83,6 +83,8 @@ type batch struct {
 	maxBytes int // of all answers
 	answered int // ids, from the first one on
 	closed   bool
+
+	unsettled *unsettled // loaded before the lookup
 }
 
 // batchMemory holds the buffers that one batch leaves to the next.
@@ -109,6 +111,7 @@ type batchEntry struct {
 // lookUp looks up all ids in the index.
 func (b *batch) lookUp() error {
 	g := b.reader.health.gap.Load() // before the lookup, as in get
+	b.unsettled = b.reader.unsettled.Load()
 	group := b.reader.indexReads.Begin()
 	defer group.End(len(b.ids))
 	if group.IsCold() {
@@ -169,7 +172,7 @@ func (b *batch) askCache(from, to int) {
 			continue
 		}
 		server, ok := b.reader.cacheServer(entry.indexEntry)
-		if !ok || b.reader.unsettled.Load().holds(entry.address) {
+		if !ok || b.unsettled.holds(entry.address) {
 			continue
 		}
 		if questions == nil {

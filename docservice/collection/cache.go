@@ -144,10 +144,10 @@ func (r *reader) cacheKey(entry indexEntry) string {
 	return hex.EncodeToString(b[:])
 }
 
-// getCached is fetch for a document that may be in the cache.
+// getCached is fetch for a document that may be in the cache. Its address is settled.
 func (r *reader) getCached(dst, id []byte, entry indexEntry, accept codec.Set) (_ []byte, asStored bool, _ error) {
 	server, ok := r.cacheServer(entry)
-	if !ok || r.unsettled.Load().holds(entry.address) {
+	if !ok {
 		return r.fetch(dst, id, entry, accept)
 	}
 	value, ok := r.options.Cache.servers.Get(server, r.cacheKey(entry))

@@ -50,15 +50,27 @@ func (r *reader) census(ctx context.Context) (map[queue.SegmentID]Live, error) {
 // censusStep counts the next entries after an id. It returns the last id counted, nil at
 // the end of the index.
 func (r *reader) censusStep(counts map[queue.SegmentID]Live, after []byte, now time.Time) (last []byte, err error) {
+	unsettled := r.unsettled.Load() // before the iterator, as in get
 	it := r.index.NewIter(bounds(&docservice.ScanOptions{After: after}))
 	defer func() { _ = it.Close() }() // it.Err was checked
 	for range sweepStepEntries {
 		if !it.Next() {
 			return nil, it.Err()
 		}
+		last = append(last[:0], it.Key()...)
 		entry, err := decodeIndexEntry(it.Value())
 		if err != nil {
 			return nil, err
+		}
+		if unsettled.holds(entry.address) {
+			switch current, err := r.existing(it.Key(), entry); {
+			case errors.Is(err, ErrClosed):
+				return nil, err
+			case errors.Is(err, docservice.ErrNotFound):
+				continue
+			case err == nil:
+				entry = current
+			}
 		}
 		if !entry.expired(now) {
 			live := counts[entry.address.Segment]
@@ -66,7 +78,6 @@ func (r *reader) censusStep(counts map[queue.SegmentID]Live, after []byte, now t
 			live.StoredBytes += int64(entry.storedBytes)
 			counts[entry.address.Segment] = live
 		}
-		last = append(last[:0], it.Key()...)
 	}
 	return last, nil
 }

@@ -70,7 +70,9 @@ type comparer struct {
 	now    time.Time
 	end    queue.Address // of the part of the queue that the index has read
 	behind bool          // the queue has later entries
-	result Comparison
+	// unsettled: the collection is about to remove stale entries of these segments.
+	unsettled unsettled
+	result    Comparison
 
 	progress func(done, total int64) // nil: none
 	read     int                     // entries of queue and index
@@ -92,11 +94,11 @@ type newestEntry struct {
 }
 
 func (c *comparer) run(memoryBytes int64) error {
-	position, err := readPosition(c.index)
+	state, err := readIndexState(c.index)
 	if err != nil {
 		return err
 	}
-	c.end = position.Next
+	c.end, c.unsettled = state.position.Next, state.unsettled
 	segments, err := c.queue.Segments()
 	if err != nil {
 		return err
@@ -197,9 +199,8 @@ func (c *comparer) compare(id []byte, entry indexEntry, newest newestEntry, know
 		// A compaction has dropped the document; the sweep will remove the entry.
 	case !known && c.behind:
 		c.result.Later++ // a compaction may have dropped it with a later delete
-	case !known && c.gone(id, entry.address):
-		// A compaction dropped the document with its delete before the index read the delete.
-		// The answer for the id is "not found".
+	case !known && c.unsettled.holds(entry.address):
+		// The collection does not serve the entry, and will remove it.
 	case !known:
 		c.differ(&c.result.Extra, "id %.100q: the index has %s, the queue has no entry", id, entry.address)
 	case newest.deleted:
@@ -210,13 +211,6 @@ func (c *comparer) compare(id []byte, entry indexEntry, newest newestEntry, know
 	default:
 		c.result.Equal++
 	}
-}
-
-// gone reports whether a compaction has dropped the document at an address.
-func (c *comparer) gone(id []byte, at queue.Address) bool {
-	var gone *queue.GoneError
-	_, err := c.queue.DocumentFor(nil, id, at)
-	return errors.As(err, &gone)
 }
 
 // findMissing counts the documents of the queue that the index does not have.

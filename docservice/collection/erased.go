@@ -1,21 +1,25 @@
 package collection
 
-import "docstore/queue"
+import (
+	"cmp"
+	"slices"
 
-// unsettled lists rewrites of segments that have left out documents because of later
-// entries of the queue that the index does not include yet. Documents at addresses in such
-// a rewrite are read from the segments only: the cache may still hold one that was deleted
-// and has to be erased.
-//
-// The background pass replaces the list as a whole; fetches read it without a lock. It is
-// nil most of the time.
-type unsettled []unsettledRun
+	"docstore/queue"
+)
 
-type unsettledRun struct {
+// unsettled are the segments of which the index may have documents that do not exist: a
+// rewrite has left them out because of later entries that the index does not include. For
+// such an address an entry of the index, or a value of the cache, proves nothing, and every
+// answer asks the segments. The runs are in order and do not touch. The nil slice and
+// pointer are empty.
+type unsettled []segmentRun
+
+// segmentRun is a sequence of segments.
+type segmentRun struct {
 	first, last queue.SegmentID
 }
 
-// holds reports whether an address lies in one of the rewrites.
+// holds reports whether an address lies in one of the segments.
 func (u *unsettled) holds(at queue.Address) bool {
 	if u == nil {
 		return false
@@ -28,44 +32,17 @@ func (u *unsettled) holds(at queue.Address) bool {
 	return false
 }
 
-// findUnsettled determines which rewrites are unsettled. The contents of a rewrite's header
-// are cached as long as the file exists.
-func (v *verifier) findUnsettled(files []segmentFile) {
-	position := v.health.tailState().position
-	var found unsettled
-	there := make(map[string]bool)
-	for _, f := range files {
-		if f.generation == 0 {
+// with returns the union of u and runs.
+func (u unsettled) with(runs ...segmentRun) unsettled {
+	all := slices.Concat(u, runs)
+	slices.SortFunc(all, func(a, b segmentRun) int { return cmp.Compare(a.first, b.first) })
+	var union unsettled
+	for _, run := range all {
+		if n := len(union) - 1; n >= 0 && run.first <= union[n].last+1 {
+			union[n].last = max(union[n].last, run.last)
 			continue
 		}
-		there[f.path] = true
-		rewrite, ok := v.rewrites[f.path]
-		if !ok || rewrite.version != f.version {
-			settled, err := queue.Settled(v.options.FS, f.path, f.id)
-			if err != nil {
-				continue // it does not replace a segment yet
-			}
-			rewrite = knownRewrite{f.version, settled}
-			v.rewrites[f.path] = rewrite
-		}
-		if rewrite.settled.Queue == position.Queue && position.Next.Compare(rewrite.settled.Next) < 0 {
-			found = append(found, unsettledRun{f.id, f.last})
-		}
+		union = append(union, run)
 	}
-	for path := range v.rewrites {
-		if !there[path] {
-			delete(v.rewrites, path)
-		}
-	}
-	if found == nil {
-		v.reader.unsettled.Store(nil)
-		return
-	}
-	v.reader.unsettled.Store(&found)
-}
-
-// knownRewrite is the cached header of a rewrite.
-type knownRewrite struct {
-	version fileVersion
-	settled queue.Position
+	return union
 }

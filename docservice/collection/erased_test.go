@@ -10,7 +10,6 @@ import (
 
 	"docstore/docservice"
 	"docstore/docservice/memcached/memcachedtest"
-	"docstore/internal/vfs"
 	"docstore/queue"
 )
 
@@ -87,10 +86,11 @@ func TestDeletedDocumentDoesNotStayInTheCache(t *testing.T) {
 func TestUnsettledRuns(t *testing.T) {
 	var none *unsettled
 	require.False(t, none.holds(queue.Address{Segment: 1}))
-	some := &unsettled{{2, 3}, {7, 7}}
+	some := unsettled(nil).with(segmentRun{7, 7}, segmentRun{3, 3}, segmentRun{2, 2})
+	require.Equal(t, unsettled{{2, 3}, {7, 7}}, some)
 	for segment, want := range map[queue.SegmentID]bool{1: false, 2: true, 3: true, 4: false, 7: true, 8: false} {
 		require.Equal(t, want, some.holds(queue.Address{Segment: segment}), "%d", segment)
 	}
-	_, err := queue.Settled(vfs.NewMem(), "/none", 1)
-	require.Error(t, err)
+	require.Equal(t, unsettled{{1, 9}}, some.with(segmentRun{1, 9}))
+	require.Equal(t, unsettled{{2, 7}}, some.with(segmentRun{4, 6}))
 }

@@ -23,6 +23,10 @@ type health struct {
 	// stateChanged stores it.
 	gap     atomic.Pointer[gap]
 	recheck chan struct{} // wakes the background pass: a fetch has found damage
+	// continues: the tail has found that the files here continue what the index has read, and
+	// that none of that was truncated. Until then, the cache may hold documents that the queue
+	// does not have.
+	continues atomic.Bool
 
 	mu struct {
 		sync.Mutex
@@ -64,6 +68,7 @@ func (h *health) inherit(from *health) {
 	defer h.mu.Unlock()
 	h.mu.tail, h.mu.reached = tail, reached
 	h.mu.tail.current = false
+	h.continues.Store(from.continues.Load())
 	h.mu.faults.index, h.mu.faults.lost = faults.index, faults.lost
 	h.stateChanged()
 }
@@ -180,6 +185,7 @@ func (h *health) committed(next queue.Position, entries int, appended time.Time)
 	}
 	tail.current, tail.idle = false, false
 	h.mu.stoppedBy = nil
+	h.continues.Store(true)
 	resumed = h.mu.faults.clearTail()
 	h.stateChanged()
 	return resumed
@@ -192,6 +198,7 @@ func (h *health) caughtUp(at queue.Position) (resumed bool) {
 	defer h.mu.Unlock()
 	h.mu.tail.current = true
 	h.mu.stoppedBy = nil
+	h.continues.Store(true)
 	resumed = h.mu.faults.clearTail() && !h.awaits(at.Next.Segment)
 	h.stateChanged()
 	return resumed
@@ -223,6 +230,9 @@ func (h *health) tailStopped(err error, fault Fault) (news bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.mu.reached, h.mu.stoppedBy = false, err
+	if isFork(err) || isTruncation(err) {
+		h.continues.Store(false)
+	}
 	h.mu.tail.current = false
 	news = h.mu.faults.setTail(fault)
 	h.stateChanged()

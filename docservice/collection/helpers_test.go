@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -116,6 +117,38 @@ func (f *fixture) putMany(prefix string, n int) (last queue.Address) {
 // documentOf returns the document that putMany writes for an id.
 func documentOf(id string) string {
 	return fmt.Sprintf(`{"id":%q,"text":"the document of %s, for ever"}`, id, id)
+}
+
+// copyQueue makes the queue a copy of another one, as rsync --delete-after does. known are the
+// files of the source that were copied before.
+func (f *fixture) copyQueue(source *fixture, known map[string]vfs.Info) {
+	f.t.Helper()
+	there, err := source.fs.List(source.queueDir)
+	require.NoError(f.t, err)
+	there = slices.DeleteFunc(there, func(name string) bool {
+		_, isSegment := queue.ParseFileName(name)
+		return !isSegment && filepath.Ext(name) != ".head"
+	})
+	for _, name := range there { // the head is the first
+		path := filepath.Join(source.queueDir, name)
+		info, err := source.fs.Stat(path)
+		require.NoError(f.t, err)
+		if info == known[name] {
+			continue
+		}
+		content, err := vfs.ReadFile(source.fs, path)
+		require.NoError(f.t, err)
+		require.NoError(f.t, vfs.WriteFileAtomic(f.fs, filepath.Join(f.queueDir, name), content))
+		known[name] = info
+	}
+	here, err := f.fs.List(f.queueDir)
+	require.NoError(f.t, err)
+	for _, name := range here {
+		if !slices.Contains(there, name) {
+			require.NoError(f.t, f.fs.Remove(filepath.Join(f.queueDir, name)))
+			delete(known, name)
+		}
+	}
 }
 
 func (f *fixture) seal() {

@@ -33,7 +33,13 @@ func (r *reader) locate(id []byte) (Location, error) {
 		return Location{}, docservice.ErrBadID
 	}
 	g := r.health.gap.Load() // before the lookup, as in get
+	unsettled := r.unsettled.Load()
 	entry, err := r.lookUp(id)
+	if err == nil && unsettled.holds(entry.address) {
+		if entry, err = r.existing(id, entry); err != nil {
+			return Location{}, err
+		}
+	}
 	switch {
 	case errors.Is(err, lsm.ErrNotFound):
 		return Location{}, absence(noEntry, g)

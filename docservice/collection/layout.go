@@ -146,9 +146,9 @@ func CheckPosition(dir, queueDir string) error {
 	if err != nil || len(numbers) == 0 {
 		return errors.CombineErrors(err, errors.Newf("%s holds no index", dir))
 	}
-	var position queue.Position
+	var state indexState
 	err = withIndex(numbers[0].path(dir), &lsm.Options{ReadOnly: true}, func(index *lsm.DB) (err error) {
-		position, err = readPosition(index)
+		state, err = readIndexState(index)
 		return err
 	})
 	if err != nil {
@@ -158,7 +158,7 @@ func CheckPosition(dir, queueDir string) error {
 	if err != nil {
 		return err
 	}
-	err = reader.Scan(context.Background(), position, func(queue.Entry) error { return errContinues })
+	err = reader.Scan(context.Background(), state.position, func(queue.Entry) error { return errContinues })
 	if errors.Is(err, errContinues) {
 		err = nil
 	}

@@ -22,8 +22,9 @@ type reader struct {
 	*shared
 	// decoders decode documents for callers that do not accept the stored form.
 	decoders *stored.Decoders
-	// unsettled are the rewrites whose documents must not be read from the cache. The
-	// verifier stores it.
+	settler  *settler
+	// unsettled is stored by the settler. A lookup loads it before it reads the index: an
+	// entry is removed before its segment becomes settled.
 	unsettled atomic.Pointer[unsettled]
 	// Reads of the index and of the segments: those that are likely to wait for the disk
 	// are made ahead.
@@ -37,6 +38,7 @@ func (r *reader) get(ctx context.Context, dst, id []byte, accept codec.Set, trac
 		return dst, false, r.answer(docservice.ErrBadID, queue.Address{})
 	}
 	g := r.health.gap.Load() // load it before the lookup: an entry that the tail applies later counts as read
+	unsettled := r.unsettled.Load()
 	end := trace.begin(StageIndex)
 	group := r.indexReads.BeginOne()
 	if group.IsShared() { // a lone read takes less time without
@@ -57,7 +59,7 @@ func (r *reader) get(ctx context.Context, dst, id []byte, accept codec.Set, trac
 			return dst, false, err
 		}
 	}
-	if r.options.Cache != nil {
+	if r.options.Cache != nil && !unsettled.holds(entry.address) {
 		defer trace.begin(StageMemcached)()
 		return r.getCached(dst, id, entry, accept)
 	}
@@ -120,25 +122,64 @@ func (r *reader) fetchOther(dst, id []byte, entry indexEntry, accept codec.Set, 
 }
 
 // fetchCurrent is fetch for an entry without a document: it has expired, its address holds
-// a delete, or compaction has left it out (gone). It looks up and verifies the current
-// entry of the id, because a newer entry may have a document, and a damaged entry must not
-// hide it.
+// a delete, or compaction has left it out (gone).
 func (r *reader) fetchCurrent(dst, id []byte, entry indexEntry, accept codec.Set, gone *queue.GoneError) (_ []byte, asStored bool, _ error) {
+	current, err := r.current(id, entry, gone)
+	if err != nil {
+		return dst, false, r.answer(err, entry.address)
+	}
+	return r.fetch(dst, id, current, accept)
+}
+
+// current looks up and verifies the entry of an id, because an entry without a document may
+// have been replaced by one with a document, and a damaged entry must not hide that. If there
+// is no other entry, the error says whether the document exists.
+func (r *reader) current(id []byte, entry indexEntry, gone *queue.GoneError) (indexEntry, error) {
 	position := r.health.tailState().position
 	g := r.health.gap.Load() // before the lookup, as in get
 	present, err := r.lookUpVerified(id)
 	switch {
 	case errors.Is(err, lsm.ErrNotFound):
-		err = absence(noEntry, g)
-	case err != nil:
-	case present != entry:
-		return r.fetch(dst, id, present, accept)
+		return indexEntry{}, absence(noEntry, g)
+	case err != nil || present != entry:
+		return present, err
 	case gone != nil && !isSettled(gone, position):
-		err = absence(notSettled, g)
-	default:
-		err = absence(noDocument, g)
+		return indexEntry{}, absence(notSettled, g)
 	}
-	return dst, false, r.answer(err, entry.address)
+	err = absence(noDocument, g)
+	if gone != nil && errors.Is(err, docservice.ErrNotFound) {
+		r.settler.found(id, entry)
+	}
+	return indexEntry{}, err
+}
+
+// existing returns the entry, or one that has replaced it, if its document exists, and
+// otherwise an error as of get. It reads no document.
+func (r *reader) existing(id []byte, entry indexEntry) (indexEntry, error) {
+	for {
+		bytes, err := r.queue.DecodedBytes(entry.address)
+		if err == nil && bytes == 0 { // maybe a delete
+			_, err = r.queue.DocumentFor(nil, id, entry.address)
+		}
+		var gone *queue.GoneError
+		switch {
+		case err == nil:
+			return entry, nil
+		case errors.Is(err, queue.ErrClosed):
+			return entry, ErrClosed
+		case !errors.As(err, &gone) && !errors.Is(err, queue.ErrDeleted):
+			return entry, unavailable(err)
+		}
+		entry, err = r.current(id, entry, gone)
+		switch {
+		case errors.Is(err, lsm.ErrClosed):
+			return entry, ErrClosed
+		case errors.Is(err, errIndex):
+			return entry, unavailable(err)
+		case err != nil:
+			return entry, err
+		}
+	}
 }
 
 // isSettled reports whether an index that has followed the queue to a position includes the

@@ -180,7 +180,7 @@ func (c *Collection) follow(serving *store, here bool) error {
 	if dir == serving.queueDir {
 		return nil
 	}
-	moved, err := c.newStore(serving.number, serving.index, dir, serving.health.tailState().position)
+	moved, err := c.newStore(serving.number, serving.index, dir, serving.indexState())
 	if err != nil {
 		return err
 	}
@@ -188,6 +188,7 @@ func (c *Collection) follow(serving *store, here bool) error {
 	c.serving.Store(moved)
 	err = serving.leaveQueue()
 	moved.health.inherit(serving.health) // changes until the tail ended
+	moved.indexing.state = serving.indexState()
 	moved.start()
 	c.logger.Info("the files of the served queue were moved; reading them there", "dir", dir)
 	return err

@@ -58,6 +58,7 @@ func (r *reader) scan(ctx context.Context, o docservice.ScanOptions, accept code
 	if g := r.health.gap.Load(); g != nil {
 		return g.err
 	}
+	w := scanWindow{reader: r, accept: accept, unsettled: r.unsettled.Load()} // before the iterator, as in get
 	it := r.index.NewIter(bounds(&o))
 	defer func() { _ = it.Close() }() // Err was checked
 	left := o.Limit
@@ -65,7 +66,6 @@ func (r *reader) scan(ctx context.Context, o docservice.ScanOptions, accept code
 		left--
 		return fn(id, answer)
 	}
-	w := scanWindow{reader: r, accept: accept}
 	for o.Limit == 0 || left > 0 {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -105,6 +105,7 @@ func (c *Collection) Count(ctx context.Context, prefix []byte) (int64, error) {
 type scanWindow struct {
 	reader    *reader
 	accept    codec.Set
+	unsettled *unsettled
 	keys      []byte // the ids, concatenated
 	ends      []int
 	ids       [][]byte
@@ -141,8 +142,18 @@ func (w *scanWindow) fill(it *lsm.Iterator, wanted int) bool {
 // id that has one.
 func (w *scanWindow) deliver(ctx context.Context, idsOnly bool, fn func(id []byte, answer Answer) error) error {
 	if idsOnly {
-		for _, id := range w.ids {
-			if err := fn(id, Answer{}); err != nil {
+		for i, id := range w.ids {
+			answer := Answer{}
+			if entry := w.entries[i].indexEntry; w.unsettled.holds(entry.address) {
+				_, answer.Err = w.reader.existing(id, entry)
+			}
+			switch {
+			case errors.Is(answer.Err, ErrClosed):
+				return answer.Err
+			case errors.Is(answer.Err, docservice.ErrNotFound):
+				continue
+			}
+			if err := fn(id, answer); err != nil {
 				return err
 			}
 		}

@@ -23,6 +23,7 @@ type store struct {
 	follower *follower // the tail: applies the queue to the index
 	verifier *verifier // the background pass over the segments
 	sweeper  *sweeper  // removes expired entries
+	settler  *settler  // removes stale entries
 	scrubber *scrubber // verifies the index
 
 	stop    context.CancelFunc
@@ -42,10 +43,12 @@ type shared struct {
 	// queueID is the id of the queue, nil until it is known.
 	queueID atomic.Pointer[[16]byte]
 
-	// indexing is held by the follower and the sweeper while they write to the index. The
-	// sweeper must not remove an entry that the follower has just written.
+	// indexing is held by the follower, the sweeper and the settler while they write to the
+	// index. The others must not remove an entry that the follower has just written.
 	indexing struct {
 		sync.Mutex
+		// state is that of the index. Runs are added to its unsettled before they are written.
+		state indexState
 		// soonest is at most the earliest expiry of all entries in the index.
 		soonest expiries
 	}
@@ -65,33 +68,36 @@ func (c *Collection) openStore(number indexNumber, queueDir string, id [16]byte)
 	if err != nil {
 		return nil, errors.Wrap(err, "open the index")
 	}
-	position, err := readPosition(index)
+	state, err := readIndexState(index)
 	if err != nil {
 		return nil, errors.CombineErrors(errors.Wrapf(err, "index %s", path), index.Close())
 	}
-	if position.IsZero() {
-		position.Queue = id
+	if state.position.IsZero() {
+		state.position.Queue = id
 	}
-	s, err := c.newStore(number, index, queueDir, position)
+	s, err := c.newStore(number, index, queueDir, state)
 	if err != nil {
 		return nil, errors.CombineErrors(err, index.Close())
 	}
 	return s, nil
 }
 
-// newStore makes a store from an open index that has followed the queue to the position. On
-// error the caller still owns the index.
-func (c *Collection) newStore(number indexNumber, index *lsm.DB, queueDir string, position queue.Position) (_ *store, err error) {
+// newStore makes a store from an open index with a state. On error the caller still owns the
+// index.
+func (c *Collection) newStore(number indexNumber, index *lsm.DB, queueDir string, state indexState) (_ *store, err error) {
 	alive, stop := context.WithCancel(c.alive)
 	common := &shared{
 		collection: c, number: number, queueDir: queueDir, options: &c.options, logger: c.logger,
-		index: index, health: newHealth(alive, &c.options, position),
+		index: index, health: newHealth(alive, &c.options, state.position),
 	}
 	common.indexing.soonest = 1 // unknown: makes the first pass run
+	common.indexing.state = state
 	s := &store{shared: common, stop: stop}
 	s.reader = &reader{shared: common}
-	s.follower = &follower{shared: common, reader: s.reader}
-	s.verifier = newVerifier(common, s.reader, s.follower)
+	s.settler = newSettler(common, s.reader)
+	s.reader.settler = s.settler
+	s.follower = &follower{shared: common, reader: s.reader, settler: s.settler}
+	s.verifier = newVerifier(common, s.follower)
 	s.sweeper = &sweeper{shared: common, reader: s.reader}
 	s.scrubber = &scrubber{shared: common}
 	s.queue, err = queue.OpenReader(queueDir, &queue.ReaderOptions{
@@ -99,6 +105,7 @@ func (c *Collection) newStore(number indexNumber, index *lsm.DB, queueDir string
 		PollInterval: c.options.PollInterval,
 		Logger:       c.logger,
 		OnCaughtUp:   s.follower.caughtUp,
+		OnRewrite:    s.settler.enter,
 		Decoders:     c.options.Decoders,
 	})
 	if err != nil {
@@ -108,26 +115,31 @@ func (c *Collection) newStore(number indexNumber, index *lsm.DB, queueDir string
 	s.reader.decoders = stored.NewDecoders(c.options.Decoders, func(_ context.Context, hash codec.DictionaryHash) ([]byte, error) {
 		return s.queue.Dictionary(nil, hash)
 	})
-	s.setQueueID(position)
+	s.setQueueID(state.position)
 	s.follower.readHead() // before the tail can reach anything
-	if c.options.VerifyInterval > 0 {
-		err := s.verifier.loadQuarantined()
-		if files, listing := listSegments(c.options.FS, queueDir); err == nil {
-			s.verifier.findUnsettled(files)
-			err = listing
-		}
-		if err != nil {
-			s.stop()
-			return nil, errors.CombineErrors(errors.Wrap(err, "list the queue"), s.queue.Close())
-		}
+	err = s.settler.refresh()
+	if err == nil && c.options.VerifyInterval > 0 {
+		err = s.verifier.loadQuarantined()
+	}
+	if err != nil {
+		s.stop()
+		return nil, errors.CombineErrors(errors.Wrap(err, "list the queue"), s.queue.Close())
 	}
 	return s, nil
+}
+
+// indexState returns the state of the index.
+func (s *shared) indexState() indexState {
+	s.indexing.Lock()
+	defer s.indexing.Unlock()
+	return s.indexing.state
 }
 
 // start starts the goroutines.
 func (s *store) start() {
 	s.running.Go(func() { s.follower.runTail(s.health.alive) })
 	s.running.Go(func() { s.follower.runHead(s.health.alive) })
+	s.running.Go(func() { s.settler.runSettle(s.health.alive) })
 	if s.options.VerifyInterval > 0 {
 		s.running.Go(func() { s.verifier.runVerify(s.health.alive) })
 	}

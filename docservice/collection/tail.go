@@ -21,9 +21,6 @@ const (
 	maxTailBatchBytes   = 1 << 20
 )
 
-// positionKey is the index key of the position. No document has the empty id.
-var positionKey = []byte{}
-
 // tailState is the progress of the tail.
 type tailState struct {
 	position queue.Position // included in the index
@@ -45,23 +42,8 @@ type tailState struct {
 // complete.
 type follower struct {
 	*shared
-	reader *reader
-}
-
-// readPosition returns the position stored in an index, the start for a new one.
-func readPosition(index *lsm.DB) (queue.Position, error) {
-	value, err := index.GetVerified(nil, positionKey)
-	if errors.Is(err, lsm.ErrNotFound) {
-		return queue.Position{}, nil
-	}
-	if err != nil {
-		return queue.Position{}, err
-	}
-	var position queue.Position
-	if err := position.UnmarshalBinary(value); err != nil {
-		return queue.Position{}, errors.Wrap(err, "read the stored position")
-	}
-	return position, nil
+	reader  *reader
+	settler *settler
 }
 
 // runTail follows the queue until the collection is closed. An error is recorded as a
@@ -153,14 +135,7 @@ func (b *tailBatch) commit() error {
 	if entries == 0 {
 		return nil
 	}
-	var err error
-	if b.buffer, err = b.next.AppendBinary(b.buffer[:0]); err == nil {
-		err = b.batch.Set(positionKey, b.buffer)
-	}
-	if err == nil {
-		err = b.follower.apply(&b.batch, b.soonest)
-	}
-	if err != nil {
+	if err := b.follower.apply(&b.batch, b.next, b.soonest); err != nil {
 		b.refused = true
 		return errors.Wrap(err, "write to the index")
 	}
@@ -174,12 +149,21 @@ func (b *tailBatch) commit() error {
 	return nil
 }
 
-// apply writes a batch to the index; soonest is the earliest expiry of its entries.
-func (f *follower) apply(batch *lsm.Batch, soonest expiries) error {
+// apply writes a batch of the entries before next to the index; soonest is their earliest
+// expiry.
+func (f *follower) apply(batch *lsm.Batch, next queue.Position, soonest expiries) error {
 	f.indexing.Lock()
 	defer f.indexing.Unlock()
 	f.indexing.soonest.add(uint32(soonest))
-	return f.index.Apply(batch)
+	state := indexState{next, f.indexing.state.unsettled}
+	err := state.putIn(batch)
+	if err == nil {
+		err = f.index.Apply(batch)
+	}
+	if err == nil {
+		f.indexing.state = state
+	}
+	return err
 }
 
 // committed records that the index has followed the queue up to next.
@@ -199,6 +183,7 @@ func (f *follower) caughtUp(at queue.Position) {
 		f.readHead() // after listing the segments: the head file is copied before them
 	}
 	resumed := f.health.caughtUp(at)
+	f.settler.caughtUp()
 	if ready := f.reachedEnd(at, reached); resumed && !ready {
 		f.logger.Info("reading the queue again", "position", at.Next.String())
 	}

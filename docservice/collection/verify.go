@@ -14,20 +14,16 @@ import (
 // fields.
 type verifier struct {
 	*shared
-	reader   *reader
 	follower *follower
 	verified *verifiedFiles
-	// rewrites caches the headers of rewrites.
-	rewrites map[string]knownRewrite
 	// openVerified are the open files that were read.
 	openVerified map[segmentKey]vfs.FileID
 }
 
-func newVerifier(s *shared, r *reader, f *follower) *verifier {
+func newVerifier(s *shared, f *follower) *verifier {
 	return &verifier{
-		shared: s, reader: r, follower: f,
+		shared: s, follower: f,
 		verified:     newVerifiedFiles(s.options.FS, s.number.verifiedPath(s.collection.dir)),
-		rewrites:     make(map[string]knownRewrite),
 		openVerified: make(map[segmentKey]vfs.FileID),
 	}
 }
@@ -66,7 +62,6 @@ func (v *verifier) verifyArrived(ctx context.Context, damaged *quarantine) bool 
 		v.logger.Warn("listing the queue's directory failed", "dir", v.queueDir, "error", err)
 		return ctx.Err() == nil
 	}
-	v.findUnsettled(files)
 	for _, f := range files {
 		if !v.isDue(f) || v.ofOtherQueue(f) {
 			continue

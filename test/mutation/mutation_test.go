@@ -138,7 +138,8 @@ var mutations = []mutation{
 	},
 	{
 		name: "the tail position is stored before the entries that it covers", sample: true, file: "docservice/collection/tail.go",
-		old: "		err = b.batch.Set(positionKey, b.buffer)\n	}\n", new: "		err = b.follower.index.Set(positionKey, b.buffer)\n	}\n",
+		old: "	err := state.putIn(batch)\n",
+		new: "	var alone lsm.Batch\n	err := errors.CombineErrors(state.putIn(&alone), f.index.Apply(&alone))\n",
 		pkg: "./docservice/collection", run: "TestCrash|TestFault",
 	},
 	{

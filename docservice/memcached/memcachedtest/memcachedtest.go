@@ -1,4 +1,4 @@
-// Package memcachedtest runs the real memcached for tests.
+// Package memcachedtest runs the real memcached, or a small one in the process, for tests.
 package memcachedtest
 
 import (

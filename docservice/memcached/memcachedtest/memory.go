@@ -1,0 +1,127 @@
+package memcachedtest
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Memory is a server in this process that keeps every value until it is deleted: it evicts
+// nothing and ignores the time of expiry. It knows the commands of package memcached.
+type Memory struct {
+	Address string
+
+	mu struct {
+		sync.Mutex
+		values map[string][]byte
+		conns  map[net.Conn]bool // nil: closed
+	}
+}
+
+// StartMemory runs a server until the test ends.
+func StartMemory(t testing.TB) *Memory {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	m := &Memory{Address: listener.Addr().String()}
+	m.mu.values, m.mu.conns = make(map[string][]byte), make(map[net.Conn]bool)
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			m.mu.Lock()
+			closed := m.mu.conns == nil
+			if !closed {
+				m.mu.conns[conn] = true
+			}
+			m.mu.Unlock()
+			if closed {
+				conn.Close()
+				return
+			}
+			running.Go(func() { m.serve(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		m.mu.Lock()
+		for conn := range m.mu.conns {
+			conn.Close()
+		}
+		m.mu.conns = nil
+		m.mu.Unlock()
+		running.Wait()
+	})
+	return m
+}
+
+// Len returns the number of values.
+func (m *Memory) Len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.mu.values)
+}
+
+// serve answers the commands of a connection until it ends.
+func (m *Memory) serve(conn net.Conn) {
+	defer func() {
+		conn.Close()
+		m.mu.Lock()
+		delete(m.mu.conns, conn)
+		m.mu.Unlock()
+	}()
+	in, out := bufio.NewReader(conn), bufio.NewWriter(conn)
+	for {
+		line, err := in.ReadString('\n')
+		if err != nil || m.answer(strings.Fields(line), in, out) != nil || out.Flush() != nil {
+			return
+		}
+	}
+}
+
+// answer answers one command, whose value follows in in.
+func (m *Memory) answer(command []string, in io.Reader, out io.Writer) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case len(command) >= 2 && command[0] == "gets":
+		for _, key := range command[1:] {
+			if value, there := m.mu.values[key]; there {
+				fmt.Fprintf(out, "VALUE %s 0 %d 0\r\n%s\r\n", key, len(value), value)
+			}
+		}
+		fmt.Fprint(out, "END\r\n")
+	case len(command) == 5 && command[0] == "set":
+		var bytes int
+		if _, err := fmt.Sscan(command[4], &bytes); err != nil {
+			return err
+		}
+		value := make([]byte, bytes+len("\r\n"))
+		if _, err := io.ReadFull(in, value); err != nil {
+			return err
+		}
+		m.mu.values[command[1]] = value[:bytes]
+		fmt.Fprint(out, "STORED\r\n")
+	case len(command) == 2 && command[0] == "delete":
+		if _, there := m.mu.values[command[1]]; !there {
+			fmt.Fprint(out, "NOT_FOUND\r\n")
+			break
+		}
+		delete(m.mu.values, command[1])
+		fmt.Fprint(out, "DELETED\r\n")
+	case len(command) == 1 && command[0] == "version":
+		fmt.Fprint(out, "VERSION 0\r\n")
+	default:
+		fmt.Fprint(out, "ERROR\r\n")
+	}
+	return nil
+}
