@@ -1,5 +1,7 @@
 package queue
 
+import "docstore/queue/stored"
+
 // Place is where Tail has found a document, with its lengths and its checksum. With it a
 // fetch reads only the document: the block's table, which has the same, lies mostly on
 // another page. A Place is a hint. Compaction changes the places of documents, and the
@@ -56,6 +58,13 @@ func (h *segmentHeader) placeFile() uint64 {
 
 // StoredBytes returns the length of the document as stored.
 func (p *Place) StoredBytes() int { return int(little.Uint32(p[4:]) & rawBytesMask) }
+
+// Matches reports whether a stored form has the checksum in a Place. An equal document that was
+// encoded again does not, nor does another one at the same address in another history of the
+// queue.
+func (p *Place) Matches(f *stored.Form) bool {
+	return *p != (Place{}) && f.DocumentChecksum() == little.Uint32(p[0:])
+}
 
 // location returns the location of the document with the address and the id in a file. False:
 // it is unknown.

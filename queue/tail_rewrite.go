@@ -150,6 +150,7 @@ func (t *tailer) truncatedBy(s *segmentFile) error {
 	at := t.delivered.Next
 	for _, r := range s.relocations.truncated {
 		if r.from.Compare(at) < 0 && r.holds(at) {
+			t.r.files.drop(s.header.rewrites) // they have the truncated entries
 			return &TruncatedError{Position: t.delivered, From: r.from, To: r.to}
 		}
 	}

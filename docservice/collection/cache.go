@@ -12,6 +12,7 @@ import (
 
 	"docstore/docservice/memcached"
 	"docstore/lsm"
+	"docstore/queue"
 	"docstore/queue/codec"
 	"docstore/queue/stored"
 )
@@ -31,12 +32,14 @@ const storedHeaderRoom = 64
 // processes may share. A collection with a cache stores each document in it while tailing
 // the queue, reads from it first, and reads the segment on a miss.
 //
-// The key is the queue's id and the document's address in hex. The document at an address
-// never changes, so a cached value cannot be stale. The value is the document's stored
-// form, whose checksum covers address and id: a wrong value is treated as a miss, counted
-// in CacheStats.Wrong, and replaced. When an id is overwritten or deleted, its previous
-// version is removed from the cache; a version whose removal was dropped stays until the
-// server evicts it.
+// The key is the queue's id and the document's address in hex. The value is the document's
+// stored form. It counts if its checksum, which covers address and id, is that in the index:
+// servers may hold documents of another history of the queue. A wrong value is treated as a
+// miss, counted in CacheStats.Wrong, and replaced. When an id is overwritten or deleted, its
+// previous version is removed from the cache; a version whose removal was dropped stays until
+// the server evicts it. A collection does not use the cache while it is unknown whether the
+// queue has the documents of the index: after a truncation or a fork, and until the tail has
+// compared both.
 //
 // Documents larger than an item (memcached.MaxItemBytes) bypass the cache. So do scans,
 // which would evict frequently read documents.
@@ -116,16 +119,16 @@ func (c *Cache) Stats() CacheStats {
 	return stats
 }
 
-// cacheable reports whether the document fits into an item.
+// cacheable reports whether the document fits into an item, and its checksum is known.
 func (e indexEntry) cacheable() bool {
-	return uint64(e.storedBytes)+storedHeaderRoom <= memcached.MaxItemBytes
+	return e.place != (queue.Place{}) && uint64(e.storedBytes)+storedHeaderRoom <= memcached.MaxItemBytes
 }
 
 // cacheServer returns the server for a document of this collection. ok is false if the
 // document bypasses the cache or the server is down.
 func (r *reader) cacheServer(entry indexEntry) (server int, ok bool) {
 	id := r.queueID.Load()
-	if id == nil || !entry.cacheable() {
+	if id == nil || !entry.cacheable() || !r.health.continues.Load() {
 		return 0, false
 	}
 	at := entry.address
@@ -179,14 +182,14 @@ func (r *reader) fetchCached(dst, id []byte, entry indexEntry, accept codec.Set,
 // fromCache appends the document of a value of the cache. The value is not trusted: ok is
 // false unless it decodes to the document of this id and address.
 func (r *reader) fromCache(dst, id []byte, entry indexEntry, accept codec.Set, value []byte) (_ []byte, asStored, ok bool) {
-	stored, err := stored.Parse(value, id)
-	if err != nil || stored.Address != entry.address {
+	form, err := stored.Parse(value, id)
+	if err != nil || form.Address != entry.address || !entry.place.Matches(&form) {
 		return dst, false, false
 	}
-	if accept != 0 && stored.Within(accept) {
+	if accept != 0 && form.Within(accept) {
 		return append(dst, value...), true, true
 	}
-	out, err := r.decoders.Decode(r.health.alive, dst, stored)
+	out, err := r.decoders.Decode(r.health.alive, dst, form)
 	return out, false, err == nil
 }
 
@@ -224,6 +227,9 @@ func (c *Cache) load(server int) {
 		value, asStored, err = load.reader.queue.StoredFor(value[:0], load.entry.wanted([]byte(load.id)), anyCodec)
 		if err != nil || !asStored {
 			continue // a fetch reports the error
+		}
+		if form, err := stored.Parse(value, []byte(load.id)); err != nil || !load.entry.place.Matches(&form) {
+			continue // it was encoded again since it was indexed
 		}
 		var until time.Time
 		if load.entry.expiry != 0 {

@@ -3,6 +3,7 @@ package collection
 import (
 	"bytes"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -188,6 +189,91 @@ func TestCacheWithWrongValues(t *testing.T) {
 	waitStats(t, cache, "the new one is loaded", func(s CacheStats) bool { return s.Loaded == uint64(len(lies))+4 })
 	require.NoError(t, liar.Set(&memcache.Item{Key: placeOf(t, c, "a-1").key, Value: good}))
 	requireDocument(t, c, "a-1", "new")
+}
+
+// A value with the right address and id is wrong if its document is another one than that in
+// the index: it is of another history of the queue.
+func TestCacheWithAnotherHistory(t *testing.T) {
+	server := memcachedtest.Start(t)
+	f, cache := cachedFixture(t, server)
+	f.put("first", documentOf("first"))
+	f.seal()
+	require.NoError(t, f.writer.Close())
+	other := newFixture(t, f.fs.(*vfs.Mem).CrashClone(vfs.KeepAll), string(filepath.Separator))
+	other.options.Cache = cache
+	f.writer = nil
+	var values [2][]byte
+	var at place
+	for i, f := range []*fixture{f, other} {
+		f.put("a", fmt.Sprint("document ", i))
+		c := f.ready()
+		waitStats(t, cache, "both are loaded", func(s CacheStats) bool { return s.Loaded == uint64(2*i+2) })
+		if i == 1 {
+			require.Equal(t, at, placeOf(t, c, "a"))
+		}
+		at = placeOf(t, c, "a")
+		values[i], _ = at.get()
+		require.NotEmpty(t, values[i])
+		require.NoError(t, c.Close())
+	}
+	require.NotEqual(t, values[0], values[1])
+	liar := memcache.New(server.Address)
+	defer liar.Close()
+	require.NoError(t, liar.Set(&memcache.Item{Key: at.key, Value: values[0]})) // as if the second load had been dropped
+	c := other.ready()
+	requireDocument(t, c, "a", "document 1")
+	require.EqualValues(t, 1, cache.Stats().Wrong)
+	waitStats(t, cache, "it is replaced", func(s CacheStats) bool { return s.Loaded == 5 })
+	requireDocument(t, c, "a", "document 1")
+	require.EqualValues(t, 1, cache.Stats().Wrong)
+}
+
+// Withdrawn documents are not served from the cache, neither by an open collection nor after
+// a restart.
+func TestCacheAfterTruncation(t *testing.T) {
+	f, cache := cachedFixture(t, memcachedtest.Start(t))
+	f.options.RetryInterval = time.Hour // the index is not rebuilt
+	f.put("stays", documentOf("stays"))
+	from := f.put("withdrawn", documentOf("withdrawn"))
+	c := f.ready()
+	waitStats(t, cache, "both are loaded", func(s CacheStats) bool { return s.Loaded == 2 })
+	requireDocument(t, c, "withdrawn", documentOf("withdrawn"))
+	require.EqualValues(t, 1, cache.Stats().Hits)
+	require.NoError(t, f.writer.Close())
+	_, err := queue.Truncate(t.Context(), f.queueDir, from, &queue.TruncateOptions{FS: f.fs})
+	require.NoError(t, err)
+	waitFor(t, c, "it is noticed", func(s Status) bool { return !s.Ready })
+	require.Contains(t, c.Status().NotReady, "truncated")
+	for range 2 {
+		requireNone(t, c, "withdrawn", docservice.ErrUnavailable)
+		_, answers, err := c.GetMany(nil, [][]byte{[]byte("withdrawn")}, docservice.MaxReplyBytes)
+		require.NoError(t, err)
+		require.ErrorIs(t, answers[0].Err, docservice.ErrUnavailable)
+		requireDocument(t, c, "stays", documentOf("stays"))
+		require.EqualValues(t, 1, cache.Stats().Hits)
+		require.NoError(t, c.Close())
+		c = f.open()
+	}
+}
+
+// A document that compaction has encoded again since it was indexed is not stored: its value
+// would be taken for a wrong one.
+func TestCacheOfRecodedDocument(t *testing.T) {
+	f, cache := cachedFixture(t, memcachedtest.Start(t))
+	f.put("a", documentOf("a"))
+	c := f.ready()
+	waitStats(t, cache, "it is loaded", func(s CacheStats) bool { return s.Loaded == 1 })
+	s := c.serving.Load()
+	entry, ok := s.reader.cachedBefore([]byte("a"))
+	require.True(t, ok)
+	before := entry
+	before.place[0] ^= 1
+	for _, entry := range []indexEntry{before, entry} {
+		cache.enqueue(cacheLoad{reader: s.reader, id: "a", entry: entry})
+	}
+	require.NoError(t, c.WaitFor(soon(t), f.put("b", documentOf("b"))))
+	waitStats(t, cache, "b is loaded", func(CacheStats) bool { _, there := placeOf(t, c, "b").get(); return there })
+	require.EqualValues(t, 3, cache.Stats().Loaded)
 }
 
 func TestCacheBypass(t *testing.T) {

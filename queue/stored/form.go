@@ -95,6 +95,7 @@ type Form struct {
 
 	codec       codec.ID
 	rawAndFlags uint32
+	documentCRC uint32
 }
 
 // Parse verifies the stored form of the document with the id. The error matches ErrCorrupt,
@@ -119,9 +120,10 @@ func Parse(b, id []byte) (Form, error) {
 		Bytes:       b,
 		codec:       codec.ID(b[18]),
 		rawAndFlags: little.Uint32(b[4:]),
+		documentCRC: documentCRC(b, id),
 	}
 	want := little.Uint32(b)
-	if got := formCRC(documentCRC(b, id), b); got != want {
+	if got := formCRC(f.documentCRC, b); got != want {
 		return Form{}, bad("its checksum is %08x, its bytes and the id %.100q have %08x", want, id, got)
 	}
 	switch {
@@ -151,6 +153,10 @@ func (f *Form) RawBytes() int { return int(f.rawAndFlags & RawBytesMask) }
 // Checksum returns the checksum of the form, which covers the id and every byte after
 // itself. With the address it identifies a version of a document.
 func (f *Form) Checksum() uint32 { return little.Uint32(f.Bytes) }
+
+// DocumentChecksum returns the checksum of the document in the block's table, which covers the
+// address, the id and the stored bytes.
+func (f *Form) DocumentChecksum() uint32 { return f.documentCRC }
 
 // ZstdFrame returns the document as a zstd frame in two parts, for any zstd decoder, if it
 // is stored as one: compressed with zstd without a dictionary. The window of the frame is
