@@ -3,6 +3,7 @@ package collection
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -92,8 +93,10 @@ func (c *Collection) open() (*store, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.rebuilding = len(numbers) > 1
 		number := append(numbers, firstIndex)[0]
+		if err := c.serveOnly(number, numbers); err != nil {
+			return nil, err
+		}
 		s, err := c.openStore(number, c.queueDir, [16]byte{})
 		if err == nil {
 			s.health.setLost(lost)
@@ -112,6 +115,28 @@ func (c *Collection) open() (*store, error) {
 			return nil, err
 		}
 	}
+}
+
+// serveOnly records the served index, and removes the others except the next one.
+func (c *Collection) serveOnly(served indexNumber, all []indexNumber) error {
+	named, err := readServing(c.options.FS, c.dir)
+	if err == nil && named != served {
+		err = writeServing(c.options.FS, c.dir, served)
+	}
+	if err != nil {
+		return err
+	}
+	c.rebuilding = slices.Contains(all, served.next())
+	for _, n := range all {
+		if n == served || n == served.next() {
+			continue
+		}
+		c.logger.Warn("removing an index that an earlier run left", "index", n.path(c.dir))
+		if err := c.removeIndex(n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Name returns the name under which the collection is served.

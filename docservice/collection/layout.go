@@ -19,18 +19,23 @@ import (
 
 // A collection's directory holds
 //
+//	SERVING                  the name of the served index, "index-0001.v1\n"
 //	index-0001.v1/           the index, a store of package lsm
 //	index-0001.v1.verified   the segments that were found sound (verified.go)
 //	REINDEX                  another index is requested (reindex.go)
 //
-// While a replacement is built, the directory holds the same for the next number. The
-// lowest number is served; it is removed when the next one takes over. An index too
-// damaged to be opened is kept as index-0001.v1.damaged for analysis; it may be deleted.
+// While a replacement is built, the directory holds an index of the next number, too. To
+// replace SERVING is the commit point of its takeover; the previous index is removed then.
+// OpenCollection removes every index that is neither served nor the next one. If SERVING is
+// missing, as in a directory of an earlier release or a checkpoint, or names an index that is
+// missing, the lowest number is served. An index too damaged to be opened is kept as
+// index-0001.v1.damaged for analysis; it may be deleted.
 //
 // Earlier releases name indexes without ".v1" and write values of the old format (entry.go)
-// to them, as does this release to an index that it finds. They ignore other indexes, so
-// that after a return to such a release the index is built from the queue.
+// to them, as does this release to an index that it finds. They ignore SERVING and other
+// indexes, so that after a return to such a release the index is built from the queue.
 const (
+	servingName       = "SERVING"
 	indexPrefix       = "index-"
 	formatExtension   = ".v1"
 	verifiedExtension = ".verified"
@@ -55,18 +60,29 @@ func (n indexNumber) next() indexNumber {
 	return indexNumber{number: n.number + 1}
 }
 
-func (n indexNumber) path(dir string) string {
+func (n indexNumber) name() string {
 	name := fmt.Sprintf("%s%04d", indexPrefix, n.number)
 	if !n.old {
 		name += formatExtension
 	}
-	return filepath.Join(dir, name)
+	return name
 }
+
+func (n indexNumber) path(dir string) string { return filepath.Join(dir, n.name()) }
 
 func (n indexNumber) verifiedPath(dir string) string { return n.path(dir) + verifiedExtension }
 
-// listIndexes returns the numbers of the indexes in a collection's directory, in order. If
-// the directory does not exist, the list is empty.
+// parseIndexName is the inverse of name.
+func parseIndexName(name string) (n indexNumber, ok bool) {
+	digits, found := strings.CutPrefix(name, indexPrefix)
+	digits, isNew := strings.CutSuffix(digits, formatExtension)
+	number, err := strconv.ParseUint(digits, 10, 32)
+	n = indexNumber{uint32(number), !isNew}
+	return n, found && err == nil && number > 0 && n.name() == name
+}
+
+// listIndexes returns the numbers of the indexes in a collection's directory, the served one
+// first. If the directory does not exist, the list is empty.
 func listIndexes(files vfs.FS, dir string) ([]indexNumber, error) {
 	names, err := files.List(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -76,15 +92,31 @@ func listIndexes(files vfs.FS, dir string) ([]indexNumber, error) {
 		return nil, err
 	}
 	var numbers []indexNumber
-	for _, name := range names { // sorted, so that of two with the same number the old one is first
-		digits, found := strings.CutPrefix(name, indexPrefix)
-		digits, isNew := strings.CutSuffix(digits, formatExtension)
-		number, err := strconv.ParseUint(digits, 10, 32)
-		if n := (indexNumber{uint32(number), !isNew}); found && err == nil && number > 0 && n.path(dir) == filepath.Join(dir, name) {
+	for _, name := range names { // sorted
+		if n, ok := parseIndexName(name); ok {
 			numbers = append(numbers, n)
 		}
 	}
-	return numbers, nil
+	named, err := readServing(files, dir)
+	if i := slices.Index(numbers, named); i >= 0 {
+		numbers = slices.Insert(slices.Delete(numbers, i, i+1), 0, named)
+	}
+	return numbers, err
+}
+
+// readServing returns the index that SERVING names, zero if it names none.
+func readServing(files vfs.FS, dir string) (indexNumber, error) {
+	content, err := vfs.ReadFile(files, filepath.Join(dir, servingName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return indexNumber{}, nil
+	}
+	named, _ := parseIndexName(strings.TrimSuffix(string(content), "\n"))
+	return named, err
+}
+
+// writeServing durably makes an index the served one.
+func writeServing(files vfs.FS, dir string, n indexNumber) error {
+	return vfs.WriteFileAtomic(files, filepath.Join(dir, servingName), []byte(n.name()+"\n"))
 }
 
 // removeLeftovers deletes the indexes that were renamed for removal, once the rename is

@@ -2,6 +2,9 @@ package collection
 
 import (
 	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -62,8 +65,8 @@ func TestOldIndex(t *testing.T) {
 	require.Equal(t, []indexNumber{firstIndex}, numbers)
 }
 
-// TestIndexesOfBothFormats: after an earlier release has built an index of its own, that one
-// is served until the index with places has caught up.
+// TestIndexesOfBothFormats: the index that an earlier release has built meanwhile is removed,
+// and this release continues with its own.
 func TestIndexesOfBothFormats(t *testing.T) {
 	f := newMemFixture(t)
 	f.putMany("doc", 100)
@@ -71,24 +74,89 @@ func TestIndexesOfBothFormats(t *testing.T) {
 	requireFormat(t, c, indexEntryBytes)
 	require.NoError(t, c.Close())
 	last := f.putMany("more", 100)
-	require.NoError(t, f.fs.MkdirAll(oldIndex.path(f.dir)))
-	// As the earlier release, which does not see the other index.
-	away := firstIndex.path(f.dir) + "-away"
-	require.NoError(t, f.fs.Rename(firstIndex.path(f.dir), away))
-	c = f.ready()
-	require.NoError(t, c.WaitFor(soon(t), last))
-	requireFormat(t, c, oldIndexEntryBytes)
-	require.NoError(t, c.Close())
-	require.NoError(t, f.fs.Rename(away, firstIndex.path(f.dir)))
+	f.leaveIndex(oldIndex)
 
-	c = f.open()
-	require.Equal(t, oldIndex, c.serving.Load().number)
-	require.NoError(t, c.WaitReady(soon(t)))
-	requireDocument(t, c, "more-7", documentOf("more-7"))
+	c = f.ready()
 	f.awaitIndex(c, firstIndex)
 	require.NoError(t, c.WaitFor(soon(t), last))
 	requireDocument(t, c, "more-7", documentOf("more-7"))
 	requireNone(t, c, "none", docservice.ErrNotFound)
+}
+
+// leaveIndex builds an index of the present queue as another run of the program would leave it.
+func (f *fixture) leaveIndex(n indexNumber) {
+	f.t.Helper()
+	g := *f
+	g.dir = f.dir + "-other"
+	require.NoError(f.t, g.fs.MkdirAll(firstIndex.path(g.dir)))
+	require.NoError(f.t, g.ready().Close())
+	require.NoError(f.t, f.fs.Rename(firstIndex.path(g.dir), n.path(f.dir)))
+	require.NoError(f.t, f.fs.RemoveAll(g.dir))
+}
+
+// TestIndexLeftByAnUpgrade: an upgrade during a rebuild leaves the partly built index of the
+// earlier release. It is not served later, when its name is the lowest.
+func TestIndexLeftByAnUpgrade(t *testing.T) {
+	f := newMemFixture(t)
+	f.putMany("doc", 100)
+	f.leaveIndex(oldIndex)
+	f.leaveIndex(indexNumber{number: 2, old: true})
+	last := f.put("doc-7", "changed")
+	c := f.ready()
+	f.awaitIndex(c, oldIndex)
+	for _, next := range []indexNumber{firstIndex, firstIndex.next()} {
+		require.NoError(t, requestReindex(f.fs, f.dir))
+		f.awaitIndex(c, next)
+	}
+	require.NoError(t, c.Close())
+	c = f.open()
+	require.Equal(t, firstIndex.next(), c.serving.Load().number)
+	require.NoError(t, c.WaitFor(soon(t), last))
+	requireDocument(t, c, "doc-7", "changed")
+}
+
+// TestServedIndexIsRecorded: after a takeover whose last step failed, to remove the previous
+// index, the new one is served, and the previous one is removed by the next start.
+func TestServedIndexIsRecorded(t *testing.T) {
+	var broken atomic.Bool
+	files := vfs.NewFault(vfs.NewMem(), func(op vfs.Op) error {
+		if broken.Load() && op.Kind == vfs.OpRename && strings.HasSuffix(op.Name, firstIndex.name()+removedExtension) {
+			return syscall.EIO
+		}
+		return nil
+	})
+	f := newFixture(t, files, string(filepath.Separator))
+	f.putMany("doc", 100)
+	c := f.ready()
+	broken.Store(true)
+	require.NoError(t, requestReindex(f.fs, f.dir))
+	waitFor(t, c, "another index is served", func(s Status) bool {
+		return c.serving.Load().number == firstIndex.next() && s.Replacement == nil
+	})
+	require.NoError(t, c.Close())
+	numbers, err := listIndexes(f.fs, f.dir)
+	require.NoError(t, err)
+	require.Equal(t, []indexNumber{firstIndex.next(), firstIndex}, numbers)
+	broken.Store(false)
+	c = f.ready()
+	f.awaitIndex(c, firstIndex.next())
+	require.Zero(t, c.Status().Applied)
+
+	// The record is missing in the directory of an earlier release, and may name an index that
+	// is missing.
+	serving := filepath.Join(f.dir, servingName)
+	for _, content := range []string{"", "index-0009.v1\n", "index-0009.v1"} {
+		require.NoError(t, c.Close())
+		if replace(t, f.fs, serving, []byte(content)); content == "" {
+			require.NoError(t, f.fs.Remove(serving))
+		}
+		c = f.ready()
+		require.Equal(t, firstIndex.next(), c.serving.Load().number)
+		requireDocument(t, c, "doc-7", documentOf("doc-7"))
+		named, err := readServing(f.fs, f.dir)
+		require.NoError(t, err)
+		require.Equal(t, firstIndex.next(), named)
+	}
 }
 
 // TestCompactedPlaces: documents whose places were changed by a compaction are found, also

@@ -36,8 +36,8 @@ import (
 // reindex.go.
 //
 // After a crash at any step the ids alone determine the state: index-0001 has the position
-// of queue A and is served, index-0002 is the replacement. The rename of index-0001 is the
-// commit point of the takeover.
+// of queue A and is served, index-0002 is the replacement. Which of them is served is in
+// SERVING; see layout.go.
 
 // ReplacedDir is the directory in a queue's directory that holds the files of a replaced
 // queue.
@@ -265,6 +265,9 @@ func (c *Collection) discardNext(next *store, reason string) error {
 // takeOver makes the next store the served one, and closes and deletes the old one.
 func (c *Collection) takeOver(next *store) error {
 	if err := next.index.Flush(); err != nil { // from here on it survives a power loss
+		return err
+	}
+	if err := writeServing(c.options.FS, c.dir, next.number); err != nil {
 		return err
 	}
 	before := c.serving.Load()
