@@ -52,6 +52,10 @@ const (
 	maxRebuildPause = time.Hour
 )
 
+// maxTakeOverWait is the maximum time for which the tail of the served index waits for the
+// next index, which has read the queue to its end, to catch up with it.
+const maxTakeOverWait = 10 * time.Second
+
 // rebuildPace limits the rate of rebuilds.
 type rebuildPace struct {
 	last  time.Time // zero: never
@@ -271,7 +275,10 @@ func (c *Collection) takeOver(next *store) error {
 		return err
 	}
 	before := c.serving.Load()
+	before.indexing.Lock() // its tail waits
+	c.catchUpWith(before, next)
 	c.serving.Store(next)
+	before.indexing.Unlock()
 	c.setNext(nil)
 	id := next.queueID.Load()
 	c.logger.Info("serving another index", "index", next.number.path(c.dir), "queue", hex.EncodeToString(id[:]))
@@ -280,6 +287,19 @@ func (c *Collection) takeOver(next *store) error {
 		err = errors.CombineErrors(err, c.options.FS.RemoveAll(filepath.Join(c.queueDir, ReplacedDir)))
 	}
 	return err
+}
+
+// catchUpWith waits until next includes the entries that the served store includes: a
+// document that was found must not be missing after a takeover. It waits for maxTakeOverWait
+// at most, because the files that the served store has read may be gone.
+func (c *Collection) catchUpWith(serving, next *store) {
+	position := serving.indexing.state.position
+	if position.Queue != *next.queueID.Load() || !serving.health.continues.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.alive, maxTakeOverWait)
+	defer cancel()
+	_ = next.health.waitUntil(ctx, func() bool { return next.health.mu.tail.position.Next.Compare(position.Next) >= 0 })
 }
 
 // removeIndex deletes an index. The rename makes the deletion atomic.
