@@ -26,7 +26,7 @@ import (
 //
 // While a replacement is built, the directory holds an index of the next number, too. To
 // replace SERVING is the commit point of its takeover; the previous index is removed then.
-// OpenCollection removes every index that is neither served nor the next one. If SERVING is
+// Open removes every index that is neither served nor the next one. If SERVING is
 // missing, as in a directory of an earlier release or a checkpoint, or names an index that is
 // missing, the lowest number is served. An index too damaged to be opened is kept as
 // index-0001.v1.damaged for analysis; it may be deleted.

@@ -64,13 +64,6 @@ func StartMemory(t testing.TB) *Memory {
 	return m
 }
 
-// Len returns the number of values.
-func (m *Memory) Len() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.mu.values)
-}
-
 // serve answers the commands of a connection until it ends.
 func (m *Memory) serve(conn net.Conn) {
 	defer func() {
