@@ -13,11 +13,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/errors"
-	"github.com/stretchr/testify/require"
 
 	"docstore/docservice"
-	"docstore/docservice/memcached"
-	"docstore/docservice/memcached/memcachedtest"
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
@@ -88,9 +85,7 @@ func newAwayModel(t *testing.T, random *rand.Rand) *awayModel {
 		t: t, random: random, source: newMemFixture(t), server: newMemFixture(t),
 		state: awayState{}, versions: map[string]int{}, withdrawn: map[int]bool{}, copied: awayState{}, sourceInfo: map[string]vfs.Info{},
 	}
-	cache, err := openCache([]string{memcachedtest.StartMemory(t).Address}, &memcached.Options{Timeout: patience})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, cache.Close()) })
+	cache, _ := newMemoryCache(t)
 	t.Cleanup(m.leave)
 	m.server.clock = m.source.clock
 	o := &m.server.options

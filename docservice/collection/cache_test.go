@@ -36,6 +36,24 @@ func newCache(t testing.TB, servers ...*memcachedtest.Server) *Cache {
 	return cache
 }
 
+// newMemoryCache opens a cache in a server of this process.
+func newMemoryCache(t testing.TB) (*Cache, *memcachedtest.Memory) {
+	t.Helper()
+	server := memcachedtest.StartMemory(t)
+	cache, err := openCache([]string{server.Address}, &memcached.Options{Timeout: patience})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cache.Close()) })
+	return cache, server
+}
+
+// memoryCachedFixture is a fixture whose collections have a cache in this process.
+func memoryCachedFixture(t testing.TB) (*fixture, *Cache, *memcachedtest.Memory) {
+	cache, server := newMemoryCache(t)
+	f := newMemFixture(t)
+	f.options.Cache = cache
+	return f, cache, server
+}
+
 // cachedFixture is a fixture whose collections have a cache.
 func cachedFixture(t testing.TB, servers ...*memcachedtest.Server) (*fixture, *Cache) {
 	cache := newCache(t, servers...)
@@ -194,8 +212,7 @@ func TestCacheWithWrongValues(t *testing.T) {
 // A value with the right address and id is wrong if its document is another one than that in
 // the index: it is of another history of the queue.
 func TestCacheWithAnotherHistory(t *testing.T) {
-	server := memcachedtest.Start(t)
-	f, cache := cachedFixture(t, server)
+	f, cache, server := memoryCachedFixture(t)
 	f.put("first", documentOf("first"))
 	f.seal()
 	require.NoError(t, f.writer.Close())
@@ -231,7 +248,7 @@ func TestCacheWithAnotherHistory(t *testing.T) {
 // Withdrawn documents are not served from the cache, neither by an open collection nor after
 // a restart.
 func TestCacheAfterTruncation(t *testing.T) {
-	f, cache := cachedFixture(t, memcachedtest.Start(t))
+	f, cache, _ := memoryCachedFixture(t)
 	f.options.RetryInterval = time.Hour // the index is not rebuilt
 	f.put("stays", documentOf("stays"))
 	from := f.put("withdrawn", documentOf("withdrawn"))
@@ -259,7 +276,7 @@ func TestCacheAfterTruncation(t *testing.T) {
 // A document that compaction has encoded again since it was indexed is not stored: its value
 // would be taken for a wrong one.
 func TestCacheOfRecodedDocument(t *testing.T) {
-	f, cache := cachedFixture(t, memcachedtest.Start(t))
+	f, cache, _ := memoryCachedFixture(t)
 	f.put("a", documentOf("a"))
 	c := f.ready()
 	waitStats(t, cache, "it is loaded", func(s CacheStats) bool { return s.Loaded == 1 })
@@ -273,6 +290,8 @@ func TestCacheOfRecodedDocument(t *testing.T) {
 	}
 	require.NoError(t, c.WaitFor(soon(t), f.put("b", documentOf("b"))))
 	waitStats(t, cache, "b is loaded", func(CacheStats) bool { _, there := placeOf(t, c, "b").get(); return there })
+	require.NoError(t, c.Close())
+	require.NoError(t, cache.Close()) // waits for the last load
 	require.EqualValues(t, 3, cache.Stats().Loaded)
 }
 

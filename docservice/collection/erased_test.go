@@ -9,14 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/docservice"
-	"docstore/docservice/memcached/memcachedtest"
 	"docstore/queue"
 )
 
 // erased makes a copy of a queue with a rewrite that has left out "gone", which was deleted
 // and erased. The copy lacks the segment with the delete, and memcached has the document.
 func erased(t *testing.T) (f *fixture, restOfQueue func()) {
-	source, cache := cachedFixture(t, memcachedtest.Start(t))
+	source, cache, _ := memoryCachedFixture(t)
 	source.put("gone", documentOf("gone"))
 	source.put("kept", documentOf("kept"))
 	source.seal()
@@ -67,7 +66,7 @@ func TestErasedDocumentIsNotServedFromTheCache(t *testing.T) {
 // A document whose store into memcached was pending when it was deleted does not stay
 // there.
 func TestDeletedDocumentDoesNotStayInTheCache(t *testing.T) {
-	f, cache := cachedFixture(t, memcachedtest.Start(t))
+	f, cache, _ := memoryCachedFixture(t)
 	f.put("a", documentOf("a"))
 	c := f.ready()
 	waitStats(t, cache, "it is loaded", func(s CacheStats) bool { return s.Loaded == 1 })

@@ -11,8 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/docservice"
-	"docstore/docservice/memcached"
-	"docstore/docservice/memcached/memcachedtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/lsm"
@@ -33,10 +31,7 @@ func (f *fixture) compact() {
 // segment 2, and did not read that "gone" was deleted: compaction has dropped the document and
 // then the delete.
 func awayFixture(t *testing.T, f *fixture) *fixture {
-	var err error
-	f.options.Cache, err = openCache([]string{memcachedtest.StartMemory(t).Address}, &memcached.Options{Timeout: patience})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, f.options.Cache.Close()) })
+	f.options.Cache, _ = newMemoryCache(t)
 	f.put("gone", documentOf("gone"))
 	f.put("kept", documentOf("kept"))
 	f.seal()
