@@ -7,9 +7,9 @@ import (
 	"docstore/queue"
 )
 
-// unsettled are the segments of which the index may have documents that do not exist: a
-// rewrite has left them out because of later entries that the index does not include. For
-// such an address an entry of the index, or a value of the cache, proves nothing, and every
+// unsettled are segments for which the index may have entries without a document: a rewrite
+// has left the document out because of later entries that the index does not include. For
+// an address in them an entry of the index, or a value of the cache, proves nothing, and every
 // answer asks the segments. The runs are in order and do not touch. The nil slice and
 // pointer are empty.
 type unsettled []segmentRun

@@ -72,7 +72,7 @@ func (m *Memory) serve(conn net.Conn) {
 		delete(m.mu.conns, conn)
 		m.mu.Unlock()
 	}()
-	in, out := bufio.NewReader(conn), bufio.NewWriter(conn)
+	in, out := bufio.NewReader(conn), bufio.NewWriter(conn) // Flush returns the errors of out
 	for {
 		line, err := in.ReadString('\n')
 		if err != nil || m.answer(strings.Fields(line), in, out) != nil || out.Flush() != nil {
@@ -89,10 +89,10 @@ func (m *Memory) answer(command []string, in io.Reader, out io.Writer) error {
 	case len(command) >= 2 && command[0] == "gets":
 		for _, key := range command[1:] {
 			if value, there := m.mu.values[key]; there {
-				fmt.Fprintf(out, "VALUE %s 0 %d 0\r\n%s\r\n", key, len(value), value)
+				_, _ = fmt.Fprintf(out, "VALUE %s 0 %d 0\r\n%s\r\n", key, len(value), value)
 			}
 		}
-		fmt.Fprint(out, "END\r\n")
+		_, _ = fmt.Fprint(out, "END\r\n")
 	case len(command) == 5 && command[0] == "set":
 		var bytes int
 		if _, err := fmt.Sscan(command[4], &bytes); err != nil {
@@ -103,18 +103,18 @@ func (m *Memory) answer(command []string, in io.Reader, out io.Writer) error {
 			return err
 		}
 		m.mu.values[command[1]] = value[:bytes]
-		fmt.Fprint(out, "STORED\r\n")
+		_, _ = fmt.Fprint(out, "STORED\r\n")
 	case len(command) == 2 && command[0] == "delete":
 		if _, there := m.mu.values[command[1]]; !there {
-			fmt.Fprint(out, "NOT_FOUND\r\n")
+			_, _ = fmt.Fprint(out, "NOT_FOUND\r\n")
 			break
 		}
 		delete(m.mu.values, command[1])
-		fmt.Fprint(out, "DELETED\r\n")
+		_, _ = fmt.Fprint(out, "DELETED\r\n")
 	case len(command) == 1 && command[0] == "version":
-		fmt.Fprint(out, "VERSION 0\r\n")
+		_, _ = fmt.Fprint(out, "VERSION 0\r\n")
 	default:
-		fmt.Fprint(out, "ERROR\r\n")
+		_, _ = fmt.Fprint(out, "ERROR\r\n")
 	}
 	return nil
 }
