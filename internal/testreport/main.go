@@ -31,9 +31,13 @@ func main() {
 	os.Exit(status)
 }
 
+// maxLine cuts the line that prints the command: the packages can be many.
+const maxLine = 120
+
 // run runs go test and returns its exit status.
 func run(arguments []string, slowest int) (int, error) {
-	fmt.Println("go test", strings.Join(arguments, " "))
+	line := "go test " + strings.Join(arguments, " ")
+	fmt.Println(line[:min(len(line), maxLine)])
 	command := exec.Command("go", append([]string{"test", "-json"}, arguments...)...)
 	command.Stderr = os.Stderr
 	events, err := command.StdoutPipe()
