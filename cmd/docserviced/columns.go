@@ -250,12 +250,12 @@ func (s columnSource) Watch(ctx context.Context, update func(discovery.Snapshot)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	for s.of.Name() == "" {
+	for s.of.Column.Name() == "" { // columnOf.Name is that of the collection
 		if !ctxtime.Sleep(ctx, nameWait) {
 			return ctx.Err()
 		}
 	}
-	registry, err := s.of.store.Column(s.of.Name())
+	registry, err := s.of.store.Column(s.of.Column.Name())
 	if err != nil {
 		return err
 	}

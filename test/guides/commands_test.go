@@ -12,7 +12,7 @@ import (
 )
 
 // ours are the commands of this repository.
-var ours = map[string]bool{"docserviced": true, "boxcar": true, "docstore-updater": true}
+var ours = map[string]bool{"docserviced": true, "boxcar": true, "docstore-updater": true, "docstore-demo": true}
 
 var (
 	// inline matches commands in backquotes.
