@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"docstore/cmd/internal/cli"
+	"docstore/internal/eof"
 )
 
 // dryRunDocuments is the number of documents that --dry-run prints.
@@ -24,7 +24,7 @@ func (o *appendOptions) printDocuments(ctx context.Context, env *cli.Env, in *in
 	parsers := newParsers(in.parsing)
 	for printed := 0; printed < dryRunDocuments; {
 		records, err := from.Next(ctx)
-		if errors.Is(err, io.EOF) {
+		if eof.Is(err) {
 			break
 		}
 		if err != nil {

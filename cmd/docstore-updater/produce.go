@@ -2,10 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
-	"io"
 	"sync"
 
+	"docstore/internal/eof"
 	"docstore/queue/source"
 )
 
@@ -64,7 +63,7 @@ func (p *producer) run(ctx context.Context) {
 		records, err := p.source.Next(ctx)
 		b := &batch{Batch: records, err: err, parsed: make(chan struct{}, 1)}
 		switch {
-		case errors.Is(err, io.EOF):
+		case eof.Is(err):
 			p.complete = true
 			return
 		case err != nil:

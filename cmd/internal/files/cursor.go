@@ -9,6 +9,7 @@ import (
 
 	"docstore/cmd/internal/records"
 	"docstore/internal/checksum"
+	"docstore/internal/eof"
 	"docstore/internal/vfs"
 )
 
@@ -181,7 +182,7 @@ func (c *cursor) check(file io.ReaderAt) (next int64, err error) {
 	}
 	var behind [1]byte
 	switch n, err := file.ReadAt(behind[:], c.Offset); {
-	case n == 0 && errors.Is(err, io.EOF):
+	case n == 0 && eof.Is(err):
 		return c.Offset, nil
 	case n == 0:
 		return 0, err
@@ -199,7 +200,7 @@ func checkSample(file io.ReaderAt, offset int64, want sample) error {
 	}
 	got := make([]byte, want.Bytes)
 	if n, err := file.ReadAt(got, offset); n < len(got) {
-		if errors.Is(err, io.EOF) {
+		if eof.Is(err) {
 			return errChanged
 		}
 		return err

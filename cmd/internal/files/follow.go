@@ -3,11 +3,11 @@ package files
 import (
 	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
 
+	"docstore/internal/eof"
 	"docstore/internal/vfs"
 )
 
@@ -82,7 +82,7 @@ func (f *follower) Read(p []byte) (int, error) {
 	for {
 		n, err := f.file.Read(p)
 		f.offset += int64(n)
-		if n > 0 || !errors.Is(err, io.EOF) || f.replaced {
+		if n > 0 || !eof.Is(err) || f.replaced {
 			return n, err
 		}
 		// The file may have been written to until it was replaced: read the rest.

@@ -11,6 +11,7 @@ import (
 
 	"docstore/cmd/internal/parquetjson"
 	"docstore/cmd/internal/records"
+	"docstore/internal/eof"
 	"docstore/internal/vfs"
 )
 
@@ -69,7 +70,7 @@ func (in *input) readHead(ctx context.Context) error {
 	defer file.Close()
 	in.head = make([]byte, min(in.size, sampleBytes))
 	if n, err := file.ReadAt(in.head, 0); n < len(in.head) {
-		return fmt.Errorf("reading %s: %w", in.name, err)
+		return fmt.Errorf("reading %s: its size is %d bytes, and a read of the first %d returns %d: %w", in.name, in.size, len(in.head), n, eof.Unexpected(err))
 	}
 	return nil
 }

@@ -254,8 +254,25 @@ func (o *objects) recheck(ctx context.Context) error {
 	return nil
 }
 
-// input returns the input of an object.
+// input returns the input of an object of the size that a list states. The object may have been
+// replaced by a smaller one since.
 func (o *objects) input(ctx context.Context, name string, size int64) (*input, error) {
+	in, err := o.inputOfSize(ctx, name, size)
+	for errors.Is(err, io.ErrUnexpectedEOF) {
+		now, sizeErr := o.store.Size(ctx, name)
+		if sizeErr != nil {
+			return nil, sizeErr
+		}
+		if now >= size {
+			return nil, err
+		}
+		size = now
+		in, err = o.inputOfSize(ctx, name, size)
+	}
+	return in, err
+}
+
+func (o *objects) inputOfSize(ctx context.Context, name string, size int64) (*input, error) {
 	in := &input{name: o.store.Describe(name), store: o.store, stable: true, format: o.options.Format, size: size}
 	in.from.Path, in.from.Object, in.from.Seen = name, true, o.seen
 	in.from.File.Inode = uint64(size)
@@ -308,7 +325,7 @@ func (o *objectAt) ReadAt(p []byte, offset int64) (int, error) {
 	}
 	defer r.Close()
 	n, err := io.ReadFull(r, p)
-	if errors.Is(err, io.ErrUnexpectedEOF) {
+	if err == io.ErrUnexpectedEOF { //nolint:errorlint // one that is wrapped is a failed request
 		err = io.EOF
 	}
 	return n, err

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/johannesboyne/gofakes3"
@@ -21,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/cmd/internal/records"
+	"docstore/internal/eof"
 	"docstore/internal/testseed"
 	"docstore/queue/bucket"
 )
@@ -241,6 +244,117 @@ func TestChangedObjects(t *testing.T) {
 		_, err = files.Position([]byte(all[0].cursor))
 		require.ErrorContains(t, err, "is not among the arguments")
 	})
+}
+
+// replacing replaces objects by smaller ones after each list.
+type replacing struct {
+	Store
+	replace func()
+}
+
+func (r replacing) List(ctx context.Context, after string) iter.Seq2[Object, error] {
+	return func(yield func(Object, error) bool) {
+		var all []Object
+		for object, err := range r.Store.List(ctx, after) {
+			if err != nil {
+				yield(object, err)
+				return
+			}
+			all = append(all, object)
+		}
+		r.replace()
+		for _, object := range all {
+			if !yield(object, nil) {
+				return
+			}
+		}
+	}
+}
+
+// TestObjectsThatShrinkAfterTheList: they and the objects behind them are read.
+func TestObjectsThatShrinkAfterTheList(t *testing.T) {
+	forEachStore(t, func(t *testing.T, o *objectsTest) {
+		for _, name := range []string{"data/a", "data/b", "data/c", "data/d"} {
+			o.put(name, "{\"id\":1}\n{\"id\":2}\n")
+		}
+		o.store = replacing{o.store, func() {
+			o.put("data/b", "{\"id\":3}\n")
+			o.put("data/c", "")
+		}}
+		all := readFrom(t, o.opener(Options{}), "")
+		require.Equal(t, []string{`{"id":1}`, `{"id":2}`, `{"id":3}`, `{"id":1}`, `{"id":2}`}, texts(all))
+	})
+}
+
+// overstating is a store whose sizes are too large by one byte.
+type overstating struct{ Store }
+
+func (s overstating) List(ctx context.Context, after string) iter.Seq2[Object, error] {
+	return func(yield func(Object, error) bool) {
+		for object, err := range s.Store.List(ctx, after) {
+			if object.Size++; !yield(object, err) {
+				return
+			}
+		}
+	}
+}
+
+func (s overstating) Size(ctx context.Context, name string) (int64, error) {
+	size, err := s.Store.Size(ctx, name)
+	return size + 1, err
+}
+
+// failing is a store whose reads fail with an error that wraps io.EOF, as requests do whose
+// connection is closed: request fails in the n-th Open, body in the n-th read of a whole object.
+type failing struct {
+	Store
+	request, body int
+}
+
+var errBrokenStore = fmt.Errorf("the connection broke: %w", io.EOF)
+
+func (s *failing) Open(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	if s.request--; s.request == 0 {
+		return nil, errBrokenStore
+	}
+	r, err := s.Store.Open(ctx, name, offset, length)
+	if err != nil || length >= 0 {
+		return r, err
+	}
+	if s.body--; s.body == 0 {
+		return struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(io.LimitReader(r, 9), iotest.ErrReader(errBrokenStore)), r}, nil
+	}
+	return r, nil
+}
+
+// TestFailedReadsAreNoEnd: an error that wraps io.EOF is not the end of the source.
+func TestFailedReadsAreNoEnd(t *testing.T) {
+	o := stores(t)["directory"]
+	for _, name := range []string{"data/a", "data/b", "data/c"} {
+		o.put(name, "{\"id\":1}\n{\"id\":2}\n")
+	}
+	inner := o.store
+	for name, store := range map[string]Store{
+		"the first request": &failing{Store: inner, request: 1},
+		"a later request":   &failing{Store: inner, request: 4},
+		"a body":            &failing{Store: inner, body: 2},
+		"a size":            overstating{inner},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o.store = store
+			s, err := o.opener(Options{}).Open(t.Context(), nil)
+			require.NoError(t, err)
+			defer s.Close()
+			for err == nil {
+				_, err = s.Next(t.Context())
+			}
+			require.False(t, eof.Is(err))
+			require.ErrorContains(t, err, "/data/", "the file is named")
+		})
+	}
 }
 
 func TestRemovedObjects(t *testing.T) {

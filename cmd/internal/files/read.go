@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"docstore/cmd/internal/records"
+	"docstore/internal/eof"
 	"docstore/queue/source"
 )
 
@@ -96,7 +97,7 @@ func (r *fileReader) fill(ctx context.Context, b *batch) error {
 	for !b.full() {
 		record, err := r.stream.Next()
 		switch {
-		case errors.Is(err, io.EOF):
+		case eof.Is(err):
 			return io.EOF
 		case err != nil:
 			return fmt.Errorf("reading after %s: %w", r.in.place(r.at), err)

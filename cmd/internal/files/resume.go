@@ -2,14 +2,13 @@ package files
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"docstore/cmd/internal/records"
+	"docstore/internal/eof"
 	"docstore/internal/vfs"
 )
 
@@ -126,7 +125,7 @@ func skipTo(stream records.Reader, at *cursor) error {
 	for {
 		record, err := stream.Next()
 		switch {
-		case errors.Is(err, io.EOF):
+		case eof.Is(err):
 			return errChanged
 		case err != nil:
 			return err

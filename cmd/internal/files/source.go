@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"docstore/internal/eof"
 	"docstore/queue/source"
 )
 
@@ -91,7 +92,7 @@ func (s *Source) Next(ctx context.Context) (*source.Batch, error) {
 		b := s.newBatch(in)
 		err := s.reader.fill(ctx, b)
 		switch {
-		case errors.Is(err, io.EOF):
+		case eof.Is(err):
 			s.closeReader()
 			if s.rotated = in.follow; !s.rotated {
 				s.inputs = s.inputs[1:]

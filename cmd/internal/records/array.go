@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"docstore/internal/eof"
 )
 
 // array reads the elements of a JSON array as records.
@@ -15,6 +17,7 @@ type array struct {
 	number  int64
 	opened  bool
 	element json.RawMessage
+	end     error // of the part behind the last element, once it was read; io.EOF: it is valid
 }
 
 func newArray(in io.Reader, limit int) *array {
@@ -28,8 +31,8 @@ func (a *array) Next() (Record, error) {
 			return Record{}, err
 		}
 	}
-	if !a.decoder.More() {
-		return Record{}, a.close()
+	if a.ended() {
+		return Record{}, a.end
 	}
 	a.number++
 	a.element = a.element[:0]
@@ -49,7 +52,7 @@ func (a *array) Next() (Record, error) {
 func (a *array) open() error {
 	first, err := a.decoder.Token()
 	switch {
-	case errors.Is(err, io.EOF):
+	case eof.Is(err):
 		return io.EOF // only white space: no records
 	case err != nil:
 		return describe(err)
@@ -60,20 +63,33 @@ func (a *array) open() error {
 	return nil
 }
 
+// ended reports whether no element follows, and then sets end.
+func (a *array) ended() bool {
+	if a.end == nil && !a.decoder.More() {
+		a.end = a.close()
+	}
+	return a.end != nil
+}
+
 // close reads the rest after the last element. It returns io.EOF if that is valid.
 func (a *array) close() error {
 	if _, err := a.decoder.Token(); err != nil {
 		return fmt.Errorf("behind element %d: %w", a.number, describe(err))
 	}
-	if _, err := a.decoder.Token(); !errors.Is(err, io.EOF) {
+	_, err := a.decoder.Token()
+	var syntax *json.SyntaxError
+	switch {
+	case eof.Is(err):
+		return io.EOF
+	case err == nil, errors.As(err, &syntax):
 		return fmt.Errorf("unexpected data after the array, at byte %d", a.decoder.InputOffset())
 	}
-	return io.EOF
+	return fmt.Errorf("behind the array: %w", err)
 }
 
 // describe explains an early end of the stream.
 func describe(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if eof.Unexpected(err) == io.ErrUnexpectedEOF { //nolint:errorlint // one that is wrapped has another reason
 		return errors.New("the stream ends within the array")
 	}
 	return err
@@ -82,4 +98,5 @@ func describe(err error) error {
 // Waiting returns false: the decoder does not report its state.
 func (a *array) Waiting() bool { return false }
 
-func (a *array) AtEnd() bool { return !a.decoder.More() }
+// AtEnd reports whether the array is complete and nothing follows it.
+func (a *array) AtEnd() bool { return a.ended() && eof.Is(a.end) }

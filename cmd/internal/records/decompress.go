@@ -55,21 +55,21 @@ func decompress(in *bufio.Reader) (*bufio.Reader, io.Closer, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		return bufio.NewReaderSize(d, readBufferBytes), d, nil
+		return buffered(d), d, nil
 	case beginsWith(in, zstdMagic):
 		d, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(maxZstdWindow))
 		if err != nil {
 			return nil, nil, err
 		}
-		return bufio.NewReaderSize(d, readBufferBytes), d.IOReadCloser(), nil
+		return buffered(d), d.IOReadCloser(), nil
 	case beginsWith(in, xzMagic):
 		d, err := newXzReader(in)
 		if err != nil {
 			return nil, nil, err
 		}
-		return bufio.NewReaderSize(d, readBufferBytes), nil, nil
+		return buffered(d), nil, nil
 	case beginsWithBzip2(in):
-		return bufio.NewReaderSize(bzip2.NewReader(in), readBufferBytes), nil, nil
+		return buffered(bzip2.NewReader(in)), nil, nil
 	}
 	return in, nil, nil
 }

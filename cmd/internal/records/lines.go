@@ -5,11 +5,16 @@ import (
 	"bytes"
 	"errors"
 	"io"
+
+	"docstore/internal/eof"
 )
 
 const readBufferBytes = 256 << 10
 
 var byteOrderMark = []byte("\ufeff")
+
+// buffered returns a reader that repeats the first error of r.
+func buffered(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(&sticky{in: r}, readBufferBytes) }
 
 // Lines splits a stream into lines. A line over the limit takes no more memory than one
 // within it.
@@ -24,7 +29,7 @@ type Lines struct {
 // NewLines reads lines of up to limit bytes. The first line begins at the given offset of
 // the stream, after number lines.
 func NewLines(r io.Reader, limit int, offset, number int64) *Lines {
-	return &Lines{in: bufio.NewReaderSize(r, readBufferBytes), limit: limit, number: number, end: offset}
+	return &Lines{in: buffered(r), limit: limit, number: number, end: offset}
 }
 
 // Next returns the next line that is not blank, io.EOF at the end. The last line of a
@@ -56,7 +61,7 @@ func (l *Lines) Waiting() bool {
 // AtEnd reports whether the stream has ended; it may block.
 func (l *Lines) AtEnd() bool {
 	_, err := l.in.Peek(1)
-	return errors.Is(err, io.EOF)
+	return eof.Is(err)
 }
 
 // readLine reads up to the next newline or the end of the stream.
@@ -67,7 +72,7 @@ func (l *Lines) readLine() (Record, error) {
 	if errors.Is(err, bufio.ErrBufferFull) {
 		text, over, err = l.readLong(text)
 	}
-	if err != nil && (!errors.Is(err, io.EOF) || len(text) == 0) {
+	if err != nil && (!eof.Is(err) || len(text) == 0) {
 		return Record{}, err
 	}
 	l.number++

@@ -65,7 +65,7 @@ func Open(r io.Reader, name string, format Format, limit int, options *Options) 
 	if !slices.Contains(Formats(), format) {
 		return nil, fmt.Errorf("unknown format %q: want one of %v", format, Formats())
 	}
-	in, decompressor, err := decompress(bufio.NewReaderSize(r, readBufferBytes))
+	in, decompressor, err := decompress(buffered(r))
 	if err != nil {
 		return nil, err
 	}

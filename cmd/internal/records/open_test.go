@@ -3,6 +3,7 @@ package records
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -13,6 +14,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"docstore/internal/eof"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -121,6 +124,55 @@ func TestCutAndDamagedCompression(t *testing.T) {
 		require.Error(t, readToEnd(string(damaged)))
 	}
 	require.ErrorIs(t, readToEnd("\x28\xb5\x2f\xfd\x00\xff"), zstd.ErrWindowSizeExceeded, "a window of terabytes")
+}
+
+// TestFailuresAreNoEnd: an error that wraps io.EOF is not the end of a stream, and the first error
+// is repeated, also if the stream ends behind it.
+func TestFailuresAreNoEnd(t *testing.T) {
+	failure := fmt.Errorf("the connection broke: %w", io.EOF)
+	for _, test := range []struct {
+		name, stream string
+		format       Format
+		records      int
+	}{
+		{"nothing", "", FormatAuto, 0},
+		{"lines", "a\nb\n", FormatNDJSON, 2},
+		{"part of a line", "a\nb", FormatNDJSON, 1},
+		{"array", `[1, 2`, FormatJSON, 1},
+		{"element", `[1, 2,`, FormatJSON, 2},
+		{"before an array", ` `, FormatJSON, 0},
+		{"behind an array", `[1]`, FormatJSON, 1},
+		{"table", "id\n1\n2\n", FormatCSV, 2},
+		{"row", "id\n1\n2", FormatCSV, 1},
+		{"before a table", "", FormatTSV, 0},
+		{"gzip", gzipped("a\n"), FormatAuto, 1},
+		{"zstd", zstded("a\n"), FormatAuto, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s, err := Open(io.MultiReader(strings.NewReader(test.stream), &failOnce{failure}), "in", test.format, testLimit, nil)
+			for range test.records {
+				require.NoError(t, err)
+				_, err = s.Next()
+			}
+			require.NoError(t, err)
+			require.False(t, s.AtEnd())
+			for range 2 {
+				_, err = s.Next()
+				require.ErrorContains(t, err, "the connection broke")
+				require.False(t, eof.Is(err))
+			}
+			_ = s.Close() // repeats the error
+		})
+	}
+}
+
+// failOnce fails once and then ends.
+type failOnce struct{ failure error }
+
+func (f *failOnce) Read([]byte) (int, error) {
+	err := f.failure
+	f.failure = io.EOF
+	return 0, err
 }
 
 func readToEnd(stream string) error {

@@ -2,6 +2,7 @@ package records
 
 import (
 	"fmt"
+	"io"
 )
 
 // Record is one record of a stream.
@@ -23,6 +24,20 @@ type Reader interface {
 	Waiting() bool
 	// AtEnd reports whether the stream has ended; it may block and read ahead.
 	AtEnd() bool
+}
+
+// sticky repeats the first error of a reader. A buffered reader returns an error once: behind one
+// that a look ahead has met, a damaged or broken stream could otherwise seem to end.
+type sticky struct {
+	in  io.Reader
+	err error
+}
+
+func (s *sticky) Read(p []byte) (n int, err error) {
+	if s.err == nil {
+		n, s.err = s.in.Read(p)
+	}
+	return n, s.err
 }
 
 // tooLong is the problem of a record over the limit.

@@ -10,6 +10,8 @@ import (
 	"io"
 	"slices"
 	"unicode/utf8"
+
+	"docstore/internal/eof"
 )
 
 // table reads the rows of a table as records. The first row has the names of the columns;
@@ -177,5 +179,5 @@ func (t *table) Waiting() bool {
 
 func (t *table) AtEnd() bool {
 	_, err := t.in.Peek(1)
-	return errors.Is(err, io.EOF)
+	return eof.Is(err)
 }

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"hash"
 	"hash/crc32"
@@ -13,6 +12,8 @@ import (
 	"io"
 
 	"github.com/ulikunitz/xz/lzma"
+
+	"docstore/internal/eof"
 )
 
 // maxXzDictionary limits the memory of an xz stream: xz -9 uses 64 MiB.
@@ -73,7 +74,7 @@ func (x *xzReader) Read(p []byte) (int, error) {
 		if x.hash != nil {
 			x.hash.Write(p[:n])
 		}
-		if errors.Is(err, io.EOF) {
+		if eof.Is(err) {
 			err = unexpected(x.endBlock(), true)
 		}
 		if n > 0 || err != nil {
@@ -84,7 +85,7 @@ func (x *xzReader) Read(p []byte) (int, error) {
 
 // unexpected makes the end of the file within a stream an error.
 func unexpected(err error, within bool) error {
-	if within && errors.Is(err, io.EOF) {
+	if within && eof.Is(err) {
 		return io.ErrUnexpectedEOF
 	}
 	return err

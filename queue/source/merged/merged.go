@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"docstore/internal/ctxtime"
+	"docstore/internal/eof"
 	"docstore/queue"
 	"docstore/queue/source"
 )
@@ -332,7 +333,7 @@ func (s *Source) Next(ctx context.Context) (*source.Batch, error) {
 			s.failed = ctx.Err()
 		case r := <-s.ready:
 			switch {
-			case errors.Is(r.err, io.EOF):
+			case eof.Is(r.err):
 				s.ended++
 				s.live[r.source] = false
 			case r.err != nil:

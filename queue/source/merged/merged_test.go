@@ -213,16 +213,18 @@ func TestErrors(t *testing.T) {
 }
 
 func TestAFailureIsFinal(t *testing.T) {
-	o, err := New([]Named{{Name: "a", Opener: counter{waits: true}, Ends: false}, {Name: "b", Opener: counter{failure: errors.New("broken")}, Ends: true}}, nil)
-	require.NoError(t, err)
-	require.False(t, o.Ends())
-	s, err := o.Open(t.Context(), nil)
-	require.NoError(t, err)
-	for range 2 {
-		_, err = s.Next(t.Context())
-		require.EqualError(t, err, "source b: broken")
+	for _, failure := range []error{errors.New("broken"), fmt.Errorf("broken: %w", io.EOF)} { // not the end
+		o, err := New([]Named{{Name: "a", Opener: counter{waits: true}, Ends: false}, {Name: "b", Opener: counter{failure: failure}, Ends: true}}, nil)
+		require.NoError(t, err)
+		require.False(t, o.Ends())
+		s, err := o.Open(t.Context(), nil)
+		require.NoError(t, err)
+		for range 2 {
+			_, err = s.Next(t.Context())
+			require.EqualError(t, err, "source b: "+failure.Error())
+		}
+		require.NoError(t, s.Close())
 	}
-	require.NoError(t, s.Close())
 }
 
 func TestEndlessSources(t *testing.T) {
