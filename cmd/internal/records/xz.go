@@ -35,8 +35,9 @@ const (
 )
 
 // xzReader decompresses an xz file of any number of streams and blocks, which must have the
-// LZMA2 filter alone. Package ulikunitz/xz has no limit for the size of a dictionary, which
-// each block states: this reader parses the container and uses its LZMA2 decoder.
+// LZMA2 filter alone. It parses the container and uses the LZMA2 decoder of ulikunitz/xz, whose
+// reader of files (of 0.5.17) has no limit for the dictionary that each block states, and
+// accepts a file that ends in front of a block or within its header.
 type xzReader struct {
 	in      *bufio.Reader
 	check   byte      // kind of checksum of the blocks
@@ -65,7 +66,10 @@ func (x *xzReader) Read(p []byte) (int, error) {
 	for {
 		if x.block == nil {
 			if err := x.next(); err != nil {
-				return 0, unexpected(err, x.within)
+				if x.within {
+					err = eof.Unexpected(err)
+				}
+				return 0, err
 			}
 			continue
 		}
@@ -75,20 +79,12 @@ func (x *xzReader) Read(p []byte) (int, error) {
 			x.hash.Write(p[:n])
 		}
 		if eof.Is(err) {
-			err = unexpected(x.endBlock(), true)
+			err = eof.Unexpected(x.endBlock())
 		}
 		if n > 0 || err != nil {
 			return n, err
 		}
 	}
-}
-
-// unexpected makes the end of the file within a stream an error.
-func unexpected(err error, within bool) error {
-	if within && eof.Is(err) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }
 
 // next starts the next block, or ends the stream and starts the next one.
@@ -120,7 +116,7 @@ func (x *xzReader) startStream() error {
 	}
 	var header [xzHeaderBytes]byte
 	if _, err := io.ReadFull(x.in, header[:]); err != nil {
-		return unexpected(err, true)
+		return eof.Unexpected(err)
 	}
 	if !bytes.HasPrefix(header[:], xzMagic) {
 		return errXz("data that is not a stream follows a stream")

@@ -70,6 +70,32 @@ func TestXzOfTheTool(t *testing.T) {
 	}
 }
 
+// TestXzErrorsOfTheTool: an unsupported filter and a large dictionary are named, also in a second
+// stream.
+func TestXzErrorsOfTheTool(t *testing.T) {
+	tool := testprogram.Path(t, "xz")
+	for want, args := range map[string][]string{
+		"xz: a block has other filters than LZMA2": {"--x86", "--lzma2"},
+		"xz: a block needs a dictionary of 134217728 bytes, more than the limit of 67108864; compress with xz -9 or less": {"--lzma2=dict=128MiB"},
+	} {
+		command := exec.Command(tool, append(args, "-c")...)
+		command.Stdin = strings.NewReader("second\n")
+		file, err := command.Output()
+		require.NoError(t, err)
+		require.EqualError(t, readToEnd(string(file)), want)
+		require.EqualError(t, readToEnd(xzed(t, "first\n", xz.WriterConfig{})+string(file)), want)
+	}
+}
+
+// TestXzCutInASecondStream: any number of bytes behind a stream is a whole stream, or an error.
+func TestXzCutInASecondStream(t *testing.T) {
+	first, second := xzed(t, "first\n", xz.WriterConfig{}), xzed(t, "second\nthird\n", xz.WriterConfig{BlockSize: 8})
+	for cut := 1; cut < len(second); cut++ {
+		require.Error(t, readToEnd(first+second[:cut]), "cut to %d of %d bytes", cut, len(second))
+	}
+	require.NoError(t, readToEnd(first+second))
+}
+
 func TestDamagedXz(t *testing.T) {
 	want := strings.Repeat("docstore", 100)
 	file := xzed(t, want, xz.WriterConfig{})
