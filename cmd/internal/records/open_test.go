@@ -104,13 +104,32 @@ func TestOpenDetectsFormat(t *testing.T) {
 	require.EqualError(t, err, `unknown format "xml": want one of [auto ndjson json csv tsv]`)
 }
 
+// skippable is a zstd frame without data.
+func skippable(kind byte, text string) string {
+	return string([]byte{0x50 | kind, 0x2a, 0x4d, 0x18, byte(len(text)), 0, 0, 0}) + text
+}
+
 func TestConcatenatedMembers(t *testing.T) {
+	zeros := string(make([]byte, 1000))
 	for _, stream := range []string{
 		gzipped("a\nb") + gzipped("c\nd"),
+		gzipped("a\nb") + gzipped("") + gzipped("c\nd") + "\x00",
+		gzipped("a\nb") + gzipped("c\nd") + zeros,
 		zstded("a\nb") + zstded("c\nd"),
+		skippable(0, "") + zstded("a\nb") + zstded("c\nd"),
+		skippable(15, "text") + skippable(3, zeros[:200]) + zstded("a\nb") + skippable(1, "x") + zstded("c\nd") + skippable(2, "y"),
 	} {
-		require.Equal(t, []string{"a", "bc", "d"}, texts(t, open(t, strings.NewReader(stream), "in", FormatAuto)))
+		require.True(t, IsCompressed([]byte(stream)))
+		for _, in := range []io.Reader{strings.NewReader(stream), iotest.OneByteReader(strings.NewReader(stream))} {
+			require.Equal(t, []string{"a", "bc", "d"}, texts(t, open(t, in, "in", FormatAuto)))
+		}
 	}
+	for _, text := range []string{"P", "P*M", "\x60*M\x18", "P*M\x17"} {
+		require.False(t, IsCompressed([]byte(text)))
+		require.Equal(t, []string{text}, texts(t, open(t, strings.NewReader(text), "in", FormatAuto)))
+	}
+	require.EqualError(t, readToEnd(gzipped("a\n")+"\x00x"), "gzip: other data follows the zeros behind a member")
+	require.EqualError(t, readToEnd(gzipped("a\n")+"text without a header"), "gzip: invalid header")
 }
 
 func TestCutAndDamagedCompression(t *testing.T) {
@@ -123,7 +142,7 @@ func TestCutAndDamagedCompression(t *testing.T) {
 		damaged[len(damaged)-5] ^= 1 // in a checksum, or in data covered by it
 		require.Error(t, readToEnd(string(damaged)))
 	}
-	require.ErrorIs(t, readToEnd("\x28\xb5\x2f\xfd\x00\xff"), zstd.ErrWindowSizeExceeded, "a window of terabytes")
+	require.ErrorContains(t, readToEnd("\x28\xb5\x2f\xfd\x00\xff"), "a window of more than the limit of 134217728 bytes; compress with --long=27 or less", "it has terabytes")
 }
 
 // TestFailuresAreNoEnd: an error that wraps io.EOF is not the end of a stream, and the first error
