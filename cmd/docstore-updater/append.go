@@ -72,7 +72,9 @@ gzip, zstd, bzip2 and xz. The formats are
 
   ndjson  each line is a document, unchanged; blank lines are skipped
   json    each element of one array is a document, unchanged
-  csv     each row is a document: an object of strings, named by the first row
+  csv     each row is a document: an object of strings, named by the first row.
+          Rows end with LF or CR LF, or CR if the first one does; a line break
+          CR LF within a cell becomes LF
   tsv     the same with tabs
   parquet each row is a document, with typed values; lists and groups are nested
   files   FILE is a directory, and each file below it a document of any content,

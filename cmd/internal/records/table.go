@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"unicode/utf8"
 
@@ -15,7 +14,8 @@ import (
 )
 
 // table reads the rows of a table as records. The first row has the names of the columns;
-// cells are quoted as in RFC 4180, and a line break within a cell becomes "\n".
+// cells are quoted as in RFC 4180. A row ends with "\n" or "\r\n", or with "\r" if the first one
+// does. A line break "\r\n" within a cell becomes "\n".
 type table struct {
 	in      *bufio.Reader // read by rows, which uses it directly because its buffer is large enough
 	ahead   *limiter
@@ -36,17 +36,19 @@ type column struct {
 	typed   bool // see Options.TypedCells
 }
 
-func newTable(in io.Reader, format Format, limit int, options *Options) *table {
-	t := &table{limit: limit, ahead: &limiter{in: in, limit: limit}, options: options.withDefaults()}
-	t.in = bufio.NewReaderSize(t.ahead, readBufferBytes)
-	t.rows = csv.NewReader(t.in)
-	t.rows.ReuseRecord = true
+func newTable(in *bufio.Reader, format Format, limit int, options *Options) *table {
+	t := &table{limit: limit, options: options.withDefaults()}
+	comma := ','
 	switch {
 	case format == FormatTSV:
-		t.rows.Comma = '\t'
+		comma = '\t'
 	case t.options.Delimiter != 0:
-		t.rows.Comma = t.options.Delimiter
+		comma = t.options.Delimiter
 	}
+	t.ahead = &limiter{in: &lineEnds{in: in, comma: string(comma)}, limit: limit}
+	t.in = bufio.NewReaderSize(t.ahead, readBufferBytes)
+	t.rows = csv.NewReader(t.in)
+	t.rows.Comma, t.rows.ReuseRecord = comma, true
 	t.encoder = json.NewEncoder(&t.text)
 	t.encoder.SetEscapeHTML(false)
 	return t

@@ -1,11 +1,11 @@
 package records
 
 import (
-	"encoding/csv"
 	"encoding/json"
 	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
 
@@ -79,14 +79,53 @@ func TestTableNumbersAndEnds(t *testing.T) {
 	require.Equal(t, []int64{int64(strings.Index(table, "\n\n") + 1), int64(len(table))}, []int64{all[0].End, all[1].End})
 }
 
-// TestRandomTables writes tables of random cells and reads them back.
+// TestLinesOfCarriageReturns: the first row decides how rows end.
+func TestLinesOfCarriageReturns(t *testing.T) {
+	const short = "!the row has 1 cells, the first row has 2"
+	for _, test := range []struct {
+		name, table string
+		want        []string
+	}{
+		{"returns", "id,x\r1,a\r2,b\r", []string{`{"id":"1","x":"a"}`, `{"id":"2","x":"b"}`}},
+		{"no end", "id,x\r1,a\r2,b", []string{`{"id":"1","x":"a"}`, `{"id":"2","x":"b"}`}},
+		{"blank lines", "\r\rid,x\r\r1,a\r", []string{`{"id":"1","x":"a"}`}},
+		{"quoted", "id,x\r1,\"a\r\"\"\r\nb\"\r2,b\r", []string{`{"id":"1","x":"a\r\"\nb"}`, `{"id":"2","x":"b"}`}},
+		{"names with a return", "id,\"x\ry\"\r1,a\r", []string{`{"id":"1","x\ry":"a"}`}},
+		{"invalid quotes", "id,x\r1,a\"b,\"c\r2,b\r3,\"c\"d,\"\r4,d\r",
+			[]string{`!line 2, column 4: bare " in non-quoted-field`, `{"id":"2","x":"b"}`, `!line 4, column 5: extraneous or missing " in quoted-field`, `{"id":"4","x":"d"}`}},
+		{"newlines", "id,x\n1,a\rb\n2,b\n", []string{`{"id":"1","x":"a\rb"}`, `{"id":"2","x":"b"}`}},
+		{"both", "id,x\r\n1,\"a\r\nb\"\r\n2,b\rc\r\n", []string{`{"id":"1","x":"a\nb"}`, `{"id":"2","x":"b\rc"}`}},
+		{"mixed", "id,x\r1\r2,b\n3,c\r\n", []string{short, `{"id":"2","x":"b"}`, `{"id":"3","x":"c"}`}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, in := range []io.Reader{strings.NewReader(test.table), iotest.OneByteReader(strings.NewReader(test.table))} {
+				require.Equal(t, test.want, texts(t, open(t, in, "in.csv", FormatAuto)))
+			}
+		})
+	}
+}
+
+// TestRandomTables writes tables of random cells and reads them back, with each end of rows.
 func TestRandomTables(t *testing.T) {
 	random := testseed.Rand(t)
-	alphabet := []string{"a", "é", `"`, ",", "\n", "\t", " ", "\\", "<", "\u2028", "\x00"}
+	alphabet := []string{"a", "é", `"`, ",", "→", "\n", "\r", "\t", " ", "\\", "<", "\u2028", "\x00"}
 	for range 100 {
+		end := []string{"\n", "\r\n", "\r"}[random.IntN(3)]
+		comma := []rune{',', '→', '«'}[random.IntN(3)]
 		var text strings.Builder
-		w := csv.NewWriter(&text)
-		require.NoError(t, w.Write([]string{"id", "a b", `"`}))
+		write := func(cells ...string) {
+			for i, cell := range cells {
+				if i > 0 {
+					text.WriteRune(comma)
+				}
+				if strings.ContainsAny(cell, "\"\r\n"+string(comma)) || random.IntN(4) == 0 {
+					cell = `"` + strings.ReplaceAll(cell, `"`, `""`) + `"`
+				}
+				text.WriteString(cell)
+			}
+			text.WriteString(end)
+		}
+		write("id", "a b", `"`)
 		var want [][]string
 		for range random.IntN(20) {
 			row := []string{"x", "", ""}
@@ -96,19 +135,23 @@ func TestRandomTables(t *testing.T) {
 				}
 			}
 			want = append(want, row)
-			require.NoError(t, w.Write(row))
+			write(row...)
 		}
-		w.Flush()
-		s := open(t, strings.NewReader(text.String()), "in", FormatCSV)
+		s, err := Open(strings.NewReader(text.String()), "in", FormatCSV, testLimit, &Options{Delimiter: comma})
+		require.NoError(t, err)
 		for _, row := range want {
 			record, err := s.Next()
 			require.NoError(t, err)
 			var got map[string]string
 			require.NoError(t, json.Unmarshal(record.Text, &got))
+			for i := range row {
+				row[i] = strings.ReplaceAll(row[i], "\r\n", "\n")
+			}
 			require.Equal(t, map[string]string{"id": row[0], "a b": row[1], `"`: row[2]}, got)
 		}
-		_, err := s.Next()
+		_, err = s.Next()
 		require.ErrorIs(t, err, io.EOF)
 		require.True(t, s.AtEnd())
+		require.NoError(t, s.Close())
 	}
 }
