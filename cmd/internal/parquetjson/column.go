@@ -3,9 +3,10 @@ package parquetjson
 import (
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/parquet-go/parquet-go"
+
+	"docstore/internal/eof"
 )
 
 const (
@@ -21,16 +22,15 @@ type column struct {
 	leaf
 	maxValues int // maxRowValues, except in tests
 
-	pages  parquet.Pages
-	page   parquet.Page        // of the values in next; nil: none
-	values parquet.ValueReader // the rest of the page; nil: it is in next
+	pages  pages
+	page   *page // nil: the first one was not read
 	buffer []parquet.Value
 	next   []parquet.Value // of buffer
 }
 
 // start starts to read a column chunk.
-func (c *column) start(chunk parquet.ColumnChunk) {
-	c.pages, c.page, c.values, c.next = chunk.Pages(), nil, nil, nil
+func (c *column) start(p pages) {
+	c.pages, c.page, c.next = p, nil, nil
 	if c.buffer == nil {
 		c.buffer = make([]parquet.Value, valuesAhead)
 	}
@@ -68,7 +68,7 @@ func (c *column) rowValues() (n int, err error) {
 				tooMany, c.next, n = true, c.next[:0], 0
 			}
 			err := c.fill(len(c.next))
-			if errors.Is(err, io.EOF) {
+			if eof.Is(err) {
 				break
 			}
 			if err != nil {
@@ -89,32 +89,24 @@ func (c *column) rowValues() (n int, err error) {
 // fill reads values behind the last ones of next, which it keeps. It returns io.EOF behind the
 // last value of the row group.
 func (c *column) fill(keep int) error {
+	if keep == len(c.buffer) {
+		c.buffer = make([]parquet.Value, 2*keep)
+	}
+	copy(c.buffer, c.next[len(c.next)-keep:])
 	for {
-		if c.values == nil {
-			if keep == 0 && c.page != nil {
-				parquet.Release(c.page) // else the kept values refer to its memory
-			}
-			c.page = nil
-			page, err := c.pages.ReadPage()
+		if c.page != nil {
+			n, err := c.page.fill(c.buffer[keep:])
 			if err != nil {
-				return err
+				return fmt.Errorf("page %d: %w", c.pages.read-1, err)
 			}
-			c.page, c.values = page, page.Values()
+			c.next = c.buffer[:keep+n]
+			if n > 0 {
+				return nil
+			}
 		}
-		if keep == len(c.buffer) {
-			c.buffer = make([]parquet.Value, 2*keep)
-		}
-		copy(c.buffer, c.next[len(c.next)-keep:])
-		n, err := c.values.ReadValues(c.buffer[keep:])
-		if err != nil && !errors.Is(err, io.EOF) {
+		var err error
+		if c.page, err = c.pages.next(keep == 0); err != nil {
 			return err
-		}
-		if err != nil || n == 0 {
-			c.values = nil
-		}
-		c.next = c.buffer[:keep+n]
-		if n > 0 {
-			return nil
 		}
 	}
 }
@@ -138,11 +130,17 @@ func (c *column) skip(rows int64) error {
 
 // close ends reading a row group. It reports values behind its last row.
 func (c *column) close() error {
-	err := c.fill(0)
-	if len(c.next) > 0 || err == nil {
-		err = fmt.Errorf("it has values behind the last row: %w", parquet.ErrCorrupted)
-	} else if errors.Is(err, io.EOF) {
-		err = nil
+	if len(c.next) == 0 {
+		if err := c.fill(0); err != nil {
+			return ignoreEnd(err)
+		}
 	}
-	return errors.Join(err, c.pages.Close())
+	return fmt.Errorf("it has values behind the last row: %w", parquet.ErrCorrupted)
+}
+
+func ignoreEnd(err error) error {
+	if eof.Is(err) {
+		return nil
+	}
+	return err
 }

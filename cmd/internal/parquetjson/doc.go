@@ -7,12 +7,12 @@
 // # Values
 //
 //	boolean, integer             true, 17
-//	float, double                1.5; NaN and infinite values are the strings "NaN",
+//	float16, float, double       1.5; NaN and infinite values are the strings "NaN",
 //	                             "Infinity" and "-Infinity"
 //	decimal                      12.50, a number with all digits of its scale
 //	string, enum, UUID           a string
 //	JSON                         the value itself
-//	date, time                   "2026-01-31", "23:59:59.123"
+//	date, time                   "2026-01-31", "23:59:59.123"; years are from 0 to 9999
 //	timestamp                    "2026-01-31T23:59:59.123Z", without Z if it is a local time
 //	bytes without a type         a base64 string
 //	list                         an array
@@ -20,6 +20,22 @@
 //	                             {"key":...,"value":...}
 //	group                        an object
 //	null                         null; a top-level field whose name begins with "_" is omitted
+//
+// # Format
+//
+// Data pages of versions 1 and 2 are read in all encodings of the format but BIT_PACKED, and in all
+// compressions but LZO and the deprecated LZ4. Encrypted files, and columns in other files, are
+// refused. Checksums of pages, the sizes of decompressed pages, and the numbers of rows, values
+// and nulls are verified: a mismatch is an error that names row group, column and page. The pages
+// are decoded here, because parquet-go 0.32 returns wrong values without an error for some:
+//
+//   - pages of LZ4_RAW that shrink to more than a third;
+//   - booleans in runs of the encoding RLE;
+//   - dictionary indexes and values that end before the number in the page's header;
+//   - row groups in another compression than the first one.
+//
+// It also allocates any amount of memory for a damaged page of LZ4_RAW. Its structures of the
+// format and its schema are used.
 //
 // # Memory
 //

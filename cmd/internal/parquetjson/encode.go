@@ -2,6 +2,7 @@ package parquetjson
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,16 +33,21 @@ func (e *RowError) Unwrap() error { return e.Err }
 // encoder encodes rows by their schema. It is used by one goroutine.
 type encoder struct {
 	root    *node
-	leaves  []leaf            // that are read
-	columns [][]parquet.Value // of each leaf, the values of the row that are to be encoded
+	schema  []format.SchemaElement // of the leaves of the file
+	leaves  []leaf                 // that are read
+	columns [][]parquet.Value      // of each leaf, the values of the row that are to be encoded
 	text    []byte
 }
 
 // leaf is a column that is read.
 type leaf struct {
-	index    int // in the file
-	name     string
-	repeated bool // a row may have several values
+	index      int // in the file
+	name       string
+	repeated   bool // a row may have several values
+	kind       parquet.Kind
+	length     int // of a value of type FIXED_LEN_BYTE_ARRAY
+	repetition int // maximum repetition level
+	definition int // maximum definition level
 }
 
 // kind is the JSON form of a node.
@@ -78,8 +84,13 @@ const (
 )
 
 // newEncoder returns the encoder of the top-level columns that are wanted.
-func newEncoder(root *parquet.Column, wanted func(name string) bool) (*encoder, error) {
+func newEncoder(root *parquet.Column, schema []format.SchemaElement, wanted func(name string) bool) (*encoder, error) {
 	e := &encoder{root: &node{kind: object}}
+	for _, element := range schema {
+		if element.Type.Valid {
+			e.schema = append(e.schema, element)
+		}
+	}
 	for _, c := range root.Columns() {
 		if !wanted(c.Name()) {
 			continue
@@ -113,10 +124,7 @@ func (e *encoder) node(c *parquet.Column, depth int) (*node, error) {
 	}
 	n.key = string(appendString(nil, []byte(n.name))) + ":"
 	if c.Leaf() {
-		e.leaves = append(e.leaves, leaf{c.Index(), strings.Join(c.Path(), "."), n.repetition > 0})
-		n.leaves = 1
-		n.text, n.write = isText(c.Type()), scalarWriter(c.Type())
-		return n, nil
+		return n, e.leaf(n, c)
 	}
 	n.kind = object
 	seen := map[string]bool{}
@@ -137,6 +145,32 @@ func (e *encoder) node(c *parquet.Column, depth int) (*node, error) {
 	}
 	n.setLogical(c.Type().LogicalType())
 	return n, nil
+}
+
+// leaf completes the node of a leaf.
+func (e *encoder) leaf(n *node, c *parquet.Column) error {
+	element := &e.schema[c.Index()]
+	l := leaf{
+		index: c.Index(), name: strings.Join(c.Path(), "."), repeated: n.repetition > 0, kind: parquet.Kind(element.Type.V),
+		length: int(element.TypeLength.V), repetition: n.repetition, definition: n.definition,
+	}
+	logical := c.Type().LogicalType()
+	if logical == nil {
+		logical = &element.LogicalType // one that parquet-go does not know
+	}
+	_, null := logical.Value.(*format.NullType)
+	switch {
+	case l.kind < parquet.Boolean || l.kind > parquet.FixedLenByteArray:
+		return fmt.Errorf("column %s is of the unknown type %d", l.name, l.kind)
+	case l.kind == parquet.FixedLenByteArray && l.length <= 0:
+		return fmt.Errorf("the values of column %s have %d bytes", l.name, l.length)
+	case c.Type().Kind() != l.kind && !null:
+		return fmt.Errorf("column %s is of type %s, and cannot be %s", l.name, l.kind, c.Type())
+	}
+	e.leaves = append(e.leaves, l)
+	n.leaves = 1
+	n.text, n.write = isText(logical), scalarWriter(l.kind, logical)
+	return nil
 }
 
 // setLogical recognizes lists and maps, with the rules of the format for older files.
@@ -287,11 +321,7 @@ func (e *encoder) elements(dst []byte, left byte, n *node, right byte, one func(
 	}
 }
 
-func isText(t parquet.Type) bool {
-	logical := t.LogicalType()
-	if logical == nil {
-		return false
-	}
+func isText(logical *format.LogicalType) bool {
 	switch logical.Value.(type) {
 	case *format.StringType, *format.EnumType:
 		return true
@@ -300,45 +330,36 @@ func isText(t parquet.Type) bool {
 }
 
 // scalarWriter returns the function that encodes the values of a column.
-func scalarWriter(t parquet.Type) func(dst []byte, v parquet.Value) ([]byte, error) {
-	if logical := t.LogicalType(); logical != nil {
-		switch l := logical.Value.(type) {
-		case *format.StringType, *format.EnumType:
-			return writeText
-		case *format.JsonType:
-			return writeJSON
-		case *format.UUIDType:
-			return writeUUID
-		case *format.DateType:
-			return func(dst []byte, v parquet.Value) ([]byte, error) {
-				return time.Unix(int64(v.Int32())*86400, 0).UTC().AppendFormat(dst, `"2006-01-02"`), nil
-			}
-		case *format.TimestampType:
-			return timestampWriter(l)
-		case *format.TimeType:
-			return timeWriter(t, l)
-		case *format.DecimalType:
-			return decimalWriter(t, int(l.Scale))
-		case *format.IntType:
-			if !l.IsSigned && t.Kind() == parquet.Int32 {
-				return func(dst []byte, v parquet.Value) ([]byte, error) {
-					return strconv.AppendUint(dst, uint64(v.Uint32()), 10), nil
-				}
-			}
-			if !l.IsSigned {
-				return func(dst []byte, v parquet.Value) ([]byte, error) { return strconv.AppendUint(dst, v.Uint64(), 10), nil }
-			}
-		case *format.Float16Type:
-			return func(dst []byte, v parquet.Value) ([]byte, error) {
-				b := v.ByteArray()
-				if len(b) != 2 {
-					return nil, fmt.Errorf("a float16 has %d bytes", len(b))
-				}
-				return appendFloat(dst, float16(uint16(b[0])|uint16(b[1])<<8), 32), nil
-			}
+func scalarWriter(kind parquet.Kind, logical *format.LogicalType) func(dst []byte, v parquet.Value) ([]byte, error) {
+	switch l := logical.Value.(type) {
+	case *format.StringType, *format.EnumType:
+		return writeText
+	case *format.JsonType:
+		return writeJSON
+	case *format.UUIDType:
+		return writeUUID
+	case *format.DateType:
+		return func(dst []byte, v parquet.Value) ([]byte, error) {
+			return appendTime(dst, time.Unix(int64(v.Int32())*86400, 0).UTC(), `"2006-01-02"`)
+		}
+	case *format.TimestampType:
+		return timestampWriter(l)
+	case *format.TimeType:
+		return timeWriter(kind, l)
+	case *format.DecimalType:
+		return decimalWriter(kind, int(l.Scale))
+	case *format.IntType:
+		if !l.IsSigned {
+			return unsignedWriter(kind)
+		}
+	case *format.Float16Type:
+		return writeFloat16
+	case *format.NullType:
+		return func([]byte, parquet.Value) ([]byte, error) {
+			return nil, errors.New("a column of the type UNKNOWN has a value")
 		}
 	}
-	switch t.Kind() {
+	switch kind {
 	case parquet.Boolean:
 		return func(dst []byte, v parquet.Value) ([]byte, error) { return strconv.AppendBool(dst, v.Boolean()), nil }
 	case parquet.Int32:
@@ -360,6 +381,23 @@ func scalarWriter(t parquet.Type) func(dst []byte, v parquet.Value) ([]byte, err
 		dst = base64.StdEncoding.AppendEncode(append(dst, '"'), v.ByteArray())
 		return append(dst, '"'), nil
 	}
+}
+
+func unsignedWriter(kind parquet.Kind) func([]byte, parquet.Value) ([]byte, error) {
+	if kind == parquet.Int32 {
+		return func(dst []byte, v parquet.Value) ([]byte, error) {
+			return strconv.AppendUint(dst, uint64(v.Uint32()), 10), nil
+		}
+	}
+	return func(dst []byte, v parquet.Value) ([]byte, error) { return strconv.AppendUint(dst, v.Uint64(), 10), nil }
+}
+
+func writeFloat16(dst []byte, v parquet.Value) ([]byte, error) {
+	b := v.ByteArray()
+	if len(b) != 2 {
+		return nil, fmt.Errorf("a float16 has %d bytes", len(b))
+	}
+	return appendFloat(dst, float16(binary.LittleEndian.Uint16(b)), 32), nil
 }
 
 func writeText(dst []byte, v parquet.Value) ([]byte, error) {
@@ -427,11 +465,11 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-func timeWriter(physical parquet.Type, t *format.TimeType) func([]byte, parquet.Value) ([]byte, error) {
+func timeWriter(kind parquet.Kind, t *format.TimeType) func([]byte, parquet.Value) ([]byte, error) {
 	perSecond, digits := unitOf(t.Unit)
 	return func(dst []byte, v parquet.Value) ([]byte, error) {
 		n := v.Int64()
-		if physical.Kind() == parquet.Int32 {
+		if kind == parquet.Int32 {
 			n = int64(v.Int32())
 		}
 		if n < 0 || n >= 86400*perSecond {
@@ -453,10 +491,10 @@ func writeInt96(dst []byte, v parquet.Value) ([]byte, error) {
 // maxDecimalBytes bounds the size of a decimal: precision 76 has 32 bytes.
 const maxDecimalBytes = 64
 
-func decimalWriter(t parquet.Type, scale int) func([]byte, parquet.Value) ([]byte, error) {
+func decimalWriter(kind parquet.Kind, scale int) func([]byte, parquet.Value) ([]byte, error) {
 	return func(dst []byte, v parquet.Value) ([]byte, error) {
 		var digits string
-		switch t.Kind() {
+		switch kind {
 		case parquet.Int32:
 			digits = strconv.FormatInt(int64(v.Int32()), 10)
 		case parquet.Int64:

@@ -7,8 +7,9 @@ import (
 	"slices"
 
 	"github.com/parquet-go/parquet-go"
-	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
+
+	"docstore/internal/eof"
 )
 
 const (
@@ -19,9 +20,12 @@ const (
 	// maxColumns and maxRowGroups bound what the metadata describes.
 	maxColumns   = 4096
 	maxRowGroups = 32767
-	// valueBytes is the memory of a decoded value with its levels, besides its bytes.
-	valueBytes = 8
-	pageBytes  = 64 << 10 // of a buffered read of pages, from memory
+	// levelBytes is the memory of the levels of a value, lengthBytes that of its decoded number
+	// or lengths in a delta encoding, and valueBytes that of a value of the dictionary; each
+	// besides the bytes of the page.
+	levelBytes  = 2
+	lengthBytes = 16
+	valueBytes  = 24
 )
 
 // Magic begins a Parquet file.
@@ -37,12 +41,13 @@ type Options struct {
 
 // Reader reads the rows of a file.
 type Reader struct {
-	options Options
-	in      *window
-	file    *parquet.File
-	footer  footer
-	encoder *encoder
-	columns []column // of the encoder's leaves
+	options      Options
+	in           *window
+	file         *parquet.File
+	footer       footer
+	encoder      *encoder
+	columns      []column // of the encoder's leaves
+	decompressor decompressor
 
 	group  int   // the last row group that was opened or skipped; -1: none
 	open   bool  // it is being read
@@ -67,11 +72,14 @@ func Open(r io.ReaderAt, size int64, o Options) (_ *Reader, err error) {
 	}
 	in := &window{r: r}
 	in.hold(size-int64(len(end)), end)
-	file, err := parquet.OpenFile(in, size, parquet.SkipMagicBytes(true), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true), parquet.ReadBufferSize(pageBytes))
+	file, err := parquet.OpenFile(in, size, parquet.SkipMagicBytes(true), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	if err != nil {
 		return nil, fmt.Errorf("not a valid Parquet file: %w", err)
 	}
 	m := file.Metadata()
+	if m.EncryptionAlgorithm.Value != nil {
+		return nil, errors.New("the Parquet file is encrypted")
+	}
 	if n := len(m.RowGroups); n > maxRowGroups {
 		return nil, fmt.Errorf("the file has %d row groups, more than %d", n, maxRowGroups)
 	}
@@ -89,9 +97,16 @@ func Open(r io.ReaderAt, size int64, o Options) (_ *Reader, err error) {
 	if rows != m.NumRows {
 		return nil, fmt.Errorf("the row groups have %d rows, the file has %d: %w", rows, m.NumRows, parquet.ErrCorrupted)
 	}
-	e, err := newEncoder(file.Root(), o.Columns)
+	e, err := newEncoder(file.Root(), m.Schema, o.Columns)
 	if err != nil {
 		return nil, err
+	}
+	for i := range m.RowGroups {
+		for _, l := range e.leaves {
+			if err := l.checkChunk(&m.RowGroups[i].Columns[l.index], size-int64(len(end))); err != nil {
+				return nil, fmt.Errorf("row group %d: column %s: %w", i, l.name, err)
+			}
+		}
 	}
 	reader := &Reader{options: o, in: in, file: file, footer: footerOf(end), encoder: e, group: -1}
 	for _, one := range e.leaves {
@@ -134,10 +149,10 @@ func (r *Reader) Offset() int64 {
 	if r.group < 0 {
 		return 0
 	}
-	all, err := extent(&groups[r.group])
-	if err != nil || groups[r.group].NumRows == 0 {
+	if groups[r.group].NumRows == 0 {
 		return 0
 	}
+	all := extent(&groups[r.group])
 	return all.from + int64(float64(all.to-all.from)*float64(r.read-r.first)/float64(groups[r.group].NumRows))
 }
 
@@ -188,7 +203,7 @@ func (r *Reader) Next() (text []byte, err error) {
 
 // failed returns the error of a column.
 func (r *Reader) failed(c *column, err error) error {
-	if errors.Is(err, io.EOF) {
+	if eof.Is(err) {
 		err = fmt.Errorf("it ends at row %d of the file, not %d: %w", r.read, r.behind, parquet.ErrCorrupted)
 	}
 	return fmt.Errorf("row group %d: column %s: %w", r.group, c.name, err)
@@ -213,13 +228,14 @@ func (r *Reader) nextGroup() error {
 	}
 	r.group++
 	r.first, r.behind = r.behind, r.behind+groups[r.group].NumRows
-	if err := r.load(&groups[r.group]); err != nil {
+	chunks, err := r.load(&groups[r.group])
+	if err != nil {
 		return fmt.Errorf("row group %d: %w", r.group, err)
 	}
-	chunks := r.file.RowGroups()[r.group].ColumnChunks()
 	for i := range r.columns {
 		c := &r.columns[i]
-		c.start(chunks[c.index])
+		codec := groups[r.group].Columns[c.index].MetaData.Codec
+		c.start(pages{leaf: &c.leaf, codec: codec, rest: chunks[i], maxBytes: r.options.MaxBytes, decompressor: &r.decompressor})
 		if err := c.skip(r.skip); err != nil {
 			return r.failed(c, err)
 		}
@@ -229,33 +245,34 @@ func (r *Reader) nextGroup() error {
 }
 
 // load reads the columns of a row group into memory, and checks the sizes of their pages.
-func (r *Reader) load(g *format.RowGroup) error {
-	chunks := make([]span, len(r.columns))
+func (r *Reader) load(g *format.RowGroup) (chunks [][]byte, err error) {
+	all := make([]span, len(r.columns))
 	for i := range r.columns {
-		var err error
-		if chunks[i], err = chunkSpan(&g.Columns[r.columns[i].index].MetaData); err != nil {
-			return fmt.Errorf("column %s: %w", r.columns[i].name, err)
-		}
+		all[i] = chunkSpan(&g.Columns[r.columns[i].index].MetaData)
 	}
-	spans := merged(slices.Clone(chunks))
+	spans := merged(slices.Clone(all))
 	need := size(spans)
 	if need > r.options.MaxBytes {
-		return r.tooLarge(need)
+		return nil, r.tooLarge(need)
 	}
 	if err := r.in.load(spans); err != nil {
-		return err
+		return nil, err
 	}
 	for i := range r.columns {
-		bytes, _ := r.in.find(chunks[i].from, chunks[i].to-chunks[i].from) // it was loaded
-		largest, err := largestPages(bytes)
+		chunk, _ := r.in.find(all[i].from, all[i].to-all[i].from) // it was loaded
+		memory, values, err := measure(chunk)
+		if err == nil && values != g.Columns[r.columns[i].index].MetaData.NumValues {
+			err = fmt.Errorf("its pages have %d values, the metadata state %d: %w", values, g.Columns[r.columns[i].index].MetaData.NumValues, parquet.ErrCorrupted)
+		}
 		if err != nil {
-			return fmt.Errorf("column %s: %w", r.columns[i].name, err)
+			return nil, fmt.Errorf("column %s: %w", r.columns[i].name, err)
 		}
-		if need += largest; need > r.options.MaxBytes {
-			return r.tooLarge(need)
+		if need += memory; need > r.options.MaxBytes {
+			return nil, r.tooLarge(need)
 		}
+		chunks = append(chunks, chunk)
 	}
-	return nil
+	return chunks, nil
 }
 
 func (r *Reader) tooLarge(bytes int64) error {
@@ -263,55 +280,70 @@ func (r *Reader) tooLarge(bytes int64) error {
 }
 
 // extent returns the place of a row group in the file.
-func extent(g *format.RowGroup) (all span, err error) {
+func extent(g *format.RowGroup) (all span) {
 	for i := range g.Columns {
-		one, err := chunkSpan(&g.Columns[i].MetaData)
-		if err != nil {
-			return span{}, err
-		}
+		one := chunkSpan(&g.Columns[i].MetaData)
 		if i == 0 || one.from < all.from {
 			all.from = one.from
 		}
 		all.to = max(all.to, one.to)
 	}
-	return all, nil
+	return all
 }
 
 // chunkSpan returns the place of a column chunk in the file.
-func chunkSpan(m *format.ColumnMetaData) (span, error) {
+func chunkSpan(m *format.ColumnMetaData) span {
 	start := m.DataPageOffset
 	if m.DictionaryPageOffset > 0 {
 		start = min(m.DictionaryPageOffset, start)
 	}
-	if start < int64(len(Magic)) || m.TotalCompressedSize < 0 || start+m.TotalCompressedSize < start {
-		return span{}, fmt.Errorf("%d bytes at offset %d: %w", m.TotalCompressedSize, start, parquet.ErrCorrupted)
-	}
-	return span{start, start + m.TotalCompressedSize}, nil
+	return span{start, start + m.TotalCompressedSize}
 }
 
-// largestPages returns the memory of a column: its largest data page, compressed and
-// decompressed, and its dictionary.
-func largestPages(chunk []byte) (int64, error) {
-	var dictionary, data int64
-	protocol := new(thrift.CompactProtocol)
-	for rest := chunk; len(rest) > 0; {
-		var header format.PageHeader
-		reader := protocol.NewReaderFromBytes(rest)
-		if err := thrift.NewDecoder(reader).Decode(&header); err != nil {
-			return 0, fmt.Errorf("the header of a page: %w", err)
-		}
-		behind := int64(reader.BytesRead()) + int64(header.CompressedPageSize)
-		if header.CompressedPageSize < 0 || header.UncompressedPageSize < 0 || behind > int64(len(rest)) {
-			return 0, fmt.Errorf("a page has %d bytes, %d decompressed, where %d follow: %w", header.CompressedPageSize, header.UncompressedPageSize, len(rest), parquet.ErrCorrupted)
-		}
-		values := max(header.DataPageHeader.V.NumValues, header.DataPageHeaderV2.V.NumValues, header.DictionaryPageHeader.V.NumValues, 0)
-		bytes := int64(header.CompressedPageSize) + int64(header.UncompressedPageSize) + valueBytes*int64(values)
-		if header.Type == format.DictionaryPage {
-			dictionary += bytes
-		} else {
-			data = max(data, bytes)
-		}
-		rest = rest[behind:]
+// checkChunk checks the metadata of a column chunk; end is the offset of the footer.
+func (l *leaf) checkChunk(c *format.ColumnChunk, end int64) error {
+	m := &c.MetaData
+	place := chunkSpan(m)
+	switch {
+	case c.CryptoMetadata.Value != nil || len(c.EncryptedColumnMetadata) > 0:
+		return errors.New("it is encrypted")
+	case c.FilePath != "":
+		return fmt.Errorf("its data are in another file, %q", c.FilePath)
+	case parquet.Kind(m.Type) != l.kind:
+		return fmt.Errorf("its data are of type %s, not %s: %w", m.Type, l.kind, parquet.ErrCorrupted)
+	case m.TotalCompressedSize < 0 || place.from < int64(len(Magic)) || place.to < place.from || place.to > end:
+		return fmt.Errorf("%d bytes at offset %d are not before the metadata at %d: %w", m.TotalCompressedSize, place.from, end, parquet.ErrCorrupted)
 	}
-	return dictionary + data, nil
+	return nil
+}
+
+// measure returns the memory of a column, which is that of its largest data page, compressed and
+// decompressed, and its dictionary, and the number of its values.
+func measure(chunk []byte) (memory, values int64, err error) {
+	var dictionary, data int64
+	for len(chunk) > 0 {
+		header, _, err := nextPage(&chunk)
+		if err != nil {
+			return 0, 0, err
+		}
+		bytes := int64(header.CompressedPageSize) + int64(header.UncompressedPageSize)
+		if header.Type == format.DictionaryPage {
+			dictionary += bytes + valueBytes*int64(header.DictionaryPageHeader.V.NumValues)
+			continue
+		}
+		one, encoding := header.DataPageHeader.V.NumValues, header.DataPageHeader.V.Encoding
+		if header.Type == format.DataPageV2 {
+			one, encoding = header.DataPageHeaderV2.V.NumValues, header.DataPageHeaderV2.V.Encoding
+		}
+		if one < 0 {
+			return 0, 0, fmt.Errorf("a page has %d values: %w", one, parquet.ErrCorrupted)
+		}
+		values += int64(one)
+		bytes += levelBytes * int64(one)
+		if encoding == format.DeltaBinaryPacked || encoding == format.DeltaLengthByteArray || encoding == format.DeltaByteArray {
+			bytes += lengthBytes * int64(one)
+		}
+		data = max(data, bytes)
+	}
+	return dictionary + data, values, nil
 }
