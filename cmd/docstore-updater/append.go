@@ -333,6 +333,7 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 	if !o.quiet {
 		a.meter = meter.New(env, "appending", totalBytes(from))
 	}
+	defer in.warnOfFields(env)
 	return a.run(ctx)
 }
 

@@ -80,6 +80,16 @@ func (in *inputSource) warnOfPipes(env *cli.Env) {
 	}
 }
 
+// warnOfFields logs which fields no document had: their options have no effect, for example because
+// they are nested or misspelled.
+func (in *inputSource) warnOfFields(env *cli.Env) {
+	for _, p := range in.parsing {
+		if names := p.fields.Missing(); len(names) > 0 {
+			env.Log.Warn("no document of this run has these top-level fields, which are to be kept, dropped or renamed", "fields", names)
+		}
+	}
+}
+
 // open opens the source behind a cursor; empty: at the start.
 func (in *inputSource) open(ctx context.Context, env *cli.Env, cursor []byte) (source.Source, error) {
 	if len(cursor) > 0 {

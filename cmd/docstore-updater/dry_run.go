@@ -13,7 +13,7 @@ import (
 // dryRunDocuments is the number of documents that --dry-run prints.
 const dryRunDocuments = 10
 
-// printDocuments prints the first documents of a source.
+// printDocuments prints the first documents of a source. It fails if all are invalid.
 func (o *appendOptions) printDocuments(ctx context.Context, env *cli.Env, in *inputSource) (err error) {
 	from, err := in.opener.Open(ctx, nil)
 	if err != nil {
@@ -22,7 +22,8 @@ func (o *appendOptions) printDocuments(ctx context.Context, env *cli.Env, in *in
 	defer func() { _ = from.Close() }() // it was only read
 	out := cli.NewOutput(env.Stdout)
 	parsers := newParsers(in.parsing)
-	for printed := 0; printed < dryRunDocuments; {
+	printed, valid := 0, 0
+	for printed < dryRunDocuments {
 		records, err := from.Next(ctx)
 		if eof.Is(err) {
 			break
@@ -35,9 +36,17 @@ func (o *appendOptions) printDocuments(ctx context.Context, env *cli.Env, in *in
 		for i := range b.Records[:min(len(b.Records), dryRunDocuments-printed)] {
 			out.Printf("%s\n", b.describe(i))
 			printed++
+			if b.Records[i].Problem == nil {
+				valid++
+			}
 		}
 	}
-	return out.Flush()
+	in.warnOfFields(env)
+	err = out.Flush()
+	if printed > 0 && valid == 0 {
+		err = errors.Join(err, fmt.Errorf("all of the first %d records are invalid; correct them or the options that name fields", printed))
+	}
+	return err
 }
 
 // describe describes what is stored of a record.

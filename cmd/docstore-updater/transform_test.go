@@ -46,6 +46,32 @@ func TestDryRun(t *testing.T) {
 	require.Empty(t, ok(t, "", "append", "--queue", queueDir, "--dry-run").stdout)
 }
 
+// TestDryRunOfInvalidRecords: it fails if no record is valid.
+func TestDryRunOfInvalidRecords(t *testing.T) {
+	queueDir := filepath.Join(t.TempDir(), "queue")
+	r := run(t.Context(), strings.NewReader(`{"sku":"1"}`+"\nbad\n"), "append", "--queue", queueDir, "--dry-run")
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Contains(t, r.stdout, "standard input:1: invalid: ")
+	require.Contains(t, r.lastLine(), "all of the first 2 records are invalid")
+	ok(t, `{"sku":"1"}`+"\nbad\n", "append", "--queue", queueDir, "--dry-run", "--id", "sku")
+}
+
+// TestFieldsThatNoDocumentHas: options that had no effect are reported.
+func TestFieldsThatNoDocumentHas(t *testing.T) {
+	const lines = `{"id":"1","a":1,"c":{"d":2}}` + "\n" + `{"id":"2","b":1}` + "\n"
+	for _, dry := range []string{"--dry-run=false", "--dry-run"} {
+		reported := func(input string, args ...string) string {
+			queueDir := filepath.Join(t.TempDir(), "queue")
+			return ok(t, input, append([]string{"append", "--quiet", "--queue", queueDir, dry}, args...)...).stderr
+		}
+		require.Contains(t, reported(lines, "--drop", "a,A,c.d", "--rename", "b=x,e=y"), `"fields":["A","c.d","e"]`)
+		require.Empty(t, reported(lines, "--drop", "a", "--rename", "b=x"))
+		require.Empty(t, reported("", "--drop", "a"), "there are no documents")
+		require.Empty(t, reported(`{"id":"1","_delete":true}`, "--drop", "a"), "there are no documents")
+		require.Contains(t, reported("id,n\n1,2\n", "--format", "csv", "--keep", "id,m"), `"fields":["m"]`)
+	}
+}
+
 func TestPace(t *testing.T) {
 	p := pace{interval: 10 * time.Millisecond}
 	start := time.Unix(1, 0)

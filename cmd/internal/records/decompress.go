@@ -106,7 +106,7 @@ type zstdReader struct{ *zstd.Decoder }
 func (z zstdReader) Read(p []byte) (int, error) {
 	n, err := z.Decoder.Read(p)
 	if errors.Is(err, zstd.ErrWindowSizeExceeded) {
-		err = fmt.Errorf("zstd: a frame needs a window of more than the limit of %d bytes; compress with --long=27 or less: %w", maxZstdWindow, err)
+		err = fmt.Errorf("zstd: a frame needs a window of more than the limit of %d bytes; compress with --long=27 or less", maxZstdWindow)
 	}
 	return n, err
 }

@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 )
 
 // Fields changes the top-level fields of documents. The zero value changes nothing.
@@ -13,10 +15,56 @@ type Fields struct {
 	Keep   []string          // only these; empty: all
 	Drop   []string          // all but these
 	Rename map[string]string // old name to new name, after Keep and Drop
+
+	found *foundFields // set by Check
 }
 
-// Check returns an error if the changes contradict each other.
+// foundFields are the fields of a Fields that documents had. Several goroutines may use it.
+type foundFields struct {
+	any   atomic.Bool  // a document was changed
+	left  atomic.Int32 // number of fields that were not found
+	names map[string]*atomic.Bool
+}
+
+func newFoundFields(f *Fields) *foundFields {
+	found := &foundFields{names: map[string]*atomic.Bool{}}
+	for _, names := range [][]string{f.Keep, f.Drop, slices.Collect(maps.Keys(f.Rename))} {
+		for _, name := range names {
+			found.names[name] = new(atomic.Bool)
+		}
+	}
+	found.left.Store(int32(len(found.names)))
+	return found
+}
+
+func (f *foundFields) add(name string) {
+	if f == nil || f.left.Load() == 0 {
+		return
+	}
+	if named := f.names[name]; named != nil && named.CompareAndSwap(false, true) {
+		f.left.Add(-1)
+	}
+}
+
+// Missing returns the fields that are kept, dropped or renamed, and that no document had since
+// Check, in ascending order; nil if there were no documents.
+func (f *Fields) Missing() (names []string) {
+	if f.found == nil || !f.found.any.Load() {
+		return nil
+	}
+	for name, found := range f.found.names {
+		if !found.Load() {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Check returns an error if the changes contradict each other. It starts to record which fields
+// documents have.
 func (f *Fields) Check() error {
+	f.found = newFoundFields(f)
 	if len(f.Keep) > 0 && len(f.Drop) > 0 {
 		return errors.New("fields are kept and dropped; give one list")
 	}
@@ -50,6 +98,7 @@ func (f *Fields) removes(name string) bool {
 // document, is part of the id, or is a control field. The others need not be read. nil options
 // select the defaults.
 func (f *Fields) Uses(name string, o *Options) bool {
+	f.found.add(name)
 	options := o.withDefaults()
 	return !f.removes(name) || options.reads(name)
 }
@@ -57,6 +106,9 @@ func (f *Fields) Uses(name string, o *Options) bool {
 // Apply returns the changed document. The values stay as they are written; blanks between
 // fields are removed.
 func (f *Fields) Apply(document []byte) ([]byte, error) {
+	if f.found != nil {
+		f.found.any.Store(true)
+	}
 	changed := make([]byte, 0, len(document))
 	changed = append(changed, '{')
 	var names []string
@@ -65,6 +117,7 @@ func (f *Fields) Apply(document []byte) ([]byte, error) {
 		if !ok {
 			return fmt.Errorf("the name of field %q is not valid Unicode", one.name)
 		}
+		f.found.add(name)
 		if f.removes(name) {
 			return nil
 		}

@@ -194,3 +194,14 @@ func FuzzFields(f *testing.F) {
 		}
 	})
 }
+
+// TestMissingFields: a column of a Parquet file that is not read is not missing.
+func TestMissingFields(t *testing.T) {
+	f := Fields{Drop: []string{"a", "b", "c"}}
+	require.NoError(t, f.Check())
+	require.False(t, f.Uses("a", nil))
+	require.Empty(t, f.Missing(), "there is no document")
+	_, err := f.Apply([]byte(`{"id":"1","b":2}`))
+	require.NoError(t, err)
+	require.Equal(t, []string{"c"}, f.Missing())
+}
