@@ -17,6 +17,7 @@ import (
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/records"
 	"docstore/docservice"
+	"docstore/internal/eof"
 	"docstore/queue"
 )
 
@@ -210,9 +211,9 @@ func (b *benchFlags) readIDs(env *cli.Env) (ids []string, err error) {
 	for lines := records.NewLines(in, queue.MaxIDBytes, 0, 0); ; {
 		line, err := lines.Next()
 		switch {
-		case errors.Is(err, io.EOF) && len(ids) == 0:
+		case eof.Is(err) && len(ids) == 0:
 			return nil, fmt.Errorf("%s has no ids; write one id per line", name)
-		case errors.Is(err, io.EOF):
+		case eof.Is(err):
 			return ids, nil
 		case err != nil:
 			return nil, fmt.Errorf("reading %s: %w", name, err)

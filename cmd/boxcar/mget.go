@@ -11,6 +11,7 @@ import (
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/records"
 	"docstore/docservice"
+	"docstore/internal/eof"
 	"docstore/queue"
 )
 
@@ -80,7 +81,7 @@ func (m *multiGet) fromInput(ctx context.Context, in io.Reader) error {
 	var ids []string
 	for {
 		line, err := lines.Next()
-		if errors.Is(err, io.EOF) {
+		if eof.Is(err) {
 			return m.fetch(ctx, ids)
 		}
 		if err != nil {

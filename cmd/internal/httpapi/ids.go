@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"unicode/utf8"
+
+	"docstore/internal/eof"
 )
 
 // integer matches a JSON number that is an id, as written.
@@ -65,7 +66,7 @@ func (l *idList) array(body []byte) error {
 	if _, err := decoder.Token(); err != nil {
 		return Errorf(CodeInvalidArgument, "the array of ids has no end: %v", err)
 	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+	if _, err := decoder.Token(); !eof.Is(err) {
 		return Errorf(CodeInvalidArgument, "bytes follow the array of ids")
 	}
 	return nil
@@ -114,7 +115,7 @@ func parseObject(value []byte) (string, error) {
 	if err := decoder.Decode(&object); err != nil {
 		return "", err
 	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+	if _, err := decoder.Token(); !eof.Is(err) {
 		return "", errors.New("bytes follow the object")
 	}
 	switch {
