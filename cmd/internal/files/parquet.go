@@ -63,9 +63,3 @@ func (p parquetRows) Next() (records.Record, error) {
 
 // Waiting implements records.Reader.
 func (p parquetRows) Waiting() bool { return true }
-
-// AtEnd implements records.Reader.
-func (p parquetRows) AtEnd() bool {
-	row, _ := p.Row()
-	return row == p.NumRows()
-}

@@ -508,18 +508,24 @@ func compareValues(t *testing.T, file []byte, c corpusColumn) {
 	}
 }
 
-// readAllRows returns the rows before the first error.
+// readAllRows returns the rows before the first error. The file must be at its end if there is
+// none, else not.
 func readAllRows(file []byte, o Options) (rows []string, err error) {
 	r, err := Open(bytes.NewReader(file), int64(len(file)), o)
+	atEnd := err == nil && r.AtEnd()
 	for err == nil {
 		var text []byte
 		text, err = r.Next()
-		if eof.Is(err) {
-			return rows, nil
-		}
 		if err == nil {
 			rows = append(rows, string(text))
+			atEnd = r.AtEnd()
 		}
+	}
+	if atEnd != eof.Is(err) {
+		return rows, fmt.Errorf("AtEnd returns %v before: %w", atEnd, err)
+	}
+	if atEnd {
+		return rows, nil
 	}
 	return rows, err
 }
@@ -594,6 +600,7 @@ func TestChunks(t *testing.T) {
 			file, _ := corpusFile(t, random, c, func(m *format.FileMetaData) { test.change(m, &m.RowGroups[1].Columns[0]) })
 			_, err := readAllRows(file, Options{})
 			require.ErrorContains(t, err, "row group 1: ")
+			require.NotContains(t, err.Error(), "AtEnd")
 			require.ErrorContains(t, err, test.want)
 			require.False(t, errors.Is(err, io.EOF))
 		})

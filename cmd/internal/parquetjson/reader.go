@@ -55,6 +55,7 @@ type Reader struct {
 	behind int64 // number of rows before the next one
 	skip   int64 // rows of the next group to skip
 	read   int64 // rows of the file
+	end    error // behind the last row, once it was determined; io.EOF: the file is valid
 }
 
 // Open reads the metadata of a file.
@@ -176,6 +177,9 @@ func (r *Reader) Skip(rows int64) error {
 // text is valid until the next call.
 func (r *Reader) Next() (text []byte, err error) {
 	defer recovered(&err)
+	if r.end != nil {
+		return nil, r.end
+	}
 	for !r.open || r.read == r.behind {
 		if err := r.nextGroup(); err != nil {
 			return nil, err
@@ -199,6 +203,18 @@ func (r *Reader) Next() (text []byte, err error) {
 		return nil, problem
 	}
 	return r.encoder.encode()
+}
+
+// AtEnd reports whether all rows were read, and the columns end behind them. It invalidates the
+// text of the last row.
+func (r *Reader) AtEnd() bool {
+	if r.end == nil && r.read == r.NumRows() {
+		func() {
+			defer recovered(&r.end)
+			r.end = r.nextGroup() // there is none
+		}()
+	}
+	return eof.Is(r.end)
 }
 
 // failed returns the error of a column.
