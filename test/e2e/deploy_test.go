@@ -61,6 +61,9 @@ func TestSyncScriptUsage(t *testing.T) {
 		"an unknown option":          {[]string{"--fast", "a", "b"}, 2, "--fast: no such option"},
 		"no value":                   {[]string{"--interval"}, 2, "--interval needs a value"},
 		"no number":                  {[]string{"--interval", "--once", "a", "b"}, 2, "not a number"},
+		"no interval":                {[]string{"--interval", "abc", "a", "b"}, 2, "--interval abc: not a number of seconds"},
+		"an interval of two numbers": {[]string{"--interval", "1.2.3", "a", "b"}, 2, "not a number of seconds"},
+		"a timeout with a fraction":  {[]string{"--timeout", "1.5", "a", "b"}, 2, "--timeout 1.5: not a number of seconds"},
 		"no directory":               {[]string{"a", filepath.Join(copied, "none")}, 1, "is not a directory"},
 		"a writer's":                 {[]string{"a", written}, 1, "is written by docstore-updater"},
 		"a source that is not there": {[]string{"--once", filepath.Join(copied, "none"), copied}, 1, "cannot list"},
@@ -139,6 +142,40 @@ func TestSyncScriptResumesPartialFile(t *testing.T) {
 	require.Empty(t, r.script.output.String())
 	r.stop()
 	require.Less(t, r.sent(t), int64(len(want)/2), "the partial file is not sent again")
+}
+
+// TestSyncScriptCopiesLinkedSegments: a segment of the source that is a symbolic link is copied,
+// and --delete keeps its copy. A link without a file is a problem, and nothing is deleted.
+func TestSyncScriptCopiesLinkedSegments(t *testing.T) {
+	t.Parallel()
+	documents := corpus(t)[:200]
+	source, target, other := t.TempDir(), t.TempDir(), t.TempDir()
+	names := []string{sealSegment(t, source, documents[:100]), sealSegment(t, source, documents[100:])}
+	once := func(target string) (string, error) {
+		out, err := exec.Command(syncScript, "--delete", "--once", source, target).CombinedOutput()
+		return string(out), err
+	}
+	out, err := once(target)
+	require.NoError(t, err, out)
+	moved := filepath.Join(other, names[0])
+	require.NoError(t, os.Rename(filepath.Join(source, names[0]), moved))
+	require.NoError(t, os.Symlink(moved, filepath.Join(source, names[0])))
+	for _, target := range []string{target, t.TempDir()} {
+		out, err := once(target)
+		require.NoError(t, err, out)
+		for _, name := range names {
+			want, err := os.ReadFile(filepath.Join(source, name))
+			require.NoError(t, err)
+			got, err := os.ReadFile(filepath.Join(target, name))
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+	}
+	require.NoError(t, os.Remove(moved))
+	out, err = once(target)
+	require.Error(t, err)
+	require.Contains(t, out, "docstore-sync: cannot list "+source)
+	require.Len(t, segments(t, target), 2)
 }
 
 // TestSyncScriptDelete: a segment that the source has deleted is deleted from the copy only
