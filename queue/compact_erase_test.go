@@ -190,6 +190,61 @@ func TestEraseNewestSegment(t *testing.T) {
 	requireSound(t, mem)
 }
 
+// TestEraseAtAnyGeneration: a rewrite with the last name of four digits is rewritten like any
+// other. If the generation cannot be stored, the erasure fails.
+func TestEraseAtAnyGeneration(t *testing.T) {
+	for _, test := range []struct {
+		generation uint32
+		name       string // of the next rewrite; empty: there is none
+	}{
+		{9999, "0000000001-0000000001.10000.seg"},
+		{maxGeneration - 1, "0000000001-0000000001.4294967295.seg"},
+		{maxGeneration, ""},
+	} {
+		t.Run(fmt.Sprint(test.generation), func(t *testing.T) {
+			mem := newMem(t)
+			w := openWriter(t, testOptions(mem))
+			secret := item{id: "id", document: "the secret"}
+			for _, it := range []item{{id: "id", document: "first"}, secret, {id: "other", document: "a document"}} {
+				it.put(t, w)
+				require.NoError(t, w.Flush())
+			}
+			require.NoError(t, w.Seal())
+			require.Equal(t, 1, erase(t, mem, testStart.Add(time.Hour), 0).Rewrites)
+			setGeneration(t, mem, rewriteRun{1, 1, 1}, test.generation)
+			(&item{id: "id", deleted: true}).put(t, w)
+			require.NoError(t, w.Close())
+
+			now := testStart.Add(2 * time.Hour)
+			_, err := Compact(context.Background(), queueDir, &CompactOptions{
+				FS: mem, EraseDead: true, DeleteOriginals: true, MaxDead: 1, Now: func() time.Time { return now },
+			})
+			if test.name == "" {
+				require.ErrorContains(t, err, "segments 1 to 1 have the highest possible generation, 4294967295")
+				_, err = Truncate(context.Background(), queueDir, Address{Segment: 1}, &TruncateOptions{FS: mem})
+				require.ErrorContains(t, err, "highest possible generation")
+				return
+			}
+			require.NoError(t, err)
+			require.Empty(t, filesWith(t, mem, secret.document))
+			require.Equal(t, []string{test.name}, filesWith(t, mem, "a document"))
+			require.Len(t, scan(t, openReader(t, mem), Position{}), 2)
+			requireSound(t, mem)
+		})
+	}
+}
+
+// setGeneration gives the file of a rewrite another generation.
+func setGeneration(t *testing.T, fsys vfs.FS, run rewriteRun, generation uint32) {
+	t.Helper()
+	content, err := vfs.ReadFile(fsys, run.path(queueDir))
+	require.NoError(t, err)
+	little.PutUint32(content[88:], generation)
+	require.NoError(t, fsys.Remove(run.path(queueDir)))
+	run.generation = generation
+	require.NoError(t, vfs.WriteFileAtomic(fsys, run.path(queueDir), fixChecksums(content)))
+}
+
 // TestEraseAfterRepair: the damaged file that repair has renamed is removed, too.
 func TestEraseAfterRepair(t *testing.T) {
 	mem := newMem(t)

@@ -100,13 +100,12 @@ func (r *plannedRun) bytes() (sum int64) {
 	return sum
 }
 
-// generation is higher than that of every file of the run.
-func (r *plannedRun) generation() uint32 {
-	var highest uint32
+// highestGeneration is that of the files of the run.
+func (r *plannedRun) highestGeneration() (highest uint32) {
 	for _, p := range r.parts {
 		highest = max(highest, p.generation)
 	}
-	return highest + 1
+	return highest
 }
 
 // takes reports whether the run may be extended by a part.
@@ -132,9 +131,6 @@ func planRewrites(parts []part, maxDead float64, maxBytes int64) []plannedRun {
 		small = plannedRun{}
 	}
 	for _, p := range parts {
-		if p.generation >= maxGeneration {
-			continue
-		}
 		if !p.due(maxDead) {
 			if len(small.parts) > 0 && !small.takes(&p, maxBytes) {
 				merge()

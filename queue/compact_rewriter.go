@@ -66,9 +66,11 @@ func (w *rewriter) begin(ctx context.Context) error {
 			return err
 		}
 	}
-	header.rewrites = rewriteRun{w.run.first(), w.run.last(), w.run.generation()}
-	header.segment, header.created, header.erases = w.run.first(), w.now.UnixMilli(), erases
 	var err error
+	if header.rewrites, err = newRun(w.run.first(), w.run.last(), w.run.highestGeneration()); err != nil {
+		return err
+	}
+	header.segment, header.created, header.erases = w.run.first(), w.now.UnixMilli(), erases
 	if w.run.parts[0].tainted {
 		header.sampled = rewriteRun{}
 		if dictionary, err = w.train(ctx, header.codec); len(dictionary) > 0 {

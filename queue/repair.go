@@ -245,12 +245,12 @@ func (r *repairer) previousOf(i int) *digest {
 // header of the next segment must have.
 func (r *repairer) repair(ctx context.Context, p *place, previous digest, next *digest) (digest, error) {
 	report := p.report()
-	header := segmentHeader{
-		queue: r.queue, segment: p.run.first, created: r.options.Now().UnixMilli(), previous: previous,
-		rewrites: rewriteRun{p.run.first, p.run.last, r.listing.highestGeneration(p.run) + 1},
+	run, err := newRun(p.run.first, p.run.last, r.listing.highestGeneration(p.run))
+	if err != nil {
+		return previous, err
 	}
-	if header.rewrites.generation > maxGeneration {
-		return previous, errors.Newf("%s has the highest possible generation, %d, and cannot be rewritten", p.path, maxGeneration)
+	header := segmentHeader{
+		queue: r.queue, segment: p.run.first, created: r.options.Now().UnixMilli(), previous: previous, rewrites: run,
 	}
 	v := &salvage{loss: r.options.OnLoss}
 	var s *segmentFile

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -36,11 +37,19 @@ func (h *segmentHeader) holds(n SegmentID) bool {
 	return h.rewrites.covers(n)
 }
 
-// maxGeneration is the highest generation that fits into a file name.
 const (
-	generationDigits = 4
-	maxGeneration    = 9999
+	generationDigits = 4              // the minimum in a file name
+	maxGeneration    = math.MaxUint32 // of the field of the header
 )
+
+// newRun identifies a rewrite that replaces the files of some segments, which have at most
+// the generation highest.
+func newRun(first, last SegmentID, highest uint32) (rewriteRun, error) {
+	if highest == maxGeneration {
+		return rewriteRun{}, fmt.Errorf("segments %d to %d have the highest possible generation, %d, and cannot be rewritten", first, last, highest)
+	}
+	return rewriteRun{first, last, highest + 1}, nil
+}
 
 func (r rewriteRun) name() string {
 	return fmt.Sprintf("%0*d-%0*d.%0*d%s", nameDigits, uint32(r.first), nameDigits, uint32(r.last), generationDigits, r.generation, sealedSuffix)

@@ -214,9 +214,8 @@ func (t *truncation) find() error {
 			}
 		}
 	}
-	t.run.generation = t.listing.highestGeneration(t.run) + 1
-	if t.run.generation > maxGeneration {
-		return errors.Newf("segments %d to %d have the highest possible generation, %d, and cannot be rewritten", t.run.first, t.run.last, maxGeneration)
+	if t.run, err = newRun(t.run.first, t.run.last, t.listing.highestGeneration(t.run)); err != nil {
+		return err
 	}
 	return t.verify()
 }
