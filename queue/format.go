@@ -39,6 +39,14 @@ const (
 const maxBlockFileBytes = blockHeaderBytes + MaxBlockEntries*(entryBytes+expiryBytes) +
 	MaxBlockBytes + MaxIDBytes + MaxCursorBytes + MaxDocumentBytes
 
+// maxRelocatedBytes bounds the size of a relocated block with its row in the relocations.
+const maxRelocatedBytes = maxBlockFileBytes + originBytes + relocationBytes + MaxBlockEntries*originalIndexBytes
+
+// rewriteReserveBytes is the part of a rewrite's maximum size for everything except blocks
+// and their rows: header, dictionary, cursor, footer, and thousands of lost or truncated
+// ranges.
+const rewriteReserveBytes = 1 << 20
+
 var little = binary.LittleEndian
 
 // sealFrame writes the checksum of a frame into its first four bytes. It covers all bytes

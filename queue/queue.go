@@ -69,7 +69,9 @@ type WriterOptions struct {
 	// MaxBlockBytes. The default is DefaultBlockBytes.
 	BlockBytes int
 	// SegmentBytes is the file size at which a segment is sealed, give or take a block,
-	// from MinSegmentBytes to MaxSegmentBytes. The default is DefaultSegmentBytes.
+	// from MinSegmentBytes to MaxSegmentBytes. The default is DefaultSegmentBytes. A segment
+	// is sealed earlier if its uncompressed documents approach MaxSegmentBytes, so that every
+	// rewrite of it fits into a file.
 	SegmentBytes int64
 	// SegmentAge seals a segment when its first entry is this old. Append, Put, Delete
 	// and Flush check it; a caller that may stop appending calls Flush from time to time.

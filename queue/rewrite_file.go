@@ -2,6 +2,7 @@ package queue
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"docstore/internal/vfs"
@@ -49,7 +50,7 @@ func (w *rewriteFile) path() string { return w.header.rewrites.path(w.dir) }
 
 func (w *rewriteFile) append(p []byte) error {
 	if w.size+int64(len(p)) > MaxSegmentBytes {
-		return errors.New("rewrite is larger than a segment may be")
+		return fmt.Errorf("the rewrite of segments %d to %d exceeds the maximum of %d bytes", w.header.rewrites.first, w.header.rewrites.last, int64(MaxSegmentBytes))
 	}
 	if w.file != nil {
 		if _, err := w.file.Write(p); err != nil {

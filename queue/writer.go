@@ -57,6 +57,7 @@ type openSegment struct {
 	number     SegmentID
 	dictionary *dictionary // nil: none
 	size       int64       // of the file after the submitted steps
+	rewritten  int64       // maximum size of the blocks in a rewrite of the segment
 	raw        uint64      // bytes of the documents before compression
 	first      time.Time   // time of the first entry; zero: there is none
 	unmarked   bool        // blocks follow the last commit mark
@@ -67,10 +68,14 @@ func (s *openSegment) next() Address {
 	return Address{Segment: s.number, Block: uint32(s.size)}
 }
 
-// fits reports whether the segment has room for a block of the maximum size and the
-// footer within 32-bit offsets.
+// fits reports whether a block of the maximum size and the footer can be added within
+// 32-bit offsets, to the segment and to every rewrite of it. A rewrite can be larger than
+// its segment: relocated blocks have more columns, and an erasure encodes the documents
+// again, without a dictionary if it has too few of them. If it did not fit, a document could
+// not be erased.
 func (s *openSegment) fits() bool {
-	return s.size+maxBlockFileBytes+markBytes+footerBytes <= MaxSegmentBytes
+	return s.size+maxBlockFileBytes+markBytes+footerBytes <= MaxSegmentBytes &&
+		s.rewritten+maxRelocatedBytes+rewriteReserveBytes <= MaxSegmentBytes
 }
 
 // Append adds a document and returns its permanent address. The slices may be reused
@@ -203,6 +208,7 @@ func (w *Writer) closeBlock() {
 	b.cursor = slices.Clone(w.mu.cursor)
 	w.pipeline.compressors.finish(b)
 	s.size += b.size()
+	s.rewritten += b.relocatedBytes()
 	s.unmarked = true
 	w.pipeline.submit(step{block: b})
 	w.mu.end = s.next()

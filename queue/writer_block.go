@@ -84,6 +84,13 @@ func (b *pendingBlock) size() int64 {
 	return h.size()
 }
 
+// relocatedBytes is the maximum size of the block in a rewrite, with its row in the
+// relocations: all documents are kept and stored raw.
+func (b *pendingBlock) relocatedBytes() int64 {
+	return blockHeaderBytes + originBytes + relocationBytes +
+		int64(b.count)*(entryBytes+expiryBytes+originalIndexBytes) + int64(b.rawBytes)
+}
+
 // bytes returns the encoded block. previous is the checksum of the previous block. It
 // reuses the memory of room. The chunks must be encoded.
 func (b *pendingBlock) bytes(room []byte, previous uint32) []byte {

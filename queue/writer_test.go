@@ -2,9 +2,11 @@ package queue
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +17,7 @@ import (
 
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue/codec"
 )
 
 // TestLimits appends values at each limit and beyond it.
@@ -89,6 +92,62 @@ func TestOffsetsFitIn32Bits(t *testing.T) {
 		require.LessOrEqual(t, s.size, int64(math.MaxUint32))
 	}
 	require.Greater(t, s.size, int64(MaxSegmentBytes-2*maxBlockFileBytes))
+}
+
+// TestRewriteOfAnySegmentFits: a segment ends before a rewrite of it could be too large, even
+// if the documents lose their dictionary and are not compressed any more.
+func TestRewriteOfAnySegmentFits(t *testing.T) {
+	s := &openSegment{}
+	for s.rewritten = MaxSegmentBytes - 3*maxRelocatedBytes; s.fits(); s.rewritten += 1 << 10 {
+		require.LessOrEqual(t, s.rewritten+maxRelocatedBytes+rewriteReserveBytes, int64(MaxSegmentBytes))
+	}
+	require.Greater(t, s.rewritten, int64(MaxSegmentBytes-2*maxRelocatedBytes))
+
+	for _, name := range codec.Names() {
+		t.Run(name, func(t *testing.T) {
+			random := testseed.Rand(t)
+			mem := newMem(t)
+			opts := testOptions(mem)
+			opts.Codec, opts.BlockBytes, opts.dictionaryBytes = name, 1+random.IntN(4000), 1<<10
+			w := openWriter(t, opts)
+			segments := map[SegmentID]*openSegment{}
+			put := func(it item) {
+				it.put(t, w)
+				segments[it.at.Segment] = w.mu.segment
+			}
+			put(item{id: "first", document: "the secret"})
+			same := string(randomBytes(random, 300)) // shorter only with the dictionary
+			for i := range 500 {
+				id := fmt.Sprint(i, strings.Repeat("x", random.IntN(100)))
+				put(item{id: id, document: same + strconv.Itoa(i), expires: testStart.Add(24 * time.Hour)})
+			}
+			w.SetCursor(randomBytes(random, MaxCursorBytes))
+			require.NoError(t, w.Seal())
+			put(item{id: "first", deleted: true})
+			require.NoError(t, w.Close())
+
+			report, err := Compact(context.Background(), queueDir, &CompactOptions{
+				FS: mem, EraseDead: true, MaxDead: 1, Now: func() time.Time { return testStart.Add(time.Hour) },
+				dictionaryBytes: codec.MaxDictionaryBytes, // too few documents for it
+			})
+			require.NoError(t, err)
+			require.Equal(t, name == "s2" || name == "zstd", 10*report.BytesAfter > 13*report.BytesBefore, "else no document is larger than before")
+			infos, err := openReader(t, mem).Segments()
+			require.NoError(t, err)
+			rewrites := 0
+			for _, info := range infos {
+				most := int64(headerBytes + relocationsHeadBytes + MaxCursorBytes + footerBytes)
+				for n := info.ID; n <= info.Last; n++ {
+					most += segments[n].rewritten + originalBytes
+				}
+				if info.Generation > 0 {
+					rewrites++
+					require.LessOrEqual(t, info.Bytes, most)
+				}
+			}
+			require.Positive(t, rewrites)
+		})
+	}
 }
 
 func TestOptionsAreChecked(t *testing.T) {
