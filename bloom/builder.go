@@ -12,7 +12,8 @@ import (
 )
 
 // Builder builds a filter from keys in ascending order. It holds the finished pages,
-// about a byte per key with the default options, until Flush or Finish.
+// about a byte per key with the default options, until Flush or Finish, and a hundredth of
+// that for their index, until FlushIndex or Finish.
 type Builder struct {
 	options Options
 	hashes  int
@@ -26,9 +27,12 @@ type Builder struct {
 	last    []byte // the last key of a full page
 	keys    uint64
 	count   uint32 // finished pages
-	flushed int64  // bytes returned by Flush
+	flushed int64  // bytes of pages returned
 	pages   []byte // finished pages that were not flushed
-	index   []byte // index entries of all finished pages
+	index   []byte // index entries that were not flushed
+
+	indexCRC   uint32 // of the index entries returned
+	indexBytes uint64
 }
 
 // NewBuilder returns an empty Builder. It panics if opts are invalid: see
@@ -121,17 +125,32 @@ func (b *Builder) Flush(dst []byte) []byte {
 	return dst
 }
 
-// Finish appends the rest of the encoded filter to dst and returns it. The Builder is
-// then empty and can build another filter.
-func (b *Builder) Finish(dst []byte) []byte {
+// FlushIndex is Flush for the index entries of the finished pages, which follow the last
+// page in the encoded filter.
+func (b *Builder) FlushIndex(dst []byte) []byte {
+	dst = append(dst, b.index...)
+	b.indexCRC = checksum.Update(b.indexCRC, b.index)
+	b.indexBytes += uint64(len(b.index))
+	b.index = b.index[:0]
+	return dst
+}
+
+// FinishPages is Flush after the last Add: it also ends the last page.
+func (b *Builder) FinishPages(dst []byte) []byte {
 	if b.pageKeys > 0 {
 		b.finishPage()
 	}
-	dst = b.Flush(dst)
-	dst = append(dst, b.index...)
+	return b.Flush(dst)
+}
+
+// Finish appends the rest of the encoded filter to dst and returns it. The Builder is
+// then empty and can build another filter.
+func (b *Builder) Finish(dst []byte) []byte {
+	dst = b.FinishPages(dst)
+	dst = b.FlushIndex(dst)
 	dst = trailer{
-		indexCRC:   checksum.Of(b.index),
-		indexBytes: uint64(len(b.index)),
+		indexCRC:   b.indexCRC,
+		indexBytes: b.indexBytes,
 		keys:       b.keys,
 		pages:      b.count,
 		pageBytes:  uint32(b.options.PageBytes),
@@ -139,7 +158,6 @@ func (b *Builder) Finish(dst []byte) []byte {
 	}.append(dst)
 
 	b.separator, b.last = b.separator[:0], b.last[:0]
-	b.index = b.index[:0]
-	b.keys, b.count, b.flushed = 0, 0, 0
+	b.keys, b.count, b.flushed, b.indexCRC, b.indexBytes = 0, 0, 0, 0, 0
 	return dst
 }

@@ -7,16 +7,16 @@ import (
 )
 
 // Budget is a memory limit shared by several stores, for memtables (including those
-// pinned by snapshots and iterators), filter pages and merge buffers. It has fixed
-// parts:
+// pinned by snapshots and iterators), filter pages and the buffers of tables that are
+// being written. It has fixed parts:
 //
 //   - 3/8 for memtables that are filled or wait for a flush: two for each of n stores.
 //     A memtable is full at 1/(8n) of the budget, or at Options.MemtableBytes if that is
 //     less, and takes up to half as much again.
-//   - 3/8 for memtables pinned by snapshots and iterators, and for the filters and
-//     indexes of tables being written by merges. A snapshot or iterator that exceeds
-//     this part fails with ErrBudget. If merges exceed it, the part for filter pages is
-//     reduced meanwhile.
+//   - 3/8 for memtables pinned by snapshots and iterators. A snapshot or iterator that
+//     exceeds this part fails with ErrBudget. Flushes and merges use what is left of it
+//     for their buffers, and then reduce the part for filter pages: at most 2 MiB for each
+//     table being written, whatever its size, or 8 MiB for a few large ones.
 //   - 2/8 for the indexes of open tables, and for filter pages and their indexes. What the
 //     former leave is divided among the stores every second and whenever a store is opened
 //     or closed: in proportion to the load of their filters,
@@ -33,7 +33,7 @@ type Budget struct {
 	stores  atomic.Int64
 	used    atomic.Int64 // by memtables and spare memory for the next ones
 	pinned  atomic.Int64 // part of used: pinned memtables, counted as if full
-	merging atomic.Int64 // by merges
+	merging atomic.Int64 // by tables being written
 	tables  atomic.Int64 // by indexes of open tables
 
 	mu struct {
@@ -54,7 +54,7 @@ type BudgetStats struct {
 	Bytes     int64 // the budget
 	Memtables int64 // including pinned ones, spare memory and sort buffers of flushes
 	Pinned    int64 // part of Memtables, counted as if full
-	Merges    int64 // filters and indexes of tables being written by merges
+	Merges    int64 // buffers of tables being written by flushes and merges
 	Filters   int64 // resident pages, their indexes, and those of open tables
 }
 
@@ -85,12 +85,18 @@ func (b *Budget) memtableBytes(want int64) int64 {
 	return max(minMemtableBytes, min(want, b.bytes/8/max(1, b.stores.Load())))
 }
 
-// merge adds memory of a merge; negative bytes release it.
+// merge adds memory of a table being written; negative bytes release it.
 func (b *Budget) merge(bytes int64) {
 	if b != nil {
 		b.merging.Add(bytes)
 		b.divide(time.Now(), true)
 	}
+}
+
+// mergesFit reports whether a table may be written with large buffers of the given size:
+// half of the part for filters remains even if all of the other part is pinned.
+func (b *Budget) mergesFit(bytes int64) bool {
+	return b == nil || b.merging.Load()+bytes <= b.bytes/8
 }
 
 // table adds memory of the index of an open table; negative bytes release it.
@@ -100,14 +106,21 @@ func (b *Budget) table(bytes int64) {
 	}
 }
 
+// pinnable returns the part for pinned memtables.
+func (b *Budget) pinnable() int64 { return b.bytes * 3 / 8 }
+
 // pin reserves memory for a pinned memtable, and reports whether there was enough.
 func (b *Budget) pin(bytes int64) bool {
 	if b == nil {
 		return true
 	}
-	if b.pinned.Add(bytes)+b.merging.Load() > b.bytes*3/8 {
+	pinned := b.pinned.Add(bytes)
+	if pinned > b.pinnable() {
 		b.pinned.Add(-bytes)
 		return false
+	}
+	if pinned+b.merging.Load() > b.pinnable() {
+		b.divide(time.Now(), true)
 	}
 	return true
 }

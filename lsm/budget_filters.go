@@ -78,7 +78,7 @@ func (b *Budget) divide(now time.Time, changed bool) {
 	if due {
 		b.mu.divided = now
 	}
-	over := max(0, b.pinned.Load()+b.merging.Load()-b.bytes*3/8)
+	over := max(0, b.pinned.Load()+b.merging.Load()-b.pinnable())
 	parts := divideFilters(max(0, b.bytes/4-over-b.tables.Load()), needs)
 	// Reduce shares first, so that the sum never exceeds the total.
 	for _, gains := range []bool{false, true} {

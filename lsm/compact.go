@@ -77,9 +77,7 @@ func (db *DB) merge(m *merge, oldest bool) error {
 // tableSources opens tables for a merge; release closes them.
 func (db *DB) tableSources(inputs []*table) (sources []entrySource, release func(), err error) {
 	var readers []*tableReader
-	memory := int64(0) // maximum size of the output's filter and index
 	release = func() {
-		db.options.Budget.merge(-memory)
 		for _, r := range readers {
 			r.close()
 		}
@@ -92,9 +90,6 @@ func (db *DB) tableSources(inputs []*table) (sources []entrySource, release func
 			return nil, nil, err
 		}
 		readers, sources = append(readers, r), append(sources, &tableSource{r: r})
-		bytes := int64(r.footer.filter.length + r.footer.index.length)
-		db.options.Budget.merge(bytes)
-		memory += bytes
 	}
 	return sources, release, nil
 }
@@ -111,12 +106,12 @@ type merge struct {
 }
 
 // roomForMerge checks before a merge that the disk has space for its output, assuming
-// distinct keys, plus the log and table of a memtable: writes have priority over
-// merges.
+// distinct keys, and its spool, plus the log and table of a memtable: writes have priority
+// over merges.
 func (db *DB) roomForMerge(inputs []*table) error {
 	need := 2 * db.memtableBytes()
 	for _, t := range inputs {
-		need += int64(t.facts.fileBytes)
+		need += int64(t.facts.fileBytes + t.footer.filter.length + t.footer.index.length)
 	}
 	free, err := db.env.fs.FreeBytes(db.env.dir)
 	if err != nil {

@@ -75,6 +75,7 @@
 //	FILTERS           scores of filter pages; optional
 //	0000000007.table  docs/format/table.md
 //	0000000008.log    docs/format/wal.md; its records: docs/format/manifest.md
+//	0000000009.spool  filter and index of a large table that is being written
 //
 // Every byte is covered by a CRC-32C or is zero. Open verifies the manifest and the index
 // of each table. A block is verified when it is first read. Memory and disks can damage

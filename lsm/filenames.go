@@ -13,6 +13,7 @@ import (
 //	FILTERS           scores of filter pages; optional
 //	0000000007.table  a table
 //	0000000008.log    a log
+//	0000000009.spool  index and filter of a table that is being written
 //
 // Tables and logs share one sequence of numbers. No number is used twice.
 const (
@@ -22,6 +23,7 @@ const (
 
 	tableSuffix = ".table"
 	logSuffix   = ".log"
+	spoolSuffix = ".spool"
 	tmpSuffix   = ".tmp"
 
 	numberDigits = 10
@@ -29,8 +31,9 @@ const (
 
 func tableName(number uint64) string { return fmt.Sprintf("%0*d%s", numberDigits, number, tableSuffix) }
 func logName(number uint64) string   { return fmt.Sprintf("%0*d%s", numberDigits, number, logSuffix) }
+func spoolName(number uint64) string { return fmt.Sprintf("%0*d%s", numberDigits, number, spoolSuffix) }
 
-// parseName parses the results of tableName and logName.
+// parseName parses the results of tableName, logName and spoolName.
 func parseName(name, suffix string) (number uint64, ok bool) {
 	digits, ok := strings.CutSuffix(name, suffix)
 	if !ok || len(digits) < numberDigits {

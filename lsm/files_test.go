@@ -31,7 +31,7 @@ func TestOpenRemovesOrphansAndKeepsForeignFiles(t *testing.T) {
 	set(t, db, "a", "1")
 	require.NoError(t, db.Flush())
 	require.NoError(t, db.Close())
-	for _, name := range []string{tableName(900), logName(0), manifestName + tmpSuffix, filtersName + tmpSuffix, "notes.txt", "12.table"} {
+	for _, name := range []string{tableName(900), logName(0), spoolName(900), manifestName + tmpSuffix, filtersName + tmpSuffix, "notes.txt", "12.table"} {
 		writeFile(t, o.FS, filepath.Join("db", name), []byte("x"))
 	}
 	db = open(t, "db", o)

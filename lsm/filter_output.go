@@ -10,6 +10,11 @@ import "docstore/bloom"
 // called.
 type filterOutput struct {
 	builder *bloom.Builder
+	pages   spooled // finished pages
+	index   spooled // and their index
+	buffer  []byte  // for passing them on
+	err     error   // the first one, of the goroutine
+
 	keys    keyList // being filled
 	full    chan keyList
 	free    chan keyList  // added lists, for reuse
@@ -30,12 +35,12 @@ const (
 	maxKeyLists = 1
 )
 
-func newFilterOutput(o *bloom.Options) *filterOutput {
+func newFilterOutput(o *bloom.Options, to *spool) *filterOutput {
 	f := &filterOutput{
-		builder: bloom.NewBuilder(o),
-		full:    make(chan keyList, maxKeyLists),
-		free:    make(chan keyList, maxKeyLists+2), // all lists
-		done:    make(chan struct{}),
+		builder: bloom.NewBuilder(o), pages: spooled{spool: to}, index: spooled{spool: to},
+		full: make(chan keyList, maxKeyLists),
+		free: make(chan keyList, maxKeyLists+2), // all lists
+		done: make(chan struct{}),
 	}
 	for range maxKeyLists + 1 { // one is being filled
 		f.free <- keyList{}
@@ -52,6 +57,9 @@ func (f *filterOutput) run() {
 			f.builder.Add(list.bytes[start:end])
 			start = end
 		}
+		if f.err == nil {
+			f.err = f.flush()
+		}
 		f.free <- keyList{list.bytes[:0], list.ends[:0]}
 	}
 }
@@ -66,11 +74,33 @@ func (f *filterOutput) add(key []byte) {
 	}
 }
 
-// finish returns the encoded filter and ends the goroutine.
-func (f *filterOutput) finish() []byte {
+// flush passes the finished pages to the spool.
+func (f *filterOutput) flush() error {
+	f.buffer = f.builder.Flush(f.buffer[:0])
+	if err := f.pages.write(f.buffer); err != nil {
+		return err
+	}
+	f.buffer = f.builder.FlushIndex(f.buffer[:0])
+	return f.index.write(f.buffer)
+}
+
+// finish ends the goroutine and passes the encoded filter to emit, piece by piece.
+func (f *filterOutput) finish(emit func([]byte) error) error {
 	f.full <- f.keys
 	f.stop()
-	return f.builder.Finish(nil)
+	if f.err != nil {
+		return f.err
+	}
+	if err := f.pages.copyTo(emit); err != nil {
+		return err
+	}
+	if err := emit(f.builder.FinishPages(nil)); err != nil {
+		return err
+	}
+	if err := f.index.copyTo(emit); err != nil {
+		return err
+	}
+	return emit(f.builder.Finish(nil))
 }
 
 // stop ends the goroutine. It is idempotent.

@@ -8,14 +8,17 @@ import (
 
 	"docstore/bloom"
 	"docstore/internal/testseed"
+	"docstore/internal/vfs"
 )
 
 // TestFilterOutput builds filters of keys of all lengths: they are those of a
-// bloom.Builder, and keys may be overwritten after add.
+// bloom.Builder, also if most pages are in the spool's file, and keys may be overwritten
+// after add.
 func TestFilterOutput(t *testing.T) {
 	r := testseed.Rand(t)
-	for _, count := range []int{1, 10, keyListBytes / 8, 20_000} {
-		f := newFilterOutput(nil)
+	for _, count := range []int{1, 10, keyListBytes / 8, 20_000, 1<<20 + 1} {
+		spool := &spool{fs: vfs.NewMem(), path: "spool", charge: &memoryCharge{}}
+		f := newFilterOutput(nil, spool)
 		want := bloom.NewBuilder(nil)
 		var key []byte
 		for i := range count {
@@ -23,10 +26,16 @@ func TestFilterOutput(t *testing.T) {
 			f.add(key)
 			want.Add(key)
 		}
-		require.Equal(t, want.Finish(nil), f.finish())
+		var got []byte
+		require.NoError(t, f.finish(func(p []byte) error {
+			got = append(got, p...)
+			return nil
+		}))
+		require.Equal(t, want.Finish(nil), got)
+		require.Equal(t, count > 1<<20, spool.mu.file != nil)
 		f.stop()
 	}
-	f := newFilterOutput(nil)
+	f := newFilterOutput(nil, &spool{charge: &memoryCharge{}})
 	f.add(make([]byte, MaxKeyBytes))
 	f.stop()
 }

@@ -1,41 +1,80 @@
 package lsm
 
+import (
+	"bufio"
+	"io"
+	"slices"
+
+	"github.com/cockroachdb/errors"
+)
+
 // indexBuilder builds the index of a table.
 type indexBuilder struct {
-	records []byte
-	keys    []byte
+	blocks int
+	last   []byte // last key of the last block
+	// spooled has for each block: offset u64, length of the last key u32, last key.
+	spooled spooled
+	head    [blockHeadBytes]byte // scratch
 }
+
+// blockHeadBytes is the length of what precedes a key in indexBuilder.spooled.
+const blockHeadBytes = 8 + 4
 
 // add adds a block at an offset of the file.
-func (x *indexBuilder) add(offset uint64, lastKey []byte) {
-	x.keys = append(x.keys, lastKey...)
-	x.records = order.AppendUint64(x.records, 0) // prefix, set by finish
-	x.records = order.AppendUint64(x.records, offset)
-	x.records = order.AppendUint64(x.records, uint64(len(x.keys)))
-}
-
-// blocks returns the number of blocks so far.
-func (x *indexBuilder) blocks() int { return len(x.records) / indexRecordBytes }
-
-// lastKey returns the last key of the last block; nil without blocks.
-func (x *indexBuilder) lastKey() []byte {
-	if x.blocks() < 2 {
-		return x.keys
+func (x *indexBuilder) add(offset uint64, lastKey []byte) error {
+	x.blocks++
+	x.last = append(x.last[:0], lastKey...)
+	order.PutUint64(x.head[:], offset)
+	order.PutUint32(x.head[8:], uint32(len(lastKey)))
+	if err := x.spooled.write(x.head[:]); err != nil {
+		return err
 	}
-	return x.keys[order.Uint64(x.records[len(x.records)-indexRecordBytes-8:]):]
+	return x.spooled.write(lastKey)
 }
 
-// finish completes the records and returns the parts of the index.
-func (x *indexBuilder) finish(minKey, maxKey []byte) [][]byte {
+// finish passes the index to emit, piece by piece.
+func (x *indexBuilder) finish(minKey, maxKey []byte, emit func([]byte) error) error {
 	shared := commonPrefix(minKey, maxKey)
 	head := make([]byte, indexHeaderBytes)
-	order.PutUint32(head, uint32(len(x.records)/indexRecordBytes))
+	order.PutUint32(head, uint32(x.blocks))
 	order.PutUint32(head[4:], uint32(shared))
-	start := uint64(0)
-	for record := x.records; len(record) > 0; record = record[indexRecordBytes:] {
-		end := order.Uint64(record[16:])
-		order.PutUint64(record, keyPrefix(x.keys[start+uint64(shared):end]))
-		start = end
+	if err := emit(head); err != nil {
+		return err
 	}
-	return [][]byte{head, x.records, x.keys}
+	end, record := uint64(0), make([]byte, indexRecordBytes)
+	err := x.each(func(offset uint64, key []byte) error {
+		end += uint64(len(key))
+		order.PutUint64(record, keyPrefix(key[min(shared, len(key)):]))
+		order.PutUint64(record[8:], offset)
+		order.PutUint64(record[16:], end)
+		return emit(record)
+	})
+	if err != nil {
+		return err
+	}
+	return x.each(func(_ uint64, key []byte) error { return emit(key) })
+}
+
+// each calls fn for each block with its offset and its last key, valid until fn returns.
+func (x *indexBuilder) each(fn func(offset uint64, key []byte) error) error {
+	return x.spooled.read(func(r *bufio.Reader) error {
+		var key []byte
+		for range x.blocks {
+			if _, err := io.ReadFull(r, x.head[:]); err != nil {
+				return errors.Wrap(err, "lsm: read a spool")
+			}
+			length := order.Uint32(x.head[8:])
+			if length > MaxKeyBytes {
+				return nil // damaged: read compares the checksum
+			}
+			key = slices.Grow(key[:0], int(length))[:length]
+			if _, err := io.ReadFull(r, key); err != nil {
+				return errors.Wrap(err, "lsm: read a spool")
+			}
+			if err := fn(order.Uint64(x.head[:]), key); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

@@ -220,7 +220,8 @@ func orphansOf(m manifest, names []string) (orphans []string) {
 	for _, name := range names {
 		table, isTable := parseName(name, tableSuffix)
 		log, isLog := parseName(name, logSuffix)
-		if isTable && !named[table] || isLog && log < m.firstLog ||
+		_, isSpool := parseName(name, spoolSuffix)
+		if isTable && !named[table] || isLog && log < m.firstLog || isSpool ||
 			name == manifestName+tmpSuffix || name == filtersName+tmpSuffix {
 			orphans = append(orphans, name)
 		}

@@ -24,6 +24,8 @@ const (
 	firstPartBytes = 128 << 10
 	// maxParts is the number of parts that wait to be written.
 	maxParts = 1
+	// allParts also counts the one being filled and the one being written.
+	allParts = maxParts + 2
 	// writebackBytes is the amount of new data after which writeback starts, so that
 	// the sync at the end, during which its flush or merge is idle, has little to write.
 	writebackBytes = 2 << 20
@@ -48,7 +50,7 @@ func newTableOutput(file vfs.File) *tableOutput {
 	o := &tableOutput{
 		file:  file,
 		parts: make(chan []byte, maxParts),
-		free:  make(chan []byte, maxParts+2), // all parts
+		free:  make(chan []byte, allParts),
 		done:  make(chan struct{}),
 	}
 	for range maxParts + 1 { // the writer has one

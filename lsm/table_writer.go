@@ -13,6 +13,9 @@ import (
 
 // tableWriter writes a table in one pass: blocks, their index and a filter. Errors are
 // final; the owner must then call abandon.
+//
+// Its buffers take at most tableBufferBytes, or lastingBufferBytes, whatever the size of the
+// table. The entry that is being written is not counted.
 type tableWriter struct {
 	fs     vfs.FS
 	path   string
@@ -21,6 +24,8 @@ type tableWriter struct {
 
 	headerCRC  uint32 // prefix of the checksum of each block
 	bound      []byte // scratch buffer of blockSeed
+	charge     memoryCharge
+	spool      spool
 	output     *tableOutput
 	joined     bool   // the output has ended
 	writeBytes int    // size of a write
@@ -34,6 +39,16 @@ type tableWriter struct {
 	kept       []byte
 }
 
+const (
+	// tableBufferBytes is the maximum size of the buffers of a tableWriter: parts, and the
+	// sections in its spool.
+	tableBufferBytes = allParts*(tableWriteBytes+partOverhang) + spooledSections*spoolPieceBytes
+	// lastingBufferBytes is tableBufferBytes for a long-lived table.
+	lastingBufferBytes = allParts*(lastingWriteBytes+partOverhang) + spooledSections*spoolPieceBytes
+	// spooledSections are the index of the table, and the pages and the index of its filter.
+	spooledSections = 3
+)
+
 // newTableWriter creates a table; lasting means that it will not be merged soon.
 func newTableWriter(env *environment, number uint64, lasting bool) (*tableWriter, error) {
 	path := env.path(tableName(number))
@@ -44,11 +59,14 @@ func newTableWriter(env *environment, number uint64, lasting bool) (*tableWriter
 	w := &tableWriter{
 		fs: env.fs, path: path, file: file, number: number,
 		output: newTableOutput(file), writeBytes: tableWriteBytes,
-		filter: newFilterOutput(&bloom.Options{FalsePositiveRate: env.falsePositiveRate}),
-		part:   encodeTableHeader(number, env.id),
+		part: encodeTableHeader(number, env.id),
 	}
+	w.charge.budget = env.budget
+	w.spool = spool{fs: env.fs, path: env.path(spoolName(number)), charge: &w.charge}
+	w.index.spooled.spool = &w.spool
+	w.filter = newFilterOutput(&bloom.Options{FalsePositiveRate: env.falsePositiveRate}, &w.spool)
 	w.headerCRC = headerCRC(w.part)
-	if lasting {
+	if lasting && env.budget.mergesFit(lastingBufferBytes) {
 		w.writeBytes = lastingWriteBytes
 	}
 	return w, nil
@@ -129,7 +147,9 @@ func (w *tableWriter) endBlock() error {
 		return nil
 	}
 	seed := w.blockSeed()
-	w.index.add(w.end(), w.lastKey)
+	if err := w.index.add(w.end(), w.lastKey); err != nil {
+		return err
+	}
 	var built block
 	built, w.part = w.block.finish(seed)
 	built.eachKey(w.filter.add)
@@ -139,7 +159,9 @@ func (w *tableWriter) endBlock() error {
 // addLarge writes a block of one entry.
 func (w *tableWriter) addLarge(e *entry) error {
 	seed := w.blockSeed()
-	w.index.add(w.end(), e.key)
+	if err := w.index.add(w.end(), e.key); err != nil {
+		return err
+	}
 	w.filter.add(e.key)
 	return w.write(largeBlock(e, seed), e.value)
 }
@@ -147,8 +169,8 @@ func (w *tableWriter) addLarge(e *entry) error {
 // blockSeed returns the checksum of the bytes before the block that the next block's
 // checksum covers.
 func (w *tableWriter) blockSeed() uint32 {
-	w.bound = order.AppendUint32(w.bound[:0], uint32(w.index.blocks()))
-	w.bound = append(w.bound, w.index.lastKey()...)
+	w.bound = order.AppendUint32(w.bound[:0], uint32(w.index.blocks))
+	w.bound = append(w.bound, w.index.last...)
 	return checksum.Update(w.headerCRC, w.bound)
 }
 
@@ -193,6 +215,7 @@ func (w *tableWriter) makeRoom(bytes int) {
 	if len(w.part)+bytes > room || w.offset > 0 {
 		room = w.writeBytes + partOverhang
 	}
+	w.charge.add(room - cap(w.part))
 	w.part = append(make([]byte, 0, room), w.part...)
 }
 
@@ -219,20 +242,17 @@ func (w *tableWriter) finish(firstSequence, lastSequence uint64) (tableFacts, er
 	p.maxKey, p.firstSequence, p.lastSequence = w.lastKey, firstSequence, lastSequence
 
 	var f footer
-	for _, part := range []struct {
-		at    *section
-		bytes [][]byte
-	}{
-		{&f.index, w.index.finish(p.minKey, p.maxKey)},
-		{&f.filter, [][]byte{w.filter.finish()}},
-		{&f.properties, [][]byte{p.encode()}},
-	} {
-		part.at.offset, part.at.crc = w.end(), checksum.Of(part.bytes...)
-		if err := w.write(part.bytes...); err != nil {
-			return tableFacts{}, err
-		}
-		part.at.length = w.end() - part.at.offset
+	err := w.section(&f.index, func(emit func([]byte) error) error { return w.index.finish(p.minKey, p.maxKey, emit) })
+	if err == nil {
+		err = w.section(&f.filter, w.filter.finish)
 	}
+	if err == nil {
+		err = w.section(&f.properties, func(emit func([]byte) error) error { return emit(p.encode()) })
+	}
+	if err != nil {
+		return tableFacts{}, err
+	}
+	w.spool.remove()
 	f.fileBytes = w.end() + tableFooterBytes
 	encoded := f.encode()
 	if err := w.write(encoded); err != nil {
@@ -248,12 +268,24 @@ func (w *tableWriter) finish(firstSequence, lastSequence uint64) (tableFacts, er
 		return tableFacts{}, errors.Wrap(err, "lsm: close a table")
 	}
 	w.file = nil
+	w.charge.release()
 	return tableFacts{
 		number: w.number, fileBytes: f.fileBytes,
 		entries: p.entries, tombstones: p.tombstones, keyBytes: p.keyBytes, valueBytes: p.valueBytes,
 		firstSequence: firstSequence, lastSequence: lastSequence,
 		footerCRC: order.Uint32(encoded[8:]),
 	}, nil
+}
+
+// section writes the bytes that write emits, and sets the section to their location.
+func (w *tableWriter) section(at *section, write func(emit func([]byte) error) error) error {
+	at.offset = w.end()
+	err := write(func(p []byte) error {
+		at.crc = checksum.Update(at.crc, p)
+		return w.write(p)
+	})
+	at.length = w.end() - at.offset
+	return err
 }
 
 // abandon removes the file. If that fails, the next Open removes it.
@@ -268,4 +300,6 @@ func (w *tableWriter) abandon() {
 		w.file = nil
 	}
 	_ = w.fs.Remove(w.path)
+	w.spool.remove()
+	w.charge.release()
 }
