@@ -52,20 +52,35 @@ func (r *reader) getMany(ctx context.Context, dst []byte, ids [][]byte, accept c
 	if err != nil {
 		return dst, 0, r.answer(indexError(err), queue.Address{})
 	}
-	expected := b.expectedBytes()
-	if accept != 0 {
-		if err := boxcarrpc.Reserve(ctx, expected); err != nil {
-			return dst, 0, err
+	for expected := b.expectedBytes(); ; {
+		if accept != 0 {
+			if err := boxcarrpc.Reserve(ctx, expected); err != nil {
+				return dst, 0, err
+			}
 		}
+		end = trace.begin(StageSegment)
+		b.dst = slices.Grow(b.dst, expected)
+		b.readAll()
+		end()
+		if b.closed {
+			return dst, 0, ErrClosed
+		}
+		size := len(b.dst) - b.start
+		if accept == 0 || size <= expected || boxcarrpc.TryReserve(ctx, size) {
+			return b.dst, b.answered, nil
+		}
+		expected = size // an erasure has encoded documents again
+		b.discard(dst)
 	}
-	end = trace.begin(StageSegment)
-	b.dst = slices.Grow(b.dst, expected)
-	b.readAll()
-	end()
-	if b.closed {
-		return dst, 0, ErrClosed
+}
+
+// discard discards all answers, so that readAll reads them again.
+func (b *batch) discard(dst []byte) {
+	b.dst, b.answered = dst, 0
+	b.to.reset()
+	for i := range b.entries {
+		b.entries[i].asked, b.entries[i].cached = false, nil
 	}
-	return b.dst, b.answered, nil
 }
 
 // batch is a GetMany in progress.

@@ -34,7 +34,7 @@ const (
 type indexEntry struct {
 	address     queue.Address
 	expiry      uint32      // Unix seconds; 0: never
-	storedBytes uint32      // of the compressed document in its segment
+	storedBytes uint32      // of the compressed document in the file that was read
 	place       queue.Place // of the document; zero in an index of the old format
 }
 

@@ -2,12 +2,16 @@ package collection
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"docstore/boxcarrpc"
+	"docstore/queue"
+	"docstore/queue/codec"
 )
 
 // A request does not decode a document while there is no memory for it.
@@ -26,4 +30,72 @@ func TestDocumentIsNotDecodedWithoutMemory(t *testing.T) {
 	decoded := 0
 	require.NoError(t, decodePlain(ctx, 1<<20, func() int { decoded++; return 1 << 20 }, func() {}))
 	require.Equal(t, 1, decoded)
+}
+
+// TestStaleSizesAreNotTrusted: an erasure encodes documents again, perhaps without their
+// dictionary, and the index keeps their previous sizes. A response that is larger than the
+// index states waits for memory, too, and is not held meanwhile.
+func TestStaleSizesAreNotTrusted(t *testing.T) {
+	const budget, documents, each = 8 << 20, 20, 100 << 10
+	f := newMemFixture(t)
+	var ids [][]byte
+	for i := range documents {
+		id := fmt.Sprint("id", i)
+		ids = append(ids, []byte(id))
+		f.put(id, strings.Repeat("x", each))
+	}
+	c := f.ready()
+	r := c.serving.Load().reader
+	for _, id := range ids {
+		entry, err := r.lookUp(id)
+		require.NoError(t, err)
+		entry.place = queue.Place{} // no bytes
+		require.NoError(t, r.index.Set(id, entry.append(nil, false)))
+	}
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, read := range map[string]func(ctx context.Context) (bytes int, err error){
+		"get": func(ctx context.Context) (int, error) {
+			document, _, err := c.get(ctx, nil, ids[0], codec.Built(), nil)
+			return len(document), err
+		},
+		"batch": func(ctx context.Context) (int, error) {
+			var list answerList
+			result, answered, err := c.getMany(ctx, nil, ids, codec.Built(), 4<<20, nil, new(batchMemory), &list)
+			if err != nil {
+				return len(result), err
+			}
+			require.Equal(t, documents, answered)
+			answers := list.first(answered, result, 0)
+			require.Len(t, answers, documents)
+			for _, a := range answers {
+				require.NoError(t, a.Err)
+				require.Greater(t, len(a.Document), each)
+			}
+			return len(result), nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			account := boxcarrpc.NewBudget(budget).Open(&boxcarrpc.Peer{Address: new(net.TCPAddr)}, func() {})
+			defer account.Close()
+			require.True(t, account.TryReserve(budget))
+			ctx, room := account.NewReservation(late)
+			bytes, err := read(ctx)
+			require.ErrorIs(t, err, context.Canceled)
+			require.Zero(t, bytes)
+			room.Release()
+
+			ctx, room = account.NewReservation(t.Context())
+			defer room.Release()
+			released := make(chan struct{})
+			go func() { // while it waits, or before
+				defer close(released)
+				account.Release(budget)
+			}()
+			bytes, err = read(ctx)
+			<-released
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, bytes, each)
+		})
+	}
 }

@@ -54,19 +54,30 @@ func (r *reader) get(ctx context.Context, dst, id []byte, accept codec.Set, trac
 	case err != nil:
 		return dst, false, r.answer(err, queue.Address{})
 	}
-	if accept != 0 {
-		if err := boxcarrpc.Reserve(ctx, int(entry.storedBytes)); err != nil {
-			return dst, false, err
+	cached := r.options.Cache != nil && !unsettled.holds(entry.address)
+	for expected := int(entry.storedBytes) + storedHeaderRoom; ; {
+		if accept != 0 {
+			if err := boxcarrpc.Reserve(ctx, expected); err != nil {
+				return dst, false, err
+			}
 		}
+		result, asStored, err := r.read(dst, id, entry, accept, cached, trace)
+		size := len(result) - len(dst)
+		if accept == 0 || size <= expected || boxcarrpc.TryReserve(ctx, size) {
+			return result, asStored, err
+		}
+		expected = size // an erasure has encoded the document again
 	}
-	if r.options.Cache != nil && !unsettled.holds(entry.address) {
+}
+
+// read appends the document of an index entry to dst, from the cache or a segment.
+func (r *reader) read(dst, id []byte, entry indexEntry, accept codec.Set, cached bool, trace stages) (_ []byte, asStored bool, _ error) {
+	if cached {
 		defer trace.begin(StageMemcached)()
 		return r.getCached(dst, id, entry, accept)
 	}
-	end = trace.begin(StageSegment)
-	result, asStored, err := r.fetch(dst, id, entry, accept)
-	end()
-	return result, asStored, err
+	defer trace.begin(StageSegment)()
+	return r.fetch(dst, id, entry, accept)
 }
 
 // lookUp returns the index entry of an id, lsm.ErrNotFound if there is none, or an error of
