@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -70,6 +71,7 @@ func TestEraseModel(t *testing.T) {
 			inDictionary := 0
 			written := map[Address]version{}
 			places := map[Address]Place{} // the last ones seen, of erased documents too
+			seen := seenPlaces{}
 			for range 25 {
 				w := openWriter(t, opts)
 				for range 20 + random.IntN(100) {
@@ -139,6 +141,7 @@ func TestEraseModel(t *testing.T) {
 					}
 				}
 				maps.Copy(places, placesOf(t, r))
+				requireAllPlaces(t, r, seen)
 				index := (&follower{index: map[string]indexed{}}).follow(t, r, -1)
 				for id, v := range newest {
 					if v.deleted || !v.expires.IsZero() && !now.Before(v.expires) {
@@ -153,6 +156,77 @@ func TestEraseModel(t *testing.T) {
 			if codec == "s2" {
 				require.Positive(t, inDictionary, "no erased document was in a dictionary, so the test is void")
 			}
+		})
+	}
+}
+
+// seenPlaces are the places of each document, with the dictionary of the file.
+type seenPlaces map[Address]map[Place]codec.DictionaryHash
+
+// requireAllPlaces requires that every document is found with each of its places in earlier
+// files, which it adds to. Places number the files of a segment from 1 to 7 in turns: it
+// returns how many places have the number of the present file, but are of one with another
+// dictionary.
+func requireAllPlaces(t *testing.T, r *Reader, seen seenPlaces) (ambiguous int) {
+	t.Helper()
+	infos, err := r.Segments()
+	require.NoError(t, err)
+	present := placesOf(t, r)
+	for at, p := range present {
+		i := slices.IndexFunc(infos, func(i SegmentInfo) bool { return i.ID <= at.Segment && at.Segment <= i.Last })
+		require.GreaterOrEqual(t, i, 0)
+		if seen[at] == nil {
+			seen[at] = map[Place]codec.DictionaryHash{}
+		}
+		seen[at][p] = infos[i].dictionary
+	}
+	require.NoError(t, r.Scan(context.Background(), Position{}, func(e Entry) error {
+		want, wantErr := r.DocumentFor(nil, e.ID, e.Address)
+		now := present[e.Address]
+		for p, dictionary := range seen[e.Address] {
+			got, _, err := r.StoredFor(nil, Wanted{e.ID, e.Address, p}, 0)
+			require.Equal(t, wantErr == nil, err == nil, "%v", err)
+			require.Equal(t, string(want), string(got))
+			if p.fileNumber() == now.fileNumber() && dictionary != seen[e.Address][now] {
+				ambiguous++
+			}
+		}
+		return nil
+	}))
+	return ambiguous
+}
+
+func (p *Place) fileNumber() uint64 { return little.Uint64(p[4:]) >> placeFileShift & placeFiles }
+
+// TestPlacesOfRewritesWithTheSameNumber: the eighth rewrite has the number of the first one, and
+// another dictionary. The places of both give the right documents.
+func TestPlacesOfRewritesWithTheSameNumber(t *testing.T) {
+	const rewrites, dictionaryBytes = 2*placeFiles + 1, 2 << 10
+	for _, name := range []string{"s2", "zstd"} {
+		t.Run(name, func(t *testing.T) {
+			mem := newMem(t)
+			opts := testOptions(mem)
+			opts.Codec, opts.BlockBytes, opts.SegmentBytes, opts.dictionaryBytes = name, 2000, 1<<20, dictionaryBytes
+			w := openWriter(t, opts)
+			for i := range 500 {
+				(&item{id: fmt.Sprint(i), document: posting(i)}).put(t, w)
+			}
+			require.NoError(t, w.Close())
+			seen, ambiguous := seenPlaces{}, 0
+			for i := range rewrites {
+				w := openWriter(t, opts)
+				for _, n := range []int{i, 499 - i} { // of the sample of the first dictionary, and of later ones
+					(&item{id: fmt.Sprint(n), deleted: true}).put(t, w)
+				}
+				require.NoError(t, w.Close())
+				_, err := Compact(context.Background(), queueDir, &CompactOptions{
+					FS: mem, EraseDead: true, DeleteOriginals: true, MaxDead: 1, dictionaryBytes: dictionaryBytes,
+					Now: func() time.Time { return testStart.Add(time.Hour) },
+				})
+				require.NoError(t, err)
+				ambiguous += requireAllPlaces(t, openReader(t, mem), seen)
+			}
+			require.Greater(t, ambiguous, 300, "else the test is void")
 		})
 	}
 }

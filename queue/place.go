@@ -47,8 +47,10 @@ func (b *block) placeOf(e *entry, file uint64) (p Place) {
 	return p
 }
 
-// placeFile tells the files of a segment apart. Two rewrites may have the same number; the
-// checksum of the document decides.
+// placeFile tells the files of a segment apart. Two rewrites may have the same number, and
+// different dictionaries; the checksum of the document decides. It covers the address and the
+// id, so bytes that match are those of the document's entry in the present file, which its
+// dictionary decodes.
 func (h *segmentHeader) placeFile() uint64 {
 	if h.rewrites.generation == 0 {
 		return 0
