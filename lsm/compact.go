@@ -133,6 +133,19 @@ func sharedBytes(tables []*table) int {
 	return shared
 }
 
+// deleteObsolete replaces obsolete entries by tombstones.
+func (db *DB) deleteObsolete(entries []entry) {
+	obsolete := db.options.Obsolete
+	if obsolete == nil {
+		return
+	}
+	for i := range entries {
+		if e := &entries[i]; !e.tombstone && obsolete(e.key, e.value) {
+			e.tombstone, e.value = true, nil
+		}
+	}
+}
+
 // fillTable writes the entries of a source, optionally without tombstones. At every
 // mergeStepBytes it checks whether the DB is closing and calls pause, if not nil.
 func (db *DB) fillTable(w *tableWriter, source entrySource, dropTombstones bool, pause func() error) error {
@@ -143,6 +156,7 @@ func (db *DB) fillTable(w *tableWriter, source entrySource, dropTombstones bool,
 			if batch, err = source.next(batch[:0]); err != nil || len(batch) == 0 {
 				return err
 			}
+			db.deleteObsolete(batch)
 			if err = w.add(batch, dropTombstones); err != nil {
 				return err
 			}

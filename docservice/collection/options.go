@@ -61,8 +61,8 @@ type Options struct {
 	// collection.
 	Cache *Cache
 	// SweepInterval is how often entries of documents that expired more than an hour ago
-	// are removed from the index. The default is DefaultSweepInterval; a negative value
-	// disables the sweep.
+	// are removed from the index, apart from those that merges leave out. The default is
+	// DefaultSweepInterval; a negative value disables both.
 	SweepInterval time.Duration
 	// ScrubInterval is the pause between two passes of the scrub, which verifies the whole
 	// index. The default is DefaultScrubInterval; a negative value disables the scrub.

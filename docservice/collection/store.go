@@ -64,6 +64,7 @@ func (c *Collection) openStore(number indexNumber, queueDir string, id [16]byte)
 		MemtableBytes: c.options.MemtableBytes,
 		FilterBytes:   c.options.FilterBytes,
 		Budget:        c.options.Budget,
+		Obsolete:      c.obsolete(),
 	})
 	if err != nil {
 		return nil, errors.Wrap(err, "open the index")

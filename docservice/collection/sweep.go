@@ -46,6 +46,18 @@ func (w *sweeper) runSweep(ctx context.Context) {
 	}
 }
 
+// obsolete returns lsm.Options.Obsolete: merges of the index leave out the entries that a
+// sweep would remove, which so has less to do.
+func (c *Collection) obsolete() func(id, value []byte) bool {
+	if c.options.SweepInterval < 0 {
+		return nil
+	}
+	return func(id, value []byte) bool {
+		entry, err := decodeIndexEntry(value)
+		return err == nil && len(id) > 0 && entry.expired(c.options.Now().Add(-sweepGrace))
+	}
+}
+
 // expiries is the earliest expiry, in Unix seconds, of a set of entries; 0: none expires.
 type expiries uint32
 

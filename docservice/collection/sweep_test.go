@@ -182,3 +182,35 @@ func TestSweepDuringTail(t *testing.T) {
 		}
 	}
 }
+
+// TestMergesLeaveOutExpiredEntries: an entry leaves when the index is merged, after the same
+// grace as with a sweep. The position of the index stays, and no older version is served.
+func TestMergesLeaveOutExpiredEntries(t *testing.T) {
+	f := newMemFixture(t)
+	f.options.SweepInterval = 1000 * time.Hour
+	f.put("stays", "for ever")
+	f.put("goes", "first version")
+	c := f.ready()
+	index := c.serving.Load().index
+	require.NoError(t, index.Flush())
+	require.NoError(t, c.WaitFor(soon(t), f.expiring("goes", time.Minute)))
+	require.NoError(t, index.Flush())
+	f.clock.advance(time.Minute + sweepGrace - time.Second)
+	require.NoError(t, c.WaitFor(soon(t), f.put("another", "document")))
+	require.NoError(t, index.Flush())
+	require.NoError(t, index.WaitIdle(t.Context()))
+	require.Equal(t, []string{"another", "goes", "stays"}, indexed(t, c), "the grace is not over")
+	f.clock.advance(time.Second)
+	for i := range 20 { // until all is merged
+		require.NoError(t, c.WaitFor(soon(t), f.put(fmt.Sprint("later ", i), "document")))
+		require.NoError(t, index.Flush())
+		requireNone(t, c, "goes", docservice.ErrNotFound)
+	}
+	require.NoError(t, index.WaitIdle(t.Context()))
+	require.NotContains(t, indexed(t, c), "goes")
+	require.Zero(t, c.Status().Swept)
+	requireNone(t, c, "goes", docservice.ErrNotFound)
+	position := c.Status().Position
+	require.NoError(t, c.Close())
+	require.Equal(t, position, f.ready().Status().Position)
+}
