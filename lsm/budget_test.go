@@ -177,6 +177,7 @@ func TestIteratorsDuringLargeMerge(t *testing.T) {
 	require.Zero(t, failed.Load(), "of %d iterators", tried.Load())
 	require.Positive(t, spooled.Load())
 	require.LessOrEqual(t, inUse.Load(), int64(tableBufferBytes))
+	require.Greater(t, inUse.Load(), int64(spooledSections*spoolPieceBytes), "the parts of the output are not counted")
 
 	i, found := db.NewIter(nil), 0
 	for ok := i.First(); ok; ok = i.Next() {
