@@ -45,6 +45,8 @@ type Collection struct {
 	discards   rebuildPace
 	rebuilding bool
 
+	behind atomic.Bool // see SetBehind
+
 	gets getCounters
 	// quarantined counts the quarantined files.
 	quarantined atomic.Uint64
@@ -67,6 +69,7 @@ type getCounters struct {
 func Open(name, queueDir, dir string, opts *Options) (*Collection, error) {
 	c := &Collection{name: name, dir: dir, queueDir: queueDir, options: opts.withDefaults()}
 	c.logger = c.options.Logger.With("collection", name)
+	c.behind.Store(c.options.Behind)
 	c.alive, c.stop = context.WithCancel(context.Background())
 	s, err := c.open()
 	if err != nil {

@@ -38,8 +38,7 @@ func (f *follower) runHead(ctx context.Context) {
 	for ctxtime.Sleep(ctx, f.options.RetryInterval) {
 		applied = f.health.detectIdle(applied)
 		if f.readHead() {
-			at := f.health.tailState().position // without new entries the tail does not report this itself
-			f.reachedEnd(at, f.atEnd(at))
+			f.checkEnd() // without new entries the tail does not report this itself
 		}
 	}
 }

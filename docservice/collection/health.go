@@ -17,6 +17,7 @@ import (
 // wakes the goroutines that wait for a change. Only its methods lock mu.
 type health struct {
 	options *Options
+	behind  *atomic.Bool    // that of the collection
 	alive   context.Context // until the store is stopped
 
 	// gap is why the index may lack an id that the queue holds; nil: the index is complete.
@@ -32,8 +33,10 @@ type health struct {
 		sync.Mutex
 		tail   tailState
 		faults faultList
-		// reached: the tail has read the queue to its end since it last stopped.
+		// reached: the tail has read the queue to its end since it last stopped, and since the
+		// end was last unknown; ends counts how often that was so.
 		reached bool
+		ends    uint64
 		// stoppedBy is the error behind the fault that stops the tail, nil if it runs.
 		stoppedBy error
 		head      headState
@@ -49,8 +52,8 @@ type health struct {
 
 // newHealth returns the state of a store whose index has followed the queue to a position.
 // Its tail has not caught up, so no id is "not found".
-func newHealth(alive context.Context, options *Options, position queue.Position) *health {
-	h := &health{options: options, alive: alive, recheck: make(chan struct{}, 1)}
+func newHealth(alive context.Context, options *Options, behind *atomic.Bool, position queue.Position) *health {
+	h := &health{options: options, behind: behind, alive: alive, recheck: make(chan struct{}, 1)}
 	h.mu.suspect = make(map[string]bool)
 	h.mu.awaited = make(map[segmentKey]segmentFile)
 	h.mu.changed = make(chan struct{})
@@ -112,6 +115,7 @@ func (h *health) knowledge() knowledge {
 		damaged:    h.mu.faults.index != nil,
 		headUnread: h.mu.head.failure != nil && !h.mu.reached,
 		stale:      h.mu.head.isStale(h.options.Now(), h.options.MaxStaleness),
+		behind:     h.behind.Load(),
 	}
 }
 
@@ -165,11 +169,11 @@ func (h *health) forkedFor(d time.Duration, now time.Time) bool {
 }
 
 // reached reports whether the tail has read the queue to its end since it last stopped, and
-// whether a head file was read.
-func (h *health) reached() (reached, headKnown bool) {
+// whether a head file was read. The answer holds while ends is the same.
+func (h *health) reached() (reached, headKnown bool, ends uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.mu.reached, !h.mu.head.target.IsZero()
+	return h.mu.reached, !h.mu.head.target.IsZero(), h.mu.ends
 }
 
 // committed records that entries up to next are in the index. It reports whether a fault
@@ -207,10 +211,14 @@ func (h *health) caughtUp(at queue.Position) (resumed bool) {
 // reachedEnd records that the tail has read the queue to its end, if it has caught up at
 // the position, the position is at the end of the segments here (atEnd) and not before the
 // end that the head file named, and no later segment is quarantined. It reports whether
-// this made the collection ready.
-func (h *health) reachedEnd(at queue.Position, atEnd bool) (ready bool) {
+// this made the collection ready. If the end has been unknown since ends was read, it does
+// nothing: atEnd was determined too early.
+func (h *health) reachedEnd(at queue.Position, atEnd bool, ends uint64) (ready, valid bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if ends != h.mu.ends {
+		return false, false
+	}
 	atEnd = atEnd || h.options.RequireHead && h.mu.head.isEmpty() && at.Next.IsZero()
 	if atEnd && h.mu.tail.current && h.mu.tail.position.SamePlace(at) && h.mu.head.reaches(at, h.options.RequireHead) && !h.awaits(at.Next.Segment) {
 		h.mu.reached, h.mu.tail.reachedEnd = true, true
@@ -221,7 +229,17 @@ func (h *health) reachedEnd(at queue.Position, atEnd bool) (ready bool) {
 	if ready {
 		h.mu.faults.lost = nil
 	}
-	return ready
+	return ready, true
+}
+
+// endUnknown records that the end of the queue has changed, and perhaps the collection's
+// behind.
+func (h *health) endUnknown() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mu.reached = false
+	h.mu.ends++
+	h.stateChanged()
 }
 
 // tailStopped records the error that has stopped the tail. It reports whether the fault is
@@ -395,8 +413,8 @@ func (h *health) await(f segmentFile, fault Fault) {
 }
 
 // arrived removes the awaited files that have arrived, or are superseded by a rewrite. It
-// reports whether there was one, and the position of the tail.
-func (h *health) arrived(files []segmentFile) (at queue.Position, arrived bool) {
+// reports whether there was one.
+func (h *health) arrived(files []segmentFile) (arrived bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for key, awaited := range h.mu.awaited {
@@ -413,5 +431,5 @@ func (h *health) arrived(files []segmentFile) (at queue.Position, arrived bool) 
 	if arrived {
 		h.stateChanged()
 	}
-	return h.mu.tail.position, arrived
+	return arrived
 }

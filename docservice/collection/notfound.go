@@ -25,6 +25,7 @@ type knowledge struct {
 	damaged    bool // the index is damaged or unreadable
 	headUnread bool // reading the head file failed: the queue's end is unknown
 	stale      bool // the head file is older than MaxStaleness
+	behind     bool // entries are known to exist that have not arrived (SetBehind)
 }
 
 // A gap is the reason why the index may lack a document that the queue holds.
@@ -43,6 +44,7 @@ var (
 	gapDamaged    = newGap("the index is damaged and is rebuilt from the queue")
 	gapHeadUnread = newGap("the head file of the queue cannot be read")
 	gapStale      = newGap("the copy of the queue is older than the limit for it")
+	gapBehind     = newGap("announced entries have not arrived")
 )
 
 // gap returns nil if the index is complete.
@@ -58,6 +60,8 @@ func (k knowledge) gap() *gap {
 		return gapStopped
 	case k.headUnread:
 		return gapHeadUnread
+	case k.behind:
+		return gapBehind
 	case !k.reached:
 		return gapNotRead
 	case k.stale:

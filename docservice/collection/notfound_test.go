@@ -14,10 +14,10 @@ import (
 // knowledge: exactly one combination is answered "not found".
 func TestNotFoundNeedsACompleteIndex(t *testing.T) {
 	complete := knowledge{reached: true}
-	for bits := range 1 << 7 {
+	for bits := range 1 << 8 {
 		k := knowledge{
 			reached: bits&1 != 0, stopped: bits&2 != 0, forked: bits&4 != 0, truncated: bits&8 != 0,
-			damaged: bits&16 != 0, headUnread: bits&32 != 0, stale: bits&64 != 0,
+			damaged: bits&16 != 0, headUnread: bits&32 != 0, stale: bits&64 != 0, behind: bits&128 != 0,
 		}
 		for _, e := range []evidence{noEntry, noDocument, notSettled} {
 			t.Run(fmt.Sprintf("%+v evidence %d", k, e), func(t *testing.T) {
@@ -75,4 +75,39 @@ func TestRebuildPace(t *testing.T) {
 	now = now.Add(2 * maxRebuildPause)
 	require.True(t, pace.allow(now), "it was long ago")
 	require.True(t, pace.allow(now.Add(minRebuildPause)))
+}
+
+// TestBehindCollectionFindsNothingMissing: entries arrive while the collection is behind. It is
+// ready when it is not behind any more, and its index includes them.
+func TestBehindCollectionFindsNothingMissing(t *testing.T) {
+	f := newMemFixture(t)
+	f.options.Behind = true
+	f.put("first", "document")
+	f.seal()
+	c := f.open()
+	requireBehind := func() {
+		t.Helper()
+		require.False(t, c.Ready())
+		requireDocument(t, c, "first", "document")
+		requireNone(t, c, "second", docservice.ErrUnavailable)
+		require.ErrorIs(t, c.Scan(t.Context(), docservice.ScanOptions{}, func([]byte, Answer) error { return nil }), docservice.ErrUnavailable)
+	}
+	waitFor(t, c, "the first document is read", func(s Status) bool { return s.Applied == 1 && s.LagBytes() == 0 })
+	requireBehind()
+	c.SetBehind(false)
+	require.NoError(t, c.WaitReady(soon(t)))
+	requireNone(t, c, "second", docservice.ErrNotFound)
+	for round := range 200 {
+		c.SetBehind(true)
+		requireBehind()
+		id := fmt.Sprint("of round ", round)
+		f.put(id, "document")
+		c.SetBehind(false)
+		if c.Ready() {
+			requireDocument(t, c, id, "document")
+		}
+		require.NoError(t, c.WaitReady(soon(t)))
+		requireDocument(t, c, id, "document")
+		requireNone(t, c, "second", docservice.ErrNotFound)
+	}
 }

@@ -83,6 +83,8 @@ type Options struct {
 	// no entry it is ready without segments. By default it is ready at the end of its
 	// segments.
 	RequireHead bool
+	// Behind: the collection is behind from the start, as of Collection.SetBehind.
+	Behind bool
 	// Now is the clock for the expiry of documents. The default is time.Now.
 	Now func() time.Time
 }

@@ -182,9 +182,9 @@ func (v *verifier) listQuarantined() ([]segmentFile, error) {
 
 // noteArrived removes awaited files that have arrived, or are superseded by a rewrite.
 func (v *verifier) noteArrived(files []segmentFile) {
-	if at, arrived := v.health.arrived(files); arrived {
+	if v.health.arrived(files) {
 		// If the file has no new entries, the tail does not report the end itself.
-		v.follower.reachedEnd(at, v.follower.atEnd(at))
+		v.follower.checkEnd()
 	}
 }
 

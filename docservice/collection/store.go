@@ -89,7 +89,7 @@ func (c *Collection) newStore(number indexNumber, index *lsm.DB, queueDir string
 	alive, stop := context.WithCancel(c.alive)
 	common := &shared{
 		collection: c, number: number, queueDir: queueDir, options: &c.options, logger: c.logger,
-		index: index, health: newHealth(alive, &c.options, state.position),
+		index: index, health: newHealth(alive, &c.options, &c.behind, state.position),
 	}
 	common.indexing.soonest = 1 // unknown: makes the first pass run
 	common.indexing.state = state

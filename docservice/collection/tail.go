@@ -177,26 +177,43 @@ func (f *follower) committed(next queue.Position, entries int, appended time.Tim
 // caughtUp is called by the queue, in the goroutine of the tail, when no entry is waiting.
 // Every entry has then been committed, because the last one had More == false.
 func (f *follower) caughtUp(at queue.Position) {
-	reached, headKnown := f.health.reached()
+	reached, headKnown, ends := f.health.reached()
 	reached = reached || f.atEnd(at)
 	if !headKnown {
 		f.readHead() // after listing the segments: the head file is copied before them
 	}
 	resumed := f.health.caughtUp(at)
 	f.settler.caughtUp()
-	if ready := f.reachedEnd(at, reached); resumed && !ready {
+	if ready := f.reachedEnd(at, reached, ends); resumed && !ready {
 		f.logger.Info("reading the queue again", "position", at.Next.String())
 	}
 }
 
 // reachedEnd reports to health that the tail stands at a position, and whether this made
-// the collection ready.
-func (f *follower) reachedEnd(at queue.Position, atEnd bool) bool {
-	ready := f.health.reachedEnd(at, atEnd)
+// the collection ready. ends was read before atEnd was determined.
+func (f *follower) reachedEnd(at queue.Position, atEnd bool, ends uint64) bool {
+	ready, valid := f.health.reachedEnd(at, atEnd, ends)
+	for !valid {
+		_, _, ends = f.health.reached()
+		ready, valid = f.health.reachedEnd(at, f.atEnd(at), ends)
+	}
 	if ready {
 		f.logger.Info("the queue has been read to its end", "position", at.Next.String())
 	}
 	return ready
+}
+
+// endUnknown is health.endUnknown; the tail may stand at the end already.
+func (f *follower) endUnknown() {
+	f.health.endUnknown()
+	f.checkEnd()
+}
+
+// checkEnd determines whether the tail stands at the end.
+func (f *follower) checkEnd() {
+	_, _, ends := f.health.reached()
+	at := f.health.tailState().position
+	f.reachedEnd(at, f.atEnd(at), ends)
 }
 
 // atEnd reports whether a position is after all entries here. If no segment has arrived, or
