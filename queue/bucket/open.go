@@ -31,7 +31,7 @@ type Options struct {
 	// StallTimeout is the maximum time without progress of a transfer. The default is
 	// 15 seconds.
 	StallTimeout time.Duration
-	// MaxRequests bounds the requests in flight. The default is 16.
+	// MaxRequests bounds the requests in flight. The default is 32.
 	MaxRequests int
 	// MaxBytes bounds the bytes of objects in flight; a larger object is transferred
 	// alone. The default is 64 MiB.
@@ -49,7 +49,7 @@ func (o *Options) setDefaults() error {
 		o.StallTimeout = 15 * time.Second
 	}
 	if o.MaxRequests == 0 {
-		o.MaxRequests = 16
+		o.MaxRequests = 32
 	}
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 64 << 20

@@ -10,12 +10,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"docstore/queue"
 	"docstore/queue/bucket"
 
 	"github.com/cockroachdb/errors"
+	"golang.org/x/sync/errgroup"
 )
 
 // Limits of increments.
@@ -259,48 +261,78 @@ func newestObject(ctx context.Context, b bucket.Bucket, name func(number uint64)
 	})
 }
 
+// Numbers are tried concurrently: powers of probeFactor until one does not hold, so that few
+// requests suffice for small numbers, and then probes numbers that divide the range.
+const (
+	probeFactor = 8
+	probePowers = 5
+	probes      = 15
+)
+
 // findLast returns the last number for which holds returns true, if it does so for all
-// numbers from 1 to that one, and for no later ones. It tries powers of two, and then
-// halves the range.
+// numbers from 1 to that one, and for no later ones. It calls holds concurrently.
 func findLast(holds func(uint64) (bool, error)) (uint64, error) {
-	low, high := uint64(0), uint64(1) // low holds, or is 0; high is to be tried
-	for {
-		ok, err := holds(high)
-		if err != nil {
+	low, high := uint64(0), uint64(0) // low holds, or is 0; high does not hold, 0: not known
+	for high == 0 {
+		numbers := make([]uint64, probePowers)
+		next := max(low*probeFactor, 1)
+		for i := range numbers {
+			numbers[i], next = next, next*probeFactor
+		}
+		if err := narrow(&low, &high, numbers, holds); err != nil {
 			return 0, err
 		}
-		if !ok {
-			break
-		}
-		low, high = high, 2*high
 	}
 	for low+1 < high {
-		middle := low + (high-low)/2
-		ok, err := holds(middle)
-		switch {
-		case err != nil:
+		var numbers []uint64
+		step := (high - low + probes) / (probes + 1)
+		for n := low + step; n < high; n += step {
+			numbers = append(numbers, n)
+		}
+		if err := narrow(&low, &high, numbers, holds); err != nil {
 			return 0, err
-		case ok:
-			low = middle
-		default:
-			high = middle
 		}
 	}
 	return low, nil
 }
 
+// narrow tries ascending numbers between low and high.
+func narrow(low, high *uint64, numbers []uint64, holds func(uint64) (bool, error)) error {
+	results := make([]bool, len(numbers))
+	var group errgroup.Group
+	for i, number := range numbers {
+		group.Go(func() (err error) {
+			results[i], err = holds(number)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for i, number := range numbers {
+		if !results[i] {
+			*high = number
+			return nil
+		}
+		*low = number
+	}
+	return nil
+}
+
 // lastWithin returns the last increment that ends at or before an offset of the segment of a
 // queue. Its Increment is nil if there is none.
-func lastWithin(ctx context.Context, r IncrementReader, base Ref, queue int, offset int64) (last StoredIncrement, err error) {
-	_, err = findLast(func(number uint64) (bool, error) {
+func lastWithin(ctx context.Context, r IncrementReader, base Ref, queue int, offset int64) (StoredIncrement, error) {
+	var mu sync.Mutex
+	read := map[uint64]StoredIncrement{}
+	last, err := findLast(func(number uint64) (bool, error) {
 		i, err := r.ReadHeader(ctx, base, number)
 		if errors.Is(err, bucket.ErrNotExist) || err == nil && i.parts()[queue].To > offset {
 			return false, nil
 		}
-		if err == nil && (last.Increment == nil || i.Number > last.Number) {
-			last = i
-		}
+		mu.Lock()
+		defer mu.Unlock()
+		read[number] = i
 		return err == nil, err
 	})
-	return last, err
+	return read[last], err
 }
