@@ -224,7 +224,7 @@ var (
 	manifestPinned = metric.Gauge("manifest_pinned", "1 while a pin determines the served manifest.", "collection")
 	manifestHeld   = metric.Gauge("manifest_held", "1 while append --announce does not announce, because its records were outside the bounds.", "collection")
 	manifestError  = metric.Gauge("manifest_error", "1 while the last attempt to follow the manifests failed; see the log.", "collection")
-	manifestLag    = metric.Gauge("manifest_lag_seconds", "Time for which the target manifest has not been served; 0: it is served.", "collection")
+	manifestLag    = metric.Gauge("manifest_lag_seconds", "Time for which the target, a manifest with its announced increments, has not been served; 0: it is served.", "collection")
 	fetchBytes     = metric.Gauge("manifest_fetch_bytes", "Bytes of the fetch in progress, in all and already fetched.", "collection", "state")
 	fetchedBytes   = metric.Counter("manifest_fetched_bytes_total", "Bytes of files fetched, by source: peer or bucket.", "collection", "source")
 	bucketRequests = metric.Counter("bucket_requests_total", "Requests to the object store.", "collection", "operation")

@@ -16,19 +16,24 @@ import (
 // checkpoint keeps the index at the end of the served manifest, if it has got there, and
 // links to the files.
 func (f *Follower) checkpoint(ctx context.Context, served publish.Ref) error {
+	if f.increments.added {
+		return nil // the index may reach the increments while it is copied
+	}
+	return f.checkpointState(ctx, f.state, f.collection, served)
+}
+
+// checkpointState is checkpoint for a state without increments, and its collection.
+func (f *Follower) checkpointState(ctx context.Context, state int, c *collection.Collection, served publish.Ref) error {
 	path := f.checkpointPath(served.Number)
 	if served.Number == 0 || f.record.IsBad(served.Number) {
 		return nil
-	}
-	if f.increments.added {
-		return nil // the index may reach the increments while it is copied
 	}
 	if _, err := f.fs.Stat(path); err == nil {
 		return nil
 	}
 	// A damaged head file is replaced by the next fetch, which must not wait for a checkpoint.
-	head, err := queue.ReadHead(f.fs, f.queuePath(f.state))
-	atEnd := err == nil && f.collection.Status().Position.Next == head.End.Next
+	head, err := queue.ReadHead(f.fs, f.queuePath(state))
+	atEnd := err == nil && c.Status().Position.Next == head.End.Next
 	if !atEnd {
 		return nil // the index is behind, or includes increments
 	}
@@ -39,7 +44,7 @@ func (f *Follower) checkpoint(ctx context.Context, served publish.Ref) error {
 	if err != nil || m.Head.End != head.End {
 		return err
 	}
-	if err := f.makeCheckpoint(path+newSuffix, m); err != nil {
+	if err := f.makeCheckpoint(state, path+newSuffix, m); err != nil {
 		return errors.Wrap(err, "checkpoint the index")
 	}
 	if err := f.fs.Rename(path+newSuffix, path); err != nil {
@@ -51,11 +56,11 @@ func (f *Follower) checkpoint(ctx context.Context, served publish.Ref) error {
 	return f.removeOldCheckpoints()
 }
 
-func (f *Follower) makeCheckpoint(path string, m *publish.Manifest) error {
+func (f *Follower) makeCheckpoint(state int, path string, m *publish.Manifest) error {
 	if err := f.fs.RemoveAll(path); err != nil {
 		return err
 	}
-	if err := collection.CheckpointIndex(f.statePath(f.state), path, f.logger); err != nil {
+	if err := collection.CheckpointIndex(f.statePath(state), path, f.logger); err != nil {
 		return err
 	}
 	// A later manifest may replace files.
@@ -63,7 +68,7 @@ func (f *Follower) makeCheckpoint(path string, m *publish.Manifest) error {
 	if err := vfs.MakeDir(f.fs, files); err != nil {
 		return err
 	}
-	return publish.LinkFiles(f.fs, m, f.queuePath(f.state), files)
+	return publish.LinkFiles(f.fs, m, f.queuePath(state), files)
 }
 
 // checkpoints returns the numbers of the manifests that have checkpoints.

@@ -22,6 +22,8 @@ type current struct {
 	Ref   publish.Ref `json:"manifest"` // number 0: nothing has been fetched yet
 	// Extended: increments may have been added to the files of the manifest.
 	Extended bool `json:"extended,omitempty"`
+	// Goal is the goal of a start that was not reached.
+	Goal goal `json:"goal,omitzero"`
 }
 
 // StateDir returns the directory of the collection.Collection that is served from the
@@ -71,9 +73,9 @@ func readCurrent(fsys vfs.FS, dir string) (c current, found bool, err error) {
 }
 
 // openCurrent opens the collection that CURRENT names, or the first one.
-func (f *Follower) openCurrent() (current, error) {
+func (f *Follower) openCurrent() error {
 	if err := vfs.MakeDir(f.fs, f.dir); err != nil {
-		return current{}, err
+		return err
 	}
 	present, found, err := readCurrent(f.fs, f.dir)
 	if err == nil && !found {
@@ -81,14 +83,14 @@ func (f *Follower) openCurrent() (current, error) {
 		err = f.save(present)
 	}
 	if err != nil {
-		return current{}, err
+		return err
 	}
-	f.state = present.State
+	f.current, f.state = present, present.State
 	if err := f.removeOthers(); err != nil {
-		return current{}, err
+		return err
 	}
-	f.collection, err = f.openState(present.State)
-	return present, err
+	f.collection, err = f.openState(present.State, true)
+	return err
 }
 
 // maxCurrentBytes is more than a CURRENT file has.
@@ -117,6 +119,20 @@ func (f *Follower) save(c current) error {
 	return vfs.WriteFileAtomic(f.fs, filepath.Join(f.dir, currentName), content)
 }
 
+// change changes CURRENT.
+func (f *Follower) change(edit func(*current)) error {
+	after := f.current
+	edit(&after)
+	if after == f.current {
+		return nil
+	}
+	if err := f.save(after); err != nil {
+		return err
+	}
+	f.current = after
+	return nil
+}
+
 func (f *Follower) statePath(state int) string {
 	return filepath.Join(f.dir, fmt.Sprintf("%s%04d", statePrefix, state))
 }
@@ -135,13 +151,16 @@ func parseCheckpoint(name string) (number uint64, ok bool) {
 }
 
 // openState opens the collection of a state, whose directories are created if necessary.
-func (f *Follower) openState(state int) (*collection.Collection, error) {
+// behind: it finds no id missing before settle allows it.
+func (f *Follower) openState(state int, behind bool) (*collection.Collection, error) {
 	for _, dir := range []string{f.statePath(state), f.queuePath(state)} {
 		if err := vfs.MakeDir(f.fs, dir); err != nil {
 			return nil, err
 		}
 	}
-	return collection.Open(f.name, f.queuePath(state), f.statePath(state), &f.options.Collection)
+	options := f.options.Collection
+	options.Behind = behind
+	return collection.Open(f.name, f.queuePath(state), f.statePath(state), &options)
 }
 
 // removeOthers removes states other than the served one, and incomplete checkpoints.

@@ -27,11 +27,16 @@
 //
 // # Readiness
 //
-// A server is ready when its index includes the manifest that was the target when the record
-// was first read. If the record cannot be read, that is the manifest that CURRENT names.
+// The goal of a start is the target, with the increments that exist when it is read first, or
+// when the target changes before the goal is reached. A server is ready when its index includes
+// the goal. Until then it finds no id missing: those that it does not have are unavailable. The
+// goal is kept in CURRENT until it is reached. If the record cannot be read, the goal is the
+// one in CURRENT, or else what is here. Once the record was read it is required that the number
+// of the newest increment is read, too.
+//
 // Later announcements, moves and failures do not make the server unready. Only
 // Options.MaxStaleness does: it bounds the time since the server last knew that it serves
-// its target. A server that has no manifest finds no id missing: all are unavailable.
+// its target, with all increments.
 //
 // # Limits
 //
@@ -44,24 +49,29 @@
 //
 // While the target is the announced manifest, no pin holds this server and the publisher
 // streams, a Follower looks for increments: 100 ms after the last one, and less often later,
-// up to PollInterval. It appends them to the open segment of the queue that the collection
-// tails. Before the first one it makes a checkpoint of the index at the end of the manifest.
+// up to PollInterval. While it is behind, it reads many at the same time, without pauses. It
+// appends them to the open segment of the queue that the collection tails. Before the first one
+// it makes a checkpoint of the index at the end of the manifest.
 // When a pin sets the manifest as the target, or when the local bytes are damaged or not part
-// of the next manifest, it returns to that checkpoint as in a move to an earlier manifest.
+// of the next manifest, it returns to that checkpoint as in a move to an earlier manifest. A
+// state that is made for a manifest whose increments are wanted has all of them before it is
+// served.
 //
 // # Shards
 //
 // With Options.Shard a Follower serves one shard of a divided collection: it follows the part
 // of each manifest that describes the shard (publish.Manifest.Shard), in the same ways. The
 // Followers of a collection share a Feed, which reads the record, each manifest and each
-// increment once, with the bytes of all shards; it keeps 16 increments of at most 64 MiB in
-// all. The Followers move independently of each other. A shard of an announced manifest that
-// has no documents is ready. A manifest with another layout is ErrLayout, and the one before
-// is served: the documents of the other one are in other shards.
+// increment once, with the bytes of all shards; it keeps 128 increments of at most 64 MiB in
+// all, and reads at most twice as many bytes at the same time. The Followers move independently of each
+// other. A shard of an announced manifest that has no documents is ready. A manifest with
+// another layout is ErrLayout, and the one before is served: the documents of the other one are
+// in other shards.
 //
 // # Files
 //
-//	CURRENT            the name of the state that is served, and its manifest
+//	CURRENT            the name of the state that is served, its manifest, and the goal of the
+//	                   start
 //	state-0001/        the directory of a collection.Collection
 //	state-0001/queue/  the queue that it tails
 //	checkpoint-N/      an index at the end of manifest N, and hard links to its files

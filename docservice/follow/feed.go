@@ -12,6 +12,8 @@ import (
 	"docstore/internal/ctxtime"
 	"docstore/queue/bucket"
 	"docstore/queue/publish"
+
+	"github.com/cockroachdb/errors"
 )
 
 // maxManifests is the number of manifests that a Feed keeps: the target, and those that slow
@@ -38,7 +40,7 @@ type Feed struct {
 	running sync.WaitGroup
 
 	// reading is held while a manifest is read, so that each is read once.
-	reading sync.Mutex
+	reading turn
 	kept    []keptManifest // the newest last; guarded by reading
 	stream  stream
 
@@ -79,6 +81,10 @@ func OpenFeed(b bucket.Bucket, opts *FeedOptions) *Feed {
 		f.options.Logger = slog.New(slog.DiscardHandler)
 	}
 	f.mu.changed = make(chan struct{})
+	f.reading, f.stream.reading = make(turn, 1), make(turn, 1)
+	for i := range f.stream.headers {
+		f.stream.headers[i] = make(turn, 1)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	f.stop = cancel
 	f.running.Go(func() { f.run(ctx) })
@@ -164,13 +170,10 @@ func (f *Feed) now() (news, newest, <-chan struct{}) {
 
 // readManifest returns a manifest, which must not be changed.
 func (f *Feed) readManifest(ctx context.Context, ref publish.Ref) (*publish.Manifest, error) {
-	f.reading.Lock()
-	defer f.reading.Unlock()
-	return f.readManifestLocked(ctx, ref)
-}
-
-// readManifestLocked is readManifest while f.reading is held.
-func (f *Feed) readManifestLocked(ctx context.Context, ref publish.Ref) (*publish.Manifest, error) {
+	if err := f.reading.take(ctx); err != nil {
+		return nil, err
+	}
+	defer f.reading.end()
 	if i := slices.IndexFunc(f.kept, func(k keptManifest) bool { return k.ref == ref }); i >= 0 {
 		return f.kept[i].manifest, nil
 	}
@@ -184,3 +187,17 @@ func (f *Feed) readManifestLocked(ctx context.Context, ref publish.Ref) (*publis
 	f.kept = append(f.kept, keptManifest{ref, m})
 	return m, nil
 }
+
+// turn is a lock that is held during requests. Those who wait for it end with their context.
+type turn chan struct{}
+
+func (t turn) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return errors.Wrap(ctx.Err(), "wait for another request")
+	}
+}
+
+func (t turn) end() { <-t }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"docstore/internal/ctxtime"
@@ -17,23 +18,39 @@ import (
 const (
 	// A Feed keeps the last increments for the Followers that have not added them yet, and
 	// more headers, which Followers compare with their files when they open.
-	maxKeptIncrements     = 16
+	maxKeptIncrements     = 2 * publish.MaxAhead
 	maxKeptIncrementBytes = 64 << 20
 	maxKeptHeaders        = 64
+
+	// headerTurns separates numbers that a Follower looks for at the same time.
+	headerTurns = 37
 )
 
-// stream is what a Feed knows about the increments of the announced manifest. Feed.reading
-// guards kept and headers; the goroutine of run uses the rest.
+// stream is what a Feed knows about the increments of the announced manifest. The goroutine of
+// run uses the fields outside of mu.
 type stream struct {
-	pace    increments // interval and last
-	kept    []keptIncrement
-	headers []keptIncrement
+	pace  increments // interval and last
+	ahead int        // increments that are read next
+	full  bool       // the last read found all that it looked for
+
+	// reading is held while Followers read increments, so that each is read once.
+	reading turn
+	// headers are held while the header of a number is read, so that each is read once.
+	headers [headerTurns]turn
+
+	mu struct {
+		sync.Mutex
+		kept    []keptIncrement
+		headers []keptIncrement
+	}
 }
 
 // newest is the newest increment that exists.
 type newest struct {
-	base   publish.Ref // number 0: not known
-	number uint64      // 0: none
+	base    publish.Ref // number 0: not known
+	number  uint64      // 0: none
+	checked time.Time   // when there was no later one
+	behind  bool        // there are probably later ones
 }
 
 type keptIncrement struct {
@@ -49,24 +66,31 @@ func (f *Feed) follow(ctx context.Context, own *logReader, record publish.Record
 		return nil
 	}
 	if _, known, _ := f.now(); known.base != base {
-		number, err := publish.NewestIncrement(ctx, f.bucket, base)
+		checked := f.options.Now()
+		number, err := own.newest(ctx, base)
+		if errors.Is(err, errRetargeted) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
-		f.found(newest{base, number})
+		f.stream.ahead, f.stream.full = 1, false
+		f.found(newest{base: base, number: number, checked: checked})
 	}
 	end, woken := time.Now().Add(pause), false
 	for ctx.Err() == nil {
-		_, known, _ := f.now()
-		i, err := f.read(ctx, base, known.number+1)
-		if err == nil {
-			f.stream.pace.last, woken = time.Now(), false
-			f.found(newest{base, i.Number})
-			continue
-		}
-		if !errors.Is(err, bucket.ErrNotExist) {
+		found, err := f.readNext(ctx)
+		if err != nil {
 			return err
 		}
+		if found {
+			woken = false
+			if time.Now().After(end) {
+				return nil
+			}
+			continue
+		}
+		_, known, _ := f.now()
 		wait := f.stream.pace.next(time.Now(), f.options.PollInterval)
 		if own.watches() && !woken {
 			if own.wait(ctx, known.number, wait, watchLimit) {
@@ -83,6 +107,35 @@ func (f *Feed) follow(ctx context.Context, own *logReader, record publish.Record
 		ctxtime.Sleep(ctx, wait/2+rand.N(wait))
 	}
 	return nil
+}
+
+// readNext reads the increments that follow the newest one that is known, and reports whether
+// there was one.
+func (f *Feed) readNext(ctx context.Context) (found bool, err error) {
+	_, known, _ := f.now()
+	checked, s := f.options.Now(), &f.stream
+	// Followers read other increments meanwhile: those up to the newest one.
+	list, end, err := f.readBucket(ctx, known.base, known.number+1, s.ahead)
+	if err != nil {
+		return false, err
+	}
+	full := len(list) == s.ahead && !end
+	if known.behind = full && s.full; known.behind {
+		s.ahead = min(2*s.ahead, publish.MaxAhead)
+	}
+	if s.full = full; end {
+		s.ahead, known.checked = 1, checked
+	}
+	if len(list) == 0 {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.mu.newest.checked, f.mu.newest.behind = checked, false
+		return false, nil
+	}
+	s.pace.last = time.Now()
+	known.number = list[len(list)-1].Number
+	f.found(known)
+	return true, nil
 }
 
 // waitCommit waits for a commit, or for pause if no arbiter wakes this server.
@@ -102,42 +155,61 @@ func (f *Feed) found(n newest) {
 	f.wakeLocked()
 }
 
-// read returns an increment that is kept, or reads it.
-func (f *Feed) read(ctx context.Context, base publish.Ref, number uint64) (publish.StoredIncrement, error) {
-	f.reading.Lock()
-	defer f.reading.Unlock()
-	if i, found := findIncrement(f.stream.kept, base, number); found {
-		return i, nil
+// read returns an increment that is kept, or reads so many of them.
+func (f *Feed) read(ctx context.Context, base publish.Ref, from uint64, most int) (list []publish.StoredIncrement, end bool, err error) {
+	s := &f.stream
+	if i, found := s.find(base, from, false); found {
+		return []publish.StoredIncrement{i}, false, nil
 	}
-	m, err := f.readManifestLocked(ctx, base)
+	if err := s.reading.take(ctx); err != nil {
+		return nil, false, err
+	}
+	defer s.reading.end()
+	if i, found := s.find(base, from, false); found { // it was read meanwhile
+		return []publish.StoredIncrement{i}, false, nil
+	}
+	return f.readBucket(ctx, base, from, most)
+}
+
+// readBucket reads increments and keeps them.
+func (f *Feed) readBucket(ctx context.Context, base publish.Ref, from uint64, most int) (list []publish.StoredIncrement, end bool, err error) {
+	m, err := f.readManifest(ctx, base)
 	if err != nil {
-		return publish.StoredIncrement{}, err
+		return nil, false, err
 	}
-	i, err := publish.NewIncrementReader(f.bucket, m).ReadIncrement(ctx, base, number)
-	if err != nil {
-		return publish.StoredIncrement{}, err
+	list, end, err = publish.NewIncrementReader(f.bucket, m).ReadIncrements(ctx, base, from, most)
+	f.stream.keep(base, list)
+	return list, end, err
+}
+
+// keep keeps increments, and drops the oldest ones.
+func (s *stream) keep(base publish.Ref, list []publish.StoredIncrement) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, i := range list {
+		s.mu.kept = append(s.mu.kept, keptIncrement{base, i})
 	}
-	f.stream.kept = append(f.stream.kept, keptIncrement{base, i})
 	bytes := int64(0)
-	for n, k := range slices.Backward(f.stream.kept) {
-		if bytes += k.Bytes(); bytes > maxKeptIncrementBytes && n < len(f.stream.kept)-1 || len(f.stream.kept)-n > maxKeptIncrements {
-			f.stream.kept = slices.Delete(f.stream.kept, 0, n+1)
+	for n, k := range slices.Backward(s.mu.kept) {
+		if bytes += k.Bytes(); bytes > maxKeptIncrementBytes && n < len(s.mu.kept)-1 || len(s.mu.kept)-n > maxKeptIncrements {
+			s.mu.kept = slices.Delete(s.mu.kept, 0, n+1)
 			break
 		}
 	}
-	return i, nil
 }
 
-// readHeader is read for the header alone.
+// readHeader reads the header of an increment.
 func (f *Feed) readHeader(ctx context.Context, base publish.Ref, number uint64) (publish.StoredIncrement, error) {
-	f.reading.Lock()
-	defer f.reading.Unlock()
-	for _, kept := range [][]keptIncrement{f.stream.kept, f.stream.headers} {
-		if i, found := findIncrement(kept, base, number); found {
-			return i, nil
-		}
+	s := &f.stream
+	reading := s.headers[number%headerTurns]
+	if err := reading.take(ctx); err != nil {
+		return publish.StoredIncrement{}, err
 	}
-	m, err := f.readManifestLocked(ctx, base)
+	defer reading.end()
+	if i, found := s.find(base, number, true); found {
+		return i, nil
+	}
+	m, err := f.readManifest(ctx, base)
 	if err != nil {
 		return publish.StoredIncrement{}, err
 	}
@@ -145,18 +217,25 @@ func (f *Feed) readHeader(ctx context.Context, base publish.Ref, number uint64) 
 	if err != nil {
 		return publish.StoredIncrement{}, err
 	}
-	if len(f.stream.headers) == maxKeptHeaders {
-		f.stream.headers = slices.Delete(f.stream.headers, 0, 1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.mu.headers) == maxKeptHeaders {
+		s.mu.headers = slices.Delete(s.mu.headers, 0, 1)
 	}
-	f.stream.headers = append(f.stream.headers, keptIncrement{base, i})
+	s.mu.headers = append(s.mu.headers, keptIncrement{base, i})
 	return i, nil
 }
 
-func findIncrement(kept []keptIncrement, base publish.Ref, number uint64) (publish.StoredIncrement, bool) {
-	for _, k := range kept {
-		if k.base == base && k.Number == number {
-			return k.StoredIncrement, true
-		}
+// find returns an increment that is kept. header: the header is enough.
+func (s *stream) find(base publish.Ref, number uint64, header bool) (publish.StoredIncrement, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	is := func(k keptIncrement) bool { return k.base == base && k.Number == number }
+	if i := slices.IndexFunc(s.mu.kept, is); i >= 0 {
+		return s.mu.kept[i].StoredIncrement, true
+	}
+	if i := slices.IndexFunc(s.mu.headers, is); header && i >= 0 {
+		return s.mu.headers[i].StoredIncrement, true
 	}
 	return publish.StoredIncrement{}, false
 }
@@ -165,24 +244,26 @@ func findIncrement(kept []keptIncrement, base publish.Ref, number uint64) (publi
 // those that exist.
 type feedIncrements struct{ feed *Feed }
 
-// ReadIncrement implements publish.IncrementReader.
-func (r feedIncrements) ReadIncrement(ctx context.Context, base publish.Ref, number uint64) (publish.StoredIncrement, error) {
-	if r.isMissing(base, number) {
-		return publish.StoredIncrement{}, bucket.ErrNotExist
+// ReadIncrements implements publish.IncrementReader. It returns one increment: the Feed keeps
+// those that it has read with it, so that the Followers of all shards hold few.
+func (r feedIncrements) ReadIncrements(ctx context.Context, base publish.Ref, from uint64, most int) (list []publish.StoredIncrement, end bool, err error) {
+	if _, newest, _ := r.feed.now(); newest.base == base {
+		if from > newest.number {
+			return nil, true, nil
+		}
+		most = int(min(newest.number-from+1, publish.MaxAhead))
 	}
-	return r.feed.read(ctx, base, number)
+	list, end, err = r.feed.read(ctx, base, from, most)
+	if len(list) > 0 {
+		list, end = list[:1], false
+	}
+	return list, end, err
 }
 
 // ReadHeader implements publish.IncrementReader.
 func (r feedIncrements) ReadHeader(ctx context.Context, base publish.Ref, number uint64) (publish.StoredIncrement, error) {
-	if r.isMissing(base, number) {
+	if _, newest, _ := r.feed.now(); newest.base == base && number > newest.number {
 		return publish.StoredIncrement{}, bucket.ErrNotExist
 	}
 	return r.feed.readHeader(ctx, base, number)
-}
-
-// isMissing reports whether an increment did not exist when the Feed looked for it last.
-func (r feedIncrements) isMissing(base publish.Ref, number uint64) bool {
-	_, newest, _ := r.feed.now()
-	return newest.base == base && number > newest.number
 }

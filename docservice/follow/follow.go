@@ -27,6 +27,7 @@ type Follower struct {
 	logger  *slog.Logger
 
 	stop    context.CancelFunc
+	waiting *time.Timer // for the record at the start
 	running sync.WaitGroup
 	closing sync.Once
 	closed  error
@@ -34,10 +35,17 @@ type Follower struct {
 	// Used by the goroutine of run only, after Open.
 	reader     reader
 	record     publish.Record // as last read
-	complete   bool           // the files of the served manifest were checked since Open
+	current    current        // content of CURRENT
+	checked    bool           // the files of the served manifest were checked since Open
 	state      int            // number of the state that is served
 	collection *collection.Collection
 	increments increments
+
+	// settling is held while settle passes the state of the start to the collection.
+	settling struct {
+		sync.Mutex
+		behind bool // the served collection is, as of SetBehind
+	}
 
 	mu struct {
 		sync.Mutex
@@ -65,23 +73,26 @@ func Open(name string, b bucket.Bucket, dir string, serve func(*collection.Colle
 	if options.Shard != nil {
 		f.reader = &feedReader{feed: options.Shard.Feed}
 	}
-	present, err := f.openCurrent()
-	if err != nil {
+	if err := f.openCurrent(); err != nil {
 		return nil, errors.Wrapf(err, "collection %s", name)
 	}
-	f.increments.added = present.Extended
-	f.mu.status.Served, f.mu.status.Target = present.Ref.Number, present.Ref.Number
-	f.mu.status.Current, f.mu.start.opened = f.now(), f.now()
+	served := f.current.Ref
+	f.increments.added = f.current.Extended
+	f.mu.status.Served, f.mu.status.Target = served.Number, served.Number
+	f.mu.status.Current = f.now()
+	f.mu.start, f.settling.behind = start{opened: f.now(), kept: f.current.Goal}, true
 	f.serveState()
 	ctx, cancel := context.WithCancel(context.Background())
 	f.stop = cancel
-	f.running.Go(func() { f.run(ctx, present.Ref) })
+	f.running.Go(func() { f.run(ctx, served) })
+	f.waiting = time.AfterFunc(startWait, f.settle)
 	return f, nil
 }
 
 // Close stops following and closes the collection. It is idempotent.
 func (f *Follower) Close() error {
 	f.closing.Do(func() {
+		f.waiting.Stop()
 		f.stop()
 		f.running.Wait()
 		f.closed = f.collection.Close()
@@ -97,6 +108,9 @@ func (f *Follower) run(ctx context.Context, served publish.Ref) {
 		switch {
 		case ctx.Err() != nil:
 			return
+		case errors.Is(err, errRetargeted):
+			f.ended(nil, problem)
+			continue
 		case err == nil:
 			pause, problem = f.options.PollInterval, ""
 		default:
@@ -120,6 +134,9 @@ func (f *Follower) follow(ctx context.Context, served *publish.Ref) error {
 	if err != nil || target.Number == 0 {
 		return err
 	}
+	if err := f.determineGoal(ctx, target); err != nil {
+		return err
+	}
 	move := nextMove(f.record, *served, target, f.increments.mustDrop())
 	if move == stay {
 		// Now, so that a rollback need not wait for it.
@@ -132,9 +149,8 @@ func (f *Follower) follow(ctx context.Context, served *publish.Ref) error {
 	if err := f.checkpoint(ctx, *served); err != nil {
 		return err
 	}
-	extended := false
 	if move == advance {
-		extended, err = f.advance(ctx, m, target)
+		err = f.advance(ctx, m, target)
 	} else {
 		err = f.replace(ctx, m, target)
 	}
@@ -142,9 +158,7 @@ func (f *Follower) follow(ctx context.Context, served *publish.Ref) error {
 		return err
 	}
 	*served = target
-	f.increments.reset()
-	f.increments.added = extended
-	f.arrived(target)
+	f.arrived(target, f.increments.number(), !f.aim(target).extends)
 	f.logger.Info("serving a manifest", "manifest", target.Number, "documents", m.Documents(), "bytes", m.Bytes())
 	return nil
 }
@@ -158,8 +172,47 @@ func (f *Follower) readTarget(ctx context.Context) (publish.Ref, error) {
 	f.record = record
 	target := record.Target(f.options.Group)
 	f.increments.published, f.increments.wanted = record.Increments, record.Extends(f.options.Group)
-	f.targetRead(record, target, read)
+	f.targetRead(record, target, read, !f.aim(target).extends || f.increments.sealed())
 	return target, nil
+}
+
+// aim returns what the record says about a target.
+func (f *Follower) aim(target publish.Ref) aim {
+	return aim{target, f.increments.published && f.increments.wanted && target == f.record.Announced}
+}
+
+// determineGoal determines the goal of the start, unless it was reached, or determined for this
+// target.
+func (f *Follower) determineGoal(ctx context.Context, target publish.Ref) error {
+	aim := f.aim(target)
+	f.mu.Lock()
+	first := f.mu.start
+	if !first.reached && first.aim != aim {
+		f.mu.start.goal = goal{} // it is not known now
+	}
+	f.mu.Unlock()
+	if first.reached {
+		return f.change(func(c *current) { c.Goal = goal{} })
+	}
+	if first.aim == aim {
+		return nil
+	}
+	f.settle()
+	next := goal{Manifest: target.Number}
+	if aim.extends {
+		var err error
+		if next.Increment, err = f.reader.newest(ctx, target); err != nil {
+			return err
+		}
+	}
+	if err := f.change(func(c *current) { c.Goal = next }); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	f.mu.start.goal, f.mu.start.aim = next, aim
+	f.mu.Unlock()
+	f.settle()
+	return nil
 }
 
 // serveState serves the collection of the current state.

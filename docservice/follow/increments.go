@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"docstore/internal/ctxtime"
+	"docstore/queue"
 	"docstore/queue/publish"
 
 	"github.com/cockroachdb/errors"
@@ -42,9 +43,21 @@ func (i *increments) mustDrop() bool { return i.diverged || i.added && !i.wanted
 // active reports whether to look for increments.
 func (i *increments) active() bool { return i.published && i.wanted && !i.diverged }
 
-// reset forgets the increments of the manifest that was served.
-func (i *increments) reset() {
-	*i = increments{published: i.published, wanted: i.wanted}
+// reset forgets the increments of the manifest that was served. added and extension are those
+// of the new state.
+func (i *increments) reset(added bool, extension *publish.Extension) {
+	*i = increments{published: i.published, wanted: i.wanted, added: added, extension: extension}
+}
+
+// sealed reports whether all increments were added, and the next manifest follows.
+func (i *increments) sealed() bool { return i.extension != nil && i.extension.Sealed() }
+
+// number returns the number of the last increment that was added; 0: none.
+func (i *increments) number() uint64 {
+	if i.extension == nil {
+		return 0
+	}
+	return i.extension.Number()
 }
 
 // next returns the interval until the next increment is to be read.
@@ -67,20 +80,27 @@ func (f *Follower) pause(ctx context.Context, served publish.Ref, pause time.Dur
 		if served.Number == 0 || !i.active() {
 			return f.waitCommit(ctx, time.Until(end))
 		}
-		if i.extension != nil && i.extension.Sealed() {
+		if i.sealed() {
 			// The next manifest is about to be announced.
 			return f.waitCommit(ctx, min(incrementInterval, f.options.PollInterval))
 		}
-		before := f.Status().Increment
-		err := f.extend(ctx, served)
+		added, err := f.extend(ctx, served, end)
+		f.settle()
 		if err != nil && ctx.Err() == nil {
 			i.diverged = errors.Is(err, publish.ErrDiverged)
 			f.logger.Warn("adding an increment failed", "manifest", served.Number, "error", err)
+			f.update(func(s *Status) { s.Error = err.Error() })
 			return ctxtime.Sleep(ctx, time.Until(end))
 		}
-		wait, added := i.next(time.Now(), f.options.PollInterval), f.Status().Increment
-		if f.watches() && (!woken || added > before) {
-			if f.reader.wait(ctx, added, wait, watchLimit) {
+		if added.Behind {
+			if !time.Now().Before(end) {
+				return ctx.Err() == nil
+			}
+			continue
+		}
+		wait := i.next(time.Now(), f.options.PollInterval)
+		if f.watches() && (!woken || added.Last != nil) {
+			if f.reader.wait(ctx, i.number(), wait, watchLimit) {
 				return ctx.Err() == nil
 			}
 			woken = true
@@ -99,7 +119,10 @@ func (f *Follower) pause(ctx context.Context, served publish.Ref, pause time.Dur
 // watches reports whether the arbiter of the record wakes this server. After a failure it
 // polls.
 func (f *Follower) watches() bool {
-	return f.Status().Error == "" && f.reader.watches()
+	f.mu.Lock()
+	failed := f.mu.status.Error != ""
+	f.mu.Unlock()
+	return !failed && f.reader.watches()
 }
 
 // waitCommit waits for a commit, or for pause if no arbiter wakes this server. It returns
@@ -112,47 +135,81 @@ func (f *Follower) waitCommit(ctx context.Context, pause time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// extend adds the increments that are new.
-func (f *Follower) extend(ctx context.Context, served publish.Ref) error {
+// extend adds increments. It waits until a time for the index, before it adds the first one.
+func (f *Follower) extend(ctx context.Context, served publish.Ref, until time.Time) (added publish.Added, err error) {
 	i := &f.increments
 	if i.extension == nil {
 		m, err := f.manifest(ctx, served)
 		if err != nil {
-			return err
+			return publish.Added{}, err
 		}
-		i.extension, err = publish.OpenExtension(ctx, f.reader.increments(m), served, m, f.options.Shard.number(), f.queuePath(f.state), &publish.Options{FS: f.fs, Now: f.now})
-		if err != nil {
-			return err
+		if i.extension, err = f.openExtension(ctx, f.state, m, served); err != nil {
+			return publish.Added{}, err
 		}
+		f.update(func(s *Status) { s.Increment = i.number() })
 	}
+	newest, at, behind := f.reader.known(served)
+	known := newest
+	f.mu.Lock()
+	if g := f.mu.start.goal; g.Manifest == served.Number {
+		known = max(known, g.Increment)
+	}
+	f.mu.Unlock()
+	defer func() {
+		f.update(func(s *Status) {
+			switch {
+			case behind, added.Behind, known > i.number():
+				s.becomeBehind(f.now())
+			case err == nil && !at.IsZero() && (added.End || newest > 0):
+				s.becomeCurrent(at)
+			}
+		})
+	}()
 	if !i.added {
-		if ready, err := f.prepareExtension(ctx, served); err != nil || !ready {
-			return err
+		exists := known > i.number()
+		if !exists {
+			if exists, err = i.extension.Waiting(ctx); err != nil || !exists {
+				return publish.Added{End: !exists}, err
+			}
+		}
+		known, i.last = max(known, i.number()+1), time.Now()
+		if ready, err := f.prepareExtension(ctx, served, until); err != nil || !ready {
+			return publish.Added{}, err
 		}
 	}
-	increment, err := i.extension.Next(ctx)
-	if increment != nil {
+	added, err = i.extension.Next(ctx, known)
+	if last := added.Last; last != nil {
 		i.last = time.Now()
-		f.update(func(s *Status) { s.Increment, s.IncrementTime = increment.Number, increment.Time })
+		f.update(func(s *Status) { s.Increment, s.IncrementTime = last.Number, last.Time })
 	}
-	return err
+	return added, err
+}
+
+// openExtension opens the extension of a state at a manifest.
+func (f *Follower) openExtension(ctx context.Context, state int, m *publish.Manifest, at publish.Ref) (*publish.Extension, error) {
+	return publish.OpenExtension(ctx, f.reader.increments(m), at, m, f.options.Shard.number(), f.queuePath(state), &publish.Options{FS: f.fs, Now: f.now})
 }
 
 // prepareExtension makes a checkpoint of the index at the end of the served manifest, before
-// the first increment is added. It returns false if there is no increment, or if the index
-// is behind.
-func (f *Follower) prepareExtension(ctx context.Context, served publish.Ref) (bool, error) {
-	if waiting, err := f.increments.extension.Waiting(ctx); err != nil || !waiting {
+// the first increment is added. It waits for the index, and returns false if that has not got
+// there.
+func (f *Follower) prepareExtension(ctx context.Context, served publish.Ref, until time.Time) (bool, error) {
+	head, err := queue.ReadHead(f.fs, f.queuePath(f.state))
+	if err != nil {
 		return false, err
 	}
-	f.increments.last = time.Now()
-	if !f.collection.Status().Ready {
-		return false, nil
+	limited, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	if err := f.collection.WaitPosition(limited, head.End); err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = nil
+		}
+		return false, err
 	}
 	if err := f.checkpoint(ctx, served); err != nil {
 		return false, err
 	}
-	if err := f.save(current{State: f.state, Ref: served, Extended: true}); err != nil {
+	if err := f.change(func(c *current) { c.Extended = true }); err != nil {
 		return false, err
 	}
 	f.increments.added = true

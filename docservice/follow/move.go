@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"docstore/docservice/collection"
 	"docstore/internal/ctxtime"
@@ -52,36 +53,43 @@ func (f *Follower) repair(ctx context.Context, target publish.Ref) error {
 		return err
 	}
 	renamed := slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, queue.QuarantineSuffix) })
-	if f.complete && !renamed {
+	if f.checked && !renamed {
 		return nil
 	}
 	m, err := f.manifest(ctx, target)
 	if err == nil {
 		err = f.fetch(ctx, f.state, m)
 	}
-	f.complete = err == nil
+	f.checked = err == nil
 	return err
 }
 
-// advance fetches the files of a manifest that the served one continues. extended: the state
-// holds increments that the manifest does not include, because their segment is not sealed.
-func (f *Follower) advance(ctx context.Context, m *publish.Manifest, target publish.Ref) (extended bool, err error) {
-	err = f.fetch(ctx, f.state, m)
+// advance fetches the files of a manifest that the served one continues.
+func (f *Follower) advance(ctx context.Context, m *publish.Manifest, target publish.Ref) error {
+	err := f.fetch(ctx, f.state, m)
 	if errors.Is(err, publish.ErrDiverged) {
 		f.logger.Warn("increments are not part of the next manifest; the state is made again", "manifest", target.Number, "error", err)
-		return false, f.replace(ctx, m, target)
+		return f.replace(ctx, m, target)
 	}
 	if err != nil {
-		return false, err
+		return err
 	}
+	// The state holds increments that the manifest does not include if their segment is not
+	// sealed.
 	_, err = f.fs.Stat(filepath.Join(f.queuePath(f.state), queue.OpenSegmentName(m.Head.Sealed+1)))
-	if extended = err == nil; err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, err
+	extended := err == nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	return extended, f.save(current{State: f.state, Ref: target, Extended: extended})
+	if err := f.change(func(c *current) { c.Ref, c.Extended = target, extended }); err != nil {
+		return err
+	}
+	f.increments.reset(extended, nil)
+	return nil
 }
 
-// replace opens a collection at another manifest and serves it when it is ready.
+// replace opens a collection at another manifest, with its increments if they are wanted, and
+// serves it when it is ready.
 func (f *Follower) replace(ctx context.Context, m *publish.Manifest, target publish.Ref) error {
 	next := f.state + 1
 	if err := f.fs.RemoveAll(f.statePath(next)); err != nil {
@@ -90,18 +98,20 @@ func (f *Follower) replace(ctx context.Context, m *publish.Manifest, target publ
 	if err := f.prepare(ctx, next, m); err != nil {
 		return errors.CombineErrors(err, f.fs.RemoveAll(f.statePath(next)))
 	}
-	collection, err := f.openState(next)
+	collection, err := f.openState(next, false)
 	if err != nil {
 		return err
 	}
-	if err = f.waitReady(ctx, collection, m.Number); err == nil {
-		err = f.save(current{State: next, Ref: target})
+	extension, err := f.complete(ctx, next, collection, m, target)
+	if err == nil {
+		err = f.change(func(c *current) { *c = current{State: next, Ref: target, Extended: extension != nil, Goal: c.Goal} })
 	}
 	if err != nil {
 		return errors.CombineErrors(err, errors.CombineErrors(collection.Close(), f.fs.RemoveAll(f.statePath(next))))
 	}
 	before, beforePath := f.collection, f.statePath(f.state)
 	f.collection, f.state = collection, next
+	f.increments.reset(extension != nil, extension)
 	f.serveState()
 	f.running.Go(func() {
 		ctxtime.Sleep(ctx, f.options.DrainTime)
@@ -110,6 +120,40 @@ func (f *Follower) replace(ctx context.Context, m *publish.Manifest, target publ
 		}
 	})
 	return nil
+}
+
+// complete waits until the collection of a state that is not served includes the manifest, and
+// the increments that exist if they are wanted. It returns their Extension, or nil.
+func (f *Follower) complete(ctx context.Context, state int, c *collection.Collection, m *publish.Manifest, target publish.Ref) (*publish.Extension, error) {
+	aim := f.aim(target)
+	if err := f.waitReady(ctx, c, aim); err != nil || !aim.extends {
+		return nil, err
+	}
+	newest, err := f.reader.newest(ctx, target)
+	if err != nil || newest == 0 {
+		return nil, err
+	}
+	if err := f.checkpointState(ctx, state, c, target); err != nil {
+		return nil, err
+	}
+	extension, err := f.openExtension(ctx, state, m, target)
+	if err != nil {
+		return nil, err
+	}
+	checked := time.Now()
+	for extension.Number() < newest && !extension.Sealed() {
+		if _, err := extension.Next(ctx, newest); err != nil {
+			return nil, err
+		}
+		if time.Since(checked) >= f.options.PollInterval {
+			checked = time.Now()
+			if err := f.checkAim(ctx, aim); err != nil {
+				return nil, err
+			}
+		}
+	}
+	c.SetBehind(false) // its end has moved
+	return extension, f.waitReady(ctx, c, aim)
 }
 
 // prepare makes the directories of a state: a copy of the nearest checkpoint of the index, if
@@ -150,7 +194,7 @@ func (f *Follower) prepare(ctx context.Context, state int, m *publish.Manifest) 
 var errRetargeted = errors.New("the target has changed")
 
 // waitReady waits until a collection is ready. It gives up when the target changes.
-func (f *Follower) waitReady(ctx context.Context, c *collection.Collection, number uint64) error {
+func (f *Follower) waitReady(ctx context.Context, c *collection.Collection, aim aim) error {
 	for {
 		limited, cancel := context.WithTimeout(ctx, f.options.PollInterval)
 		err := c.WaitReady(limited)
@@ -161,9 +205,17 @@ func (f *Follower) waitReady(ctx context.Context, c *collection.Collection, numb
 		if !errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
-		// While the bucket cannot be reached the target stays.
-		if target, err := f.readTarget(ctx); err == nil && target.Number != number {
-			return errRetargeted
+		if err := f.checkAim(ctx, aim); err != nil {
+			return err
 		}
 	}
+}
+
+// checkAim returns errRetargeted if the record says something else than before. While the
+// bucket cannot be reached the target stays.
+func (f *Follower) checkAim(ctx context.Context, before aim) error {
+	if target, err := f.readTarget(ctx); err == nil && f.aim(target) != before {
+		return errRetargeted
+	}
+	return nil
 }

@@ -65,18 +65,47 @@ func obsoleteCheckpoints(record publish.Record, present []uint64, keep int) []ui
 	return obsolete
 }
 
-// startGoal returns the manifest that a started server must reach to be ready: the target at
-// the first contact, or without contact for some time the manifest that is here.
-func startGoal(s start, status Status, now time.Time) uint64 {
-	if s.goal == 0 && now.Sub(s.opened) >= startWait {
-		return status.Served
-	}
-	return s.goal
+// goal is what a started server must serve to be ready: a manifest with its increments up to
+// a number. It is kept in CURRENT until it is reached.
+type goal struct {
+	Manifest  uint64 `json:"manifest"` // 0: not known
+	Increment uint64 `json:"increment,omitempty"`
 }
 
-// atGoal reports whether the files of the goal, or of a later target, are here.
-func atGoal(goal uint64, s Status) bool {
-	return goal != 0 && (s.Served == goal || s.Served == s.Target)
+// start decides when a Follower becomes ready for the first time.
+type start struct {
+	opened  time.Time
+	goal    goal
+	aim     aim  // that the goal was determined for
+	kept    goal // by CURRENT; 0: none
+	reached bool
+}
+
+// aim is what the record says about the manifest to be served.
+type aim struct {
+	target  publish.Ref
+	extends bool // with increments
+}
+
+// startGoal returns the goal of a started server. Without contact for some time it is the last
+// one that was not reached, or what is here.
+func startGoal(s start, status Status, now time.Time) goal {
+	if s.goal.Manifest > 0 || !status.LastContact.IsZero() || now.Sub(s.opened) < startWait {
+		return s.goal
+	}
+	return goalWithoutContact(s, status)
+}
+
+func goalWithoutContact(s start, status Status) goal {
+	if s.kept.Manifest > 0 {
+		return s.kept
+	}
+	return goal{Manifest: status.Served}
+}
+
+// isHere reports whether the files of the goal are here.
+func (g goal) isHere(s Status) bool {
+	return g.Manifest != 0 && s.Served == g.Manifest && s.Increment >= g.Increment
 }
 
 // notReady returns why a server is not ready; empty: it is. After it has reached its first
@@ -91,12 +120,16 @@ func notReady(s start, status Status, maxStaleness time.Duration, now time.Time)
 		return fmt.Sprintf("the target was last known to be served %v ago, more than --max-staleness%s", now.Sub(status.Current).Round(time.Second), suffix)
 	case s.reached:
 		return ""
-	case s.goal == 0 && status.LastContact.IsZero():
+	case s.goal.Manifest == 0 && status.LastContact.IsZero():
 		return "the state of the collection was not read yet" + suffix
-	case s.goal == 0:
+	case s.goal.Manifest == 0 && status.Target == 0:
 		return "no manifest is announced"
-	case !atGoal(s.goal, status):
-		return fmt.Sprintf("manifest %d has not been fetched%s", s.goal, suffix)
+	case s.goal.Manifest == 0:
+		return fmt.Sprintf("the newest increment of manifest %d is not known%s", status.Target, suffix)
+	case status.Served != s.goal.Manifest:
+		return fmt.Sprintf("manifest %d has not been fetched%s", s.goal.Manifest, suffix)
+	case status.Increment < s.goal.Increment:
+		return fmt.Sprintf("%d of %d increments of manifest %d have been added%s", status.Increment, s.goal.Increment, s.goal.Manifest, suffix)
 	}
 	return fmt.Sprintf("manifest %d has not been indexed to its end", status.Served)
 }

@@ -48,13 +48,15 @@ func TestNotReady(t *testing.T) {
 	}{
 		"nothing is known":          {start{opened: began}, Status{Served: 3, Target: 3}, at(1), "not read yet"},
 		"nothing is announced":      {start{opened: began}, Status{LastContact: contact}, at(1), "no manifest is announced"},
-		"target is not fetched":     {start{opened: began, goal: 4}, Status{Served: 3, Target: 4, Error: "full"}, at(1), "manifest 4 has not been fetched: full"},
-		"target is not indexed":     {start{opened: began, goal: 4}, Status{Served: 4, Target: 4}, at(1), "not been indexed"},
-		"later target is served":    {start{opened: began, goal: 4}, Status{Served: 5, Target: 5}, at(1), "not been indexed"},
+		"increments are not known":  {start{opened: began}, Status{Served: 3, Target: 3, LastContact: contact}, at(9), "newest increment of manifest 3"},
+		"target is not fetched":     {start{opened: began, goal: goal{Manifest: 4}}, Status{Served: 3, Target: 4, Error: "full"}, at(1), "manifest 4 has not been fetched: full"},
+		"increments are missing":    {start{opened: began, goal: goal{4, 9}}, Status{Served: 4, Target: 4, Increment: 8}, at(1), "8 of 9 increments of manifest 4"},
+		"target is not indexed":     {start{opened: began, goal: goal{4, 9}}, Status{Served: 4, Target: 4, Increment: 9}, at(1), "not been indexed"},
 		"without the bucket":        {start{opened: began}, Status{Served: 3, Target: 3}, at(5), "not been indexed"},
-		"reached":                   {start{opened: began, goal: 3, reached: true}, Status{Served: 3, Target: 9, Current: began}, at(60), ""},
-		"reached, but out of date":  {start{opened: began, goal: 3, reached: true}, Status{Served: 3, Target: 9, Current: began}, at(61), "--max-staleness"},
-		"new target while starting": {start{opened: began, goal: 4}, Status{Served: 3, Target: 5}, at(1), "manifest 4 has not been fetched"},
+		"kept, without the bucket":  {start{opened: began, kept: goal{3, 9}}, Status{Served: 3, Target: 3}, at(5), "0 of 9 increments"},
+		"reached":                   {start{opened: began, goal: goal{Manifest: 3}, reached: true}, Status{Served: 3, Target: 9, Current: began}, at(60), ""},
+		"reached, but out of date":  {start{opened: began, goal: goal{Manifest: 3}, reached: true}, Status{Served: 3, Target: 9, Current: began}, at(61), "--max-staleness"},
+		"new target while starting": {start{opened: began, goal: goal{Manifest: 4}}, Status{Served: 3, Target: 5}, at(1), "manifest 4 has not been fetched"},
 	} {
 		c.start.goal = startGoal(c.start, c.status, c.now)
 		got := notReady(c.start, c.status, time.Minute, c.now)

@@ -17,6 +17,12 @@ type reader interface {
 	manifest(ctx context.Context, ref publish.Ref) (*publish.Manifest, error)
 	// increments reads those of a manifest; m is the served part of it.
 	increments(m *publish.Manifest) publish.IncrementReader
+	// newest returns the number of the newest increment of a manifest, 0 if there is none. The
+	// error is errRetargeted if the manifest is not announced any more.
+	newest(ctx context.Context, base publish.Ref) (uint64, error)
+	// known returns the newest increment of a manifest that is known to exist, 0 if none is. A
+	// server that finds no later one was current at a time, unless the reader itself is behind.
+	known(base publish.Ref) (number uint64, at time.Time, behind bool)
 	// watches reports whether wait is woken by a change.
 	watches() bool
 	// wait is publish.Log.Wait.
@@ -28,6 +34,7 @@ type logReader struct {
 	bucket bucket.Bucket
 	now    func() time.Time
 	log    *publish.Log // nil: not opened yet
+	last   keptManifest // that was read
 }
 
 func (r *logReader) load(ctx context.Context) (publish.Record, time.Time, error) {
@@ -43,12 +50,35 @@ func (r *logReader) load(ctx context.Context) (publish.Record, time.Time, error)
 }
 
 func (r *logReader) manifest(ctx context.Context, ref publish.Ref) (*publish.Manifest, error) {
-	return publish.ReadManifest(ctx, r.bucket, ref)
+	if r.last.ref == ref {
+		return r.last.manifest, nil
+	}
+	m, err := publish.ReadManifest(ctx, r.bucket, ref)
+	if err == nil {
+		r.last = keptManifest{ref, m}
+	}
+	return m, err
 }
 
 func (r *logReader) increments(m *publish.Manifest) publish.IncrementReader {
 	return publish.NewIncrementReader(r.bucket, m)
 }
+
+func (r *logReader) newest(ctx context.Context, base publish.Ref) (uint64, error) {
+	number, err := publish.NewestIncrement(ctx, r.bucket, base)
+	if err != nil {
+		return 0, err
+	}
+	// Increments are deleted only after a later manifest was announced: if none was, the number
+	// is right.
+	record, _, err := r.load(ctx)
+	if err == nil && record.Announced != base {
+		err = errRetargeted
+	}
+	return number, err
+}
+
+func (r *logReader) known(publish.Ref) (uint64, time.Time, bool) { return 0, r.now(), false }
 
 func (r *logReader) watches() bool { return r.log != nil && r.log.Watches() }
 
@@ -83,6 +113,31 @@ func (r *feedReader) manifest(ctx context.Context, ref publish.Ref) (*publish.Ma
 
 func (r *feedReader) increments(*publish.Manifest) publish.IncrementReader {
 	return feedIncrements{r.feed}
+}
+
+// newest waits until the Feed knows the number.
+func (r *feedReader) newest(ctx context.Context, base publish.Ref) (uint64, error) {
+	for {
+		n, newest, changed := r.feed.now()
+		switch {
+		case newest.base == base:
+			return newest.number, nil
+		case n.version != r.seen:
+			return 0, errRetargeted
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return 0, errors.Wrap(ctx.Err(), "find the newest increment")
+		}
+	}
+}
+
+func (r *feedReader) known(base publish.Ref) (uint64, time.Time, bool) {
+	if _, newest, _ := r.feed.now(); newest.base == base {
+		return newest.number, newest.checked, newest.behind
+	}
+	return 0, time.Time{}, false
 }
 
 func (r *feedReader) watches() bool { return true }

@@ -3,8 +3,6 @@ package follow
 import (
 	"time"
 
-	"docstore/docservice/collection"
-	"docstore/queue"
 	"docstore/queue/publish"
 )
 
@@ -15,12 +13,13 @@ type Status struct {
 	Served    uint64       // of the manifest whose files the served collection has; 0: none
 	Pin       *publish.Pin // that determines the target; nil: none
 	// Increment is the number of the last increment of the served manifest that was added to
-	// it; 0: none. IncrementTime is the time at which it was published.
+	// it; 0: none. IncrementTime is the time at which it was published; zero: not known.
 	Increment     uint64
 	IncrementTime time.Time
 	// Held is the reason why a stream has stopped to announce; empty: it has not.
 	Held string
-	// Behind is the time since which the target is not served; zero: it is served.
+	// Behind is the time since which it is known that the target, the manifest with all of its
+	// increments, is not served; zero: it is served.
 	Behind time.Time
 	// FetchedBytes of FetchBytes have been fetched for the move in progress, at FetchRate
 	// bytes per second.
@@ -39,37 +38,42 @@ type Status struct {
 	NotReady string
 }
 
-// start decides when a Follower becomes ready for the first time.
-type start struct {
-	opened  time.Time
-	goal    uint64 // the manifest to be reached; 0: not known yet
-	reached bool
-}
-
 // Status returns the current state.
 func (f *Follower) Status() Status {
+	f.settle()
+	now := f.now()
 	f.mu.Lock()
-	s, serving, dir := f.mu.status, f.mu.serving, f.mu.queue
-	if elapsed := f.now().Sub(f.mu.began).Seconds(); s.FetchBytes > 0 && elapsed > 0 {
+	s, first := f.mu.status, f.mu.start
+	if elapsed := now.Sub(f.mu.began).Seconds(); s.FetchBytes > 0 && elapsed > 0 {
 		s.FetchRate = float64(s.FetchedBytes) / elapsed
 	}
-	first := f.mu.start
 	f.mu.Unlock()
-	now := f.now()
-	if first.goal = startGoal(first, s, now); !first.reached && atGoal(first.goal, s) && f.indexed(serving, dir) {
-		first.reached = true
-		f.mu.Lock()
-		f.mu.start.reached = true
-		f.mu.Unlock()
-	}
+	first.goal = startGoal(first, s, now)
 	s.NotReady = notReady(first, s, f.options.MaxStaleness, now)
 	return s
 }
 
-// indexed reports whether the index of a collection includes the end of its manifest.
-func (f *Follower) indexed(c *collection.Collection, dir string) bool {
-	head, err := queue.ReadHead(f.fs, dir)
-	return err == nil && c.Ready() && c.Status().Position.Next.Compare(head.End.Next) >= 0
+// settle determines whether the goal of the start has been reached. While its files are not
+// here, the collection that Open has opened is behind: it finds no id missing.
+func (f *Follower) settle() {
+	f.settling.Lock()
+	defer f.settling.Unlock()
+	f.mu.Lock()
+	s, status, serving := f.mu.start, f.mu.status, f.mu.serving
+	f.mu.Unlock()
+	if s.reached || serving == nil {
+		return
+	}
+	behind := !startGoal(s, status, f.now()).isHere(status)
+	if f.settling.behind != behind {
+		f.settling.behind = behind
+		serving.SetBehind(behind)
+	}
+	if !behind && serving.Ready() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.mu.start.reached = f.mu.start.reached || f.mu.start.goal == s.goal && f.mu.start.aim == s.aim
+	}
 }
 
 // FilesDir returns the directory of the files that are complete and verified, and may be
@@ -80,39 +84,51 @@ func (f *Follower) FilesDir() string {
 	return f.mu.queue
 }
 
-// targetRead records what the record said when it was read.
-func (f *Follower) targetRead(record publish.Record, target publish.Ref, now time.Time) {
+// targetRead records what the record said when it was read. complete: no increments follow
+// those that are here.
+func (f *Follower) targetRead(record publish.Record, target publish.Ref, now time.Time, complete bool) {
 	f.update(func(s *Status) {
 		s.Held = record.Held
 		s.Announced, s.Target, s.Pin, s.LastContact = record.Announced.Number, target.Number, record.PinOf(f.options.Group), now
 		switch {
-		case target.Number == s.Served:
-			s.Current, s.Behind = now, time.Time{}
-		case s.Behind.IsZero():
-			s.Behind = now
-		}
-		if f.mu.start.goal == 0 {
-			f.mu.start.goal = target.Number
+		case target.Number != s.Served:
+			s.becomeBehind(now)
+		case complete:
+			s.becomeCurrent(now)
 		}
 	})
 }
 
-// arrived records that a manifest is served.
-func (f *Follower) arrived(target publish.Ref) {
+// arrived records that a manifest is served, with its increments up to a number. complete: no
+// others follow.
+func (f *Follower) arrived(target publish.Ref, increment uint64, complete bool) {
 	f.update(func(s *Status) {
-		s.Served, s.Current, s.Behind = target.Number, f.now(), time.Time{}
-		s.Increment, s.IncrementTime = 0, time.Time{}
+		s.Served, s.Increment, s.IncrementTime = target.Number, increment, time.Time{}
+		if complete {
+			s.becomeCurrent(f.now())
+		}
 	})
+	f.settle()
+}
+
+// becomeCurrent records that the target was served at a time; becomeBehind, that it was not.
+func (s *Status) becomeCurrent(at time.Time) { s.Current, s.Behind = at, time.Time{} }
+
+func (s *Status) becomeBehind(at time.Time) {
+	if s.Behind.IsZero() {
+		s.Behind = at
+	}
 }
 
 // ended records the result of an attempt to follow.
 func (f *Follower) ended(err error, problem string) {
 	f.update(func(s *Status) {
 		s.Error, s.FetchBytes, s.FetchedBytes = problem, 0, 0
-		if err != nil && f.mu.start.goal == 0 {
-			f.mu.start.goal = s.Served // static stability: without the bucket, the manifest that is here
+		if err != nil && s.LastContact.IsZero() && f.mu.start.goal.Manifest == 0 {
+			f.mu.start.goal = goalWithoutContact(f.mu.start, *s)
 		}
 	})
+	f.settle()
 }
 
 func (f *Follower) update(change func(*Status)) {

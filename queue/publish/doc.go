@@ -91,6 +91,7 @@
 // # Limits
 //
 // A manifest lists at most MaxFiles files, has at most MaxManifestBytes, compressed, and at
-// most MaxIncrements increments. A record has at most MaxPins pins and MaxRetained retained
+// most MaxIncrements increments. MaxAhead of them, of at most 64 MiB, are read at the same time,
+// and 256 KiB of each first. A record has at most MaxPins pins and MaxRetained retained
 // manifests, and encodes to at most 64 KiB.
 package publish

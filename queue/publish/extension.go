@@ -9,21 +9,12 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
-	"time"
 
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/bucket"
 
 	"github.com/cockroachdb/errors"
-	"golang.org/x/sync/errgroup"
-)
-
-const (
-	// behindTime is the minimum age of an increment after which several are read concurrently.
-	behindTime = 2 * time.Second
-	// maxAhead bounds the increments that are read concurrently.
-	maxAhead = 16
 )
 
 // Extension adds the increments of a manifest to the open segment in a directory that has
@@ -43,7 +34,11 @@ type Extension struct {
 	end      int64     // of the last increment
 	size     int64     // of the file: end, or more after an interrupted write
 	sealed   bool
-	ahead    int // increments to read next
+
+	// fits is how many increments are read together, and ahead how many of them may not exist.
+	// full: the last Next found all that it looked for, which were not known to exist.
+	fits, ahead int
+	full        bool
 }
 
 // OpenExtension continues with the bytes in the directory, which has the files of a manifest.
@@ -51,7 +46,7 @@ type Extension struct {
 // be made again. In a divided collection m describes the shard with this number.
 func OpenExtension(ctx context.Context, r IncrementReader, base Ref, m *Manifest, shard int, dir string, opts *Options) (*Extension, error) {
 	e := &Extension{
-		reader: r, options: opts.withDefaults(), base: base, queue: shard, segment: m.Head.Sealed + 1, hash: sha256.New(), ahead: 1,
+		reader: r, options: opts.withDefaults(), base: base, queue: shard, segment: m.Head.Sealed + 1, hash: sha256.New(), fits: MaxAhead, ahead: 1,
 	}
 	e.path = filepath.Join(dir, queue.OpenSegmentName(e.segment))
 	file, err := cutOpen(e.options.FS, dir, e.segment)
@@ -140,43 +135,66 @@ func (e *Extension) Waiting(ctx context.Context) (bool, error) {
 	return err == nil, err
 }
 
-// Next adds the increments that exist, at most maxAhead, and returns the last one, or nil
-// if there is none. If the file was changed by others, or differs, the error matches
-// ErrDiverged.
-func (e *Extension) Next(ctx context.Context) (*Increment, error) {
+// Number returns the number of the last increment that is here; 0: none.
+func (e *Extension) Number() uint64 { return e.number }
+
+// Added is the result of Extension.Next.
+type Added struct {
+	Last *Increment // the last increment that was added; nil: none
+	// End: when Next looked for it, there was no increment after those that are here.
+	End bool
+	// Behind: more increments exist, or probably exist.
+	Behind bool
+}
+
+// Next adds increments that exist, at most MaxAhead. All up to known exist: if one of them
+// does not, the error matches bucket.ErrNotExist. If all of these are here, Next looks for one
+// more, and for more of them while it finds all that it looks for. If the file was changed by
+// others, or differs, the error matches ErrDiverged.
+func (e *Extension) Next(ctx context.Context, known uint64) (Added, error) {
 	if e.sealed {
-		return nil, nil
+		return Added{End: true}, nil
 	}
-	reads := make([]StoredIncrement, e.ahead)
-	group, groupCtx := errgroup.WithContext(ctx)
-	for n := range reads {
-		group.Go(func() (err error) {
-			reads[n], err = e.reader.ReadIncrement(groupCtx, e.base, e.number+1+uint64(n))
-			if errors.Is(err, bucket.ErrNotExist) {
-				return nil
-			}
-			return err
-		})
+	wanted, guessed := min(e.ahead, e.fits), known <= e.number
+	if !guessed {
+		wanted = int(min(known-e.number, uint64(e.fits)))
 	}
-	if err := group.Wait(); err != nil {
-		return nil, err
+	list, end, err := e.reader.ReadIncrements(ctx, e.base, e.number+1, wanted)
+	if err != nil {
+		return Added{}, err
 	}
-	var last *Increment
-	for _, i := range reads {
-		if i.Increment == nil {
-			break
-		}
+	var result Added
+	for _, i := range list {
 		if err := e.add(i); err != nil {
-			return last, err
+			return result, err
 		}
-		last = i.Increment
+		result.Last = i.Increment
 	}
-	if last != nil && last == reads[len(reads)-1].Increment && e.options.Now().Sub(last.Time) > behindTime {
-		e.ahead = min(2*e.ahead, maxAhead)
-	} else {
+	if end && e.number < known && !e.sealed {
+		return result, errors.Wrapf(bucket.ErrNotExist, "increment %d of manifest %d, which has %d, is missing", e.number+1, e.base.Number, known)
+	}
+	result.End = end || e.sealed
+	full := len(list) == wanted
+	// Less than wanted before the end: the others were too large.
+	result.Behind = !result.End && (e.number < known || guessed && (!full || e.full))
+	e.pace(guessed, full, end, len(list))
+	return result, nil
+}
+
+// pace determines how many increments are read next.
+func (e *Extension) pace(guessed, full, end bool, added int) {
+	switch {
+	case end:
 		e.ahead = 1
+	case full:
+		e.fits = min(2*e.fits, MaxAhead)
+		if guessed && e.full {
+			e.ahead = min(2*e.ahead, MaxAhead)
+		}
+	default:
+		e.fits = max(added, 1)
 	}
-	return last, nil
+	e.full = guessed && full && !end
 }
 
 // add verifies an increment and appends its bytes to the file.
@@ -334,20 +352,22 @@ func RestoreIncrements(ctx context.Context, b bucket.Bucket, base Ref, m *Manife
 		extensions[i] = e
 		next = min(next, e.number+1)
 	}
-	for ; ; next++ {
-		i, err := r.ReadIncrement(ctx, base, next)
-		if errors.Is(err, bucket.ErrNotExist) {
-			break
-		}
-		if err != nil {
+	for end := false; !end; {
+		var list []StoredIncrement
+		var err error
+		if list, end, err = r.ReadIncrements(ctx, base, next, MaxAhead); err != nil {
 			return 0, err
 		}
-		for _, e := range extensions {
-			if e.number+1 == next {
+		for _, i := range list {
+			for _, e := range extensions {
+				if e.number+1 != next {
+					continue
+				}
 				if err := e.add(i); err != nil {
 					return 0, err
 				}
 			}
+			next++
 		}
 	}
 	for i, e := range extensions {

@@ -33,6 +33,13 @@ const (
 	// each shard.
 	maxHeaderBytes = 4 << 10
 	maxPartBytes   = 200
+	// MaxAhead bounds the increments that are read at the same time, and maxAheadBytes their
+	// bytes: one of the maximum size fits.
+	MaxAhead      = 64
+	maxAheadBytes = maxIncrementBytes
+	// firstBytes is read of each increment first. It holds the header, which states the size of
+	// the rest, and most increments have no rest.
+	firstBytes = 256 << 10
 
 	incrementFormat        = 1
 	dividedIncrementFormat = 2
@@ -118,6 +125,7 @@ func (i *Increment) validate() error {
 // StoredIncrement is an increment as it was read.
 type StoredIncrement struct {
 	*Increment
+	header int64  // bytes of the header
 	digest Digest // of the header
 	data   []byte // nil: only the header was read
 }
@@ -136,10 +144,12 @@ func (i StoredIncrement) of(n int) (Part, []byte) {
 
 // IncrementReader reads the increments of a manifest.
 type IncrementReader interface {
-	// ReadIncrement returns an increment. The error matches bucket.ErrNotExist if there is
-	// none with this number.
-	ReadIncrement(ctx context.Context, base Ref, number uint64) (StoredIncrement, error)
-	// ReadHeader is ReadIncrement without the bytes.
+	// ReadIncrements returns the increments from number from on, in order: at most so many,
+	// at most MaxAhead, and at most those that may be in memory at the same time, but at least
+	// one if there is one. end: the increment after them does not exist.
+	ReadIncrements(ctx context.Context, base Ref, from uint64, most int) (list []StoredIncrement, end bool, err error)
+	// ReadHeader returns an increment without its bytes. The error matches bucket.ErrNotExist
+	// if there is none with this number.
 	ReadHeader(ctx context.Context, base Ref, number uint64) (StoredIncrement, error)
 }
 
@@ -202,35 +212,46 @@ func decodeIncrement(object []byte, base Ref, number uint64, queues int) (Stored
 	if err := i.validate(); err != nil {
 		return StoredIncrement{}, nil, corrupt("%s %v", name, err)
 	}
-	return StoredIncrement{Increment: i, digest: sha256.Sum256(object[:end])}, object[end:], nil
+	return StoredIncrement{Increment: i, header: int64(end), digest: sha256.Sum256(object[:end])}, object[end:], nil
 }
 
-// ReadIncrement implements IncrementReader.
-func (r bucketIncrements) ReadIncrement(ctx context.Context, base Ref, number uint64) (StoredIncrement, error) {
-	// Without a length the client does not charge the maximum to its limit.
-	body, err := r.bucket.Get(ctx, incrementName(base, number), 0, -1)
-	if err != nil {
-		return StoredIncrement{}, err
+// ReadIncrements implements IncrementReader. It reads the beginnings concurrently, and then
+// the rests of those that fit into maxAheadBytes.
+func (r bucketIncrements) ReadIncrements(ctx context.Context, base Ref, from uint64, most int) (list []StoredIncrement, end bool, err error) {
+	begun := make([]StoredIncrement, min(most, MaxAhead))
+	group, limited := errgroup.WithContext(ctx)
+	for n := range begun {
+		group.Go(func() (err error) {
+			begun[n], err = r.begin(limited, base, from+uint64(n), max(firstBytes, headerLimit(r.queues)))
+			if errors.Is(err, bucket.ErrNotExist) {
+				return nil
+			}
+			return err
+		})
 	}
-	defer body.Close()
-	object, err := io.ReadAll(io.LimitReader(body, headerLimit(r.queues)+maxIncrementBytes+1))
-	if err != nil {
-		return StoredIncrement{}, err
+	if err := group.Wait(); err != nil {
+		return nil, false, err
 	}
-	i, data, err := decodeIncrement(object, base, number, r.queues)
-	if err != nil {
-		return StoredIncrement{}, err
+	total := int64(0)
+	for _, i := range begun {
+		if end = i.Increment == nil; end {
+			break
+		}
+		if total += i.size(); len(list) > 0 && total > maxAheadBytes {
+			break
+		}
+		list = append(list, i)
 	}
-	if int64(len(data)) != i.size() {
-		return StoredIncrement{}, corrupt("%s has %d bytes after its header, want %d", incrementName(base, number), len(data), i.size())
+	group, limited = errgroup.WithContext(ctx)
+	for n := range list {
+		group.Go(func() error { return r.complete(limited, &list[n]) })
 	}
-	i.data = data
-	return i, nil
+	return list, end, group.Wait()
 }
 
-// ReadHeader implements IncrementReader.
-func (r bucketIncrements) ReadHeader(ctx context.Context, base Ref, number uint64) (StoredIncrement, error) {
-	body, err := r.bucket.Get(ctx, incrementName(base, number), 0, headerLimit(r.queues))
+// begin reads so many bytes of an increment, header included.
+func (r bucketIncrements) begin(ctx context.Context, base Ref, number uint64, length int64) (StoredIncrement, error) {
+	body, err := r.bucket.Get(ctx, incrementName(base, number), 0, length)
 	if err != nil {
 		return StoredIncrement{}, err
 	}
@@ -239,7 +260,39 @@ func (r bucketIncrements) ReadHeader(ctx context.Context, base Ref, number uint6
 	if err != nil {
 		return StoredIncrement{}, err
 	}
-	i, _, err := decodeIncrement(object, base, number, r.queues)
+	i, data, err := decodeIncrement(object, base, number, r.queues)
+	i.data = data
+	return i, err
+}
+
+// complete reads the bytes that begin has left.
+func (r bucketIncrements) complete(ctx context.Context, i *StoredIncrement) error {
+	there, size := int64(len(i.data)), i.size()
+	name := incrementName(i.Base, i.Number)
+	if there < size {
+		// One byte more shows that the object is too long.
+		body, err := r.bucket.Get(ctx, name, i.header+there, size-there+1)
+		if err != nil {
+			return err
+		}
+		defer body.Close()
+		data := make([]byte, size+1)
+		n, err := io.ReadFull(body, data[copy(data, i.data):])
+		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+			return err
+		}
+		i.data = data[:there+int64(n)]
+	}
+	if int64(len(i.data)) != size {
+		return corrupt("%s has %d bytes after its header, want %d", name, len(i.data), size)
+	}
+	return nil
+}
+
+// ReadHeader implements IncrementReader.
+func (r bucketIncrements) ReadHeader(ctx context.Context, base Ref, number uint64) (StoredIncrement, error) {
+	i, err := r.begin(ctx, base, number, headerLimit(r.queues))
+	i.data = nil
 	return i, err
 }
 

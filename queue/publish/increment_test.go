@@ -262,10 +262,19 @@ func (m *streamModel) replicate() {
 	}
 	for _, e := range m.extensions {
 		for {
-			i, err := e.Next(m.t.Context())
+			known := uint64(0)
+			if m.rng.IntN(2) == 0 {
+				known, err = NewestIncrement(m.t.Context(), m.bucket, m.target)
+				require.NoError(m.t, err)
+			}
+			added, err := e.Next(m.t.Context(), known)
 			require.NoError(m.t, err)
-			if i == nil {
+			if added.End {
 				break
+			}
+			require.NotNil(m.t, added.Last)
+			if known > 0 {
+				require.Equal(m.t, e.Number() < known, added.Behind)
 			}
 		}
 	}
