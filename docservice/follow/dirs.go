@@ -22,6 +22,8 @@ type current struct {
 	Ref   publish.Ref `json:"manifest"` // number 0: nothing has been fetched yet
 	// Extended: increments may have been added to the files of the manifest.
 	Extended bool `json:"extended,omitempty"`
+	// Next is a manifest whose files are being added: some of its entries may be here.
+	Next publish.Ref `json:"next,omitzero"`
 	// Goal is the goal of a start that was not reached.
 	Goal goal `json:"goal,omitzero"`
 }
@@ -40,21 +42,42 @@ func StateDir(dir string) (string, error) {
 // CheckpointIndex is collection.CheckpointIndex for a directory of a Follower or of a
 // collection. A Follower that opens target fetches the files of the queue.
 func CheckpointIndex(dir, target string, logger *slog.Logger) error {
-	c, found, err := readCurrent(vfs.OS, dir)
+	return checkpointIndex(dir, target, func(dir, target string) error { return collection.CheckpointIndex(dir, target, logger) })
+}
+
+// checkpointIndex is CheckpointIndex with the function that copies an index. A Follower may
+// use dir. Its index advances before CURRENT says so, and never beyond CURRENT.Next. So CURRENT
+// is read after the index was copied.
+func checkpointIndex(dir, target string, copyIndex func(dir, target string) error) error {
+	before, found, err := readCurrent(vfs.OS, dir)
 	if err != nil {
 		return err
 	}
 	if !found {
-		return collection.CheckpointIndex(dir, target, logger)
+		return copyIndex(dir, target)
 	}
 	if err := vfs.MakeDir(vfs.OS, target); err != nil {
 		return err
 	}
 	from, to := &Follower{dir: dir}, &Follower{dir: target, fs: vfs.OS}
-	if err := collection.CheckpointIndex(from.statePath(c.State), to.statePath(c.State), logger); err != nil {
-		return err
+	for {
+		copied := to.statePath(before.State)
+		err := copyIndex(from.statePath(before.State), copied)
+		after, _, readErr := readCurrent(vfs.OS, dir)
+		switch {
+		case readErr != nil:
+			return readErr
+		case after.State == before.State && err == nil:
+			return to.save(after)
+		case after.State == before.State:
+			return err
+		}
+		// Another state was served meanwhile, and the one that was copied is removed.
+		if err := vfs.OS.RemoveAll(copied); err != nil {
+			return err
+		}
+		before = after
 	}
-	return to.save(c)
 }
 
 // readCurrent reads the file CURRENT of a directory, if there is one.

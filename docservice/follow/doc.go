@@ -70,14 +70,17 @@
 //
 // # Files
 //
-//	CURRENT            the name of the state that is served, its manifest, and the goal of the
-//	                   start
+//	CURRENT            the name of the state that is served, its manifest, the manifest whose
+//	                   files are being added, and the goal of the start
 //	state-0001/        the directory of a collection.Collection
 //	state-0001/queue/  the queue that it tails
 //	checkpoint-N/      an index at the end of manifest N, and hard links to its files
 //
 // CURRENT is replaced atomically. Open removes the states that it does not name, which an
-// interrupted move has left.
+// interrupted move has left. CURRENT names the next manifest before its first file arrives: if
+// the target becomes another one before all have arrived, the state is made again.
+// CheckpointIndex reads CURRENT after it has copied the index, so that the copy holds no entries
+// of manifests that its CURRENT does not name.
 //
 // A file gets its name after its digest was verified and the file was synced. So Open trusts
 // the names and verifies headers and footers only; the background verification of the

@@ -137,7 +137,7 @@ func (f *Follower) follow(ctx context.Context, served *publish.Ref) error {
 	if err := f.determineGoal(ctx, target); err != nil {
 		return err
 	}
-	move := nextMove(f.record, *served, target, f.increments.mustDrop())
+	move := nextMove(f.record, *served, f.current.Next, target, f.increments.mustDrop())
 	if move == stay {
 		// Now, so that a rollback need not wait for it.
 		return errors.CombineErrors(f.repair(ctx, target), f.checkpoint(ctx, target))

@@ -66,6 +66,9 @@ func (f *Follower) repair(ctx context.Context, target publish.Ref) error {
 
 // advance fetches the files of a manifest that the served one continues.
 func (f *Follower) advance(ctx context.Context, m *publish.Manifest, target publish.Ref) error {
+	if err := f.change(func(c *current) { c.Next = target }); err != nil {
+		return err
+	}
 	err := f.fetch(ctx, f.state, m)
 	if errors.Is(err, publish.ErrDiverged) {
 		f.logger.Warn("increments are not part of the next manifest; the state is made again", "manifest", target.Number, "error", err)
@@ -81,7 +84,7 @@ func (f *Follower) advance(ctx context.Context, m *publish.Manifest, target publ
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := f.change(func(c *current) { c.Ref, c.Extended = target, extended }); err != nil {
+	if err := f.change(func(c *current) { c.Ref, c.Next, c.Extended = target, publish.Ref{}, extended }); err != nil {
 		return err
 	}
 	f.increments.reset(extended, nil)

@@ -23,14 +23,16 @@ const (
 	replace             // make another state, and serve it when it is ready
 )
 
-// nextMove returns how to get from the served manifest to the target. reset: the served
-// state holds more than the manifest, and must not.
-func nextMove(record publish.Record, served, target publish.Ref, reset bool) move {
+// nextMove returns how to get from the served manifest to the target. The served state may
+// hold entries of another manifest, next, whose files were not all added; number 0: there is
+// none. reset: it holds increments, and must not.
+func nextMove(record publish.Record, served, next, target publish.Ref, reset bool) move {
+	partial := next.Number > 0 && next != target
 	switch {
-	case target == served && reset:
-		return replace
-	case target == served:
+	case target == served && !partial && !reset:
 		return stay
+	case target == served, partial && !record.Continues(next.Number, target.Number):
+		return replace
 	case record.Continues(served.Number, target.Number):
 		return advance
 	}

@@ -12,14 +12,17 @@ import (
 func TestNextMove(t *testing.T) {
 	record := publish.Record{Bad: []publish.Range{{From: 3, To: 4}}, Generations: []uint64{7}}
 	for _, c := range []struct {
-		served, target uint64
-		want           move
+		served, next, target uint64
+		want                 move
 	}{
-		{2, 2, stay}, {0, 6, advance}, {1, 2, advance}, {5, 6, advance},
-		{2, 1, replace}, {2, 5, replace}, {6, 7, replace}, {7, 6, replace}, {7, 8, advance},
+		{2, 0, 2, stay}, {0, 0, 6, advance}, {1, 0, 2, advance}, {5, 0, 6, advance},
+		{2, 0, 1, replace}, {2, 0, 5, replace}, {6, 0, 7, replace}, {7, 0, 6, replace}, {7, 0, 8, advance},
+		// Files of the next manifest have arrived.
+		{1, 2, 2, advance}, {1, 2, 1, replace}, {0, 2, 1, replace}, {5, 6, 6, advance}, {8, 9, 10, advance}, {2, 3, 5, replace}, {0, 3, 6, replace},
 	} {
-		require.Equal(t, c.want, nextMove(record, publish.Ref{Number: c.served}, publish.Ref{Number: c.target}, false), "%+v", c)
+		require.Equal(t, c.want, nextMove(record, publish.Ref{Number: c.served}, publish.Ref{Number: c.next}, publish.Ref{Number: c.target}, false), "%+v", c)
 	}
+	require.Equal(t, replace, nextMove(record, publish.Ref{Number: 2}, publish.Ref{}, publish.Ref{Number: 2}, true))
 }
 
 func TestCheckpointsThatAreUsedAndRemoved(t *testing.T) {

@@ -1,0 +1,114 @@
+package follow_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"docstore/docservice/collection"
+	"docstore/docservice/follow"
+	"docstore/internal/testseed"
+	"docstore/queue/publish"
+
+	"github.com/stretchr/testify/require"
+)
+
+// startFromCheckpoint checkpoints a server, whose state changes before its index is copied, and
+// starts another one from the checkpoint. For both, the manifest is pinned.
+func (f *fleet) startFromCheckpoint(from *server, pinned uint64, before func()) *server {
+	f.t.Helper()
+	target := filepath.Join(f.dir, "checkpointed")
+	changed := false
+	require.NoError(f.t, follow.CheckpointIndexWith(from.dir, target, func(dir, target string) error {
+		if !changed {
+			changed = true
+			before()
+		}
+		return collection.CheckpointIndex(dir, target, nil)
+	}))
+	f.pin(pinned, "")
+	return f.startServer("", filepath.Base(target))
+}
+
+// TestCheckpointDuringAdvance: a checkpoint of an index that has advanced during the copy is not
+// one of the manifest before.
+func TestCheckpointDuringAdvance(t *testing.T) {
+	f := newFleet(t)
+	f.publishEntries(false, nil, [2]string{"id-0", "first"})
+	f.announce(1)
+	s := f.startServer("", "server")
+	s.waitFor(1)
+	other := f.startFromCheckpoint(s, 1, func() {
+		f.publishEntries(false, nil, [2]string{"id-0", "second"}, [2]string{"id-1", "second"})
+		f.announce(2)
+		s.waitFor(2)
+	})
+	other.waitFor(1)
+	other.eventually(ready)
+	other.waitFor(1)
+}
+
+// TestCheckpointDuringIncrement is TestCheckpointDuringAdvance for an increment.
+func TestCheckpointDuringIncrement(t *testing.T) {
+	s := newStream(t, newFleet(t))
+	server := s.startServer("", "server")
+	server.waitFor(1)
+	other := s.startFromCheckpoint(server, 1, func() {
+		s.putDocument("id-0", "of an increment")
+		s.extend()
+		s.waitForAnswers(server, s.documents)
+	})
+	other.waitFor(1)
+	other.eventually(ready)
+	other.waitFor(1)
+}
+
+// TestCheckpointDuringMove: the state that is being copied is replaced by another one.
+func TestCheckpointDuringMove(t *testing.T) {
+	f := newFleet(t)
+	f.publishEntries(false, nil, [2]string{"id-0", "first"})
+	f.publishEntries(false, nil, [2]string{"id-0", "second"})
+	f.announce(2)
+	s := f.startServer("", "server")
+	s.waitFor(2)
+	other := f.startFromCheckpoint(s, 1, func() {
+		f.pin(1, "")
+		s.waitFor(1)
+	})
+	other.waitFor(1)
+	other.eventually(ready)
+}
+
+// TestPinAfterPartialAdvance pins the served manifest after some files of the next one have
+// arrived. Their entries are not served any more, also after a restart.
+func TestPinAfterPartialAdvance(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		rng, f := testseed.Rand(t), newFleet(t)
+		f.publishEntries(false, nil, [2]string{"id-0", "first"})
+		f.announce(1)
+		s := f.startServer("", "server")
+		s.waitFor(1)
+		f.publishEntries(false, nil, [2]string{"id-0", "second"}, [2]string{"id-1", "second"})
+		f.publish(rng, false)
+		m, _, err := publish.FindManifest(t.Context(), f.bucket, 3, time.Now)
+		require.NoError(t, err)
+		objects, err := filepath.Glob(filepath.Join(f.dir, "bucket", "file", "*"+m.Files[2].Digest.String()))
+		require.NoError(t, err)
+		require.Len(t, objects, 1)
+		require.NoError(t, os.Remove(objects[0]))
+		f.announce(3)
+		s.eventually(func(follow.Status) bool {
+			document, err := s.get("id-0")
+			return err == nil && document == "second"
+		})
+		if restart {
+			require.NoError(t, s.close())
+		}
+		f.pin(1, "")
+		if restart {
+			s.start()
+		}
+		s.waitFor(1)
+	}
+}
