@@ -520,3 +520,21 @@ func TestBadOptions(t *testing.T) {
 	require.ErrorContains(t, err, "Rejoin")
 	require.ErrorContains(t, err, "KeepMoved")
 }
+
+// state is a Follower with a constant state.
+type state struct{ now follow.Status }
+
+func (s state) Status() follow.Status { return s.now }
+func (s state) Close() error          { return nil }
+
+// TestShardWithoutIncrementsIsBehind: the target of a shard includes the increments.
+func TestShardWithoutIncrementsIsBehind(t *testing.T) {
+	for age, want := range map[time.Duration]bool{0: false, behindTime / 2: false, behindTime: true} {
+		s := follow.Status{Served: 3, Target: 3, Increment: 5}
+		if age > 0 {
+			s.Behind = time.Now().Add(-age)
+		}
+		one, _ := new(Column).statusOf(&held{follower: state{s}})
+		require.Equal(t, want, one.Behind, age)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"time"
 
 	"docstore/docservice/follow"
 	"docstore/docservice/placement"
@@ -43,7 +44,12 @@ type ShardStatus struct {
 	Fetched  int64
 	Manifest uint64 // served
 	Target   uint64
+	Behind   bool // for behindTime: the target, or an increment of it, is not served
 }
+
+// behindTime is the time after which a shard is reported as behind, so that the report does not
+// change with each increment.
+const behindTime = 10 * time.Second
 
 // Status returns the current state.
 func (c *Column) Status() Status {
@@ -105,6 +111,7 @@ func (c *Column) statusOf(h *held) (one ShardStatus, stale string) {
 	served, s := c.admit(h)
 	one = ShardStatus{
 		Shard: h.number, State: Fetching, Problem: s.NotReady, Bytes: c.bytesOf(h.number), Manifest: s.Served, Target: s.Target,
+		Behind: !s.Behind.IsZero() && time.Since(s.Behind) >= behindTime,
 	}
 	one.Fetched = fetched(s, one.Bytes)
 	switch {
@@ -147,7 +154,7 @@ func (c *Column) publish(s Status) {
 		}
 		state.Shards = append(state.Shards, placement.ShardState{
 			Shard: one.Shard, Ready: one.State == Serving || one.State == Moved,
-			Bytes: one.Bytes, Fetched: one.Fetched, Manifest: one.Manifest, Target: one.Target,
+			Bytes: one.Bytes, Fetched: one.Fetched, Manifest: one.Manifest, Target: one.Target, Behind: one.Behind,
 		})
 	}
 	if c.mu.number != nil && s.NotReady == "" {

@@ -37,7 +37,7 @@ type ServerState struct {
 type ShardState struct {
 	Shard int `json:"shard"`
 	// Ready means that the server answers for the shard: its index has the manifest that was
-	// the target when the server began to serve it.
+	// the target when the server began to serve it, and the increments that were announced.
 	Ready bool `json:"ready"`
 	// Bytes is the size of the shard when it is complete, and Fetched the part that is here.
 	Bytes   int64 `json:"bytes"`
@@ -45,6 +45,8 @@ type ShardState struct {
 	// Manifest is the number of the manifest that is served, Target that of the target.
 	Manifest uint64 `json:"manifest"`
 	Target   uint64 `json:"target"`
+	// Behind: the target, or an increment of it, has not been served for some time.
+	Behind bool `json:"behind,omitempty"`
 }
 
 // Control is the decision of the operators. It changes only by their commands.

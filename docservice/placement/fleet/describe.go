@@ -60,7 +60,8 @@ type Row struct {
 	Used    int64 `json:"used"`
 	Limit   int64 `json:"limit"`
 	// Served is the oldest manifest that the server serves, Target the newest that it is to
-	// serve. Lagging is the number of its shards that serve an older one than their target.
+	// serve. Lagging is the number of its shards that serve an older one than their target, or
+	// lack increments.
 	Served  uint64 `json:"served"`
 	Target  uint64 `json:"target"`
 	Lagging int    `json:"lagging"`
@@ -85,7 +86,7 @@ type Move struct {
 // States of servers.
 const (
 	Ready    = "ready"    // for all shards of the column
-	Lagging  = "lagging"  // a shard serves an older manifest than its target
+	Lagging  = "lagging"  // a shard is behind its target
 	Fetching = "fetching" // a shard of the column is not ready
 )
 
@@ -203,7 +204,7 @@ func describeRow(m *placement.Map, one placement.ServerState) Row {
 		if r.Ready == 1 || held.Manifest < r.Served {
 			r.Served = held.Manifest
 		}
-		if held.Manifest < held.Target {
+		if held.Manifest < held.Target || held.Behind {
 			r.Lagging++
 		}
 	}
