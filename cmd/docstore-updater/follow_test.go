@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -95,6 +96,67 @@ func TestFollow(t *testing.T) {
 	f.append(b2 + "\n")
 	f.expect(a1) // a new reader begins at the start of the queue
 	for _, want := range []string{a2, a3, long, c1, b2} {
+		f.expect(want)
+	}
+	require.Equal(t, cli.ExitOK, f.end().status)
+}
+
+// TestRotatedTwice: files that had the name of the log between two looks are read in order: while
+// append is not running and while it runs. Those of earlier rotations, of other logs, and one
+// that is being compressed are not read.
+func TestRotatedTwice(t *testing.T) {
+	r := newResumer(t)
+	f := follow(t, r, r.file("app.log", a1))
+	dir, hourAgo := filepath.Dir(f.path), time.Now().Add(-time.Hour)
+	for _, name := range []string{"app.log.7", "app.log.old", "app-2026-11-25.log"} {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(c1+"\n"), 0o600))
+		require.NoError(t, os.Chtimes(path, hourAgo, hourAgo))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "app.log.7.gz"), []byte("in progress"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "apple.log.1"), []byte(c1+"\n"), 0o600))
+	rename := func(from, to string) {
+		require.NoError(t, os.Rename(filepath.Join(dir, from), filepath.Join(dir, to)))
+	}
+	f.expect(a1)
+	require.Equal(t, cli.ExitOK, f.end().status)
+	f.append(a2 + "\n")
+	rename("app.log", "app.log.1")
+	f.append(a3 + "\n")
+	rename("app.log.1", "app.log.2")
+	rename("app.log", "app.log.1")
+	f.append(b1 + "\n")
+
+	f = follow(t, r, f.path)
+	for _, want := range []string{a1, a2, a3, b1} {
+		f.expect(want)
+	}
+	// The two renames are close together: append may see the file between them or not.
+	rename("app.log", "app-2026-11-26T08.log")
+	f.append(b2 + "\n")
+	rename("app.log", "app-2026-11-26T09.log")
+	f.append(b3 + "\n")
+	f.expect(b2)
+	f.expect(b3)
+	require.Equal(t, cli.ExitOK, f.end().status)
+}
+
+// TestTruncatedAndRegrown: a log that is truncated in place and has grown beyond its old size
+// before append looks again is read from its start.
+func TestTruncatedAndRegrown(t *testing.T) {
+	r := newResumer(t)
+	f := follow(t, r, r.file("log", a1))
+	f.expect(a1)
+	// One write replaces the content: append sees the old or the new file.
+	require.NoError(t, os.WriteFile(f.path+".new", []byte(b1+"\n"+b2+"\n"+b3+"\n"), 0o600))
+	content, err := os.ReadFile(f.path + ".new")
+	require.NoError(t, err)
+	file, err := os.OpenFile(f.path, os.O_WRONLY, 0o600)
+	require.NoError(t, err)
+	_, err = file.WriteAt(content, 0)
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	for _, want := range []string{b1, b2, b3} {
 		f.expect(want)
 	}
 	require.Equal(t, cli.ExitOK, f.end().status)

@@ -54,7 +54,7 @@ func (r *resumer) refuses(problem string, files ...string) {
 	require.Equal(r, before, dump(r.T, r.queueDir))
 }
 
-const a1, a2, a3, b1, b2, c1 = `{"id":"a1"}`, `{"id":"a2"}`, `{"id":"a3"}`, `{"id":"b1"}`, `{"id":"b2"}`, `{"id":"c1"}`
+const a1, a2, a3, b1, b2, b3, c1 = `{"id":"a1"}`, `{"id":"a2"}`, `{"id":"a3"}`, `{"id":"b1"}`, `{"id":"b2"}`, `{"id":"b3"}`, `{"id":"c1"}`
 
 func TestResume(t *testing.T) {
 	t.Run("again is nothing", func(t *testing.T) {

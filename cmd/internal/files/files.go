@@ -108,7 +108,7 @@ func (o *Opener) Open(ctx context.Context, stored []byte) (source.Source, error)
 		case i < p.index && in.stable:
 			continue
 		case i == p.index && p.old != nil:
-			s.inputs = append(s.inputs, p.old)
+			s.inputs = append(append(s.inputs, p.old), p.between...)
 		case i == p.index:
 			in = p.in
 		}

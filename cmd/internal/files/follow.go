@@ -1,8 +1,10 @@
 package files
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -74,14 +76,29 @@ type follower struct {
 	path        string
 	fileWatcher *fileWatcher
 
-	offset   int64 // read up to here
+	offset   int64  // read up to here
+	tail     []byte // the last bytes before offset, at most tailBytes
 	replaced bool
+}
+
+// newFollower returns a follower of a file that is read from its offset on.
+func newFollower(ctx *callerContext, file *os.File, path string, offset int64, watcher *fileWatcher) (*follower, error) {
+	f := &follower{ctx: ctx, file: file, path: path, offset: offset, fileWatcher: watcher, tail: make([]byte, min(offset, tailBytes))}
+	_, err := file.ReadAt(f.tail, offset-int64(len(f.tail)))
+	return f, err
 }
 
 func (f *follower) Read(p []byte) (int, error) {
 	for {
 		n, err := f.file.Read(p)
+		if n > 0 && !f.continues() {
+			f.replaced = true
+			return 0, io.EOF
+		}
 		f.offset += int64(n)
+		if f.tail = append(f.tail, p[:n]...); len(f.tail) > tailBytes {
+			f.tail = append(f.tail[:0], f.tail[len(f.tail)-tailBytes:]...)
+		}
 		if n > 0 || !eof.Is(err) || f.replaced {
 			return n, err
 		}
@@ -95,6 +112,15 @@ func (f *follower) Read(p []byte) (int, error) {
 			}
 		}
 	}
+}
+
+// continues reports whether the bytes before the offset are still those that were read. If the
+// file was truncated in place and has grown beyond the offset since, what was read now belongs
+// to its new content.
+func (f *follower) continues() bool {
+	now := make([]byte, len(f.tail))
+	n, _ := f.file.ReadAt(now, f.offset-int64(len(now)))
+	return bytes.Equal(now[:n], f.tail)
 }
 
 // isReplaced reports whether another file has the name. While no file has it, the old one
@@ -114,13 +140,18 @@ func (f *follower) isReplaced() (bool, error) {
 	return !os.SameFile(own, named) || own.Size() < f.offset, nil
 }
 
-// nextFile waits for the file that replaces a followed one.
-func (in *input) nextFile(ctx context.Context, watcher *fileWatcher) (*input, error) {
+// nextFiles waits for the file that replaces a followed one. It returns the files that had the
+// name between the two, and that file.
+func (in *input) nextFiles(ctx context.Context, watcher *fileWatcher) ([]*input, error) {
 	for {
 		next, err := inspect(in.name, in.format)
 		if err == nil {
-			next.index, next.gen = in.index, in.gen+1
-			return next, next.setFollow()
+			inputs, err := between(in, in.from.File, next.from.File, in.gen)
+			if err != nil {
+				return nil, err
+			}
+			next.index, next.gen = in.index, in.gen+1+generation(len(inputs))
+			return append(inputs, next), next.setFollow()
 		}
 		if !errors.Is(err, os.ErrNotExist) {
 			return nil, err

@@ -13,15 +13,17 @@ type position struct {
 	index int    // of the input; -1: before all of them
 	in    *input // a copy that starts behind the cursor; nil: old does
 	old   *input // the renamed file that was read under the name of the input
-	at    cursor
+	// between are the files that had the name of the input after old.
+	between []*input
+	at      cursor
 }
 
 // generation tells files apart that had the same name, as of a log that is rotated.
 type generation int
 
 const (
-	replaced generation = iota // before the opener was made
-	current                    // had the name when the opener was made; its replacements follow
+	replaced generation = 0       // before the opener was made; others that were replaced then follow
+	current  generation = 1 << 16 // had the name when the opener was made; its replacements follow
 )
 
 // String describes the position for messages.

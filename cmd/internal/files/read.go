@@ -61,7 +61,9 @@ func openFile(ctx context.Context, in *input, options Options, watcher *fileWatc
 		}
 		r.file, bytes = body, body
 		if file, local := body.(*os.File); in.follow && local {
-			bytes = &follower{ctx: r.ctx, file: file, path: in.name, offset: start, fileWatcher: watcher}
+			if bytes, err = newFollower(r.ctx, file, in.name, start, watcher); err != nil {
+				return nil, errors.Join(err, file.Close())
+			}
 		}
 	}
 	if err := r.openStream(bytes, options.Records); err != nil {

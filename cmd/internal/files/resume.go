@@ -3,7 +3,6 @@ package files
 import (
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -22,7 +21,11 @@ func (p *position) find(inputs []*input) error {
 		p.index = i
 		if renamed {
 			var err error
-			if p.old, err = findReplaced(in, p.at); err != nil || p.old != nil {
+			if p.old, err = findReplaced(in, p.at); err != nil {
+				return err
+			}
+			if p.old != nil {
+				p.between, err = between(in, p.at.File, in.from.File, replaced)
 				return err
 			}
 		}
@@ -35,30 +38,6 @@ func (p *position) find(inputs []*input) error {
 			"give it before new ones, or omit --resume", p.at.describe(), p.at.Lines)
 	}
 	return nil
-}
-
-// findReplaced returns the renamed file that was read under the name of a followed file, as
-// for rotated logs, nil if there is none.
-func findReplaced(in *input, at cursor) (*input, error) {
-	dir := filepath.Dir(in.from.Path)
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	for _, entry := range entries {
-		path := filepath.Join(dir, entry.Name())
-		info, err := vfs.OS.Stat(path)
-		if err != nil || info.ID != at.File || (&input{name: path}).checkHead(context.Background(), &at) != nil {
-			continue
-		}
-		old, err := inspect(path, in.format)
-		if err != nil {
-			return nil, err
-		}
-		old.index, old.gen = in.index, replaced
-		return old, old.resumeAt(context.Background(), at)
-	}
-	return nil, nil
 }
 
 // within reports whether the cursor refers to the input. For a file, the same file under

@@ -126,13 +126,14 @@ func (s *Source) open(ctx context.Context) (err error) {
 	if len(s.inputs) == 0 {
 		return io.EOF
 	}
-	in := s.inputs[0]
 	if s.rotated {
-		if in, err = in.nextFile(ctx, s.watcher); err != nil {
+		next, err := s.inputs[0].nextFiles(ctx, s.watcher)
+		if err != nil {
 			return err
 		}
-		s.inputs[0], s.rotated = in, false
+		s.inputs, s.rotated = append(next, s.inputs[1:]...), false
 	}
+	in := s.inputs[0]
 	if in.follow && s.watcher == nil {
 		s.watcher = newFileWatcher(in.name, followInterval) // also for its replacements
 	}
