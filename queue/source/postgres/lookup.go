@@ -111,6 +111,9 @@ func (c *changes) selectRows(ctx context.Context) (map[string]source.Record, err
 	if result.Err != nil {
 		return nil, result.Err
 	}
+	if len(result.Rows) == 0 {
+		return found, nil // and result has no descriptions
+	}
 	fields, oids := make([]string, len(result.FieldDescriptions)), make([]uint32, len(result.FieldDescriptions))
 	for i, field := range result.FieldDescriptions {
 		fields[i], oids[i] = field.Name, field.DataTypeOID

@@ -134,6 +134,7 @@ func TestSource(t *testing.T) {
 		{"types", testTypes},
 		{"composite", testCompositeKey},
 		{"toast", testTOAST},
+		{"toastdeleted", testTOASTDeleted},
 		{"toastfull", testTOASTFull},
 		{"columns", testColumns},
 		{"partitions", testPartitions},
@@ -257,6 +258,21 @@ func testTOAST(t *testing.T, server *postgrestest.Server) {
 	require.Contains(t, c.documents[`a"b,2`], `"number":2`)
 	require.Contains(t, c.documents[`a"b,40`], `"number":4`)
 	require.Greater(t, len(c.documents[`a"b,40`]), 12_000)
+}
+
+// A batch of updates whose rows were all deleted before it is read.
+func testTOASTDeleted(t *testing.T, server *postgrestest.Server) {
+	database := newDatabase(t, server, `CREATE TABLE t (id int PRIMARY KEY, n int, body text); INSERT INTO t SELECT 1, 0, `+wide)
+	o := newOpener(t, testURL(server, database, "table", "t", "slot", database))
+	c := newCopy()
+	s := c.open(t, o)
+	c.readUntil(t, s, "1", "body")
+	require.NoError(t, s.Close())
+	server.Exec(t, database, "UPDATE t SET n = 1")
+	server.Exec(t, database, "DELETE FROM t")
+	s = c.open(t, o)
+	c.read(t, s, func() bool { return len(c.documents) == 0 })
+	require.Equal(t, []string{"1", "-1"}, c.log)
 }
 
 func testTOASTFull(t *testing.T, server *postgrestest.Server) {
