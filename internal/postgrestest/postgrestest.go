@@ -115,6 +115,20 @@ func (s *Server) Kill() { s.stop(immediate) }
 // Stop shuts the server down. It waits until the readers of slots have confirmed all changes.
 func (s *Server) Stop() { s.stop(fast) }
 
+// Snapshot copies the files of the stopped server. restore replaces the files of the server, which
+// is stopped again, with the copy.
+func (s *Server) Snapshot(t testing.TB) (restore func()) {
+	t.Helper()
+	copied := filepath.Join(s.dir, "snapshot")
+	replace := func(from, to string) {
+		require.NoError(t, os.RemoveAll(to))
+		output, err := exec.Command("cp", "-a", from, to).CombinedOutput() // with the owners
+		require.NoError(t, err, "%s", output)
+	}
+	replace(s.data(), copied)
+	return func() { replace(copied, s.data()) }
+}
+
 // Promote restarts the server as a standby and makes it the primary of a new timeline.
 func (s *Server) Promote(t testing.TB) {
 	t.Helper()

@@ -23,11 +23,14 @@ type changes struct {
 	source  *Source
 	session *session
 	start   place // changes up to it are skipped
+	known   []history
 
 	format *format // nil before the first Relation of the table
 	// commit is the position of the commit record of the transaction that is being received,
-	// count the number of its changes so far.
+	// xid and time identify it, count is the number of its changes so far.
 	commit pgoutput.LSN
+	xid    uint32
+	time   uint64
 	count  uint64
 	inside bool // a transaction has begun and not ended
 
@@ -38,6 +41,7 @@ type changes struct {
 	newRow   [][]byte
 	message  pgoutput.Message
 	marked   pgoutput.LSN // position of the last record
+	anchor   anchor       // the last transaction with a record
 	markedAt time.Time
 }
 
@@ -59,11 +63,16 @@ func (c *changes) handle(ctx context.Context, data []byte) error {
 	table := c.session.table.oid
 	switch m.Kind {
 	case pgoutput.Begin:
+		for i := range c.known {
+			if err := c.known[i].begins(m); err != nil {
+				return err
+			}
+		}
 		if end := c.source.end; end > 0 && m.LSN >= end {
 			c.moveTo(end) // this transaction and all that follow were committed after Open
 			return nil
 		}
-		c.commit, c.count, c.inside = m.LSN, 0, true
+		c.commit, c.time, c.xid, c.count, c.inside = m.LSN, m.Time, m.XID, 0, true
 	case pgoutput.Commit:
 		c.inside = false
 		c.moveTo(m.End)
@@ -128,8 +137,14 @@ var errNoRelation = errors.New("a change came before the description of its tabl
 // change adds the records of an insert, update or delete.
 func (c *changes) change(m *pgoutput.Message) error {
 	c.count++
-	removed := place{phase: phaseChanges, lsn: c.commit, index: 2*c.count - 1}
-	done := place{phase: phaseChanges, lsn: c.commit, index: 2 * c.count}
+	c.anchor = anchor{lsn: c.commit, time: c.time, xid: c.xid}
+	removed := place{phase: phaseChanges, lsn: c.commit, index: 2*c.count - 1, anchor: c.anchor}
+	done := place{phase: phaseChanges, lsn: c.commit, index: 2 * c.count, anchor: c.anchor}
+	for i := range c.known {
+		if err := c.known[i].changes(c.commit); err != nil {
+			return err
+		}
+	}
 	if !c.start.before(done) {
 		return nil
 	}
@@ -226,15 +241,22 @@ func heartbeatDue(marked, end pgoutput.LSN, since time.Duration) bool {
 }
 
 // keepalive handles the position of the server between transactions.
-func (c *changes) keepalive(end pgoutput.LSN, now time.Time) {
+func (c *changes) keepalive(end pgoutput.LSN, now time.Time) error {
 	if c.inside || end < c.lsn() {
-		return
+		return nil
+	}
+	for i := range c.known {
+		if err := c.known[i].passes(end); err != nil {
+			return err
+		}
 	}
 	c.moveTo(end)
+	c.source.confirm(c.start.lsn)
 	if heartbeatDue(c.marked, end, now.Sub(c.markedAt)) {
-		c.add(source.Record{ID: []byte(HeartbeatID), Delete: true}, place{phase: phaseChanges, lsn: end})
+		c.add(source.Record{ID: []byte(HeartbeatID), Delete: true}, place{phase: phaseChanges, lsn: end, anchor: c.anchor})
 		c.markedAt = now
 	}
+	return nil
 }
 
 // The messages within CopyData.
@@ -289,8 +311,7 @@ func (c *changes) copyData(ctx context.Context, data []byte, reply func()) error
 		if data[17] == 1 {
 			reply()
 		}
-		c.keepalive(pgoutput.LSN(binary.BigEndian.Uint64(data[1:])), time.Now())
-		return nil
+		return c.keepalive(pgoutput.LSN(binary.BigEndian.Uint64(data[1:])), time.Now())
 	}
 	return errReplication
 }

@@ -78,7 +78,7 @@ func checkOrigin(s *server, c *cursor) error {
 		}
 		return fmt.Errorf("the queue has changes up to %s of timeline %d, which the server's timeline %d does not contain: "+
 			"a standby was promoted, or a backup restored, that lacks changes; %s", c.lsn, o.timeline, s.timeline, startOver)
-	case c.lsn > s.walEnd:
+	case c.lsn > s.walEnd, c.anchor.xid != 0 && c.anchor.lsn >= s.walEnd:
 		return fmt.Errorf("the queue has changes up to %s, but the log of the server ends at %s: a backup was restored; %s",
 			c.lsn, s.walEnd, startOver)
 	}

@@ -35,6 +35,7 @@ type session struct {
 	replication *pgconn.PgConn // nil: only rows are read
 	rows        *pgconn.PgConn // in a transaction that reads the rows; nil: they have been read
 	table       *table         // nil: a query is read
+	confirmed   pgoutput.LSN   // by the slot
 }
 
 // connect opens a connection with additional parameters.
@@ -58,8 +59,9 @@ func (s *session) close() {
 }
 
 // begin connects and checks that reading can continue at a cursor; nil at the start. It returns
-// the position where it does, and the end of the server's log.
-func (o *Opener) begin(ctx context.Context, at *cursor) (_ *session, position cursor, end pgoutput.LSN, err error) {
+// the position where it does, and the end of the server's log. ahead is a later cursor of the same
+// queue; nil: none.
+func (o *Opener) begin(ctx context.Context, at, ahead *cursor) (_ *session, position cursor, end pgoutput.LSN, err error) {
 	s := &session{}
 	defer func() {
 		if err != nil {
@@ -72,7 +74,7 @@ func (o *Opener) begin(ctx context.Context, at *cursor) (_ *session, position cu
 	if o.options.Table == "" {
 		position, err = o.beginQuery(ctx, s, at)
 	} else {
-		position, end, err = o.beginTable(ctx, s, at)
+		position, end, err = o.beginTable(ctx, s, at, ahead)
 	}
 	return s, position, end, err
 }
@@ -113,7 +115,7 @@ func (o *Opener) beginRows(ctx context.Context, s *session) error {
 	return err
 }
 
-func (o *Opener) beginTable(ctx context.Context, s *session, at *cursor) (cursor, pgoutput.LSN, error) {
+func (o *Opener) beginTable(ctx context.Context, s *session, at, ahead *cursor) (cursor, pgoutput.LSN, error) {
 	if at != nil && at.phase == phaseQuery {
 		return cursor{}, 0, errors.New("the queue was filled from a query, not from a table")
 	}
@@ -151,8 +153,11 @@ func (o *Opener) beginTable(ctx context.Context, s *session, at *cursor) (cursor
 		return cursor{}, 0, err
 	}
 	now := origin{system: state.system, timeline: state.timeline, table: s.table.oid, publication: entry, keys: keysCRC(s.table.keys), slot: o.options.Slot}
-	if at != nil {
-		if err := o.checkSame(ctx, s, state, at, &now); err != nil {
+	for _, c := range []*cursor{at, ahead} {
+		if c == nil {
+			continue
+		}
+		if err := o.checkSame(ctx, s, state, c, &now); err != nil {
 			return cursor{}, 0, err
 		}
 	}
@@ -163,14 +168,17 @@ func (o *Opener) beginTable(ctx context.Context, s *session, at *cursor) (cursor
 	if err := checkSlot(o.options.Slot, found, state.database, at); err != nil {
 		return cursor{}, 0, err
 	}
+	s.confirmed = found.confirmed
 	position := cursor{phase: phaseRows, lsn: found.confirmed}
-	switch {
-	case at != nil:
-		position = *at
-	case !found.exists:
+	if at == nil && !found.exists {
 		if position.lsn, err = o.createSlot(ctx, s); err != nil {
 			return cursor{}, 0, err
 		}
+		s.confirmed = position.lsn
+	}
+	position.anchor.lsn = position.lsn
+	if at != nil {
+		position = *at
 	}
 	position.origin = now
 	return position, state.walEnd, nil

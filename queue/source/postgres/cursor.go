@@ -15,7 +15,7 @@ import (
 // cursor is a position in a table and its changes. Little-endian:
 //
 //	4    "DSPG"
-//	u8   version, 0
+//	u8   version, 1
 //	u8   phase: 0 the rows, 1 the changes, 2 the rows of a query
 //	u64  system identifier of the database cluster
 //	u32  timeline
@@ -25,6 +25,9 @@ import (
 //	u64  LSN
 //	u64  index
 //	u32  attempt
+//	u64  anchor: LSN of a commit record, or where the changes begin
+//	u64  time of that commit, microseconds since 2000
+//	u32  id of that transaction; 0: none is known
 //	u8   length of the name of the slot, and the name
 //	...  key before the attempt, key: each u16 bytes, and the values as in appendKey
 //
@@ -35,12 +38,17 @@ import (
 // Among the rows, LSN is where the changes will begin, index is the number of rows read, and key
 // the last row's. Each process that reads rows begins another attempt behind the key that the
 // earlier one had reached.
+//
+// The anchor is the last transaction at or before LSN that changed the table, and tells the log
+// from another one of the same length; see history. Version 0 lacks it: the fields after attempt
+// begin with the name of the slot. It is read, and nothing is known about the log before LSN.
 type cursor struct {
 	phase   phase
 	origin  origin
 	lsn     pgoutput.LSN
 	index   uint64
 	attempt uint32
+	anchor  anchor
 	base    []byte // key before the first row of the attempt; empty: none
 	key     []byte // key of the last row; empty: none
 }
@@ -66,7 +74,9 @@ const (
 
 const (
 	cursorMagic   = "DSPG"
-	cursorVersion = 0
+	cursorVersion = 1
+	// anchorBytes is the size of the fields that version 0 lacks.
+	anchorBytes = 8 + 8 + 4
 	// maxKeyBytes bounds an encoded key in a cursor. The id of a row with a longer key is
 	// longer than queue.MaxIDBytes in nearly all cases; its cursor has the key of an earlier row.
 	maxKeyBytes = 1900
@@ -75,7 +85,7 @@ const (
 )
 
 // The longest cursor fits into a block.
-const _ = uint(queue.MaxCursorBytes - (len(cursorMagic) + 2 + 8 + 4*4 + 2*8 + 4 + 1 + maxSlotName + 2*(2+maxKeyBytes)))
+const _ = uint(queue.MaxCursorBytes - (len(cursorMagic) + 2 + 8 + 4*4 + 2*8 + 4 + anchorBytes + 1 + maxSlotName + 2*(2+maxKeyBytes)))
 
 // append appends the encoded cursor to dst.
 func (c *cursor) append(dst []byte) []byte {
@@ -89,6 +99,9 @@ func (c *cursor) append(dst []byte) []byte {
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(c.lsn))
 	dst = binary.LittleEndian.AppendUint64(dst, c.index)
 	dst = binary.LittleEndian.AppendUint32(dst, c.attempt)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(c.anchor.lsn))
+	dst = binary.LittleEndian.AppendUint64(dst, c.anchor.time)
+	dst = binary.LittleEndian.AppendUint32(dst, c.anchor.xid)
 	dst = append(append(dst, byte(len(c.origin.slot))), c.origin.slot...)
 	for _, key := range [][]byte{c.base, c.key} {
 		dst = append(binary.LittleEndian.AppendUint16(dst, uint16(len(key))), key...)
@@ -105,7 +118,10 @@ func parseCursor(data []byte) (cursor, error) {
 	if ours && len(rest) > 0 && rest[0] > cursorVersion {
 		return c, fmt.Errorf("the queue's cursor is of version %d, newer than this program; use a newer docstore-updater", rest[0])
 	}
-	const fixed = 2 + 8 + 4*4 + 2*8 + 4
+	fixed := 2 + 8 + 4*4 + 2*8 + 4
+	if ours && len(rest) > 0 && rest[0] > 0 {
+		fixed += anchorBytes
+	}
 	if !ours || len(rest) < fixed || rest[1] >= byte(phases) {
 		return c, errForeignCursor
 	}
@@ -114,6 +130,10 @@ func parseCursor(data []byte) (cursor, error) {
 	c.phase = phase(rest[1])
 	c.origin = origin{system: u64(2), timeline: u32(10), table: u32(14), publication: u32(18), keys: u32(22)}
 	c.lsn, c.index, c.attempt = pgoutput.LSN(u64(26)), u64(34), u32(42)
+	c.anchor.lsn = c.lsn
+	if rest[0] > 0 {
+		c.anchor = anchor{lsn: pgoutput.LSN(u64(46)), time: u64(54), xid: u32(62)}
+	}
 	rest = rest[fixed:]
 	slot, rest, ok := cutPiece(rest, 1)
 	base, rest, okBase := cutPiece(rest, 2)
@@ -204,6 +224,17 @@ func earlierRows(a, b cursor) cursor {
 	return a
 }
 
+// latest returns the last one of cursors among the changes; nil: all are among the rows.
+func latest(cursors []cursor) *cursor {
+	var last *cursor
+	for i := range cursors {
+		if c := &cursors[i]; c.phase == phaseChanges && (last == nil || last.before(c)) {
+			last = c
+		}
+	}
+	return last
+}
+
 // appendKey appends the encoded key of a row: the values of its columns in PostgreSQL's text
 // form, each after its length.
 func appendKey(dst []byte, values [][]byte) []byte {
@@ -237,22 +268,28 @@ func (o *Opener) Position(data []byte) (source.Position, error) {
 	return &c, nil
 }
 
-// Earliest returns a cursor at or before each of the cursors.
+// Earliest returns a cursor at or before each of the cursors. The next Open checks that the log
+// of the server also contains the changes before the others.
 func (o *Opener) Earliest(data [][]byte) ([]byte, error) {
-	cursors := make([]cursor, len(data))
-	for i, d := range data {
+	var cursors []cursor
+	for _, d := range data {
 		if len(d) == 0 {
-			return nil, nil
+			continue
 		}
-		var err error
-		if cursors[i], err = parseCursor(d); err != nil {
+		c, err := parseCursor(d)
+		if err != nil {
 			return nil, err
 		}
-		if a, b := cursors[i].origin, cursors[0].origin; a.system != b.system || a.table != b.table || a.slot != b.slot {
+		cursors = append(cursors, c)
+		if a, b := c.origin, cursors[0].origin; a.system != b.system || a.table != b.table || a.slot != b.slot {
 			return nil, errors.New("the cursors of the shards are of different sources")
 		}
 	}
 	if len(cursors) == 0 {
+		return nil, nil
+	}
+	o.latest.Store(latest(cursors))
+	if len(cursors) < len(data) {
 		return nil, nil
 	}
 	first := earliest(cursors)

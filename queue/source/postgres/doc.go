@@ -48,6 +48,12 @@
 // changed primary key, and TRUNCATE, which names no keys. The remedy is another queue: it
 // reads the whole table.
 //
+// A server that was restored from an older copy may be written past the queue's cursor before it
+// is read. So a cursor identifies the last transaction before it that changed the table, by the
+// position, time and id. The server sends that transaction first when reading continues, and
+// reading stops if it is not there. Without such a transaction, that is after the rows, there is
+// nothing to compare: rows that were read after an interruption and then lost remain in the queue.
+//
 // While the table does not change, the log of other tables must not be held. Every 16 MiB of it,
 // but at most every 10 seconds, a delete of HeartbeatID moves the cursor in the queue, and with it
 // the confirmed position.

@@ -14,6 +14,8 @@ type place struct {
 	key   []byte // among rows
 	lsn   pgoutput.LSN
 	index uint64
+	// anchor identifies the transaction, or the last one before a heartbeat.
+	anchor anchor
 }
 
 // batch is a series of records and their places.

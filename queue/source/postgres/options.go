@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -45,6 +46,8 @@ type Opener struct {
 	config  *pgconn.Config
 	table   name // empty for a query
 	log     *slog.Logger
+	// latest is the last of the cursors that Earliest compared, for Open.
+	latest atomic.Pointer[cursor]
 }
 
 // Ends reports whether the source ends: see source.Batch.

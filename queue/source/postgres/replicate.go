@@ -42,11 +42,14 @@ func (s *Source) readChanges(ctx context.Context, session *session) error {
 	stop := context.AfterFunc(ctx, confirmer.finish)
 	defer stop()
 	defer confirmer.close()
-	if err := startReplication(conn, s.opener.options.Slot, s.opener.options.Publication, s.at.lsn); err != nil {
+	if err := startReplication(conn, s.opener.options.Slot, s.opener.options.Publication, s.at.anchor.lsn); err != nil {
 		return err
 	}
-	c := &changes{source: s, session: session, marked: s.at.lsn,
-		start: place{phase: phaseChanges, lsn: s.at.lsn, index: s.at.index}}
+	c := &changes{source: s, session: session, marked: s.at.lsn, anchor: s.at.anchor,
+		start: place{phase: phaseChanges, lsn: s.at.lsn, index: s.at.index}, known: []history{newHistory(&s.at, session.confirmed)}}
+	if s.ahead != nil {
+		c.known = append(c.known, newHistory(s.ahead, session.confirmed))
+	}
 	group.Go(func() error { return c.receive(ctx, conn, func() { signal(confirmer.wanted) }) })
 	group.Go(func() error { return confirmer.run(ctx) })
 	group.Go(func() error { return s.watch(ctx, session) })

@@ -85,7 +85,7 @@ func (s *Source) sendRows(ctx context.Context, session *session, rows *pgconn.Re
 		if k := f.key(&room, values); k != nil {
 			key = k
 		}
-		b.add(f.put(&room, values), place{phase: s.at.phase, lsn: s.at.lsn, index: n, key: key})
+		b.add(f.put(&room, values), place{phase: s.at.phase, lsn: s.at.lsn, index: n, key: key, anchor: s.at.anchor})
 		if len(b.records) >= batchRecords || b.bytes >= batchBytes || session.rows.Frontend().ReadBufferLen() == 0 {
 			if err := s.send(ctx, &b); err != nil {
 				return err

@@ -40,6 +40,8 @@ type Source struct {
 
 	// at is the position of the goroutine that reads.
 	at cursor
+	// ahead is the last cursor of the shards; nil: none is behind that of Open.
+	ahead *cursor
 	// end is the position at which the source ends; zero: it is followed. finished says that
 	// Next has all records up to it; changes are confirmed until Close.
 	end      pgoutput.LSN
@@ -68,7 +70,8 @@ func (o *Opener) Open(ctx context.Context, data []byte) (source.Source, error) {
 		}
 		from = &c
 	}
-	session, at, end, err := o.begin(ctx, from)
+	ahead := o.latest.Swap(nil)
+	session, at, end, err := o.begin(ctx, from, ahead)
 	if err != nil {
 		return nil, o.wrap(err)
 	}
@@ -77,12 +80,13 @@ func (o *Opener) Open(ctx context.Context, data []byte) (source.Source, error) {
 		at.base = at.key
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Source{opener: o, box: newMailbox(), cancel: cancel, ended: make(chan struct{}), at: at, attempt: at.attempt, base: at.base}
+	s := &Source{opener: o, box: newMailbox(), cancel: cancel, ended: make(chan struct{}), at: at, ahead: ahead, attempt: at.attempt, base: at.base}
 	s.walEnd.Store(uint64(end))
 	if !o.options.Follow {
 		s.end = end
 	}
-	s.durable.Store(uint64(at.lsn))
+	// Before the log up to the cursor is known to be the queue's, it is not confirmed: see history.
+	s.durable.Store(uint64(session.confirmed))
 	s.reached.Store(uint64(at.lsn))
 	s.setOrigin(at.origin)
 	go s.run(running, session)
@@ -142,7 +146,7 @@ func (s *Source) run(ctx context.Context, session *session) {
 			ctxtime.Sleep(ctx, backoff)
 			backoff = min(2*backoff, maxBackoff)
 			at := s.at
-			if session, at, _, err = s.opener.begin(ctx, &at); err == nil {
+			if session, at, _, err = s.opener.begin(ctx, &at, s.ahead); err == nil {
 				s.at = at
 				s.setOrigin(at.origin)
 				break
@@ -177,7 +181,7 @@ func (s *Source) send(ctx context.Context, b *batch) error {
 		return err
 	}
 	last := b.places[len(b.places)-1]
-	s.at.lsn, s.at.index, s.at.key = last.lsn, last.index, last.key
+	s.at.lsn, s.at.index, s.at.key, s.at.anchor = last.lsn, last.index, last.key, last.anchor
 	*b = batch{records: b.records[:0], places: b.places[:0]}
 	return nil
 }
@@ -193,7 +197,7 @@ func (s *Source) Next(ctx context.Context) (*source.Batch, error) {
 	s.mu.Unlock()
 	after := func(i int) cursor {
 		c, p := at, &taken.places[i]
-		c.phase, c.lsn, c.index, c.key = p.phase, p.lsn, p.index, p.key
+		c.phase, c.lsn, c.index, c.key, c.anchor = p.phase, p.lsn, p.index, p.key, p.anchor
 		if p.phase == phaseChanges {
 			c.attempt, c.base = 0, nil
 		}
@@ -225,9 +229,14 @@ func (s *Source) Durable(data []byte) {
 	if err != nil || c.phase != phaseChanges {
 		return
 	}
+	s.confirm(c.lsn)
+}
+
+// confirm lets the slot advance to a position.
+func (s *Source) confirm(lsn pgoutput.LSN) {
 	for {
 		old := s.durable.Load()
-		if uint64(c.lsn) <= old || s.durable.CompareAndSwap(old, uint64(c.lsn)) {
+		if uint64(lsn) <= old || s.durable.CompareAndSwap(old, uint64(lsn)) {
 			return
 		}
 	}

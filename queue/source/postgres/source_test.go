@@ -207,15 +207,14 @@ func testCompositeKey(t *testing.T, server *postgrestest.Server) {
 	require.Contains(t, c.documents[`a\,3,2026-01-01T17:00:00Z,`+"\x00\x11"], `"n":-1`)
 	// A restart in the middle of the rows.
 	resumed := &copied{documents: map[string]string{}, cursor: nil}
-	testInterruptedRows(t, server, resumed, o, database)
+	testInterruptedRows(t, server, resumed, database)
 	require.Equal(t, c.documents, resumed.documents)
 }
 
 // testInterruptedRows reads the rows of the table through another slot, with an interruption
 // after each batch.
-func testInterruptedRows(t *testing.T, server *postgrestest.Server, c *copied, o *Opener, database string) {
-	again := *o
-	again.options.Slot = database + "_2"
+func testInterruptedRows(t *testing.T, server *postgrestest.Server, c *copied, database string) {
+	again := newOpener(t, testURL(server, database, "table", "t", "slot", database+"_2", "publication", database))
 	rounds := 0
 	for {
 		s, err := again.Open(t.Context(), c.cursor)

@@ -37,9 +37,7 @@ func (m *Message) Decode(data []byte) error {
 func (m *Message) decode(r *reader) bool {
 	switch m.Kind {
 	case Begin:
-		m.LSN = r.lsn()
-		r.u64() // time
-		r.u32() // transaction id
+		m.LSN, m.Time, m.XID = r.lsn(), r.u64(), r.u32()
 	case Commit:
 		r.want(0) // flags
 		m.LSN, m.End = r.lsn(), r.lsn()

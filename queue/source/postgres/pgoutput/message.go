@@ -65,6 +65,10 @@ type Message struct {
 	LSN LSN
 	// End is the position after the commit record, of Commit.
 	End LSN
+	// Time is the time of the commit in microseconds since 2000, of Begin.
+	Time uint64
+	// XID is the id of the transaction, of Begin. It is used again after 2^32 transactions.
+	XID uint32
 
 	// Table identifies the table of a change or a Relation.
 	Table uint32
