@@ -15,7 +15,8 @@ const natsForm = "nats://HOST:PORT[,...]/STREAM"
 const natsHelp = `nats:// reads a stream of JetStream: the id is the part of the subject that
 the wildcards of subject= match. A message with the header KV-Operation DEL or
 PURGE deletes it, as in a key-value bucket, the stream KV_NAME. Append stops if
-messages were discarded before it read them, or the stream was created again.
+messages were discarded before it read them, the stream was created again, or an
+older copy of it was restored. A bucket with a TTL needs a TTL of markers.
 Options of the URL, such as nats://n1:4222/JOBS?subject=jobs.*&format=raw:
 
   subject=SUBJECT   read only this one, with wildcards; default all

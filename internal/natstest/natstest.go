@@ -26,6 +26,7 @@ type Server struct {
 	t       testing.TB
 	program string
 	config  string
+	streams string // the directory of JetStream
 	command *exec.Cmd
 }
 
@@ -36,7 +37,8 @@ func Start(t testing.TB, lines ...string) *Server {
 	s := &Server{Address: freeport.Address(t), t: t, program: testprogram.Path(t, program)}
 	dir := t.TempDir()
 	s.config = filepath.Join(dir, "nats.conf")
-	lines = append(lines, "listen: "+s.Address, "jetstream { store_dir: "+filepath.Join(dir, "streams")+" }")
+	s.streams = filepath.Join(dir, "streams")
+	lines = append(lines, "listen: "+s.Address, "jetstream { store_dir: "+s.streams+" }")
 	require.NoError(t, os.WriteFile(s.config, []byte(strings.Join(lines, "\n")), 0o600))
 	t.Cleanup(s.Stop)
 	s.Restart()
@@ -56,6 +58,19 @@ func (s *Server) Restart() {
 	s.command = exec.Command(s.program, "--config", s.config, "--log", s.config+".log")
 	require.NoError(s.t, s.command.Start())
 	require.Eventually(s.t, s.listens, time.Minute, time.Millisecond, "%s does not listen on %s", program, s.Address)
+}
+
+// Snapshot copies the streams of the stopped server. restore replaces those of the server, which is
+// stopped again, with the copy.
+func (s *Server) Snapshot() (restore func()) {
+	s.t.Helper()
+	copied := s.streams + "-snapshot"
+	replace := func(from, to string) {
+		require.NoError(s.t, os.RemoveAll(to))
+		require.NoError(s.t, os.CopyFS(to, os.DirFS(from)))
+	}
+	replace(s.streams, copied)
+	return func() { replace(copied, s.streams) }
 }
 
 // listens reports whether the server accepts connections, which it does when JetStream is ready.

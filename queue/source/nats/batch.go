@@ -10,9 +10,15 @@ import (
 
 // batch is a series of messages.
 type batch struct {
-	batch     source.Batch
-	at        position // of the stream
-	sequences []uint64 // of the records
+	batch    source.Batch
+	at       position // of the stream
+	messages []place  // of the records
+}
+
+// place is what a cursor has of a message.
+type place struct {
+	sequence uint64
+	content  content
 }
 
 // batches makes batches of messages. A message is one record.
@@ -29,10 +35,11 @@ func (s *Source) batches(messages []message) {
 		}
 		b.batch.Records = s.decode(b.batch.Records, m)
 		b.batch.Bytes += int64(len(m.Data()))
-		b.sequences = append(b.sequences, m.sequence)
+		b.messages = append(b.messages, place{m.sequence, m.content})
 		bytes += len(m.Data())
 	}
-	s.at.last = messages[len(messages)-1].sequence
+	last := messages[len(messages)-1]
+	s.at.last, s.at.content = last.sequence, last.content
 }
 
 // decode appends the record of a message.
@@ -59,12 +66,14 @@ func (s *Source) decode(dst []source.Record, m message) []source.Record {
 
 func (b *batch) appendCursor(dst []byte, i int) []byte {
 	at := b.at
-	at.last = b.sequences[i]
+	at.last, at.content = b.messages[i].sequence, b.messages[i].content
 	return at.append(dst)
 }
 
-func (b *batch) included(p source.Position, i int) bool { return p.(*position).last >= b.sequences[i] }
+func (b *batch) included(p source.Position, i int) bool {
+	return p.(*position).last >= b.messages[i].sequence
+}
 
 func (b *batch) place(i int) string {
-	return fmt.Sprintf("stream %s, message %d", b.at.stream, b.sequences[i])
+	return fmt.Sprintf("stream %s, message %d", b.at.stream, b.messages[i].sequence)
 }

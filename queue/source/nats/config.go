@@ -18,6 +18,7 @@ const (
 	FetchBytes = 8 << 20 // requested ahead
 	PollBytes  = 2 << 20 // decoded together
 
+	bucketPrefix       = "KV_" // of the streams of key-value buckets
 	maxStreamBytes     = 255
 	maxSubjectBytes    = 1 << 10
 	messagesWait       = 256 // messages between the connection and Next

@@ -353,10 +353,21 @@ func TestUnverifiedMessages(t *testing.T) {
 		}
 		return messages
 	}
-	require.Zero(t, s.unverified(of("a", 5, 6)))
-	require.EqualValues(t, 5, s.unverified(of("a", 6, 7)))
-	require.EqualValues(t, 7, s.unverified(of("a", 5, 6, 9)))
-	require.EqualValues(t, 6, s.unverified(append(of("a", 5), of("b", 6)...)), "of another consumer")
+	for _, test := range []struct {
+		messages []message
+		next     uint64
+		another  bool
+	}{
+		{of("a", 5, 6), 0, false},
+		{of("a", 6, 7), 5, false},
+		{of("a", 5, 6, 9), 7, false},
+		{append(of("a", 5), of("b", 6)...), 6, true},
+		{append(of("a", 6), of("b", 7)...), 5, true},
+	} {
+		next, another := s.unverified(test.messages)
+		require.Equal(t, test.next, next)
+		require.Equal(t, test.another, another)
+	}
 }
 
 func TestReplacedMessagesAreNotMissed(t *testing.T) {
@@ -422,6 +433,78 @@ func TestOlderCopyOfAStream(t *testing.T) {
 	require.NoError(t, err)
 	p.last = 5
 	require.ErrorContains(t, b.openError(p.append(nil)), "the messages 2 to 5 were read, and the stream ends before them")
+}
+
+// TestRestoredStream: the files of the server are replaced by an older copy, which is then written
+// past the cursor.
+func TestRestoredStream(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		edit    func(*jetstream.StreamConfig)
+		later   []string
+		noError bool
+	}{
+		{"all messages", func(*jetstream.StreamConfig) {}, []string{"6=f", "7=g", "8=h", "9=i"}, false},
+		{"the last one is replaced", func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 1 }, []string{"5=f", "7=g", "8=h", "7=i"}, false},
+		{"the same messages", func(*jetstream.StreamConfig) {}, nil, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := newBroker(t, test.edit)
+			b.publish("1=a", "2=b")
+			before := b.open(nil).mustRead(2)
+			b.Stop()
+			restore := b.Snapshot()
+			b.Restart()
+			following := b.open(before, follow)
+			if test.noError {
+				require.Empty(t, b.open(before).readAll())
+				b.publish("4=d")
+				require.Equal(t, []string{"4=d"}, b.open(before).readAll())
+				return
+			}
+			b.publish("3=c", "4=d", "5=e")
+			cursor := following.mustRead(3)
+			require.Empty(t, b.open(cursor).readAll())
+			b.Stop()
+			restore()
+			b.Restart()
+			require.ErrorContains(t, b.openError(cursor), "the stream ends before them")
+			b.publish(test.later...)
+			const want = "an older copy of the stream was restored"
+			require.ErrorContains(t, b.openError(cursor), want)
+			_, err := following.readUntilError()
+			require.ErrorContains(t, err, want)
+			// The earliest cursor of the shards is one that has lost nothing.
+			o := b.opener()
+			from, err := o.Earliest([][]byte{before, cursor})
+			require.NoError(t, err)
+			require.ErrorContains(t, errorOf(o.Open(t.Context(), from)), want)
+			b.open(before).readAll()
+		})
+	}
+}
+
+// TestExpiringBucket: without markers the documents of expired keys would stay.
+func TestExpiringBucket(t *testing.T) {
+	b := newBroker(t)
+	bucket := func(c *Config) { c.Stream, c.Subject = "KV_jobs", "$KV.jobs.>" }
+	config := jetstream.KeyValueConfig{Bucket: "jobs", TTL: time.Hour}
+	_, err := b.js.CreateKeyValue(t.Context(), config)
+	require.NoError(t, err)
+	require.ErrorContains(t, b.openError(nil, bucket), "the bucket's keys expire without a message")
+	config.TTL = 0
+	_, err = b.js.UpdateKeyValue(t.Context(), config)
+	require.NoError(t, err)
+	r := b.open(nil, bucket, follow)
+	config.TTL = time.Hour
+	_, err = b.js.UpdateKeyValue(t.Context(), config)
+	require.NoError(t, err)
+	_, err = r.readUntilError()
+	require.ErrorContains(t, err, "the bucket's keys expire without a message", "the watcher finds it")
+	config.LimitMarkerTTL = time.Hour
+	_, err = b.js.UpdateKeyValue(t.Context(), config)
+	require.NoError(t, err)
+	require.Empty(t, b.open(nil, bucket).readAll())
 }
 
 func TestLag(t *testing.T) {
@@ -509,24 +592,29 @@ func TestNoServer(t *testing.T) {
 }
 
 func TestCursors(t *testing.T) {
-	p := &position{created: 1, last: 258, stream: "JOBS"}
+	p := &position{created: 1, last: 258, content: content{time: 3, crc: 4}, stream: "JOBS"}
 	cursor := p.append(nil)
-	require.Equal(t, "DSNA\x00\x01\x00\x00\x00\x00\x00\x00\x00\x02\x01\x00\x00\x00\x00\x00\x00JOBS", string(cursor))
+	require.Equal(t, "DSNA\x01\x01\x00\x00\x00\x00\x00\x00\x00\x02\x01\x00\x00\x00\x00\x00\x00"+
+		"\x03\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00JOBS", string(cursor))
 	again, err := parsePosition(cursor)
 	require.NoError(t, err)
 	require.Equal(t, p, again)
+	earlier, err := parsePosition([]byte("DSNA\x00\x01\x00\x00\x00\x00\x00\x00\x00\x02\x01\x00\x00\x00\x00\x00\x00JOBS"))
+	require.NoError(t, err)
+	require.Equal(t, &position{created: 1, last: 258, stream: "JOBS"}, earlier)
 	for cursor, want := range map[string]string{
-		"DSUC\x00":                  "is not one of NATS",
-		"DSNA":                      "is not one of NATS",
-		"DSNA\x01":                  "of version 1, newer than this program",
-		string(cursor[:21]):         "is damaged",
-		strings.Repeat("DSNA", 1e3): "of version",
-		string(append(cursor[:21:21], make([]byte, maxStreamBytes+1)...)): "is damaged",
+		"DSUC\x00":                        "is not one of NATS",
+		"DSNA":                            "is not one of NATS",
+		"DSNA\x02":                        "of version 2, newer than this program",
+		string(cursor[:33]):               "is damaged",
+		"DSNA\x00" + string(cursor[5:21]): "is damaged",
+		strings.Repeat("DSNA", 1e3):       "of version",
+		string(append(cursor[:33:33], make([]byte, maxStreamBytes+1)...)): "is damaged",
 	} {
 		_, err := parsePosition([]byte(cursor))
 		require.ErrorContains(t, err, want)
 	}
-	require.LessOrEqual(t, cursorFixedBytes+maxStreamBytes, queue.MaxCursorBytes)
+	require.LessOrEqual(t, cursorFixedBytes+contentBytes+maxStreamBytes, queue.MaxCursorBytes)
 }
 
 func TestEarliest(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -17,6 +18,8 @@ import (
 type Opener struct {
 	config        Config
 	watchInterval time.Duration // tests shorten it
+	// latest is the last of the positions that Earliest compared, for Open.
+	latest atomic.Pointer[position]
 }
 
 var _ source.Opener = (*Opener)(nil)
@@ -45,12 +48,15 @@ func (o *Opener) Position(cursor []byte) (source.Position, error) {
 	return p, nil
 }
 
-// Earliest returns a cursor at or before each of the cursors; empty: the start.
+// Earliest returns a cursor at or before each of the cursors; empty: the start. The next Open
+// checks that the stream also contains the messages before the others.
 func (o *Opener) Earliest(cursors [][]byte) ([]byte, error) {
-	var first *position
+	var first, last *position
+	started := false // a cursor is at the start
 	for _, cursor := range cursors {
 		if len(cursor) == 0 {
-			return nil, nil
+			started = true
+			continue
 		}
 		decoded, err := o.Position(cursor)
 		if err != nil {
@@ -64,8 +70,12 @@ func (o *Opener) Earliest(cursors [][]byte) ([]byte, error) {
 		if first == nil || p.last < first.last {
 			first = p
 		}
+		if last == nil || p.last > last.last {
+			last = p
+		}
 	}
-	if first == nil {
+	o.latest.Store(last)
+	if first == nil || started {
 		return nil, nil
 	}
 	return first.append(nil), nil
@@ -121,12 +131,30 @@ func (o *Opener) open(ctx context.Context, after *position) (_ *Source, err erro
 			"create a stream with retention limits that has it as source, and read that one", info.Config.Retention)
 	}
 	now := o.config.stateOf(info)
+	if err := checkExpiry(now); err != nil {
+		return nil, err
+	}
 	start := &position{created: now.created, last: now.first - 1, stream: o.config.Stream}
 	if after != nil {
 		if err := after.check(now); err != nil {
 			return nil, err
 		}
-		start.last = after.last
+		start.last, start.content = after.last, after.content
+	}
+	for _, p := range []*position{after, o.latest.Swap(nil)} {
+		if p == nil {
+			continue
+		}
+		if err := p.checkEnd(now); err != nil {
+			return nil, err
+		}
+		found, later, err := o.config.look(limited, js, p)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.compare(found, later); err != nil {
+			return nil, err
+		}
 	}
 	consumer, err := js.OrderedConsumer(limited, o.config.Stream, jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{o.config.Subject},
@@ -136,7 +164,7 @@ func (o *Opener) open(ctx context.Context, after *position) (_ *Source, err erro
 	if err != nil {
 		return nil, err
 	}
-	return newSource(&o.config, connection, stream, consumer, start, now.last, o.watchInterval)
+	return newSource(&o.config, connection, js, stream, consumer, start, now.last, o.watchInterval)
 }
 
 // stateOf returns the state of a stream.
@@ -146,6 +174,7 @@ func (c *Config) stateOf(info *jetstream.StreamInfo) state {
 		created: info.Created.UnixNano(),
 		first:   max(info.State.FirstSeq, 1),
 		last:    info.State.LastSeq,
+		expires: strings.HasPrefix(c.Stream, bucketPrefix) && (limits.MaxAge > 0 || limits.AllowMsgTTL) && limits.SubjectDeleteMarkerTTL <= 0,
 		replaces: c.ID == IDOfSubject && limits.MaxMsgsPerSubject > 0 &&
 			limits.MaxMsgs <= 0 && limits.MaxBytes <= 0 && limits.MaxAge <= 0,
 	}

@@ -12,13 +12,23 @@ import (
 type position struct {
 	created int64  // of the stream, nanoseconds since 1970
 	last    uint64 // sequence of the last message read
+	content content
 	stream  string
+}
+
+// content identifies the last message that was read: its sequence is used again in an older copy of
+// the stream.
+type content struct {
+	time int64  // when it was stored, nanoseconds since 1970; 0: unknown
+	crc  uint32 // of its subject and data
 }
 
 const (
 	cursorMagic      = "DSNA"
-	cursorVersion    = 0
+	cursorVersion    = 1
 	cursorFixedBytes = 4 + 1 + 8 + 8
+	// contentBytes is the size of the fields that version 0 lacks.
+	contentBytes = 8 + 4
 )
 
 // String describes the position for messages.
@@ -31,25 +41,35 @@ func (p *position) append(dst []byte) []byte {
 	dst = append(append(dst, cursorMagic...), cursorVersion)
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(p.created))
 	dst = binary.LittleEndian.AppendUint64(dst, p.last)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(p.content.time))
+	dst = binary.LittleEndian.AppendUint32(dst, p.content.crc)
 	return append(dst, p.stream...)
 }
 
 // parsePosition decodes the result of append.
 func parsePosition(cursor []byte) (*position, error) {
 	rest, ours := bytes.CutPrefix(cursor, []byte(cursorMagic))
+	fixed := cursorFixedBytes
+	if ours && len(rest) > 0 && rest[0] > 0 {
+		fixed += contentBytes
+	}
 	switch {
 	case !ours || len(rest) == 0:
 		return nil, errors.New("the queue's cursor is not one of NATS; omit --resume to append the stream from its start")
 	case rest[0] > cursorVersion:
 		return nil, fmt.Errorf("the queue's cursor of NATS is of version %d, newer than this program; use a newer docstore-updater", rest[0])
-	case len(cursor) <= cursorFixedBytes || len(cursor) > cursorFixedBytes+maxStreamBytes:
+	case len(cursor) <= fixed || len(cursor) > fixed+maxStreamBytes:
 		return nil, errors.New("the queue's cursor of NATS is damaged; omit --resume to append the stream from its start")
 	}
-	return &position{
+	p := &position{
 		created: int64(binary.LittleEndian.Uint64(rest[1:])),
 		last:    binary.LittleEndian.Uint64(rest[9:]),
-		stream:  string(rest[17:]),
-	}, nil
+		stream:  string(cursor[fixed:]),
+	}
+	if rest[0] > 0 {
+		p.content.time, p.content.crc = int64(binary.LittleEndian.Uint64(rest[17:])), binary.LittleEndian.Uint32(rest[25:])
+	}
+	return p, nil
 }
 
 // state is the state of a stream.
@@ -59,6 +79,8 @@ type state struct {
 	// replaces says that the stream discards only messages that a later one of the same
 	// subject, and so of the same id, has replaced.
 	replaces bool
+	// expires says that keys of a bucket disappear after a time without a message.
+	expires bool
 }
 
 // check checks that reading behind a position leaves out nothing.
@@ -66,24 +88,41 @@ func (p *position) check(now state) error {
 	if err := sameStream(p.created, now); err != nil {
 		return err
 	}
-	switch {
-	case now.last < p.last:
-		return fmt.Errorf("the messages %d to %d were read, and the stream ends before them: it may be an older copy; "+
-			"omit --resume to append it from its start, preferably to a new queue", now.last+1, p.last)
-	case now.first > p.last+1 && !now.replaces:
+	if err := p.checkEnd(now); err != nil {
+		return err
+	}
+	if now.first > p.last+1 && !now.replaces {
 		return fmt.Errorf("the messages %d to %d were discarded before they were read; the queue may differ from the stream: "+
 			"omit --resume to append it from its start, preferably to a new queue", p.last+1, now.first-1)
 	}
 	return nil
 }
 
-// sameStream checks that a stream is the one that was created at a time.
+// checkEnd checks that the stream does not end before a position.
+func (p *position) checkEnd(now state) error {
+	if now.last >= p.last {
+		return nil
+	}
+	return fmt.Errorf("the messages %d to %d were read, and the stream ends before them: it may be an older copy; "+
+		"omit --resume to append it from its start, preferably to a new queue", now.last+1, p.last)
+}
+
+// sameStream checks that a stream is the one that was created at a time, and that it can be read.
 func sameStream(created int64, now state) error {
 	if created == now.created {
-		return nil
+		return checkExpiry(now)
 	}
 	return fmt.Errorf("the stream was deleted and created again at %s (before: %s): its sequences are others; "+
 		"omit --resume to append it from its start", formatTime(now.created), formatTime(created))
+}
+
+// checkExpiry checks that the stream tells when a key expires.
+func checkExpiry(now state) error {
+	if !now.expires {
+		return nil
+	}
+	return errors.New("the bucket's keys expire without a message, so their documents would stay for ever: give the bucket " +
+		"a TTL of markers (LimitMarkerTTL, of NATS 2.11), or remove its TTL")
 }
 
 func formatTime(nanoseconds int64) string {

@@ -13,6 +13,7 @@ import (
 	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"docstore/internal/checksum"
 	"docstore/internal/ctxtime"
 	"docstore/queue/source"
 )
@@ -22,6 +23,7 @@ type Source struct {
 	config     *Config
 	pattern    []string // the words of the subject
 	connection *natsgo.Conn
+	js         jetstream.JetStream
 	stream     jetstream.Stream
 	consumer   jetstream.Consumer
 	consuming  jetstream.ConsumeContext
@@ -58,11 +60,11 @@ type delivered struct {
 	number   uint64 // of the message among those of the consumer; 0: none yet
 }
 
-func newSource(config *Config, connection *natsgo.Conn, stream jetstream.Stream, consumer jetstream.Consumer,
+func newSource(config *Config, connection *natsgo.Conn, js jetstream.JetStream, stream jetstream.Stream, consumer jetstream.Consumer,
 	start *position, last uint64, interval time.Duration) (*Source, error) {
 	s := &Source{
 		config: config, pattern: strings.Split(config.Subject, "."),
-		connection: connection, stream: stream, consumer: consumer, at: *start,
+		connection: connection, js: js, stream: stream, consumer: consumer, at: *start,
 		messages: make(chan jetstream.Msg, messagesWait), caughtUp: make(chan *delivered, 1),
 	}
 	s.failed, s.fail = context.WithCancelCause(context.Background())
@@ -121,8 +123,8 @@ func (s *Source) poll(ctx context.Context) error {
 	if err != nil {
 		return s.failure(err)
 	}
-	if next := s.unverified(messages); next > 0 {
-		if err := s.verify(ctx, next); err != nil {
+	if next, another := s.unverified(messages); next > 0 {
+		if err := s.verify(ctx, next, another); err != nil {
 			return err
 		}
 	}
@@ -142,23 +144,36 @@ func (s *Source) failure(err error) error {
 type message struct {
 	jetstream.Msg
 	sequence, pending uint64
+	content           content
 	delivered         delivered
+}
+
+// describe returns a message with its place.
+func describe(m jetstream.Msg) (message, error) {
+	metadata, err := m.Metadata()
+	if err != nil {
+		return message{}, err
+	}
+	return message{
+		Msg: m, sequence: metadata.Sequence.Stream, pending: metadata.NumPending,
+		content:   content{time: metadata.Timestamp.UnixNano(), crc: checksum.Of([]byte(m.Subject()), m.Data())},
+		delivered: delivered{metadata.Consumer, metadata.Sequence.Consumer},
+	}, nil
 }
 
 // gather takes the messages that are there.
 func (s *Source) gather(first jetstream.Msg) (messages []message, err error) {
 	last, bytes := s.at.last, 0
 	for m := first; ; {
-		metadata, err := m.Metadata()
+		described, err := describe(m)
 		if err != nil {
 			return nil, err
 		}
-		sequence := metadata.Sequence.Stream
-		if sequence <= last {
-			return nil, fmt.Errorf("the server sent message %d after %d", sequence, last)
+		if described.sequence <= last {
+			return nil, fmt.Errorf("the server sent message %d after %d", described.sequence, last)
 		}
-		last = sequence
-		messages = append(messages, message{m, sequence, metadata.NumPending, delivered{metadata.Consumer, metadata.Sequence.Consumer}})
+		last = described.sequence
+		messages = append(messages, described)
 		if bytes += len(m.Data()); bytes >= PollBytes {
 			return messages, nil
 		}
@@ -172,21 +187,22 @@ func (s *Source) gather(first jetstream.Msg) (messages []message, err error) {
 
 // unverified returns the first sequence that does not certainly continue the previous one: a
 // message is missing, or another consumer has sent it, maybe of another stream of the name.
-// 0: none.
-func (s *Source) unverified(messages []message) uint64 {
+// 0: none. another reports whether a message is of another consumer.
+func (s *Source) unverified(messages []message) (first uint64, another bool) {
 	next, consumer := s.at.last+1, s.read.Load().consumer
 	for _, m := range messages {
-		if m.sequence != next || m.delivered.consumer != consumer {
-			return next
+		another = another || m.delivered.consumer != consumer
+		if first == 0 && (m.sequence != next || another) {
+			first = next
 		}
 		next++
 	}
-	return 0
+	return first, another
 }
 
 // verify checks that the stream is still the same one, and that messages from a sequence on
-// were not discarded by its limits.
-func (s *Source) verify(ctx context.Context, next uint64) error {
+// were not discarded by its limits. With another consumer it compares the last message, too.
+func (s *Source) verify(ctx context.Context, next uint64, another bool) error {
 	before := position{created: s.at.created, last: next - 1}
 	for {
 		now, err := s.look(ctx)
@@ -194,7 +210,16 @@ func (s *Source) verify(ctx context.Context, next uint64) error {
 			if err := before.check(now); err != nil {
 				return s.failure(err)
 			}
-			return nil
+			if !another {
+				return nil
+			}
+			var found, later *message
+			if found, later, err = s.config.look(ctx, s.js, &s.at); err == nil {
+				if err := s.at.compare(found, later); err != nil {
+					return s.failure(err)
+				}
+				return nil
+			}
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
