@@ -24,7 +24,8 @@ Options besides those of libpq, such as sslmode=verify-full and passfile=FILE:
   slot=NAME             default docstore_TABLE; each queue needs another one
   publication=NAME      default that of the slot; made at the first start
   query=SELECT...       read rows instead, without changes
-  key=COLUMN,...        the id of a query's rows, in whose order they are read`
+  key=COLUMN,...        the id of a query's rows, in whose order they are read;
+                        the next append reads only rows behind the last key`
 
 // openPostgres opens a table or query of PostgreSQL.
 func openPostgres(_ context.Context, text string, o *fromOptions) (source.Opener, error) {

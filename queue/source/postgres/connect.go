@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
+	"docstore/internal/checksum"
 	"docstore/internal/ctxtime"
 	"docstore/queue/source/postgres/pgoutput"
 )
@@ -88,15 +89,24 @@ func (o *Opener) beginQuery(ctx context.Context, s *session, at *cursor) (cursor
 	if err := checkServer(state, false); err != nil {
 		return cursor{}, err
 	}
-	position := cursor{phase: phaseQuery, origin: origin{keys: keysCRC(o.options.Key)}}
-	if at != nil {
+	position := cursor{phase: phaseQuery, origin: origin{keys: keysCRC(o.options.Key), query: checksum.Of([]byte(o.options.Query))}}
+	if at == nil {
+		o.log.Info("the rows of the query are read once: a later start reads only those with greater keys")
+	} else {
 		if at.phase != phaseQuery {
 			return cursor{}, errors.New("the queue was filled from a table, not from a query")
 		}
 		if at.origin.keys != position.origin.keys {
 			return cursor{}, fmt.Errorf("the queue was filled by a query with another key than %q", o.options.Key)
 		}
+		if at.origin.query != 0 && at.origin.query != position.origin.query {
+			return cursor{}, fmt.Errorf("the queue was filled by another query, which may have other rows up to the last key; "+
+				"give that query again, or %s", startOver)
+		}
+		o.log.Warn("the query is read behind the last key: earlier rows that were inserted, updated or deleted since are not read", "key", o.options.Key)
+		query := position.origin.query
 		position = *at
+		position.origin.query = query
 	}
 	return position, o.beginRows(ctx, s)
 }

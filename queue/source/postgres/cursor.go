@@ -28,6 +28,7 @@ import (
 //	u64  anchor: LSN of a commit record, or where the changes begin
 //	u64  time of that commit, microseconds since 2000
 //	u32  id of that transaction; 0: none is known
+//	u32  CRC-32C of the text of the query; 0: unknown
 //	u8   length of the name of the slot, and the name
 //	...  key before the attempt, key: each u16 bytes, and the values as in appendKey
 //
@@ -40,8 +41,8 @@ import (
 // earlier one had reached.
 //
 // The anchor is the last transaction at or before LSN that changed the table, and tells the log
-// from another one of the same length; see history. Version 0 lacks it: the fields after attempt
-// begin with the name of the slot. It is read, and nothing is known about the log before LSN.
+// from another one of the same length; see history. Version 0 has no fields between attempt and
+// the name of the slot. It is read, and what they say is unknown.
 type cursor struct {
 	phase   phase
 	origin  origin
@@ -60,6 +61,7 @@ type origin struct {
 	table       uint32
 	publication uint32
 	keys        uint32
+	query       uint32
 	slot        string
 }
 
@@ -75,8 +77,8 @@ const (
 const (
 	cursorMagic   = "DSPG"
 	cursorVersion = 1
-	// anchorBytes is the size of the fields that version 0 lacks.
-	anchorBytes = 8 + 8 + 4
+	// addedBytes is the size of the fields that version 0 lacks.
+	addedBytes = 8 + 8 + 4 + 4
 	// maxKeyBytes bounds an encoded key in a cursor. The id of a row with a longer key is
 	// longer than queue.MaxIDBytes in nearly all cases; its cursor has the key of an earlier row.
 	maxKeyBytes = 1900
@@ -85,7 +87,7 @@ const (
 )
 
 // The longest cursor fits into a block.
-const _ = uint(queue.MaxCursorBytes - (len(cursorMagic) + 2 + 8 + 4*4 + 2*8 + 4 + anchorBytes + 1 + maxSlotName + 2*(2+maxKeyBytes)))
+const _ = uint(queue.MaxCursorBytes - (len(cursorMagic) + 2 + 8 + 4*4 + 2*8 + 4 + addedBytes + 1 + maxSlotName + 2*(2+maxKeyBytes)))
 
 // append appends the encoded cursor to dst.
 func (c *cursor) append(dst []byte) []byte {
@@ -102,6 +104,7 @@ func (c *cursor) append(dst []byte) []byte {
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(c.anchor.lsn))
 	dst = binary.LittleEndian.AppendUint64(dst, c.anchor.time)
 	dst = binary.LittleEndian.AppendUint32(dst, c.anchor.xid)
+	dst = binary.LittleEndian.AppendUint32(dst, c.origin.query)
 	dst = append(append(dst, byte(len(c.origin.slot))), c.origin.slot...)
 	for _, key := range [][]byte{c.base, c.key} {
 		dst = append(binary.LittleEndian.AppendUint16(dst, uint16(len(key))), key...)
@@ -120,7 +123,7 @@ func parseCursor(data []byte) (cursor, error) {
 	}
 	fixed := 2 + 8 + 4*4 + 2*8 + 4
 	if ours && len(rest) > 0 && rest[0] > 0 {
-		fixed += anchorBytes
+		fixed += addedBytes
 	}
 	if !ours || len(rest) < fixed || rest[1] >= byte(phases) {
 		return c, errForeignCursor
@@ -133,6 +136,7 @@ func parseCursor(data []byte) (cursor, error) {
 	c.anchor.lsn = c.lsn
 	if rest[0] > 0 {
 		c.anchor = anchor{lsn: pgoutput.LSN(u64(46)), time: u64(54), xid: u32(62)}
+		c.origin.query = u32(66)
 	}
 	rest = rest[fixed:]
 	slot, rest, ok := cutPiece(rest, 1)

@@ -20,7 +20,7 @@ func TestCursor(t *testing.T) {
 	for _, c := range []cursor{
 		{phase: phaseRows, origin: testOrigin, lsn: 9, index: 12, attempt: 3, base: []byte("a"), key: []byte("b")},
 		{phase: phaseChanges, origin: testOrigin, lsn: 0x16_B374D848, index: 1 << 40, anchor: anchor{lsn: 0x16_B374D840, time: 1 << 50, xid: 1 << 31}},
-		{phase: phaseQuery, key: long, base: long, origin: origin{slot: string(bytes.Repeat([]byte{'s'}, maxSlotName))}},
+		{phase: phaseQuery, key: long, base: long, origin: origin{query: 9, slot: string(bytes.Repeat([]byte{'s'}, maxSlotName))}},
 	} {
 		data := c.append([]byte("x"))[1:]
 		require.LessOrEqual(t, len(data), queue.MaxCursorBytes)

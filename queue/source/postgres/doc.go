@@ -20,6 +20,12 @@
 // backslash before each comma and backslash of a value: acme,17. A row that cannot be a
 // document has Record.Problem set.
 //
+// # Queries
+//
+// The rows of a query are read in the order of its key, once. A source that continues reads only the
+// rows behind the last key: it does not see other rows that were inserted, updated or deleted, and
+// logs that. A query with another text is refused.
+//
 // # Rows, then changes
 //
 // The first Open makes a publication and a replication slot. The rows are read as of the first

@@ -135,6 +135,7 @@ func New(o Options) (*Opener, error) {
 	for _, column := range o.Key {
 		refuse(column == "", "key has an empty column name")
 	}
+	o.Query = strings.TrimRight(o.Query, "; \t\r\n")
 	opener := &Opener{options: o, config: config, log: o.Logger}
 	if opener.log == nil {
 		opener.log = slog.New(slog.DiscardHandler)

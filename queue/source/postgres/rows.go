@@ -45,7 +45,7 @@ func (s *Source) readRows(ctx context.Context, session *session) error {
 // rowsQuery returns the statement that reads the rows of a table, or of the query if that is
 // nil, behind a key if one is given.
 func (s *Source) rowsQuery(t *table, keys []string, behind bool) string {
-	columns, from := "*", "("+strings.TrimRight(s.opener.options.Query, "; \t\r\n")+"\n) AS query"
+	columns, from := "*", "("+s.opener.options.Query+"\n) AS query"
 	if t != nil {
 		columns, from = t.columnList(""), t.from(s.opener.table)
 	}

@@ -1,9 +1,11 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/url"
 	"slices"
@@ -549,6 +551,23 @@ func testQuery(t *testing.T, server *postgrestest.Server) {
 	require.Empty(t, unit)
 	_, err = newOpener(t, testURL(server, database, "query", "SELECT a, b FROM t", "key", "b")).Open(t.Context(), c.cursor)
 	require.ErrorContains(t, err, "another key")
+	_, err = newOpener(t, testURL(server, database, "query", "SELECT a, b, a * 2 AS twice FROM t", "key", "b,a")).Open(t.Context(), c.cursor)
+	require.ErrorContains(t, err, "filled by another query")
+	at, err := parseCursor(c.cursor)
+	require.NoError(t, err)
+	at.origin.query = 0 // of version 0
+	unknown := newCopy()
+	unknown.cursor = at.append(nil)
+	require.ErrorIs(t, unknown.readEnd(t, unknown.open(t, o)), io.EOF)
+
+	// A query behind a key does not see what changed before it, and says so.
+	var log bytes.Buffer
+	o.log = slog.New(slog.NewTextHandler(&log, nil))
+	server.Exec(t, database, "INSERT INTO t VALUES (1, '-'), (1, 'z'); DELETE FROM t WHERE a = 2; UPDATE t SET b = '/' WHERE a = 4 AND b = '0'")
+	clear(c.documents)
+	require.ErrorIs(t, c.readEnd(t, c.open(t, o)), io.EOF)
+	require.Equal(t, []string{"z,1"}, c.ids())
+	require.Contains(t, log.String(), "level=WARN msg=\"the query is read behind the last key")
 	_, err = newOpener(t, testURL(server, database, "table", "t")).Open(t.Context(), c.cursor)
 	require.ErrorContains(t, err, "from a query, not from a table")
 	for want, query := range map[string]string{"syntax error": "SELEC 1 AS a", `column "a" does not exist`: "SELECT 1 AS b", "read-only": "INSERT INTO t VALUES (1, 'x') RETURNING a"} {
