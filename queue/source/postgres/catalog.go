@@ -176,6 +176,18 @@ func (t *table) readColumns(ctx context.Context, conn *pgconn.PgConn) error {
 	return nil
 }
 
+// columnsCRC identifies the columns of the table, and its file, which another one replaces when all
+// rows are rewritten.
+func (t *table) columnsCRC(ctx context.Context, conn *pgconn.PgConn) (uint32, error) {
+	rows, err := query(ctx, conn, `SELECT c.relfilenode, (SELECT string_agg(quote_ident(attname) || ' ' || format_type(atttypid, atttypmod), ', ' ORDER BY attnum)
+			FROM pg_attribute WHERE attrelid = c.oid AND attnum > 0 AND NOT attisdropped AND attgenerated = '')
+		FROM pg_class c WHERE c.oid = $1`, fmt.Sprint(t.oid))
+	if err != nil || len(rows) == 0 {
+		return 0, err // it was dropped, which the publication shows
+	}
+	return checksum.Of([]byte(rows[0][0]), []byte{' '}, []byte(rows[0][1])), nil
+}
+
 // keyTypes returns the SQL types of the key's columns.
 func (t *table) keyTypes() []string {
 	types := make([]string, len(t.keys))

@@ -163,6 +163,11 @@ func (o *Opener) beginTable(ctx context.Context, s *session, at, ahead *cursor) 
 		return cursor{}, 0, err
 	}
 	now := origin{system: state.system, timeline: state.timeline, table: s.table.oid, publication: entry, keys: keysCRC(s.table.keys), slot: o.options.Slot}
+	if at == nil {
+		if err := o.compareTable(ctx, s, &origin{}, &now); err != nil {
+			return cursor{}, 0, err
+		}
+	}
 	for _, c := range []*cursor{at, ahead} {
 		if c == nil {
 			continue
@@ -211,6 +216,24 @@ func (o *Opener) checkSame(ctx context.Context, s *session, state *server, at *c
 		return fmt.Errorf("the primary key of %s has changed to %q since; %s", o.table, s.table.keys, startOver)
 	case at.origin.publication != now.publication:
 		return fmt.Errorf("publication %s was changed since, and changes may be missing; %s", o.options.Publication, startOver)
+	}
+	return o.compareTable(ctx, s, &at.origin, now)
+}
+
+// compareTable sets the partitions and columns of now. It returns an error if the partitions differ
+// from those of an earlier origin, and logs other columns.
+func (o *Opener) compareTable(ctx context.Context, s *session, earlier, now *origin) error {
+	var err error
+	if now.partitions, err = s.table.checkPartitions(ctx, s.catalog.conn, earlier.partitions); err != nil {
+		return fmt.Errorf("the partitions of %s have changed: %w", o.table, err)
+	}
+	if now.columns, err = s.table.columnsCRC(ctx, s.catalog.conn); err != nil {
+		return err
+	}
+	if earlier.columns != 0 && earlier.columns != now.columns {
+		o.log.Warn("the columns of the table have changed, or all its rows were rewritten, which the server does not send: "+
+			"documents stay as they are until their rows change. To refresh them, set a column of all rows to its value "+
+			"(UPDATE table SET column = column), or append to another queue", "table", o.table.String())
 	}
 	return nil
 }

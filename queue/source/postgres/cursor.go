@@ -29,6 +29,8 @@ import (
 //	u64  time of that commit, microseconds since 2000
 //	u32  id of that transaction; 0: none is known
 //	u32  CRC-32C of the text of the query; 0: unknown
+//	u64  fingerprint of the partitions; 0: unknown, or the table is not partitioned
+//	u32  CRC-32C of the names and types of the columns, and of the table's file; 0: unknown
 //	u8   length of the name of the slot, and the name
 //	...  key before the attempt, key: each u16 bytes, and the values as in appendKey
 //
@@ -62,6 +64,8 @@ type origin struct {
 	publication uint32
 	keys        uint32
 	query       uint32
+	partitions  uint64
+	columns     uint32
 	slot        string
 }
 
@@ -78,7 +82,7 @@ const (
 	cursorMagic   = "DSPG"
 	cursorVersion = 1
 	// addedBytes is the size of the fields that version 0 lacks.
-	addedBytes = 8 + 8 + 4 + 4
+	addedBytes = 8 + 8 + 4 + 4 + 8 + 4
 	// maxKeyBytes bounds an encoded key in a cursor. The id of a row with a longer key is
 	// longer than queue.MaxIDBytes in nearly all cases; its cursor has the key of an earlier row.
 	maxKeyBytes = 1900
@@ -105,6 +109,8 @@ func (c *cursor) append(dst []byte) []byte {
 	dst = binary.LittleEndian.AppendUint64(dst, c.anchor.time)
 	dst = binary.LittleEndian.AppendUint32(dst, c.anchor.xid)
 	dst = binary.LittleEndian.AppendUint32(dst, c.origin.query)
+	dst = binary.LittleEndian.AppendUint64(dst, c.origin.partitions)
+	dst = binary.LittleEndian.AppendUint32(dst, c.origin.columns)
 	dst = append(append(dst, byte(len(c.origin.slot))), c.origin.slot...)
 	for _, key := range [][]byte{c.base, c.key} {
 		dst = append(binary.LittleEndian.AppendUint16(dst, uint16(len(key))), key...)
@@ -136,7 +142,7 @@ func parseCursor(data []byte) (cursor, error) {
 	c.anchor.lsn = c.lsn
 	if rest[0] > 0 {
 		c.anchor = anchor{lsn: pgoutput.LSN(u64(46)), time: u64(54), xid: u32(62)}
-		c.origin.query = u32(66)
+		c.origin.query, c.origin.partitions, c.origin.columns = u32(66), u64(70), u32(78)
 	}
 	rest = rest[fixed:]
 	slot, rest, ok := cutPiece(rest, 1)

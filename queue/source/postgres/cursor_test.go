@@ -13,7 +13,7 @@ import (
 	"docstore/queue/source/postgres/pgoutput"
 )
 
-var testOrigin = origin{system: 7, timeline: 1, table: 16385, publication: 16390, keys: 3, slot: "docstore_jobs"}
+var testOrigin = origin{system: 7, timeline: 1, table: 16385, publication: 16390, keys: 3, slot: "docstore_jobs", partitions: 1 << 60, columns: 1 << 30}
 
 func TestCursor(t *testing.T) {
 	long := bytes.Repeat([]byte{'k'}, maxKeyBytes)
@@ -48,7 +48,9 @@ const cursorOfVersion0 = "DSPG\x00\x01\x07\x00\x00\x00\x00\x00\x00\x00\x01\x00\x
 func TestCursorOfVersion0(t *testing.T) {
 	c, err := parseCursor([]byte(cursorOfVersion0))
 	require.NoError(t, err)
-	require.Equal(t, testOrigin, c.origin)
+	known := testOrigin
+	known.partitions, known.columns = 0, 0
+	require.Equal(t, known, c.origin)
 	require.Equal(t, "change 2 of the transaction committed at 16/B374D848", c.String())
 	require.Equal(t, anchor{lsn: c.lsn}, c.anchor, "it says nothing about the log before it")
 	for end := range cursorOfVersion0 {

@@ -60,6 +60,15 @@
 // reading stops if it is not there. Without such a transaction, that is after the rows, there is
 // nothing to compare: rows that were read after an interruption and then lost remain in the queue.
 //
+// PostgreSQL does not say which rows come or go with a partition. So a cursor has a fingerprint of the
+// partitions of the table, which is compared at Open and every 2 seconds. Reading stops if one was
+// detached, truncated or rewritten, or attached with rows. New partitions that were made empty are
+// accepted, unless rows of the transaction that made one are in it. To see that, the user may need the
+// right to read the partition.
+//
+// A statement that rewrites the rows, or adds, drops or converts a column, sends no rows either.
+// Documents stay as they are until their rows change; the source logs a warning.
+//
 // While the table does not change, the log of other tables must not be held. Every 16 MiB of it,
 // but at most every 10 seconds, a delete of HeartbeatID moves the cursor in the queue, and with it
 // the confirmed position.

@@ -151,8 +151,8 @@ func appendStatus(dst []byte, received, durable uint64) []byte {
 	return append(dst, 0)
 }
 
-// watch reads the end of the log, and checks that the publication has the table as before: it
-// could lack changes.
+// watch reads the end of the log, and checks that the publication has the table as before, and that
+// the table has its partitions: it could lack changes.
 func (s *Source) watch(ctx context.Context, session *session) error {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
@@ -169,21 +169,24 @@ func (s *Source) watch(ctx context.Context, session *session) error {
 }
 
 func (s *Source) look(ctx context.Context, session *session) error {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	limited, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	session.catalog.Lock()
 	defer session.catalog.Unlock()
 	o := s.opener
-	end, entry, err := lookAt(ctx, session.catalog.conn, o.options.Publication, session.table.oid)
+	end, entry, err := lookAt(limited, session.catalog.conn, o.options.Publication, session.table.oid)
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	want := s.mu.origin.publication
-	s.mu.Unlock()
-	if entry != want {
+	now := s.origin()
+	if entry != now.publication {
 		return fmt.Errorf("publication %s or the table was changed, and changes may be missing; %s", o.options.Publication, startOver)
 	}
+	earlier := now
+	if err := o.compareTable(ctx, session, &earlier, &now); err != nil {
+		return err
+	}
+	s.setOrigin(now)
 	s.walEnd.Store(uint64(end))
 	return nil
 }

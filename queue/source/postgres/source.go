@@ -110,6 +110,12 @@ func (o *Opener) wrap(err error) error {
 	return fmt.Errorf("postgres: reading %s at %s: %w", o.name(), o.config.Host, err)
 }
 
+func (s *Source) origin() origin {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.origin
+}
+
 func (s *Source) setOrigin(o origin) {
 	s.mu.Lock()
 	s.mu.origin = o
@@ -146,6 +152,7 @@ func (s *Source) run(ctx context.Context, session *session) {
 			ctxtime.Sleep(ctx, backoff)
 			backoff = min(2*backoff, maxBackoff)
 			at := s.at
+			at.origin = s.origin()
 			if session, at, _, err = s.opener.begin(ctx, &at, s.ahead); err == nil {
 				s.at = at
 				s.setOrigin(at.origin)
@@ -192,9 +199,7 @@ func (s *Source) Next(ctx context.Context) (*source.Batch, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	at := cursor{origin: s.mu.origin, attempt: s.attempt, base: s.base}
-	s.mu.Unlock()
+	at := cursor{origin: s.origin(), attempt: s.attempt, base: s.base}
 	after := func(i int) cursor {
 		c, p := at, &taken.places[i]
 		c.phase, c.lsn, c.index, c.key, c.anchor = p.phase, p.lsn, p.index, p.key, p.anchor

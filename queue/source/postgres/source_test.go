@@ -140,6 +140,10 @@ func TestSource(t *testing.T) {
 		{"toastfull", testTOASTFull},
 		{"columns", testColumns},
 		{"partitions", testPartitions},
+		{"changedpartitions", testChangedPartitions},
+		{"firstpartition", testFirstPartition},
+		{"followedpartitions", testFollowedPartitions},
+		{"rewrites", testRewrites},
 		{"large", testLargeTransaction},
 		{"restartrows", testRestartInRows},
 		{"resume", testResumeEverywhere},
@@ -321,6 +325,126 @@ func testPartitions(t *testing.T, server *postgrestest.Server) {
 	c.readUntil(t, s, "1", "end")
 	require.Equal(t, []string{"1", "100", "101", "102", "103", "99"}, c.ids())
 	require.Greater(t, len(c.documents["103"]), 12_000)
+}
+
+const partitionedTable = `CREATE TABLE t (id int PRIMARY KEY, n int) PARTITION BY RANGE (id);
+	CREATE TABLE a PARTITION OF t FOR VALUES FROM (0) TO (100);
+	CREATE TABLE b PARTITION OF t FOR VALUES FROM (100) TO (200) PARTITION BY RANGE (id);
+	CREATE TABLE b1 PARTITION OF b FOR VALUES FROM (100) TO (150);
+	INSERT INTO t VALUES (1, 0), (101, 0)`
+
+// Changes of the partitions that the server does not send are refused. Partitions that were made
+// empty are not.
+func testChangedPartitions(t *testing.T, server *postgrestest.Server) {
+	const attached = `CREATE TABLE c (id int PRIMARY KEY, n int); INSERT INTO c VALUES (300, 0); `
+	const attach = `ALTER TABLE t ATTACH PARTITION c FOR VALUES FROM (300) TO (400)`
+	for _, test := range []struct {
+		name         string
+		transactions []string
+		want         string
+	}{
+		{"truncate", []string{"TRUNCATE a"}, "was detached, truncated or rewritten"},
+		{"truncatesub", []string{"TRUNCATE b1"}, "was detached, truncated or rewritten"},
+		{"detach", []string{"ALTER TABLE t DETACH PARTITION a"}, "was detached, truncated or rewritten"},
+		{"detachandmake", []string{"ALTER TABLE t DETACH PARTITION a; CREATE TABLE c PARTITION OF t FOR VALUES FROM (0) TO (50)"}, "was detached, truncated or rewritten"},
+		{"attach", []string{attached, attach}, "partition c was attached with rows"},
+		{"attachatonce", []string{attached + attach}, "partition c was attached with rows"},
+		{"attachsub", []string{`CREATE TABLE c (id int PRIMARY KEY, n int) PARTITION BY RANGE (id); CREATE TABLE c1 PARTITION OF c FOR VALUES FROM (300) TO (350);
+			INSERT INTO c VALUES (300, 0)`, attach}, "partition c1 was attached with rows"},
+		{"attachempty", []string{"CREATE TABLE c (id int PRIMARY KEY, n int)", attach}, ""},
+		{"make", []string{"CREATE TABLE c PARTITION OF t FOR VALUES FROM (300) TO (400)", "CREATE TABLE b2 PARTITION OF b FOR VALUES FROM (150) TO (200)",
+			"INSERT INTO t VALUES (160, 0), (300, 0)"}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			database := newDatabase(t, server, partitionedTable)
+			o := newOpener(t, testURL(server, database, "table", "t", "slot", database))
+			c := newCopy()
+			s := c.open(t, o)
+			server.Exec(t, database, "INSERT INTO t VALUES (2, 0)")
+			c.readUntil(t, s, "2", "2")
+			require.NoError(t, s.Close())
+			for _, sql := range test.transactions {
+				server.Exec(t, database, sql)
+			}
+			server.Exec(t, database, "INSERT INTO t VALUES (102, 0)")
+			s, err := o.Open(t.Context(), c.cursor)
+			if test.want != "" {
+				require.ErrorContains(t, err, test.want)
+				return
+			}
+			require.NoError(t, err)
+			c.readUntil(t, s, "102", "102")
+			require.NoError(t, s.Close())
+			requireEqualTable(t, server, database, c)
+			require.NoError(t, c.open(t, o).Close())
+		})
+	}
+}
+
+// The first partition of a table without partitions.
+func testFirstPartition(t *testing.T, server *postgrestest.Server) {
+	database := newDatabase(t, server, "CREATE TABLE t (id int PRIMARY KEY, n int) PARTITION BY RANGE (id)")
+	o := newOpener(t, testURL(server, database, "table", "t", "slot", database))
+	session, at, _, err := o.begin(t.Context(), nil, nil)
+	require.NoError(t, err)
+	session.close()
+	server.Exec(t, database, "CREATE TABLE a (id int PRIMARY KEY, n int)")
+	server.Exec(t, database, "INSERT INTO a VALUES (1, 0)")
+	server.Exec(t, database, "ALTER TABLE t ATTACH PARTITION a DEFAULT")
+	_, err = o.Open(t.Context(), at.append(nil))
+	require.ErrorContains(t, err, "partition a was attached with rows")
+}
+
+// The same while the source is followed.
+func testFollowedPartitions(t *testing.T, server *postgrestest.Server) {
+	database := newDatabase(t, server, partitionedTable)
+	o := newOpener(t, testURL(server, database, "table", "t", "slot", database))
+	c := newCopy()
+	s := c.open(t, o)
+	c.readUntil(t, s, "101", "101")
+	server.Exec(t, database, "CREATE TABLE c PARTITION OF t FOR VALUES FROM (300) TO (400)")
+	server.Exec(t, database, "INSERT INTO t VALUES (300, 0)")
+	c.readUntil(t, s, "300", "300")
+	server.Exec(t, database, "TRUNCATE a")
+	require.ErrorContains(t, c.readEnd(t, s), "was detached, truncated or rewritten")
+	at, err := parseCursor(c.cursor)
+	require.NoError(t, err)
+	require.NotZero(t, at.origin.partitions)
+	_, err = o.Open(t.Context(), c.cursor)
+	require.ErrorContains(t, err, "was detached, truncated or rewritten")
+	at.origin.partitions = 0 // of version 0
+	c.cursor = at.append(nil)
+	require.NoError(t, c.open(t, o).Close())
+}
+
+// Changes that leave documents as they were are logged.
+func testRewrites(t *testing.T, server *postgrestest.Server) {
+	database := newDatabase(t, server, `CREATE TABLE t (id int PRIMARY KEY, n int); INSERT INTO t VALUES (1, 1)`)
+	o := newOpener(t, testURL(server, database, "table", "t", "slot", database))
+	var log bytes.Buffer
+	o.log = slog.New(slog.NewTextHandler(&log, nil))
+	c := newCopy()
+	n := 1
+	reopen := func() string {
+		t.Helper()
+		log.Reset()
+		n++
+		s, err := o.Open(t.Context(), c.cursor)
+		require.NoError(t, err)
+		server.Exec(t, database, fmt.Sprintf("INSERT INTO t (id) VALUES (%d)", n))
+		c.readUntil(t, s, fmt.Sprint(n), "id")
+		require.NoError(t, s.Close())
+		return log.String()
+	}
+	reopen()
+	for _, sql := range []string{
+		"ALTER TABLE t ADD COLUMN c int DEFAULT 7", "ALTER TABLE t ALTER c TYPE text USING 'x' || c", "ALTER TABLE t ALTER c TYPE text USING c || 'x'",
+		"ALTER TABLE t DROP COLUMN n", "ALTER TABLE t RENAME c TO d",
+	} {
+		require.NotContains(t, reopen(), "level=WARN")
+		server.Exec(t, database, sql)
+		require.Contains(t, reopen(), `level=WARN msg="the columns of the table have changed`, sql)
+	}
 }
 
 func testLargeTransaction(t *testing.T, server *postgrestest.Server) {
