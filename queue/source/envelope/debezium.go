@@ -2,8 +2,11 @@ package envelope
 
 import (
 	"bytes"
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"docstore/queue/source"
 )
@@ -11,6 +14,51 @@ import (
 // unavailable is Debezium's placeholder for a column that the database did not log, because
 // it is stored out of line and did not change.
 const unavailable = "__debezium_unavailable_value"
+
+// unavailableForms are the forms of the placeholder besides arrays of integers. The type of the
+// column decides.
+var unavailableForms = [][]byte{
+	[]byte(unavailable), // text, and texts in arrays, JSON and hstore
+	[]byte(`"` + base64.RawStdEncoding.EncodeToString([]byte(unavailable))), // bytea, without padding
+	[]byte(`"` + hex.EncodeToString([]byte(unavailable))),                   // bytea with binary.handling.mode=hex
+	[]byte(`"b68a35a7-17ad-35b3-af2a-ae46edb4545a"`),                        // uuid[]: UUID.nameUUIDFromBytes of Java
+}
+
+// isUnavailable reports whether a row has the placeholder.
+func isUnavailable(row []byte) bool {
+	for _, form := range unavailableForms {
+		if bytes.Contains(row, form) {
+			return true
+		}
+	}
+	for rest := row; ; {
+		var found bool
+		if _, rest, found = bytes.Cut(rest, []byte{'['}); !found {
+			return false
+		}
+		if isUnavailableArray(rest) {
+			return true
+		}
+	}
+}
+
+// isUnavailableArray reports whether an array, whose text follows its bracket, has the bytes of
+// the placeholder: the form of arrays of integers, and of bytea as numbers.
+func isUnavailableArray(text []byte) bool {
+	var digits [3]byte
+	for i := range len(unavailable) {
+		if i > 0 && !bytes.HasPrefix(text, []byte{','}) {
+			return false
+		}
+		text = bytes.TrimLeft(text[min(i, 1):], blanks)
+		var found bool
+		if text, found = bytes.CutPrefix(text, strconv.AppendUint(digits[:0], uint64(unavailable[i]), 10)); !found {
+			return false
+		}
+		text = bytes.TrimLeft(text, blanks)
+	}
+	return bytes.HasPrefix(text, []byte{']'})
+}
 
 var errTruncated = errors.New("the table was truncated, which cannot be applied document by document; append the deletes, then skip this event")
 
@@ -87,7 +135,7 @@ func appendRow(dst []source.Record, id []byte, name string, row []byte) ([]sourc
 	if !isObject(row) {
 		return dst, fmt.Errorf("the field %q has no row", name)
 	}
-	if bytes.Contains(row, []byte(unavailable)) {
+	if isUnavailable(row) {
 		return dst, fmt.Errorf("the event lacks a column that did not change (%s); set REPLICA IDENTITY FULL for the table", unavailable)
 	}
 	return append(dst, source.Record{ID: id, Document: row}), nil

@@ -2,6 +2,8 @@ package envelope_test
 
 import (
 	"bytes"
+	"crypto/md5"
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
@@ -128,6 +130,33 @@ func TestDecode(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Debezium encodes its placeholder by the type of the column.
+func TestUnavailableColumns(t *testing.T) {
+	const text = "__debezium_unavailable_value"
+	hash := md5.Sum([]byte(text)) // UUID.nameUUIDFromBytes
+	hash[6], hash[8] = hash[6]&0x0f|0x30, hash[8]&0x3f|0x80
+	uuid := fmt.Sprintf("%x-%x-%x-%x-%x", hash[:4], hash[4:6], hash[6:8], hash[8:10], hash[10:])
+	numbers := strings.Trim(strings.Join(strings.Fields(fmt.Sprint([]byte(text))), ","), "[]")
+	d := envelope.Decoder{Format: envelope.Debezium}
+	show := func(value string) string {
+		return show(d.Append(nil, []byte(`{"id":1}`), []byte(`{"op":"u","after":{"id":1,"x":`+value+`}}`)))
+	}
+	base64Text := base64.StdEncoding.EncodeToString([]byte(text))
+	for _, value := range []string{
+		`"` + text + `"`, `["` + text + `"]`, `{"` + text + `":"` + text + `"}`, `"` + base64Text + `"`, `["` + base64Text + `"]`,
+		`"` + base64.RawURLEncoding.EncodeToString([]byte(text)) + `"`, fmt.Sprintf(`"%x"`, text), `["` + uuid + `"]`,
+		"[" + numbers + "]", "[1],\"y\":[ " + strings.ReplaceAll(numbers, ",", " ,\t") + " ]", "[[" + numbers + "]]",
+	} {
+		require.Contains(t, show(value), "invalid the event lacks a column that did not change", value)
+	}
+	for _, value := range []string{
+		"[" + numbers + ",1]", "[1," + numbers + "]", "[" + strings.TrimSuffix(numbers, ",101") + "]", "[]", "[95", `["95"]`, "[95,950]", `"AAEC"`,
+		`"` + base64Text[:20] + `"`,
+	} {
+		require.NotContains(t, show(value), "lacks a column", value)
 	}
 }
 
