@@ -66,9 +66,13 @@ func (b *batch) fill(s *Source, messages []*kgo.Record) (int, error) {
 			// A fetch starts at the cursor, and offsets ascend.
 			return 0, fmt.Errorf("partition %d: the broker sent offset %d after %d", b.partition, m.Offset, b.last.offset-1)
 		}
-		b.last = entry{partition: b.partition, offset: m.Offset + 1, epoch: m.LeaderEpoch}
+		again := entry{partition: b.partition, offset: m.Offset, epoch: m.LeaderEpoch}
+		if b.last.offset == m.Offset {
+			again.content = b.last.content
+		}
+		b.last = entry{partition: b.partition, offset: m.Offset + 1, epoch: m.LeaderEpoch, content: contentOf(m)}
 		if !m.Attrs.IsControl() {
-			b.add(s, m)
+			b.add(s, m, again)
 			bytes += len(m.Key) + len(m.Value)
 		}
 		if len(b.places) > 0 {
@@ -78,11 +82,10 @@ func (b *batch) fill(s *Source, messages []*kgo.Record) (int, error) {
 	return len(messages), nil
 }
 
-// add adds the records of a message.
-func (b *batch) add(s *Source, m *kgo.Record) {
+// add adds the records of a message. again is the entry at it.
+func (b *batch) add(s *Source, m *kgo.Record, again entry) {
 	b.batch.Records = s.config.Decoder.Append(b.batch.Records, m.Key, m.Value)
 	b.batch.Bytes += int64(len(m.Key) + len(m.Value))
-	again := entry{partition: b.partition, offset: m.Offset, epoch: m.LeaderEpoch}
 	for len(b.places) < len(b.batch.Records) {
 		b.places = append(b.places, place{offset: m.Offset, next: again})
 	}

@@ -129,14 +129,15 @@ func (c *Config) clientOptions() []kgo.Opt {
 	return options
 }
 
-// consumerOptions returns the options of the client that reads. leaders is the number of
-// brokers that lead partitions.
-func (c *Config) consumerOptions(leaders int, start *position, partitions []int32) []kgo.Opt {
+// consumerOptions returns the options of the client that reads.
+func (c *Config) consumerOptions(begin *start) []kgo.Opt {
+	leaders, partitions := begin.topic.brokers(), begin.partitions
 	fetch := max(FetchBytes/max(leaders, 1), minFetchBytes)
 	offsets := make(map[int32]kgo.Offset, len(partitions))
 	for _, p := range partitions {
-		at, _ := start.find(p)
-		offsets[p] = kgo.NewOffset().At(start.entries[at].offset).WithEpoch(start.entries[at].epoch)
+		at, _ := begin.at.find(p)
+		e := &begin.at.entries[at]
+		offsets[p] = kgo.NewOffset().At(e.startOffset(begin.first[p])).WithEpoch(e.epoch)
 	}
 	return append(c.clientOptions(),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{c.Topic: offsets}),

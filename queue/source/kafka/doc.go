@@ -16,12 +16,15 @@
 // it, and identifies the cluster and the topic:
 //
 //	4   "DSKA"
-//	u8  version, 0
+//	u8  version, 1
 //	16  topic id, 0 if the broker has none
 //	u8  length of the id of the cluster, then the id
 //	u8  length of the name of the topic, then the name
 //	... varints: partitions of the topic, entries; then for each entry, by partition:
-//	    partition minus the previous one minus 1, next offset, leader epoch plus 1
+//	    partition minus the previous one minus 1, next offset, leader epoch plus 1;
+//	    u16 checksum of the message before the offset, 0: unknown
+//
+// Version 0 has no checksums. It is read, and the messages are not compared.
 //
 // A message that gives two records, see package envelope, is read again after a crash between
 // them. The first is a delete, so applying it twice changes nothing.
@@ -37,6 +40,9 @@
 //   - The broker has deleted messages that were not read yet, by retention or a request.
 //   - The log is shorter than the part read, or differs from it, because a replica without
 //     all messages became leader. Leader epochs show this (KIP-320).
+//   - The brokers were restored from an older copy, which was written past the cursor. Leader epochs
+//     need not show that; the checksum of the message before the cursor does, when a later message
+//     is read. It cannot if that message was deleted or compacted away.
 //   - The topic was deleted, or deleted and created again, or the cluster is another one.
 //     Without topic ids, before Kafka 2.8, only the offsets and leader epochs can show this.
 //

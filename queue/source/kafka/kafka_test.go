@@ -448,8 +448,72 @@ func TestCursorBehindTheEnd(t *testing.T) {
 	b.produce(0, "1=a")
 	p, err := parsePosition(b.open(nil).mustRead(1))
 	require.NoError(t, err)
-	p.entries[0].offset, p.entries[0].epoch = 5, -1
+	p.entries[0].offset, p.entries[0].epoch, p.entries[0].content = 5, -1, 0
 	require.ErrorContains(t, b.openError(p.encode()), "offsets 1 to 4 were read, and the log ends before them")
+}
+
+// TestRestoredLog: a copy of the cluster that lacks messages was written past the cursor, and its leader
+// epochs show nothing.
+func TestRestoredLog(t *testing.T) {
+	lost := newBroker(t, 2)
+	lost.produce(0, "1=a", "2=b", "3=c")
+	before := lost.open(nil).mustRead(3)
+	lost.produce(0, "4=d", "5=e")
+	lost.produce(1, "6=f")
+	cursor := lost.open(before).mustRead(3)
+	lost.produce(0, "7=g")
+	require.Equal(t, []string{"7=g"}, lost.open(cursor).readAll())
+
+	restored := newBroker(t, 2)
+	at := func(cursor []byte, edit ...func(*entry)) []byte {
+		p, err := parsePosition(cursor)
+		require.NoError(t, err)
+		p.topicID, p.cluster = restored.topicID(), "c1"
+		for i := range p.entries {
+			p.entries[i].epoch = -1
+			for _, f := range edit {
+				f(&p.entries[i])
+			}
+		}
+		return p.encode()
+	}
+	// The copy has the first messages with their times.
+	for _, m := range append(lost.fetch(0)[:3], lost.fetch(1)...) {
+		require.NoError(t, restored.client.ProduceSync(t.Context(), &kgo.Record{Topic: "jobs", Partition: m.Partition, Key: m.Key, Value: m.Value, Timestamp: m.Timestamp}).FirstErr())
+	}
+	restored.produce(0, "4=x", "5=x", "8=x")
+	const want = "partition 0: the message that was read at offset 4 is now another one"
+	_, err := restored.open(at(cursor)).readUntilError()
+	require.ErrorContains(t, err, want)
+	_, err = restored.open(at(cursor), follow).readUntilError()
+	require.ErrorContains(t, err, want)
+	require.ElementsMatch(t, []string{"4=x", "5=x", "8=x", "6=f"}, restored.open(at(before)).readAll(), "the queue has nothing that was lost")
+	require.Equal(t, []string{"8=x"}, restored.open(at(cursor, func(e *entry) { e.content = 0 })).readAll(), "of version 0")
+
+	// The earliest cursor of the shards is one that has lost nothing.
+	o := restored.opener()
+	from, err := o.Earliest([][]byte{at(before), at(cursor)})
+	require.NoError(t, err)
+	src, err := o.Open(t.Context(), from)
+	require.NoError(t, err)
+	defer src.Close()
+	_, err = (&reader{t: t, src: src}).readUntilError()
+	require.ErrorContains(t, err, want)
+}
+
+// topicID returns the id of the topic.
+func (b *broker) topicID() [16]byte {
+	described, err := describe(b.t.Context(), b.client, "jobs")
+	require.NoError(b.t, err)
+	return described.id
+}
+
+// fetch returns the messages of a partition.
+func (b *broker) fetch(partition int32) []*kgo.Record {
+	client := b.newClient(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"jobs": {partition: kgo.NewOffset().AtStart()}}))
+	fetches := client.PollFetches(b.t.Context())
+	require.NoError(b.t, fetches.Err())
+	return fetches.Records()
 }
 
 func TestRecreatedTopic(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -17,6 +18,8 @@ import (
 type Opener struct {
 	config        Config
 	watchInterval time.Duration // tests shorten it
+	// latest is behind all positions that Earliest compared, for Open.
+	latest atomic.Pointer[position]
 }
 
 var _ source.Opener = (*Opener)(nil)
@@ -45,20 +48,31 @@ func (o *Opener) Position(cursor []byte) (source.Position, error) {
 	return p, nil
 }
 
-// Earliest returns a cursor at or before each of the cursors; empty: the start.
+// Earliest returns a cursor at or before each of the cursors; empty: the start. After the next Open
+// the messages before the others are compared, too.
 func (o *Opener) Earliest(cursors [][]byte) ([]byte, error) {
-	positions := make([]*position, len(cursors))
-	for i, cursor := range cursors {
+	var positions []*position
+	for _, cursor := range cursors {
 		if len(cursor) == 0 {
-			return nil, nil
+			continue
 		}
 		p, err := o.Position(cursor)
 		if err != nil {
 			return nil, err
 		}
-		positions[i] = p.(*position)
+		positions = append(positions, p.(*position))
 	}
 	if len(positions) == 0 {
+		return nil, nil
+	}
+	last := positions[0].clone()
+	for _, p := range positions[1:] {
+		if _, err := last.add(p); err != nil {
+			return nil, err
+		}
+	}
+	o.latest.Store(last)
+	if len(positions) < len(cursors) {
 		return nil, nil
 	}
 	first, err := earliest(positions)
@@ -111,7 +125,9 @@ func (o *Opener) Open(ctx context.Context, cursor []byte) (source.Source, error)
 type start struct {
 	topic      *topic
 	at         *position
-	partitions []int32 // that are read
+	ahead      *position       // behind the messages that some shards have; nil: at
+	partitions []int32         // that are read
+	first      map[int32]int64 // of the logs
 	stable     map[int32]int64
 }
 
@@ -124,13 +140,16 @@ func (o *Opener) open(ctx context.Context, after *position) (*Source, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, openTimeout, fmt.Errorf("%v have passed", openTimeout))
 	defer cancel()
 	var begin *start
+	ahead := o.latest.Swap(nil)
 	if err := retry(limited, func() error {
-		begin, err = o.start(limited, client, after)
+		if begin, err = o.start(limited, client, after); err == nil {
+			begin.ahead = ahead
+		}
 		return err
 	}); err != nil {
 		return nil, err
 	}
-	consumer, err := kgo.NewClient(o.config.consumerOptions(begin.topic.brokers(), begin.at, begin.partitions)...)
+	consumer, err := kgo.NewClient(o.config.consumerOptions(begin)...)
 	if err != nil {
 		return nil, err
 	}
@@ -150,6 +169,7 @@ func (o *Opener) start(ctx context.Context, client *kgo.Client, after *position)
 		topic:  t,
 		at:     &position{topicID: t.id, cluster: t.cluster, topic: o.config.Topic, partitions: int32(len(t.epochs))},
 		stable: make(map[int32]int64),
+		first:  make(map[int32]int64),
 	}
 	if after != nil {
 		if err := after.identify(t); err != nil {
@@ -175,7 +195,7 @@ func (o *Opener) start(ctx context.Context, client *kgo.Client, after *position)
 		if err != nil {
 			return nil, err
 		}
-		s.stable[p] = logs[p].stable
+		s.stable[p], s.first[p] = logs[p].stable, logs[p].start
 	}
 	if len(s.at.entries) > MaxPartitions {
 		return nil, fmt.Errorf("the cursor would have %d partitions, and at most %d are allowed; omit --resume to drop those of earlier runs",

@@ -25,11 +25,17 @@ type entry struct {
 	partition int32
 	offset    int64 // of the next message
 	epoch     int32 // leader epoch of the message before it; -1: unknown
+	// content is the checksum of the message at offset-1; 0: unknown.
+	content uint16
 }
 
 const (
 	cursorMagic   = "DSKA"
-	cursorVersion = 0
+	cursorVersion = 1
+
+	// offsetLimit and epochLimit are above what a topic reaches, so that the largest cursor fits.
+	offsetLimit = 1 << 56
+	epochLimit  = 1 << 28
 )
 
 // find returns the index of a partition's entry, or where to insert it.
@@ -97,7 +103,8 @@ func (p *position) appendPartition(dst []byte, i int) []byte {
 
 // appendPlace appends the place within the partition.
 func (e *entry) appendPlace(dst []byte) []byte {
-	return binary.AppendUvarint(binary.AppendUvarint(dst, uint64(e.offset)), uint64(e.epoch+1))
+	dst = binary.AppendUvarint(binary.AppendUvarint(dst, uint64(e.offset)), uint64(e.epoch+1))
+	return binary.LittleEndian.AppendUint16(dst, e.content)
 }
 
 var errCursorDamaged = errors.New("the queue's cursor of Kafka is damaged; omit --resume to append the topic from its start")
@@ -121,8 +128,11 @@ func parsePosition(cursor []byte) (*position, error) {
 	next := int32(0)
 	for range n {
 		e := entry{partition: next + int32(d.uvarint(PartitionLimit-1-uint64(next)))}
-		e.offset = int64(d.uvarint(math.MaxInt64))
-		e.epoch = int32(d.uvarint(math.MaxInt32)) - 1
+		e.offset = int64(d.uvarint(offsetLimit - 1))
+		e.epoch = int32(d.uvarint(epochLimit-1)) - 1
+		if rest[0] > 0 {
+			e.content = d.uint16()
+		}
 		if next = e.partition + 1; next >= PartitionLimit {
 			next = PartitionLimit - 1 // another entry is invalid, see below
 		}
@@ -161,6 +171,13 @@ func (d *decoder) byte(limit int) int {
 		return 0
 	}
 	return int(b[0])
+}
+
+func (d *decoder) uint16() uint16 {
+	if b := d.take(2); b != nil {
+		return binary.LittleEndian.Uint16(b)
+	}
+	return 0
 }
 
 // uvarint decodes a number of at most limit.

@@ -14,14 +14,19 @@ import (
 func TestCursorGolden(t *testing.T) {
 	p := &position{
 		topicID: [16]byte{1, 2, 15: 16}, cluster: "c1", topic: "jobs", partitions: 3,
-		entries: []entry{{0, 300, -1}, {2, 1, 7}},
+		entries: []entry{{0, 300, -1, 0}, {2, 1, 7, 0x1234}},
 	}
 	cursor := p.encode()
-	require.Equal(t, "DSKA\x00\x01\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x10\x02c1\x04jobs\x03\x02"+
-		"\x00\xac\x02\x00"+"\x01\x01\x08", string(cursor))
+	require.Equal(t, "DSKA\x01\x01\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x10\x02c1\x04jobs\x03\x02"+
+		"\x00\xac\x02\x00\x00\x00"+"\x01\x01\x08\x34\x12", string(cursor))
 	again, err := parsePosition(cursor)
 	require.NoError(t, err)
 	require.Equal(t, p, again)
+	earlier, err := parsePosition([]byte("DSKA\x00\x01\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x10\x02c1\x04jobs\x03\x02" +
+		"\x00\xac\x02\x00" + "\x01\x01\x08"))
+	require.NoError(t, err)
+	p.entries[1].content = 0
+	require.Equal(t, p, earlier)
 }
 
 func TestLargestCursorFits(t *testing.T) {
@@ -29,7 +34,7 @@ func TestLargestCursorFits(t *testing.T) {
 	for i := range MaxPartitions {
 		// As many large steps as the limit of the numbers allows.
 		partition := min(i*(PartitionLimit/MaxPartitions), PartitionLimit-MaxPartitions+i)
-		p.entries = append(p.entries, entry{int32(partition), math.MaxInt64, math.MaxInt32 - 1})
+		p.entries = append(p.entries, entry{int32(partition), offsetLimit - 1, epochLimit - 2, math.MaxUint16})
 	}
 	cursor := p.encode()
 	require.LessOrEqual(t, len(cursor), queue.MaxCursorBytes)
@@ -39,20 +44,20 @@ func TestLargestCursorFits(t *testing.T) {
 }
 
 func TestWrongCursors(t *testing.T) {
-	good := (&position{topic: "t", partitions: 1, entries: []entry{{0, 5, 1}}}).encode()
+	good := (&position{topic: "t", partitions: 1, entries: []entry{{0, 5, 1, 9}}}).encode()
 	for name, test := range map[string]struct {
 		cursor string
 		want   string
 	}{
 		"of a file":       {"DSUC\x00", "is not one of Kafka"},
 		"magic alone":     {"DSKA", "is not one of Kafka"},
-		"newer":           {"DSKA\x01", "of version 1, newer than this program"},
+		"newer":           {"DSKA\x02", "of version 2, newer than this program"},
 		"truncated":       {string(good[:len(good)-1]), "is damaged"},
 		"longer":          {string(good) + "x", "is damaged"},
 		"long cluster id": {"DSKA\x00" + strings.Repeat("\x00", 16) + "\xff", "is damaged"},
 		"no topic":        {string((&position{}).encode()), "is damaged"},
 		"partition number": {
-			string((&position{topic: "t", entries: []entry{{PartitionLimit, 5, 1}}}).encode()), "is damaged",
+			string((&position{topic: "t", entries: []entry{{PartitionLimit, 5, 1, 9}}}).encode()), "is damaged",
 		},
 		"entries": {string(append((&position{topic: "t"}).encode()[:23], 0, 0xff, 0xff, 0xff, 0x7f)), "is damaged"},
 	} {
@@ -72,13 +77,13 @@ func TestCombine(t *testing.T) {
 		a, b, want []byte
 		within     bool
 	}{
-		"equal":             {at(entry{0, 5, 1}), at(entry{0, 5, 1}), at(entry{0, 5, 1}), true},
-		"earlier":           {at(entry{0, 5, 1}, entry{1, 7, 1}), at(entry{0, 4, 0}), at(entry{0, 5, 1}, entry{1, 7, 1}), true},
-		"later":             {at(entry{0, 4, 0}), at(entry{0, 5, 1}), at(entry{0, 5, 1}), false},
-		"each is ahead":     {at(entry{0, 5, 1}, entry{1, 7, 1}), at(entry{0, 6, 2}, entry{1, 2, 0}), at(entry{0, 6, 2}, entry{1, 7, 1}), false},
-		"another partition": {at(entry{0, 5, 1}), at(entry{2, 1, 0}), at(entry{0, 5, 1}, entry{2, 1, 0}), false},
-		"start":             {at(entry{0, 5, 1}), nil, at(entry{0, 5, 1}), true},
-		"behind the start":  {nil, at(entry{0, 5, 1}), at(entry{0, 5, 1}), false},
+		"equal":             {at(entry{0, 5, 1, 0}), at(entry{0, 5, 1, 0}), at(entry{0, 5, 1, 0}), true},
+		"earlier":           {at(entry{0, 5, 1, 0}, entry{1, 7, 1, 0}), at(entry{0, 4, 0, 0}), at(entry{0, 5, 1, 0}, entry{1, 7, 1, 0}), true},
+		"later":             {at(entry{0, 4, 0, 0}), at(entry{0, 5, 1, 0}), at(entry{0, 5, 1, 0}), false},
+		"each is ahead":     {at(entry{0, 5, 1, 0}, entry{1, 7, 1, 0}), at(entry{0, 6, 2, 0}, entry{1, 2, 0, 0}), at(entry{0, 6, 2, 0}, entry{1, 7, 1, 0}), false},
+		"another partition": {at(entry{0, 5, 1, 0}), at(entry{2, 1, 0, 0}), at(entry{0, 5, 1, 0}, entry{2, 1, 0, 0}), false},
+		"start":             {at(entry{0, 5, 1, 0}), nil, at(entry{0, 5, 1, 0}), true},
+		"behind the start":  {nil, at(entry{0, 5, 1, 0}), at(entry{0, 5, 1, 0}), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, within, err := o.Combine(test.a, test.b)
@@ -96,7 +101,7 @@ func TestCombine(t *testing.T) {
 }
 
 func FuzzCursor(f *testing.F) {
-	f.Add((&position{cluster: "c", topic: "t", partitions: 2, entries: []entry{{0, 5, 1}, {1, 1 << 40, -1}}}).encode())
+	f.Add((&position{cluster: "c", topic: "t", partitions: 2, entries: []entry{{0, 5, 1, 9}, {1, 1 << 40, -1, 0}}}).encode())
 	f.Add([]byte("DSKA\x00"))
 	f.Fuzz(func(t *testing.T, cursor []byte) {
 		p, err := parsePosition(cursor)
@@ -115,12 +120,12 @@ func TestEarliest(t *testing.T) {
 		return &position{topic: "t", partitions: partitions, entries: entries}
 	}
 	got, err := earliest([]*position{
-		at(3, entry{0, 10, 1}, entry{1, 5, 4}, entry{2, 1, 1}),
-		at(2, entry{0, 9, 2}, entry{1, 7, 4}),
-		at(3, entry{0, 11, 2}, entry{1, 5, 5}, entry{2, 0, -1}),
+		at(3, entry{0, 10, 1, 0}, entry{1, 5, 4, 0}, entry{2, 1, 1, 0}),
+		at(2, entry{0, 9, 2, 0}, entry{1, 7, 4, 0}),
+		at(3, entry{0, 11, 2, 0}, entry{1, 5, 5, 0}, entry{2, 0, -1, 0}),
 	})
 	require.NoError(t, err)
-	require.Equal(t, at(2, entry{0, 9, 2}, entry{1, 5, 4}), got)
+	require.Equal(t, at(2, entry{0, 9, 2, 0}, entry{1, 5, 4, 0}), got)
 
 	_, err = earliest([]*position{at(1), {topic: "t", topicID: [16]byte{1}, partitions: 1}})
 	require.ErrorContains(t, err, "different topics")
@@ -135,7 +140,7 @@ func TestEarliestIsAtOrBeforeEach(t *testing.T) {
 			p := &position{topic: "t", partitions: 1 + random.Int32N(5)}
 			for n := range p.partitions {
 				if random.IntN(4) > 0 {
-					p.set(entry{n, random.Int64N(9), random.Int32N(3)})
+					p.set(entry{n, random.Int64N(9), random.Int32N(3), 0})
 				}
 			}
 			positions[i] = p
@@ -162,13 +167,13 @@ func TestCheckEntry(t *testing.T) {
 		log  ends
 		want string // part of the error
 	}{
-		{"inside", entry{0, 5, 1}, ends{start: 0, end: 9, epochEnd: 7}, ""},
-		{"at the end", entry{0, 9, 1}, ends{start: 0, end: 9, epochEnd: 9}, ""},
-		{"at the start", entry{0, 5, 1}, ends{start: 5, end: 9, epochEnd: 9}, ""},
-		{"everything deleted", entry{0, 9, 1}, ends{start: 9, end: 9, epochEnd: -1}, ""},
-		{"deleted", entry{3, 5, 1}, ends{start: 7, end: 9, epochEnd: 9}, "partition 3: the messages at offsets 5 to 6 were deleted before they were read"},
-		{"truncated", entry{0, 5, 1}, ends{start: 0, end: 4, epochEnd: -1}, "offsets 4 to 4 were read, and the log ends before them"},
-		{"replaced", entry{0, 5, 1}, ends{start: 0, end: 9, epochEnd: 3}, "offsets 3 to 4 were read and then lost or replaced"},
+		{"inside", entry{0, 5, 1, 0}, ends{start: 0, end: 9, epochEnd: 7}, ""},
+		{"at the end", entry{0, 9, 1, 0}, ends{start: 0, end: 9, epochEnd: 9}, ""},
+		{"at the start", entry{0, 5, 1, 0}, ends{start: 5, end: 9, epochEnd: 9}, ""},
+		{"everything deleted", entry{0, 9, 1, 0}, ends{start: 9, end: 9, epochEnd: -1}, ""},
+		{"deleted", entry{3, 5, 1, 0}, ends{start: 7, end: 9, epochEnd: 9}, "partition 3: the messages at offsets 5 to 6 were deleted before they were read"},
+		{"truncated", entry{0, 5, 1, 0}, ends{start: 0, end: 4, epochEnd: -1}, "offsets 4 to 4 were read, and the log ends before them"},
+		{"replaced", entry{0, 5, 1, 0}, ends{start: 0, end: 9, epochEnd: 3}, "offsets 3 to 4 were read and then lost or replaced"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			err := checkEntry(test.at, test.log)
@@ -185,13 +190,13 @@ func TestBegin(t *testing.T) {
 	after := &position{topic: "t", partitions: 2}
 	e, err := begin(1, after, ends{start: 7})
 	require.NoError(t, err, "the partition was not selected before")
-	require.Equal(t, entry{1, 7, -1}, e)
+	require.Equal(t, entry{1, 7, -1, 0}, e)
 	e, err = begin(0, nil, ends{start: 7})
 	require.NoError(t, err)
-	require.Equal(t, entry{0, 7, -1}, e)
+	require.Equal(t, entry{0, 7, -1, 0}, e)
 	e, err = begin(2, after, ends{})
 	require.NoError(t, err)
-	require.Equal(t, entry{2, 0, -1}, e)
+	require.Equal(t, entry{2, 0, -1, 0}, e)
 	_, err = begin(2, after, ends{start: 7})
 	require.ErrorContains(t, err, "offsets 0 to 6 were deleted before they were read")
 }

@@ -21,6 +21,8 @@ type Source struct {
 	at     *position       // behind the last batch
 	until  map[int32]int64 // where the source ends; nil: never
 	ready  []*source.Batch // not returned yet
+	// known are entries whose messages are compared when they come, by partition.
+	known map[int32][]entry
 	// released are batches that were used.
 	released chan *batch
 
@@ -41,7 +43,7 @@ type Source struct {
 var _ source.Source = (*Source)(nil)
 
 func newSource(config *Config, client *kgo.Client, s *start, interval time.Duration) *Source {
-	src := &Source{config: config, client: client, at: s.at, released: make(chan *batch, maxIdleBatches)}
+	src := &Source{config: config, client: client, at: s.at, known: knownEntries(s.at, s.ahead), released: make(chan *batch, maxIdleBatches)}
 	src.failed, src.fail = context.WithCancelCause(context.Background())
 	src.mu.stable, src.mu.offsets, src.mu.total = s.stable, make(map[int32]int64), s.at.partitions
 	if !config.Follow {
@@ -139,7 +141,11 @@ func (s *Source) take(fetched *kgo.FetchPartition) error {
 	if !found {
 		return nil
 	}
-	for messages := fetched.Records; len(messages) > 0; {
+	messages, err := s.compare(fetched.Partition, fetched.Records, s.at.entries[at].offset)
+	if err != nil {
+		return err
+	}
+	for len(messages) > 0 {
 		b := s.newBatch(at)
 		n, err := b.fill(s, messages)
 		if err != nil {
