@@ -38,13 +38,15 @@ func (p *partition) hash() uint64 {
 	return h.Sum64()
 }
 
-// partitions returns the partitions of the table. The last attached are first.
-func (t *table) partitions(ctx context.Context, conn *pgconn.PgConn) ([]partition, error) {
+// lastAttached orders partitions.
+const lastAttached = ` ORDER BY (SELECT min(age(i.xmin)) FROM pg_partition_ancestors(l.relid) a JOIN tree ON tree.relid = a.relid
+	JOIN pg_inherits i ON i.inhrelid = a.relid WHERE a.relid <> $1::oid), l.relid::oid DESC`
+
+// partitions returns the partitions of the table in an order; empty: any.
+func (t *table) partitions(ctx context.Context, conn *pgconn.PgConn, order string) ([]partition, error) {
 	rows, err := query(ctx, conn, `WITH tree AS (SELECT relid, isleaf FROM pg_partition_tree($1::oid::regclass))
 		SELECT l.relid::oid, c.relfilenode, l.relid::regclass FROM tree l JOIN pg_class c ON c.oid = l.relid
-		WHERE l.isleaf AND l.relid <> $1::oid
-		ORDER BY (SELECT min(age(i.xmin)) FROM pg_partition_ancestors(l.relid) a JOIN tree ON tree.relid = a.relid JOIN pg_inherits i ON i.inhrelid = a.relid
-			WHERE a.relid <> $1::oid), l.relid::oid DESC`, fmt.Sprint(t.oid))
+		WHERE l.isleaf AND l.relid <> $1::oid`+order, fmt.Sprint(t.oid))
 	if err != nil {
 		return nil, err
 	}
@@ -68,14 +70,18 @@ func (t *table) checkPartitions(ctx context.Context, conn *pgconn.PgConn, earlie
 	if !t.partitioned {
 		return 0, nil
 	}
-	partitions, err := t.partitions(ctx, conn)
+	partitions, err := t.partitions(ctx, conn, "")
 	if err != nil {
 		return 0, err
 	}
 	now := fingerprint(partitions)
-	if earlier == 0 {
+	if earlier == 0 || earlier == now {
 		return now, nil
 	}
+	if partitions, err = t.partitions(ctx, conn, lastAttached); err != nil {
+		return 0, err
+	}
+	now = fingerprint(partitions)
 	added := 0
 	for sum := now; sum != earlier; added++ {
 		if added == len(partitions) {
