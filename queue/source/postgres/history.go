@@ -41,6 +41,16 @@ func newHistory(c *cursor, confirmed pgoutput.LSN) history {
 	return history{anchor: c.anchor, until: c.lsn, found: c.anchor.xid == 0 || confirmed > c.anchor.lsn}
 }
 
+// histories returns what the cursor of the source and that of the shard that is ahead say. Behind
+// the latter nothing is to be compared: a lost connection continues at the former.
+func histories(at, ahead *cursor, confirmed pgoutput.LSN) []history {
+	known := []history{newHistory(at, confirmed)}
+	if ahead != nil && at.anchor.lsn <= ahead.anchor.lsn {
+		known = append(known, newHistory(ahead, confirmed))
+	}
+	return known
+}
+
 // begins compares a transaction of the log.
 func (h *history) begins(m *pgoutput.Message) error {
 	if !h.found && m.LSN == h.lsn && m.Time == h.time && m.XID == h.xid {

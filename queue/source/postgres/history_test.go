@@ -148,6 +148,16 @@ func TestCursorOfVersion0Continues(t *testing.T) {
 	require.NoError(t, r.resumeAfter(t, "INSERT INTO t VALUES (9, 0)", at.append(nil)))
 }
 
+// A connection that is lost behind the cursor of all shards continues there.
+func TestHistories(t *testing.T) {
+	at := func(lsn pgoutput.LSN) *cursor {
+		return &cursor{phase: phaseChanges, lsn: lsn, anchor: anchor{lsn: lsn, xid: 1}}
+	}
+	require.Len(t, histories(at(100), nil, 50), 1)
+	require.Len(t, histories(at(100), at(200), 50), 2)
+	require.Len(t, histories(at(300), at(200), 50), 1)
+}
+
 func TestHistory(t *testing.T) {
 	known := anchor{lsn: 100, time: 5, xid: 7}
 	for _, test := range []struct {

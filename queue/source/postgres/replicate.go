@@ -46,10 +46,7 @@ func (s *Source) readChanges(ctx context.Context, session *session) error {
 		return err
 	}
 	c := &changes{source: s, session: session, marked: s.at.lsn, anchor: s.at.anchor,
-		start: place{phase: phaseChanges, lsn: s.at.lsn, index: s.at.index}, known: []history{newHistory(&s.at, session.confirmed)}}
-	if s.ahead != nil {
-		c.known = append(c.known, newHistory(s.ahead, session.confirmed))
-	}
+		start: place{phase: phaseChanges, lsn: s.at.lsn, index: s.at.index}, known: histories(&s.at, s.ahead, session.confirmed)}
 	group.Go(func() error { return c.receive(ctx, conn, func() { signal(confirmer.wanted) }) })
 	group.Go(func() error { return confirmer.run(ctx) })
 	group.Go(func() error { return s.watch(ctx, session) })
