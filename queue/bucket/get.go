@@ -125,6 +125,9 @@ func (r *resumingReader) Read(p []byte) (int, error) {
 // maxBrokenReads bounds the requests in a row that succeed without delivering a byte.
 const maxBrokenReads = 10
 
+// Remaining returns the number of bytes that follow.
+func (r *resumingReader) Remaining() int64 { return r.rest }
+
 // release ends the present request.
 func (r *resumingReader) release() {
 	if r.body == nil {

@@ -178,6 +178,10 @@ func (b *s3Bucket) List(ctx context.Context, prefix, after string) iter.Seq2[Inf
 			if !aws.ToBool(page.IsTruncated) || page.NextContinuationToken == nil {
 				return
 			}
+			if aws.ToString(page.NextContinuationToken) == aws.ToString(input.ContinuationToken) {
+				yield(Info{}, errors.Newf("bucket: list %s in %s: the store answers with the same page again", prefix, b))
+				return
+			}
 			input.ContinuationToken = page.NextContinuationToken
 		}
 	}
@@ -221,6 +225,10 @@ func (b *s3Bucket) wrap(err error, operation, name string) error {
 		return errors.Wrapf(ErrNoBucket, "%s %s: create bucket %s or correct its name (%v)", operation, name, b.bucket, err)
 	case code == "RequestTimeTooSkewed":
 		return errors.Wrapf(ErrClockSkew, "%s %s in %s: synchronize the clock (%v)", operation, name, b, err)
+	case status == http.StatusMovedPermanently, status == http.StatusTemporaryRedirect:
+		if region := response.Response.Header.Get("X-Amz-Bucket-Region"); region != "" {
+			return errors.Newf("bucket: %s %s in %s: the bucket is in the region %s: set AWS_REGION=%[4]s", operation, name, b, region)
+		}
 	case status == http.StatusPreconditionFailed:
 		return errors.Wrapf(ErrExist, "put %s in %s", name, b)
 	case status == http.StatusNotFound:

@@ -60,6 +60,9 @@ func openFile(ctx context.Context, in *input, options Options, watcher *fileWatc
 			return nil, err
 		}
 		r.file, bytes = body, body
+		if object, ok := body.(interface{ Remaining() int64 }); ok && start == 0 {
+			r.at.File.Inode = uint64(object.Remaining()) // it may have been replaced since it was listed
+		}
 		if file, local := body.(*os.File); in.follow && local {
 			if bytes, err = newFollower(r.ctx, file, in.name, start, watcher); err != nil {
 				return nil, errors.Join(err, file.Close())

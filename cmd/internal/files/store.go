@@ -137,13 +137,25 @@ func (d *directory) Open(_ context.Context, name string, offset, length int64) (
 		return nil, errors.Join(err, file.Close())
 	}
 	if length < 0 {
-		return file, nil
+		info, err := file.Stat()
+		if err != nil {
+			return nil, errors.Join(err, file.Close())
+		}
+		return &openFileOfSize{file, info.Size() - offset}, nil
 	}
 	return struct {
 		io.Reader
 		io.Closer
 	}{io.LimitReader(file, length), file}, nil
 }
+
+// openFileOfSize is a file with the number of bytes that followed when it was opened.
+type openFileOfSize struct {
+	*os.File
+	remaining int64
+}
+
+func (f *openFileOfSize) Remaining() int64 { return f.remaining }
 
 func (d *directory) Size(_ context.Context, name string) (int64, error) {
 	info, err := os.Stat(name)
