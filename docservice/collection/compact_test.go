@@ -42,7 +42,6 @@ func TestCompactedVersion(t *testing.T) {
 	var batch lsm.Batch
 	require.NoError(t, batch.Set([]byte("1"), old))
 	require.NoError(t, c.serving.Load().index.Apply(&batch))
-	requireNone(t, c, "1", docservice.ErrNotFound)
 	c.serving.Load().health.mu.Lock()
 	end := c.serving.Load().health.mu.tail.position
 	c.serving.Load().health.mu.tail.position.Next = queue.Address{Segment: 2}
@@ -52,6 +51,7 @@ func TestCompactedVersion(t *testing.T) {
 	c.serving.Load().health.mu.Lock()
 	c.serving.Load().health.mu.tail.position = end
 	c.serving.Load().health.mu.Unlock()
+	requireNone(t, c, "1", docservice.ErrNotFound) // and the entry is removed
 }
 
 // rewritten makes a copy of a queue with two rewritten segments and a third one, with or

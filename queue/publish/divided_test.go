@@ -254,7 +254,7 @@ func TestChunksOfShards(t *testing.T) {
 	for killed := 0; ; killed++ {
 		p, err := OpenPublisher(t.Context(), b, s.dir, &Options{FS: s.fs})
 		require.NoError(t, err)
-		p.bucket = &killedBucket{Bucket: b, left: 5 + killed}
+		p.bucket = newKilledBucket(b, 5+killed)
 		_, err = p.Publish(t.Context())
 		require.NoError(t, p.Close())
 		if err == nil {
@@ -286,7 +286,7 @@ func TestRestoreOfShardsContinues(t *testing.T) {
 	m := publish(t, b, s).Manifest
 	restored := newSource()
 	for killed := 0; ; killed++ {
-		err := Restore(t.Context(), &killedBucket{Bucket: b, left: 1}, m, restored.dir, &Options{FS: restored.fs, Concurrency: 1})
+		err := Restore(t.Context(), newKilledBucket(b, 1), m, restored.dir, &Options{FS: restored.fs, Concurrency: 1})
 		if err == nil {
 			break
 		}

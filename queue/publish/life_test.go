@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,13 +24,19 @@ import (
 // killedBucket fails every request after a number of them, as if the process were killed.
 type killedBucket struct {
 	bucket.Bucket
-	left int // requests
+	left atomic.Int64 // requests, which may be concurrent
+}
+
+func newKilledBucket(b bucket.Bucket, requests int) *killedBucket {
+	k := &killedBucket{Bucket: b}
+	k.left.Store(int64(requests))
+	return k
 }
 
 var errKilled = errors.New("killed")
 
 func (b *killedBucket) kill() error {
-	if b.left--; b.left < 0 {
+	if b.left.Add(-1) < 0 {
 		return errKilled
 	}
 	return nil
@@ -154,7 +161,7 @@ func (l *life) killable() bucket.Bucket {
 	if l.rng.IntN(3) > 0 {
 		return l.b
 	}
-	return &killedBucket{Bucket: l.b, left: l.rng.IntN(30)}
+	return newKilledBucket(l.b, l.rng.IntN(30))
 }
 
 // revert reverts to a manifest.
