@@ -15,6 +15,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -82,12 +83,16 @@ type Interleaved interface {
 	Combine(a, b []byte) (cursor []byte, within bool, err error)
 }
 
+// ErrUnread is matched by the error of a source that ended, and has records that it cannot read
+// any more, because they were added before its cursor.
+var ErrUnread = errors.New("not all records were read")
+
 // Source is an open source. Durable and Lag may be called while Next runs; apart from that a
 // Source is not safe for concurrent use.
 type Source interface {
 	// Next returns the next records, at least one. It waits for records until ctx ends, and
-	// returns io.EOF after the last record of a source that ends. Any other error is final:
-	// continuing behind it could leave out records.
+	// returns io.EOF after the last record of a source that ends, or an error that matches
+	// ErrUnread. Any other error is final: continuing behind it could leave out records.
 	Next(ctx context.Context) (*Batch, error)
 	// Durable reports that all records up to a cursor are durable.
 	Durable(cursor []byte)

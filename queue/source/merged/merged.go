@@ -16,6 +16,7 @@ package merged
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -287,6 +288,7 @@ type Source struct {
 	cursors [][]byte // behind the batches that Next returned
 	live    []bool   // a source has not ended and may never end
 	ended   int      // number of sources
+	unread  error    // of sources that ended
 	failed  error
 	ready   chan result
 	cancel  context.CancelFunc
@@ -325,7 +327,7 @@ func (s *Source) read(ctx context.Context, i int) {
 func (s *Source) Next(ctx context.Context) (*source.Batch, error) {
 	for s.failed == nil {
 		if s.ended == len(s.sources) {
-			s.failed = io.EOF
+			s.failed = cmp.Or(s.unread, io.EOF)
 			break
 		}
 		select {
@@ -333,7 +335,10 @@ func (s *Source) Next(ctx context.Context) (*source.Batch, error) {
 			s.failed = ctx.Err()
 		case r := <-s.ready:
 			switch {
-			case eof.Is(r.err):
+			case eof.Is(r.err), errors.Is(r.err, source.ErrUnread):
+				if !eof.Is(r.err) {
+					s.unread = errors.Join(s.unread, s.opener.explain(r.source, r.err))
+				}
 				s.ended++
 				s.live[r.source] = false
 			case r.err != nil:

@@ -227,6 +227,27 @@ func TestAFailureIsFinal(t *testing.T) {
 	}
 }
 
+// TestUnreadRecordsOfASource: the other sources are read to their ends, then the error follows.
+func TestUnreadRecordsOfASource(t *testing.T) {
+	unread := fmt.Errorf("%w: one was added", source.ErrUnread)
+	o, err := New([]Named{{Name: "a", Opener: counter{upTo: 2, failure: unread}, Ends: true}, {Name: "b", Opener: counter{upTo: 500}, Ends: true}}, nil)
+	require.NoError(t, err)
+	s, err := o.Open(t.Context(), nil)
+	require.NoError(t, err)
+	defer s.Close()
+	records := 0
+	for {
+		b, err := s.Next(t.Context())
+		if err != nil {
+			require.ErrorIs(t, err, source.ErrUnread)
+			require.EqualError(t, err, "source a: not all records were read: one was added")
+			break
+		}
+		records += len(b.Records)
+	}
+	require.Equal(t, 502, records)
+}
+
 func TestEndlessSources(t *testing.T) {
 	o, err := New([]Named{{Name: "a", Opener: counter{waits: true}, Ends: false}, {Name: "b", Opener: counter{upTo: 1}, Ends: true}}, nil)
 	require.NoError(t, err)
