@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -112,6 +113,29 @@ func TestSeveralSources(t *testing.T) {
 	refused = run(t.Context(), nil, "append", "--queue", r.queueDir, "--from", "file://"+r.dir+"/a*.ndjson")
 	require.Contains(t, refused.lastLine(), "omit --resume")
 	require.Equal(t, 8, documents("file://"+r.dir+"/a*.ndjson", "--resume=false"))
+}
+
+// TestUnreadFiles: append appends the new files, also of other sources, and fails if a file is
+// not read because it was added or changed before the last one that was read.
+func TestUnreadFiles(t *testing.T) {
+	r := newResumer(t)
+	r.file("a2.ndjson", a1)
+	r.file("b1.ndjson", b1)
+	a, b := "file://"+r.dir+"/a*.ndjson", "file://"+r.dir+"/b*.ndjson"
+	from := write(t, filepath.Join(r.dir, "from.yaml"), "sources: [{name: a, from: '"+a+"'}, {name: b, from: '"+b+"'}]")
+	ok(t, "", "append", "--queue", r.queueDir, "--from", from)
+	r.file("a1.ndjson", a3)
+	r.file("a3.ndjson", a2)
+	r.file("b2.ndjson", b2)
+	for range 2 {
+		failed := run(t.Context(), nil, "append", "--queue", r.queueDir, "--from", from)
+		require.Equal(t, cli.ExitFailure, failed.status)
+		require.Contains(t, failed.lastLine(), "source a: not all records were read: objects were added or changed before the last one that was read, "+r.dir+"/a")
+		require.Equal(t, 4, strings.Count(dump(t, r.queueDir), "\n"), "all but a3")
+	}
+	require.NoError(t, os.Rename(filepath.Join(r.dir, "a1.ndjson"), filepath.Join(r.dir, "a4.ndjson")))
+	ok(t, "", "append", "--queue", r.queueDir, "--from", from)
+	require.Equal(t, 5, strings.Count(dump(t, r.queueDir), "\n"))
 }
 
 // TestOptionsOfSources: the options of a source replace the flags of their names, for this

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"iter"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -47,12 +48,15 @@ const (
 	pageObjects = 1000
 	// recheckInterval is the time between two lists of the objects that were read.
 	recheckInterval = 10 * time.Minute
+	// maxExamples bounds the objects that a message names.
+	maxExamples = 3
 )
 
 // ObjectsOpener opens the objects of a store, in the order of their names.
 //
 // The cursor has the name of an object and the place in it. Objects behind it are new. An object
-// that is added before it is not read; Log receives a warning, when the source is opened and
+// that is added or changed before it is not read: the source then ends with source.ErrUnread
+// instead of io.EOF. With Options.Follow Log receives a warning, when the source is opened and
 // every ten minutes.
 type ObjectsOpener struct {
 	store   Store
@@ -133,9 +137,10 @@ func (o *ObjectsOpener) Open(ctx context.Context, stored []byte) (source.Source,
 	if p.at.Path == "" {
 		return s, nil
 	}
-	in, err := list.resume(ctx, p.at)
+	err = list.recheck(ctx)
+	var in *input
 	if err == nil {
-		err = list.recheck(ctx)
+		in, err = list.resume(ctx, p.at)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -169,10 +174,12 @@ type objects struct {
 	page    []Object // behind it
 	seen    seen     // up to it
 	checked time.Time
+	unread  error        // of the last recheck: objects up to after that are not read
 	waiting atomic.Int64 // bytes of page
 }
 
-// next returns the next object, io.EOF behind the last one. With Follow it waits for one.
+// next returns the next object; behind the last one io.EOF or unread. With Follow it waits for
+// one.
 func (o *objects) next(ctx context.Context) (*input, error) {
 	for {
 		if len(o.page) == 0 {
@@ -181,7 +188,7 @@ func (o *objects) next(ctx context.Context) (*input, error) {
 			}
 		}
 		if len(o.page) == 0 && !o.options.Follow {
-			return nil, io.EOF
+			return nil, cmp.Or(o.unread, io.EOF)
 		}
 		if len(o.page) == 0 {
 			if err := o.wait(ctx); err != nil {
@@ -229,11 +236,12 @@ func (o *objects) wait(ctx context.Context) error {
 	return nil
 }
 
-// recheck lists the objects that were read, and logs a warning if one was added or changed.
+// recheck lists the objects that were read, and sets unread if one was added or changed. As long
+// as it is there, each later recheck reports it.
 func (o *objects) recheck(ctx context.Context) error {
-	o.checked = time.Now()
+	o.checked, o.unread = time.Now(), nil
 	var now seen
-	var late []string
+	var changed []string
 	for object, err := range o.store.List(ctx, "") {
 		if err != nil {
 			return err
@@ -242,15 +250,24 @@ func (o *objects) recheck(ctx context.Context) error {
 			break
 		}
 		now.add(object)
-		if object.Name != o.after && object.Modified.UnixNano() > o.seen.Modified && len(late) < 3 {
-			late = append(late, o.store.Describe(object.Name))
+		if object.Name != o.after && object.Modified.UnixNano() > o.seen.Modified && len(changed) < maxExamples {
+			changed = append(changed, o.store.Describe(object.Name))
 		}
 	}
-	if len(late) > 0 || now.Count > o.seen.Count || now.Count == o.seen.Count && now.Hash != o.seen.Hash {
-		o.log.Warn("objects were added or changed before the last one that was read: they are not read. Rename them, so that they sort behind it",
-			"read", o.seen.Count, "present", now.Count, "last", o.store.Describe(o.after), "examples", late)
+	if len(changed) == 0 && (now.Count < o.seen.Count || now.Count == o.seen.Count && now.Hash == o.seen.Hash) {
+		o.seen = now // without those that were removed
+		return nil
 	}
-	o.seen = now // so that it is reported once
+	examples := ""
+	if len(changed) > 0 {
+		examples = ", for example " + strings.Join(changed, ", ")
+	}
+	o.unread = fmt.Errorf("%w: objects were added or changed before the last one that was read, %s: %d were read, %d are present%s; "+
+		"rename them, so that they sort behind it, or read all objects again with --resume=false",
+		source.ErrUnread, o.store.Describe(o.after), o.seen.Count, now.Count, examples)
+	if o.options.Follow {
+		o.log.Warn(o.unread.Error())
+	}
 	return nil
 }
 

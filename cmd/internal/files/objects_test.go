@@ -26,6 +26,7 @@ import (
 	"docstore/internal/eof"
 	"docstore/internal/testseed"
 	"docstore/queue/bucket"
+	"docstore/queue/source"
 )
 
 // objectsTest is a store that a test fills.
@@ -35,6 +36,7 @@ type objectsTest struct {
 	root  string // of a directory
 	put   func(name, content string)
 	log   *bytes.Buffer
+	later time.Duration // of the objects that are put
 }
 
 // stores returns the objects data/** of a directory and of an S3 bucket.
@@ -57,20 +59,24 @@ func stores(t *testing.T) map[string]*objectsTest {
 	t.Cleanup(client.CloseIdle)
 	s3, err := NewBucket(client, "s3://docs", "data/**")
 	require.NoError(t, err)
-	return map[string]*objectsTest{
-		"directory": {T: t, store: dir, root: root, log: new(bytes.Buffer), put: func(name, content string) {
-			path := filepath.Join(root, name)
-			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
-			// A file is read once, so it must have its content when it is first listed.
-			incoming := filepath.Join(filepath.Dir(path), ".incoming")
-			write(t, incoming, content)
-			require.NoError(t, os.Rename(incoming, path))
-		}},
-		"s3": {T: t, store: s3, log: new(bytes.Buffer), put: func(name, content string) {
-			_, err := backend.PutObject("docs", name, map[string]string{"Last-Modified": time.Now().UTC().Format("Mon, 2 Jan 2006 15:04:05 GMT")}, strings.NewReader(content), int64(len(content)), nil)
-			require.NoError(t, err)
-		}},
+	files := &objectsTest{T: t, store: dir, root: root, log: new(bytes.Buffer)}
+	files.put = func(name, content string) {
+		path := filepath.Join(root, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		// A file is read once, so it must have its content when it is first listed.
+		incoming := filepath.Join(filepath.Dir(path), ".incoming")
+		write(t, incoming, content)
+		modified := time.Now().Add(files.later)
+		require.NoError(t, os.Chtimes(incoming, modified, modified))
+		require.NoError(t, os.Rename(incoming, path))
 	}
+	objects := &objectsTest{T: t, store: s3, log: new(bytes.Buffer)}
+	objects.put = func(name, content string) {
+		modified := time.Now().Add(objects.later).UTC().Format("Mon, 2 Jan 2006 15:04:05 GMT")
+		_, err := backend.PutObject("docs", name, map[string]string{"Last-Modified": modified}, strings.NewReader(content), int64(len(content)), nil)
+		require.NoError(t, err)
+	}
+	return map[string]*objectsTest{"directory": files, "s3": objects}
 }
 
 func (o *objectsTest) opener(options Options) *ObjectsOpener {
@@ -170,7 +176,29 @@ func TestObjects(t *testing.T) {
 	})
 }
 
-// TestNewObjects: objects behind the last one are read; one before it is reported.
+// requireUnread reads the records behind a cursor, and returns their cursors and the error of
+// objects that are not read.
+func (o *objectsTest) requireUnread(opener *ObjectsOpener, cursor string, want ...string) (cursors []string, unread string) {
+	o.Helper()
+	s, err := opener.Open(o.Context(), []byte(cursor))
+	require.NoError(o, err)
+	defer s.Close()
+	var got []string
+	for {
+		b, err := s.Next(o.Context())
+		if err != nil {
+			require.ErrorIs(o, err, source.ErrUnread)
+			require.Equal(o, want, got)
+			return cursors, err.Error()
+		}
+		for i, r := range b.Records {
+			got, cursors = append(got, string(r.Document)), append(cursors, string(b.AppendCursor(nil, i)))
+		}
+	}
+}
+
+// TestNewObjects: objects behind the last one are read. One before it is an error, in each run
+// until it is renamed.
 func TestNewObjects(t *testing.T) {
 	forEachStore(t, func(t *testing.T, o *objectsTest) {
 		o.put("data/b", `{"id":1}`)
@@ -181,9 +209,37 @@ func TestNewObjects(t *testing.T) {
 		require.Equal(t, []string{`{"id":1}`, `{"id":2}`}, texts(all))
 		require.Empty(t, o.log.String())
 		o.put("data/a", `{"id":3}`)
-		require.Empty(t, readFrom(t, opener, all[1].cursor))
-		require.Contains(t, o.log.String(), "objects were added or changed before the last one that was read")
-		require.Contains(t, o.log.String(), "read=2 present=3 last=")
+		_, unread := o.requireUnread(opener, all[1].cursor)
+		require.Regexp(t, "objects were added or changed before the last one that was read, .*/data/c: 2 were read, 3 are present", unread)
+		o.put("data/d", `{"id":4}`)
+		cursors, _ := o.requireUnread(opener, all[1].cursor, `{"id":4}`)
+		_, unread = o.requireUnread(opener, cursors[0])
+		require.Contains(t, unread, "3 were read, 4 are present")
+		require.Empty(t, o.log.String())
+
+		s, err := o.opener(Options{Follow: true}).Open(t.Context(), []byte(cursors[0]))
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+		require.Equal(t, 1, strings.Count(o.log.String(), "level=WARN msg=\"not all records were read: "), "with Follow it is a warning")
+	})
+}
+
+// TestObjectsThatChangeAfterTheyWereRead: those before the last one are an error behind the new
+// objects.
+func TestObjectsThatChangeAfterTheyWereRead(t *testing.T) {
+	forEachStore(t, func(t *testing.T, o *objectsTest) {
+		for _, name := range []string{"data/a", "data/b", "data/c", "data/d", "data/e"} {
+			o.put(name, `{"id":1}`)
+		}
+		opener := o.opener(Options{})
+		all := readFrom(t, opener, "")
+		o.later = time.Minute
+		for _, name := range []string{"data/a", "data/b", "data/c", "data/d"} {
+			o.put(name, `{"id":2}`)
+		}
+		o.put("data/f", `{"id":3}`)
+		_, unread := o.requireUnread(opener, all[4].cursor, `{"id":3}`)
+		require.Regexp(t, "5 were read, 5 are present, for example [^ ]*/data/a, [^ ]*/data/b, [^ ]*/data/c; rename them", unread)
 	})
 }
 
