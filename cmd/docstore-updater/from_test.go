@@ -138,6 +138,21 @@ func TestUnreadFiles(t *testing.T) {
 	require.Equal(t, 5, strings.Count(dump(t, r.queueDir), "\n"))
 }
 
+// TestLastFileIsRewritten: a file of the same size that was read to its end is refused.
+func TestLastFileIsRewritten(t *testing.T) {
+	r := newResumer(t)
+	r.file("a1.ndjson", a1, a2)
+	from := "file://" + r.dir + "/*.ndjson"
+	ok(t, "", "append", "--queue", r.queueDir, "--from", from)
+	r.file("a1.ndjson", a3, a2)
+	failed := run(t.Context(), nil, "append", "--queue", r.queueDir, "--from", from)
+	require.Equal(t, cli.ExitFailure, failed.status)
+	require.Contains(t, failed.lastLine(), "a1.ndjson: cannot continue after line 2, at byte 24: the part that was read has changed since; restore it, or rename it")
+	require.NoError(t, os.Rename(filepath.Join(r.dir, "a1.ndjson"), filepath.Join(r.dir, "a2.ndjson")))
+	ok(t, "", "append", "--queue", r.queueDir, "--from", from)
+	require.Equal(t, 4, strings.Count(dump(t, r.queueDir), "\n"))
+}
+
 // TestOptionsOfSources: the options of a source replace the flags of their names, for this
 // source only.
 func TestOptionsOfSources(t *testing.T) {

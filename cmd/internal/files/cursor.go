@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/cespare/xxhash/v2"
+
 	"docstore/cmd/internal/records"
 	"docstore/internal/checksum"
 	"docstore/internal/eof"
@@ -28,7 +30,8 @@ import (
 //	u32  bytes and  u32  CRC-32C of the head of the part read
 //	u32  bytes and  u32  CRC-32C of the end of the record before the offset, of a Parquet
 //	     file those of its footer
-//	     of an object, whose inode field is its size in bytes:
+//	     of an object, whose inode field is its size in bytes, and whose device field is the hash
+//	     of the records before the offset, 0 if it is unknown:
 //	u64  number and  u64  XOR of the hashes of the objects read
 //	i64  the latest of their times of modification, in nanoseconds since 1970
 //	...  absolute path, or name of the object, to the end
@@ -43,7 +46,7 @@ type cursor struct {
 	NoNewline bool  // the last line read ended with the file
 	AtEnd     bool  // the file ended at Offset
 	WholeFile bool  // a document of a directory
-	Object    bool  // Path is the name of an object, File.Inode its size
+	Object    bool  // Path is the name of an object, File.Inode its size, File.Device hashes its records
 	Seen      seen  // of objects
 	Head      sample
 	Tail      sample // of the record before Offset, or the footer
@@ -211,10 +214,21 @@ func checkSample(file io.ReaderAt, offset int64, want sample) error {
 	return nil
 }
 
+// addHash returns the hash of records whose last is text, from that of the records before it.
+func addHash(before uint64, text []byte) uint64 {
+	var d xxhash.Digest
+	d.ResetWithSeed(before)
+	_, _ = d.Write(text) // never fails
+	return d.Sum64()
+}
+
 // moveAfter moves the cursor after a record of a file whose first bytes are head. It
 // samples no bytes after that place, because they may change, as when an invalid line is
 // corrected. footer is the sample of a Parquet file, which never changes; zero: of another one.
 func (c *cursor) moveAfter(record records.Record, head []byte, footer sample) {
+	if c.Object && footer == (sample{}) && (c.Lines == 0 || c.File.Device != 0) {
+		c.File.Device = addHash(c.File.Device, record.Text)
+	}
 	c.Offset, c.Lines, c.NoNewline = record.End, record.Number, !record.Newline
 	if c.Tail = footer; footer == (sample{}) {
 		c.Tail = tailOf(record.Text)

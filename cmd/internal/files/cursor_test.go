@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/cmd/internal/records"
 	"docstore/internal/vfs"
 	"docstore/queue"
 )
@@ -56,4 +57,21 @@ func TestCursorEncoding(t *testing.T) {
 		_, err = parseCursor(bad)
 		require.ErrorContains(t, err, "not written by docstore-updater")
 	}
+}
+
+// TestHashOfRecordsOfAnObject: it depends on all records, and stays unknown behind a cursor that
+// has none, as those of earlier versions.
+func TestHashOfRecordsOfAnObject(t *testing.T) {
+	after := func(at cursor, texts ...string) uint64 {
+		for i, text := range texts {
+			at.moveAfter(records.Record{Text: []byte(text), Number: int64(i + 1)}, nil, sample{})
+		}
+		return at.File.Device
+	}
+	object := cursor{Object: true}
+	require.Equal(t, after(object, "a", "b"), after(object, "a", "b"))
+	require.NotEqual(t, after(object, "a", "b"), after(object, "c", "b"))
+	require.NotEqual(t, after(object, "a", "b"), after(object, "a", "c"))
+	require.Zero(t, after(cursor{Object: true, Lines: 1}, "a", "b"))
+	require.Zero(t, after(cursor{}, "a"), "of a file it is the device")
 }

@@ -175,6 +175,7 @@ type objects struct {
 	seen    seen     // up to it
 	checked time.Time
 	unread  error        // of the last recheck: objects up to after that are not read
+	touched bool         // after was modified later than the objects of seen, at the last recheck
 	waiting atomic.Int64 // bytes of page
 }
 
@@ -239,7 +240,7 @@ func (o *objects) wait(ctx context.Context) error {
 // recheck lists the objects that were read, and sets unread if one was added or changed. As long
 // as it is there, each later recheck reports it.
 func (o *objects) recheck(ctx context.Context) error {
-	o.checked, o.unread = time.Now(), nil
+	o.checked, o.unread, o.touched = time.Now(), nil, false
 	var now seen
 	var changed []string
 	for object, err := range o.store.List(ctx, "") {
@@ -250,7 +251,10 @@ func (o *objects) recheck(ctx context.Context) error {
 			break
 		}
 		now.add(object)
-		if object.Name != o.after && object.Modified.UnixNano() > o.seen.Modified && len(changed) < maxExamples {
+		switch later := object.Modified.UnixNano() > o.seen.Modified; {
+		case later && object.Name == o.after:
+			o.touched = true
+		case later && len(changed) < maxExamples:
 			changed = append(changed, o.store.Describe(object.Name))
 		}
 	}
@@ -304,7 +308,7 @@ func (o *objects) inputOfSize(ctx context.Context, name string, size int64) (*in
 }
 
 // resume returns the input that continues at the cursor, nil if the object was read to its
-// end.
+// end. Records that cannot be compared at once are read again, if the object was modified.
 func (o *objects) resume(ctx context.Context, at cursor) (*input, error) {
 	size, err := o.store.Size(ctx, at.Path)
 	switch {
@@ -315,8 +319,6 @@ func (o *objects) resume(ctx context.Context, at cursor) (*input, error) {
 			o.store.Describe(at.Path), at.Lines)
 	case err != nil:
 		return nil, err
-	case at.AtEnd && size == int64(at.File.Inode):
-		return nil, nil
 	}
 	in, err := o.input(ctx, at.Path, size)
 	if err != nil {
@@ -325,7 +327,17 @@ func (o *objects) resume(ctx context.Context, at cursor) (*input, error) {
 	if size != int64(at.File.Inode) && !in.seekable() {
 		return nil, fmt.Errorf("%s: it had %d bytes when it was read, and now has %d; restore it, or omit --resume", in.name, at.File.Inode, size)
 	}
-	return in, in.resumeAt(ctx, at)
+	if err := in.resumeAt(ctx, at); err != nil {
+		return nil, err
+	}
+	if !at.AtEnd || size != int64(at.File.Inode) {
+		return in, nil
+	}
+	if o.touched {
+		in.skip = &at // it may have been rewritten: compare all records
+		return in, nil
+	}
+	return nil, nil
 }
 
 // objectAt reads an object at any place.

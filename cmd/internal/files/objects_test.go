@@ -243,6 +243,60 @@ func TestObjectsThatChangeAfterTheyWereRead(t *testing.T) {
 	})
 }
 
+// TestLastObjectIsRewritten: one of the same size that was read to its end is compared.
+func TestLastObjectIsRewritten(t *testing.T) {
+	filler := strings.Repeat("x", 2*sampleBytes)
+	document := func(head, middle, tail string) string {
+		return fmt.Sprintf("{\"id\":\"%s\"}\n{\"id\":\"f\",\"x\":\"%s\"}\n{\"id\":\"%s\"}\n{\"id\":\"g\",\"x\":\"%s\"}\n{\"id\":\"%s\"}\n", head, filler, middle, filler, tail)
+	}
+	array := func(lines string) string {
+		return "[" + strings.ReplaceAll(strings.TrimSuffix(lines, "\n"), "\n", ",") + "]"
+	}
+	forEachStore(t, func(t *testing.T, o *objectsTest) {
+		opener := o.opener(Options{})
+		for name, encode := range map[string]func(string) string{"lines": func(s string) string { return s }, "array": array, "gzip": stored} {
+			o.later = 0
+			o.put("data/a", encode(document("1", "2", "3")))
+			all := readFrom(t, opener, "")
+			last := all[len(all)-1].cursor
+			require.Empty(t, readFrom(t, opener, last))
+			o.later += time.Minute
+			o.put("data/a", encode(document("1", "2", "3")))
+			require.Empty(t, readFrom(t, opener, last), "the content is the same")
+			for place, changed := range map[string]string{"head": document("9", "2", "3"), "middle": document("1", "9", "3"), "tail": document("1", "2", "9")} {
+				o.put("data/a", encode(changed))
+				err := failureFrom(t, opener, last)
+				require.ErrorIs(t, err, errChanged, "%s, %s", name, place)
+				require.ErrorContains(t, err, "/data/a: cannot continue after line 5, at byte ")
+				require.ErrorContains(t, err, "rename it, so that it is read as a new one")
+			}
+		}
+	})
+}
+
+// stored compresses a text without making it smaller, so that texts of one size have one size.
+func stored(text string) string {
+	var b bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&b, gzip.NoCompression)
+	_, _ = io.WriteString(w, text) // to memory
+	_ = w.Close()
+	return b.String()
+}
+
+// failureFrom returns the error of reading behind a cursor.
+func failureFrom(t *testing.T, opener *ObjectsOpener, cursor string) error {
+	t.Helper()
+	s, err := opener.Open(t.Context(), []byte(cursor))
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	for err == nil {
+		_, err = s.Next(t.Context())
+	}
+	return err
+}
+
 func TestFollowWaitsForObjects(t *testing.T) {
 	o := stores(t)["directory"]
 	o.put("data/a", `{"id":1}`)

@@ -25,7 +25,7 @@ func (r *fileReader) openParquet(ctx context.Context, options Options) error {
 	if err == nil {
 		r.stream = &records.Stream{Reader: parquetRows{rows}, Format: Parquet}
 		r.tail.Bytes, r.tail.CRC = rows.Footer()
-		err = skipRows(rows, in.skip, r.tail)
+		err = in.skip.cannotContinue(skipRows(rows, in.skip, r.tail))
 	}
 	if err != nil {
 		return errors.Join(err, file.Close())

@@ -52,7 +52,7 @@ func openFile(ctx context.Context, in *input, options Options, watcher *fileWatc
 		r.file, bytes = p, p
 	default:
 		start := int64(0)
-		if in.seekable() {
+		if in.seekable() && in.skip == nil {
 			start = in.from.Offset
 		}
 		body, err := in.openAt(ctx, start)
@@ -77,7 +77,7 @@ func openFile(ctx context.Context, in *input, options Options, watcher *fileWatc
 
 func (r *fileReader) openStream(bytes io.Reader, options *records.Options) (err error) {
 	in := r.in
-	if in.seekable() {
+	if in.seekable() && in.skip == nil {
 		r.stream = &records.Stream{Reader: records.NewLines(bytes, MaxRecordBytes, in.from.Offset, in.from.Lines)}
 		return nil
 	}
@@ -90,7 +90,7 @@ func (r *fileReader) openStream(bytes io.Reader, options *records.Options) (err 
 	}
 	if err := skipTo(r.stream, in.skip); err != nil {
 		_ = r.stream.Close() // read errors were reported
-		return err
+		return in.skip.cannotContinue(err)
 	}
 	return nil
 }

@@ -59,14 +59,28 @@ func (c *cursor) within(in *input) bool {
 
 // resumeAt makes the input start at the cursor.
 func (in *input) resumeAt(ctx context.Context, at cursor) error {
-	if err := in.tryResumeAt(ctx, at); err != nil {
-		return fmt.Errorf("%s: cannot continue after line %d, at byte %d: %w; restore the file, or omit --resume",
-			in.name, at.Lines, at.Offset, err)
+	if err := at.cannotContinue(in.tryResumeAt(ctx, at)); err != nil {
+		return fmt.Errorf("%s: %w", in.name, err)
 	}
 	return nil
 }
 
+// cannotContinue adds to an error that reading cannot continue at the cursor, and what to do.
+func (c *cursor) cannotContinue(err error) error {
+	if err == nil {
+		return nil
+	}
+	remedy := "restore the file, or omit --resume"
+	if c.Object {
+		remedy = "restore it, or rename it, so that it is read as a new one, or read all objects again with --resume=false"
+	}
+	return fmt.Errorf("cannot continue after line %d, at byte %d: %w; %s", c.Lines, c.Offset, err, remedy)
+}
+
 func (in *input) tryResumeAt(ctx context.Context, at cursor) error {
+	if at.Object {
+		in.from.File.Device = at.File.Device
+	}
 	switch {
 	case in.format == Directories:
 		in.skip = &at
@@ -101,15 +115,19 @@ func (in *input) checkHead(ctx context.Context, at *cursor) error {
 
 // skipTo skips the records up to the cursor.
 func skipTo(stream records.Reader, at *cursor) error {
+	var hash uint64
 	for {
 		record, err := stream.Next()
+		if err == nil && at.Object {
+			hash = addHash(hash, record.Text)
+		}
 		switch {
 		case eof.Is(err):
 			return errChanged
 		case err != nil:
 			return err
 		case record.End < at.Offset:
-		case !at.Tail.isTailOf(record.Text):
+		case !at.Tail.isTailOf(record.Text), at.Object && at.File.Device != 0 && at.File.Device != hash:
 			return errChanged
 		default:
 			return nil
