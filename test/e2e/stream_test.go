@@ -42,6 +42,7 @@ func TestStreamSurvivesKills(t *testing.T) {
 	for round := range rounds {
 		last := documents[written-1]
 		d.waitDocument(t, last.id, last.line)
+		d.waitReady(t) // before, an absent id is unavailable
 		compareAll(t, client, expected(documents[:written]))
 		if random.IntN(3) == 0 {
 			d.kill()
@@ -57,6 +58,7 @@ func TestStreamSurvivesKills(t *testing.T) {
 	}
 	last := documents[written-1]
 	d.waitDocument(t, last.id, last.line)
+	d.waitReady(t)
 	compareAll(t, client, expected(documents))
 	updater.stop(t)
 	d.stop(t)
