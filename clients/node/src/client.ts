@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 
 import * as grpc from '@grpc/grpc-js';
 
+import { bytesOf, checkCount, checkNumber, checkSignal, idBytes, invalid, type ID } from './arguments';
 import { choose, RetryBudget } from './balance';
 import { DocstoreError, errorOf } from './errors';
 import { Failure, Server, type Unary } from './server';
@@ -17,13 +18,10 @@ import type { StatsResponse__Output } from './generated/docstore/v1/StatsRespons
 
 /** maxBatchIDs is the limit of the server. */
 const maxBatchIDs = 16_384;
-/** maxIDBytes is the longest id. */
-const maxIDBytes = 1024;
+/** maxPageIDs is the limit of the server. */
+const maxPageIDs = 4_096;
 /** retryDelayMs is the first delay when all servers have been tried; it doubles. */
 const retryDelayMs = 25;
-
-/** ID is an id: text, encoded as UTF-8, or bytes. */
-export type ID = string | Uint8Array;
 
 export interface ClientOptions {
   /** Addresses, HOST:PORT, of docserviced --grpc. Each serves the whole collection. */
@@ -100,19 +98,21 @@ export class Client {
   private closed = false;
 
   constructor(options: ClientOptions) {
-    const { timeoutMs = 5_000, attemptMs = 1_000, maxRetries = 3, batchIDs = 500, concurrency = 4 } = options;
+    const { servers, collection, timeoutMs = 5_000, attemptMs = 1_000, maxRetries = 3, batchIDs = 500, concurrency = 4 } = options ?? {};
     this.options = { timeoutMs, attemptMs, maxRetries, batchIDs, concurrency };
-    atLeast('timeoutMs', timeoutMs, 1);
-    atLeast('attemptMs', attemptMs, 1);
-    atLeast('maxRetries', maxRetries, 0);
-    atLeast('batchIDs', batchIDs, 1, maxBatchIDs);
-    atLeast('concurrency', concurrency, 1);
-    if (!options.collection) throw new DocstoreError('invalid_argument', 'collection is missing');
-    if (options.servers.length === 0) throw new DocstoreError('invalid_argument', 'servers is empty; give at least one HOST:PORT');
-    if (new Set(options.servers).size < options.servers.length) throw new DocstoreError('invalid_argument', 'servers has an address twice');
-    this.collection = options.collection;
+    checkNumber('timeoutMs', timeoutMs, 1);
+    checkNumber('attemptMs', attemptMs, 1);
+    checkCount('maxRetries', maxRetries, 0);
+    checkCount('batchIDs', batchIDs, 1, maxBatchIDs);
+    checkCount('concurrency', concurrency, 1);
+    if (typeof collection !== 'string' || collection === '') throw invalid('collection is missing; give its name');
+    if (!Array.isArray(servers)) throw invalid('servers is missing; give an array of HOST:PORT');
+    if (servers.length === 0) throw invalid('servers is empty; give at least one HOST:PORT');
+    if (!servers.every((address) => typeof address === 'string' && address !== '')) throw invalid('servers has an address that is empty or not a string');
+    if (new Set(servers).size < servers.length) throw invalid('servers has an address twice');
+    this.collection = collection;
     const credentials = credentialsOf(options);
-    this.servers = options.servers.map((address) => new Server(address, credentials, () => this.wake()));
+    this.servers = servers.map((address) => new Server(address, credentials, () => this.wake()));
   }
 
   /** get returns a document, or null if it does not exist. */
@@ -128,8 +128,9 @@ export class Client {
    */
   async getMany(ids: readonly ID[], options: CallOptions = {}): Promise<Answer[]> {
     const limit = this.limit(options);
+    if (!Array.isArray(ids)) throw invalid('ids is not an array');
+    const encoded = Array.from(ids as readonly ID[], (id, i) => idBytes(id, `id ${i}`));
     const answers: Answer[] = ids.map((id) => ({ id, document: null }));
-    const encoded = ids.map(idBytes);
     let next = 0;
     const work = async () => {
       while (next < ids.length) {
@@ -204,20 +205,23 @@ export class Client {
    * another server; the timeout is that of a page.
    */
   async *scan(options: ScanOptions = {}): AsyncGenerator<Entry, void, void> {
-    let after = options.after === undefined ? Buffer.alloc(0) : bytesOf(options.after);
+    const { pageIDs = 0, idsOnly = false } = options ?? {};
+    const prefix = bytesOf(options?.prefix ?? '', 'prefix');
+    let after = bytesOf(options?.after ?? '', 'after');
+    checkCount('pageIDs', pageIDs, 0, maxPageIDs);
     do {
       const request: ScanRequest = {
         collection: this.collection,
-        prefix: bytesOf(options.prefix ?? ''),
+        prefix,
         after,
-        limit: options.pageIDs ?? 0,
-        idsOnly: options.idsOnly ?? false,
+        limit: pageIDs,
+        idsOnly,
       };
       const { response } = await this.call<ScanRequest, ScanResponse__Output>('Scan', request, this.limit(options));
       for (const one of response.entries ?? []) {
         const entry: Entry = { id: one.id ?? Buffer.alloc(0), document: null };
         try {
-          if (!options.idsOnly) entry.document = documentOf(one.status, one.document);
+          if (!idsOnly) entry.document = documentOf(one.status, one.document);
         } catch (error) {
           entry.error = error as DocstoreError;
         }
@@ -270,7 +274,10 @@ export class Client {
   }
 
   private limit(options: CallOptions): Limit {
-    return { deadline: Date.now() + (options.timeoutMs ?? this.options.timeoutMs), signal: options.signal };
+    const { timeoutMs = this.options.timeoutMs, signal } = options ?? {};
+    checkNumber('timeoutMs', timeoutMs, 0);
+    checkSignal(signal);
+    return { deadline: Date.now() + timeoutMs, signal };
   }
 
   /** check rejects a call that has ended. */
@@ -329,48 +336,39 @@ function documentOf(status: string | undefined, document: Buffer | undefined): B
   throw new DocstoreError('internal', 'the server failed to read the document; see its log');
 }
 
-function bytesOf(id: ID): Buffer {
-  return typeof id === 'string' ? Buffer.from(id, 'utf8') : Buffer.from(id.buffer, id.byteOffset, id.byteLength);
-}
-
-/** idBytes returns the bytes of an id. */
-function idBytes(id: ID): Buffer {
-  if (typeof id === 'string' && !wellFormed(id)) throw new DocstoreError('invalid_argument', 'an id has half a surrogate pair; give bytes');
-  const bytes = bytesOf(id);
-  if (bytes.length === 0 || bytes.length > maxIDBytes) {
-    throw new DocstoreError('invalid_argument', `an id has ${bytes.length} bytes: want 1 to ${maxIDBytes}`);
-  }
-  return bytes;
-}
-
-/** wellFormed is String.isWellFormed, which Node 18 lacks: such an id would become another. */
-function wellFormed(text: string): boolean {
-  return !/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/.test(text);
-}
-
 function range(from: number, to: number): number[] {
   return Array.from({ length: to - from }, (_, i) => from + i);
-}
-
-function atLeast(name: string, value: number, least: number, most = 2 ** 31 - 1): void {
-  if (!(value >= least && value <= most)) throw new DocstoreError('invalid_argument', `${name} is ${value}: want ${least} to ${most}`);
 }
 
 /** credentialsOf returns plain text, or TLS with an optional certificate and token. */
 function credentialsOf(options: ClientOptions): grpc.ChannelCredentials {
   const { ca, certificate, token } = options;
   if (ca === undefined) {
-    if (token !== undefined || certificate !== undefined) {
-      throw new DocstoreError('invalid_argument', 'a token or certificate needs ca: it is not sent in plain text');
-    }
+    if (token !== undefined || certificate !== undefined) throw invalid('a token or certificate needs ca: it is not sent in plain text');
     return grpc.credentials.createInsecure();
   }
-  const tls = grpc.credentials.createSsl(ca, certificate?.key ?? null, certificate?.chain ?? null);
+  let tls: grpc.ChannelCredentials;
+  try {
+    tls = grpc.credentials.createSsl(ca, certificate?.key ?? null, certificate?.chain ?? null);
+  } catch (error) {
+    throw new DocstoreError('invalid_argument', `ca or certificate: ${(error as Error).message}`, error);
+  }
   if (token === undefined) return tls;
-  const bearer = grpc.credentials.createFromMetadataGenerator((_, done) => {
-    const metadata = new grpc.Metadata();
-    metadata.set('authorization', `Bearer ${typeof token === 'string' ? token : token()}`);
-    done(null, metadata);
+  if (typeof token !== 'function') bearer(token); // refuses it now
+  const generator = grpc.credentials.createFromMetadataGenerator((_, done) => {
+    try {
+      done(null, bearer(typeof token === 'function' ? token() : token));
+    } catch (error) {
+      done(Object.assign(new Error(`token: ${(error as Error).message}`), { code: grpc.status.UNAUTHENTICATED }));
+    }
   });
-  return grpc.credentials.combineChannelCredentials(tls, bearer);
+  return grpc.credentials.combineChannelCredentials(tls, generator);
+}
+
+/** bearer returns the metadata of a token. */
+function bearer(token: unknown): grpc.Metadata {
+  if (typeof token !== 'string' || !/^[\x21-\x7e]+$/.test(token)) throw invalid('the token is not a string of visible ASCII characters');
+  const metadata = new grpc.Metadata();
+  metadata.set('authorization', `Bearer ${token}`);
+  return metadata;
 }

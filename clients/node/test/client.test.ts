@@ -86,21 +86,44 @@ test('wrong use is refused', { timeout: 60_000 }, async () => {
     [{ servers: [] }, /servers is empty/],
     [{ servers: ['a:1', 'a:1'] }, /twice/],
     [{ servers: ['a:1'], collection: '' }, /collection is missing/],
-    [{ servers: ['a:1'], batchIDs: 0 }, /batchIDs is 0: want 1 to 16384/],
+    [{ servers: ['a:1'], batchIDs: 0 }, /batchIDs is 0: want a number from 1 to 16384/],
     [{ servers: ['a:1'], batchIDs: 16_385 }, /batchIDs/],
     [{ servers: ['a:1'], timeoutMs: NaN }, /timeoutMs/],
     [{ servers: ['a:1'], attemptMs: 0 }, /attemptMs/],
     [{ servers: ['a:1'], maxRetries: -1 }, /maxRetries/],
     [{ servers: ['a:1'], concurrency: 0 }, /concurrency/],
+    [{ servers: ['a:1'], timeoutMs: '5' }, /timeoutMs is 5/],
+    [{ servers: ['a:1'], batchIDs: 1.5 }, /batchIDs is 1.5: want an integer/],
+    [{ servers: undefined }, /servers is missing/],
+    [{ servers: 'a:1' }, /servers is missing/],
+    [{ servers: [''] }, /empty or not a string/],
+    [{ servers: [1] }, /empty or not a string/],
+    [{ servers: ['a:1'], collection: 5 }, /collection is missing/],
+    [{ servers: ['a:1'], ca: 'text' }, /^ca or certificate: .*Buffer/],
+    [{ servers: ['a:1'], ca: Buffer.from('x'), certificate: { key: Buffer.from('k') } }, /certificate/],
+    [{ servers: ['a:1'], ca: Buffer.from('x'), token: 'a\nb' }, /token/],
     [{ servers: ['a:1'], token: 'secret' }, /not sent in plain text/],
-  ] as [Partial<ClientOptions>, RegExp][]) {
+  ] as [object, RegExp][]) {
     assert.throws(() => new Client({ servers: [], collection: 'jobs', ...options }), failsWith('invalid_argument', message));
   }
+  assert.throws(() => new Client(undefined!), failsWith('invalid_argument', /collection is missing/));
   await using({ servers: [daemon.address] }, async (client) => {
     await assert.rejects(client.get(''), failsWith('invalid_argument', /0 bytes/));
     await assert.rejects(client.get('x'.repeat(1025)), failsWith('invalid_argument', /1025 bytes/));
     await assert.rejects(client.get('a\ud800'), failsWith('invalid_argument', /surrogate/));
-    await assert.rejects(client.getMany(['a', '']), failsWith('invalid_argument'));
+    await assert.rejects(client.getMany(['a', '']), failsWith('invalid_argument', /id 1 has 0 bytes/));
+    // Values that only JavaScript permits.
+    for (const id of [undefined, null, 5, {}, ['a']]) {
+      await assert.rejects(client.get(id as never), failsWith('invalid_argument', /want a string or a Uint8Array/));
+      await assert.rejects(client.getMany(['a', id as never]), failsWith('invalid_argument', /id 1 is/));
+    }
+    for (const ids of [undefined, null, 'abc', new Set(['a'])]) await assert.rejects(client.getMany(ids as never), failsWith('invalid_argument', /not an array/));
+    await assert.rejects(client.getMany(new Array(1)), failsWith('invalid_argument', /id 0 is undefined/));
+    assert.equal((await client.get(id(1), null!))?.toString(), document(1));
+    const scan = async (options: object) => { for await (const _ of client.scan(options)); };
+    for (const wrong of [{ prefix: 5 }, { after: {} }, { prefix: '\ud800' }, { after: 'x'.repeat(1025) }, { pageIDs: NaN }, { pageIDs: -1 }, { pageIDs: 4_097 }, { pageIDs: 1.5 }]) {
+      await assert.rejects(scan(wrong), failsWith('invalid_argument', new RegExp(Object.keys(wrong)[0]!)));
+    }
     await assert.rejects(client.get('a', { signal: AbortSignal.abort() }), failsWith('aborted'));
     await assert.rejects(client.get('a', { timeoutMs: 0 }), failsWith('deadline_exceeded'));
     client.close();
@@ -114,6 +137,21 @@ test('wrong use is refused', { timeout: 60_000 }, async () => {
     await assert.rejects(client.get('a'), failsWith('no_server'));
     await assert.rejects(client.getMany(['a']), failsWith('no_server'));
     await assert.rejects(client.waitReady({ timeoutMs: 50 }), failsWith('deadline_exceeded'));
+  });
+});
+
+test('a timeout or signal of a wrong kind is refused and the process survives', { timeout: 60_000 }, async () => {
+  await using({ servers: [first.address] }, async (client) => {
+    await client.waitReady();
+    for (const options of [{ timeoutMs: NaN }, { timeoutMs: -1 }, { timeoutMs: Infinity }, { timeoutMs: 2 ** 31 }, { timeoutMs: '5' }, { timeoutMs: null }, { signal: {} }, { signal: null }]) {
+      const refused = failsWith('invalid_argument', new RegExp(Object.keys(options)[0]!));
+      await assert.rejects(client.get(id(1), options as never), refused);
+      await assert.rejects(client.getMany([id(1)], options as never), refused);
+      await assert.rejects(client.stats(options as never), refused);
+      await assert.rejects(client.waitReady(options as never), refused);
+      await assert.rejects(client.scan(options as never).next(), refused);
+    }
+    assert.equal((await client.get(id(1)))?.toString(), document(1));
   });
 });
 
