@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 
 import * as grpc from '@grpc/grpc-js';
 
+import { onAbort } from './abort';
 import { bytesOf, checkCount, checkNumber, checkSignal, idBytes, invalid, type ID } from './arguments';
 import { choose, RetryBudget } from './balance';
 import { DocstoreError, errorOf } from './errors';
@@ -254,9 +255,9 @@ export class Client {
       const changed = new Promise<void>((resolve) => this.waiting.add((wake = resolve)));
       const stop = new AbortController();
       const timeout = delay(Math.max(0, limit.deadline - Date.now()), undefined, { signal: stop.signal }).catch(() => {});
-      limit.signal?.addEventListener('abort', wake);
+      const forget = onAbort(limit.signal, wake);
       await Promise.race([changed, timeout]);
-      limit.signal?.removeEventListener('abort', wake);
+      forget();
       stop.abort();
       this.waiting.delete(wake);
     }

@@ -1,5 +1,6 @@
 import * as grpc from '@grpc/grpc-js';
 
+import { onAbort } from './abort';
 import { pause, type Candidate } from './balance';
 import { connect, type Stubs } from './proto';
 import type { HealthCheckResponse__Output } from './generated/grpc/health/v1/HealthCheckResponse';
@@ -53,7 +54,7 @@ export class Server implements Candidate {
       ) => grpc.ClientUnaryCall;
       const call = send(request, { deadline }, (error, response) => {
         this.inFlight--;
-        signal?.removeEventListener('abort', abort);
+        forget();
         if (error) reject(this.note(error));
         else {
           this.failures = 0;
@@ -62,7 +63,7 @@ export class Server implements Candidate {
         }
       });
       const abort = () => call.cancel();
-      signal?.addEventListener('abort', abort);
+      const forget = onAbort(signal, abort);
       if (signal?.aborted) abort();
     });
   }

@@ -1,4 +1,5 @@
 import * as assert from 'node:assert/strict';
+import { getEventListeners } from 'node:events';
 import * as fs from 'node:fs';
 import * as path from 'node:path';
 import { after, before, test } from 'node:test';
@@ -153,6 +154,27 @@ test('a timeout or signal of a wrong kind is refused and the process survives', 
     }
     assert.equal((await client.get(id(1)))?.toString(), document(1));
   });
+});
+
+test('calls that share an AbortSignal share one listener', { timeout: 60_000 }, async () => {
+  const warnings: Error[] = [];
+  const warned = (warning: Error) => warnings.push(warning);
+  process.on('warning', warned);
+  await using({ servers: [first.address, '127.0.0.1:1'] }, async (client) => {
+    const { signal } = new AbortController();
+    await Promise.all(Array.from({ length: 50 }, (_, i) => client.get(id(i), { signal })));
+    assert.equal(getEventListeners(signal, 'abort').length, 0);
+
+    const stop = new AbortController();
+    const calls = Array.from({ length: 50 }, (_, i) => client.get(id(i), { signal: stop.signal }));
+    const refused = calls.map((call) => assert.rejects(call, failsWith('aborted')));
+    assert.ok(getEventListeners(stop.signal, 'abort').length <= 1);
+    stop.abort();
+    await Promise.all(refused);
+  });
+  await new Promise(setImmediate); // warnings are emitted in a later tick
+  process.off('warning', warned);
+  assert.deepEqual(warnings, []);
 });
 
 test('a response that is too large is split', { timeout: 60_000 }, async () => {
