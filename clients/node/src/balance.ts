@@ -7,6 +7,13 @@ export interface Candidate {
   readonly pausedUntil: number;
 }
 
+/**
+ * maxInFlight is the maximum number of calls in flight to one server. A daemon permits 128
+ * streams of a connection, other servers at least 100 (RFC 9113), one of them for the health.
+ * More calls would wait inside the gRPC library while the time of their attempt passes.
+ */
+export const maxInFlight = 99;
+
 /** rank orders servers: 0 healthy, 1 of unknown health, 2 paused or not serving. */
 function rank(c: Candidate, now: number): number {
   if (c.serving === false || now < c.pausedUntil) return 2;
@@ -15,14 +22,16 @@ function rank(c: Candidate, now: number): number {
 
 /**
  * choose returns the better of two random servers of the best rank: that with fewer calls in
- * flight. It prefers servers that are not in tried. There must be a server. random returns a
- * number from 0 to 1, 1 excluded.
+ * flight. It prefers servers that are not in tried. It returns undefined if all servers of the
+ * best rank have maxInFlight calls. There must be a server. random returns a number from 0 to 1,
+ * 1 excluded.
  */
-export function choose<C extends Candidate>(servers: readonly C[], tried: ReadonlySet<C>, now: number, random: () => number): C {
+export function choose<C extends Candidate>(servers: readonly C[], tried: ReadonlySet<C>, now: number, random: () => number): C | undefined {
   const untried = servers.filter((s) => !tried.has(s));
   const candidates = untried.length > 0 ? untried : servers;
   const best = Math.min(...candidates.map((c) => rank(c, now)));
-  const among = candidates.filter((c) => rank(c, now) === best);
+  const among = candidates.filter((c) => rank(c, now) === best && c.inFlight < maxInFlight);
+  if (among.length === 0) return undefined;
   const first = Math.floor(random() * among.length);
   const second = (first + 1 + Math.floor(random() * (among.length - 1))) % among.length;
   const [a, b] = [among[first]!, among[second]!];

@@ -36,7 +36,10 @@ export interface ClientOptions {
   token?: string | (() => string);
   /** Time of a method, retries included. The default is 5 s. */
   timeoutMs?: number;
-  /** Time of one attempt; then another server is asked. The default is 1 s. */
+  /**
+   * Time of one attempt; then another server is asked. It starts when the call is sent: up to 99
+   * calls to a server are in flight, others wait for at most timeoutMs. The default is 1 s.
+   */
   attemptMs?: number;
   /** Further attempts of a call. The default is 3. */
   maxRetries?: number;
@@ -78,6 +81,13 @@ export interface ScanOptions extends CallOptions {
   pageIDs?: number;
 }
 
+/** Waiter is a call that waits for a server with less than maxInFlight calls. */
+interface Waiter {
+  readonly tried: ReadonlySet<Server>;
+  readonly wake: () => void;
+  server?: Server;
+}
+
 /** Limit is the end of a method. */
 interface Limit {
   deadline: number;
@@ -95,7 +105,8 @@ export class Client {
   private readonly collection: string;
   private readonly servers: Server[];
   private readonly budget = new RetryBudget(Date.now());
-  private readonly waiting = new Set<() => void>();
+  private readonly waiting = new Set<() => void>(); // for a change of health
+  private readonly queue = new Set<Waiter>(); // in the order of the calls
   private closed = false;
 
   constructor(options: ClientOptions) {
@@ -113,7 +124,7 @@ export class Client {
     if (new Set(servers).size < servers.length) throw invalid('servers has an address twice');
     this.collection = collection;
     const credentials = credentialsOf(options);
-    this.servers = servers.map((address) => new Server(address, credentials, () => this.wake()));
+    this.servers = servers.map((address) => new Server(address, credentials, () => this.changed()));
   }
 
   /** get returns a document, or null if it does not exist. */
@@ -251,14 +262,9 @@ export class Client {
     const limit = this.limit(options);
     while (!this.servers.some((s) => s.serving === true)) {
       this.check(limit);
-      let wake = () => {};
-      const changed = new Promise<void>((resolve) => this.waiting.add((wake = resolve)));
-      const stop = new AbortController();
-      const timeout = delay(Math.max(0, limit.deadline - Date.now()), undefined, { signal: stop.signal }).catch(() => {});
-      const forget = onAbort(limit.signal, wake);
-      await Promise.race([changed, timeout]);
-      forget();
-      stop.abort();
+      const { ended, wake } = wait(limit);
+      this.waiting.add(wake);
+      await ended;
       this.waiting.delete(wake);
     }
   }
@@ -267,11 +273,51 @@ export class Client {
   close(): void {
     this.closed = true;
     for (const s of this.servers) s.close();
-    this.wake();
+    for (const waiter of this.queue) waiter.wake();
+    this.changed();
   }
 
-  private wake(): void {
-    for (const resolve of this.waiting) resolve();
+  /** changed is called when the health of a server has changed. */
+  private changed(): void {
+    for (const wake of this.waiting) wake();
+    this.dispatch();
+  }
+
+  /**
+   * acquire waits for a server with less than maxInFlight calls and counts the call. The caller
+   * releases the server.
+   */
+  private async acquire(tried: ReadonlySet<Server>, limit: Limit): Promise<Server> {
+    for (;;) {
+      this.check(limit);
+      const { ended, wake } = wait(limit);
+      const waiter: Waiter = { tried, wake };
+      this.queue.add(waiter);
+      this.dispatch();
+      await ended;
+      this.queue.delete(waiter);
+      if (waiter.server !== undefined) return waiter.server;
+    }
+  }
+
+  private release(server: Server): void {
+    server.inFlight--;
+    this.dispatch();
+  }
+
+  /** dispatch gives servers to the first waiting calls. */
+  private dispatch(): void {
+    for (const waiter of this.queue) {
+      const server = choose(this.servers, waiter.tried, Date.now(), Math.random);
+      if (server === undefined) {
+        if (waiter.tried.size === 0) return; // the best servers are busy: later calls wait too
+        continue;
+      }
+      server.inFlight++;
+      waiter.server = server;
+      this.queue.delete(waiter);
+      waiter.wake();
+    }
   }
 
   private limit(options: CallOptions): Limit {
@@ -298,9 +344,9 @@ export class Client {
     const tried = new Set<Server>(avoid);
     this.budget.call();
     for (let attempt = 0; ; attempt++) {
-      this.check(limit);
-      const server = choose(this.servers, tried, Date.now(), Math.random);
+      const server = await this.acquire(tried, limit);
       try {
+        this.check(limit);
         const deadline = Math.min(limit.deadline, Date.now() + this.options.attemptMs);
         return { response: await server.call<Request, Response>(method, request, deadline, limit.signal), server };
       } catch (failure) {
@@ -308,6 +354,8 @@ export class Client {
         this.check(limit);
         const again = retried.has(failure.error.code) && attempt < this.options.maxRetries && this.budget.take(Date.now());
         if (!again) throw errorOf(failure.error, server.address, failure.answered);
+      } finally {
+        this.release(server);
       }
       tried.add(server);
       if (tried.size >= this.servers.length) {
@@ -335,6 +383,21 @@ function documentOf(status: string | undefined, document: Buffer | undefined): B
       throw new DocstoreError('moved', 'the server does not have the shard of the id');
   }
   throw new DocstoreError('internal', 'the server failed to read the document; see its log');
+}
+
+/** wait returns a promise that resolves at the deadline, at an abort or by wake. */
+function wait(limit: Limit): { ended: Promise<void>; wake: () => void } {
+  let wake = () => {};
+  const ended = new Promise<void>((resolve) => {
+    const timer = setTimeout(() => wake(), Math.max(0, limit.deadline - Date.now()));
+    const forget = onAbort(limit.signal, () => wake());
+    wake = () => {
+      clearTimeout(timer);
+      forget();
+      resolve();
+    };
+  });
+  return { ended, wake };
 }
 
 function range(from: number, to: number): number[] {

@@ -16,6 +16,9 @@ const definition = protoLoader.loadSync(['docservice.proto', 'health.proto'], {
 });
 const loaded = grpc.loadPackageDefinition(definition) as unknown as DocumentsProto & HealthProto;
 
+/** serviceOfDocuments is for servers of tests. */
+export const serviceOfDocuments = loaded.docstore.v1.Documents.service;
+
 /** maxResponseBytes is the limit of a response of the server; that of gRPC is 4 MiB. */
 const maxResponseBytes = 33 * 1024 * 1024;
 
@@ -29,6 +32,7 @@ export interface Stubs {
 export function connect(address: string, credentials: grpc.ChannelCredentials): Stubs {
   const channel = new grpc.Channel(address, credentials, {
     'grpc.max_receive_message_length': maxResponseBytes,
+    'grpc.use_local_subchannel_pool': 1, // other clients of the process would use streams of the connection
     'grpc.initial_reconnect_backoff_ms': 100,
     'grpc.max_reconnect_backoff_ms': 5_000,
     'grpc.keepalive_time_ms': 30_000, // the server allows 10 s

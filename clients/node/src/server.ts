@@ -24,7 +24,7 @@ export class Failure {
 
 /** Server is a connection to one server. It watches the health of the server until close. */
 export class Server implements Candidate {
-  inFlight = 0;
+  inFlight = 0; // counted by the client
   serving: boolean | undefined = undefined;
   pausedUntil = 0;
 
@@ -46,14 +46,12 @@ export class Server implements Candidate {
   /** call makes one attempt. It rejects with a Failure. */
   call<Request, Response>(method: Unary, request: Request, deadline: number, signal?: AbortSignal): Promise<Response> {
     return new Promise((resolve, reject) => {
-      this.inFlight++;
       const send = this.stubs.documents[method].bind(this.stubs.documents) as unknown as (
         request: Request,
         options: grpc.CallOptions,
         done: (error: grpc.ServiceError | null, response?: Response) => void,
       ) => grpc.ClientUnaryCall;
       const call = send(request, { deadline }, (error, response) => {
-        this.inFlight--;
         forget();
         if (error) reject(this.note(error));
         else {

@@ -5,6 +5,10 @@ import * as path from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 
+import * as grpc from '@grpc/grpc-js';
+
+import { maxInFlight } from '../src/balance';
+import { serviceOfDocuments } from '../src/proto';
 import { Client, DocstoreError, type ClientOptions } from '../src';
 import { Commands, type Daemon } from './daemon';
 
@@ -175,6 +179,39 @@ test('calls that share an AbortSignal share one listener', { timeout: 60_000 }, 
   await new Promise(setImmediate); // warnings are emitted in a later tick
   process.off('warning', warned);
   assert.deepEqual(warnings, []);
+});
+
+test('calls wait in the client until a server has less than maxInFlight, and all are answered', { timeout: 60_000 }, async () => {
+  // The server holds calls for a while: those that a client without a limit sends arrive.
+  const held: (() => void)[] = [];
+  let most = 0;
+  const server = new grpc.Server();
+  server.addService(serviceOfDocuments, {
+    Get: (call: { request: { id: Buffer } }, done: grpc.sendUnaryData<object>) => {
+      held.push(() => done(null, { status: 'STATUS_FOUND', document: call.request.id }));
+      most = Math.max(most, held.length);
+      if (held.length === 1) setTimeout(() => held.splice(0).forEach((answer) => answer()), 50);
+    },
+  });
+  const port = await new Promise<number>((resolve, reject) => {
+    server.bindAsync('127.0.0.1:0', grpc.ServerCredentials.createInsecure(), (error, port) => (error ? reject(error) : resolve(port)));
+  });
+  await using({ servers: [`127.0.0.1:${port}`], timeoutMs: 30_000, attemptMs: 30_000 }, async (client) => {
+    const calls = Array.from({ length: 20 * maxInFlight }, (_, i) => client.get(id(i)));
+    const stop = new AbortController();
+    const aborted = client.get('aborted', { signal: stop.signal });
+    const late = client.get('late', { timeoutMs: 1 });
+    stop.abort();
+    await assert.rejects(aborted, failsWith('aborted'));
+    await assert.rejects(late, failsWith('deadline_exceeded'));
+    (await Promise.all(calls)).forEach((answer, i) => assert.equal(answer?.toString(), id(i)));
+    assert.ok(most <= maxInFlight, `${most} calls in flight`);
+
+    const closed = Array.from({ length: 2 * maxInFlight - 1 }, () => assert.rejects(client.get('a'), failsWith('aborted')));
+    client.close();
+    await Promise.all(closed);
+  });
+  server.forceShutdown();
 });
 
 test('a response that is too large is split', { timeout: 60_000 }, async () => {
