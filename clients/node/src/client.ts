@@ -5,6 +5,7 @@ import * as grpc from '@grpc/grpc-js';
 import { onAbort } from './abort';
 import { bytesOf, checkCount, checkNumber, checkSignal, idBytes, invalid, type ID } from './arguments';
 import { choose, RetryBudget } from './balance';
+import { batches } from './batches';
 import { DocstoreError, errorOf } from './errors';
 import { Failure, Server, type Unary } from './server';
 import type { BatchGetRequest } from './generated/docstore/v1/BatchGetRequest';
@@ -143,16 +144,12 @@ export class Client {
     if (!Array.isArray(ids)) throw invalid('ids is not an array');
     const encoded = Array.from(ids as readonly ID[], (id, i) => idBytes(id, `id ${i}`));
     const answers: Answer[] = ids.map((id) => ({ id, document: null }));
-    let next = 0;
+    const requests = [...batches(encoded, this.options.batchIDs)];
+    const rest = requests.values();
     const work = async () => {
-      while (next < ids.length) {
-        const from = next;
-        next = Math.min(ids.length, from + this.options.batchIDs);
-        await this.fetch(encoded, range(from, next), answers, limit);
-      }
+      for (const indexes of rest) await this.fetch(encoded, indexes, answers, limit);
     };
-    const requests = Math.ceil(ids.length / this.options.batchIDs);
-    await Promise.all(Array.from({ length: Math.min(this.options.concurrency, requests) }, work));
+    await Promise.all(Array.from({ length: Math.min(this.options.concurrency, requests.length) }, work));
     return answers;
   }
 
@@ -398,10 +395,6 @@ function wait(limit: Limit): { ended: Promise<void>; wake: () => void } {
     };
   });
   return { ended, wake };
-}
-
-function range(from: number, to: number): number[] {
-  return Array.from({ length: to - from }, (_, i) => from + i);
 }
 
 /** credentialsOf returns plain text, or TLS with an optional certificate and token. */

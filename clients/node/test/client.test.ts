@@ -214,6 +214,17 @@ test('calls wait in the client until a server has less than maxInFlight, and all
   server.forceShutdown();
 });
 
+test('ids of more than 4 MiB are split, and the server stays in use', { timeout: 60_000 }, async () => {
+  await using({ servers: [first.address], batchIDs: 16_384, maxRetries: 0, attemptMs: 20_000, timeoutMs: 30_000 }, async (client) => {
+    const ids = Array.from({ length: 9_000 }, (_, i) => (i % 1_000 === 0 ? id(i / 1_000) : String(i).padStart(1024, 'x')));
+    const answers = await client.getMany(ids);
+    answers.forEach((answer, i) => {
+      assert.equal(answer.error, undefined);
+      assert.equal(answer.document?.toString() ?? null, i % 1_000 === 0 ? document(i / 1_000) : null);
+    });
+  });
+});
+
 test('a response that is too large is split', { timeout: 60_000 }, async () => {
   const line = (i: number) => JSON.stringify({ id: `large-${i}`, x: 'x'.repeat(9 << 20) });
   const daemon = await commands.serve(commands.append('large', [0, 1, 2, 3, 4].map(line).join('\n') + '\n'), 'large-data', ['--memory', '512MiB']);
