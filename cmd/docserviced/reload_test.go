@@ -95,7 +95,7 @@ func TestReload(t *testing.T) {
 	log := r.log.String()
 	require.Contains(t, log, "memory: 1GiB (was auto)")
 	require.Contains(t, log, "max-in-flight: 7 (was 65536)")
-	require.Equal(t, 3*time.Second, time.Duration(r.Grace()), "the command line takes precedence")
+	require.Equal(t, 3*time.Second, r.Grace(), "the command line takes precedence")
 	settings := daemontest.Get(r.HTTPHandler(), "/debug/settings").Body.String()
 	require.Contains(t, settings, "memory: auto # default\n", "what holds")
 	require.Regexp(t, `(?m)^max-in-flight: 7 # .*docserviced.yaml:\d+$`, settings)

@@ -126,7 +126,7 @@ func newOptions() *serveOptions { return &serveOptions{Options: daemon.NewOption
 
 func (o *serveOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
-	o.Options.AddFlags(flags)
+	o.AddFlags(flags)
 	flags.BoolVar(&o.quiet, "quiet", false, "do not show the progress of the first indexing")
 	flags.StringVar(&o.grpc, "grpc", "", "address to serve gRPC on, for clients without Boxcar; empty: none")
 	o.tracing.addFlags(flags)
@@ -141,7 +141,7 @@ func (o *serveOptions) addFlags(command *cobra.Command) {
 // check completes the options, and reports all invalid ones.
 func (o *serveOptions) check() error {
 	column := o.columns.column != ""
-	return errors.Join(o.Options.Check(o.grpc), o.tracing.check(), o.registration.check(column), o.buckets.check(), o.peers.check(column), o.columns.check(o))
+	return errors.Join(o.Check(o.grpc), o.tracing.check(), o.registration.check(column), o.buckets.check(), o.peers.check(column), o.columns.check(o))
 }
 
 // server is a daemon with the collections of object stores, gRPC and tracing.

@@ -463,10 +463,10 @@ func testRollbackWhileBehind(t *testing.T, a *announcer) {
 // testIncrementsCollectedWhileRead announces the next manifest and deletes the increments of the
 // one before, while a server reads them.
 func testIncrementsCollectedWhileRead(t *testing.T, a *announcer) {
-	for _, delay := range []time.Duration{5, 7, 9, 11, 13} {
+	for _, responses := range []int{5, 7, 9, 11, 13} {
 		a.announce(announced / 3)
-		r := a.serve(fmt.Sprint("server-", delay))
-		time.Sleep(delay * responseTime)
+		r := a.serve(fmt.Sprint("server-", responses))
+		time.Sleep(time.Duration(responses) * responseTime)
 		a.seal()
 		a.publish()
 		a.announce(20)

@@ -24,7 +24,7 @@ type event struct {
 // id identifies a test of a package, or with an empty test the package.
 type id struct{ name, test string }
 
-// report prints the results of go test.
+// report prints the results of go test. It ignores errors of the terminal.
 type report struct {
 	out                     io.Writer
 	started                 time.Time
@@ -59,7 +59,7 @@ func (r *report) read(events io.Reader) error {
 		}
 		var e event
 		if json.Unmarshal(line, &e) != nil {
-			fmt.Fprintf(r.out, "%s", line) // go test prints some errors as text
+			_, _ = fmt.Fprintf(r.out, "%s", line) // go test prints some errors as text
 			continue
 		}
 		r.add(e)
@@ -114,16 +114,16 @@ func (r *report) endPackage(e event, output string) {
 		r.broken++ // it does not build, or its TestMain failed
 		r.fail(e.Package, output)
 	case e.Action == "fail":
-		fmt.Fprintf(r.out, "FAIL  %s  %.1fs\n", e.Package, e.Elapsed)
+		_, _ = fmt.Fprintf(r.out, "FAIL  %s  %.1fs\n", e.Package, e.Elapsed)
 	case e.Action == "pass":
-		fmt.Fprintf(r.out, "ok    %s  %.1fs\n", e.Package, e.Elapsed)
+		_, _ = fmt.Fprintf(r.out, "ok    %s  %.1fs\n", e.Package, e.Elapsed)
 	}
 	r.packages = append(r.packages, result{e.Package, e.Elapsed})
 }
 
 func (r *report) fail(name, output string) {
 	text := fmt.Sprintf("FAIL  %s\n%s", name, output)
-	fmt.Fprint(r.out, text)
+	_, _ = fmt.Fprint(r.out, text)
 	if r.first == "" {
 		r.first = text
 	}
@@ -132,15 +132,15 @@ func (r *report) fail(name, output string) {
 // end prints the slowest packages, the totals, and again the first failure.
 func (r *report) end(slowest int) {
 	if slowest > 0 {
-		fmt.Fprintf(r.out, "\nslowest packages:\n")
+		_, _ = fmt.Fprintf(r.out, "\nslowest packages:\n")
 		slices.SortFunc(r.packages, func(a, b result) int { return cmp.Compare(b.seconds, a.seconds) })
 		for _, p := range r.packages[:min(slowest, len(r.packages))] {
-			fmt.Fprintf(r.out, "%6.1fs  %s\n", p.seconds, p.name)
+			_, _ = fmt.Fprintf(r.out, "%6.1fs  %s\n", p.seconds, p.name)
 		}
 	}
 	if r.first != "" {
-		fmt.Fprintf(r.out, "\nthe first failure:\n%s", r.first)
+		_, _ = fmt.Fprintf(r.out, "\nthe first failure:\n%s", r.first)
 	}
-	fmt.Fprintf(r.out, "\n%d packages in %s\n%d passed, %d failed, %d skipped\n",
+	_, _ = fmt.Fprintf(r.out, "\n%d packages in %s\n%d passed, %d failed, %d skipped\n",
 		len(r.packages), time.Since(r.started).Round(time.Second), r.passed, r.failed+r.broken, r.skipped)
 }

@@ -265,7 +265,7 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// SetDeadline and SetWriteDeadline limit a write in addition to connStallTimeout.
+// SetDeadline limits a write in addition to connStallTimeout.
 func (c *Conn) SetDeadline(t time.Time) error {
 	if err := c.SetReadDeadline(t); err != nil {
 		return err
@@ -273,6 +273,7 @@ func (c *Conn) SetDeadline(t time.Time) error {
 	return c.SetWriteDeadline(t)
 }
 
+// SetWriteDeadline limits a write in addition to connStallTimeout.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	c.mu.writeBy = t

@@ -327,9 +327,11 @@ func (d *Daemon) Note(err, told error) {
 	}
 }
 
-// BoxcarAddress and HTTPAddress return the addresses of the listeners.
+// BoxcarAddress returns the address of the Boxcar listener.
 func (d *Daemon) BoxcarAddress() string { return d.boxcarListener.Addr().String() }
-func (d *Daemon) HTTPAddress() string   { return d.httpListener.Addr().String() }
+
+// HTTPAddress returns the address of the HTTP listener.
+func (d *Daemon) HTTPAddress() string { return d.httpListener.Addr().String() }
 
 // HTTPURL returns the URL of the HTTP listener at a host and port, without a path.
 func (d *Daemon) HTTPURL(hostPort string) string {

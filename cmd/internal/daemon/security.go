@@ -80,7 +80,7 @@ func isLoopback(address string) bool {
 	return err == nil && tcp.IP.IsLoopback()
 }
 
-// An authenticator checks the credentials of clients.
+// An Authenticator checks the credentials of clients.
 type Authenticator struct {
 	tls       func() (*tls.Config, error) // nil: plain text
 	tokens    *credentials.Tokens         // nil: none

@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -48,9 +49,9 @@ const corpusLength = 5 // of a value of type FIXED_LEN_BYTE_ARRAY
 var corpusEncodings = map[parquet.Kind][]format.Encoding{
 	parquet.Boolean:           {format.Plain, format.RLE},
 	parquet.Int32:             {format.Plain, format.RLEDictionary, format.DeltaBinaryPacked, format.ByteStreamSplit},
-	parquet.Int64:             {format.Plain, format.PlainDictionary, format.DeltaBinaryPacked, format.ByteStreamSplit},
+	parquet.Int64:             {format.Plain, plainDictionary, format.DeltaBinaryPacked, format.ByteStreamSplit},
 	parquet.Int96:             {format.Plain, format.RLEDictionary},
-	parquet.Float:             {format.Plain, format.PlainDictionary, format.ByteStreamSplit},
+	parquet.Float:             {format.Plain, plainDictionary, format.ByteStreamSplit},
 	parquet.Double:            {format.Plain, format.RLEDictionary, format.ByteStreamSplit},
 	parquet.ByteArray:         {format.Plain, format.RLEDictionary, format.DeltaLengthByteArray, format.DeltaByteArray},
 	parquet.FixedLenByteArray: {format.Plain, format.RLEDictionary, format.DeltaByteArray, format.ByteStreamSplit},
@@ -206,7 +207,7 @@ func encodeValues(r *rand.Rand, c corpusColumn, all, dictionary [][]byte) (data 
 			bits[i] = uint32(all[i][0])
 		}
 		return sized(appendRuns(nil, r, bits, 1))
-	case format.PlainDictionary, format.RLEDictionary:
+	case plainDictionary, format.RLEDictionary:
 		indexes := make([]uint32, len(all))
 		for i, one := range all {
 			for !bytes.Equal(dictionary[indexes[i]], one) {
@@ -318,7 +319,7 @@ type corpusChunk struct {
 func (k *corpusChunk) build(t testing.TB, r *rand.Rand, c corpusColumn) {
 	var dictionary [][]byte
 	var texts []string
-	if c.encoding == format.PlainDictionary || c.encoding == format.RLEDictionary {
+	if c.encoding == plainDictionary || c.encoding == format.RLEDictionary {
 		for range 1 + r.IntN(40) {
 			plain, text := randomValue(r, c.kind)
 			dictionary, texts = append(dictionary, plain), append(texts, text)
@@ -421,7 +422,7 @@ func (k *corpusChunk) page(t testing.TB, r *rand.Rand, c corpusColumn, levels, d
 		compressed, err = corpusCodecs[c.codec].Encode(nil, data)
 		require.NoError(t, err)
 	}
-	bytes := append(levels, compressed...)
+	bytes := slices.Concat(levels, compressed)
 	header.UncompressedPageSize, header.CompressedPageSize = int32(len(levels)+len(data)), int32(len(bytes))
 	header.CRC = int32(crc32.ChecksumIEEE(bytes))
 	encoded, err := thrift.Marshal(new(thrift.CompactProtocol), &header)

@@ -22,11 +22,11 @@ var errDelta = fmt.Errorf("the data of DELTA_BINARY_PACKED are damaged: %w", par
 func readDelta(data []byte, n int) (values []int64, rest []byte, err error) {
 	header := [3]uint64{}
 	for i := range header {
-		size := 0
-		if header[i], size = binary.Uvarint(data); size <= 0 {
+		number, size := binary.Uvarint(data)
+		if size <= 0 {
 			return nil, nil, errDelta
 		}
-		data = data[size:]
+		header[i], data = number, data[size:]
 	}
 	value, size := binary.Varint(data)
 	block, miniblocks := header[0], header[1]

@@ -103,7 +103,7 @@ func (p *pages) readDictionary(h *format.DictionaryPageHeader, size int, bytes [
 	switch {
 	case p.dictionary != nil:
 		return fmt.Errorf("it is a second dictionary: %w", parquet.ErrCorrupted)
-	case h.Encoding != format.Plain && h.Encoding != format.PlainDictionary:
+	case h.Encoding != format.Plain && h.Encoding != plainDictionary:
 		return fmt.Errorf("the encoding %s of a dictionary is not supported", h.Encoding)
 	case h.NumValues < 0:
 		return fmt.Errorf("it has %d values: %w", h.NumValues, parquet.ErrCorrupted)

@@ -19,16 +19,19 @@ type values interface {
 // errShort: a page has fewer values than its header states.
 var errShort = fmt.Errorf("the data end before the values: %w", parquet.ErrCorrupted)
 
+// plainDictionary is deprecated, but files of older writers have it.
+const plainDictionary = format.PlainDictionary //nolint:staticcheck // see above
+
 // valuesOf returns the n values of a page in an encoding. The dictionary is that of the column;
 // nil: none. maxBytes bounds the memory of values that are not bytes of the page.
 func (l *leaf) valuesOf(data []byte, n int, encoding format.Encoding, dictionary []parquet.Value, maxBytes int64) (values, error) {
 	convert, width := l.fixed()
 	switch encoding {
 	case format.Plain:
-		switch {
-		case l.kind == parquet.Boolean:
+		switch l.kind {
+		case parquet.Boolean:
 			return &plainBooleans{data: data}, nil
-		case l.kind == parquet.ByteArray:
+		case parquet.ByteArray:
 			return &plainBytes{data}, nil
 		}
 		return &plainFixed{data, width, convert}, nil
@@ -36,7 +39,7 @@ func (l *leaf) valuesOf(data []byte, n int, encoding format.Encoding, dictionary
 		if l.kind == parquet.Boolean {
 			return newBooleanRuns(data, n)
 		}
-	case format.PlainDictionary, format.RLEDictionary:
+	case plainDictionary, format.RLEDictionary:
 		return newIndexes(data, n, dictionary)
 	case format.ByteStreamSplit:
 		if width > 0 {

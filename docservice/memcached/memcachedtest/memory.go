@@ -45,17 +45,17 @@ func StartMemory(t testing.TB) *Memory {
 			}
 			m.mu.Unlock()
 			if closed {
-				conn.Close()
+				_ = conn.Close() // best effort
 				return
 			}
 			running.Go(func() { m.serve(conn) })
 		}
 	})
 	t.Cleanup(func() {
-		listener.Close()
+		_ = listener.Close() // best effort
 		m.mu.Lock()
 		for conn := range m.mu.conns {
-			conn.Close()
+			_ = conn.Close() // best effort
 		}
 		m.mu.conns = nil
 		m.mu.Unlock()
@@ -67,7 +67,7 @@ func StartMemory(t testing.TB) *Memory {
 // serve answers the commands of a connection until it ends.
 func (m *Memory) serve(conn net.Conn) {
 	defer func() {
-		conn.Close()
+		_ = conn.Close() // best effort
 		m.mu.Lock()
 		delete(m.mu.conns, conn)
 		m.mu.Unlock()

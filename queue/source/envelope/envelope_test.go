@@ -139,7 +139,7 @@ func TestUnavailableColumns(t *testing.T) {
 	hash := md5.Sum([]byte(text)) // UUID.nameUUIDFromBytes
 	hash[6], hash[8] = hash[6]&0x0f|0x30, hash[8]&0x3f|0x80
 	uuid := fmt.Sprintf("%x-%x-%x-%x-%x", hash[:4], hash[4:6], hash[6:8], hash[8:10], hash[10:])
-	numbers := strings.Trim(strings.Join(strings.Fields(fmt.Sprint([]byte(text))), ","), "[]")
+	numbers := strings.Trim(strings.Join(strings.Fields(fmt.Sprintf("%d", []byte(text))), ","), "[]")
 	d := envelope.Decoder{Format: envelope.Debezium}
 	show := func(value string) string {
 		return show(d.Append(nil, []byte(`{"id":1}`), []byte(`{"op":"u","after":{"id":1,"x":`+value+`}}`)))

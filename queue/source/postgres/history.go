@@ -68,7 +68,7 @@ func (h *history) passes(end pgoutput.LSN) error {
 		return nil
 	}
 	return fmt.Errorf("the queue has %s, and the log of the server does not: an older copy of the server was restored, "+
-		"and the queue may have changes that are lost and lack later ones; %s", h.anchor.String(), startOver)
+		"and the queue may have changes that are lost and lack later ones; %s", h.String(), startOver)
 }
 
 // changes checks a transaction that changes the table.

@@ -29,7 +29,7 @@ func newRestored(t *testing.T) *restored {
 	r.before = r.copy.cursor
 	r.Stop()
 	r.back = r.Snapshot(t)
-	r.Server.Restart(t)
+	r.Restart(t)
 	return r
 }
 
@@ -48,7 +48,7 @@ func (r *restored) restore(t *testing.T, transactions ...string) {
 	t.Helper()
 	r.Kill()
 	r.back()
-	r.Server.Restart(t)
+	r.Restart(t)
 	for _, sql := range transactions {
 		r.Exec(t, "postgres", sql)
 	}
