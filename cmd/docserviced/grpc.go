@@ -23,6 +23,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/cmd/internal/bounded"
+	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/daemon"
 	"docstore/docservice/docservicegrpc"
 )
@@ -67,7 +68,7 @@ func (g *grpcProtocol) Name() string { return "grpc" }
 
 // Open implements daemon.Protocol.
 func (g *grpcProtocol) Open(d *daemon.Daemon) error {
-	listener, err := daemon.Listen("--grpc", g.address)
+	listener, err := cli.Listen("--grpc", g.address)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/net/netutil"
 
+	"docstore/cmd/internal/cli"
 	"docstore/queue/source/merged"
 )
 
@@ -66,8 +66,8 @@ func (m *metrics) listen(address string, log *slog.Logger) (err error) {
 	if address == "" {
 		return nil
 	}
-	if m.listener, err = net.Listen("tcp", address); err != nil {
-		return fmt.Errorf("--metrics: %w", err)
+	if m.listener, err = cli.Listen("--metrics", address); err != nil {
+		return err
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))

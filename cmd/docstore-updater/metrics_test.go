@@ -125,7 +125,7 @@ func TestMetricsAddress(t *testing.T) {
 	require.Contains(t, r.lastLine(), "--metrics 7072: want HOST:PORT")
 	r = run(t.Context(), nil, "append", "--queue", dir, "--metrics", "127.0.0.1:70720")
 	require.Equal(t, cli.ExitFailure, r.status)
-	require.Contains(t, r.lastLine(), "--metrics: listen tcp")
+	require.Contains(t, r.lastLine(), "--metrics 127.0.0.1:70720: ")
 	require.NoDirExists(t, dir, "before the queue is created")
 }
 

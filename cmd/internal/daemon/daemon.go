@@ -16,7 +16,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -140,10 +139,10 @@ func Start(env *cli.Env, o Options) (_ *Daemon, err error) {
 
 // listen opens the listeners.
 func (d *Daemon) listen() (err error) {
-	if d.boxcarListener, err = Listen("--boxcar", d.options.Boxcar); err != nil {
+	if d.boxcarListener, err = cli.Listen("--boxcar", d.options.Boxcar); err != nil {
 		return err
 	}
-	listener, err := Listen("--http", d.options.HTTP.Address)
+	listener, err := cli.Listen("--http", d.options.HTTP.Address)
 	if err != nil {
 		return err
 	}
@@ -302,18 +301,6 @@ func (d *Daemon) serveHTTP() error {
 		return d.http.ServeTLS(d.httpListener, "", "")
 	}
 	return d.http.Serve(d.httpListener)
-}
-
-// Listen opens a listener; flag is the name of its flag, for errors.
-func Listen(flag, address string) (net.Listener, error) {
-	listener, err := net.Listen("tcp", address)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s %s: the address is in use; stop the process that uses it, or choose another", flag, address)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", flag, address, err)
-	}
-	return listener, nil
 }
 
 // Note records the error of a listener, unless it is the expected one of a shutdown. The

@@ -227,7 +227,7 @@ func (d *demo) serve(ctx context.Context) (err error) {
 
 // addressOrAny returns the address if it is free, otherwise one with port 0.
 func addressOrAny(address string) string {
-	listener, err := daemon.Listen("", address)
+	listener, err := cli.Listen("", address)
 	if err != nil {
 		return "127.0.0.1:0"
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemon"
 	"docstore/cmd/internal/daemontest"
 )
 
@@ -60,7 +59,7 @@ func TestDemoInterruptedEarly(t *testing.T) {
 }
 
 func TestAddressOrAny(t *testing.T) {
-	taken, err := daemon.Listen("", "127.0.0.1:0")
+	taken, err := cli.Listen("", "127.0.0.1:0")
 	require.NoError(t, err)
 	address := taken.Addr().String()
 	require.Equal(t, "127.0.0.1:0", addressOrAny(address))
