@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 
 	"docstore/boxcarrpc"
@@ -235,6 +236,8 @@ func readIDs(w http.ResponseWriter, r *http.Request) ([]string, *httpapi.Error) 
 	switch {
 	case errors.As(err, &over):
 		return nil, tooLarge
+	case errors.Is(err, os.ErrDeadlineExceeded): // its text contains addresses
+		return nil, httpapi.Errorf(httpapi.CodeTimeout, "the body did not arrive within %s; send it again", httpReadTimeout)
 	case err != nil:
 		return nil, httpapi.Errorf(httpapi.CodeInvalidArgument, "reading the ids: %v", err)
 	}

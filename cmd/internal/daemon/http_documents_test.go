@@ -242,6 +242,29 @@ func TestWrongUseOverHTTP(t *testing.T) {
 	require.Equal(t, http.StatusRequestEntityTooLarge, recorder.Code)
 }
 
+// A body that does not arrive in time is answered 408, which may be sent again, without the
+// addresses that the error of the connection contains.
+func TestSlowBodyOverHTTP(t *testing.T) {
+	dir := t.TempDir()
+	daemontest.Fill(t, dir, "a", `{"n":1}`)
+	d, _ := startTestDaemon(t, testOptions(t, dir))
+	waitReady(t, d)
+	server := httptest.NewUnstartedServer(d.http.Handler)
+	server.Config.ReadTimeout = time.Millisecond // of the body too; the header arrives at once or there is no response
+	server.Config.ReadHeaderTimeout = time.Minute
+	server.Start()
+	defer server.Close()
+	body, unfinished := io.Pipe()
+	defer unfinished.Close()
+	response, err := server.Client().Post(server.URL+"/documents/jobs", "application/json", body)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusRequestTimeout, response.StatusCode, string(text))
+	require.JSONEq(t, `{"error":{"code":"request_timeout","message":"the body did not arrive within 10s; send it again"}}`, string(text))
+}
+
 type spaces struct{}
 
 func (spaces) Read(b []byte) (int, error) { return copy(b, bytes.Repeat([]byte(" "), len(b))), nil }

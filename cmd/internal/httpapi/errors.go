@@ -19,6 +19,7 @@ const (
 	CodeNoCollection      Code = "no_collection"
 	CodeNoPath            Code = "no_path"
 	CodeMethodNotAllowed  Code = "method_not_allowed"
+	CodeTimeout           Code = "request_timeout"
 	CodeTooLarge          Code = "too_large"
 	CodeUnsupported       Code = "unsupported_media_type"
 	CodeResourceExhausted Code = "resource_exhausted"
@@ -36,6 +37,7 @@ var statuses = map[Code]int{
 	CodeNoCollection:      http.StatusNotFound,
 	CodeNoPath:            http.StatusNotFound,
 	CodeMethodNotAllowed:  http.StatusMethodNotAllowed,
+	CodeTimeout:           http.StatusRequestTimeout,
 	CodeTooLarge:          http.StatusRequestEntityTooLarge,
 	CodeUnsupported:       http.StatusUnsupportedMediaType,
 	CodeResourceExhausted: http.StatusTooManyRequests,
