@@ -57,13 +57,17 @@ type Env struct {
 }
 
 // Main runs the command of this process and exits with its status. SIGINT and SIGTERM
-// cancel the context; a second signal kills the process.
+// cancel the context; a second signal kills the process. A closed standard output ends the
+// process, a closed standard error does not.
 func Main(newRoot func(*Env) *cobra.Command) {
+	// Without a handler a write to a closed pipe as standard error kills the process. An
+	// ignored signal would stay ignored in child processes.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
 	env := &Env{
 		Stdin:    os.Stdin,
-		Stdout:   os.Stdout,
+		Stdout:   dataOutput{os.Stdout},
 		Stderr:   os.Stderr,
 		Terminal: term.IsTerminal(int(os.Stderr.Fd())),
 		Now:      time.Now,

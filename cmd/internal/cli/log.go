@@ -14,7 +14,7 @@ func (e *Env) NewLogger(level slog.Leveler) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	out := e.Stderr
 	if e.Recent != nil {
-		out = io.MultiWriter(e.Stderr, e.Recent)
+		out = io.MultiWriter(e.Recent, e.Stderr) // it stops at an error, which Recent never returns
 	}
 	if e.Terminal {
 		return slog.New(newTerminalHandler(out, options))

@@ -2,9 +2,26 @@ package cli
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
+	"syscall"
 )
+
+// dataOutput is standard output. If it is a closed pipe, as of "| head", a write kills the
+// process by SIGPIPE.
+type dataOutput struct{ file *os.File }
+
+func (o dataOutput) Write(p []byte) (int, error) {
+	n, err := o.file.Write(p)
+	if errors.Is(err, syscall.EPIPE) {
+		signal.Reset(syscall.SIGPIPE) // Main handles it
+		return o.file.Write(p)        // kills the process
+	}
+	return n, err
+}
 
 // Output is buffered standard output that keeps the first error, so that a full
 // disk is noticed once, at Flush.
