@@ -176,3 +176,37 @@ sources:
 		require.Equal(t, want, strings.TrimSpace(ok(t, "", "get", "--queue", r.queueDir, id).stdout))
 	}
 }
+
+// append --from file:// continues a queue whose files were arguments, as the ingest unit of
+// earlier releases gave them.
+func TestFromDirectoryContinuesArguments(t *testing.T) {
+	line := func(id string) string { return `{"id":"` + id + "\"}\n" }
+	for name, test := range map[string]struct {
+		last   string // the content of the last argument
+		change func(t *testing.T, last string)
+		want   string // is appended by --from
+	}{
+		"unchanged":  {line("b"), func(*testing.T, string) {}, line("c")},
+		"compressed": {gzipped(t, line("b")), func(*testing.T, string) {}, line("c")},
+		"removed":    {line("b"), func(t *testing.T, last string) { require.NoError(t, os.Remove(last)) }, line("c")},
+		"grown":      {line("b"), func(t *testing.T, last string) { write(t, last, line("b")+line("b2")) }, line("b2") + line("c")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, queueDir := t.TempDir(), filepath.Join(t.TempDir(), "queue")
+			first, last := write(t, filepath.Join(dir, "a.ndjson"), line("a")), write(t, filepath.Join(dir, "b.ndjson"), test.last)
+			ok(t, "", "append", "--queue", queueDir, "--resume", first, last)
+			test.change(t, last)
+			write(t, filepath.Join(dir, "c.ndjson"), line("c"))
+			for range 2 { // the second finds nothing
+				r := ok(t, "", "append", "--queue", queueDir, "--from", "file://"+dir+"/*.ndjson")
+				require.NotContains(t, r.stderr, "WARN")
+			}
+			require.Equal(t, line("a")+line("b")+test.want, dump(t, queueDir))
+		})
+	}
+	dir, queueDir := t.TempDir(), filepath.Join(t.TempDir(), "queue")
+	ok(t, "", "append", "--queue", queueDir, "--resume", write(t, filepath.Join(dir, "a.csv"), "id\na\n"))
+	r := run(t.Context(), nil, "append", "--queue", queueDir, "--from", "file://"+dir+"/*.ndjson")
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Contains(t, r.lastLine(), "the queue's cursor is that of files, not of objects", "the pattern does not select the file")
+}

@@ -58,6 +58,37 @@ func TestUnitsServe(t *testing.T) {
 	require.True(t, bytes.Equal(ndjson(documents), out), "each document once, in order")
 }
 
+// The ingest unit appends more files than fit into a command line.
+func TestIngestUnitAppendsManyFiles(t *testing.T) {
+	t.Parallel()
+	const (
+		files     = 20_000
+		nameBytes = 250
+		maxBytes  = 6 << 20 // of the arguments of a process, whatever the limit of its stack
+	)
+	require.Greater(t, files*nameBytes+files*len("/var/lib/docstore/input/")+files*len(t.TempDir()), maxBytes)
+	host := newMachine(t)
+	ingest := host.unit(t, "docstore-ingest@.service")
+	input := host.unit(t, "docstore-ingest@.path")["PathChanged"]
+	for i := range files {
+		name := fmt.Sprintf("%0*d.ndjson", nameBytes-len(".ndjson"), i)
+		line := ""
+		if i%1_000 == 999 {
+			line = fmt.Sprintf(`{"id":"%d"}`+"\n", i)
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(input, name), []byte(line), 0o644))
+	}
+	launch(t, ingest.command(t)).wait(t)
+	dump := exec.Command(filepath.Join(binaries, "docstore-updater"), "dump", "--queue", filepath.Join(host.root, "var", "lib", "docstore", "queue", collectionName))
+	out, err := dump.Output()
+	require.NoError(t, err)
+	var want strings.Builder
+	for i := 999; i < files; i += 1_000 {
+		fmt.Fprintf(&want, `{"id":"%d"}`+"\n", i)
+	}
+	require.Equal(t, want.String(), string(out))
+}
+
 // machine is a directory that represents the root directory of a machine.
 type machine struct{ root string }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"docstore/internal/ctxtime"
+	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/source"
 )
@@ -104,10 +105,36 @@ func (o *ObjectsOpener) position(stored []byte) (*objectPosition, error) {
 	if p.at, err = parseCursor(stored); err != nil {
 		return nil, err
 	}
-	if !p.at.Object || p.at.Path == "" {
+	if p.at.Path == "" || !p.at.Object && !p.ofDirectory() {
 		return nil, errors.New("the queue's cursor is that of files, not of objects; name the files as before, or omit --resume")
 	}
 	return p, nil
+}
+
+// ofDirectory reports whether a cursor of files is that of a file which the source would read
+// now: its files were arguments before.
+func (p *objectPosition) ofDirectory() bool {
+	d, ok := p.store.(*directory)
+	return ok && !p.at.WholeFile && d.pattern.selects(p.at.Path)
+}
+
+// adopt makes a cursor of files one of objects. Files up to it count as read. The file of the
+// cursor may have grown: as with --resume FILE, its rest is read.
+func (o *objects) adopt(ctx context.Context, at *cursor) error {
+	at.Object, at.File = true, vfs.FileID{}
+	for object, err := range o.store.List(ctx, "") {
+		if err != nil {
+			return err
+		}
+		if object.Name > at.Path {
+			break
+		}
+		at.Seen.add(object)
+		if object.Name == at.Path {
+			at.File.Inode, at.AtEnd = uint64(object.Size), false
+		}
+	}
+	return nil
 }
 
 // Earliest implements source.Opener.
@@ -131,7 +158,13 @@ func (o *ObjectsOpener) Open(ctx context.Context, stored []byte) (source.Source,
 	if err != nil {
 		return nil, err
 	}
-	list := &objects{store: o.store, options: o.options, log: o.log, after: p.at.Path, seen: p.at.Seen}
+	list := &objects{store: o.store, options: o.options, log: o.log, after: p.at.Path}
+	if p.at.Path != "" && !p.at.Object {
+		if err := list.adopt(ctx, &p.at); err != nil {
+			return nil, err
+		}
+	}
+	list.seen = p.at.Seen
 	s := newSource(ctx, o.options)
 	s.objects = list
 	if p.at.Path == "" {
