@@ -17,6 +17,7 @@ import (
 	"docstore/docservice/collection"
 	"docstore/docservice/follow"
 	"docstore/internal/ctxtime"
+	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/internal/virtualtime"
 	"docstore/queue"
@@ -344,6 +345,7 @@ func TestStartWhileIncrementsAreBehind(t *testing.T) {
 	outside := newAnnouncer(t, shard.Layout{})
 	outside.pin(1) // the shared compressors must not belong to a bubble of virtual time
 	outside.close()
+	random := testseed.Rand(t)
 	for name, test := range map[string]func(t *testing.T, a *announcer){
 		"fresh":                 testFreshStart,
 		"away":                  testStartAfterAbsence,
@@ -359,6 +361,9 @@ func TestStartWhileIncrementsAreBehind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for name, layout := range map[string]shard.Layout{"one queue": {}, "shards": {Shards: 4, Seed: 3}} {
 				t.Run(name, func(t *testing.T) {
+					if testing.Short() && random.IntN(2) == 0 {
+						t.Skip("-short runs half of the cases")
+					}
 					virtualtime.Test(t, func(t *testing.T) {
 						a := newAnnouncer(t, layout)
 						defer a.close()
