@@ -70,7 +70,7 @@ func TestBundle(t *testing.T) {
 	env.Log.Info("serving documents", "password_in_a_url", "http://root:"+password+"@elsewhere/")
 
 	bundle := filepath.Join(dir, "bundle.tar.gz")
-	url := strings.Replace(d.HTTPAddress(), "[::]", "127.0.0.1", 1)
+	url := strings.Replace(d.HTTPAddress(), "0.0.0.0", "127.0.0.1", 1)
 	result := run(t.Context(), "bundle", "--http", "https://"+url, "--tls-ca", ca.File(t, dir, "ca"), "--token-file", mine,
 		"--data", filepath.Join(dir, "data"), "--unit", "", "--output", bundle)
 	stop()
