@@ -220,7 +220,6 @@ func TestResponses(t *testing.T) {
 // Refusals are described.
 func TestRefusals(t *testing.T) {
 	base := serve(t, "--http", "0.0.0.0:0", "--http-open", "--client-rate", "0.001", "--client-rate-burst", "1")
-	base = strings.Replace(base, "[::]", "127.0.0.1", 1)
 	base = strings.Replace(base, "0.0.0.0", "127.0.0.1", 1)
 	document, router := description(t, base)
 	for _, path := range []string{"/documents/jobs/a", "/collections", "/collections/jobs/ids", "/collections/jobs/count", "/collections/jobs/export"} {
