@@ -124,7 +124,7 @@ func TestAClientHoldsItsShareOfTheBudget(t *testing.T) {
 		require.False(t, other.TryReserve(1), "the budget is exceeded")
 		require.True(t, other.belowShare(0), "but another client's requests are taken")
 
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), maxReservationWait/2)
 		defer cancel()
 		require.ErrorIs(t, same.Reserve(ctx, 1), context.DeadlineExceeded)
 		waits := make(chan error, 1)

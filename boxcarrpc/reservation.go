@@ -3,6 +3,7 @@ package boxcarrpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -10,6 +11,12 @@ import (
 
 // errReservationClosed is returned by a reservation whose connection has ended.
 var errReservationClosed = errors.New("boxcarrpc: the connection ended while it waited for memory")
+
+// maxReservationWait is the maximum wait of a reservation. The memory may be held by responses
+// of the same connection, which is not disconnected for its own reservations.
+const maxReservationWait = 10 * time.Second
+
+var errReservationTimeout = fmt.Errorf("boxcarrpc: no memory within %s: other responses to the client, or the budget, use it up", maxReservationWait)
 
 // A reservationWait is a reservation that waits. It is guarded by the budget's mutex.
 type reservationWait struct {
@@ -20,7 +27,8 @@ type reservationWait struct {
 }
 
 // Reserve charges n bytes that are about to be allocated. It waits while the client holds
-// its share or the budget is used up, and fails when ctx ends or the connection is closed.
+// its share or the budget is used up, and fails when ctx ends, when the connection is closed
+// and after maxReservationWait.
 // The reservations of a client are granted in the order of their arrival. The last
 // reservation may exceed the budget, so that a message of any size is possible.
 func (a *Account) Reserve(ctx context.Context, n int64) error {
@@ -44,17 +52,22 @@ func (a *Account) Reserve(ctx context.Context, n int64) error {
 	}
 	b.mu.Unlock()
 	disconnect(slow)
+	timer := time.NewTimer(maxReservationWait)
+	defer timer.Stop()
 	select {
 	case <-w.done:
 		return w.err
 	case <-ctx.Done():
+	case <-timer.C:
 	}
 	b.mu.Lock()
 	select {
 	case <-w.done: // meanwhile
 		err = w.err
 	default:
-		err = context.Cause(ctx)
+		if err = context.Cause(ctx); err == nil {
+			err = errReservationTimeout
+		}
 		i := slices.Index(c.waiting, w)
 		c.waiting = slices.Delete(c.waiting, i, i+1)
 		c.forgetWaitingLocked(b)

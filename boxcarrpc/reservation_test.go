@@ -49,6 +49,28 @@ func TestReservationsAreGrantedInOrder(t *testing.T) {
 	})
 }
 
+// A wait for memory ends although the response that holds it is never read and the call has
+// no deadline.
+func TestReservationWaitEnds(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		b := NewBudget(8 << 20)
+		a := b.Open(clientNumber(1), func() { t.Error("disconnected for its own reservation") })
+		require.True(t, a.TryReserve(1<<20))
+		a.Await(1 << 20)
+		ctx, room := a.NewReservation(t.Context())
+		defer room.Release()
+		start := time.Now()
+		err := Reserve(ctx, 1<<20)
+		require.True(t, IsNotProcessed(err))
+		require.Equal(t, CodeResourceExhausted, CodeOf(err))
+		require.ErrorIs(t, err, errReservationTimeout)
+		require.Equal(t, maxReservationWait, time.Since(start))
+		a.Moved(1 << 20)
+		a.Release(1 << 20)
+		require.NoError(t, Reserve(ctx, 1<<20), "the queue of reservations is empty")
+	})
+}
+
 // A reservation fails when its connection ends. Those of the client's other connections
 // wait on.
 func TestReservationFailsWithItsConnection(t *testing.T) {
