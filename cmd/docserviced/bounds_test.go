@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -37,8 +39,9 @@ func startWithTokens(t *testing.T) (d *server, token string) {
 	return d, token
 }
 
-func dialGRPC(t *testing.T, d *server) *grpc.ClientConn {
-	conn, err := grpc.NewClient(d.grpc.listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+func dialGRPC(t *testing.T, d *server, options ...grpc.DialOption) *grpc.ClientConn {
+	options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(d.grpc.listener.Addr().String(), options...)
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return conn
@@ -164,7 +167,7 @@ func TestBytesOverGRPCAreCounted(t *testing.T) {
 	}
 	_, err := client.Get(shortly(t), &docservicepb.GetRequest{Collection: "jobs", Id: make([]byte, 1<<20)})
 	require.Error(t, err)
-	require.Eventually(t, func() bool { return d.Messages().Stats().Used == 0 }, 10*time.Second, time.Millisecond)
+	requireNoMessages(t, d)
 
 	// An incomplete call is held.
 	stream, err := conn.NewStream(shortly(t), &grpc.StreamDesc{ClientStreams: true}, "/docstore.v1.Documents/Get")
@@ -172,5 +175,79 @@ func TestBytesOverGRPCAreCounted(t *testing.T) {
 	require.NoError(t, stream.SendMsg(&docservicepb.GetRequest{Collection: "jobs", Id: make([]byte, 3<<20)}))
 	_ = stream.CloseSend()
 	conn.Close()
+	requireNoMessages(t, d)
+}
+
+// A response is charged and released once, whatever the bytes that it takes on the wire. The
+// fourth compressed response of a connection used to wait for memory until its deadline.
+func TestCompressedResponsesOverGRPCAreReleased(t *testing.T) {
+	queueDir := t.TempDir()
+	document := strings.Repeat("x", 960<<10)
+	daemontest.Fill(t, queueDir, "a", document)
+	d, conn := startGRPCDaemon(t, testOptions(t, queueDir))
+	waitReady(t, d)
+	client, ctx := docservicegrpc.NewDocumentsClient(conn), shortly(t)
+	for range 100 {
+		answer, err := client.Get(ctx, &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")}, grpc.UseCompressor(gzip.Name))
+		require.NoError(t, err)
+		require.Equal(t, document, string(answer.GetDocument()))
+	}
+	requireNoMessages(t, d)
+}
+
+// The response to a call that the client cancels is released while its connection is open,
+// and those that wait to be sent are charged until the connection ends.
+func TestAbortedResponsesOverGRPCAreReleased(t *testing.T) {
+	queueDir := t.TempDir()
+	document := strings.Repeat("x", 960<<10)
+	daemontest.Fill(t, queueDir, "a", document)
+	d, _ := startGRPCDaemon(t, testOptions(t, queueDir))
+	waitReady(t, d)
+	conn := dialGRPC(t, d, grpc.WithStaticStreamWindowSize(64<<10))
+	client := docservicegrpc.NewDocumentsClient(conn)
+	request := &docservicepb.BatchGetRequest{Collection: "jobs", Ids: [][]byte{[]byte("a")}}
+	unread := func(ctx context.Context) { // the server holds it: it exceeds the flow-control window
+		stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, docservicegrpc.Documents_BatchGet_FullMethodName)
+		require.NoError(t, err)
+		require.NoError(t, stream.SendMsg(request))
+		require.NoError(t, stream.CloseSend())
+		_, err = stream.Header()
+		require.NoError(t, err)
+	}
+	for range 30 {
+		ctx, cancel := context.WithCancel(shortly(t))
+		unread(ctx)
+		require.NotZero(t, d.Messages().Stats().Used)
+		cancel()
+	}
+	requireNoMessages(t, d)
+
+	// The cancellation comes at any step of the call.
+	var all sync.WaitGroup
+	for i := range 200 {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%40)*200*time.Microsecond)
+			defer cancel()
+			_, err := client.BatchGet(ctx, request)
+			assert.Contains(t, []codes.Code{codes.OK, codes.DeadlineExceeded}, status.Code(err), "%v", err)
+		})
+	}
+	all.Wait()
+	requireNoMessages(t, d)
+	for range 4 {
+		_, err := client.BatchGet(shortly(t), request)
+		require.NoError(t, err)
+	}
+	requireNoMessages(t, d)
+
+	unread(shortly(t))
+	require.NotZero(t, d.Messages().Stats().Used)
+	require.NoError(t, conn.Close())
+	requireNoMessages(t, d)
+}
+
+// requireNoMessages waits until the budget of messages is unused.
+func requireNoMessages(t *testing.T, d *server) {
+	t.Helper()
 	require.Eventually(t, func() bool { return d.Messages().Stats().Used == 0 }, 10*time.Second, time.Millisecond)
 }

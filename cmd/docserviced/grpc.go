@@ -165,15 +165,14 @@ func (g *grpcProtocol) admitCall(ctx context.Context, request any, info *grpc.Un
 	}
 	defer leave()
 	ctx = daemon.WithIdentity(ctx, client)
-	conn := bounded.ConnOf(ctx)
-	if conn == nil {
+	call, _ := ctx.Value(grpcCallKey{}).(*grpcCall)
+	if call == nil || call.conn == nil {
 		return handler(ctx, request)
 	}
-	ctx, room := conn.NewReservation(ctx)
-	defer room.Release()
+	ctx, call.response = call.conn.NewResponse(ctx)
 	answer, err := handler(ctx, request)
-	if message, ok := answer.(grpcBytes); ok {
-		conn.QueueResponse(len(message))
+	if message, ok := answer.(grpcBytes); ok && err == nil {
+		return call.queue(ctx, message)
 	}
 	return answer, err
 }

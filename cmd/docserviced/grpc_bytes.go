@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/stats"
+	"google.golang.org/grpc/status"
 
 	"docstore/cmd/internal/bounded"
 )
@@ -15,6 +18,24 @@ type grpcCounter struct{ listener *bounded.Listener }
 type grpcCall struct {
 	conn      *bounded.Conn
 	receiving bool // its request
+	response  *bounded.Response
+	sending   bool // grpc-go frees the response
+}
+
+// queue returns the message to send as the response of a call. A large one is charged until
+// grpc-go has sent or dropped it.
+func (c *grpcCall) queue(ctx context.Context, message grpcBytes) (any, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, status.FromContextError(err).Err()
+	}
+	if !c.response.Queue(len(message)) {
+		return message, nil
+	}
+	// The copy that grpc-go makes of a compressed response could not be counted.
+	if err := grpc.SetSendCompressor(ctx, encoding.Identity); err != nil {
+		return nil, err
+	}
+	return &grpcResponse{message: message, response: c.response}, nil
 }
 
 type grpcCallKey struct{}
@@ -41,10 +62,22 @@ func (g *grpcCounter) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	case *stats.Begin:
 		call.conn.BeginCall()
 		call.receiving = true
-	case *stats.InPayload, *stats.End:
-		if call.receiving {
-			call.conn.EndRequest()
-			call.receiving = false
+	case *stats.InPayload:
+		call.endRequest()
+	case *stats.OutPayload:
+		// grpc-go may drop the response to a cancelled call without freeing it.
+		call.sending = ctx.Err() == nil
+	case *stats.End:
+		call.endRequest()
+		if call.response != nil && !call.sending {
+			call.response.Release()
 		}
+	}
+}
+
+func (c *grpcCall) endRequest() {
+	if c.receiving {
+		c.conn.EndRequest()
+		c.receiving = false
 	}
 }

@@ -10,12 +10,24 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/boxcargrpc"
+	"docstore/cmd/internal/bounded"
 	"docstore/docservice/docservicegrpc"
 )
 
 // grpcBytes is an encoded message. The handler of docservice takes and returns encoded
 // messages: decoding and encoding them again would copy each document twice.
 type grpcBytes []byte
+
+// A grpcResponse is an encoded response whose memory is counted until grpc-go frees it. It
+// is the pool to which its buffer is returned.
+type grpcResponse struct {
+	mem.NopBufferPool
+	message  grpcBytes
+	response *bounded.Response
+}
+
+// Put implements mem.BufferPool.
+func (r *grpcResponse) Put(*[]byte) { r.response.Release() }
 
 // grpcCodec passes encoded messages unchanged and encodes others as the codec of grpc-go.
 type grpcCodec struct{ encoding.CodecV2 }
@@ -24,8 +36,11 @@ func newGRPCCodec() grpcCodec { return grpcCodec{encoding.GetCodecV2(proto.Name)
 
 // Marshal encodes a message.
 func (c grpcCodec) Marshal(message any) (mem.BufferSlice, error) {
-	if b, ok := message.(grpcBytes); ok {
-		return mem.BufferSlice{mem.SliceBuffer(b)}, nil
+	switch m := message.(type) {
+	case grpcBytes:
+		return mem.BufferSlice{mem.SliceBuffer(m)}, nil
+	case *grpcResponse:
+		return mem.BufferSlice{mem.NewBuffer((*[]byte)(&m.message), m)}, nil
 	}
 	return c.CodecV2.Marshal(message)
 }

@@ -89,10 +89,11 @@ type Conn struct {
 
 	mu struct {
 		sync.Mutex
-		writeBy   time.Time // as set by SetWriteDeadline; zero: none
-		receiving int       // gRPC calls that await their request
-		received  int64     // bytes read since receiving was last 0
-		queued    int64     // bytes of gRPC responses not written yet
+		writeBy   time.Time              // as set by SetWriteDeadline; zero: none
+		receiving int                    // gRPC calls that await their request
+		received  int64                  // bytes read since receiving was last 0
+		queued    map[*Response]struct{} // large gRPC responses that wait to be sent
+		closed    bool
 	}
 }
 
@@ -118,6 +119,7 @@ func (o *Listener) admit(conn net.Conn) *Conn {
 		_ = tcp.SetWriteBuffer(connSendBuffer) // on error the kernel's limit applies
 	}
 	c := &Conn{Conn: conn, listener: o, settingUp: o.options.CountCalls}
+	c.mu.queued = make(map[*Response]struct{})
 	if address, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
 		c.client = address.Addr().Unmap()
 	}
@@ -258,8 +260,12 @@ func (c *Conn) Close() error {
 		c.listener.mu.Unlock()
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.account.Release(c.mu.received + c.mu.queued)
-		c.mu.received, c.mu.queued = 0, 0
+		c.mu.closed = true
+		for r := range c.mu.queued {
+			r.releaseLocked()
+		}
+		c.account.Release(c.mu.received)
+		c.mu.received = 0
 		c.account.Close()
 	})
 	return c.Conn.Close()
@@ -303,7 +309,6 @@ func (c *Conn) Write(b []byte) (written int, err error) {
 		c.account.Await(len(piece))
 		n, err = c.Conn.Write(piece)
 		c.account.Moved(len(piece))
-		c.sent(int64(n))
 		written += n
 	}
 	return written, err

@@ -85,3 +85,30 @@ func TestUnauthenticatedConnectionsAreReplaced(t *testing.T) {
 		require.True(t, c.present)
 	}
 }
+
+// The response to a call is released once, by its call or by the end of the connection.
+func TestResponsesAreReleasedOnce(t *testing.T) {
+	o := testBounds(80, false)
+	used := func() int64 { return o.options.Budget.Stats().Used }
+	c := o.admit(fromClient(t, 1, 1))
+	response := func() *Response {
+		ctx, r := c.NewResponse(t.Context())
+		require.NoError(t, boxcarrpc.Reserve(ctx, 256<<10))
+		return r
+	}
+	r := response()
+	require.True(t, r.Queue(512<<10))
+	require.InDelta(t, 512<<10, used(), 64<<10)
+	r.Release()
+	require.Zero(t, used())
+	r.Release()
+	require.False(t, response().Queue(1<<10), "a small one")
+	require.Zero(t, used())
+
+	queued, late := response(), response()
+	require.True(t, queued.Queue(1<<20))
+	require.NoError(t, c.Close())
+	require.False(t, late.Queue(1<<20))
+	queued.Release()
+	require.Zero(t, used())
+}

@@ -1,10 +1,15 @@
 package bounded
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"docstore/boxcarrpc"
+)
 
 // grpc-go buffers the bytes of calls itself, so the budget counts them at the connection:
 // bytes read are charged until no call of the connection awaits its request, and a large
-// response is charged until as many bytes have been written after it.
+// response is charged until grpc-go frees it.
 
 // largeResponse is the size above which responses are charged until they are sent.
 const largeResponse = 16 << 10
@@ -79,24 +84,49 @@ func (c *Conn) BeginCall() {
 // without it.
 func (c *Conn) EndRequest() { c.changeReceiving(-1) }
 
-// QueueResponse charges a response that is about to be written, if it is large.
-func (c *Conn) QueueResponse(n int) {
-	if n <= largeResponse {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.account.Charge(int64(n))
-	c.account.Await(n)
-	c.mu.queued += int64(n)
+// A Response is the memory of the response to one call: what its handler reserves, and then
+// the encoded response until it was sent or dropped.
+type Response struct {
+	conn   *Conn
+	room   *boxcarrpc.Reservation
+	queued int // bytes that wait to be sent; guarded by conn.mu
 }
 
-// sent releases bytes that were written.
-func (c *Conn) sent(n int64) {
+// NewResponse returns a context in which boxcarrpc.Reserve reserves memory for the response
+// to a call. The caller must call Release.
+func (c *Conn) NewResponse(ctx context.Context) (context.Context, *Response) {
+	ctx, room := c.account.NewReservation(ctx)
+	return ctx, &Response{conn: c, room: room}
+}
+
+// Queue changes the memory to that of a response of n bytes, which is about to be sent. It
+// reports whether the response is charged; a small one is not. The end of the connection
+// releases it.
+func (r *Response) Queue(n int) bool {
+	c := r.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n = min(n, c.mu.queued)
-	c.account.Moved(int(n))
-	c.account.Release(n)
-	c.mu.queued -= n
+	if n <= largeResponse || c.mu.closed {
+		r.room.Release()
+		return false
+	}
+	r.room.Fit(n)
+	c.account.Await(n)
+	r.queued = n
+	c.mu.queued[r] = struct{}{}
+	return true
+}
+
+// Release releases the memory. It is idempotent.
+func (r *Response) Release() {
+	r.conn.mu.Lock()
+	defer r.conn.mu.Unlock()
+	r.releaseLocked()
+}
+
+func (r *Response) releaseLocked() {
+	delete(r.conn.mu.queued, r)
+	r.conn.account.Moved(r.queued)
+	r.queued = 0
+	r.room.Release()
 }
