@@ -146,12 +146,16 @@ func (in *input) nextFiles(ctx context.Context, watcher *fileWatcher) ([]*input,
 	for {
 		next, err := inspect(in.name, in.format)
 		if err == nil {
-			inputs, err := between(in, in.from.File, next.from.File, in.gen)
+			inputs, err := between(in, in.from.File, in.modified, next.from.File)
 			if err != nil {
 				return nil, err
 			}
-			next.index, next.gen = in.index, in.gen+1+generation(len(inputs))
-			return append(inputs, next), next.setFollow()
+			next.index = in.index
+			inputs = append(inputs, next)
+			for i, each := range inputs {
+				each.gen = in.gen + 1 + generation(i)
+			}
+			return inputs, next.setFollow()
 		}
 		if !errors.Is(err, os.ErrNotExist) {
 			return nil, err

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"time"
 
 	"docstore/cmd/internal/parquetjson"
 	"docstore/cmd/internal/records"
@@ -29,6 +30,8 @@ type input struct {
 	head   []byte  // the first bytes of a regular file, to identify it
 	from   cursor  // where to start
 	skip   *cursor // skip the records before it
+
+	modified time.Time // of a followed file that was read to its end
 }
 
 func inspect(path string, format records.Format) (*input, error) {

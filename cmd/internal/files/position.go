@@ -22,15 +22,15 @@ type position struct {
 type generation int
 
 const (
-	replaced generation = 0       // before the opener was made; others that were replaced then follow
-	current  generation = 1 << 16 // had the name when the opener was made; its replacements follow
+	unordered generation = 0       // was replaced, and its new name does not tell when
+	current   generation = 1 << 16 // had the name when the opener was made; its replacements follow
 )
 
 // String describes the position for messages.
 func (p *position) String() string {
 	switch {
-	case p.index >= 0 && p.old == nil:
-		return p.in.place(p.at)
+	case p.index >= 0:
+		return cmp.Or(p.old, p.in).place(p.at)
 	case p.at == cursor{}:
 		return "the start"
 	}
@@ -39,7 +39,7 @@ func (p *position) String() string {
 
 func (p *position) generation() generation {
 	if p.old != nil {
-		return replaced
+		return p.old.gen
 	}
 	return current
 }
@@ -93,7 +93,8 @@ func (o *Opener) Earliest(cursors [][]byte) ([]byte, error) {
 
 // compare returns the order of two positions.
 func (p *position) compare(q *position) (int, error) {
-	if p.old != nil && q.old != nil && p.index == q.index && p.at.File != q.at.File {
+	same := p.generation() == q.generation() || min(p.generation(), q.generation()) == unordered
+	if p.old != nil && q.old != nil && p.index == q.index && p.at.File != q.at.File && same {
 		return 0, errors.New("the cursors are in two files that were replaced while append was not running, and their order is unknown: " +
 			p.String() + " and " + q.String() + "; append the rest of both by name, then omit --resume")
 	}

@@ -132,6 +132,57 @@ func TestPositionsOfARotatedFile(t *testing.T) {
 	_, included = next(s)
 	require.True(t, included(at, 0))
 	require.False(t, included(at, 1))
+	require.NoError(t, os.Rename(log, log+".1"))
+	write(t, log, "{\"id\":5}\n")
+	_, included = next(s)
+	require.False(t, included(at, 0), "the file that replaced it since")
+}
+
+// TestPositionsInRotatedFiles: for any two cursors in a log and the files that had its name before,
+// reading from the earlier one yields the records behind the later one exactly once, without
+// those that it includes.
+func TestPositionsInRotatedFiles(t *testing.T) {
+	log := write(t, filepath.Join(t.TempDir(), "log"), "{\"id\":1}\n{\"id\":2}\n")
+	open := func() *Opener {
+		opener, err := NewOpener([]string{log}, Options{Format: records.FormatNDJSON, Follow: true})
+		require.NoError(t, err)
+		return opener
+	}
+	read := func(cursor string, n int) (all []readRecord) { // a followed file has no end
+		s, err := open().Open(t.Context(), []byte(cursor))
+		require.NoError(t, err)
+		defer s.Close()
+		for len(all) < n {
+			b, err := s.Next(t.Context())
+			require.NoError(t, err)
+			for i, r := range b.Records {
+				all = append(all, readRecord{string(r.Document), string(b.AppendCursor(nil, i)), func(p source.Position) bool { return b.Included(p, i) }})
+			}
+		}
+		return all
+	}
+	first := read("", 2)
+	require.NoError(t, os.Rename(log, log+".2"))
+	write(t, log+".1", "{\"id\":3}\n{\"id\":4}\n")
+	write(t, log, "{\"id\":5}\n{\"id\":6}\n")
+	all := append(first[:1:1], read(first[0].cursor, 5)...)
+	for i := range all {
+		require.Equal(t, fmt.Sprintf(`{"id":%d}`, i+1), all[i].text)
+	}
+	for i := range all[:5] {
+		rest := read(all[i].cursor, 5-i)
+		for j := i; j < len(all); j++ {
+			earliest, err := open().Earliest([][]byte{[]byte(all[j].cursor), []byte(all[i].cursor)})
+			require.NoError(t, err)
+			require.Equal(t, all[i].cursor, string(earliest))
+			later, err := open().Position([]byte(all[j].cursor))
+			require.NoError(t, err)
+			for k, r := range rest {
+				require.Equal(t, all[i+1+k].text, r.text)
+				require.Equal(t, i+1+k <= j, r.included(later), "record %d, cursors %d and %d", i+1+k, i, j)
+			}
+		}
+	}
 }
 
 // TestNextEndsWithTheContext: a pipe and a followed file wait for records until the context

@@ -103,7 +103,7 @@ func (r *fileReader) fill(ctx context.Context, b *batch) error {
 		record, err := r.stream.Next()
 		switch {
 		case eof.Is(err):
-			return io.EOF
+			return r.end()
 		case err != nil:
 			return fmt.Errorf("reading after %s: %w", r.in.place(r.at), err)
 		}
@@ -116,6 +116,19 @@ func (r *fileReader) fill(ctx context.Context, b *batch) error {
 		}
 	}
 	return nil
+}
+
+// end returns io.EOF. Of a followed file it keeps the time of modification, by which files are
+// found that replace it before it is read to its end.
+func (r *fileReader) end() error {
+	if file, ok := r.file.(*os.File); ok && r.in.follow {
+		info, err := file.Stat()
+		if err != nil {
+			return err
+		}
+		r.in.modified = info.ModTime()
+	}
+	return io.EOF
 }
 
 func (r *fileReader) close() {

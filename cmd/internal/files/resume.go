@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"docstore/cmd/internal/records"
 	"docstore/internal/eof"
@@ -25,8 +26,7 @@ func (p *position) find(inputs []*input) error {
 				return err
 			}
 			if p.old != nil {
-				p.between, err = between(in, p.at.File, in.from.File, replaced)
-				return err
+				return p.findBetween(in)
 			}
 		}
 		own := *in
@@ -38,6 +38,21 @@ func (p *position) find(inputs []*input) error {
 			"give it before new ones, or omit --resume", p.at.describe(), p.at.Lines)
 	}
 	return nil
+}
+
+// findBetween finds the files that replaced the file of the position before the input. Their
+// generations, and that of old, count back from the input, so that those of several positions
+// compare.
+func (p *position) findBetween(in *input) (err error) {
+	p.between, err = between(in, p.at.File, time.Time{}, in.from.File)
+	first := in.gen - generation(len(p.between))
+	for i, each := range p.between {
+		each.gen = first + generation(i)
+	}
+	if _, named := rotationOf(filepath.Base(p.old.name), filepath.Base(in.from.Path)); named {
+		p.old.gen = first - 1
+	}
+	return err
 }
 
 // within reports whether the cursor refers to the input. For a file, the same file under
