@@ -73,14 +73,20 @@ func TestHedgingOfACall(t *testing.T) {
 	methods := map[string]Method{"m": {Idempotent: true}, "once": {}}
 	through := func(next Caller) Caller { return next }
 	withVirtualCluster(t, 2, handler, nil, func(t *testing.T, w *virtualCluster) {
-		p := w.pool(t, &PoolOptions{Size: 4, RetryRatio: -1, Methods: methods, Interceptors: []func(Caller) Caller{through}})
 		for _, x := range []struct {
 			method  string
 			allowed bool
 			hedges  bool
 		}{{"m", true, true}, {"m", false, false}, {"once", true, false}} {
 			asked := 0
-			for range 20 { // some are sent to the slow server first
+			var p *Pool
+			for i := range 400 {
+				if i >= 20 && asked > 0 {
+					break
+				}
+				if i%20 == 0 { // calls one after the other use one slot, which may be of the other server
+					p = w.pool(t, &PoolOptions{Size: 4, RetryRatio: -1, Methods: methods, Interceptors: []func(Caller) Caller{through}})
+				}
 				before, start := p.Stats().Hedges, time.Now()
 				info := CallInfo{Hedge: &CallHedge{After: hedgeAfter, Allow: func() bool { asked++; return x.allowed }}}
 				_, err := p.CallWith(t.Context(), x.method, nil, nil, &info)
