@@ -134,11 +134,7 @@ func sharedBytes(tables []*table) int {
 }
 
 // deleteObsolete replaces obsolete entries by tombstones.
-func (db *DB) deleteObsolete(entries []entry) {
-	obsolete := db.options.Obsolete
-	if obsolete == nil {
-		return
-	}
+func deleteObsolete(entries []entry, obsolete func(key, value []byte) bool) {
 	for i := range entries {
 		if e := &entries[i]; !e.tombstone && obsolete(e.key, e.value) {
 			e.tombstone, e.value = true, nil
@@ -150,13 +146,19 @@ func (db *DB) deleteObsolete(entries []entry) {
 // mergeStepBytes it checks whether the DB is closing and calls pause, if not nil.
 func (db *DB) fillTable(w *tableWriter, source entrySource, dropTombstones bool, pause func() error) error {
 	var batch []entry
+	var obsolete func(key, value []byte) bool
+	if db.options.Obsolete != nil {
+		obsolete = db.options.Obsolete()
+	}
 	for {
 		var err error
 		for until := w.added() + mergeStepBytes; w.added() < until; {
 			if batch, err = source.next(batch[:0]); err != nil || len(batch) == 0 {
 				return err
 			}
-			db.deleteObsolete(batch)
+			if obsolete != nil {
+				deleteObsolete(batch, obsolete)
+			}
 			if err = w.add(batch, dropTombstones); err != nil {
 				return err
 			}

@@ -57,8 +57,8 @@
 // rounded. So n memtables are each written about log n times, and there are about log n
 // tables. Merges run in the background, one at a time; a large one pauses for small ones,
 // so that flushes do not wait and the number of tables does not grow. A tombstone is
-// dropped when no older table can have its key. An entry for which Options.Obsolete returns
-// true becomes a tombstone when it is written to a table.
+// dropped when no older table can have its key. An entry that Options.Obsolete reports
+// becomes a tombstone when it is written to a table.
 //
 // A large value is written like any other: it counts to its memtable's size, has its own
 // block, and is copied by merges as often as the rule requires. A separate table for each

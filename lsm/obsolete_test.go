@@ -20,13 +20,17 @@ import (
 func TestObsoleteModel(t *testing.T) {
 	r := testseed.Rand(t)
 	var clock atomic.Int64
-	obsolete := func(value []byte) bool {
+	obsoleteAt := func(value []byte, now int64) bool {
 		due, err := strconv.Atoi(string(value))
-		return err == nil && int64(due) <= clock.Load()
+		return err == nil && int64(due) <= now
 	}
+	obsolete := func(value []byte) bool { return obsoleteAt(value, clock.Load()) }
 	o := &Options{
 		FS: vfs.NewMem(), MemtableBytes: minMemtableBytes, MergeRule: MergeRule(r.IntN(2)),
-		Obsolete: func(_, value []byte) bool { return obsolete(value) },
+		Obsolete: func() func(_, value []byte) bool {
+			now := clock.Load()
+			return func(_, value []byte) bool { return obsoleteAt(value, now) }
+		},
 	}
 	db := open(t, "db", o)
 	state, gone := map[string]string{}, 0

@@ -61,11 +61,12 @@ type Options struct {
 	// Follow is ReadOnly restricted to flushed tables; Refresh loads the tables that
 	// the writer has flushed since.
 	Follow bool
-	// Obsolete reports whether an entry may be removed. Flushes and merges call it for each
-	// entry that they write, and treat an obsolete one as deleted; snapshots and iterators
-	// that are open keep it. Once it is true for an entry it must stay true. It may be called
-	// concurrently; the slices are valid during the call. The default is none.
-	Obsolete func(key, value []byte) bool
+	// Obsolete is called at the start of a flush or merge, and returns a function that
+	// reports whether an entry may be removed. The flush or merge calls that for each entry
+	// which it writes, and treats an obsolete one as deleted; snapshots and iterators that
+	// are open keep it. Once an entry is obsolete it must remain so. Obsolete may be called
+	// concurrently; key and value are valid during the call. The default is none.
+	Obsolete func() (obsolete func(key, value []byte) bool)
 	// Budget is memory shared with other stores. The default is none.
 	Budget *Budget
 	// Logger receives background events. The default discards them.

@@ -48,13 +48,16 @@ func (w *sweeper) runSweep(ctx context.Context) {
 
 // obsolete returns lsm.Options.Obsolete: merges of the index leave out the entries that a
 // sweep would remove, which so has less to do.
-func (c *Collection) obsolete() func(id, value []byte) bool {
+func (c *Collection) obsolete() func() func(id, value []byte) bool {
 	if c.options.SweepInterval < 0 {
 		return nil
 	}
-	return func(id, value []byte) bool {
-		entry, err := decodeIndexEntry(value)
-		return err == nil && len(id) > 0 && entry.expired(c.options.Now().Add(-sweepGrace))
+	return func() func(id, value []byte) bool {
+		expiredAt := c.options.Now().Add(-sweepGrace)
+		return func(id, value []byte) bool {
+			entry, err := decodeIndexEntry(value)
+			return err == nil && len(id) > 0 && entry.expired(expiredAt)
+		}
 	}
 }
 
