@@ -104,7 +104,9 @@ func (m *members) inspect(t *transport, now int64) (dead bool) {
 	case core.Ping, core.Suspect:
 		t.out.Append(wire.AppendPing(nil, wire.TypePing, uint64(now)))
 		t.out.FlushSoon()
-		m.setSuspect(t, verdict == core.Suspect)
+		if verdict == core.Suspect {
+			m.setSuspect(t, true)
+		}
 	case core.Recovered:
 		m.setSuspect(t, false)
 	case core.Dead:
@@ -117,6 +119,7 @@ func (m *members) inspect(t *transport, now int64) (dead bool) {
 func (m *members) livenessOf(t *transport, now int64) core.Verdict {
 	traffic := core.Traffic{
 		Received: t.turn.in.Received(),
+		Written:  t.out.Written(),
 		Sent:     t.streamSends.Load(),
 		Pending:  int(t.outstanding.Load()) > t.streams, // a stream may be silent for long
 	}

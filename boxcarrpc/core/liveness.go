@@ -1,13 +1,16 @@
 package core
 
-// Liveness detects dead connections by their silence, the time without received bytes.
+// Liveness detects dead connections by their silence, the time without received bytes, and
+// keeps the peer from closing the connection as idle.
 //
 //   - With a pending response the connection is suspect, and is pinged, after
 //     max(50 ms, 4 x p99 of its response times), at most half of the timeout. It is
 //     dead after the timeout.
 //   - Without one, but after sending frames that have no response (stream messages),
 //     it is pinged after half of the timeout.
-//   - Otherwise it is pinged every keepAlive.
+//   - Otherwise it is pinged after keepAlive.
+//   - In any state it is pinged keepAlive after the last written byte, because the peer
+//     cannot observe what this side receives.
 //
 // The response to a ping is pending like any other. Liveness evaluates these times in
 // Step, so an action may be late by one step; the caller steps often while Waiting is
@@ -19,6 +22,8 @@ type Liveness struct {
 	since    int64  // start of the silence
 	last     int64  // time of the last step
 	received uint64 // Traffic.Received at the last step
+	written  uint64 // Traffic.Written at the last step
+	wrote    int64  // time of the step that saw the last written byte, or of the last ping
 	sent     uint64 // Traffic.Sent when bytes were last received
 	waiting  bool   // the last step had a pending response or unanswered frames
 	pinged   bool   // pinged since bytes were last received
@@ -33,7 +38,7 @@ const (
 
 // NewLiveness returns the Liveness of a new connection. Times are in nanoseconds.
 func NewLiveness(now, timeout, keepAlive int64) Liveness {
-	return Liveness{timeout: timeout, keepAlive: keepAlive, since: now, last: now}
+	return Liveness{timeout: timeout, keepAlive: keepAlive, since: now, last: now, wrote: now}
 }
 
 // A Verdict is the state of a connection and the action that it requires.
@@ -51,6 +56,7 @@ const (
 // Traffic describes a connection at a step.
 type Traffic struct {
 	Received uint64 // total bytes received
+	Written  uint64 // total bytes written
 	Sent     uint64 // total frames sent that have no response
 	Pending  bool   // a response is pending, other than to a ping
 	P99      int64  // of the response times, in nanoseconds; used if Pending
@@ -62,6 +68,9 @@ func (s *Liveness) Step(now int64, traffic Traffic) Verdict {
 		s.since += heldUp
 	}
 	s.last = now
+	if traffic.Written != s.written {
+		s.written, s.wrote = traffic.Written, now
+	}
 	if traffic.Received != s.received {
 		s.received, s.sent, s.since, s.pinged = traffic.Received, traffic.Sent, now, false
 		s.waiting = traffic.Pending
@@ -69,7 +78,6 @@ func (s *Liveness) Step(now int64, traffic Traffic) Verdict {
 			s.suspect = false
 			return Recovered
 		}
-		return Fine
 	}
 	pending := traffic.Pending || s.pinged
 	waiting := pending || traffic.Sent != s.sent
@@ -82,10 +90,13 @@ func (s *Liveness) Step(now int64, traffic Traffic) Verdict {
 	case pending && silence >= s.timeout:
 		return Dead
 	case pending && !s.suspect && silence >= s.suspectAfter(traffic.P99):
-		s.suspect, s.pinged = true, true
+		s.suspect, s.pinged, s.wrote = true, true, now
 		return Suspect
-	case !pending && (silence >= s.keepAlive || waiting && silence >= s.timeout/2):
-		s.pinged, s.waiting, s.since = true, true, now
+	case now-s.wrote >= s.keepAlive, !pending && (silence >= s.keepAlive || waiting && silence >= s.timeout/2):
+		if !pending {
+			s.since = now
+		}
+		s.pinged, s.waiting, s.wrote = true, true, now
 		return Ping
 	}
 	return Fine

@@ -2,8 +2,11 @@ package core
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
 )
 
 func TestLiveness(t *testing.T) {
@@ -16,11 +19,11 @@ func TestLiveness(t *testing.T) {
 	heard := func(bytes uint64) Traffic { return Traffic{Received: bytes} }
 	owing := func(bytes uint64) Traffic { return Traffic{Received: bytes, Pending: true} }
 	slow := func(p99 int64) Traffic { return Traffic{Pending: true, P99: p99 * ms} }
-	said := func(bytes, said uint64) Traffic { return Traffic{Received: bytes, Sent: said} }
+	said := func(bytes, said uint64) Traffic { return Traffic{Received: bytes, Written: said, Sent: said} }
 	for name, steps := range map[string][]step{
 		"idle, then asked, then heard": {
 			{14_999, heard(0), Fine}, {15_000, heard(0), Ping}, {15_030, heard(0), Fine}, {15_040, heard(8), Fine},
-			{30_030, heard(8), Fine}, {30_040, heard(8), Ping},
+			{29_999, heard(8), Fine}, {30_000, heard(8), Ping},
 		},
 		"idle, asked, and dead": {
 			{15_000, heard(0), Ping}, {15_050, heard(0), Suspect}, {15_999, heard(0), Fine}, {16_000, heard(0), Dead},
@@ -56,8 +59,8 @@ func TestLiveness(t *testing.T) {
 			{6019, said(8, 5), Fine}, {6020, said(8, 6), Ping},
 		},
 		"a stream that is only received from": {
-			{5000, said(0, 1), Fine}, {5010, said(50, 1), Fine}, {9000, said(50, 1), Fine}, {20_009, said(50, 1), Fine},
-			{20_010, said(50, 1), Ping},
+			{5000, said(0, 1), Fine}, {5010, said(50, 1), Fine}, {9000, said(60, 1), Fine}, {19_999, said(70, 1), Fine},
+			{20_000, said(80, 1), Ping}, {20_010, said(96, 2), Fine}, {35_009, said(110, 2), Fine}, {35_010, said(120, 2), Ping},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,5 +113,42 @@ func TestLivenessKeepsAnsweringConnections(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A server closes a connection that it has received nothing from for twice keepAlive. So a
+// client writes at least every keepAlive, whatever it receives meanwhile, and no server that
+// answers is dead.
+func TestLivenessWritesWithinKeepAlive(t *testing.T) {
+	const timeout, keepAlive, tick = int64(1e9), int64(90e9), int64(200e6)
+	rng := testseed.Rand(t)
+	s := NewLiveness(0, timeout, keepAlive)
+	var traffic Traffic
+	var wrote, pong int64
+	for now, until := tick, int64(3600e9); now < until; now += tick {
+		if pong != 0 && now >= pong {
+			traffic.Received, pong = traffic.Received+16, 0
+		}
+		// Usually the server sends more often than every 2 x keepAlive, and the client seldom.
+		if rng.IntN(1+rng.IntN(400)) == 0 {
+			traffic.Received += uint64(rng.IntN(1000))
+		}
+		switch rng.IntN(2000) {
+		case 0:
+			traffic.Pending, pong, wrote = true, now+tick, now
+			traffic.Written++
+		case 1, 2, 3:
+			traffic.Pending = false
+			traffic.Received++
+		case 4:
+			traffic.Sent, traffic.Written, wrote = traffic.Sent+1, traffic.Written+1, now
+		}
+		switch s.Step(now, traffic) {
+		case Ping, Suspect:
+			traffic.Written, wrote, pong = traffic.Written+1, now, now+tick
+		case Dead:
+			t.Fatalf("dead after %v, although each ping is answered", time.Duration(now))
+		}
+		require.Less(t, now-wrote, keepAlive+tick, "nothing was written for long, after %v", time.Duration(now))
 	}
 }

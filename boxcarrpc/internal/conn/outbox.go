@@ -214,6 +214,10 @@ func (o *Outbox) dropLocked(b *Bulk) {
 // may have, because a blocking write of it is in progress.
 func (o *Outbox) Reached(ticket uint64) bool { return o.written.Load() > ticket }
 
+// Written returns the number of bytes that have reached the kernel, or may have, because a
+// write of them is in progress.
+func (o *Outbox) Written() uint64 { return o.written.Load() }
+
 // unlock ends a change of the buffers and charges the account for their capacity, which
 // seldom changes. With TLS each has a second buffer for the encrypted batch.
 func (o *Outbox) unlock() {
