@@ -347,9 +347,9 @@ func (s *clientShares) leaveLocked(share *clientShare) {
 }
 
 // forgetLocked deletes the share of a client that has nothing left. Handlers may hold slots
-// after their connection has ended.
+// and streams after their connection has ended.
 func (s *clientShares) forgetLocked(share *clientShare) {
-	if share.conns == 0 && share.slots == 0 && s.clients[share.key] == share {
+	if share.conns == 0 && share.slots == 0 && share.streams.Load() == 0 && s.clients[share.key] == share {
 		delete(s.clients, share.key)
 	}
 }

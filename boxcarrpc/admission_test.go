@@ -371,6 +371,35 @@ func TestAClientsShareIsGivenBack(t *testing.T) {
 	})
 }
 
+// A client that reconnected while handlers of its streams ran was counted as a new one, and
+// held 768 streams with a share of 128.
+func TestStreamsOfRunningHandlersCountForTheirClient(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		l := newPipes()
+		finish := make(chan struct{})
+		release := sync.OnceFunc(func() { close(finish) })
+		defer release()
+		s := serveOn(t, l, echo, &ServerOptions{MaxStreams: 1 << 10, StreamHandler: func(context.Context, string, *ServerStream) error {
+			<-finish // also when the connection has ended
+			return nil
+		}})
+		total := 0
+		for range 6 {
+			conn, err := l.dial(t.Context(), "s")
+			require.NoError(t, err)
+			_, _, streams := grab(t, func(context.Context, string) (net.Conn, error) { return conn, nil }, 1, 0, leastStreams)
+			total += streams
+			require.NoError(t, conn.Close())
+			until(t, "the connection is closed", func() bool { return s.Stats().Connections == 0 })
+		}
+		require.Equal(t, leastStreams, total)
+		require.Equal(t, leastStreams, s.Stats().Streams)
+		release()
+		until(t, "the streams have ended", func() bool { return s.Stats().Streams == 0 })
+		require.Empty(t, s.shares.clients)
+	})
+}
+
 // The share of an authenticated client goes by its identity, not by its address.
 func TestSharesGoByIdentity(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {

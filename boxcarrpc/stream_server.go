@@ -232,6 +232,19 @@ func (c *serverConn) admitStreamLocked() refusal {
 	return why
 }
 
+// releaseStreamLocked ends the charge for a stream whose handler has returned. If that
+// outlived the connection, it may be the last that the client had.
+func (c *serverConn) releaseStreamLocked() {
+	s := c.server
+	s.counts.streams.Add(-1)
+	c.share.streams.Add(-1)
+	if c.mu.closed {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.shares.forgetLocked(c.share)
+	}
+}
+
 // endStreamsLocked ends the contexts of all streams, because their connection has ended.
 func (c *serverConn) endStreamsLocked() {
 	for _, s := range c.mu.streams {
@@ -289,8 +302,7 @@ func (s *ServerStream) end(err error) {
 	if s.tool {
 		c.server.counts.tools.Add(-1)
 	} else {
-		c.server.counts.streams.Add(-1)
-		c.share.streams.Add(-1)
+		c.releaseStreamLocked()
 		c.server.admission.leave()
 	}
 	s.finish(errStreamOver, func() { c.out.Append(wire.AppendStatus(nil, s.number, flags, status, trailer)) })
