@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -99,6 +100,9 @@ func TestHandlerErrors(t *testing.T) {
 		{fmt.Errorf("later: %w", NotProcessed(errors.New("starting"))), CodeUnknown, "later: starting", true, nil},
 		{context.DeadlineExceeded, CodeDeadlineExceeded, "context deadline exceeded", true, context.DeadlineExceeded},
 		{context.Canceled, CodeCanceled, "context canceled", true, context.Canceled},
+		{&Error{Code: wire.MaxCode}, wire.MaxCode, "", true, nil},
+		{&Error{Code: wire.MaxCode + 1, Message: "no success"}, CodeUnknown, "no success", true, nil},
+		{&Error{Code: math.MaxUint32}, CodeUnknown, "", true, nil},
 		{&Error{Code: 77, Message: "of another world"}, 77, "of another world", true, nil},
 		{&Error{Code: CodeInternal, Message: "a" + strings.Repeat("ä", MaxMessageBytes)}, CodeInternal, "a" + strings.Repeat("ä", MaxMessageBytes/2-1), true, nil},
 		{&Error{Code: CodeInternal, Message: string(make([]byte, 1<<20))}, CodeInternal, string(make([]byte, MaxMessageBytes)), true, nil},

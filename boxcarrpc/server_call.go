@@ -290,8 +290,8 @@ func (l *serverLane) call(now time.Time, out *[]byte) (answer wire.Response, fla
 // describe encodes a handler's error.
 func describe(err error) (code Code, message string, processed bool) {
 	code, message = CodeOf(err), err.Error()
-	if code == CodeOK {
-		code = CodeUnknown // an error is not a success
+	if code == CodeOK || code > wire.MaxCode {
+		code = CodeUnknown // an error is not a success, also when a RESPONSE cuts its code
 	}
 	var e *Error
 	if errors.As(err, &e) {

@@ -269,9 +269,12 @@ type Response struct {
 	Sequence uint32
 	Total    uint32 // size of the response or message, in this frame and the following DATA
 	Lowest   uint32 // lowest free slot of the server, NoSlot if there is none
-	Code     uint32 // below 2^16
+	Code     uint32 // at most MaxCode
 	Load     uint32 // other requests in flight on the server, at most MaxLoad
 }
+
+// MaxCode is the largest code of a RESPONSE.
+const MaxCode = 1<<16 - 1
 
 // MaxLoad is the largest load that is sent; it stands for larger ones too.
 const MaxLoad = 1<<16 - 1
