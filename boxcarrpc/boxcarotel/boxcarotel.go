@@ -172,14 +172,17 @@ func (t tracer) streamOpener(next boxcarrpc.StreamOpener) boxcarrpc.StreamOpener
 	}
 }
 
-// call starts a span of kind client and adds its trace context to metadata.
+// call starts a span of kind client and adds its trace context to metadata, if there is
+// room: tracing must not fail a call.
 func (t tracer) call(ctx context.Context, method string, metadata *boxcarrpc.Metadata) (context.Context, trace.Span) {
 	ctx, span := t.Start(ctx, spanName(method), trace.WithSpanKind(trace.SpanKindClient))
 	if span.IsRecording() {
 		describe(span, method)
 	}
-	*metadata = (*metadata)[:len(*metadata):len(*metadata)] // do not append to the caller's slice
-	t.Inject(ctx, carrier{metadata})
+	traced := (*metadata)[:len(*metadata):len(*metadata)] // do not append to the caller's slice
+	if t.Inject(ctx, carrier{&traced}); len(traced) <= boxcarrpc.MaxMetadataBytes {
+		*metadata = traced
+	}
 	return ctx, span
 }
 

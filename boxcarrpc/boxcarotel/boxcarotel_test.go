@@ -1,10 +1,13 @@
 package boxcarotel
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -205,6 +208,33 @@ func TestCallerDecidesSampling(t *testing.T) {
 	require.Nil(t, <-got)
 	require.False(t, server.span(t, trace.SpanKindServer, "plain").Parent.IsValid(), "a new trace")
 	require.Len(t, server.spans.GetSpans(), 1)
+}
+
+// Metadata at its limit is sent without the trace context; the call and the stream do not
+// fail.
+func TestTracingDoesNotExceedTheLimitOfMetadata(t *testing.T) {
+	r := newTraced(sdk.AlwaysSample())
+	got := make(chan boxcarrpc.Metadata, 1)
+	address := serve(t, func(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
+		got <- boxcarrpc.MetadataOf(ctx)
+		return dst, nil
+	}, &boxcarrpc.ServerOptions{StreamHandler: func(_ context.Context, _ string, stream *boxcarrpc.ServerStream) error {
+		got <- stream.Metadata()
+		return nil
+	}})
+	pool := newPool(t, InstrumentPool(&boxcarrpc.PoolOptions{}, r.options), address)
+	for _, free := range []int{0, 10} {
+		full := boxcarrpc.Metadata(nil).Append("k", strings.Repeat("v", boxcarrpc.MaxMetadataBytes-4-free))
+		require.Equal(t, boxcarrpc.MaxMetadataBytes-free, len(full))
+		_, err := pool.CallWith(t.Context(), "call", nil, nil, &boxcarrpc.CallInfo{Metadata: full})
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(full, <-got))
+		stream, err := pool.Stream(t.Context(), "stream", full)
+		require.NoError(t, err)
+		_, err = stream.Receive(nil)
+		require.ErrorIs(t, err, io.EOF)
+		require.True(t, bytes.Equal(full, <-got))
+	}
 }
 
 func TestACarrierIsMetadata(t *testing.T) {

@@ -5,7 +5,8 @@
 //
 // A call or stream has one span of kind client, which includes all attempts, and one of
 // kind server around its handler. The trace context is sent in the request's metadata in
-// the W3C format, traceparent and tracestate. A handler continues the trace if it makes
+// the W3C format, traceparent and tracestate, unless the metadata is too large for it; then
+// the server's span starts a new trace. A handler continues the trace if it makes
 // calls with its context.
 //
 // A span has the name of the method and the attributes of OpenTelemetry's conventions
