@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"docstore/boxcarrpc"
 )
@@ -85,6 +86,15 @@ func (t *Tokens) Authenticate(peer *boxcarrpc.Peer, token string) (identity stri
 		return "", errUnknownToken
 	}
 	return entries[found].name, nil
+}
+
+// BearerToken returns the token of an Authorization header, "Bearer TOKEN" with the scheme in
+// upper or lower case. Of another scheme it returns the whole value, which is no token.
+func BearerToken(authorization string) string {
+	if scheme, token, ok := strings.Cut(authorization, " "); ok && strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimLeft(token, " ")
+	}
+	return authorization
 }
 
 // readTokens reads a server's file. Its errors contain the line number and no token.

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/credentials"
 	"docstore/cmd/internal/bounded"
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/daemon"
@@ -139,7 +140,7 @@ func (g *grpcProtocol) identify(ctx context.Context) (*boxcarrpc.Peer, error) {
 	}
 	token := ""
 	if values := metadata.ValueFromIncomingContext(ctx, "authorization"); len(values) > 0 {
-		token = strings.TrimPrefix(values[0], "Bearer ")
+		token = credentials.BearerToken(values[0])
 	}
 	if err := g.Authenticator().Authenticate(client, token); err != nil {
 		return nil, status.Error(codes.Unauthenticated, err.Error())

@@ -13,6 +13,7 @@ import (
 	grpccredentials "google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
+	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 
 	"docstore/boxcarrpc"
@@ -107,32 +108,70 @@ func TestDaemonRequiresCredentials(t *testing.T) {
 	testGRPCProof(t, d, ca, certificate, key)
 }
 
-func testGRPCProof(t *testing.T, d *server, ca *testcert.CA, certificate, key string) {
+// Where a certificate is required, every client can ask for the health over gRPC, and nothing
+// else.
+func TestGRPCHealthNeedsNoCertificate(t *testing.T) {
+	queueDir, dir := t.TempDir(), t.TempDir()
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	ca := testcert.NewCA(t, "CA")
+	o := testOptions(t, queueDir)
+	o.grpc = "127.0.0.1:0"
+	o.Security.Certificate, o.Security.Key = ca.Files(t, dir, "server")
+	o.Security.ClientCA = ca.File(t, dir, "ca")
+	d, _ := startTestDaemon(t, o)
+	waitReady(t, d)
+	pair, err := tls.LoadX509KeyPair(ca.Files(t, dir, "client"))
+	require.NoError(t, err)
+	bare := dialWithTLS(t, d, ca)
+	health := grpc_health_v1.NewHealthClient(bare)
+	answer, err := health.Check(shortly(t), &grpc_health_v1.HealthCheckRequest{})
+	require.NoError(t, err)
+	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, answer.GetStatus())
+	watch, err := health.Watch(shortly(t), &grpc_health_v1.HealthCheckRequest{})
+	require.NoError(t, err)
+	answer, err = watch.Recv()
+	require.NoError(t, err)
+	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, answer.GetStatus())
+
+	for conn, want := range map[*grpc.ClientConn]codes.Code{bare: codes.Unauthenticated, dialWithTLS(t, d, ca, pair): codes.OK} {
+		_, err = docservicegrpc.NewDocumentsClient(conn).Get(shortly(t), &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
+		require.Equal(t, want, status.Code(err))
+		services, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(shortly(t))
+		require.NoError(t, err)
+		require.NoError(t, services.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}}))
+		_, err = services.Recv()
+		require.Equal(t, want, status.Code(err))
+	}
+}
+
+// dialWithTLS connects with these certificates.
+func dialWithTLS(t *testing.T, d *server, ca *testcert.CA, pairs ...tls.Certificate) *grpc.ClientConn {
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.Certificate)
-	dial := func(pairs ...tls.Certificate) *grpc.ClientConn {
-		conn, err := grpc.NewClient(d.grpc.listener.Addr().String(), grpc.WithTransportCredentials(grpccredentials.NewTLS(
-			&tls.Config{RootCAs: roots, Certificates: pairs, MinVersion: tls.VersionTLS13})))
-		require.NoError(t, err)
-		t.Cleanup(func() { conn.Close() })
-		return conn
-	}
+	conn, err := grpc.NewClient(d.grpc.listener.Addr().String(), grpc.WithTransportCredentials(grpccredentials.NewTLS(
+		&tls.Config{RootCAs: roots, Certificates: pairs, MinVersion: tls.VersionTLS13})))
+	require.NoError(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func testGRPCProof(t *testing.T, d *server, ca *testcert.CA, certificate, key string) {
 	ask := func(conn *grpc.ClientConn, token string) codes.Code {
 		ctx := shortly(t)
 		if token != "" {
-			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+			ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "BEARER "+token)
 		}
 		_, err := docservicegrpc.NewDocumentsClient(conn).Get(ctx, &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
 		return status.Code(err)
 	}
 	pair, err := tls.LoadX509KeyPair(certificate, key)
 	require.NoError(t, err)
-	bare := dial()
-	require.Equal(t, codes.OK, ask(dial(pair), ""))
+	bare := dialWithTLS(t, d, ca)
+	require.Equal(t, codes.OK, ask(dialWithTLS(t, d, ca, pair), ""))
 	require.Equal(t, codes.OK, ask(bare, testToken))
 	require.Equal(t, codes.Unauthenticated, ask(bare, ""))
 	require.Equal(t, codes.Unauthenticated, ask(bare, testToken+"x"))
-	require.Equal(t, codes.Unauthenticated, ask(dial(pair), testToken+"x"))
+	require.Equal(t, codes.Unauthenticated, ask(dialWithTLS(t, d, ca, pair), testToken+"x"))
 	health, err := grpc_health_v1.NewHealthClient(bare).Check(shortly(t), &grpc_health_v1.HealthCheckRequest{})
 	require.NoError(t, err)
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, health.GetStatus())

@@ -6,11 +6,11 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"strings"
 
 	"github.com/spf13/pflag"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/credentials"
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/httpapi"
 )
@@ -49,23 +49,12 @@ func (h *HTTP) Check(s *Security) error {
 	return nil
 }
 
-// tls returns the TLS configuration, nil for plain text. The handshake accepts clients
-// without a certificate, so that they get an error response and can read /healthz and
-// /readyz.
+// tls returns the TLS configuration, nil for plain text.
 func (h *HTTP) tls(k *Authenticator) *tls.Config {
-	config := k.TLS("h2", "http/1.1")
-	if h.local() || config == nil {
+	if h.local() {
 		return nil
 	}
-	next := config.GetConfigForClient
-	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		config, err := next(hello)
-		if err == nil && config.ClientAuth == tls.RequireAndVerifyClientCert {
-			config.ClientAuth = tls.VerifyClientCertIfGiven
-		}
-		return config, err
-	}
-	return config
+	return k.TLS("h2", "http/1.1")
 }
 
 // scheme returns the scheme of the listener's URLs.
@@ -152,5 +141,5 @@ func tokenOf(r *http.Request) string {
 	if _, password, ok := r.BasicAuth(); ok {
 		return password
 	}
-	return strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
+	return credentials.BearerToken(r.Header.Get("Authorization"))
 }

@@ -49,7 +49,7 @@ func answerOf(t *testing.T, client *http.Client, url, user, password string) int
 	case user != "":
 		request.SetBasicAuth(user, password)
 	case password != "":
-		request.Header.Set("Authorization", "Bearer "+password)
+		request.Header.Set("Authorization", "bearer "+password)
 	}
 	response, err := client.Do(request)
 	require.NoError(t, err)

@@ -87,11 +87,13 @@ type Authenticator struct {
 	access    *credentials.Access         // nil: each client may use all collections
 	operators []string
 	insecure  bool
+	// certificates says that clients need a certificate, or a token if there are tokens.
+	certificates bool
 }
 
 // open reads the files.
 func (s *Security) open(log *slog.Logger) (*Authenticator, error) {
-	k := &Authenticator{insecure: s.Insecure, operators: s.Operators}
+	k := &Authenticator{insecure: s.Insecure, operators: s.Operators, certificates: s.ClientCA != ""}
 	var err error
 	if s.TokenFile != "" {
 		if k.tokens, err = credentials.OpenTokens(s.TokenFile, log); err != nil {
@@ -129,6 +131,8 @@ func (k *Authenticator) configure(o *boxcarrpc.ServerOptions) {
 }
 
 // TLS returns the TLS configuration of a listener for these protocols, nil for plain text.
+// The handshake accepts clients without a certificate, so that they can ask for the health
+// and others get an error response: the listener checks each request with Authenticate.
 func (k *Authenticator) TLS(protocols ...string) *tls.Config {
 	if k.tls == nil {
 		return nil
@@ -141,6 +145,9 @@ func (k *Authenticator) TLS(protocols ...string) *tls.Config {
 			if err == nil {
 				config = config.Clone()
 				config.NextProtos = protocols
+				if config.ClientAuth == tls.RequireAndVerifyClientCert {
+					config.ClientAuth = tls.VerifyClientCertIfGiven
+				}
 			}
 			return config, err
 		},
@@ -148,10 +155,14 @@ func (k *Authenticator) TLS(protocols ...string) *tls.Config {
 }
 
 // Authenticate sets the identity of a client by its token, if clients have tokens. The
-// identity by the certificate, if any, is set before.
+// identity by the certificate, if any, is set before. It fails for a client without the
+// credentials that are required.
 func (k *Authenticator) Authenticate(client *boxcarrpc.Peer, token string) (err error) {
-	if k.tokens != nil {
+	switch {
+	case k.tokens != nil:
 		client.Identity, err = k.tokens.Authenticate(client, token)
+	case k.certificates && client.Identity == "":
+		err = errNoCertificate
 	}
 	return err
 }
