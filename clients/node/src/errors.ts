@@ -12,6 +12,7 @@ export type ErrorCode =
   | 'no_collection'
   | 'invalid_argument'
   | 'unauthenticated'
+  | 'permission_denied'
   | 'resource_exhausted'
   | 'deadline_exceeded'
   | 'aborted'
@@ -33,7 +34,7 @@ const codes: Partial<Record<status, ErrorCode>> = {
   [status.NOT_FOUND]: 'no_collection',
   [status.INVALID_ARGUMENT]: 'invalid_argument',
   [status.UNAUTHENTICATED]: 'unauthenticated',
-  [status.PERMISSION_DENIED]: 'unauthenticated',
+  [status.PERMISSION_DENIED]: 'permission_denied',
   [status.RESOURCE_EXHAUSTED]: 'resource_exhausted',
   [status.DEADLINE_EXCEEDED]: 'deadline_exceeded',
   [status.CANCELLED]: 'aborted',

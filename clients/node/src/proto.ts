@@ -16,8 +16,9 @@ const definition = protoLoader.loadSync(['docservice.proto', 'health.proto'], {
 });
 const loaded = grpc.loadPackageDefinition(definition) as unknown as DocumentsProto & HealthProto;
 
-/** serviceOfDocuments is for servers of tests. */
+/** serviceOfDocuments and serviceOfHealth are for servers of tests. */
 export const serviceOfDocuments = loaded.docstore.v1.Documents.service;
+export const serviceOfHealth = loaded.grpc.health.v1.Health.service;
 
 /** maxResponseBytes is the limit of a response of the server; that of gRPC is 4 MiB. */
 const maxResponseBytes = 33 * 1024 * 1024;

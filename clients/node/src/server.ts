@@ -8,7 +8,7 @@ import type { HealthCheckResponse__Output } from './generated/grpc/health/v1/Hea
 /** Unary are the names of the methods of Documents. */
 export type Unary = 'Get' | 'BatchGet' | 'Scan' | 'Stats';
 
-// Delays before the health is watched again: after an error, and after a refusal.
+// Delays before the health is watched again: after the end of the stream, and after a refusal.
 const watchAgainMs = 200;
 const refusedMs = 10_000;
 
@@ -80,7 +80,8 @@ export class Server implements Candidate {
     const metadata = new grpc.Metadata({ waitForReady: true });
     this.stream = this.stubs.health.Watch({ service }, metadata);
     this.stream.on('data', (response: HealthCheckResponse__Output) => this.set(response.status === 'SERVING'));
-    this.stream.on('error', (error: grpc.ServiceError) => this.watchAgain(error.code));
+    this.stream.on('error', () => {}); // its status follows
+    this.stream.on('status', (status: grpc.StatusObject) => this.watchAgain(status.code)); // also OK, as of a proxy that stops
   }
 
   private watchAgain(code: grpc.status): void {
@@ -88,7 +89,8 @@ export class Server implements Candidate {
     if (this.closed) return;
     this.set(undefined);
     if (code === grpc.status.UNIMPLEMENTED) return; // its health is never known
-    this.timer = setTimeout(() => this.watch(), code === grpc.status.UNAVAILABLE ? watchAgainMs : refusedMs);
+    const ended = code === grpc.status.OK || code === grpc.status.UNAVAILABLE;
+    this.timer = setTimeout(() => this.watch(), ended ? watchAgainMs : refusedMs);
   }
 
   private set(serving: boolean | undefined): void {

@@ -8,7 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import * as grpc from '@grpc/grpc-js';
 
 import { maxInFlight } from '../src/balance';
-import { serviceOfDocuments } from '../src/proto';
+import { serviceOfDocuments, serviceOfHealth } from '../src/proto';
 import { Client, DocstoreError, type ClientOptions } from '../src';
 import { Commands, type Daemon } from './daemon';
 
@@ -33,6 +33,13 @@ async function using(options: Partial<ClientOptions>, fn: (client: Client) => Pr
 
 const failsWith = (code: string, message = /./) => (error: unknown) =>
   error instanceof DocstoreError && error.code === code && message.test(error.message);
+
+/** listen starts a server of a test and returns its address. */
+function listen(server: grpc.Server): Promise<string> {
+  return new Promise((resolve, reject) => {
+    server.bindAsync('127.0.0.1:0', grpc.ServerCredentials.createInsecure(), (error, port) => (error ? reject(error) : resolve(`127.0.0.1:${port}`)));
+  });
+}
 
 before(async () => {
   commands = new Commands();
@@ -193,10 +200,7 @@ test('calls wait in the client until a server has less than maxInFlight, and all
       if (held.length === 1) setTimeout(() => held.splice(0).forEach((answer) => answer()), 50);
     },
   });
-  const port = await new Promise<number>((resolve, reject) => {
-    server.bindAsync('127.0.0.1:0', grpc.ServerCredentials.createInsecure(), (error, port) => (error ? reject(error) : resolve(port)));
-  });
-  await using({ servers: [`127.0.0.1:${port}`], timeoutMs: 30_000, attemptMs: 30_000 }, async (client) => {
+  await using({ servers: [await listen(server)], timeoutMs: 30_000, attemptMs: 30_000 }, async (client) => {
     const calls = Array.from({ length: 20 * maxInFlight }, (_, i) => client.get(id(i)));
     const stop = new AbortController();
     const aborted = client.get('aborted', { signal: stop.signal });
@@ -210,6 +214,34 @@ test('calls wait in the client until a server has less than maxInFlight, and all
     const closed = Array.from({ length: 2 * maxInFlight - 1 }, () => assert.rejects(client.get('a'), failsWith('aborted')));
     client.close();
     await Promise.all(closed);
+  });
+  server.forceShutdown();
+});
+
+test('a health stream that ended is opened again, also after OK', { timeout: 60_000 }, async () => {
+  let watched = 0;
+  const server = new grpc.Server();
+  server.addService(serviceOfHealth, {
+    Watch: (call: grpc.ServerWritableStream<object, object>) => {
+      call.write({ status: ++watched === 3 ? 'SERVING' : 'NOT_SERVING' });
+      if (watched === 1) call.end();
+      if (watched === 2) call.emit('error', { code: grpc.status.UNAVAILABLE, details: 'stopping' });
+    },
+  });
+  await using({ servers: [await listen(server)] }, async (client) => {
+    await client.waitReady();
+    assert.equal(watched, 3);
+  });
+  server.forceShutdown();
+});
+
+test('a refused permission is not a missing authentication', { timeout: 60_000 }, async () => {
+  const server = new grpc.Server();
+  const refuse = (code: grpc.status) => (_: unknown, done: grpc.sendUnaryData<object>) => done({ code, details: 'no' });
+  server.addService(serviceOfDocuments, { Get: refuse(grpc.status.PERMISSION_DENIED), Stats: refuse(grpc.status.UNAUTHENTICATED) });
+  await using({ servers: [await listen(server)] }, async (client) => {
+    await assert.rejects(client.get('a'), failsWith('permission_denied', /no$/));
+    await assert.rejects(client.stats(), failsWith('unauthenticated', /no$/));
   });
   server.forceShutdown();
 });
