@@ -7,7 +7,7 @@
 // # Values
 //
 //	boolean, integer             true, 17
-//	float16, float, double       1.5; NaN and infinite values are the strings "NaN",
+//	float16, float, double       1.5; NaN is null, infinite values are the strings
 //	                             "Infinity" and "-Infinity"
 //	decimal                      12.50, a number with all digits of its scale
 //	string, enum, UUID           a string

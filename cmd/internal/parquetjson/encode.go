@@ -552,7 +552,7 @@ func float16(bits uint16) float64 {
 func appendFloat(dst []byte, f float64, bits int) []byte {
 	switch {
 	case math.IsNaN(f):
-		return append(dst, `"NaN"`...)
+		return append(dst, "null"...)
 	case math.IsInf(f, 1):
 		return append(dst, `"Infinity"`...)
 	case math.IsInf(f, -1):

@@ -107,7 +107,7 @@ func TestValues(t *testing.T) {
 	got, err := readAll(t, written(t, rows, 10), 0, Options{})
 	require.NoError(t, err)
 	require.Equal(t, []string{
-		`{"id":"1","flag":true,"unsigned":18446744073709551615,"small":-3,"float":1.5,"double":"NaN","bytes":"/w==","null":null,` +
+		`{"id":"1","flag":true,"unsigned":18446744073709551615,"small":-3,"float":1.5,"double":null,"bytes":"/w==","null":null,` +
 			`"day":"1969-12-31","at":"2026-01-02T03:04:05.000006Z","price":-0.05,"uuid":"01000000-0000-0000-0000-000000000002","json":{"a": [1]},` +
 			`"repeated":[1,2],"list":["a",""],"structs":[{"a":1,"b":"x\"\n\u0001é"},{"a":2,"b":null}],"matrix":[[1],[2,3]],` +
 			`"map":{"k\"":1},"numbers":[{"key":7,"value":"seven"}],"group":{"a":3,"b":"x\"\n\u0001é"},"pointer":{"a":4,"b":null},` +
