@@ -3,6 +3,7 @@ package boxcarrpc
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -183,6 +184,97 @@ func TestFailedHedgedCallMayHaveBeenProcessed(t *testing.T) {
 		}
 		require.Equal(t, uint64(4), p.Stats().Hedges)
 	})
+}
+
+// An error that may not be retried is an answer: the call ends with it at once, whichever
+// attempt has it, although the other attempt hangs until the deadline.
+func TestAFinalErrorAnswersAHedgedCall(t *testing.T) {
+	const takes = 200 * time.Millisecond
+	for name, answers := range map[string]int32{"first attempt": 1, "hedge": 2} {
+		t.Run(name, func(t *testing.T) {
+			var attempt, cancelled atomic.Int32
+			handler := func(int) Handler {
+				return func(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
+					if attempt.Add(1) == answers {
+						time.Sleep(takes)
+						return dst, &Error{Code: CodeNotFound, Message: "no document"}
+					}
+					<-ctx.Done()
+					cancelled.Add(1)
+					return dst, ctx.Err()
+				}
+			}
+			withVirtualCluster(t, 2, handler, nil, func(t *testing.T, w *virtualCluster) {
+				p := w.pool(t, &PoolOptions{Size: 4, Methods: hedged})
+				const calls = 10
+				for range calls {
+					attempt.Store(0)
+					ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+					start := time.Now()
+					var info CallInfo
+					out, err := p.CallWith(ctx, "m", nil, []byte("dst"), &info)
+					cancel()
+					require.Equal(t, CodeNotFound, CodeOf(err), "%v", err)
+					require.ErrorContains(t, err, "no document")
+					require.Equal(t, "dst", string(out))
+					require.Equal(t, takes+time.Duration(answers-1)*hedgeAfter, time.Since(start))
+					require.Equal(t, 2, info.Attempts)
+				}
+				time.Sleep(time.Second)
+				stats := p.Stats()
+				require.Equal(t, uint64(calls), stats.Hedges)
+				require.Equal(t, uint64(calls)*uint64(answers-1), stats.HedgesWon)
+				require.Equal(t, int32(calls), cancelled.Load())
+				require.Zero(t, stats.Busy)
+			})
+		})
+	}
+}
+
+// While the hedge runs, a retry goes to a third server, or again to the first one, but never
+// to that of the hedge.
+func TestARetryAvoidsTheServerOfTheHedge(t *testing.T) {
+	const takes = 200 * time.Millisecond
+	for _, servers := range []int{2, 3} {
+		t.Run(fmt.Sprintf("%d servers", servers), func(t *testing.T) {
+			var attempt atomic.Int32
+			var servedBy [4]atomic.Int32 // the server of each attempt
+			handler := func(server int) Handler {
+				return func(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
+					n := attempt.Add(1)
+					servedBy[n].Store(int32(server))
+					switch n {
+					case 1:
+						time.Sleep(2 * hedgeAfter)
+						return dst, &Error{Code: CodeUnavailable}
+					case 2:
+						select {
+						case <-time.After(takes):
+						case <-ctx.Done():
+						}
+					}
+					return append(dst, "answer"...), ctx.Err()
+				}
+			}
+			withVirtualCluster(t, servers, handler, nil, func(t *testing.T, w *virtualCluster) {
+				p := w.pool(t, &PoolOptions{Size: 12, Methods: hedged, RetryRatio: 10})
+				for range 20 {
+					attempt.Store(0)
+					start := time.Now()
+					var info CallInfo
+					out, err := p.CallWith(t.Context(), "m", nil, nil, &info)
+					require.NoError(t, err)
+					require.Equal(t, "answer", string(out))
+					require.Equal(t, 2*hedgeAfter, time.Since(start))
+					require.Equal(t, 3, info.Attempts)
+					first, second, retry := servedBy[1].Load(), servedBy[2].Load(), servedBy[3].Load()
+					require.NotEqual(t, second, retry)
+					require.Equal(t, servers == 2, first == retry)
+					time.Sleep(10 * time.Second) // failures no longer count
+				}
+			})
+		})
+	}
 }
 
 func TestOnlyIdempotentMethodsAreHedged(t *testing.T) {

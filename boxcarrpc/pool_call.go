@@ -112,6 +112,7 @@ type call struct {
 	hedgeAfter time.Duration
 	hedge      *hedge // the second attempt, nil until it is planned
 	hedges     bool   // this is the second attempt
+	answered   bool   // the last attempt ended with an answer: see isAnswer
 }
 
 // context returns a context that also ends at the deadline, and when another attempt has an
@@ -198,9 +199,14 @@ func (c *calls) attempts(ctx context.Context, r *call, dst []byte) ([]byte, erro
 		tried = r.appendAvoided(tried)
 	}
 	for n := 0; ; n++ {
-		lane, w, err := c.slots.acquire(tried, n > 0)
-		if w != nil {
-			lane, err = c.waitForSlot(ctx, r, w)
+		var lane *clientLane
+		var err error
+		if r.hedge != nil {
+			if lane, err = c.acquireRetry(r, tried); lane == nil && err == nil {
+				return dst, last
+			}
+		} else {
+			lane, err = c.acquire(ctx, r, tried, n > 0)
 		}
 		if err != nil {
 			return dst, retrySlotError(last, err)
@@ -209,10 +215,8 @@ func (c *calls) attempts(ctx context.Context, r *call, dst []byte) ([]byte, erro
 			c.counts.retries.Add(1)
 		}
 		peer := lane.transport.peer.index
-		if r.hedge != nil {
-			r.hedge.peer.Store(peer)
-		}
 		out, again, err := c.exchange(ctx, lane, r, dst)
+		r.answered = isAnswer(again, err)
 		if err == nil {
 			return out, nil
 		}
@@ -225,6 +229,15 @@ func (c *calls) attempts(ctx context.Context, r *call, dst []byte) ([]byte, erro
 		}
 		tried, last = append(tried, peer), err
 	}
+}
+
+// acquire takes a slot, and waits for one if the call may.
+func (c *calls) acquire(ctx context.Context, r *call, tried []int32, retry bool) (*clientLane, error) {
+	lane, w, err := c.slots.acquire(tried, retry)
+	if w != nil {
+		return c.waitForSlot(ctx, r, w)
+	}
+	return lane, err
 }
 
 // waitForSlot waits within the context and the deadline of a call.

@@ -140,20 +140,22 @@ func (s *slots) acquire(tried []int32, retry bool) (*clientLane, *waiter, error)
 	return nil, w, nil
 }
 
-// acquireHedge takes the best free slot of a server that was not tried, if the retry budget
-// allows it or budgeted is not set. It returns nil if there is none.
-func (s *slots) acquireHedge(tried []int32, budgeted bool) *clientLane {
+// acquireOther takes the best free slot of a server that is not in the first list, else of one
+// that is not in the next, if the retry budget allows it or budgeted is not set. It returns
+// nil if there is none.
+func (s *slots) acquireOther(budgeted bool, excluded ...[]int32) *clientLane {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
 	if s.mu.closed || budgeted && !s.mu.retries.Withdraw(now) {
 		return nil
 	}
-	entry, ok, _ := s.mu.ladder.AcquireOther(now, tried, &s.mu.rng)
-	if !ok {
-		return nil
+	for _, servers := range excluded {
+		if entry, ok, _ := s.mu.ladder.AcquireOther(now, servers, &s.mu.rng); ok {
+			return s.assignLocked(now, entry)
+		}
 	}
-	return s.assignLocked(now, entry)
+	return nil
 }
 
 // takeLocked takes a free slot for a waiting call, or returns nil.
