@@ -92,9 +92,11 @@ type ServerOptions struct {
 	// Authenticate returns the identity of a client, for handlers (see PeerOf), admission
 	// and Authorize. An error refuses the client and is sent to it. token is the token that
 	// the client sent, or empty; the peer's Identity is the name in its verified
-	// certificate. It is called when a connection starts, and again every 10 s while the
-	// connection is used: a client that is refused then, or has a different identity, is
-	// told to go away. The default uses the certificate and accepts every client.
+	// certificate. It is called when a connection starts, and again at least every 10 s until
+	// it ends, concurrently for up to 16 connections: a client that is refused then, or has a
+	// different identity, is told to go away, and its streams end with CodeUnavailable. So is
+	// one whose certificate has expired, or is not of the current ClientCAs. The default uses
+	// the certificate and accepts every client.
 	Authenticate func(peer *Peer, token string) (identity string, err error)
 	// Authorize returns an error if the client of ctx may not call a method. It is called
 	// for each request and stream, also for built-in methods, inside the interceptors. An

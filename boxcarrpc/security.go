@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/netip"
 	"syscall"
-	"time"
 
 	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/internal/conn"
@@ -18,10 +17,6 @@ import (
 
 // MaxTokenBytes is the size of the largest token.
 const MaxTokenBytes = wire.MaxTokenBytes
-
-// A client that is active is authenticated again after this time: a revoked token or an
-// expired certificate ends its connections.
-const reauthenticateEvery = 10 * time.Second
 
 var (
 	// errTLS is a failed TLS handshake.
@@ -95,66 +90,12 @@ func (c *serverConn) authenticate(name, token string) error {
 		}
 		peer.Identity, c.token = identity, token
 	}
-	c.client, c.authenticated = clientOf(peer), time.Now()
+	c.client = clientOf(peer)
 	c.account.Identify(peer)
 	if !c.server.identify(c) {
 		return fmt.Errorf("%w: it has %d connections, the limit for one client", errNotAdmitted, c.server.shares.conns)
 	}
 	return nil
-}
-
-// enforceAuth reauthenticates the client from time to time. It stops the connection of a
-// client that is refused, as if the server stopped: requests just received are refused as
-// not processed, so that a client that has a new token by now loses nothing. Its streams
-// end.
-//
-// The leader authenticates as it runs a handler: if that takes long, as with an
-// authentication server on another host, a follower reads on. enforceAuth reports whether
-// the caller still has the turn.
-func (c *serverConn) enforceAuth(now time.Time) (leads bool) {
-	if now.Sub(c.authenticated) < reauthenticateEvery || !c.checking.CompareAndSwap(false, true) {
-		return true
-	}
-	defer c.checking.Store(false)
-	c.authenticated = now
-	number := c.turn.begin(&c.server.monitor, c)
-	if err := c.reauthenticate(now); err != nil {
-		c.stopNotAdmitted(err)
-	}
-	leads = c.turn.running.CompareAndSwap(number, 0)
-	if leads {
-		c.turn.clock = time.Now()
-	}
-	return leads
-}
-
-// stopNotAdmitted stops the connection of a client that is refused.
-func (c *serverConn) stopNotAdmitted(err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.mu.stopping {
-		c.server.warn(c.peer.Address, "unwelcome", "client is told to go away", "peer", c.peer.Address.String(), "name", c.peer.Name, "identity", c.peer.Identity, "reason", err)
-		c.stopLocked(refusedNotAdmitted)
-		c.endStreamsLocked()
-	}
-}
-
-// reauthenticate authenticates the client again. Its identity must be unchanged.
-func (c *serverConn) reauthenticate(now time.Time) error {
-	if state := c.peer.TLS; state != nil && len(state.VerifiedChains) > 0 {
-		if end := state.VerifiedChains[0][0].NotAfter; now.After(end) {
-			return fmt.Errorf("certificate expired at %v", end)
-		}
-	}
-	check := c.server.options.Authenticate
-	if check == nil {
-		return nil
-	}
-	identity, err := check(newPeer(c.conn, c.peer.Name), c.token)
-	if err == nil && identity != c.peer.Identity {
-		err = fmt.Errorf("identity changed to %q", identity)
-	}
-	return err
 }
 
 // authorized calls allow before a handler, if it is not nil.

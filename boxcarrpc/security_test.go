@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/boxcarrpc/discovery"
+	"docstore/boxcarrpc/session"
 	"docstore/internal/testcert"
 	"docstore/internal/virtualtime"
 )
@@ -414,7 +415,7 @@ func TestRevokedTokenEndsConnections(t *testing.T) {
 		start := time.Now()
 		for s.Stats().Accepted == before {
 			call()
-			require.LessOrEqual(t, time.Since(start), reauthenticateEvery+time.Second)
+			require.LessOrEqual(t, time.Since(start), session.Interval+time.Second)
 		}
 		require.Error(t, <-ended, "its streams end")
 		for range 15_000 {
@@ -429,7 +430,7 @@ func TestRevokedTokenEndsConnections(t *testing.T) {
 			_, _ = p.Call(ctx, "m", nil, nil)
 			<-ctx.Done()
 			cancel()
-			require.LessOrEqual(t, time.Since(start), reauthenticateEvery+2*time.Second)
+			require.LessOrEqual(t, time.Since(start), session.Interval+2*time.Second)
 		}
 	})
 }
@@ -447,7 +448,7 @@ func TestSlowAuthenticateDelaysNoCall(t *testing.T) {
 	inBubble(t, echo, opts, func(t *testing.T, s *testServer, l *pipes) {
 		p := newPool(t, &PoolOptions{Size: 2, Dialer: l.dial, SilenceTimeout: DefaultSilenceTimeout}, "pipe")
 		defer p.Close()
-		for start := time.Now(); time.Since(start) < 4*reauthenticateEvery; time.Sleep(10 * time.Millisecond) {
+		for start := time.Now(); time.Since(start) < 4*session.Interval; time.Sleep(10 * time.Millisecond) {
 			began := time.Now()
 			_, err := p.Call(t.Context(), "not idempotent", nil, nil)
 			require.NoError(t, err)
@@ -477,9 +478,9 @@ func TestACertificateExpires(t *testing.T) {
 			}
 			<-ctx.Done()
 			cancel()
-			require.LessOrEqual(t, time.Since(start), 2*time.Minute)
+			require.LessOrEqual(t, time.Since(start), time.Minute+2*time.Second)
 		}
-		require.InDelta(t, time.Minute+reauthenticateEvery/2, time.Since(start), float64(reauthenticateEvery/2+time.Second))
+		require.Greater(t, time.Since(start), time.Minute)
 		require.NoError(t, p.Close())
 		s.stop()
 	})

@@ -11,6 +11,7 @@ import (
 
 	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/internal/conn"
+	"docstore/boxcarrpc/session"
 )
 
 // A Handler serves one request. It appends the response to dst and returns the extended
@@ -31,6 +32,7 @@ type Server struct {
 	invalid   error // the errors in the options
 	budget    *Budget
 	shares    clientShares
+	sessions  *session.Set
 	workers   workers
 	methods   methods
 	monitor   handlerMonitor
@@ -97,6 +99,7 @@ func NewServer(h Handler, opts *ServerOptions) *Server {
 	s.methods.prefetch = s.options.Prefetch
 	s.budget = s.options.Budget
 	s.shares = newClientShares(&s.options)
+	s.sessions = session.NewSet(s.options.TLS)
 	s.mu.board = core.NewBoard(make([]uint64, core.BoardWords(s.options.MaxLanes)), s.options.MaxLanes)
 	s.mu.listeners = make(map[net.Listener]struct{})
 	s.mu.conns = make(map[*serverConn]struct{})
@@ -234,6 +237,7 @@ func (s *Server) Close() error {
 	}
 	s.mu.Unlock()
 	s.serving.Wait()
+	s.sessions.Close()
 	s.monitor.close()
 	s.workers.close()
 	s.mu.Lock()

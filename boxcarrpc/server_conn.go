@@ -8,12 +8,12 @@ import (
 	"io"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
+	"docstore/boxcarrpc/session"
 )
 
 const (
@@ -48,9 +48,8 @@ type serverConn struct {
 	method      *method // of the last request, as a cache
 	greeted     bool
 
-	token         string      // of the client, for reauthentication
-	authenticated time.Time   // time of the last authentication; used by the leader only
-	checking      atomic.Bool // reauthentication is in progress
+	token   string           // of the client, for reauthentication
+	session *session.Session // since the server's HELLO was sent; nil before
 
 	partialSince time.Time // when the first part of the buffered frame was read; zero if none
 	idleSet      time.Time // when the read deadline for idleness was last set
@@ -175,6 +174,7 @@ func (c *serverConn) handshake() error {
 		return err
 	}
 	c.greet()
+	c.openSession()
 	return nil
 }
 
@@ -351,7 +351,7 @@ func (c *serverConn) end() {
 		c.mu.lanes[i] = nil
 		c.server.reclaim(lane.slot, c.share)
 	}
-	c.endStreamsLocked()
+	c.endStreamsLocked(admitted)
 }
 
 // lowestFree returns the lowest free slot, as responses carry it.

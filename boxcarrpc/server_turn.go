@@ -99,6 +99,9 @@ func (c *serverConn) work() {
 	}
 	c.endBatch(time.Now())
 	c.out.Flush(false)
+	if c.session != nil {
+		c.session.Close()
+	}
 	c.end()
 	conn.Close(c.conn)
 	c.out.Wait()

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+	"time"
 
 	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
@@ -27,6 +28,7 @@ type ServerStream struct {
 	tool   bool // a built-in stream, which is not counted
 	method string
 	call   callContext
+	ended  refusal // why the server ended it, before the handler returned; guarded by conn.mu
 
 	answer struct {
 		sync.Mutex
@@ -54,6 +56,9 @@ func (s *ServerStream) Receive(dst []byte) ([]byte, error) { return s.receive(ds
 func (s *ServerStream) Send(message []byte) error {
 	if limit := s.conn.maxResponse; uint64(len(message)) > uint64(limit) {
 		return tooLong("message", len(message), int(limit))
+	}
+	if err := s.conn.session.Verify(time.Now()); err != nil {
+		return fmt.Errorf("%w: %w", errNotAdmitted, err)
 	}
 	s.answer.Lock()
 	s.answer.begun = true
@@ -245,10 +250,12 @@ func (c *serverConn) releaseStreamLocked() {
 	}
 }
 
-// endStreamsLocked ends the contexts of all streams, because their connection has ended.
-func (c *serverConn) endStreamsLocked() {
+// endStreamsLocked ends the contexts of all streams, because their connection has ended, or
+// for a reason that is their status.
+func (c *serverConn) endStreamsLocked(why refusal) {
 	for _, s := range c.mu.streams {
 		if s != nil {
+			s.ended = why
 			s.call.cancel(context.Canceled)
 		}
 	}
@@ -298,6 +305,10 @@ func (s *ServerStream) end(err error) {
 	trailer := s.answer.trailer
 	s.answer.Unlock()
 	c.mu.Lock()
+	if s.ended != admitted {
+		refusal := refusalTable[s.ended]
+		status.Code, status.Message, flags = uint32(refusal.code), refusal.message, wire.FlagProcessed
+	}
 	c.mu.streams[s.number] = nil
 	if s.tool {
 		c.server.counts.tools.Add(-1)

@@ -39,9 +39,9 @@
 // (for example because the new certificate is written and its key is not), the previous
 // values stay in use, the failure is logged, and the next connection tries again.
 //
-// Existing connections keep their certificates. A client whose token was removed or
-// whose certificate has expired is disconnected within 11 s of its next request: see
-// ServerOptions.Authenticate.
+// A server also checks the files once a second while it has connections, and disconnects
+// clients whose authority or token was removed, or whose certificate has expired, within
+// 11 s: see ServerOptions.Authenticate. Other connections keep their certificates.
 //
 // # Concurrency
 //
