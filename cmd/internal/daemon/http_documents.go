@@ -63,11 +63,20 @@ func (a *documentAPI) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveDocument returns a document.
+// serveDocument returns a document, or a part of it, under the conditions of the request, as
+// RFC 9110, sections 13 and 14, specifies. A part is that of the document without a coding.
+// There is no date of a change for the conditions by date.
 func serveDocument(w http.ResponseWriter, r *http.Request, client *docservice.Client, id string) {
 	ctx, cancel := context.WithTimeout(r.Context(), httpMemoryWait)
 	defer cancel()
 	coding := httpapi.Negotiate(r.Header.Values("Accept-Encoding"))
+	ranges := r.Header.Values("Range")
+	if r.Method != http.MethodGet {
+		ranges = nil
+	}
+	if len(ranges) > 0 {
+		coding = httpapi.Identity
+	}
 	content, err := fetchContent(ctx, client, id, coding)
 	if err != nil {
 		answerError(err).Write(w)
@@ -76,13 +85,9 @@ func serveDocument(w http.ResponseWriter, r *http.Request, client *docservice.Cl
 	header := w.Header()
 	header.Set("Vary", "Accept-Encoding")
 	header.Set("Cache-Control", "no-cache") // caches must revalidate: a document can change at any time
-	version := versionOf(&content)
-	if version != "" {
-		if tag, ok := httpapi.MatchETag(r.Header.Values("If-None-Match"), version); ok {
-			header.Set("ETag", tag)
-			w.WriteHeader(http.StatusNotModified)
-			return
-		}
+	version, ifMatch := versionOf(&content), r.Header.Values("If-Match")
+	if len(ifMatch) == 0 && notModified(w, r, version) { // before the document is decoded
+		return
 	}
 	var body transferred
 	var failed error
@@ -94,18 +99,66 @@ func serveDocument(w http.ResponseWriter, r *http.Request, client *docservice.Cl
 		answerError(err).Write(w)
 		return
 	}
-	if version != "" {
-		header.Set("ETag", httpapi.ETag(version, body.coding))
-	}
-	header.Set("Content-Type", body.contentType)
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Length", fmt.Sprint(len(body.magic)+len(body.bytes)))
-	if body.coding != httpapi.Identity {
-		header.Set("Content-Encoding", string(body.coding))
-	}
 	boxcarrpc.Hold(ctx, max(httpRequestBytes, content.Held()+cap(body.bytes)))
-	_, _ = io.WriteString(w, body.magic) // the client may have disconnected
-	_, _ = w.Write(body.bytes)           // likewise
+	body.send(w, r, version, ranges)
+}
+
+// send writes the response, or the error that the conditions of the request demand.
+func (t *transferred) send(w http.ResponseWriter, r *http.Request, version string, ranges []string) {
+	header, tag := w.Header(), ""
+	if version != "" {
+		tag = httpapi.ETag(version, t.coding)
+	}
+	if ifMatch := r.Header.Values("If-Match"); len(ifMatch) > 0 {
+		if !httpapi.AllowsMatch(ifMatch, tag) {
+			httpapi.Errorf(httpapi.CodePrecondition, "the document does not have an entity tag of If-Match").Write(w)
+			return
+		}
+		if notModified(w, r, version) {
+			return
+		}
+	}
+	status := http.StatusOK
+	if ifRange := r.Header.Get("If-Range"); ifRange == "" || ifRange == tag {
+		size := len(t.bytes)
+		part, ok, refused := httpapi.ParseRange(ranges, size)
+		if refused != nil {
+			refused.WriteRange(w, size)
+			return
+		}
+		if ok {
+			status = http.StatusPartialContent
+			header.Set("Content-Range", part.ContentRange(size))
+			t.bytes = t.bytes[part.First:][:part.Length]
+		}
+	}
+	if tag != "" {
+		header.Set("ETag", tag)
+	}
+	header.Set("Accept-Ranges", "bytes")
+	header.Set("Content-Type", t.contentType)
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Length", fmt.Sprint(len(t.magic)+len(t.bytes)))
+	if t.coding != httpapi.Identity {
+		header.Set("Content-Encoding", string(t.coding))
+	}
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, t.magic) // the client may have disconnected
+	_, _ = w.Write(t.bytes)           // likewise
+}
+
+// notModified answers 304 if If-None-Match has the version, in any coding, and reports whether it
+// did.
+func notModified(w http.ResponseWriter, r *http.Request, version string) bool {
+	tag, ok := httpapi.MatchETag(r.Header.Values("If-None-Match"), version)
+	if !ok {
+		return false
+	}
+	if version != "" {
+		w.Header().Set("ETag", tag)
+	}
+	w.WriteHeader(http.StatusNotModified)
+	return true
 }
 
 // fetchContent fetches a document and reserves memory for it, its decoded form, and its

@@ -135,6 +135,75 @@ func TestContentCodings(t *testing.T) {
 	}
 }
 
+// A request with conditions or a range is answered as RFC 9110 says.
+func TestConditionsAndRanges(t *testing.T) {
+	text := strings.Repeat("0123456789", 100)
+	dir := t.TempDir()
+	fillWith(t, dir, queue.WriterOptions{}, "a", text, "empty", "")
+	d, _ := startTestDaemon(t, testOptions(t, dir))
+	waitReady(t, d)
+	whole := ask(t, d, "GET", "/documents/jobs/a", "")
+	require.Equal(t, "bytes", whole.Header().Get("Accept-Ranges"))
+	tag := whole.Header().Get("ETag")
+	coded := ask(t, d, "GET", "/documents/jobs/a", "", "Accept-Encoding", "gzip").Header().Get("ETag")
+	require.NotEqual(t, tag, coded)
+	for _, c := range []struct {
+		headers []string
+		status  int
+		body    string // of 206
+		part    string
+	}{
+		{[]string{"Range", "bytes=0-4"}, 206, "01234", "bytes 0-4/1000"},
+		{[]string{"Range", "bytes=-3"}, 206, "789", "bytes 997-999/1000"},
+		{[]string{"Range", "bytes=998-2000"}, 206, "89", "bytes 998-999/1000"},
+		{[]string{"Range", "bytes=0-1", "Accept-Encoding", "gzip, zstd"}, 206, "01", "bytes 0-1/1000"},
+		{[]string{"Range", "bytes=0-1", "If-Range", tag}, 206, "01", "bytes 0-1/1000"},
+		{[]string{"Range", "bytes=0-1", "If-Match", tag}, 206, "01", "bytes 0-1/1000"},
+		{[]string{"Range", "bytes=0-1", "If-Range", `"another"`}, 200, "", ""},
+		{[]string{"Range", "bytes=0-1", "If-Range", "W/" + tag}, 200, "", ""},
+		{[]string{"Range", "bytes=0-1", "If-Range", "Sat, 29 Oct 1994 19:43:31 GMT"}, 200, "", ""},
+		{[]string{"Range", "bytes=0-1,4-5"}, 200, "", ""},
+		{[]string{"Range", "bytes=1000-"}, 416, "", "bytes */1000"},
+		{[]string{"Range", "bytes=1000-", "If-Range", `"another"`}, 200, "", ""},
+		{[]string{"If-Match", tag}, 200, "", ""},
+		{[]string{"If-Match", "*"}, 200, "", ""},
+		{[]string{"If-Match", `"another", ` + tag}, 200, "", ""},
+		{[]string{"If-Match", `"another"`}, 412, "", ""},
+		{[]string{"If-Match", "W/" + tag}, 412, "", ""},
+		{[]string{"If-Match", coded}, 412, "", ""},
+		{[]string{"If-Match", coded, "Accept-Encoding", "gzip"}, 200, "", ""},
+		{[]string{"If-Match", `"another"`, "If-None-Match", tag}, 412, "", ""},
+		{[]string{"If-Match", tag, "If-None-Match", tag}, 304, "", ""},
+		{[]string{"If-None-Match", tag, "Range", "bytes=0-1"}, 304, "", ""},
+		{[]string{"If-None-Match", "*"}, 304, "", ""},
+		{[]string{"If-Modified-Since", "Sat, 29 Oct 2094 19:43:31 GMT"}, 200, "", ""},
+	} {
+		for _, method := range []string{"GET", "HEAD"} {
+			r := ask(t, d, method, "/documents/jobs/a", "", c.headers...)
+			status, part := c.status, c.part
+			if method == "HEAD" && (status == 206 || status == 416) { // Range is for GET
+				status, part = 200, ""
+			}
+			require.Equal(t, status, r.Code, "%s %q", method, c.headers)
+			require.Equal(t, part, r.Header().Get("Content-Range"), "%s %q", method, c.headers)
+			switch {
+			case method == "HEAD":
+				require.Empty(t, r.Body.String())
+			case status == 206:
+				require.Equal(t, c.body, r.Body.String(), c.headers)
+				require.Equal(t, tag, r.Header().Get("ETag"))
+			case status == 200:
+				require.Equal(t, text, plainBody(t, r), c.headers)
+			case status > 400:
+				require.Contains(t, r.Body.String(), `{"error":{"code":`)
+			}
+		}
+	}
+	require.Equal(t, 404, ask(t, d, "GET", "/documents/jobs/none", "", "If-Match", "*").Code)
+	require.Equal(t, 404, ask(t, d, "GET", "/documents/jobs/none", "", "Range", "bytes=0-1").Code)
+	require.Equal(t, 200, ask(t, d, "GET", "/documents/jobs/empty", "", "Range", "bytes=0-").Code)
+}
+
 func keys(m map[string]bool) (list []string) {
 	for k := range m {
 		list = append(list, k)

@@ -22,6 +22,8 @@ const (
 	CodeTimeout           Code = "request_timeout"
 	CodeTooLarge          Code = "too_large"
 	CodeUnsupported       Code = "unsupported_media_type"
+	CodePrecondition      Code = "precondition_failed"
+	CodeRange             Code = "range_not_satisfiable"
 	CodeResourceExhausted Code = "resource_exhausted"
 	CodeUnavailable       Code = "unavailable"
 	CodeMoved             Code = "moved"
@@ -40,6 +42,8 @@ var statuses = map[Code]int{
 	CodeTimeout:           http.StatusRequestTimeout,
 	CodeTooLarge:          http.StatusRequestEntityTooLarge,
 	CodeUnsupported:       http.StatusUnsupportedMediaType,
+	CodePrecondition:      http.StatusPreconditionFailed,
+	CodeRange:             http.StatusRequestedRangeNotSatisfiable,
 	CodeResourceExhausted: http.StatusTooManyRequests,
 	CodeUnavailable:       http.StatusServiceUnavailable,
 	CodeMoved:             http.StatusMisdirectedRequest,

@@ -1,6 +1,9 @@
 package httpapi
 
-import "strings"
+import (
+	"iter"
+	"strings"
+)
 
 // ETag returns the entity tag of a version of a document in a coding. The tags of the
 // codings differ, because a strong tag identifies the bytes of the response.
@@ -14,18 +17,40 @@ func ETag(version string, c Coding) string {
 // MatchETag reports whether the values of If-None-Match contain a tag of the version, in
 // any coding, and returns that tag. For "*" it returns the tag of Identity.
 func MatchETag(values []string, version string) (tag string, ok bool) {
-	for _, value := range values {
-		for item := range strings.SplitSeq(value, ",") {
-			item = strings.TrimPrefix(strings.TrimSpace(item), "W/")
-			if item == "*" {
-				return ETag(version, Identity), true
-			}
-			for _, c := range []Coding{Identity, Gzip, Zstd} {
-				if item == ETag(version, c) {
-					return item, true
-				}
+	for item := range tags(values) {
+		item = strings.TrimPrefix(item, "W/")
+		if item == "*" {
+			return ETag(version, Identity), true
+		}
+		for _, c := range []Coding{Identity, Gzip, Zstd} {
+			if item == ETag(version, c) {
+				return item, true
 			}
 		}
 	}
 	return "", false
+}
+
+// AllowsMatch reports whether the values of If-Match permit a response with this tag: they
+// contain it, or "*". A weak tag permits none.
+func AllowsMatch(values []string, tag string) bool {
+	for item := range tags(values) {
+		if item == "*" || item == tag {
+			return true
+		}
+	}
+	return false
+}
+
+// tags iterates over the entity tags of the values of a header.
+func tags(values []string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, value := range values {
+			for item := range strings.SplitSeq(value, ",") {
+				if item = strings.TrimSpace(item); item != "" && !yield(item) {
+					return
+				}
+			}
+		}
+	}
 }

@@ -217,6 +217,59 @@ func TestCompressorAfterFailure(t *testing.T) {
 	}
 }
 
+func TestParseRange(t *testing.T) {
+	for header, want := range map[string]string{
+		"bytes=0-":                               "bytes 0-9/10",
+		"bytes=0-0":                              "bytes 0-0/10",
+		"Bytes = 2-4":                            "bytes 2-4/10",
+		"bytes=5-99":                             "bytes 5-9/10",
+		"bytes=-3":                               "bytes 7-9/10",
+		"bytes=-99":                              "bytes 0-9/10",
+		"bytes=9-9":                              "bytes 9-9/10",
+		"bytes=10-":                              "refused",
+		"bytes=10-12":                            "refused",
+		"bytes=-0":                               "refused",
+		"bytes=" + strings.Repeat("9", 40) + "-": "refused",
+		"bytes=0-1,3-4":                          "whole", // several: RFC 9110 permits the whole
+		"bytes=4-2":                              "whole",
+		"bytes=-":                                "whole",
+		"bytes=+1-2":                             "whole",
+		"bytes=1-x":                              "whole",
+		"bytes=x-1":                              "whole",
+		"bytes=--1":                              "whole",
+		"bytes":                                  "whole",
+		"lines=0-1":                              "whole",
+	} {
+		part, ok, err := ParseRange([]string{header}, 10)
+		switch {
+		case err != nil:
+			require.Equal(t, "refused", want, header)
+			require.Equal(t, http.StatusRequestedRangeNotSatisfiable, err.Status())
+			require.False(t, ok)
+		case !ok:
+			require.Equal(t, "whole", want, header)
+		default:
+			require.Equal(t, want, part.ContentRange(10), header)
+		}
+	}
+	for _, values := range [][]string{nil, {"bytes=0-1", "bytes=2-3"}} {
+		_, ok, err := ParseRange(values, 10)
+		require.Nil(t, err)
+		require.False(t, ok)
+	}
+	_, ok, err := ParseRange([]string{"bytes=0-"}, 0)
+	require.Nil(t, err)
+	require.False(t, ok, "an empty document has no part")
+}
+
+func TestAllowsMatch(t *testing.T) {
+	for header, want := range map[string]bool{`"a"`: true, `*`: true, `"x", "a"`: true, `W/"a"`: false, `"x"`: false, ``: false, `a`: false} {
+		require.Equal(t, want, AllowsMatch([]string{header}, `"a"`), header)
+	}
+	require.True(t, AllowsMatch([]string{`"x"`, `"a"`}, `"a"`))
+	require.False(t, AllowsMatch([]string{`,`}, ""), "no tag")
+}
+
 func TestETags(t *testing.T) {
 	require.Equal(t, `"1-2"`, ETag("1-2", Identity))
 	require.Equal(t, `"1-2-zstd"`, ETag("1-2", Zstd))
