@@ -92,13 +92,14 @@ const documentsPath = "/documents/"
 
 func newHTTPHandler(d *Daemon, page *livepage.Page) http.Handler {
 	mux, access := http.NewServeMux(), &d.options.HTTP
-	page.Handle(mux)
+	admitted := func(next http.HandlerFunc) http.HandlerFunc { return d.admitHTTP(d.tracer.HTTP(next)) }
+	page.Handle(mux, admitted)
 	if d.parts.Routes != nil {
 		d.parts.Routes(mux)
 	}
 	api := &documentAPI{handler: d.tracer.Handler(d.metrics.timed("http", d.handler)), decoders: d.decoders, log: d.env.Log}
 	served := func(next http.HandlerFunc) http.HandlerFunc {
-		return access.ifLookUps(d.admitHTTP(d.tracer.HTTP(next)))
+		return access.ifLookUps(admitted(next))
 	}
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", d.serveReady)
@@ -110,9 +111,9 @@ func newHTTPHandler(d *Daemon, page *livepage.Page) http.Handler {
 	mux.Handle("GET /metrics", d.metrics.handler())
 	mux.HandleFunc("/debug/pprof/", access.ifDebug(pprof.Index))
 	mux.HandleFunc("/debug/pprof/cmdline", access.ifDebug(pprof.Cmdline))
-	mux.HandleFunc("/debug/pprof/profile", access.ifDebug(pprof.Profile))
+	mux.HandleFunc("/debug/pprof/profile", access.ifDebug(unlessHead(pprof.Profile)))
 	mux.HandleFunc("/debug/pprof/symbol", access.ifDebug(pprof.Symbol))
-	mux.HandleFunc("/debug/pprof/trace", access.ifDebug(pprof.Trace))
+	mux.HandleFunc("/debug/pprof/trace", access.ifDebug(unlessHead(pprof.Trace)))
 	mux.HandleFunc("GET /debug/log", access.ifDebug(d.serveLog))
 	mux.HandleFunc("GET /debug/settings", access.ifDebug(d.serveSettings))
 	documents, others := served(api.serve), httpapi.Routes(mux)
@@ -124,6 +125,17 @@ func newHTTPHandler(d *Daemon, page *livepage.Page) http.Handler {
 		}
 		others.ServeHTTP(w, r)
 	})
+}
+
+// unlessHead answers HEAD without the work of the handler, which takes a profile for seconds.
+func unlessHead(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodHead {
+			w.Header().Set("Content-Type", "application/octet-stream")
+			return
+		}
+		next(w, r)
+	}
 }
 
 // answerError returns the response for an error of a document or a list.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/boxcarrpc"
 	"docstore/cmd/internal/daemontest"
 	"docstore/internal/testcert"
 )
@@ -83,6 +84,30 @@ func TestHTTPOpenToOtherHosts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Every request for documents counts for the limits of requests; health, metrics and the page
+// do not.
+func TestHTTPRequestsForDocumentsAreAdmitted(t *testing.T) {
+	queueDir := t.TempDir()
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	o := testOptions(t, queueDir)
+	o.Limits.InFlight = 1
+	d, _ := startTestDaemon(t, o)
+	waitReady(t, d)
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	leave, err := d.boxcar.Admit(&boxcarrpc.Peer{Identity: "another client"})
+	require.NoError(t, err)
+	for path, kind := range endpointPaths {
+		want := map[string]int{"documents": http.StatusTooManyRequests, "nothing": http.StatusNotFound}[kind]
+		if want == 0 {
+			want = http.StatusOK
+		}
+		require.Equal(t, want, answerOf(t, client, "http://"+d.HTTPAddress()+path, "", ""), path)
+	}
+	leave()
+	require.Equal(t, http.StatusOK, answerOf(t, client, "http://"+d.HTTPAddress()+"/lookup?collection=jobs&id=a", "", ""))
 }
 
 // With TLS the listener requires a certificate, a token, or a token sent as a password by a

@@ -49,8 +49,10 @@ type listing struct {
 	options    docservice.ScanOptions
 }
 
-// parseListing parses path and query of a request. On error it answers and returns false.
-func (d *Daemon) parseListing(w http.ResponseWriter, r *http.Request, allowed ...string) (l listing, ok bool) {
+// parseListing parses path and query of a request for a list of that type. On error it
+// answers and returns false. For HEAD it answers too, with the status of the first id, because
+// the list itself may be that of a whole collection.
+func (d *Daemon) parseListing(w http.ResponseWriter, r *http.Request, contentType string, allowed ...string) (l listing, ok bool) {
 	name := r.PathValue("collection")
 	if l.collection = d.lister(name); l.collection == nil {
 		httpapi.Errorf(httpapi.CodeNoCollection, "no collection %q", name).Write(w)
@@ -68,7 +70,15 @@ func (d *Daemon) parseListing(w http.ResponseWriter, r *http.Request, allowed ..
 		httpapi.Errorf(httpapi.CodeInvalidArgument, "%v", err).Write(w)
 		return l, false
 	}
-	return l, true
+	w.Header().Set("Content-Type", contentType)
+	if r.Method != http.MethodHead {
+		return l, true
+	}
+	l.options.IDsOnly, l.options.Limit = true, 1
+	if err := l.collection.Scan(r.Context(), l.options, func([]byte, collection.Answer) error { return nil }); err != nil {
+		answerError(err).Write(w)
+	}
+	return l, false
 }
 
 func (l *listing) parse(query url.Values, allowed []string) error {
@@ -95,7 +105,7 @@ func (l *listing) parse(query url.Values, allowed []string) error {
 // serveIDs lists ids, one page per request: {"ids":[...],"next":"/collections/..."}, where
 // next is the URL of the next page. An id that is not UTF-8 is {"id_base64":"..."}.
 func (d *Daemon) serveIDs(w http.ResponseWriter, r *http.Request) {
-	l, ok := d.parseListing(w, r, "prefix", "after", "limit")
+	l, ok := d.parseListing(w, r, "application/json", "prefix", "after", "limit")
 	if !ok {
 		return
 	}
@@ -133,7 +143,6 @@ func (d *Daemon) serveIDs(w http.ResponseWriter, r *http.Request) {
 		}
 		body = cli.AppendString(append(body, `,"next":`...), r.URL.Path+"?"+query.Encode())
 	}
-	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(append(body, "}\n"...)) // the client may have disconnected
 }
 
@@ -148,7 +157,7 @@ func appendListedID(dst []byte, id string) []byte {
 
 // serveCount counts the ids with a prefix: {"count":17}.
 func (d *Daemon) serveCount(w http.ResponseWriter, r *http.Request) {
-	l, ok := d.parseListing(w, r, "prefix")
+	l, ok := d.parseListing(w, r, "application/json", "prefix")
 	if !ok {
 		return
 	}
@@ -157,7 +166,6 @@ func (d *Daemon) serveCount(w http.ResponseWriter, r *http.Request) {
 		answerError(err).Write(w)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
 	_, _ = fmt.Fprintf(w, "{\"count\":%d}\n", count) // the client may have disconnected
 }
 
@@ -165,7 +173,7 @@ func (d *Daemon) serveCount(w http.ResponseWriter, r *http.Request) {
 // an error in the middle it aborts the connection, so that the client detects the
 // incomplete export.
 func (d *Daemon) serveExport(w http.ResponseWriter, r *http.Request) {
-	l, ok := d.parseListing(w, r, "prefix", "after", "limit")
+	l, ok := d.parseListing(w, r, "application/x-ndjson", "prefix", "after", "limit")
 	if !ok {
 		return
 	}
@@ -180,7 +188,6 @@ func (d *Daemon) serveExport(w http.ResponseWriter, r *http.Request) {
 	out := bufio.NewWriterSize(patient, exportBufferBytes)
 	var line []byte
 	most := own // reserved so far
-	w.Header().Set("Content-Type", "application/x-ndjson")
 	err := l.collection.Scan(r.Context(), l.options, func(id []byte, answer collection.Answer) error {
 		err := boxcarrpc.Compute(r.Context(), len(answer.Document), func() {
 			if answer.Err != nil {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +18,62 @@ import (
 
 	"docstore/cmd/internal/daemontest"
 	"docstore/docservice"
+	"docstore/docservice/collection"
 )
+
+// countedLister counts the ids of scans.
+type countedLister struct {
+	Lister
+	ids, counts int
+}
+
+func (c *countedLister) Scan(ctx context.Context, o docservice.ScanOptions, fn func(id []byte, answer collection.Answer) error) error {
+	return c.Lister.Scan(ctx, o, func(id []byte, answer collection.Answer) error {
+		c.ids++
+		return fn(id, answer)
+	})
+}
+
+func (c *countedLister) Count(ctx context.Context, prefix []byte) (int64, error) {
+	c.counts++
+	return c.Lister.Count(ctx, prefix)
+}
+
+// heldLister is a Held with another Lister.
+type heldLister struct {
+	Held
+	lister Lister
+}
+
+func (h heldLister) Lister() Lister { return h.lister }
+
+// HEAD of a list has the status and type of GET, and reads at most one id.
+func TestHeadOfAListReadsNoList(t *testing.T) {
+	queueDir := t.TempDir()
+	daemontest.Fill(t, queueDir, "a", "text", "b", "{}", "c", "{}")
+	d, _ := startTestDaemon(t, testOptions(t, queueDir))
+	waitReady(t, d)
+	lister := &countedLister{Lister: d.held.list[0].Lister()}
+	d.held.list[0] = heldLister{d.held.list[0], lister}
+	for list, contentType := range map[string]string{"ids": "application/json", "count": "application/json", "export": "application/x-ndjson"} {
+		path := "/collections/jobs/" + list
+		lister.ids, lister.counts = 0, 0
+		head := ask(t, d, "HEAD", path, "")
+		require.LessOrEqual(t, lister.ids, 1, list)
+		require.Zero(t, lister.counts)
+		get := ask(t, d, "GET", path, "")
+		require.Equal(t, 3, lister.ids+3*lister.counts-1, list) // 1 by HEAD
+		require.Equal(t, get.Code, head.Code)
+		require.Equal(t, contentType, get.Header().Get("Content-Type"))
+		require.Equal(t, contentType, head.Header().Get("Content-Type"))
+		require.Empty(t, head.Body.String())
+		require.Equal(t, http.StatusBadRequest, ask(t, d, "HEAD", path+"?none=1", "").Code)
+		require.Equal(t, http.StatusNotFound, ask(t, d, "HEAD", "/collections/nope/"+list, "").Code)
+	}
+	for _, path := range []string{"/debug/pprof/profile?seconds=60", "/debug/pprof/trace?seconds=60"} {
+		require.Equal(t, http.StatusOK, ask(t, d, "HEAD", path, "").Code, "at once")
+	}
+}
 
 func TestListOverHTTP(t *testing.T) {
 	queueDir := t.TempDir()

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"html/template"
+	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,17 +17,34 @@ import (
 // viewers. It is safe for concurrent use.
 type Live struct {
 	mu      sync.Mutex
-	viewers int
+	viewers map[string][]*viewer // by client, in the order of their arrival
+	count   int                  // of all clients
 }
 
-// Serve sends the sections until the viewer disconnects or render fails, and returns the
-// error of render. Sections are templates; render returns their input.
+// A viewer is a place of a client.
+type viewer struct {
+	client    string
+	displaced chan struct{} // closed when another viewer has the place
+}
+
+// Serve sends the sections until the viewer disconnects or is displaced or render fails, and
+// returns the error of render. Sections are templates; render returns their input. A client is
+// the address of a host. HEAD takes no place.
 func (l *Live) Serve(w http.ResponseWriter, r *http.Request, templates *template.Template, sections []string, render func() any) error {
-	if !l.addViewer() {
+	if r.Method == http.MethodHead {
+		Headers(w, "text/event-stream")
+		return nil
+	}
+	client, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		client = r.RemoteAddr
+	}
+	viewer := l.addViewer(client)
+	if viewer == nil {
 		http.Error(w, fmt.Sprintf("too many live viewers: %d viewers is the limit; reload for updates", MaxViewers), http.StatusServiceUnavailable)
 		return nil
 	}
-	defer l.removeViewer()
+	defer l.removeViewer(viewer)
 	Headers(w, "text/event-stream")
 	control := http.NewResponseController(w)
 	ticker := time.NewTicker(statusLife)
@@ -48,25 +67,58 @@ func (l *Live) Serve(w http.ResponseWriter, r *http.Request, templates *template
 		select {
 		case <-r.Context().Done():
 			return nil
+		case <-viewer.displaced:
+			return nil
 		case <-ticker.C:
 		}
 	}
 }
 
-func (l *Live) addViewer() bool {
+// addViewer gives a client a place for another viewer. It returns nil if there is none.
+func (l *Live) addViewer(client string) *viewer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.viewers >= MaxViewers {
-		return false
+	if l.count >= MaxViewers {
+		most := ""
+		for other, viewers := range l.viewers {
+			if len(viewers) > len(l.viewers[most]) {
+				most = other
+			}
+		}
+		if len(l.viewers[most]) <= len(l.viewers[client])+1 {
+			return nil
+		}
+		l.removeLocked(l.viewers[most][0])
 	}
-	l.viewers++
-	return true
+	if l.viewers == nil {
+		l.viewers = make(map[string][]*viewer)
+	}
+	v := &viewer{client: client, displaced: make(chan struct{})}
+	l.viewers[client] = append(l.viewers[client], v)
+	l.count++
+	return v
 }
 
-func (l *Live) removeViewer() {
+func (l *Live) removeViewer(v *viewer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.viewers--
+	l.removeLocked(v)
+}
+
+// removeLocked removes a viewer, unless it was displaced.
+func (l *Live) removeLocked(v *viewer) {
+	viewers := l.viewers[v.client]
+	i := slices.Index(viewers, v)
+	if i < 0 {
+		return
+	}
+	close(v.displaced)
+	l.count--
+	if viewers = slices.Delete(viewers, i, i+1); len(viewers) > 0 {
+		l.viewers[v.client] = viewers
+	} else {
+		delete(l.viewers, v.client)
+	}
 }
 
 // events renders all sections and returns those that differ from sent as server-sent events

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,6 +29,8 @@ type fakeDaemon struct {
 	status Status
 	sample Sample
 	asked  int
+
+	searches int // for versions
 }
 
 func (d *fakeDaemon) Status() Status {
@@ -53,6 +56,9 @@ func (d *fakeDaemon) LookUp(_ context.Context, collection, id string, versions b
 	}
 	found.Found, found.Address, found.Document = true, "3/4096/7", `{"text":"<script>alert(1)</script>"}`
 	if versions {
+		d.mu.Lock()
+		d.searches++
+		d.mu.Unlock()
 		found.Versions = []Version{{Address: "2/64/1", Appended: time.Unix(1_700_000_000, 0), Deleted: true}, {Address: "2/64/2", Read: true, Bytes: 9, Document: "<i>", Cut: true}}
 		found.OlderVersions, found.VersionsProblem = 1234, "too late"
 	}
@@ -92,11 +98,14 @@ func someStatus() Status {
 	}
 }
 
+// admitAll is for Page.Handle.
+func admitAll(next http.HandlerFunc) http.HandlerFunc { return next }
+
 func newTestPage(t *testing.T, d *fakeDaemon) (*Page, *httptest.Server) {
 	t.Helper()
 	p := New(d, true, slog.New(slog.DiscardHandler))
 	mux := http.NewServeMux()
-	p.Handle(mux)
+	p.Handle(mux, admitAll)
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return p, server
@@ -229,7 +238,7 @@ func TestLookUp(t *testing.T) {
 
 	closed := New(&fakeDaemon{status: someStatus()}, false, slog.New(slog.DiscardHandler))
 	mux := http.NewServeMux()
-	closed.Handle(mux)
+	closed.Handle(mux, admitAll)
 	recorder := httptest.NewRecorder()
 	mux.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/lookup?collection=jobs&id=a", nil))
 	require.Equal(t, http.StatusForbidden, recorder.Code)
@@ -283,7 +292,7 @@ func TestLive(t *testing.T) {
 	response.Body.Close()
 	for viewers := 1; viewers > 0; time.Sleep(time.Millisecond) {
 		p.live.mu.Lock()
-		viewers = p.live.viewers
+		viewers = p.live.count
 		p.live.mu.Unlock()
 	}
 	http.DefaultClient.CloseIdleConnections()
@@ -306,16 +315,66 @@ func TestSectionsAreOnThePage(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-func TestTooManyViewers(t *testing.T) {
+// A client may have all places until another client wants one.
+func TestOneClientDoesNotKeepAllViewers(t *testing.T) {
 	p, server := newTestPage(t, &fakeDaemon{status: someStatus()})
+	var places []*viewer
 	for range MaxViewers {
-		require.True(t, p.live.addViewer())
+		places = append(places, p.live.addViewer("10.0.0.1"))
+	}
+	require.Nil(t, p.live.addViewer("10.0.0.1"))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/live", nil)
+	require.NoError(t, err)
+	response, err := http.DefaultClient.Do(request) // of 127.0.0.1
+	require.NoError(t, err)
+	defer response.Body.Close()
+	require.Equal(t, http.StatusOK, response.StatusCode)
+	<-places[0].displaced // the oldest
+	require.Nil(t, p.live.addViewer("10.0.0.1"), "it does not come back")
+
+	for range MaxViewers/2 - 1 {
+		require.NotNil(t, p.live.addViewer("127.0.0.1"))
 	}
 	status, _, body := get(t, server.URL+"/live")
-	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Equal(t, http.StatusServiceUnavailable, status, "no client has more places")
 	require.Contains(t, body, "64 viewers")
-	p.live.removeViewer()
-	require.True(t, p.live.addViewer())
+	p.live.removeViewer(p.live.viewers["10.0.0.1"][0])
+	for range 2 {
+		require.NotNil(t, p.live.addViewer("10.0.0.2"))
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	require.NoError(t, err, "the oldest viewer of a client with most is displaced")
+	require.Equal(t, MaxViewers, p.live.count)
+
+	for _, v := range places {
+		p.live.removeViewer(v) // also those that were displaced
+	}
+	for client, viewers := range p.live.viewers {
+		for _, v := range slices.Clone(viewers) {
+			require.Equal(t, client, v.client)
+			p.live.removeViewer(v)
+		}
+	}
+	require.Zero(t, p.live.count)
+	require.Empty(t, p.live.viewers)
+	http.DefaultClient.CloseIdleConnections()
+}
+
+// HEAD takes no place among the viewers, and does not search the queue.
+func TestHeadDoesNoWork(t *testing.T) {
+	d := &fakeDaemon{status: someStatus()}
+	p, server := newTestPage(t, d)
+	for range MaxViewers {
+		require.NotNil(t, p.live.addViewer("127.0.0.1"))
+	}
+	for path, contentType := range map[string]string{"/live": "text/event-stream", "/lookup?collection=jobs&id=a&versions=1": "text/html; charset=utf-8"} {
+		response, err := http.Head(server.URL + path)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, http.StatusOK, response.StatusCode)
+		require.Equal(t, contentType, response.Header.Get("Content-Type"))
+	}
+	require.Zero(t, d.searches)
 	http.DefaultClient.CloseIdleConnections()
 }
 

@@ -20,8 +20,9 @@ const (
 	fellAfter = 10 * time.Second
 	// liveWriteTimeout is how long a viewer may block a write.
 	liveWriteTimeout = 10 * time.Second
-	// MaxViewers is the maximum number of live viewers; others are answered 503 and keep
-	// the page as loaded.
+	// MaxViewers is the maximum number of live viewers. One more takes the place of the oldest
+	// of the client that has most, or is answered 503 if no client has more than its own. A
+	// viewer without a place keeps the page as it is.
 	MaxViewers = 64
 )
 
@@ -75,12 +76,13 @@ func (p *Page) Run(ctx context.Context) {
 	}
 }
 
-// Handle adds the page's paths to a mux.
-func (p *Page) Handle(mux *http.ServeMux) {
+// Handle adds the page's paths to a mux. admit applies the limits of requests for documents;
+// the page itself has none.
+func (p *Page) Handle(mux *http.ServeMux, admit func(http.HandlerFunc) http.HandlerFunc) {
 	mux.HandleFunc("GET /{$}", p.servePage)
 	mux.HandleFunc("GET /live", p.serveLive)
 	mux.HandleFunc("GET /api/v1/status", p.serveStatus)
-	mux.HandleFunc("GET /lookup", p.serveLookUp)
+	mux.HandleFunc("GET /lookup", admit(p.serveLookUp))
 	mux.Handle("GET /assets/", http.FileServerFS(assets))
 }
 
@@ -122,7 +124,8 @@ func (p *Page) serveLookUp(w http.ResponseWriter, r *http.Request) {
 	}
 	query := r.URL.Query()
 	v := p.view().selecting(r)
-	result := p.source.LookUp(r.Context(), query.Get("collection"), query.Get("id"), query.Get("versions") != "")
+	versions := query.Get("versions") != "" && r.Method != http.MethodHead // reads the whole queue
+	result := p.source.LookUp(r.Context(), query.Get("collection"), query.Get("id"), versions)
 	v.LookUp = &result
 	var b bytes.Buffer
 	if err := templates.ExecuteTemplate(&b, "lookup-page", v); err != nil {
