@@ -19,6 +19,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // MaxNumber is the highest number of a server. It allows a million servers, and rejects
@@ -84,7 +85,8 @@ type Snapshot struct {
 	// Numbers is the highest number of a server plus one. It is larger than
 	// len(Servers) if numbers are missing.
 	Numbers int
-	// Self is the number of the watching client, -1 if unknown.
+	// Self is the number of the watching client, -1 if unknown. A client with a zone has a
+	// number among those of its zone.
 	Self int
 	// Frontends is the number of clients, 0 if unknown.
 	Frontends int
@@ -106,4 +108,25 @@ type Server struct {
 	// weight 2 gets twice the load. Ratios above 64 to the smallest weight in the set
 	// count as 64.
 	Weight float64
+	// Zone is the name of the zone that the server is in, as a data center or a rack;
+	// empty if unknown. Clients of the same zone use it first: see CheckZone.
+	Zone string
+}
+
+// MaxZoneBytes is the maximum length of the name of a zone.
+const MaxZoneBytes = 64
+
+const zoneCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_"
+
+// CheckZone returns an error if zone is not the name of a zone: at most MaxZoneBytes of
+// letters, digits, dots, hyphens and underscores. The empty name is valid and means that
+// the zone is unknown.
+func CheckZone(zone string) error {
+	if len(zone) > MaxZoneBytes {
+		return fmt.Errorf("zone of %d bytes: must have at most %d", len(zone), MaxZoneBytes)
+	}
+	if strings.IndexFunc(zone, func(c rune) bool { return !strings.ContainsRune(zoneCharacters, c) }) >= 0 {
+		return fmt.Errorf("zone %q: use only letters, digits, dots, hyphens and underscores", zone)
+	}
+	return nil
 }

@@ -58,7 +58,10 @@ func DNS(hostPort string, opts *DNSOptions) Source {
 
 // SRV returns a source with the servers in the SRV records of a name, such as
 // "_boxcar._tcp.search.example.com", with their ports and weights. Only the records with
-// the lowest priority value count.
+// the lowest priority value count. TXT records of the same name give the zones of host
+// names; other TXT records are ignored:
+//
+//	be-7.search.example.com zone=eu-1a
 //
 // If all host names end in numbers (see [Ordinal]), as those of a StatefulSet do, these
 // are the servers' numbers, and Watch fails with a [NumberError] if one is above
@@ -84,12 +87,39 @@ func SRV(name string, opts *DNSOptions) Source {
 		if err := checkOrdinals(name, servers); err != nil {
 			return nil, err
 		}
+		if err := setZones(ctx, r, name, servers); err != nil {
+			return nil, err
+		}
 		slices.SortFunc(servers, func(a, b Server) int {
 			return cmp.Or(strings.Compare(a.Address, b.Address), cmp.Compare(b.Weight, a.Weight))
 		})
 		// Records that differ only in weight are one server.
 		return slices.CompactFunc(servers, func(a, b Server) bool { return a.Address == b.Address }), nil
 	})
+}
+
+// setZones sets the zones of servers that TXT records of the name give.
+func setZones(ctx context.Context, r *net.Resolver, name string, servers []Server) error {
+	texts, err := r.LookupTXT(ctx, name)
+	var failure *net.DNSError
+	if errors.As(err, &failure) && failure.IsNotFound {
+		return nil // there are no such records
+	}
+	if err != nil {
+		return err
+	}
+	zones := map[string]string{}
+	for _, text := range texts {
+		host, zone, ok := strings.Cut(text, " zone=")
+		if ok && CheckZone(zone) == nil {
+			zones[strings.ToLower(strings.TrimSuffix(host, "."))] = zone
+		}
+	}
+	for i := range servers {
+		host, _, _ := net.SplitHostPort(servers[i].Address) // net.JoinHostPort made it
+		servers[i].Zone = zones[strings.ToLower(host)]
+	}
+	return nil
 }
 
 // checkOrdinals reports a number that is too high, if all servers have numbers.

@@ -87,6 +87,8 @@ func recordType(body dnsmessage.ResourceBody) dnsmessage.Type {
 		return dnsmessage.TypeA
 	case *dnsmessage.AAAAResource:
 		return dnsmessage.TypeAAAA
+	case *dnsmessage.TXTResource:
+		return dnsmessage.TypeTXT
 	}
 	return dnsmessage.TypeSRV
 }
@@ -159,11 +161,11 @@ func TestDNS(t *testing.T) {
 	names := newNameServer(t)
 	names.set(false, a(3), a(1), &dnsmessage.AAAAResource{AAAA: [16]byte{0xfd, 15: 1}})
 	w := watchDNS(t, DNS("search.example.com:7070", names.options()))
-	one, three, six := Server{0, "10.0.0.1:7070", 0}, Server{1, "10.0.0.3:7070", 0}, Server{2, "[fd00::1]:7070", 0}
+	one, three, six := Server{0, "10.0.0.1:7070", 0, ""}, Server{1, "10.0.0.3:7070", 0, ""}, Server{2, "[fd00::1]:7070", 0, ""}
 	w.expect(3, one, three, six)
 
 	names.set(false, a(3), a(2), a(4))
-	w.expect(3, Server{0, "10.0.0.2:7070", 0}, three, Server{2, "10.0.0.4:7070", 0}) // remaining servers keep their numbers
+	w.expect(3, Server{0, "10.0.0.2:7070", 0, ""}, three, Server{2, "10.0.0.4:7070", 0, ""}) // remaining servers keep their numbers
 	names.set(true)
 	names.set(false)
 	names.set(false, a(3))
@@ -176,7 +178,7 @@ func TestDNSThatAnswersOneOfTwoQuestions(t *testing.T) {
 	names := newNameServer(t)
 	names.set(false, a(1), &dnsmessage.AAAAResource{AAAA: [16]byte{0xfd, 15: 1}})
 	w := watchDNS(t, DNS("search.example.com:7070", names.options()))
-	one, two, six := Server{0, "10.0.0.1:7070", 0}, Server{2, "10.0.0.2:7070", 0}, Server{1, "[fd00::1]:7070", 0}
+	one, two, six := Server{0, "10.0.0.1:7070", 0, ""}, Server{2, "10.0.0.2:7070", 0, ""}, Server{1, "[fd00::1]:7070", 0, ""}
 	w.expect(2, one, six)
 	names.breakFor(dnsmessage.TypeAAAA)
 	for range 5 { // attempts of at least two queries
@@ -191,17 +193,37 @@ func TestSRV(t *testing.T) {
 	names := newNameServer(t)
 	names.set(false, srv("be-1.search.", 7071, 0, 5), srv("be-0.search.", 7070, 0, 1), srv("spare-9.search.", 7070, 1, 1))
 	w := watchDNS(t, SRV("_boxcar._tcp.search.example.com.", names.options()))
-	w.expect(2, Server{0, "be-0.search:7070", 1}, Server{1, "be-1.search:7071", 5})
+	w.expect(2, Server{0, "be-0.search:7070", 1, ""}, Server{1, "be-1.search:7071", 5, ""})
 	names.set(false, srv("be-1.search.", 7071, 0, 5), srv("be-7.search.", 7070, 0, 0))
-	w.expect(8, Server{1, "be-1.search:7071", 5}, Server{7, "be-7.search:7070", 0})
+	w.expect(8, Server{1, "be-1.search:7071", 5, ""}, Server{7, "be-7.search:7070", 0, ""})
 	// Records that differ only in weight are one server with the larger weight.
 	names.set(false, srv("be-1.search.", 7071, 0, 5), srv("be-1.search.", 7071, 0, 6))
-	w.expect(2, Server{1, "be-1.search:7071", 6})
+	w.expect(2, Server{1, "be-1.search:7071", 6, ""})
 	// Two ports of one host, or a name without a number: no ordinals are used.
 	names.set(false, srv("be-1.search.", 7071, 0, 5), srv("be-1.search.", 7072, 0, 5))
-	w.expect(2, Server{1, "be-1.search:7071", 5}, Server{0, "be-1.search:7072", 5})
+	w.expect(2, Server{1, "be-1.search:7071", 5, ""}, Server{0, "be-1.search:7072", 5, ""})
 	names.set(false, srv("be-1.search.", 7071, 0, 5), srv("search.", 7072, 0, 5))
-	w.expect(2, Server{1, "be-1.search:7071", 5}, Server{0, "search:7072", 5})
+	w.expect(2, Server{1, "be-1.search:7071", 5, ""}, Server{0, "search:7072", 5, ""})
+}
+
+func txt(text string) dnsmessage.ResourceBody { return &dnsmessage.TXTResource{TXT: []string{text}} }
+
+// TXT records of the service give zones. Without an answer about them the set does not
+// change, since the zones of all servers would.
+func TestSRVZones(t *testing.T) {
+	names := newNameServer(t)
+	be0, be1 := srv("be-0.search.", 7070, 0, 1), srv("be-1.search.", 7070, 0, 1)
+	names.set(false, be0, be1, txt("v=spf1 -all"), txt("BE-0.search. zone=eu-1a"), txt("be-1.search zone=no/zone"), txt("be-2.search zone=eu-1b"))
+	w := watchDNS(t, SRV("_boxcar._tcp.search.example.com.", names.options()))
+	w.expect(2, Server{0, "be-0.search:7070", 1, "eu-1a"}, Server{1, "be-1.search:7070", 1, ""})
+	names.breakFor(dnsmessage.TypeTXT)
+	names.set(false, be0, be1)
+	for range 5 {
+		<-names.refused
+	}
+	names.set(false, be0, be1, txt("be-0.search zone=eu-1a"), txt("be-1.search zone=eu-1b"))
+	names.breakFor(0)
+	w.expect(2, Server{0, "be-0.search:7070", 1, "eu-1a"}, Server{1, "be-1.search:7070", 1, "eu-1b"})
 }
 
 func TestDNSThatNeverWorked(t *testing.T) {
@@ -227,7 +249,7 @@ func TestOrdinal(t *testing.T) {
 func TestWithSelf(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	require.ErrorIs(t, WithSelf(Static("a:1"), 3, 10).Watch(ctx, func(s Snapshot) {
-		require.Equal(t, Snapshot{Servers: []Server{{0, "a:1", 0}}, Numbers: 1, Self: 3, Frontends: 10}, s)
+		require.Equal(t, Snapshot{Servers: []Server{{0, "a:1", 0, ""}}, Numbers: 1, Self: 3, Frontends: 10}, s)
 		cancel()
 	}), context.Canceled)
 }
@@ -251,5 +273,5 @@ func TestAnSRVRecordWithANumberThatIsTooHigh(t *testing.T) {
 	require.ErrorAs(t, err, &tooHigh, "also after a good answer")
 
 	names.set(false, srv("other.search.", 7070, 0, 1), srv("node-20251121.search.", 7071, 0, 1))
-	watchDNS(t, source).expect(2, Server{0, "node-20251121.search:7071", 1}, Server{1, "other.search:7070", 1})
+	watchDNS(t, source).expect(2, Server{0, "node-20251121.search:7071", 1, ""}, Server{1, "other.search:7070", 1, ""})
 }

@@ -104,12 +104,12 @@ func TestRealDNS(t *testing.T) {
 	for len(snapshot.Servers) > 3 {
 		snapshot = <-w.updates // the one before had the answer of only one query
 	}
-	require.Equal(t, []Server{{Address: "10.0.0.1:7070"}, {1, "10.0.0.2:7070", 0}, {2, "10.0.0.3:7070", 0}}, snapshot.Servers)
+	require.Equal(t, []Server{{Address: "10.0.0.1:7070"}, {1, "10.0.0.2:7070", 0, ""}, {2, "10.0.0.3:7070", 0, ""}}, snapshot.Servers)
 
 	services := <-watchDNS(t, SRV(benchService, optionsFor(s.address))).updates
 	require.Equal(t, 500, services.Numbers)
 	for _, server := range services.Servers {
-		require.Equal(t, Server{server.Number, fmt.Sprintf("be-%d.search.test:7070", server.Number), 5}, server)
+		require.Equal(t, Server{server.Number, fmt.Sprintf("be-%d.search.test:7070", server.Number), 5, ""}, server)
 	}
 }
 

@@ -26,9 +26,9 @@ const (
 
 // File returns a source with the servers in a file, one per line:
 //
-//	# address [number=N] [weight=W]
+//	# address [number=N] [weight=W] [zone=Z]
 //	be-0.search:7070
-//	be-1.search:7070 weight=2
+//	be-1.search:7070 weight=2 zone=eu-1a
 //	be-7.search:7070 number=7
 //
 // A server without a number has the index of its line among the server lines, from 0.
@@ -98,6 +98,7 @@ func (f file) read() (Snapshot, error) {
 func parse(in io.Reader) (Snapshot, error) {
 	s := Snapshot{Self: -1}
 	var taken map[int]bool // nil while all numbers are the indexes of the lines
+	zones := map[string]string{}
 	lines := bufio.NewScanner(in)
 	for n := 1; lines.Scan(); n++ {
 		text, _, _ := bytes.Cut(lines.Bytes(), []byte("#"))
@@ -119,6 +120,13 @@ func parse(in io.Reader) (Snapshot, error) {
 		}
 		if taken != nil {
 			taken[server.Number] = true
+		}
+		if server.Zone != "" { // a million servers share the names of a few zones
+			if known, ok := zones[server.Zone]; ok {
+				server.Zone = known
+			} else {
+				zones[server.Zone] = server.Zone
+			}
 		}
 		s.Servers = append(s.Servers, server)
 		s.Numbers = max(s.Numbers, server.Number+1)
@@ -149,8 +157,10 @@ func parseServer(line []byte, number int) (server Server, err error) {
 			if err == nil && !(server.Weight > 0 && server.Weight < math.Inf(1)) {
 				err = fmt.Errorf("must be above 0")
 			}
+		case "zone":
+			server.Zone, err = value, CheckZone(value)
 		default:
-			err = fmt.Errorf("only number=N and weight=W may follow an address")
+			err = fmt.Errorf("only number=N, weight=W and zone=Z may follow an address")
 		}
 		if err != nil {
 			return Server{}, fmt.Errorf("%s: %w", field, err)

@@ -15,27 +15,29 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	got, err := parse(strings.NewReader("# ours\n a:1 \n\nb:1 weight=2.5 # twice as large\nc:1 number=7 weight=1\nd:1\n"))
+	got, err := parse(strings.NewReader("# ours\n a:1 \n\nb:1 weight=2.5 # twice as large\nc:1 number=7 weight=1 zone=eu-1a\nd:1 zone=\n"))
 	require.NoError(t, err)
 	require.Equal(t, Snapshot{
-		Servers: []Server{{0, "a:1", 0}, {1, "b:1", 2.5}, {7, "c:1", 1}, {3, "d:1", 0}},
+		Servers: []Server{{0, "a:1", 0, ""}, {1, "b:1", 2.5, ""}, {7, "c:1", 1, "eu-1a"}, {3, "d:1", 0, ""}},
 		Numbers: 8, Self: -1,
 	}, got)
 }
 
 func TestParseBadLines(t *testing.T) {
 	for text, want := range map[string]string{
-		"a:1\nb:1 up":              "line 2: up: only number=N and weight=W may follow an address",
-		"a:1\nlocalhost":           "line 2: address localhost has no port; write HOST:PORT, such as localhost:7070",
-		"a:1 number=x":             `line 1: number=x: strconv.Atoi: parsing "x": invalid syntax`,
-		"a:1 number=-1":            "line 1: number=-1: must be from 0 to 1048575",
-		"a:1 number=2147483647":    "line 1: number=2147483647: must be from 0 to 1048575",
-		"a:1 weight=0":             "line 1: weight=0: must be above 0",
-		"a:1 weight=NaN":           "line 1: weight=NaN: must be above 0",
-		"a:1 weight=+Inf":          "line 1: weight=+Inf: must be above 0",
-		"a:1 weight=heavy":         `line 1: weight=heavy: strconv.ParseFloat: parsing "heavy": invalid syntax`,
-		"a:1\nb:1 number=0":        "line 2: number 0: another server has the same number",
-		strings.Repeat("x", 1<<17): "bufio.Scanner: token too long",
+		"a:1\nb:1 up":                         "line 2: up: only number=N, weight=W and zone=Z may follow an address",
+		"a:1\nlocalhost":                      "line 2: address localhost has no port; write HOST:PORT, such as localhost:7070",
+		"a:1 number=x":                        `line 1: number=x: strconv.Atoi: parsing "x": invalid syntax`,
+		"a:1 number=-1":                       "line 1: number=-1: must be from 0 to 1048575",
+		"a:1 number=2147483647":               "line 1: number=2147483647: must be from 0 to 1048575",
+		"a:1 weight=0":                        "line 1: weight=0: must be above 0",
+		"a:1 zone=a/b":                        `line 1: zone=a/b: zone "a/b": use only letters, digits, dots, hyphens and underscores`,
+		"a:1 zone=" + strings.Repeat("z", 65): "line 1: zone=" + strings.Repeat("z", 65) + ": zone of 65 bytes: must have at most 64",
+		"a:1 weight=NaN":                      "line 1: weight=NaN: must be above 0",
+		"a:1 weight=+Inf":                     "line 1: weight=+Inf: must be above 0",
+		"a:1 weight=heavy":                    `line 1: weight=heavy: strconv.ParseFloat: parsing "heavy": invalid syntax`,
+		"a:1\nb:1 number=0":                   "line 2: number 0: another server has the same number",
+		strings.Repeat("x", 1<<17):            "bufio.Scanner: token too long",
 	} {
 		_, err := parse(strings.NewReader(text))
 		require.EqualError(t, err, want)
@@ -76,7 +78,7 @@ func TestFile(t *testing.T) {
 		require.Equal(t, []string{"a:1 ", "b:1 ", "b:1 d:1 "}, got)
 
 		write("b:1 up\n")
-		require.EqualError(t, <-ended, "discovery: "+path+": line 1: up: only number=N and weight=W may follow an address")
+		require.EqualError(t, <-ended, "discovery: "+path+": line 1: up: only number=N, weight=W and zone=Z may follow an address")
 		require.NoError(t, os.Remove(path))
 		require.ErrorIs(t, File(path).Watch(ctx, nil), os.ErrNotExist)
 

@@ -13,10 +13,12 @@
 //
 // Each number has two keys with separate leases:
 //
-//	PREFIX/backends/7          {"address":"10.0.1.7:7070","weight":2}    TTL
-//	PREFIX/claims/backends/7   10.0.1.7:7070                             TTL + 2 margins
+//	PREFIX/backends/7          {"address":"10.0.1.7:7070","weight":2,"zone":"eu-1a"}   TTL
+//	PREFIX/claims/backends/7   10.0.1.7:7070                                           TTL + 2 margins
 //	PREFIX/frontends/3         {"address":"fe-3"}
 //	PREFIX/claims/frontends/3  fe-3
+//
+// With Options.Zone the word "frontends" is followed by "-of-" and the zone.
 //
 // One transaction writes both if the claim does not exist. A claimant first enters a
 // queue, with the lease of its future claim:

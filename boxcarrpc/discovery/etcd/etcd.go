@@ -46,6 +46,9 @@ type Options struct {
 	// CountFrontends makes sources report the number of clients. Only ringsteady with
 	// FrontendScaling needs it; every client then watches all others.
 	CountFrontends bool
+	// Zone is the zone of the clients that the registry numbers: each zone numbers its
+	// clients from 0, for subsets by zone. The default is the zone without a name.
+	Zone string
 	// TLS is the configuration of connections to etcd. The default is plain text.
 	TLS *tls.Config
 	// User and Password authenticate to etcd. The default is none.
@@ -83,6 +86,9 @@ func (o *Options) withDefaults() (Options, error) {
 	}
 	if r.CallTimeout < 0 {
 		errs = append(errs, fmt.Errorf("etcd: call timeout %s: must be above 0", r.CallTimeout))
+	}
+	if err := discovery.CheckZone(r.Zone); err != nil {
+		errs = append(errs, fmt.Errorf("etcd: %w", err))
 	}
 	return r, errors.Join(errs...)
 }
@@ -241,10 +247,18 @@ const (
 	frontends kind = "frontends"
 )
 
+// frontends returns the kind of the clients of the registry's zone.
+func (r *Registry) frontends() kind {
+	if r.options.Zone == "" {
+		return frontends
+	}
+	return frontends + "-of-" + kind(r.options.Zone)
+}
+
 // watched returns the kinds that sources watch.
 func (r *Registry) watched() []kind {
 	if r.options.CountFrontends {
-		return []kind{backends, frontends}
+		return []kind{backends, r.frontends()}
 	}
 	return []kind{backends}
 }
@@ -264,6 +278,7 @@ func numberOf(key []byte, prefix string) (number int, ok bool) {
 type entry struct {
 	Address string  `json:"address"`
 	Weight  float64 `json:"weight,omitempty"`
+	Zone    string  `json:"zone,omitempty"`
 }
 
 func (e entry) encode() string {

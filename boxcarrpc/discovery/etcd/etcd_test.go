@@ -85,7 +85,7 @@ func TestLowestFreeNumberIsClaimed(t *testing.T) {
 	require.Equal(t, 0, held(t, a))
 	b := backend(t, r, "b:1")
 	require.Equal(t, 1, held(t, b))
-	c, err := r.Backend(discovery.Server{Address: "c:1", Weight: 2})
+	c, err := r.Backend(discovery.Server{Address: "c:1", Weight: 2, Zone: "eu-1a"})
 	require.NoError(t, err)
 	require.Equal(t, 2, held(t, c))
 	w.until(-1, "0=a:1", "1=b:1", "2=c:1")
@@ -116,6 +116,44 @@ func TestLowestFreeNumberIsClaimed(t *testing.T) {
 	}
 	require.NoError(t, a.Close())
 	w.until(-1, "1=d:1", "2=c:1")
+}
+
+// The zone of a server is part of its entry. Each zone numbers its clients from 0.
+func TestZones(t *testing.T) {
+	address := startEtcd(t)
+	in := func(zone string) *Registry { return open(t, address, &Options{TTL: short.TTL, Zone: zone}) }
+	r := in("")
+	for _, server := range []discovery.Server{{Address: "a:1", Zone: "eu-1a"}, {Number: 1, Address: "b:1", Zone: "eu-1b"}, {Number: 2, Address: "c:1"}} {
+		n, err := r.Backend(server)
+		require.NoError(t, err)
+		require.Equal(t, server.Number, held(t, n))
+	}
+	for _, zone := range []string{"", "eu-1a", "eu-1b"} {
+		clients := in(zone)
+		for want := range 2 {
+			n, err := clients.Frontend("fe")
+			require.NoError(t, err)
+			require.Equal(t, want, held(t, n))
+		}
+	}
+	var zones []string
+	for zones == nil {
+		ctx, cancel := context.WithCancel(t.Context())
+		require.ErrorIs(t, r.Source(nil).Watch(ctx, func(s discovery.Snapshot) {
+			if len(s.Servers) == 3 {
+				zones = []string{s.Servers[0].Zone, s.Servers[1].Zone, s.Servers[2].Zone}
+			}
+			cancel()
+		}), context.Canceled)
+	}
+	require.Equal(t, []string{"eu-1a", "eu-1b", ""}, zones)
+	_, err := r.Backend(discovery.Server{Address: "d:1", Zone: "a/b"})
+	require.ErrorContains(t, err, `zone "a/b"`)
+	_, err = Open("etcd://"+address+"/search", &Options{Zone: "a/b"})
+	require.ErrorContains(t, err, `zone "a/b"`)
+	v := view{servers: map[int]discovery.Server{}}
+	r.apply(v, &clientv3.Event{Type: clientv3.EventTypePut, Kv: &mvccpb.KeyValue{Key: []byte(r.entries(backends) + "7"), Value: []byte(`{"address":"e:1","zone":"\u001b[2J"}`)}})
+	require.Equal(t, discovery.Server{Number: 7, Address: "e:1"}, v.servers[7])
 }
 
 // A watch ends although changes are pending.

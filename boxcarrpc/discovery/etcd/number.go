@@ -49,12 +49,15 @@ func (r *Registry) Backend(server discovery.Server) (*Number, error) {
 	if err := checkServer(server); err != nil {
 		return nil, err
 	}
-	return r.hold(backends, entry{server.Address, server.Weight}, nil), nil
+	return r.hold(backends, entry{server.Address, server.Weight, server.Zone}, nil), nil
 }
 
 func checkServer(server discovery.Server) error {
 	if server.Address == "" || server.Weight < 0 || math.IsInf(server.Weight, 0) || math.IsNaN(server.Weight) {
 		return fmt.Errorf("etcd: server with address %q and weight %v: address must not be empty, weight must be at least 0", server.Address, server.Weight)
+	}
+	if err := discovery.CheckZone(server.Zone); err != nil {
+		return fmt.Errorf("etcd: server with address %q: %w", server.Address, err)
 	}
 	return nil
 }
@@ -65,7 +68,7 @@ func (r *Registry) Frontend(name string) (*Number, error) {
 	if name == "" {
 		return nil, errors.New("etcd: the client's name is empty")
 	}
-	return r.hold(frontends, entry{Address: name}, nil), nil
+	return r.hold(r.frontends(), entry{Address: name, Zone: r.options.Zone}, nil), nil
 }
 
 // hold holds a number, which is visible at once unless it is a row.

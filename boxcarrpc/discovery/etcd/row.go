@@ -43,7 +43,7 @@ func (r *Registry) Row(server discovery.Server, opts RowOptions) (*Number, error
 	if strings.Contains(server.Address, " ") {
 		return nil, fmt.Errorf("etcd: the address %q of a row has a space", server.Address)
 	}
-	return r.hold(backends, entry{server.Address, server.Weight}, &opts), nil
+	return r.hold(backends, entry{server.Address, server.Weight, server.Zone}, &opts), nil
 }
 
 // Show makes a row visible to sources while it holds a number. The server is ready for

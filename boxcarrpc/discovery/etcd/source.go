@@ -109,7 +109,7 @@ func (r *Registry) read(ctx context.Context) (view, error) {
 
 // apply applies a change to a view.
 func (r *Registry) apply(v view, event *clientv3.Event) {
-	if number, ok := numberOf(event.Kv.Key, r.entries(frontends)); ok {
+	if number, ok := numberOf(event.Kv.Key, r.entries(r.frontends())); ok {
 		v.clients[number] = true
 		if event.Type != mvccpb.PUT {
 			delete(v.clients, number)
@@ -129,7 +129,11 @@ func (r *Registry) apply(v view, event *clientv3.Event) {
 		r.options.Logger.Warn("invalid entry of a server", "key", string(event.Kv.Key), "error", err)
 		return
 	}
-	v.servers[number] = discovery.Server{Number: number, Address: e.Address, Weight: e.Weight}
+	if err := discovery.CheckZone(e.Zone); err != nil {
+		r.options.Logger.Warn("ignoring the zone of a server", "key", string(event.Kv.Key), "error", err)
+		e.Zone = ""
+	}
+	v.servers[number] = discovery.Server{Number: number, Address: e.Address, Weight: e.Weight, Zone: e.Zone}
 }
 
 // follow reports changes until the watch fails, and returns the error.

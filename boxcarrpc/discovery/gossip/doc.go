@@ -9,7 +9,7 @@
 // It uses hashicorp/memberlist, an extension of the SWIM protocol: each member probes
 // others and gossips its state to some of them. The metadata of a member describes it:
 //
-//	{"kind":"backend","number":7,"claimed":1763719200000000000,"settled":true,"address":"10.0.1.7:7070","weight":2}
+//	{"kind":"backend","number":7,"claimed":1763719200000000000,"settled":true,"address":"10.0.1.7:7070","weight":2,"zone":"eu-1a"}
 //
 // # Numbers
 //

@@ -1,6 +1,7 @@
 package gossip
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -58,6 +59,7 @@ type meta struct {
 	Settled bool    `json:"settled"` // it has held the number for settleAfter
 	Address string  `json:"address,omitempty"`
 	Weight  float64 `json:"weight,omitempty"`
+	Zone    string  `json:"zone,omitempty"`
 }
 
 // Join joins the cluster of a target, which has addresses of some of its members:
@@ -82,7 +84,7 @@ func Join(target string, opts *Options) (*Member, error) {
 		}
 	}
 	m := &Member{options: o, name: o.Server.Address + "#" + rand.Text()[:12], wake: make(chan struct{}, 1)}
-	m.mu.own = meta{Kind: o.Kind, Number: -1, Claimed: time.Now().UnixNano(), Address: o.Server.Address, Weight: o.Server.Weight}
+	m.mu.own = meta{Kind: o.Kind, Number: -1, Claimed: time.Now().UnixNano(), Address: o.Server.Address, Weight: o.Server.Weight, Zone: cmp.Or(o.Server.Zone, o.Zone)}
 	m.mu.others, m.mu.known, m.mu.seeds = map[string]meta{}, map[string]string{}, seeds
 	m.mu.changed = make(chan struct{})
 	if len(m.encoded()) > memberlist.MetaMaxSize {
@@ -186,6 +188,10 @@ func (m *Member) decode(n *memberlist.Node) (decoded meta) {
 			Source: "gossip member " + n.Name + " at " + n.Address(), Number: decoded.Number, Limit: discovery.MaxNumber + 1,
 		})
 		return meta{Kind: Observer}
+	}
+	if err := discovery.CheckZone(decoded.Zone); err != nil {
+		m.options.Logger.Warn("ignoring the zone of a member", "member", n.Name, "error", err)
+		decoded.Zone = ""
 	}
 	return decoded
 }

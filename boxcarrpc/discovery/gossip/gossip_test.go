@@ -194,6 +194,32 @@ func TestClientsHaveSeparateNumbers(t *testing.T) {
 	require.ErrorContains(t, fe.Watch(t.Context(), func(discovery.Snapshot) {}), "has left")
 }
 
+// Members announce their zones, and the frontends of each zone have numbers from 0.
+func TestZones(t *testing.T) {
+	m := &Member{options: Options{Logger: slog.New(slog.DiscardHandler)}, name: "own", wake: make(chan struct{}, 1)}
+	m.mu.own = meta{Kind: Frontend, Number: -1, Zone: "eu-1a"}
+	m.mu.known, m.mu.changed = map[string]string{}, make(chan struct{})
+	node := func(name, text string) meta { return m.decode(&memberlist.Node{Name: name, Meta: []byte(text)}) }
+	m.mu.others = map[string]meta{
+		"a": node("a", `{"kind":"backend","number":0,"address":"a:1","zone":"eu-1a"}`),
+		"b": node("b", `{"kind":"backend","number":1,"address":"b:1","zone":"eu-1b"}`),
+		"c": node("c", `{"kind":"backend","number":2,"address":"c:1","zone":"\u001b[2J"}`),
+		"d": node("d", `{"kind":"frontend","number":0,"zone":"eu-1b"}`),
+		"e": node("e", `{"kind":"frontend","number":0,"zone":"eu-1a"}`),
+		"f": node("f", `{"kind":"frontend","number":2,"zone":"eu-1b"}`),
+	}
+	require.True(t, m.consider())
+	s, _ := m.snapshot()
+	require.Equal(t, discovery.Snapshot{Servers: []discovery.Server{
+		{Number: 0, Address: "a:1", Zone: "eu-1a"}, {Number: 1, Address: "b:1", Zone: "eu-1b"}, {Number: 2, Address: "c:1"},
+	}, Numbers: 3, Self: 1, Frontends: 2}, s)
+
+	joined, err := Join("gossip://127.0.0.1:1?bind=127.0.0.1:0", &Options{Kind: Backend, Server: discovery.Server{Address: "a:1", Zone: "eu-1a"}})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, joined.Close()) }()
+	require.Contains(t, string(joined.encoded()), `"zone":"eu-1a"`)
+}
+
 // Members with the same view resolve their claims in one round.
 func TestSettle(t *testing.T) {
 	rng := rand.New(testseed.PCG(t))
@@ -232,7 +258,9 @@ func TestBadTargetsAndOptions(t *testing.T) {
 		require.Error(t, err, target)
 	}
 	for _, o := range []Options{{Kind: "x"}, {Kind: Backend}, {Server: discovery.Server{Address: "a:1"}}, {Bind: "x"}, {Bind: "1.2.3.4:x"},
-		{Kind: Backend, Server: discovery.Server{Address: "a:1", Weight: -1}}, {Kind: Backend, Server: discovery.Server{Address: string(make([]byte, 512))}}} {
+		{Kind: Backend, Server: discovery.Server{Address: "a:1", Weight: -1}}, {Kind: Backend, Server: discovery.Server{Address: "a:1", Zone: "a/b"}},
+		{Kind: Backend, Server: discovery.Server{Address: "a:1"}, Zone: "a"}, {Kind: Frontend, Zone: "a b"},
+		{Kind: Backend, Server: discovery.Server{Address: string(make([]byte, 512))}}} {
 		_, err := Join("gossip://a:1", &o)
 		require.Error(t, err)
 	}

@@ -61,10 +61,11 @@ func settle(all []claimant) (keepers map[int]claimant, claims map[string]int) {
 	return keepers, claims
 }
 
-// claimants returns the members of a kind, including this one. m.mu is held.
+// claimants returns the members of a kind, including this one: of the frontends, those of
+// the zone of this one. m.mu is held.
 func (m *Member) claimants(kind Kind) (all []claimant) {
 	for name, other := range m.mu.others {
-		if other.Kind == kind {
+		if other.Kind == kind && (kind != Frontend || other.Zone == m.mu.own.Zone) {
 			all = append(all, claimant{name, other})
 		}
 	}
@@ -195,7 +196,7 @@ func (m *Member) snapshot() (s discovery.Snapshot, changed <-chan struct{}) {
 	defer m.mu.Unlock()
 	backends, _ := settle(m.claimants(Backend))
 	for number, keeper := range backends {
-		s.Servers = append(s.Servers, discovery.Server{Number: number, Address: keeper.Address, Weight: keeper.Weight})
+		s.Servers = append(s.Servers, discovery.Server{Number: number, Address: keeper.Address, Weight: keeper.Weight, Zone: keeper.Zone})
 	}
 	var rest []discovery.Server
 	s.Servers, rest = discovery.Dense(s.Servers)

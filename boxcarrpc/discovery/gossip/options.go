@@ -38,6 +38,9 @@ type Options struct {
 	Kind Kind
 	// Server is the server of a Backend. Its Number is ignored.
 	Server discovery.Server
+	// Zone is the zone of a Frontend. The frontends of each zone have numbers from 0, for
+	// subsets by zone. The default is the zone without a name.
+	Zone string
 	// Bind is the HOST:PORT for gossip, over UDP and TCP. Other members must be able to
 	// reach it. Port 0 means any. The default is the local address of the route to the
 	// first seed, with port 7946, or any port for an Observer.
@@ -82,6 +85,11 @@ func check(target string, opts *Options) (o Options, seeds []string, err error) 
 		return o, nil, fmt.Errorf("gossip: kind %q must not have a server address", o.Kind)
 	case !(o.Server.Weight >= 0 && o.Server.Weight < 1e300):
 		return o, nil, fmt.Errorf("gossip: weight %v: must be at least 0 and finite", o.Server.Weight)
+	case o.Kind != Frontend && o.Zone != "":
+		return o, nil, fmt.Errorf("gossip: kind %q with Zone %s: set Server.Zone for a backend", o.Kind, o.Zone)
+	}
+	if err := errors.Join(discovery.CheckZone(o.Server.Zone), discovery.CheckZone(o.Zone)); err != nil {
+		return o, nil, fmt.Errorf("gossip: %w", err)
 	}
 	return o, seeds, nil
 }
