@@ -113,7 +113,7 @@ type PoolStats struct {
 	Known      int  // servers that the source reports
 	Servers    int  // of these, in the pool's set: all, or its subset and the borrowed ones
 	Borrowed   bool // the servers of the subset are dead, and others replace them
-	Live       int  // of these, not in quarantine and not draining
+	Live       int  // of these, neither draining nor broken since their last answer
 	Ejected    int  // of these, ejected because they fail requests
 	Transports int  // open connections
 	Size       int  // slots that the pool is to hold

@@ -28,7 +28,7 @@ func NewPool(o *Options) *Pool {
 	type stats = boxcarrpc.PoolStats
 	gauge, counter := p.numbers.gauge, p.numbers.counter
 	gauge("servers", "Servers in the set.", func(s stats) float64 { return float64(s.Servers) })
-	gauge("servers_live", "Of these, neither in quarantine nor draining.", func(s stats) float64 { return float64(s.Live) })
+	gauge("servers_live", "Of these, neither draining nor broken since their last answer.", func(s stats) float64 { return float64(s.Live) })
 	gauge("servers_ejected", "Of these, ejected because they fail requests.", func(s stats) float64 { return float64(s.Ejected) })
 	gauge("transports", "Connections open now.", func(s stats) float64 { return float64(s.Transports) })
 	gauge("slots_wanted", "The ladder's size.", func(s stats) float64 { return float64(s.Size) })

@@ -43,7 +43,13 @@
 // slot in it, because the others report their lowest free slot with each response. A
 // gained slot replaces the highest one, which is given back. Only a lower number
 // replaces a higher one, so the sum of the numbers decreases with every swap and
-// swapping ends. A seeker that gains nothing slows down to a request a minute.
+// swapping ends. A seeker that gains nothing slows down to a request a minute, but not
+// before it has asked the servers once after the ladder has filled.
+//
+// A silent server delays no request to another. After 50 ms a lease request no longer
+// counts for the limit of concurrent ones, and its server no longer has a share of the
+// slots. A server that broke is probed after its quarantine, one server at a time, or a
+// few while slots are missing. It is asked like the others when it has answered.
 //
 // # Share of a slow server
 //

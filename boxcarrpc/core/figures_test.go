@@ -54,7 +54,7 @@ func figure4(t *testing.T) (f *fleet, one, two, three *client) {
 // trust records a successful request of each client on each server.
 func (f *fleet) trust() {
 	for _, c := range f.all {
-		for i := range c.ladder.extent {
+		for i := range int32(len(f.boards)) {
 			c.ladder.RecordOutcome(f.now, i, Success, c.rng)
 		}
 	}

@@ -252,8 +252,8 @@ func (l *Ladder) check(t testing.TB) {
 		}
 	}
 	require.Equal(t, []int32{held, busy, free}, []int32{l.held, l.busy, l.free})
-	var members, live, welcomes int32
-	var liveWeight int64
+	var members, live, asking, late, probing int32
+	var shares int64
 	for i := range l.peers {
 		p := &l.peers[i]
 		require.Equal(t, heldOf[i], p.held)
@@ -262,15 +262,22 @@ func (l *Ladder) check(t testing.TB) {
 		}
 		if p.live() {
 			live++
-			liveWeight += p.weight()
+			if p.request != overdue {
+				shares += p.weight()
+			}
 		}
-		if p.welcome {
-			welcomes++
-			require.GreaterOrEqual(t, p.welcomeAt, l.welcomeAt)
+		switch p.request {
+		case timely:
+			asking++
+		case overdue:
+			late++
+		case probe:
+			probing++
 		}
 	}
-	require.Equal(t, liveWeight, l.liveWeight)
-	require.Equal(t, []int32{members, live, welcomes}, []int32{l.members, l.live, l.welcomes})
+	l.checkLists(t)
+	require.Equal(t, shares, l.shares)
+	require.Equal(t, []int32{members, live, asking, late, probing}, []int32{l.members, l.live, l.asking, l.late, l.probing})
 	unused := int32(0)
 	for i := l.unused; i != none; i = l.slots[i].at {
 		require.Equal(t, slotUnused, l.slots[i].state)
@@ -284,4 +291,35 @@ func (l *Ladder) check(t testing.TB) {
 			require.Equal(t, l.slots[again].level, l.slots[top].level, "cached highest")
 		}
 	}
+}
+
+// checkLists verifies the list of members and the heaps of alarms.
+func (l *Ladder) checkLists(t testing.TB) {
+	for i := range l.peers {
+		p := &l.peers[i]
+		if p.member {
+			require.Equal(t, int32(i), l.memberAt(p.at))
+		}
+		require.Equal(t, p.isolated || p.paused || p.ejected || p.request == timely, p.hasAlarm(alarmChange))
+		if p.hasAlarm(alarmProbe) {
+			require.Equal(t, broken, p.contact)
+		}
+		if p.contact == broken && p.leases() && !p.ejected && p.request == noRequest {
+			require.True(t, p.hasAlarm(alarmProbe), "server %d is never probed", i)
+		}
+		if p.hasAlarm(alarmWelcome) {
+			require.NotEqual(t, broken, p.contact)
+		}
+	}
+	for k := range alarms {
+		for place := range l.alarms[k] {
+			peer := l.peers[place].links.heap[k]
+			require.Equal(t, place+1, l.peers[peer].place[k])
+			if parent := l.peers[max(place-1, 0)/2].links.heap[k]; place > 0 {
+				require.LessOrEqual(t, l.peers[parent].due[k], l.peers[peer].due[k], "heap order")
+			}
+		}
+	}
+	_, wake := l.first(alarmChange)
+	require.Equal(t, wake, l.wake)
 }

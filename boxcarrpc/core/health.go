@@ -69,8 +69,8 @@ func (l *Ladder) eject(now int64, peer int32, rng *rand.PCG) {
 	p.ejected, p.trusted, p.onTrial = true, false, false
 	l.ejected++
 	p.ejection.enter(now, ejectBase, ejectLimit, rng)
-	l.wake = min(l.wake, p.ejection.until)
-	l.unwelcome(p)
+	l.schedule(peer)
+	l.unwelcome(peer)
 	l.rerank(peer)
 }
 
@@ -81,8 +81,8 @@ func (l *Ladder) readmit(now int64, peer int32, rng *rand.PCG) {
 	l.ejected--
 	l.checkAt = 0
 	l.rerank(peer)
-	if p.live() {
-		l.greet(now, p, rng) // the ladder may hold few of its slots, or none
+	if p.leases() {
+		l.greet(now, peer, rng) // the ladder may hold few of its slots, or none
 	}
 }
 
@@ -94,6 +94,7 @@ func (l *Ladder) resetFaults(peer int32) {
 	if p.ejected {
 		p.ejected = false
 		l.ejected--
+		l.schedule(peer)
 		l.rerank(peer)
 	}
 }
@@ -112,16 +113,20 @@ func (l *Ladder) Check(now int64, rng *rand.PCG) (entry int32, ok bool) {
 		return none, false
 	}
 	l.checkAt = never
-	for i := range l.peers[:l.extent] {
-		p := &l.peers[i]
+	for i := range l.slots {
+		s := &l.slots[i]
+		if s.state == slotUnused || s.retiring {
+			continue
+		}
+		p := &l.peers[s.peer]
 		switch {
-		case p.held == 0 || p.checking || p.ejected || p.trusted && l.checkEvery <= 0:
+		case p.checking || p.ejected || p.trusted && l.checkEvery <= 0:
 			continue
 		case now < p.checkAt:
 			l.checkAt = min(l.checkAt, p.checkAt)
 			continue
 		}
-		if entry = l.freeOf(int32(i)); entry == none {
+		if entry = l.freeOf(s.peer); entry == none {
 			l.checkAt = min(l.checkAt, now+checkAgain)
 			continue
 		}

@@ -50,17 +50,19 @@ type Ladder struct {
 	free        int32 // length of the heap
 	unused      int32 // first unused entry
 	members     int32 // servers in the set
-	live        int32 // members that are neither in quarantine nor draining
-	extent      int32 // peers from here on were never members
-	welcomes    int32 // peers to be asked before others
+	live        int32 // members that are expected to answer
+	asking      int32 // timely lease requests
+	late        int32 // overdue lease requests
+	probing     int32 // probes
 	averageLoad int32 // moving average of reported loads, times averageScale
 	ejected     int32 // ejected members
 
-	welcomeAt  int64 // lower bound of the peers' welcomeAt
-	liveWeight int64 // sum of the weights of live servers, in 64ths
-	wake       int64 // lower bound of the end of quarantines, pauses and ejections
-	faults     int64 // sum of the peers' fault
-	wanted     int32 // peers that are wanted
+	alarms [alarms]int32 // lengths of the heaps
+	wake   int64         // the first alarmChange
+	shares int64         // sum of the peers' share
+	faults int64         // sum of the peers' fault
+	wanted int32         // peers that are wanted
+	fewer  bool          // a lease request became overdue, so that fewer servers share the slots
 
 	checkEvery int64
 	checkAt    int64 // lower bound of the time of the next check
@@ -74,7 +76,7 @@ type Ladder struct {
 // those beyond size hold slots that were replaced while busy, until their requests end.
 // peers has an element for each server index. The ladder retains both slices.
 func NewLadder(size int, slots []Slot, peers []Peer) Ladder {
-	l := Ladder{slots: slots, peers: peers, size: int32(size), wake: never, welcomeAt: never}
+	l := Ladder{slots: slots, peers: peers, size: int32(size), wake: never}
 	for i := range slots {
 		slots[i] = Slot{at: int32(i) + 1}
 	}
@@ -201,6 +203,9 @@ func (l *Ladder) RecordOutcome(now int64, peer int32, outcome Outcome, rng *rand
 	p := &l.peers[peer]
 	switch outcome {
 	case Success:
+		if p.contact != answered {
+			l.heard(peer)
+		}
 		p.quarantine.level, p.pause.level = 0, 0
 		l.succeed(p)
 		if !p.trusted {
@@ -294,7 +299,7 @@ func (l *Ladder) Bid(peer int32) (below int32, ok bool) {
 func (l *Ladder) victimFor(peer int32) (victim int32, ok bool) {
 	p := &l.peers[peer]
 	switch {
-	case !p.live() || p.ejected || !l.hasRoom():
+	case !p.leases() || p.ejected || !l.hasRoom():
 		return none, false
 	case p.wanted && p.held == 0:
 		return none, true

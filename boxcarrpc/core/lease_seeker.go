@@ -10,6 +10,7 @@ const (
 	swapRest    = 20e6  // pause after a swap
 	hintWithin  = 100e6 // maximum delay of a request after a hint
 	fillAtOnce  = 4     // concurrent requests while slots are missing
+	surveyLimit = 64    // requests without a gain after the ladder has filled, at most
 	pickAttempt = 16    // random picks before all servers are examined
 )
 
@@ -18,69 +19,81 @@ const (
 type LeaseSeeker struct {
 	next   int64  // time of the next request that is not due to a hint or a new server
 	hintAt int64  // hints are neither followed nor accepted before
-	asking int32  // requests in progress
 	hinted int32  // the server of a hint, plus one; 0 for none
 	round  uint32 // a server that declines is asked once in a round
 	level  uint8  // consecutive requests that gained nothing
+	survey int32  // further requests that may gain nothing before the pauses grow
 }
 
 // NextRequest returns the next lease request if one is due: the server, and the number
 // that the slot must be below. The caller connects if necessary, sends the request, and
 // calls Done in any case. It calls NextRequest again after a request and after Done, and
 // at the time of Wake.
+//
+// A hint is followed first, because its server has just answered. Silent servers do not
+// delay the others: a probe does not count as a request, and a request counts for at most
+// overdueAfter.
 func (r *LeaseSeeker) NextRequest(now int64, l *Ladder, rng *rand.PCG) (peer, below int32, ok bool) {
 	l.Advance(now, rng)
-	if peer = r.wanted(l); peer == none && r.asking >= atOnce(l) {
-		return none, 0, false
+	if l.fewer {
+		l.fewer = false
+		if !l.Full() {
+			r.RequestNow(now) // the others may have more slots: see laneCap
+		}
 	}
-	below = NoSlot
-	if peer == none {
-		peer, below = r.welcome(now, l, rng)
-	}
-	if peer == none {
+	peer, below = r.wanted(l)
+	if peer == none && l.asking < atOnce(l) {
 		peer, below = r.hint(now, l)
 	}
-	if peer == none && now >= r.next {
-		peer, below = r.pick(l, rng)
-		if peer == none {
-			switch {
-			case r.asking > 0:
-				r.next = now + restBase // wait for the requests in progress
-			case l.Full():
-				r.rest(restLimit, r.level, now, rng)
-			default:
-				r.round++
-				r.rest(fillLimit, r.level, now, rng)
+	if peer == none {
+		peer, below = r.probe(now, l, rng)
+	}
+	if peer == none && l.asking < atOnce(l) {
+		if peer, below = r.welcome(now, l); peer == none && now >= r.next {
+			peer, below = r.pick(l, rng)
+			if peer == none {
+				r.nothing(now, l, rng)
 			}
-			return none, 0, false
 		}
 	}
 	if peer == none {
 		return none, 0, false
 	}
-	l.peers[peer].asked = true
-	l.peers[peer].askedAny = below == NoSlot
-	r.asking++
+	l.beginRequest(now, peer, below)
 	return peer, below, true
 }
 
-// wanted returns a server that a retry waits for and that has not been asked yet.
-func (r *LeaseSeeker) wanted(l *Ladder) (peer int32) {
-	if l.wanted == 0 {
-		return none
+// nothing schedules the next request if no server may be asked.
+func (r *LeaseSeeker) nothing(now int64, l *Ladder, rng *rand.PCG) {
+	switch {
+	case l.asking > 0, l.late > 0 && !l.Full():
+		r.next = now + restBase // wait for the requests in progress
+	case l.Full():
+		r.rest(restLimit, r.level, now, rng)
+	default:
+		r.round++
+		r.rest(fillLimit, r.level, now, rng)
 	}
-	for i := range l.peers[:l.extent] {
-		if p := &l.peers[i]; p.wanted && !p.asked {
-			if _, ok := l.Bid(int32(i)); ok {
-				return int32(i)
+}
+
+// wanted returns a server that a retry waits for and that has not been asked yet.
+func (r *LeaseSeeker) wanted(l *Ladder) (peer, below int32) {
+	if l.wanted == 0 {
+		return none, 0
+	}
+	for place := range l.members {
+		peer = l.memberAt(place)
+		if p := &l.peers[peer]; p.wanted && p.request == noRequest {
+			if _, ok := l.Bid(peer); ok && p.live() {
+				return peer, NoSlot
 			}
 			l.unwant(p) // the ladder takes none of its slots any more
 		}
 	}
-	return none
+	return none, 0
 }
 
-// atOnce returns the maximum number of concurrent requests.
+// atOnce returns the maximum number of concurrent requests, and of probes.
 func atOnce(l *Ladder) int32 {
 	if l.Full() {
 		return 1
@@ -91,15 +104,21 @@ func atOnce(l *Ladder) int32 {
 // Wake returns the time of the next call of NextRequest if nothing changes before. A
 // slot that leaves the ladder is a change.
 func (r *LeaseSeeker) Wake(l *Ladder) int64 {
-	if r.asking >= atOnce(l) {
-		return never
-	}
-	wake := min(r.next, l.wake)
+	wake := l.wake
 	if l.checks {
 		wake = min(wake, l.checkAt)
 	}
-	if l.welcomes > 0 && l.hasRoom() {
-		wake = min(wake, l.welcomeAt)
+	if l.probing < atOnce(l) && l.hasRoom() {
+		_, due := l.first(alarmProbe)
+		wake = min(wake, due)
+	}
+	if l.asking >= atOnce(l) {
+		return wake
+	}
+	wake = min(wake, r.next)
+	if l.hasRoom() {
+		_, due := l.first(alarmWelcome)
+		wake = min(wake, due)
 	}
 	if r.hinted != 0 {
 		wake = min(wake, r.hintAt)
@@ -120,14 +139,21 @@ const (
 // Done ends a lease request.
 func (r *LeaseSeeker) Done(now int64, l *Ladder, peer int32, answer LeaseResult, rng *rand.PCG) {
 	p := &l.peers[peer]
-	p.asked = false
-	r.asking--
+	paced := p.request == timely
+	l.endRequest(peer)
+	if answer != Failed {
+		l.heard(peer)
+	}
 	if answer == Granted || p.askedAny {
 		l.unwant(p)
 	}
 	switch answer {
 	case Granted:
 		r.level, p.declined = 0, 0
+		if p.askedAny && l.Full() {
+			// Any slots have filled the ladder. One round finds the lower ones.
+			r.survey = min(l.members, surveyLimit)
+		}
 	case Declined:
 		p.declined = r.round + 1
 		if l.Full() {
@@ -135,6 +161,11 @@ func (r *LeaseSeeker) Done(now int64, l *Ladder, peer int32, answer LeaseResult,
 		}
 	}
 	switch {
+	case !paced && answer != Granted:
+		// The other requests have not waited for this one.
+	case l.Full() && answer == Declined && r.survey > 0:
+		r.survey--
+		r.next = now + jitter(rng, restBase)
 	case l.Full() && answer == Declined:
 		r.rest(restLimit, r.level, now, rng)
 	case l.Full():
@@ -211,37 +242,38 @@ func (r *LeaseSeeker) hint(now int64, l *Ladder) (peer, below int32) {
 	return none, 0
 }
 
-// welcome returns a uniformly random server of those that are new or back and due.
-func (r *LeaseSeeker) welcome(now int64, l *Ladder, rng *rand.PCG) (peer, below int32) {
-	if l.welcomes == 0 || now < l.welcomeAt || !l.hasRoom() {
-		return none, 0
+// welcome returns the server that has been due for longest of those that are new or back.
+// The times are random, so that each client asks them in another order.
+func (r *LeaseSeeker) welcome(now int64, l *Ladder) (peer, below int32) {
+	for l.hasRoom() {
+		peer, due := l.first(alarmWelcome)
+		if now < due {
+			break
+		}
+		l.setAlarm(alarmWelcome, peer, never)
+		if below, ok := r.bid(l, peer); ok {
+			return peer, below
+		} // otherwise the ladder takes none of its slots
 	}
-	peer = none
-	l.welcomeAt = never
-	due := uint64(0)
-	for i := range l.peers[:l.extent] {
-		p := &l.peers[i]
-		if !p.welcome {
-			continue
+	return none, 0
+}
+
+// probe returns the server that has been due for longest of those that broke.
+func (r *LeaseSeeker) probe(now int64, l *Ladder, rng *rand.PCG) (peer, below int32) {
+	for l.probing < atOnce(l) && l.hasRoom() {
+		peer, due := l.first(alarmProbe)
+		if now < due {
+			break
 		}
-		bid, ok := r.bid(l, int32(i))
-		if !ok {
-			l.unwelcome(p) // the ladder takes none of its slots
-			continue
+		if below, ok := r.bid(l, peer); ok {
+			l.setAlarm(alarmProbe, peer, never)
+			return peer, below
 		}
-		l.welcomeAt = min(l.welcomeAt, p.welcomeAt)
-		if now < p.welcomeAt {
-			continue
-		}
-		due++
-		if uniform(rng, due) == 0 {
-			peer, below = int32(i), bid
-		}
+		// The ladder takes none of its slots at present. No other request finds out
+		// whether the server is back.
+		l.setAlarm(alarmProbe, peer, now+jitter(rng, quarantineLimit))
 	}
-	if peer != none {
-		l.unwelcome(&l.peers[peer])
-	}
-	return peer, below
+	return none, 0
 }
 
 // pick returns a uniformly random server of those that may be asked, connected or not.
@@ -250,11 +282,11 @@ func (r *LeaseSeeker) welcome(now int64, l *Ladder, rng *rand.PCG) (peer, below 
 // slot with each response. A lower slot of one of the former is thus found before
 // requests become rare.
 func (r *LeaseSeeker) pick(l *Ladder, rng *rand.PCG) (peer, below int32) {
-	if l.extent == 0 {
+	if l.members == 0 {
 		return none, 0
 	}
 	for range pickAttempt {
-		peer = int32(uniform(rng, uint64(l.extent)))
+		peer = l.memberAt(int32(uniform(rng, uint64(l.members))))
 		if below, ok := r.fresh(l, peer); ok && (l.peers[peer].held == 0 || !l.Full()) {
 			return peer, below
 		}
@@ -272,12 +304,13 @@ func (r *LeaseSeeker) pick(l *Ladder, rng *rand.PCG) (peer, below int32) {
 func (r *LeaseSeeker) choose(l *Ladder, rng *rand.PCG) (peer, below int32) {
 	peer = none
 	count, unheld := uint64(0), false
-	for i := range l.peers[:l.extent] {
-		bid, ok := r.fresh(l, int32(i))
+	for place := range l.members {
+		candidate := l.memberAt(place)
+		bid, ok := r.fresh(l, candidate)
 		if !ok {
 			continue
 		}
-		switch first := l.Full() && l.peers[i].held == 0; {
+		switch first := l.Full() && l.peers[candidate].held == 0; {
 		case first && !unheld:
 			count, unheld = 0, true
 		case unheld && !first:
@@ -285,7 +318,7 @@ func (r *LeaseSeeker) choose(l *Ladder, rng *rand.PCG) (peer, below int32) {
 		}
 		count++
 		if uniform(rng, count) == 0 {
-			peer, below = int32(i), bid
+			peer, below = candidate, bid
 		}
 	}
 	return peer, below
@@ -293,16 +326,16 @@ func (r *LeaseSeeker) choose(l *Ladder, rng *rand.PCG) (peer, below int32) {
 
 // bid is Bid for a server without a lease request in progress.
 func (r *LeaseSeeker) bid(l *Ladder, peer int32) (below int32, ok bool) {
-	if l.peers[peer].asked {
+	if l.peers[peer].request != noRequest {
 		return 0, false
 	}
 	return l.Bid(peer)
 }
 
-// fresh is bid for a server that has not declined in this round. While slots are
+// fresh is bid for a live server that has not declined in this round. While slots are
 // missing, declining a request for a lower slot does not count.
 func (r *LeaseSeeker) fresh(l *Ladder, peer int32) (below int32, ok bool) {
-	if p := &l.peers[peer]; p.declined == r.round+1 && (p.askedAny || l.Full()) {
+	if p := &l.peers[peer]; !p.live() || p.declined == r.round+1 && (p.askedAny || l.Full()) {
 		return 0, false
 	}
 	return r.bid(l, peer)

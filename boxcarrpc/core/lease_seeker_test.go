@@ -318,6 +318,25 @@ func TestAHintIsFollowedSoon(t *testing.T) {
 	require.Equal(t, [2]int32{0, 9}, [2]int32{peer, below})
 }
 
+// The server of a hint has a lower slot. Whether a new server has one is unknown.
+func TestAHintIsFollowedBeforeANewServerIsAsked(t *testing.T) {
+	rng := testseed.PCG(t)
+	f := newFleet(t, 3, 1, 2, rng)
+	c := f.all[0]
+	f.trust()
+	f.give(c, 7, 0)
+	f.give(c, 9, 1)
+	fresh := f.addServer()
+	require.True(t, c.seeker.Hint(f.now, &c.ladder, 0, 8, rng))
+	f.now += 2 * welcomeWithin
+	for _, want := range []int32{0, fresh} {
+		peer, _, ok := c.seeker.NextRequest(f.now, &c.ladder, rng)
+		require.True(t, ok)
+		require.Equal(t, want, peer)
+		c.seeker.Done(f.now, &c.ladder, peer, Declined, rng)
+	}
+}
+
 // Slots are lost during a lease request for a lower one. A refusal of this request must
 // not delay the requests for any slot.
 func TestDeclinedSwapDoesNotDelayFilling(t *testing.T) {

@@ -12,6 +12,28 @@ const (
 	// A server that is new or back from quarantine is asked before others, within
 	// this time, so that the clients do not all ask it at once.
 	welcomeWithin = 500e6
+
+	// A lease request without an answer after this time is overdue.
+	overdueAfter = 50e6
+)
+
+// A contact is a server's last answer or failure to answer.
+type contact uint8
+
+const (
+	unknown  contact = iota // none yet
+	answered                // answered a lease request, or a request successfully
+	broken                  // its connection broke, or could not be made
+)
+
+// A request is the state of the lease request to a server. There is at most one.
+type request uint8
+
+const (
+	noRequest request = iota
+	timely            // counts for the limit of concurrent requests
+	overdue           // no longer counts, because an answer is overdue
+	probe             // to a broken server; counts for the limit of probes
 )
 
 // A Peer is the state of a server in a ladder. The zero Peer is not in the set.
@@ -19,30 +41,41 @@ type Peer struct {
 	quarantine backoff // no lease requests until it ends
 	pause      backoff // slots rank last until it ends
 	ejection   backoff // slots rank last and no lease requests until it ends
-	welcomeAt  int64   // when it is asked before others, if welcome
+	overdueAt  int64   // when the lease request is overdue, if it is timely
 	checkAt    int64   // time of the next check
-	declined   uint32  // the lease seeker's round, plus one, in which it declined
-	fault      int32   // moving average of its failures, 0 to faultFull
-	extra      int32   // weight above 1, in 64ths
-	held       int32   // slots in the ladder, without retiring ones
-	member     bool    // in the set
-	borrowed   bool    // in the set until enough servers of the subset are back
-	isolated   bool    // in quarantine
-	draining   bool    // leases no slots
-	paused     bool    // refused a request recently
-	suspect    bool    // silent
-	ejected    bool    // fails requests
-	checking   bool    // a health check is in progress
-	trusted    bool    // a request has succeeded since it last broke
-	onTrial    bool    // not trusted; one request is testing it
-	asked      bool    // a lease request is in progress
-	askedAny   bool    // the lease request is for any slot, not only for a lower one
-	welcome    bool    // is to be asked before others
-	wanted     bool    // a retry waits for its first slot, whatever the number
+
+	due   [alarms]int64 // the times of its alarms, if place is not 0
+	place [alarms]int32 // the places of its alarms in the heaps, plus one; 0 for none
+	at    int32         // the place in the list of members, if member
+	links links         // of the lists, at the place that is the peer's index
+
+	declined uint32 // the lease seeker's round, plus one, in which it declined
+	fault    int32  // moving average of its failures, 0 to faultFull
+	extra    int32  // weight above 1, in 64ths
+	share    int32  // part of Ladder.shares: its weight while it answers
+	held     int32  // slots in the ladder, without retiring ones
+	contact  contact
+	request  request // the lease request in progress
+	counted  bool    // in Ladder.live
+	member   bool    // in the set
+	borrowed bool    // in the set until enough servers of the subset are back
+	isolated bool    // in quarantine
+	draining bool    // leases no slots
+	paused   bool    // refused a request recently
+	suspect  bool    // silent
+	ejected  bool    // fails requests
+	checking bool    // a health check is in progress
+	trusted  bool    // a request has succeeded since it last broke
+	onTrial  bool    // not trusted; one request is testing it
+	askedAny bool    // the lease request is for any slot, not only for a lower one
+	wanted   bool    // a retry waits for its first slot, whatever the number
 }
 
-// live reports whether the server may be asked for a slot.
-func (p *Peer) live() bool { return p.member && !p.isolated && !p.draining }
+// leases reports whether the server may be asked for a slot, as a probe if it is broken.
+func (p *Peer) leases() bool { return p.member && !p.isolated && !p.draining }
+
+// live reports whether the server is expected to answer a lease request.
+func (p *Peer) live() bool { return p.leases() && p.contact != broken }
 
 // failing reports whether the server is draining, or broke and has not answered a
 // request successfully since.
@@ -85,16 +118,18 @@ func (l *Ladder) join(now int64, peer int32, borrowed bool, rng *rand.PCG) {
 		return
 	}
 	p.member = true
+	p.at = l.members
+	l.peers[p.at].links.member = peer
 	l.members++
-	l.extent = max(l.extent, peer+1)
-	if p.live() {
-		l.countLive(p, 1)
-	}
-	if l.held > 0 {
-		l.greet(now, p, rng)
+	l.recount(p)
+	if l.held > 0 || p.contact == broken {
+		l.greet(now, peer, rng)
 	}
 	l.topKnown = false
 }
+
+// memberAt returns the server at a place of the list of members.
+func (l *Ladder) memberAt(place int32) int32 { return l.peers[place].links.member }
 
 // Leave removes a server from the set. Its slots stay until others replace them, before
 // the slots of other servers.
@@ -103,21 +138,27 @@ func (l *Ladder) Leave(peer int32) {
 	if !p.member {
 		return
 	}
-	if p.live() {
-		l.countLive(p, -1)
-	}
 	p.member = false
 	l.members--
+	last := l.memberAt(l.members)
+	l.peers[p.at].links.member = last
+	l.peers[last].at = p.at
+	l.recount(p)
 	l.resetFaults(peer)
-	l.unwelcome(p)
+	l.unwelcome(peer)
+	l.unwant(p)
 	l.topKnown = false
 }
 
 // Forget frees the index of a server that has left the set and has no slots, including
 // retiring ones.
 func (l *Ladder) Forget(peer int32) {
-	l.unwant(&l.peers[peer])
-	l.peers[peer] = Peer{}
+	l.endRequest(peer)
+	for k := range alarms {
+		l.setAlarm(k, peer, never)
+	}
+	p := &l.peers[peer]
+	*p = Peer{links: p.links}
 }
 
 // Grow copies the peers to a longer slice, which the ladder retains.
@@ -127,33 +168,42 @@ func (l *Ladder) Grow(peers []Peer) {
 }
 
 // Quarantine stops lease requests to a server after a broken connection or a failed
-// dial, for a time that doubles with each repetition. The caller removes its slots.
+// dial, for a time that doubles with each repetition. Afterwards the server is probed:
+// until it answers, no other lease request depends on it. The caller removes its slots.
 func (l *Ladder) Quarantine(now int64, peer int32, rng *rand.PCG) {
 	p := &l.peers[peer]
-	if p.live() {
-		l.countLive(p, -1)
-	}
-	p.isolated = true
+	p.isolated, p.contact = true, broken
+	l.recount(p)
 	p.quarantine.enter(now, quarantineBase, quarantineLimit, rng)
 	p.trusted = false
-	l.unwelcome(p)
-	l.wake = min(l.wake, p.quarantine.until)
+	l.unwelcome(peer)
+	l.schedule(peer)
 	l.rerank(peer)
+}
+
+// heard records that a server has answered.
+func (l *Ladder) heard(peer int32) {
+	p := &l.peers[peer]
+	p.contact = answered
+	l.recount(p)
+	if p.hasAlarm(alarmProbe) {
+		l.setAlarm(alarmWelcome, peer, p.due[alarmProbe])
+		l.setAlarm(alarmProbe, peer, never)
+	}
 }
 
 // SetDraining stops lease requests to a server while it drains. The caller retires its
 // slots. When draining ends, the server is asked before others.
 func (l *Ladder) SetDraining(now int64, peer int32, draining bool, rng *rand.PCG) {
 	p := &l.peers[peer]
-	was := p.live()
+	leased := p.leases()
 	p.draining = draining
-	switch is := p.live(); {
-	case was && !is:
-		l.countLive(p, -1)
-		l.unwelcome(p)
-	case is && !was:
-		l.countLive(p, 1)
-		l.greet(now, p, rng)
+	l.recount(p)
+	switch leases := p.leases(); {
+	case leased && !leases:
+		l.unwelcome(peer)
+	case leases && !leased:
+		l.greet(now, peer, rng)
 	}
 }
 
@@ -166,29 +216,34 @@ func (l *Ladder) SetSuspect(peer int32, suspect bool) {
 // Members returns the number of servers in the set.
 func (l *Ladder) Members() int { return int(l.members) }
 
-// Live returns the number of servers in the set that are neither in quarantine nor
-// draining.
+// Live returns the number of servers in the set that are expected to answer a lease
+// request: they are not draining, and have not broken since their last answer.
 func (l *Ladder) Live() int { return int(l.live) }
 
 // WantOther makes a lease request due for a retry: to a live server that is not in tried
-// and has no slot in the ladder. The ladder takes the slot although it is full and the
-// slot has a high number; see Surplus. WantOther reports whether there is such a server.
+// and has no slot in the ladder, if possible one that has answered. The ladder takes the
+// slot although it is full and the slot has a high number; see Surplus. WantOther reports
+// whether there is such a server.
 func (l *Ladder) WantOther(tried []int32, rng *rand.PCG) bool {
-	chosen, count := none, uint64(0)
-	for i := range l.peers[:l.extent] {
-		p := &l.peers[i]
-		if !p.live() || p.held > 0 || contains(tried, int32(i)) {
+	chosen, count, known := none, uint64(0), false
+	for place := range l.members {
+		peer := l.memberAt(place)
+		p := &l.peers[peer]
+		if !p.live() || p.held > 0 || contains(tried, peer) {
 			continue
 		}
 		if p.wanted {
 			return true
 		}
-		if p.ejected || !l.hasRoom() {
+		switch first := p.contact == answered; {
+		case p.ejected || !l.hasRoom() || known && !first:
 			continue
+		case first && !known:
+			count, known = 0, true
 		}
 		count++
 		if uniform(rng, count) == 0 {
-			chosen = int32(i)
+			chosen = peer
 		}
 	}
 	if chosen == none {
@@ -215,7 +270,7 @@ type PeerInfo struct {
 	Held     int  // slots in the ladder, without retiring ones
 	Member   bool // in the set
 	Borrowed bool // in the set until enough servers of the subset are back
-	Isolated bool // in quarantine
+	Isolated bool // in quarantine, or has not answered since
 	Draining bool // leases no slots
 	Paused   bool // refused a request recently
 	Ejected  bool // fails requests
@@ -226,7 +281,7 @@ type PeerInfo struct {
 // Peer returns the state of a server.
 func (l *Ladder) Peer(peer int32) PeerInfo {
 	p := &l.peers[peer]
-	return PeerInfo{int(p.held), p.member, p.member && p.borrowed, p.isolated, p.draining, p.paused, p.ejected, p.suspect, p.trusted}
+	return PeerInfo{int(p.held), p.member, p.member && p.borrowed, p.contact == broken, p.draining, p.paused, p.ejected, p.suspect, p.trusted}
 }
 
 // pauseFor ranks the slots of a server last for a while after it refused a request.
@@ -237,65 +292,111 @@ func (l *Ladder) pauseFor(now int64, peer int32, rng *rand.PCG) {
 	}
 	p.paused = true
 	p.pause.enter(now, pauseBase, pauseLimit, rng)
-	l.wake = min(l.wake, p.pause.until)
+	l.schedule(peer)
 	l.rerank(peer)
 }
 
-// Advance ends the quarantines, pauses and ejections whose time is over. Every step
-// with a time argument calls it; it costs one comparison if nothing is due.
+// Advance ends the quarantines, pauses and ejections whose time is over, and finds the
+// overdue lease requests. Every step with a time argument calls it; it costs one
+// comparison if nothing is due.
 func (l *Ladder) Advance(now int64, rng *rand.PCG) {
-	if now < l.wake {
+	for now >= l.wake {
+		peer, _ := l.first(alarmChange)
+		l.change(now, peer, rng)
+		l.schedule(peer)
+	}
+}
+
+// change makes the changes of a server's state that are due.
+func (l *Ladder) change(now int64, peer int32, rng *rand.PCG) {
+	p := &l.peers[peer]
+	if p.request == timely && now >= p.overdueAt {
+		p.request = overdue
+		l.asking--
+		l.late++
+		l.fewer = true
+	}
+	if p.isolated && now >= p.quarantine.until {
+		p.isolated = false
+		if p.leases() {
+			l.greet(now, peer, rng)
+		}
+	}
+	l.recount(p)
+	if p.paused && now >= p.pause.until {
+		p.paused = false
+		l.rerank(peer)
+	}
+	if p.ejected && now >= p.ejection.until {
+		l.readmit(now, peer, rng)
+	}
+}
+
+// schedule sets the alarm for the next change of a server's state.
+func (l *Ladder) schedule(peer int32) {
+	p := &l.peers[peer]
+	due := int64(never)
+	if p.request == timely {
+		due = p.overdueAt
+	}
+	if p.isolated {
+		due = min(due, p.quarantine.until)
+	}
+	if p.paused {
+		due = min(due, p.pause.until)
+	}
+	if p.ejected {
+		due = min(due, p.ejection.until)
+	}
+	l.setAlarm(alarmChange, peer, due)
+}
+
+// greet makes the seeker ask a server before others, or probe it if it is broken: within
+// welcomeWithin, or at once if the ladder holds no slots.
+func (l *Ladder) greet(now int64, peer int32, rng *rand.PCG) {
+	due := now
+	if l.held > 0 {
+		due += int64(uniform(rng, welcomeWithin))
+	}
+	kind := alarmWelcome
+	if l.peers[peer].contact == broken {
+		kind = alarmProbe
+	}
+	l.setAlarm(kind, peer, due)
+}
+
+func (l *Ladder) unwelcome(peer int32) {
+	l.setAlarm(alarmWelcome, peer, never)
+	l.setAlarm(alarmProbe, peer, never)
+}
+
+// beginRequest records a lease request.
+func (l *Ladder) beginRequest(now int64, peer, below int32) {
+	p := &l.peers[peer]
+	p.askedAny = below == NoSlot
+	if p.contact == broken {
+		p.request = probe
+		l.probing++
 		return
 	}
-	l.wake = never
-	for i := range l.peers[:l.extent] {
-		p := &l.peers[i]
-		if p.isolated {
-			if now < p.quarantine.until {
-				l.wake = min(l.wake, p.quarantine.until)
-			} else {
-				p.isolated = false
-				if p.live() {
-					l.countLive(p, 1)
-					l.greet(now, p, rng)
-				}
-			}
-		}
-		if p.paused {
-			if now < p.pause.until {
-				l.wake = min(l.wake, p.pause.until)
-			} else {
-				p.paused = false
-				l.rerank(int32(i))
-			}
-		}
-		if p.ejected {
-			if now < p.ejection.until {
-				l.wake = min(l.wake, p.ejection.until)
-			} else {
-				l.readmit(now, int32(i), rng)
-			}
-		}
-	}
+	p.request, p.overdueAt = timely, now+overdueAfter
+	l.asking++
+	l.schedule(peer)
 }
 
-// greet makes the seeker ask a server before others: within welcomeWithin, or at once
-// if the ladder holds no slots.
-func (l *Ladder) greet(now int64, p *Peer, rng *rand.PCG) {
-	p.welcomeAt = now
-	if l.held > 0 {
-		p.welcomeAt += int64(uniform(rng, welcomeWithin))
-	}
-	if !p.welcome {
-		p.welcome = true
-		l.welcomes++
-	}
-	l.welcomeAt = min(l.welcomeAt, p.welcomeAt)
-}
-
-func (l *Ladder) unwelcome(p *Peer) {
-	if p.welcome {
-		p.welcome = false
-		l.welcomes--
+// endRequest ends the lease request to a server, if there is one.
+func (l *Ladder) endRequest(peer int32) {
+	p := &l.peers[peer]
+	ended := p.request
+	p.request = noRequest
+	switch ended {
+	case timely:
+		l.asking--
+		l.schedule(peer)
+	case overdue:
+		l.late--
+		l.recount(p)
+	case probe:
+		l.probing--
 	}
 }

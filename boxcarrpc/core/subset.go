@@ -112,8 +112,8 @@ func (s *Subset) Borrowed() bool { return s.level > 0 }
 
 // allFailing reports whether the set has servers and all of them are failing.
 func (l *Ladder) allFailing() bool {
-	for i := range l.peers[:l.extent] {
-		if p := &l.peers[i]; p.member && !p.failing() {
+	for place := range l.members {
+		if p := &l.peers[l.memberAt(place)]; !p.failing() {
 			return false
 		}
 	}
@@ -124,8 +124,8 @@ func (l *Ladder) allFailing() bool {
 // and trusted, or there are none.
 func (l *Ladder) recovered() bool {
 	own, healthy := 0, 0
-	for i := range l.peers[:l.extent] {
-		if p := &l.peers[i]; p.standing() == owned {
+	for place := range l.members {
+		if p := &l.peers[l.memberAt(place)]; p.standing() == owned {
 			own++
 			if p.trusted && p.live() {
 				healthy++

@@ -21,10 +21,8 @@ func (l *Ladder) SetWeight(peer int32, weight float64) {
 	if p.extra == extra {
 		return
 	}
-	if p.live() {
-		l.liveWeight += int64(extra - p.extra)
-	}
 	p.extra = extra
+	l.recount(p)
 	l.topKnown = false
 	for i := range l.slots {
 		s := &l.slots[i]
@@ -38,10 +36,22 @@ func (l *Ladder) SetWeight(peer int32, weight float64) {
 	}
 }
 
-// countLive adds (sign 1) or removes (sign -1) a live server.
-func (l *Ladder) countLive(p *Peer, sign int32) {
-	l.live += sign
-	l.liveWeight += int64(sign) * p.weight()
+// recount updates the sums over the servers after a change of a server.
+func (l *Ladder) recount(p *Peer) {
+	live, share := p.live(), int32(0)
+	if live && p.request != overdue {
+		share = int32(p.weight())
+	}
+	if live != p.counted {
+		p.counted = live
+		if live {
+			l.live++
+		} else {
+			l.live--
+		}
+	}
+	l.shares += int64(share - p.share)
+	p.share = share
 }
 
 func (p *Peer) weight() int64 { return weightUnit + int64(p.extra) }
@@ -62,7 +72,8 @@ func (p *Peer) below(level int32) int32 {
 	return int32(min((int64(level)*p.weight()+weightUnit-1)/weightUnit, int64(NoSlot)))
 }
 
-// laneCap bounds the slots of a server: twice its share by weight, and at least 2.
+// laneCap bounds the slots of a server: twice its share by weight, and at least 2. Servers
+// that do not answer have no share.
 func (l *Ladder) laneCap(p *Peer) int32 {
-	return max(2, int32(2*int64(l.size)*p.weight()/max(l.liveWeight, 1)))
+	return max(2, int32(2*int64(l.size)*p.weight()/max(l.shares, p.weight())))
 }
