@@ -183,5 +183,5 @@ func TestRotatedWhileStopped(t *testing.T) {
 	f.append(b2 + "\n")
 	result := run(t.Context(), nil, "append", "--follow", "--resume", "--queue", r.queueDir, f.path)
 	require.Equal(t, cli.ExitFailure, result.status)
-	require.Contains(t, result.lastLine(), "restore the file, or omit --resume")
+	require.Contains(t, result.lastLine(), "restore the file, or use --resume=false")
 }

@@ -52,7 +52,7 @@ func TestFromKafka(t *testing.T) {
 
 	r := run(t.Context(), nil, "append", "--queue", queueDir, "--resume", write(t, filepath.Join(t.TempDir(), "a.ndjson"), `{"id":"1"}`))
 	require.Equal(t, cli.ExitFailure, r.status)
-	require.Contains(t, r.lastLine(), "omit --resume")
+	require.Contains(t, r.lastLine(), "use --resume=false")
 }
 
 func TestFromKafkaWithTheIDInTheDocument(t *testing.T) {

@@ -128,10 +128,10 @@ func parseCursor(data []byte) (cursor, error) {
 	rest, ours := bytes.CutPrefix(data, []byte(cursorMagic))
 	if ours && len(rest) > 0 && rest[0] > cursorVersion {
 		return cursor{}, fmt.Errorf("the queue's cursor is of version %d, newer than this program; "+
-			"use a newer docstore-updater, or omit --resume", rest[0])
+			"use a newer docstore-updater, or append from the start with --resume=false", rest[0])
 	}
 	if !ours || len(data) < cursorFixedBytes || rest[1]&^cursorKnownFlags != 0 {
-		return cursor{}, errors.New("the queue's cursor was not written by docstore-updater; omit --resume")
+		return cursor{}, errors.New("the queue's cursor was not written by docstore-updater; use --resume=false")
 	}
 	u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(rest[at:]) }
 	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(rest[at:]) }
@@ -139,7 +139,7 @@ func parseCursor(data []byte) (cursor, error) {
 	var of seen
 	if rest[1]&cursorObject != 0 {
 		if len(path) < cursorSeenBytes {
-			return cursor{}, errors.New("the queue's cursor is damaged; omit --resume")
+			return cursor{}, errors.New("the queue's cursor is damaged; use --resume=false")
 		}
 		of = seen{binary.LittleEndian.Uint64(path), binary.LittleEndian.Uint64(path[8:]), int64(binary.LittleEndian.Uint64(path[16:]))}
 		path = path[cursorSeenBytes:]

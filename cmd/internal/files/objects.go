@@ -106,7 +106,7 @@ func (o *ObjectsOpener) position(stored []byte) (*objectPosition, error) {
 		return nil, err
 	}
 	if p.at.Path == "" || !p.at.Object && !p.ofDirectory() {
-		return nil, errors.New("the queue's cursor is that of files, not of objects; name the files as before, or omit --resume")
+		return nil, errors.New("the queue's cursor is that of files, not of objects; name the files as before, or use --resume=false")
 	}
 	return p, nil
 }
@@ -348,7 +348,7 @@ func (o *objects) resume(ctx context.Context, at cursor) (*input, error) {
 	case errors.Is(err, fs.ErrNotExist) && at.AtEnd:
 		return nil, nil
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("the last run ended in the middle of %s, after line %d, and it does not exist any more; restore it, or omit --resume",
+		return nil, fmt.Errorf("the last run ended in the middle of %s, after line %d, and it does not exist any more; restore it, or use --resume=false",
 			o.store.Describe(at.Path), at.Lines)
 	case err != nil:
 		return nil, err
@@ -358,7 +358,7 @@ func (o *objects) resume(ctx context.Context, at cursor) (*input, error) {
 		return nil, err
 	}
 	if size != int64(at.File.Inode) && !in.seekable() {
-		return nil, fmt.Errorf("%s: it had %d bytes when it was read, and now has %d; restore it, or omit --resume", in.name, at.File.Inode, size)
+		return nil, fmt.Errorf("%s: it had %d bytes when it was read, and now has %d; restore it, or use --resume=false", in.name, at.File.Inode, size)
 	}
 	if err := in.resumeAt(ctx, at); err != nil {
 		return nil, err

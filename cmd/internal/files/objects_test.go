@@ -343,7 +343,7 @@ func TestChangedObjects(t *testing.T) {
 		o.put("data/a", "{\"id\":0}\n{\"id\":2}\n")
 		refuses(0, "cannot continue after line 1, at byte 9: the part that was read has changed since")
 		o.put("data/b.json", `[{"id":3}]`)
-		refuses(3, "it had 19 bytes when it was read, and now has 10; restore it, or omit --resume")
+		refuses(3, "it had 19 bytes when it was read, and now has 10; restore it, or use --resume=false")
 		_, err := opener.Position([]byte("DSUC\x00\x08"))
 		require.ErrorContains(t, err, "not written by docstore-updater")
 		file := cursor{Path: "/a"}
@@ -476,7 +476,7 @@ func TestRemovedObjects(t *testing.T) {
 	require.Empty(t, readFrom(t, opener, all[1].cursor), "it was read to its end")
 	_, err := opener.Open(t.Context(), []byte(all[0].cursor))
 	require.ErrorContains(t, err, "the last run ended in the middle of ")
-	require.ErrorContains(t, err, "it does not exist any more; restore it, or omit --resume")
+	require.ErrorContains(t, err, "it does not exist any more; restore it, or use --resume=false")
 }
 
 func TestParquetMemoryIsLimited(t *testing.T) {

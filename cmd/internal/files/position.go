@@ -96,7 +96,7 @@ func (p *position) compare(q *position) (int, error) {
 	same := p.generation() == q.generation() || min(p.generation(), q.generation()) == unordered
 	if p.old != nil && q.old != nil && p.index == q.index && p.at.File != q.at.File && same {
 		return 0, errors.New("the cursors are in two files that were replaced while append was not running, and their order is unknown: " +
-			p.String() + " and " + q.String() + "; append the rest of both by name, then omit --resume")
+			p.String() + " and " + q.String() + "; append the rest of both by name, then use --resume=false")
 	}
 	return cmp.Or(cmp.Compare(p.index, q.index), cmp.Compare(p.generation(), q.generation()), p.at.compare(&q.at)), nil
 }

@@ -35,7 +35,7 @@ func (p *position) find(inputs []*input) error {
 	}
 	if !p.at.AtEnd {
 		return fmt.Errorf("the last run ended in the middle of %s, after line %d, and that file is not among the arguments; "+
-			"give it before new ones, or omit --resume", p.at.describe(), p.at.Lines)
+			"give it before new ones, or use --resume=false", p.at.describe(), p.at.Lines)
 	}
 	return nil
 }
@@ -85,7 +85,7 @@ func (c *cursor) cannotContinue(err error) error {
 	if err == nil {
 		return nil
 	}
-	remedy := "restore the file, or omit --resume"
+	remedy := "restore the file, or use --resume=false"
 	if c.Object {
 		remedy = "restore it, or rename it, so that it is read as a new one, or read all objects again with --resume=false"
 	}

@@ -42,7 +42,7 @@ func (o *Opener) Position(cursor []byte) (source.Position, error) {
 		return nil, err
 	}
 	if p.topic != o.config.Topic {
-		return nil, fmt.Errorf("the queue's cursor is of topic %s, not of %s; omit --resume to append %[2]s from its start",
+		return nil, fmt.Errorf("the queue's cursor is of topic %s, not of %s; use --resume=false to append %[2]s from its start",
 			p.topic, o.config.Topic)
 	}
 	return p, nil
@@ -198,7 +198,7 @@ func (o *Opener) start(ctx context.Context, client *kgo.Client, after *position)
 		s.stable[p], s.first[p] = logs[p].stable, logs[p].start
 	}
 	if len(s.at.entries) > MaxPartitions {
-		return nil, fmt.Errorf("the cursor would have %d partitions, and at most %d are allowed; omit --resume to drop those of earlier runs",
+		return nil, fmt.Errorf("the cursor would have %d partitions, and at most %d are allowed; use --resume=false to drop those of earlier runs",
 			len(s.at.entries), MaxPartitions)
 	}
 	return s, nil

@@ -107,14 +107,14 @@ func (e *entry) appendPlace(dst []byte) []byte {
 	return binary.LittleEndian.AppendUint16(dst, e.content)
 }
 
-var errCursorDamaged = errors.New("the queue's cursor of Kafka is damaged; omit --resume to append the topic from its start")
+var errCursorDamaged = errors.New("the queue's cursor of Kafka is damaged; use --resume=false to append the topic from its start")
 
 // parsePosition decodes the result of encode.
 func parsePosition(cursor []byte) (*position, error) {
 	rest, ours := bytes.CutPrefix(cursor, []byte(cursorMagic))
 	switch {
 	case !ours || len(rest) == 0:
-		return nil, errors.New("the queue's cursor is not one of Kafka; omit --resume to append the topic from its start")
+		return nil, errors.New("the queue's cursor is not one of Kafka; use --resume=false to append the topic from its start")
 	case rest[0] > cursorVersion:
 		return nil, fmt.Errorf("the queue's cursor of Kafka is of version %d, newer than this program; use a newer docstore-updater", rest[0])
 	}

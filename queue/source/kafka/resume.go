@@ -26,13 +26,13 @@ func (p *position) identify(t *topic) error {
 	switch {
 	case p.cluster != t.cluster:
 		return fmt.Errorf("the cursor is of the cluster with id %q, and this cluster has id %q: its offsets are others; "+
-			"omit --resume to append the topic from its start", p.cluster, t.cluster)
+			"use --resume=false to append the topic from its start", p.cluster, t.cluster)
 	case p.topicID != t.id && p.topicID != [16]byte{} && t.id != [16]byte{}:
 		return fmt.Errorf("topic %s was deleted and created again (id %x, before %x): its offsets are others; "+
-			"omit --resume to append the topic from its start", p.topic, t.id, p.topicID)
+			"use --resume=false to append the topic from its start", p.topic, t.id, p.topicID)
 	case int(p.partitions) > len(t.epochs):
 		return fmt.Errorf("topic %s has %d partitions and had %d: it was deleted and created again; "+
-			"omit --resume to append the topic from its start", p.topic, len(t.epochs), p.partitions)
+			"use --resume=false to append the topic from its start", p.topic, len(t.epochs), p.partitions)
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ func checkEntry(e entry, log ends) error {
 
 func lost(partition int32, what string) error {
 	return fmt.Errorf("partition %d: %s; the queue may differ from the topic: "+
-		"omit --resume to append the topic from its start, preferably to a new queue", partition, what)
+		"use --resume=false to append the topic from its start, preferably to a new queue", partition, what)
 }
 
 // begin returns the entry at which to read a partition that a position lacks. Messages of a

@@ -199,7 +199,7 @@ func fetchError(partition int32, err error) error {
 	case errors.Is(err, kerr.OffsetOutOfRange):
 		return lost(partition, "the next message was deleted before it was read, or the log ends before it")
 	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.UnknownTopicOrPartition):
-		return errors.New("the topic was deleted; if it was created again, omit --resume to append it from its start")
+		return errors.New("the topic was deleted; if it was created again, use --resume=false to append it from its start")
 	}
 	if partition < 0 {
 		return err

@@ -83,7 +83,7 @@ const (
 	version = 0
 )
 
-var errDamaged = errors.New("the cursor of several sources is damaged; omit --resume")
+var errDamaged = errors.New("the cursor of several sources is damaged; use --resume=false")
 
 // parse returns the cursor of each source.
 func (o *Opener) parse(cursor []byte) ([][]byte, error) {
@@ -94,7 +94,7 @@ func (o *Opener) parse(cursor []byte) ([][]byte, error) {
 	rest, ours := bytes.CutPrefix(cursor, []byte(magic))
 	switch {
 	case !ours:
-		return nil, errors.New("the queue's cursor is not that of several sources; continue the single source that wrote it, or omit --resume")
+		return nil, errors.New("the queue's cursor is not that of several sources; continue the single source that wrote it, or use --resume=false")
 	case len(rest) == 0:
 		return nil, errDamaged
 	case rest[0] > version:

@@ -26,7 +26,7 @@ func (p *position) compare(found, later *message) error {
 		return nil
 	}
 	return fmt.Errorf("the messages up to %d were read, the last one of %s, and the stream has another message %d, of %s: an older copy "+
-		"of the stream was restored, which lacks messages; omit --resume to append it from its start, preferably to a new queue",
+		"of the stream was restored, which lacks messages; use --resume=false to append it from its start, preferably to a new queue",
 		p.last, formatTime(p.content.time), later.sequence, formatTime(later.content.time))
 }
 

@@ -42,7 +42,7 @@ func (o *Opener) Position(cursor []byte) (source.Position, error) {
 		return nil, err
 	}
 	if p.stream != o.config.Stream {
-		return nil, fmt.Errorf("the queue's cursor is of stream %s, not of %s; omit --resume to append %[2]s from its start",
+		return nil, fmt.Errorf("the queue's cursor is of stream %s, not of %s; use --resume=false to append %[2]s from its start",
 			p.stream, o.config.Stream)
 	}
 	return p, nil

@@ -55,11 +55,11 @@ func parsePosition(cursor []byte) (*position, error) {
 	}
 	switch {
 	case !ours || len(rest) == 0:
-		return nil, errors.New("the queue's cursor is not one of NATS; omit --resume to append the stream from its start")
+		return nil, errors.New("the queue's cursor is not one of NATS; use --resume=false to append the stream from its start")
 	case rest[0] > cursorVersion:
 		return nil, fmt.Errorf("the queue's cursor of NATS is of version %d, newer than this program; use a newer docstore-updater", rest[0])
 	case len(cursor) <= fixed || len(cursor) > fixed+maxStreamBytes:
-		return nil, errors.New("the queue's cursor of NATS is damaged; omit --resume to append the stream from its start")
+		return nil, errors.New("the queue's cursor of NATS is damaged; use --resume=false to append the stream from its start")
 	}
 	p := &position{
 		created: int64(binary.LittleEndian.Uint64(rest[1:])),
@@ -93,7 +93,7 @@ func (p *position) check(now state) error {
 	}
 	if now.first > p.last+1 && !now.replaces {
 		return fmt.Errorf("the messages %d to %d were discarded before they were read; the queue may differ from the stream: "+
-			"omit --resume to append it from its start, preferably to a new queue", p.last+1, now.first-1)
+			"use --resume=false to append it from its start, preferably to a new queue", p.last+1, now.first-1)
 	}
 	return nil
 }
@@ -104,7 +104,7 @@ func (p *position) checkEnd(now state) error {
 		return nil
 	}
 	return fmt.Errorf("the messages %d to %d were read, and the stream ends before them: it may be an older copy; "+
-		"omit --resume to append it from its start, preferably to a new queue", now.last+1, p.last)
+		"use --resume=false to append it from its start, preferably to a new queue", now.last+1, p.last)
 }
 
 // sameStream checks that a stream is the one that was created at a time, and that it can be read.
@@ -113,7 +113,7 @@ func sameStream(created int64, now state) error {
 		return checkExpiry(now)
 	}
 	return fmt.Errorf("the stream was deleted and created again at %s (before: %s): its sequences are others; "+
-		"omit --resume to append it from its start", formatTime(now.created), formatTime(created))
+		"use --resume=false to append it from its start", formatTime(now.created), formatTime(created))
 }
 
 // checkExpiry checks that the stream tells when a key expires.

@@ -118,7 +118,7 @@ func (c *cursor) append(dst []byte) []byte {
 	return dst
 }
 
-var errForeignCursor = errors.New("the queue's cursor was not written by a PostgreSQL source; use another queue, or omit --resume")
+var errForeignCursor = errors.New("the queue's cursor was not written by a PostgreSQL source; use another queue, or append from the start with --resume=false")
 
 // parseCursor decodes the result of append.
 func parseCursor(data []byte) (cursor, error) {
