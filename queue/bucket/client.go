@@ -91,9 +91,6 @@ func (c *Client) List(ctx context.Context, prefix, after string) iter.Seq2[Info,
 				if err != nil {
 					return progress.explain(err)
 				}
-				if err := checkOrder(info, after); err != nil {
-					return err
-				}
 				progress.pause() // while the caller works
 				if stopped = !yield(info, nil); stopped {
 					return nil
@@ -107,19 +104,6 @@ func (c *Client) List(ctx context.Context, prefix, after string) iter.Seq2[Info,
 			yield(Info{}, err)
 		}
 	}
-}
-
-// checkOrder checks an object of a list behind the object after. A store that lists in another
-// order, ignores where the list starts, or repeats a page would make callers miss objects or
-// read them again without end.
-func checkOrder(info Info, after string) error {
-	switch {
-	case info.Name <= after:
-		return errors.Newf("bucket: list: the store returned %s behind %s: it does not list in the order of the names, which docstore needs", info.Name, after)
-	case info.Size < 0:
-		return errors.Newf("bucket: list: the store states a size of %d bytes for %s", info.Size, info.Name)
-	}
-	return nil
 }
 
 // repeatLimited is repeat for attempts that are limited from their begin to their end.

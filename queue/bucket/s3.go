@@ -116,7 +116,7 @@ func (b *s3Bucket) Get(ctx context.Context, name string, offset, length int64) (
 	size := aws.ToInt64(out.ContentLength)
 	if out.ContentLength == nil || size < 0 || length >= 0 && size > max(length, 1) {
 		_ = out.Body.Close()
-		return nil, errors.Newf("bucket: get %s from %s: the store ignores ranges or sends no Content-Length (%d bytes for %d)", name, b, size, length)
+		return nil, b.deviation("get", name, "ignores ranges or sends no Content-Length (%d bytes for %d)", size, length)
 	}
 	if length == 0 {
 		_ = out.Body.Close()
@@ -152,7 +152,8 @@ func (b *s3Bucket) Head(ctx context.Context, name string) (Info, error) {
 	return Info{Name: name, Size: aws.ToInt64(out.ContentLength)}, nil
 }
 
-// List implements Bucket.
+// List implements Bucket. A store that lists in another order, ignores where the list starts, or
+// repeats a page would make callers miss objects, or read them again without end: that is an error.
 func (b *s3Bucket) List(ctx context.Context, prefix, after string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		input := &s3.ListObjectsV2Input{Bucket: &b.bucket, Prefix: b.key(prefix)}
@@ -171,15 +172,23 @@ func (b *s3Bucket) List(ctx context.Context, prefix, after string) iter.Seq2[Inf
 				if !inside || !b.foreignNames && checkName(name) != nil {
 					continue
 				}
-				if !yield(Info{Name: name, Size: aws.ToInt64(object.Size), Modified: aws.ToTime(object.LastModified)}, nil) {
+				info := Info{Name: name, Size: aws.ToInt64(object.Size), Modified: aws.ToTime(object.LastModified)}
+				switch {
+				case name <= after:
+					err = b.deviation("list", prefix, "returned %s behind %s: it does not list in the order of the names, which docstore needs", name, after)
+				case info.Size < 0:
+					err = b.deviation("list", prefix, "states a size of %d bytes for %s", info.Size, name)
+				}
+				if !yield(info, err) || err != nil {
 					return
 				}
+				after = name
 			}
 			if !aws.ToBool(page.IsTruncated) || page.NextContinuationToken == nil {
 				return
 			}
 			if aws.ToString(page.NextContinuationToken) == aws.ToString(input.ContinuationToken) {
-				yield(Info{}, errors.Newf("bucket: list %s in %s: the store answers with the same page again", prefix, b))
+				yield(Info{}, b.deviation("list", prefix, "answers with the same page again"))
 				return
 			}
 			input.ContinuationToken = page.NextContinuationToken
@@ -201,6 +210,17 @@ func (b *s3Bucket) Delete(ctx context.Context, name string) error {
 
 // String returns the URL.
 func (b *s3Bucket) String() string { return "s3://" + path.Join(b.bucket, b.prefix) }
+
+// deviation returns the error of a store that does not answer as S3 does. It names the store,
+// which may be set by the environment.
+func (b *s3Bucket) deviation(operation, name, format string, args ...any) error {
+	where := b.String()
+	if endpoint := b.client.Options().BaseEndpoint; endpoint != nil {
+		where += " at " + *endpoint
+	}
+	request := strings.TrimSpace(operation + " " + name)
+	return errors.Newf("bucket: %s in %s: the store %s", request, where, fmt.Sprintf(format, args...))
+}
 
 // wrap classifies an error of the client.
 func (b *s3Bucket) wrap(err error, operation, name string) error {
