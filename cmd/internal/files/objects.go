@@ -42,11 +42,11 @@ type Store interface {
 	Describe(name string) string
 	// PollInterval is the time between two lists with Options.Follow.
 	PollInterval() time.Duration
+	// PageObjects is the number of objects that are listed at a time.
+	PageObjects() int
 }
 
 const (
-	// pageObjects bounds the objects that are listed ahead.
-	pageObjects = 1000
 	// recheckInterval is the time between two lists of the objects that were read.
 	recheckInterval = 10 * time.Minute
 	// maxExamples bounds the objects that a message names.
@@ -252,7 +252,7 @@ func (o *objects) list(ctx context.Context) error {
 		}
 		o.page = append(o.page, object)
 		o.waiting.Add(object.Size)
-		if len(o.page) == pageObjects {
+		if len(o.page) == o.store.PageObjects() {
 			break
 		}
 	}

@@ -7,10 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
-	"os"
-	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -66,108 +63,8 @@ func (p *pattern) selects(name string) bool {
 	return p.regexp.MatchString(name) && !strings.Contains("/"+name[root:], "/.")
 }
 
-// directory is a Store of the files below a directory; their names are absolute paths.
-type directory struct {
-	root    string
-	pattern pattern
-}
-
-// NewDirectory returns the files that an absolute path with "*" and "**" selects.
-func NewDirectory(path string) (Store, error) {
-	p, err := parsePattern(path)
-	if err != nil {
-		return nil, err
-	}
-	root := p.prefix[:strings.LastIndexByte(p.prefix, '/')+1]
-	info, err := os.Stat(root)
-	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s is not a directory", root)
-	}
-	return &directory{root, p}, err
-}
-
-func (d *directory) List(ctx context.Context, after string) iter.Seq2[Object, error] {
-	return func(yield func(Object, error) bool) {
-		found, err := d.list(ctx, after)
-		if err != nil {
-			yield(Object{}, err)
-			return
-		}
-		for _, object := range found {
-			if !yield(object, nil) {
-				return
-			}
-		}
-	}
-}
-
-func (d *directory) list(ctx context.Context, after string) (found []Object, err error) {
-	err = filepath.WalkDir(d.root, func(path string, entry fs.DirEntry, err error) error {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil || !entry.Type().IsRegular() || path <= after || !d.pattern.selects(path) {
-			return ignoreMissing(err)
-		}
-		info, err := entry.Info()
-		if err != nil {
-			return ignoreMissing(err)
-		}
-		found = append(found, Object{path, info.Size(), info.ModTime()})
-		return nil
-	})
-	slices.SortFunc(found, func(a, b Object) int { return strings.Compare(a.Name, b.Name) })
-	return found, err
-}
-
-// ignoreMissing ignores that a file was removed during the walk.
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
-}
-
-func (d *directory) Open(_ context.Context, name string, offset, length int64) (io.ReadCloser, error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := file.Seek(offset, io.SeekStart); err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	if length < 0 {
-		info, err := file.Stat()
-		if err != nil {
-			return nil, errors.Join(err, file.Close())
-		}
-		return &openFileOfSize{file, info.Size() - offset}, nil
-	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{io.LimitReader(file, length), file}, nil
-}
-
-// openFileOfSize is a file with the number of bytes that followed when it was opened.
-type openFileOfSize struct {
-	*os.File
-	remaining int64
-}
-
-func (f *openFileOfSize) Remaining() int64 { return f.remaining }
-
-func (d *directory) Size(_ context.Context, name string) (int64, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return 0, err
-	}
-	return info.Size(), nil
-}
-
-func (d *directory) Describe(name string) string { return name }
-
-func (d *directory) PollInterval() time.Duration { return time.Second }
+// pageObjects are the objects of a page of S3.
+const pageObjects = 1000
 
 // bucketStore is a Store of the objects of a bucket.
 type bucketStore struct {
@@ -218,3 +115,5 @@ func missing(err error) error {
 func (b *bucketStore) Describe(name string) string { return b.url + name }
 
 func (b *bucketStore) PollInterval() time.Duration { return 10 * time.Second }
+
+func (b *bucketStore) PageObjects() int { return pageObjects }
