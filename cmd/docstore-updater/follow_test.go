@@ -185,3 +185,39 @@ func TestRotatedWhileStopped(t *testing.T) {
 	require.Equal(t, cli.ExitFailure, result.status)
 	require.Contains(t, result.lastLine(), "restore the file, or use --resume=false")
 }
+
+// TestFollowAfterARotatedFile: a rotated file was appended by its name, and the log was rotated
+// since. append --follow reads the file between the two, or stops if it cannot tell which one
+// that is.
+func TestFollowAfterARotatedFile(t *testing.T) {
+	for _, names := range [][3]string{{"log.2", "log.1", "log"}, {"log-20261125", "log-20261126", "log"}} {
+		t.Run(names[0], func(t *testing.T) {
+			r := newResumer(t)
+			first := filepath.Join(r.dir, names[1])
+			if names[0] != "log.2" {
+				first = filepath.Join(r.dir, names[0])
+			}
+			require.NoError(t, os.Rename(r.file("first", a1), first))
+			ok(t, "", "append", "--resume", "--queue", r.queueDir, first)
+			if renamed := filepath.Join(r.dir, names[0]); renamed != first {
+				require.NoError(t, os.Rename(first, renamed))
+				first = renamed
+			}
+			require.NoError(t, os.Rename(r.file("second", a2), filepath.Join(r.dir, names[1])))
+			f := follow(t, r, r.file("log", b1))
+			for _, want := range []string{a1, a2, b1} {
+				f.expect(want)
+			}
+			require.Equal(t, cli.ExitOK, f.end().status)
+
+			again := newResumer(t)
+			again.dir = r.dir // its queue is elsewhere
+			ok(t, "", "append", "--resume", "--queue", again.queueDir, first)
+			require.NoError(t, os.Remove(first))
+			refused := run(t.Context(), nil, "append", "--follow", "--resume", "--queue", again.queueDir, f.path)
+			require.Equal(t, cli.ExitFailure, refused.status)
+			require.Equal(t, "docstore-updater: "+f.path+" was replaced more than once: the file that was read is no longer among the rotated ones, and "+
+				filepath.Join(r.dir, names[1])+" is newer; restore the file, append those that are left by name, or read only "+f.path+" with --resume=false", refused.lastLine())
+		})
+	}
+}

@@ -15,29 +15,49 @@ import (
 // find finds the input of the position's cursor, and makes a copy that starts there.
 func (p *position) find(inputs []*input) error {
 	for i, in := range inputs {
-		renamed := in.follow && p.at.Path == in.from.Path && p.at.File != in.from.File
-		if !in.stable || !renamed && !p.at.within(in) {
+		replaced := in.follow && p.at.replacedBy(in)
+		if !in.stable || !replaced && !p.at.within(in) {
 			continue
 		}
-		p.index = i
-		if renamed {
+		if replaced {
 			var err error
 			if p.old, err = findReplaced(in, p.at); err != nil {
 				return err
 			}
-			if p.old != nil {
+			switch {
+			case p.old != nil:
+				p.index = i
 				return p.findBetween(in)
+			case p.at.Path != in.from.Path:
+				return p.findRemoved(in)
 			}
 		}
+		p.index = i
 		own := *in
 		p.in = &own
 		return p.in.resumeAt(context.Background(), p.at)
 	}
-	if !p.at.AtEnd {
-		return fmt.Errorf("the last run ended in the middle of %s, after line %d, and that file is not among the arguments; "+
-			"give it before new ones, or use --resume=false", p.at.describe(), p.at.Lines)
+	return p.requireEnd()
+}
+
+// requireEnd returns an error unless the file of the position, which is not among the inputs, was
+// read to its end.
+func (p *position) requireEnd() error {
+	if p.at.AtEnd {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("the last run ended in the middle of %s, after line %d, and that file is not among the arguments; "+
+		"give it before new ones, or use --resume=false", p.at.describe(), p.at.Lines)
+}
+
+// findRemoved returns an error if files may have had the name of the input after the file of the
+// position, a rotated one that is not there any more.
+func (p *position) findRemoved(in *input) error {
+	if err := p.requireEnd(); err != nil {
+		return err
+	}
+	_, err := between(in, p.at.File, time.Time{}, in.from.File)
+	return err
 }
 
 // findBetween finds the files that replaced the file of the position before the input. Their
@@ -70,6 +90,16 @@ func (c *cursor) within(in *input) bool {
 	}
 	// Inode numbers are reused after a delete: compare the head.
 	return c.File == in.from.File && c.File != (vfs.FileID{}) && in.checkHead(context.Background(), c) == nil
+}
+
+// replacedBy reports whether a followed input may have replaced the file of the cursor: that had
+// the name of the input, or was read under the name that a rotation gave it.
+func (c *cursor) replacedBy(in *input) bool {
+	if c.Object || c.WholeFile || c.File == in.from.File {
+		return false
+	}
+	_, rotated := rotationOf(filepath.Base(c.Path), filepath.Base(in.from.Path))
+	return c.Path == in.from.Path || rotated && filepath.Dir(c.Path) == filepath.Dir(in.from.Path)
 }
 
 // resumeAt makes the input start at the cursor.

@@ -159,7 +159,7 @@ func between(in *input, old vfs.FileID, modified time.Time, now vfs.FileID) ([]*
 		err = fmt.Errorf("the file that was read is no longer among the rotated ones, and %s is newer", rotated[i].path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s was replaced more than once: %w; restore the file, or append those that are left by name, without --resume", in.name, err)
+		return nil, fmt.Errorf("%s was replaced more than once: %w; restore the file, append those that are left by name, or read only %[1]s with --resume=false", in.name, err)
 	}
 	var inputs []*input
 	for _, f := range missed {
