@@ -295,17 +295,40 @@ func (o *objects) recheck(ctx context.Context) error {
 		o.seen = now // without those that were removed
 		return nil
 	}
+	if len(changed) == 0 && now.Count == o.seen.Count+1 {
+		var err error
+		if changed, err = o.named(ctx, now.Hash^o.seen.Hash); err != nil {
+			return err
+		}
+	}
 	examples := ""
 	if len(changed) > 0 {
 		examples = ", for example " + strings.Join(changed, ", ")
 	}
 	o.unread = fmt.Errorf("%w: objects were added or changed before the last one that was read, %s: %d were read, %d are present%s; "+
-		"rename them, so that they sort behind it, or read all objects again with --resume=false",
+		"rename them, so that they sort behind it, or remove them, or read all objects again with --resume=false",
 		source.ErrUnread, o.store.Describe(o.after), o.seen.Count, now.Count, examples)
 	if o.options.Follow {
 		o.log.Warn(o.unread.Error())
 	}
 	return nil
+}
+
+// named describes the object up to after whose name has a hash. If one object was added and none
+// removed, the hashes of the names before and now differ by that of its name.
+func (o *objects) named(ctx context.Context, hash uint64) ([]string, error) {
+	for object, err := range o.store.List(ctx, "") {
+		if err != nil {
+			return nil, err
+		}
+		if object.Name > o.after {
+			break
+		}
+		if xxhash.Sum64String(object.Name) == hash {
+			return []string{o.store.Describe(object.Name)}, nil
+		}
+	}
+	return nil, nil
 }
 
 // input returns the input of an object of the size that a list states. The object may have been
