@@ -274,9 +274,9 @@ func testSealedIncrementsAreNotFetchedAgain(t *testing.T, s *stream) {
 	require.Empty(t, openFiles(t, server))
 }
 
-// TestManifestWithoutSomeIncrements: a publisher ends after it has sealed one of two shards
-// with increments. Servers continue to serve those of the other one, unless they are pinned to
-// the manifest.
+// TestManifestWithoutSomeIncrements: a publisher of an earlier release ends after it has sealed
+// one of two shards with increments. Servers continue to serve those of the other one, unless
+// they are pinned to the manifest.
 func TestManifestWithoutSomeIncrements(t *testing.T) {
 	s := newStream(t, newDividedFleet(t))
 	one, other := "id-0", "id-1"
@@ -311,6 +311,10 @@ func TestManifestWithoutSomeIncrements(t *testing.T) {
 	s.extend()
 	await(2, want("second", "second"))
 	require.NoError(t, s.writers[s.layout.ShardString(one)].Seal())
+	_, err := s.publisher.Publish(t.Context())
+	require.ErrorIs(t, err, publish.ErrRefused)
+	// The publisher cannot see the increments, as if it did not look for them.
+	require.NoError(t, os.RemoveAll(filepath.Join(s.dir, "bucket", "increment")))
 	s.publishManifest()
 	await(3, want("second", "second"))
 	server.restart()

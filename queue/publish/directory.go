@@ -226,21 +226,21 @@ func settled(files []queue.SealedFile) bool {
 	return !slices.ContainsFunc(files, func(f queue.SealedFile) bool { return f.Settled.Segment > last })
 }
 
-// nextChunk returns the first files of each queue: at least those that its parent covers, and
-// then as many as are needed for chunkBytes that the parents lack.
-func nextChunk(parents []*Manifest, files sealedFiles) sealedFiles {
+// nextChunk returns the first files of each queue: at least those up to a segment, and then as
+// many as are needed for chunkBytes that the parents lack.
+func nextChunk(parents []*Manifest, ends []queue.SegmentID, files sealedFiles) sealedFiles {
 	chunk, missing := make(sealedFiles, len(files)), int64(0)
 	for i, of := range files {
-		n, bytes := chunkOf(parents[i], of, missing)
+		n, bytes := chunkOf(parents[i], ends[i], of, missing)
 		chunk[i], missing = of[:n], bytes
 	}
 	return chunk
 }
 
-// chunkOf returns how many files of one queue belong to a chunk that has bytes already, and
-// how many bytes it has with them.
-func chunkOf(parent *Manifest, files []queue.SealedFile, bytes int64) (int, int64) {
-	if bytes >= chunkBytes && parent.Head.Sealed == 0 {
+// chunkOf returns how many files of one queue belong to a chunk that has bytes already and
+// reaches to a segment at least, and how many bytes it has with them.
+func chunkOf(parent *Manifest, end queue.SegmentID, files []queue.SealedFile, bytes int64) (int, int64) {
+	if bytes >= chunkBytes && end == 0 {
 		return 0, bytes
 	}
 	known := parent.byName()
@@ -248,7 +248,7 @@ func chunkOf(parent *Manifest, files []queue.SealedFile, bytes int64) (int, int6
 		if old, ok := known[f.Name]; !ok || !old.is(f) {
 			bytes += f.Size
 		}
-		if bytes >= chunkBytes && f.Last >= parent.Head.Sealed && settled(files[:i+1]) {
+		if bytes >= chunkBytes && f.Last >= end && settled(files[:i+1]) {
 			return i + 1, bytes
 		}
 	}

@@ -372,3 +372,64 @@ func announce(t testing.TB, b bucket.Bucket, ref Ref) {
 	})
 	require.NoError(t, err)
 }
+
+// TestManifestIncludesAnnouncedEntries: no manifest lacks entries that increments have announced,
+// also if only some shards are sealed, and if the files are published in several manifests.
+func TestManifestIncludesAnnouncedEntries(t *testing.T) {
+	before := chunkBytes
+	t.Cleanup(func() { chunkBytes = before })
+	b, s := newBucket(t), written(t, 40)
+	p, err := OpenPublisher(t.Context(), b, s.dir, &Options{FS: s.fs, Stream: true})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, p.Close()) }()
+	first, err := p.Publish(t.Context())
+	require.NoError(t, err)
+	announce(t, b, first.Ref)
+	writers := s.openWriters(t)
+	defer func() {
+		for _, w := range writers {
+			require.NoError(t, w.Close())
+		}
+	}()
+	for i := range 16 { // all fit into the first open segments
+		id := fmt.Sprint("announced-", i)
+		w := writers[s.layout.ShardString(id)]
+		_, err := w.Append([]byte(id), []byte("document"))
+		require.NoError(t, err)
+		require.NoError(t, w.Flush())
+		s.documents[id] = "document"
+	}
+	extended, err := p.Extend(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, extended.Reason)
+	require.False(t, extended.Sealed)
+
+	require.NoError(t, writers[1].Seal())
+	_, err = p.Publish(t.Context())
+	require.ErrorIs(t, err, ErrRefused)
+	require.ErrorContains(t, err, "increment 1 of manifest 1 announced entries of segment 2 in "+s.dirs()[0]+", which is not sealed: run docstore-updater seal")
+	require.Equal(t, first.Ref, record(t, b).Head)
+
+	for _, w := range writers {
+		require.NoError(t, w.Seal())
+	}
+	for i := range 16 { // segments that were not announced
+		id := fmt.Sprint("later-", i)
+		_, err := writers[s.layout.ShardString(id)].Append([]byte(id), []byte("document"))
+		require.NoError(t, err)
+	}
+	for _, w := range writers {
+		require.NoError(t, w.Seal())
+	}
+	chunkBytes = 1 // a manifest for each file
+	published, err := p.Publish(t.Context())
+	require.NoError(t, err)
+	require.True(t, published.Announced)
+	require.Greater(t, published.Ref.Number, first.Ref.Number+1, "several manifests")
+	for n := first.Ref.Number + 1; n <= published.Ref.Number; n++ {
+		restored := restore(t, b, n).documents
+		for id := range s.documents {
+			require.Contains(t, restored, id, "manifest %d", n)
+		}
+	}
+}

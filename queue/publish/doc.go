@@ -76,6 +76,8 @@
 // A server whose bytes are not part of the sealed segment gets ErrDiverged and returns to the
 // manifest. An increment of a divided collection has the new bytes of all shards, and states
 // for each shard the digest of all bytes before its end; a server adds those of its shards.
+// A manifest includes everything that increments of its parent have announced: Publish refuses
+// shards of which only some were sealed.
 //
 // # Recovery
 //

@@ -238,7 +238,11 @@ func (p *Publisher) publishSealed(ctx context.Context) (Published, error) {
 		if err != nil {
 			return Published{}, err
 		}
-		chunk := nextChunk(parents, files)
+		ends, err := p.leastEnds(ctx, record, base, parents, files)
+		if err != nil {
+			return Published{}, err
+		}
+		chunk := nextChunk(parents, ends, files)
 		partial := chunk.count() < files.count()
 		published, err := p.publish(ctx, record.Head, base, parent, chunk, partial)
 		if err != nil {
@@ -249,6 +253,37 @@ func (p *Publisher) publishSealed(ctx context.Context) (Published, error) {
 			return result, nil
 		}
 	}
+}
+
+// leastEnds returns the last segment of each queue that the next manifest includes at least: that
+// of its parent, or the one whose entries increments of the parent have announced. A server that
+// starts with a manifest that lacks some of them would not find documents that were announced.
+func (p *Publisher) leastEnds(ctx context.Context, record Record, base Ref, parents []*Manifest, files sealedFiles) ([]queue.SegmentID, error) {
+	ends := make([]queue.SegmentID, len(parents))
+	for i, m := range parents {
+		ends[i] = m.Head.Sealed
+	}
+	if !record.Increments || base != record.Head || base.Number == 0 {
+		return ends, nil
+	}
+	newest, err := NewestIncrement(ctx, p.bucket, base)
+	if err != nil || newest == 0 {
+		return ends, err
+	}
+	last, err := bucketIncrements{p.bucket, len(parents)}.ReadHeader(ctx, base, newest)
+	if err != nil {
+		return nil, err
+	}
+	for i, part := range last.parts() {
+		if part.To == 0 {
+			continue
+		}
+		if of := files[i]; len(of) == 0 || of[len(of)-1].Last < part.Segment {
+			return nil, refused("increment %d of manifest %d announced entries of segment %d in %s, which is not sealed: run docstore-updater seal, then publish again", newest, base.Number, part.Segment, p.source.queues[i].path)
+		}
+		ends[i] = part.Segment
+	}
+	return ends, nil
 }
 
 // publish commits a manifest of files, which continues base. Its manifest is parent.
