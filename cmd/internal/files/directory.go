@@ -136,7 +136,7 @@ func (w *walk) read(ctx context.Context, dir string) error {
 
 // mayHold reports whether a directory may have files that are wanted.
 func (w *walk) mayHold(dir string) bool {
-	return (dir > w.after || strings.HasPrefix(w.after, dir)) && !(w.full && dir > w.last)
+	return (dir > w.after || strings.HasPrefix(w.after, dir)) && (!w.full || dir < w.last)
 }
 
 // add adds a name. It keeps the first ones.

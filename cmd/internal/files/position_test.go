@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -165,7 +166,7 @@ func TestPositionsInRotatedFiles(t *testing.T) {
 	require.NoError(t, os.Rename(log, log+".2"))
 	write(t, log+".1", "{\"id\":3}\n{\"id\":4}\n")
 	write(t, log, "{\"id\":5}\n{\"id\":6}\n")
-	all := append(first[:1:1], read(first[0].cursor, 5)...)
+	all := slices.Concat(first[:1], read(first[0].cursor, 5))
 	for i := range all {
 		require.Equal(t, fmt.Sprintf(`{"id":%d}`, i+1), all[i].text)
 	}
