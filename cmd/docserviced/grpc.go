@@ -57,6 +57,7 @@ type grpcProtocol struct {
 	tracer         *tracer // nil: none
 	// requireCredentials says that clients must authenticate.
 	requireCredentials bool
+	maxConnAge         time.Duration // 0: no limit
 	listener           *bounded.Listener
 	server             *grpc.Server // nil: not started
 	// Open health streams of authenticated and of unauthenticated clients. If no
@@ -92,7 +93,9 @@ func (g *grpcProtocol) Start(handler boxcarrpc.Handler) {
 		grpc.MaxConcurrentStreams(grpcMaxStreams),
 		grpc.MaxHeaderListSize(grpcHeaderBytes),
 		grpc.ConnectionTimeout(grpcHandshakeTimeout),
-		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: grpcIdleTimeout}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: grpcIdleTimeout, MaxConnectionAge: g.maxConnAge, MaxConnectionAgeGrace: grpcAgeGrace,
+		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: grpcMinPing, PermitWithoutStream: true}),
 	}
 	if config := g.Authenticator().TLS("h2"); config != nil {
@@ -136,6 +139,9 @@ func (g *grpcProtocol) identify(ctx context.Context) (*boxcarrpc.Peer, error) {
 		client.Address = p.Addr
 		if info, ok := p.AuthInfo.(grpccredentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
 			client.Identity = boxcarrpc.CertificateName(info.State.VerifiedChains[0][0])
+			if err := g.Authenticator().VerifyConn(ctx, &info.State); err != nil {
+				return nil, status.Error(codes.Unauthenticated, err.Error())
+			}
 		}
 	}
 	token := ""
@@ -179,12 +185,15 @@ func (g *grpcProtocol) admitCall(ctx context.Context, request any, info *grpc.Un
 }
 
 func (g *grpcProtocol) admitStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	_, leave, err := g.admit(stream.Context(), info.FullMethod)
+	identity, leave, err := g.admit(stream.Context(), info.FullMethod)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	return handler(service, stream)
+	if identity == "" {
+		return handler(service, stream)
+	}
+	return g.whileValid(service, stream, identity, handler)
 }
 
 // A watchLimit is a limit of concurrent health streams.
@@ -262,7 +271,10 @@ func (g *grpcProtocol) admit(ctx context.Context, method string) (identity strin
 			return "", func() {}, nil
 		}
 		leave, err = g.admitWatch(ctx)
-		return "", leave, err
+		if !authenticated {
+			return "", leave, err
+		}
+		return client.Identity, leave, err
 	}
 	if err != nil {
 		return "", nil, err

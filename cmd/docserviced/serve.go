@@ -163,7 +163,7 @@ func startServer(env *cli.Env, o serveOptions) (*server, error) {
 	s := &server{remote: newRemote(&o, tracer)}
 	o.Source = s.remote
 	if o.grpc != "" {
-		s.grpc = &grpcProtocol{address: o.grpc, tracer: tracer, requireCredentials: o.Security.RequiresCredentials()}
+		s.grpc = &grpcProtocol{address: o.grpc, tracer: tracer, requireCredentials: o.Security.RequiresCredentials(), maxConnAge: o.Limits.ConnAge}
 		o.Protocol = s.grpc
 	}
 	s.Daemon, err = daemon.Start(env, o.Options)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/session"
 )
 
 const (
@@ -39,6 +40,9 @@ type Options struct {
 	// RequireCredentials says that peers must present a token or a certificate:
 	// unauthenticated connections are limited separately.
 	RequireCredentials bool
+	// MaxAge is the age at which peers are asked to connect again: see Conn.Retirement. It
+	// varies by a tenth at random. 0: never.
+	MaxAge time.Duration
 	// CountCalls counts the bytes that are read, until the requests of all calls of the
 	// connection have arrived: see BeginCall.
 	CountCalls bool
@@ -83,6 +87,7 @@ type Conn struct {
 	present       bool // counted; guarded by listener.mu
 	authenticated bool // guarded by listener.mu
 	ending        sync.Once
+	retirement    time.Time         // see Retirement
 	settingUp     bool              // grpc-go has not written its settings yet
 	begun         time.Time         // when a batch of frames was read; used by the reader only
 	permit        *boxcarrpc.Permit // for the batch
@@ -93,6 +98,7 @@ type Conn struct {
 		receiving int                    // gRPC calls that await their request
 		received  int64                  // bytes read since receiving was last 0
 		queued    map[*Response]struct{} // large gRPC responses that wait to be sent
+		session   *session.Session       // of the certificate; nil before Verify
 		closed    bool
 	}
 }
@@ -120,6 +126,9 @@ func (o *Listener) admit(conn net.Conn) *Conn {
 	}
 	c := &Conn{Conn: conn, listener: o, settingUp: o.options.CountCalls}
 	c.mu.queued = make(map[*Response]struct{})
+	if o.options.MaxAge > 0 {
+		c.retirement = time.Now().Add(jitter(o.options.MaxAge))
+	}
 	if address, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
 		c.client = address.Addr().Unmap()
 	}
@@ -261,6 +270,9 @@ func (c *Conn) Close() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.mu.closed = true
+		if c.mu.session != nil {
+			c.mu.session.Close()
+		}
 		for r := range c.mu.queued {
 			r.releaseLocked()
 		}

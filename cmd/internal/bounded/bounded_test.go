@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -111,4 +112,20 @@ func TestResponsesAreReleasedOnce(t *testing.T) {
 	require.False(t, late.Queue(1<<20))
 	queued.Release()
 	require.Zero(t, used())
+}
+
+// Connections that were opened together do not retire together.
+func TestRetirementVaries(t *testing.T) {
+	o := testBounds(80, false)
+	start := time.Now()
+	require.Zero(t, o.admit(fromClient(t, 1, 1)).Retirement())
+	o.options.MaxAge = time.Hour
+	seen := map[time.Duration]bool{}
+	for port := range 9 {
+		in := o.admit(fromClient(t, 2, 1+port)).Retirement().Sub(start).Round(time.Minute)
+		require.GreaterOrEqual(t, in, 54*time.Minute)
+		require.LessOrEqual(t, in, 66*time.Minute)
+		seen[in] = true
+	}
+	require.Greater(t, len(seen), 1)
 }

@@ -146,7 +146,7 @@ func (d *Daemon) listen() (err error) {
 	if err != nil {
 		return err
 	}
-	d.httpListener = bounded.New(listener, bounded.Options{Name: "http", MaxConns: httpMaxConns, Budget: d.messages, Logger: d.env.Log})
+	d.httpListener = bounded.New(listener, bounded.Options{Name: "http", MaxConns: httpMaxConns, MaxAge: d.options.Limits.ConnAge, Budget: d.messages, Logger: d.env.Log})
 	if d.options.Protocol == nil {
 		return nil
 	}
@@ -438,6 +438,9 @@ func (d *Daemon) close() error {
 		errs = append(errs, d.protocol.Close())
 	}
 	d.serving.Wait()
+	if d.auth != nil {
+		d.auth.sessions.Close()
+	}
 	d.tracer.Close()
 	for _, h := range d.Held() {
 		errs = append(errs, h.Close())

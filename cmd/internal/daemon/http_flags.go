@@ -103,12 +103,16 @@ func (h *HTTP) guard(k *Authenticator, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !publicPaths[r.URL.Path] {
 			identity, err := k.authenticate(r.TLS, tokenOf(r))
+			if err == nil {
+				err = k.VerifyConn(r.Context(), r.TLS)
+			}
 			if err != nil {
 				w.Header().Set("WWW-Authenticate", `Basic realm="docserviced: any name, and the token as the password"`)
 				httpapi.Errorf(httpapi.CodeUnauthenticated, "%v", err).Write(w)
 				return
 			}
-			r = r.WithContext(WithIdentity(r.Context(), identity))
+			k.authenticated(w, r, identity, next)
+			return
 		}
 		next.ServeHTTP(w, r)
 	})

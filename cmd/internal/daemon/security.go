@@ -13,6 +13,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/credentials"
+	"docstore/boxcarrpc/session"
 	"docstore/cmd/internal/cli"
 )
 
@@ -85,6 +86,7 @@ type Authenticator struct {
 	tls       func() (*tls.Config, error) // nil: plain text
 	tokens    *credentials.Tokens         // nil: none
 	access    *credentials.Access         // nil: each client may use all collections
+	sessions  *session.Set                // of requests and connections over gRPC and HTTP
 	operators []string
 	insecure  bool
 	// certificates says that clients need a certificate, or a token if there are tokens.
@@ -110,6 +112,7 @@ func (s *Security) open(log *slog.Logger) (*Authenticator, error) {
 			Certificate: s.Certificate, Key: s.Key, CA: s.ClientCA, CertificateOptional: s.TokenFile != "",
 		}, log)
 	}
+	k.sessions = session.NewSet(k.tls)
 	return k, err
 }
 
