@@ -222,13 +222,13 @@ func (a *admission) totals() (by map[string]uint64, all uint64) {
 
 // A clientKey identifies a client of a server.
 type clientKey struct {
-	identity string       // the authenticated identity, if there is one
-	network  netip.Prefix // else the network of its address; zero for peers without an IP address
+	name    string       // of the authenticated identity, if there is one
+	network netip.Prefix // else the network of its address; zero for peers without an IP address
 }
 
 func clientOf(p *Peer) clientKey {
-	if p.Identity != "" {
-		return clientKey{identity: p.Identity}
+	if p.Identity.Authenticated() {
+		return clientKey{name: p.Identity.Name}
 	}
 	return clientAt(p.Address)
 }

@@ -274,7 +274,7 @@ func TestAdmissionOfAnotherProtocol(t *testing.T) {
 		require.Equal(t, CodeResourceExhausted, CodeOf(err))
 		require.Equal(t, before+1, s.Stats().RefusedBy[reason])
 	}
-	refused(&Peer{Identity: "frontend"}, "in_flight")
+	refused(&Peer{Identity: Identity{TokenIdentity, "frontend"}}, "in_flight")
 	_, err := p.Call(t.Context(), "m", nil, nil)
 	require.Equal(t, CodeResourceExhausted, CodeOf(err), "the other protocol uses the whole limit")
 	for _, leave := range leaves {
@@ -285,7 +285,7 @@ func TestAdmissionOfAnotherProtocol(t *testing.T) {
 	_, err = p.Call(t.Context(), "m", nil, nil)
 	require.NoError(t, err, "the third of three from this address")
 	refused(here, "client_rate")
-	leave, err := s.Admit(&Peer{Address: here.Address, Identity: "frontend"})
+	leave, err := s.Admit(&Peer{Address: here.Address, Identity: Identity{TokenIdentity, "frontend"}})
 	require.NoError(t, err, "a client with an identity does not count for its address")
 	leave()
 
@@ -406,7 +406,7 @@ func TestSharesGoByIdentity(t *testing.T) {
 		l := newPipes()
 		s := serveOn(t, l, echo, &ServerOptions{
 			MaxConns: 1 << 10, ClientShare: 0.001,
-			Authenticate: func(_ *Peer, token string) (string, error) { return token, nil },
+			Authenticate: func(_ *Peer, token string) (Identity, error) { return Identity{TokenIdentity, token}, nil },
 		})
 		dial := l.dialFrom("10.0.0.1")
 		for i := range 3 * leastConns {

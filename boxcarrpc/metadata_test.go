@@ -165,9 +165,9 @@ func TestACallAllocatesOnce(t *testing.T) {
 	}
 	var codes [CodeUnauthenticated + 1]int // used by one call at a time
 	s := serve(t, echo, &ServerOptions{
-		Authenticate: func(*Peer, string) (string, error) { return "me", nil },
+		Authenticate: func(*Peer, string) (Identity, error) { return Identity{TokenIdentity, "me"}, nil },
 		Authorize: func(ctx context.Context, _ string) error {
-			if PeerOf(ctx).Identity != "me" || SlotOf(ctx) != 0 || MetadataOf(ctx) != nil {
+			if PeerOf(ctx).Identity.Name != "me" || SlotOf(ctx) != 0 || MetadataOf(ctx) != nil {
 				return errors.New("who?")
 			}
 			return nil

@@ -91,19 +91,20 @@ type ServerOptions struct {
 	Insecure bool
 	// Authenticate returns the identity of a client, for handlers (see PeerOf), admission
 	// and Authorize. An error refuses the client and is sent to it. token is the token that
-	// the client sent, or empty; the peer's Identity is the name in its verified
-	// certificate. It is called when a connection starts, and again at least every 10 s until
-	// it ends, concurrently for up to 16 connections: a client that is refused then, or has a
-	// different identity, is told to go away, and its streams end with CodeUnavailable. So is
-	// one whose certificate has expired, or is not of the current ClientCAs. The default uses
-	// the certificate and accepts every client.
-	Authenticate func(peer *Peer, token string) (identity string, err error)
+	// the client sent, or empty; the peer's Identity is that of its verified certificate,
+	// anonymous without a usable name. It is called when a connection starts, and again at
+	// least every 10 s until it ends, concurrently for up to 16 connections: a client that is
+	// refused then, or has a different identity, is told to go away, and its streams end with
+	// CodeUnavailable. So is one whose certificate has expired, or is not of the current
+	// ClientCAs. The default is IdentityOfTLS: it accepts clients without a certificate, if TLS
+	// does, and refuses certificates without a name.
+	Authenticate func(peer *Peer, token string) (Identity, error)
 	// Authorize returns an error if the client of ctx may not call a method. It is called
 	// for each request and stream, also for built-in methods, inside the interceptors. An
 	// error without a code becomes CodePermissionDenied. The default allows everything.
 	Authorize func(ctx context.Context, method string) error
-	// Operators are the identities that may drain the server: see MethodDrain. Without
-	// Operators and Authenticate, a client without an identity may drain the server from
+	// Operators are the names of identities that may drain the server: see MethodDrain.
+	// Without Operators and Authenticate, an anonymous client may drain the server from
 	// the server's own host; set one of them if a proxy on that host forwards requests of
 	// others. The default is none.
 	Operators []string

@@ -2,7 +2,6 @@ package boxcarrpc
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"net"
 	"strings"
 	"unicode"
@@ -14,9 +13,9 @@ type Peer struct {
 	// Name is the name that the peer gave itself, with unprintable characters replaced, for
 	// pages and terminals. It is not authenticated.
 	Name string
-	// Identity is the authenticated identity of the peer, or empty: the result of
-	// ServerOptions.Authenticate, else the name in its verified certificate.
-	Identity string
+	// Identity is the authenticated identity of the peer: the result of
+	// ServerOptions.Authenticate, else that of IdentityOfTLS.
+	Identity Identity
 	// TLS is the state of the TLS connection, nil for plain text.
 	TLS *tls.ConnectionState
 
@@ -29,9 +28,7 @@ func newPeer(conn net.Conn, name string) *Peer {
 	if c, ok := conn.(*tls.Conn); ok {
 		state := c.ConnectionState()
 		p.TLS = &state
-		if len(state.VerifiedChains) > 0 {
-			p.Identity = CertificateName(state.VerifiedChains[0][0])
-		}
+		p.Identity, _ = IdentityOfTLS(p.TLS) // a server refuses a client without a name: see Server.authenticate
 	}
 	return p
 }
@@ -42,16 +39,4 @@ func printable(r rune) rune {
 		return r
 	}
 	return unicode.ReplacementChar
-}
-
-// CertificateName returns the identity that a certificate proves: its first URI, as
-// spiffe://example.org/frontend, else its first DNS name, else its common name.
-func CertificateName(c *x509.Certificate) string {
-	switch {
-	case len(c.URIs) > 0:
-		return c.URIs[0].String()
-	case len(c.DNSNames) > 0:
-		return c.DNSNames[0]
-	}
-	return c.Subject.CommonName
 }

@@ -83,19 +83,29 @@ func (c *serverConn) handshakeTLS() error {
 func (c *serverConn) authenticate(name, token string) error {
 	peer := newPeer(c.conn, name)
 	c.peer = peer
-	if check := c.server.options.Authenticate; check != nil {
-		identity, err := check(peer, token)
-		if err != nil {
-			return fmt.Errorf("%w: %w", errNotAdmitted, err)
-		}
-		peer.Identity, c.token = identity, token
+	identity, err := c.server.authenticate(peer, token)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errNotAdmitted, err)
 	}
+	peer.Identity, c.token = identity, token
 	c.client = clientOf(peer)
 	c.account.Identify(peer)
 	if !c.server.identify(c) {
 		return fmt.Errorf("%w: it has %d connections, the limit for one client", errNotAdmitted, c.server.shares.conns)
 	}
 	return nil
+}
+
+// authenticate returns the identity of a client, or an error if the client is refused.
+func (s *Server) authenticate(peer *Peer, token string) (Identity, error) {
+	if s.options.Authenticate == nil {
+		return IdentityOfTLS(peer.TLS)
+	}
+	identity, err := s.options.Authenticate(peer, token)
+	if err == nil {
+		err = identity.check()
+	}
+	return identity, err
 }
 
 // authorized calls allow before a handler, if it is not nil.

@@ -59,7 +59,7 @@ func (p *testTLS) client(t testing.TB, name string) func() (*tls.Config, error) 
 
 // whoami returns the client's identity.
 func whoami(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
-	return append(dst, PeerOf(ctx).Identity...), nil
+	return append(dst, PeerOf(ctx).Identity.Name...), nil
 }
 
 // notReady returns the error of a pool that gets no slot.
@@ -83,7 +83,7 @@ func TestMutualTLS(t *testing.T) {
 	s := serve(t, whoami, &ServerOptions{
 		TLS: certs.server(t, tls.RequireAndVerifyClientCert),
 		StreamHandler: func(ctx context.Context, _ string, stream *ServerStream) error {
-			return stream.Send([]byte(PeerOf(ctx).Identity))
+			return stream.Send([]byte(PeerOf(ctx).Identity.Name))
 		},
 	})
 	p := newPool(t, &PoolOptions{Size: 4, TLS: certs.client(t, "frontend")}, s.address)
@@ -91,7 +91,7 @@ func TestMutualTLS(t *testing.T) {
 	out, err := p.CallWith(t.Context(), "m", nil, nil, &info)
 	require.NoError(t, err)
 	require.Equal(t, "frontend", string(out))
-	require.Equal(t, "localhost", info.Server.Identity)
+	require.Equal(t, Identity{CertificateIdentity, "localhost"}, info.Server.Identity)
 	require.Equal(t, "frontend", s.Board().Slots[0].Identity)
 	require.Equal(t, uint16(tls.VersionTLS13), info.Server.TLS.Version)
 	stream, err := p.Stream(t.Context(), "m", nil)
@@ -241,7 +241,8 @@ func TestUnusableOptionsAreReportedAtOnce(t *testing.T) {
 	require.ErrorIs(t, p.WaitReady(t.Context()), ErrPlainText)
 }
 
-// keys authenticates by a table of tokens that may change.
+// keys authenticates by a table of tokens that may change. A token of no name is that of an
+// anonymous client.
 type keys struct {
 	mu    sync.Mutex
 	names map[string]string
@@ -253,16 +254,18 @@ func (k *keys) set(names map[string]string) {
 	k.names = names
 }
 
-func (k *keys) authenticate(peer *Peer, token string) (string, error) {
+func (k *keys) authenticate(peer *Peer, token string) (Identity, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch name, ok := k.names[token]; {
+	case ok && name == "":
+		return Identity{}, nil
 	case ok:
-		return name, nil
-	case token == "" && peer.Identity != "":
+		return Identity{TokenIdentity, name}, nil
+	case token == "" && peer.Identity.Authenticated():
 		return peer.Identity, nil
 	}
-	return "", errors.New("who are you?")
+	return Identity{}, errors.New("who are you?")
 }
 
 func fixed(token string) func() (string, error) { return func() (string, error) { return token, nil } }
@@ -329,10 +332,10 @@ func TestAuthorize(t *testing.T) {
 			switch {
 			case method == "late":
 				return &Error{Code: CodeUnavailable, Message: "the judge sleeps"}
-			case PeerOf(ctx).Identity == "ali" && method == "open":
+			case PeerOf(ctx).Identity.Name == "ali" && method == "open":
 				return nil
 			}
-			return errors.New("no " + method + " for " + PeerOf(ctx).Identity)
+			return errors.New("no " + method + " for " + PeerOf(ctx).Identity.Name)
 		},
 		StreamHandler: func(_ context.Context, method string, _ *ServerStream) error {
 			served <- "stream " + method
@@ -439,11 +442,11 @@ func TestRevokedTokenEndsConnections(t *testing.T) {
 // connection failed after a second of silence, with its calls.
 func TestSlowAuthenticateDelaysNoCall(t *testing.T) {
 	var checks atomic.Int64
-	opts := &ServerOptions{Authenticate: func(*Peer, string) (string, error) {
+	opts := &ServerOptions{Authenticate: func(*Peer, string) (Identity, error) {
 		if checks.Add(1) > 1 { // not in the handshake
 			time.Sleep(1500 * time.Millisecond)
 		}
-		return "ali", nil
+		return Identity{TokenIdentity, "ali"}, nil
 	}}
 	inBubble(t, echo, opts, func(t *testing.T, s *testServer, l *pipes) {
 		p := newPool(t, &PoolOptions{Size: 2, Dialer: l.dial, SilenceTimeout: DefaultSilenceTimeout}, "pipe")

@@ -19,9 +19,9 @@ func (c *serverConn) openSession() {
 
 // reauthenticate authenticates the client again. Its identity must be unchanged.
 func (c *serverConn) reauthenticate() error {
-	identity, err := c.server.options.Authenticate(newPeer(c.conn, c.peer.Name), c.token)
+	identity, err := c.server.authenticate(newPeer(c.conn, c.peer.Name), c.token)
 	if err == nil && identity != c.peer.Identity {
-		err = fmt.Errorf("identity changed to %q", identity)
+		err = fmt.Errorf("identity changed to %v", identity)
 	}
 	return err
 }
@@ -33,7 +33,7 @@ func (c *serverConn) stopNotAdmitted(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.mu.stopping {
-		c.server.warn(c.peer.Address, "unwelcome", "client is told to go away", "peer", c.peer.Address.String(), "name", c.peer.Name, "identity", c.peer.Identity, "reason", err)
+		c.server.warn(c.peer.Address, "unwelcome", "client is told to go away", "peer", c.peer.Address.String(), "name", c.peer.Name, "identity", c.peer.Identity.String(), "reason", err)
 		c.stopLocked(refusedNotAdmitted)
 		c.endStreamsLocked(refusedNotAdmitted)
 	}

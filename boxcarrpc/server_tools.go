@@ -44,7 +44,7 @@ type Board struct {
 type BoardSlot struct {
 	Number   int           `json:"slot"`
 	Client   string        `json:"client"`             // the name that the client gave itself
-	Identity string        `json:"identity,omitempty"` // the authenticated identity
+	Identity string        `json:"identity,omitempty"` // the name of the authenticated identity
 	Address  string        `json:"address"`
 	Age      time.Duration `json:"age_ns"`
 	Requests uint64        `json:"requests"` // since the slot was leased
@@ -110,7 +110,7 @@ func (c *serverConn) appendSlots(dst []BoardSlot, now time.Time) []BoardSlot {
 	for _, lane := range c.mu.lanes {
 		if lane != nil {
 			dst = append(dst, BoardSlot{
-				Number: int(lane.slot), Client: c.peer.Name, Identity: c.peer.Identity, Address: c.peer.Address.String(),
+				Number: int(lane.slot), Client: c.peer.Name, Identity: c.peer.Identity.Name, Address: c.peer.Address.String(),
 				Age: now.Sub(lane.leased), Requests: lane.requests, Errors: lane.errors, Busy: lane.state != laneIdle,
 			})
 		}
@@ -186,13 +186,13 @@ func (s *Server) serveTool(stream *ServerStream) error {
 // is not sufficient: a proxy on the server's host may forward requests of other hosts.
 func (s *Server) mayOperate(client *Peer) error {
 	o := &s.options
-	anonymous := client.Identity == "" && o.Authenticate == nil && len(o.Operators) == 0
-	if anonymous && isLocal(client.Address) || client.Identity != "" && slices.Contains(o.Operators, client.Identity) {
+	open := !client.Identity.Authenticated() && o.Authenticate == nil && len(o.Operators) == 0
+	if open && isLocal(client.Address) || client.Identity.Authenticated() && slices.Contains(o.Operators, client.Identity.Name) {
 		return nil
 	}
 	return &Error{
 		Code: CodePermissionDenied,
-		Message: fmt.Sprintf("client %q at %v may not drain the server: it must be one of the operators, "+
+		Message: fmt.Sprintf("client %v at %v may not drain the server: it must be one of the operators, "+
 			"or local if the server identifies no clients", client.Identity, client.Address),
 		Processed: true,
 	}

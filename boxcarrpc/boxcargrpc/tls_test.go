@@ -45,7 +45,7 @@ func TestTLS(t *testing.T) {
 	seen := func(ctx context.Context) {
 		p, _ := peer.FromContext(ctx)
 		atServer = append(atServer, p)
-		assert.Equal(t, "frontend", boxcarrpc.PeerOf(ctx).Identity)
+		assert.Equal(t, "frontend", boxcarrpc.PeerOf(ctx).Identity.Name)
 		assert.Equal(t, []string{"Bearer x"}, metadata.ValueFromIncomingContext(ctx, "authorization"))
 	}
 	s.service = &scripted{

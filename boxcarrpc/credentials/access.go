@@ -1,10 +1,11 @@
 package credentials
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"strings"
+
+	"docstore/boxcarrpc"
 )
 
 // Everything is the name that stands for all resources, or for all identified clients, in a
@@ -14,13 +15,13 @@ const Everything = "*"
 // maxPermissions bounds the lines of a file of permissions.
 const maxPermissions = 16 << 10
 
-// Access has the permissions of clients: which identity may use which resources, such as
+// Access has the permissions of clients: which client may use which resources, such as
 // collections.
 type Access struct {
 	file *fromFiles[permissions]
 }
 
-// permissions are the resources of each identity.
+// permissions are the resources of each client, by the name of its identity.
 type permissions map[string]map[string]bool
 
 // OpenAccess reads a file of permissions. It is read again when it changes: the permissions
@@ -35,15 +36,15 @@ func OpenAccess(path string, log *slog.Logger) (*Access, error) {
 	return &Access{file}, nil
 }
 
-// Allows reports whether the file permits the identity to use a resource. An empty identity,
-// of a client that did not authenticate, may use none. The resource Everything is permitted
-// to clients that may use all.
-func (a *Access) Allows(identity, resource string) bool {
-	if identity == "" {
+// Allows reports whether the file permits the identity to use a resource. A client that did
+// not authenticate may use none. The resource Everything is permitted to clients that may
+// use all.
+func (a *Access) Allows(identity boxcarrpc.Identity, resource string) bool {
+	if !identity.Authenticated() {
 		return false
 	}
 	permitted := a.file.get()
-	for _, client := range []string{identity, Everything} {
+	for _, client := range []string{identity.Name, Everything} {
 		if resources := permitted[client]; resources[Everything] || resources[resource] {
 			return true
 		}
@@ -51,33 +52,35 @@ func (a *Access) Allows(identity, resource string) bool {
 	return false
 }
 
-// readPermissions reads lines of an identity and the names of resources.
+// readPermissions reads lines of the name of a client and the names of resources.
 func readPermissions(path string) (permissions, error) {
 	content, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}
 	found := permissions{}
-	for i, line := range bytes.Split(content, []byte("\n")) {
-		fields := strings.Fields(string(line))
-		if len(fields) == 0 || strings.HasPrefix(fields[0], "#") {
+	for i, line := range strings.Split(string(content), "\n") {
+		if isComment(line) {
 			continue
 		}
 		fail := func(format string, args ...any) (permissions, error) {
 			return nil, fmt.Errorf("%s: line %d: %s", path, i+1, fmt.Sprintf(format, args...))
 		}
-		switch identity := fields[0]; {
-		case len(fields) == 1:
-			return fail("%q has no collections; name them, or write %s for all", identity, Everything)
-		case found[identity] != nil:
-			return fail("%q has permissions in an earlier line; write one line for each client", identity)
+		client, rest, err := cutName(line)
+		resources := strings.Fields(rest)
+		switch {
+		case err != nil:
+			return fail("%v", err)
+		case len(resources) == 0:
+			return fail("%q has no collections; name them, or write %s for all", client, Everything)
+		case found[client] != nil:
+			return fail("%q has permissions in an earlier line; write one line for each client", client)
 		case len(found) >= maxPermissions:
 			return fail("more than %d clients", maxPermissions)
-		default:
-			found[identity] = make(map[string]bool, len(fields)-1)
-			for _, resource := range fields[1:] {
-				found[identity][resource] = true
-			}
+		}
+		found[client] = make(map[string]bool, len(resources))
+		for _, resource := range resources {
+			found[client][resource] = true
 		}
 	}
 	return found, nil

@@ -17,16 +17,17 @@
 // during a rotation.
 //
 // A client's token file has one line, the token. Each line of a server's token file has
-// a client's name and a token, separated by spaces or tabs. A name may have several
-// tokens, for example during a rotation. Empty lines and lines that begin with # are
-// ignored. A token has 16 to 8,192 bytes without white space:
+// a client's name and a token, separated by spaces or tabs. A name with blanks or quotes is
+// quoted. A name may have several tokens, for example during a rotation. Empty lines and
+// lines that begin with # are ignored. A token has 16 to 8,192 bytes without white space:
 //
 //	# name        token
 //	frontend-a    5f0c9d3be1a94f0fb1f7c0a1
-//	frontend-b    e2b7d0c64a8a4f1d9e55b3aa
+//	"front end"   e2b7d0c64a8a4f1d9e55b3aa
 //
-// Each line of a file of permissions (OpenAccess) has an identity and the collections that
-// it may use; * stands for all identified clients, and for all collections:
+// Each line of a file of permissions (OpenAccess) has a client's name, quoted likewise, and
+// the collections that it may use; * stands for all identified clients, and for all
+// collections:
 //
 //	# client      collections
 //	frontend-a    jobs resumes

@@ -34,7 +34,7 @@ func Example() {
 	tokens, err := credentials.OpenTokens(path("tokens"), nil)
 	check(err)
 	server := boxcarrpc.NewServer(func(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
-		return fmt.Appendf(dst, "hello %s", boxcarrpc.PeerOf(ctx).Identity), nil
+		return fmt.Appendf(dst, "hello %s", boxcarrpc.PeerOf(ctx).Identity.Name), nil
 	}, &boxcarrpc.ServerOptions{TLS: config, Authenticate: tokens.Authenticate})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	check(err)

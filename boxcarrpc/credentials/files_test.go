@@ -105,28 +105,38 @@ const (
 	tokenC = "0d4f7cc12b6a4d0c8ee01f9b"
 )
 
+func byCertificate(name string) boxcarrpc.Identity {
+	return boxcarrpc.Identity{Kind: boxcarrpc.CertificateIdentity, Name: name}
+}
+
+func byToken(name string) boxcarrpc.Identity {
+	return boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: name}
+}
+
 func TestTokensOfAFile(t *testing.T) {
 	path := testcert.Write(t, t.TempDir(), "tokens", []byte(
 		"# name\ttoken\n\nali "+tokenA+"\n ali\t"+tokenB+"\r\nbaba "+tokenC))
 	tokens, err := OpenTokens(path, nil)
 	require.NoError(t, err)
-	anonymous, certified := &boxcarrpc.Peer{Name: "ali"}, &boxcarrpc.Peer{Identity: "frontend"}
+	anonymous, certified := &boxcarrpc.Peer{Name: "ali"}, &boxcarrpc.Peer{Identity: byCertificate("frontend")}
+	nobody := boxcarrpc.Identity{}
 	for _, c := range []struct {
-		peer            *boxcarrpc.Peer
-		token, identity string
-		err             error
+		peer     *boxcarrpc.Peer
+		token    string
+		identity boxcarrpc.Identity
+		err      error
 	}{
-		{anonymous, tokenA, "ali", nil},
-		{anonymous, tokenB, "ali", nil},
-		{anonymous, tokenC, "baba", nil},
-		{certified, tokenC, "baba", nil},
-		{certified, "", "frontend", nil},
-		{anonymous, "", "", errNoToken},
-		{anonymous, tokenA + "x", "", errUnknownToken},
-		{anonymous, tokenA[1:], "", errUnknownToken},
-		{certified, "x", "", errUnknownToken},
-		{anonymous, "#", "", errUnknownToken},
-		{anonymous, "ali", "", errUnknownToken},
+		{anonymous, tokenA, byToken("ali"), nil},
+		{anonymous, tokenB, byToken("ali"), nil},
+		{anonymous, tokenC, byToken("baba"), nil},
+		{certified, tokenC, byToken("baba"), nil},
+		{certified, "", byCertificate("frontend"), nil},
+		{anonymous, "", nobody, errNoToken},
+		{anonymous, tokenA + "x", nobody, errUnknownToken},
+		{anonymous, tokenA[1:], nobody, errUnknownToken},
+		{certified, "x", nobody, errUnknownToken},
+		{anonymous, "#", nobody, errUnknownToken},
+		{anonymous, "ali", nobody, errUnknownToken},
 	} {
 		identity, err := tokens.Authenticate(c.peer, c.token)
 		require.Equal(t, c.err, err, c.token)
@@ -138,7 +148,19 @@ func TestTokensOfAFile(t *testing.T) {
 	require.Equal(t, errUnknownToken, err)
 	identity, err := tokens.Authenticate(anonymous, tokenB)
 	require.NoError(t, err)
-	require.Equal(t, "baba", identity)
+	require.Equal(t, byToken("baba"), identity)
+}
+
+// A token may contain quotes; a name with blanks is quoted.
+func TestQuotedNamesOfTokens(t *testing.T) {
+	tokens, err := OpenTokens(testcert.Write(t, t.TempDir(), "tokens", []byte(
+		`"front end" `+tokenA+"\n\t\" \\\" local\"\t"+tokenB+"\r\n"+`x "`+tokenC+"\n")), nil)
+	require.NoError(t, err)
+	for token, name := range map[string]string{tokenA: "front end", tokenB: ` " local`, `"` + tokenC: "x"} {
+		identity, err := tokens.Authenticate(&boxcarrpc.Peer{}, token)
+		require.NoError(t, err)
+		require.Equal(t, byToken(name), identity)
+	}
 }
 
 // An empty file revokes all tokens. With a missing or malformed file the previous tokens
@@ -201,6 +223,12 @@ func TestUnusableTokenFiles(t *testing.T) {
 		"no token found":                      "# none\n",
 		"line 2: 1 words":                     "a " + tokenA + "\n" + tokenB,
 		"line 1: 3 words":                     "a b " + tokenA,
+		"3 words: must be":                    `"a b" c ` + tokenA,
+		"line 1: the name is empty":           `"" ` + tokenA,
+		"line 1: the name has unprintable":    tokenA + "\x00",
+		"line 1: a quoted name must be":       `"a` + tokenA,
+		"line 2: a quoted name must be":       "# \"\n\"a\"" + tokenA,
+		"line 1: a name with quotes must be":  `a"b" ` + tokenA,
 		"line 1: token of 15 bytes":           "a " + tokenA[:15],
 		"line 1: token of 8193 bytes":         "a " + strings.Repeat("x", 8193),
 		"line 3: same token as \"a\"":         "a " + tokenA + "\n\nb " + tokenA,
@@ -277,7 +305,10 @@ func TestClientCertificateRequirement(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, c.identityOfClient != "", len(conn.ConnectionState().VerifiedChains) > 0)
 			if c.identityOfClient != "" {
-				require.Equal(t, c.identityOfClient, boxcarrpc.CertificateName(conn.ConnectionState().VerifiedChains[0][0]))
+				state := conn.ConnectionState()
+				identity, err := boxcarrpc.IdentityOfTLS(&state)
+				require.NoError(t, err)
+				require.Equal(t, byCertificate(c.identityOfClient), identity)
 			}
 		}
 		require.Equal(t, c.accepted, <-clientErr == nil)

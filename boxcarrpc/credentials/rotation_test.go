@@ -37,7 +37,7 @@ func newFleet(t *testing.T, ca *testcert.CA) *fleet {
 	tokens, err := OpenTokens(testcert.Write(t, f.dir, "tokens", []byte("ali "+tokenA)), nil)
 	require.NoError(t, err)
 	f.server = boxcarrpc.NewServer(func(ctx context.Context, _ string, _, dst []byte) ([]byte, error) {
-		return append(dst, boxcarrpc.PeerOf(ctx).Identity...), nil
+		return append(dst, boxcarrpc.PeerOf(ctx).Identity.Name...), nil
 	}, &boxcarrpc.ServerOptions{TLS: config, Authenticate: tokens.Authenticate})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -1,7 +1,7 @@
 package credentials
 
 import (
-	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"errors"
@@ -66,12 +66,13 @@ func describeTokens(entries []entry) string {
 }
 
 // Authenticate is for ServerOptions.Authenticate. The identity of a client is the name
-// of its token or, without a token, the name in its certificate. It fails without
-// either. Its duration does not depend on the contents of the token.
-func (t *Tokens) Authenticate(peer *boxcarrpc.Peer, token string) (identity string, err error) {
+// of its token or, without a token, that of its certificate. It fails without either. Its
+// duration does not depend on the contents of the token.
+func (t *Tokens) Authenticate(peer *boxcarrpc.Peer, token string) (boxcarrpc.Identity, error) {
 	if token == "" {
-		if peer.Identity == "" {
-			return "", errNoToken
+		if !peer.Identity.Authenticated() {
+			_, err := boxcarrpc.IdentityOfTLS(peer.TLS)
+			return boxcarrpc.Identity{}, cmp.Or(err, errNoToken)
 		}
 		return peer.Identity, nil
 	}
@@ -83,9 +84,9 @@ func (t *Tokens) Authenticate(peer *boxcarrpc.Peer, token string) (identity stri
 		found = subtle.ConstantTimeSelect(same, i, found)
 	}
 	if found < 0 {
-		return "", errUnknownToken
+		return boxcarrpc.Identity{}, errUnknownToken
 	}
-	return entries[found].name, nil
+	return boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: entries[found].name}, nil
 }
 
 // BearerToken returns the token of an Authorization header, "Bearer TOKEN" with the scheme in
@@ -105,22 +106,26 @@ func readTokens(path string) ([]entry, error) {
 	}
 	var entries []entry
 	names := make(map[[sha256.Size]byte]string)
-	for i, line := range bytes.Split(content, []byte("\n")) {
-		fields := bytes.Fields(line)
-		if len(fields) == 0 || fields[0][0] == '#' {
+	for i, line := range strings.Split(string(content), "\n") {
+		if isComment(line) {
 			continue
 		}
 		fail := func(format string, args ...any) ([]entry, error) {
 			return nil, fmt.Errorf("%s: line %d: %s", path, i+1, fmt.Sprintf(format, args...))
 		}
-		if len(fields) != 2 {
-			return fail("%d words: must be a name and a token", len(fields))
+		name, rest, err := cutName(line)
+		if err != nil {
+			return fail("%v", err)
 		}
-		name, token := string(fields[0]), fields[1]
+		words := strings.Fields(rest)
+		if len(words) != 1 {
+			return fail("%d words: must be a name and a token; quote a name with blanks", 1+len(words))
+		}
+		token := words[0]
 		if err := checkToken(token); err != nil {
 			return fail("%v", err)
 		}
-		e := entry{name, sha256.Sum256(token)}
+		e := entry{name, sha256.Sum256([]byte(token))}
 		switch other, taken := names[e.sum]; {
 		case taken:
 			return fail("same token as %q", other)
@@ -141,14 +146,14 @@ func Token(path string, log *slog.Logger) (func() (string, error), error) {
 		if err != nil {
 			return "", err
 		}
-		fields := bytes.Fields(content)
+		fields := strings.Fields(string(content))
 		if len(fields) != 1 {
 			return "", fmt.Errorf("%s: %d words: must be one token", path, len(fields))
 		}
 		if err := checkToken(fields[0]); err != nil {
 			return "", fmt.Errorf("%s: %w", path, err)
 		}
-		return string(fields[0]), nil
+		return fields[0], nil
 	}, path)
 	if err != nil {
 		return nil, err
@@ -156,7 +161,7 @@ func Token(path string, log *slog.Logger) (func() (string, error), error) {
 	return func() (string, error) { return file.get(), nil }, nil
 }
 
-func checkToken(token []byte) error {
+func checkToken(token string) error {
 	if n := len(token); n < MinTokenBytes || n > MaxTokenBytes {
 		return fmt.Errorf("token of %d bytes: must have %d to %d", n, MinTokenBytes, MaxTokenBytes)
 	}

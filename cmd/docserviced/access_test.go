@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
@@ -152,6 +153,88 @@ func testAccessHTTP(t *testing.T, d *server, client *http.Client, name, token st
 		_, body := get(path)
 		require.Equal(t, name == "operator", strings.Contains(body, "salar"+map[bool]string{true: "ies", false: "y"}[path == "/collections"]), path)
 	}
+}
+
+// A certificate whose name is that of the caller of loopback HTTP, or of no client, has no
+// permissions over any listener.
+func TestNamesOfCertificatesGiveNoAccess(t *testing.T) {
+	jobs, dir := t.TempDir(), t.TempDir()
+	daemontest.Fill(t, jobs, "a", `{"id":"a"}`)
+	ca := testcert.NewCA(t, "CA")
+	o := testOptions(t, jobs)
+	o.grpc, o.HTTP.Address, o.HTTP.LookUp = "127.0.0.1:0", "0.0.0.0:0", true
+	o.Security.Certificate, o.Security.Key = ca.Files(t, dir, "server")
+	o.Security.ClientCA = ca.File(t, dir, "ca")
+	o.Security.Access = testcert.Write(t, dir, "access", []byte("operator *\n"))
+	d, _ := startTestDaemon(t, o)
+	for _, c := range d.Collections() {
+		require.NoError(t, c.WaitReady(t.Context()))
+	}
+	_, httpPort, err := net.SplitHostPort(d.HTTPAddress())
+	require.NoError(t, err)
+	for _, c := range []struct {
+		name      string
+		overHTTP  int
+		overGRPC  codes.Code
+		connected bool // over Boxcar
+	}{
+		{"operator", http.StatusOK, codes.OK, true},
+		{" local", http.StatusForbidden, codes.PermissionDenied, true},
+		{"local", http.StatusForbidden, codes.PermissionDenied, true},
+		{"anonymous", http.StatusForbidden, codes.PermissionDenied, true},
+		{"", http.StatusUnauthorized, codes.Unauthenticated, false},
+	} {
+		files := credentials.Files{CA: o.Security.ClientCA}
+		files.Certificate, files.Key = ca.Files(t, t.TempDir(), "client"+c.name)
+		certificate, key := ca.Issue(t, c.name, time.Now().Add(time.Hour))
+		testcert.Write(t, filepath.Dir(files.Certificate), filepath.Base(files.Certificate), certificate)
+		testcert.Write(t, filepath.Dir(files.Key), filepath.Base(files.Key), key)
+		config, err := credentials.ClientTLS(files, nil)
+		require.NoError(t, err)
+		clientTLS, err := config()
+		require.NoError(t, err)
+
+		overGRPC, err := grpc.NewClient(d.grpc.listener.Addr().String(), grpc.WithTransportCredentials(grpccredentials.NewTLS(clientTLS)))
+		require.NoError(t, err)
+		_, err = docservicegrpc.NewDocumentsClient(overGRPC).Get(shortly(t), &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
+		require.Equal(t, c.overGRPC, status.Code(err), "%q: %v", c.name, err)
+		require.NoError(t, overGRPC.Close())
+
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: clientTLS}}
+		response, err := client.Get("https://127.0.0.1:" + httpPort + "/documents/jobs/a")
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, c.overHTTP, response.StatusCode, c.name)
+		client.CloseIdleConnections()
+
+		testNameOverBoxcar(t, d, config, c.name, c.overGRPC, c.connected)
+	}
+}
+
+// testNameOverBoxcar gets a document and tries to drain the server, which has no operators.
+func testNameOverBoxcar(t *testing.T, d *server, config func() (*tls.Config, error), name string, want codes.Code, connected bool) {
+	pool, err := boxcarrpc.NewPool(discovery.Static(d.BoxcarAddress()), &boxcarrpc.PoolOptions{TLS: config})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, pool.Close()) }()
+	if !connected {
+		daemontest.Until(t.Context(), func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			defer cancel()
+			err := pool.WaitReady(ctx)
+			return strings.Contains(fmt.Sprint(err), "the certificate does not identify the peer")
+		})
+		return
+	}
+	overBoxcar, err := boxcargrpc.NewClient(pool, nil)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, overBoxcar.Close()) }()
+	_, err = docservicegrpc.NewDocumentsClient(overBoxcar).Get(shortly(t), &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
+	require.Equal(t, want, status.Code(err), "%q: %v", name, err)
+	stream, err := pool.Stream(shortly(t), boxcarrpc.MethodDrain, nil)
+	require.NoError(t, err)
+	defer stream.Close()
+	_, err = stream.Receive(nil)
+	require.Equal(t, boxcarrpc.CodePermissionDenied, boxcarrpc.CodeOf(err), name)
 }
 
 func TestAccessFlags(t *testing.T) {

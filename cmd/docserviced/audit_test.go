@@ -64,7 +64,9 @@ func TestDrainsAreAudited(t *testing.T) {
 			got = append(got, text)
 		}
 	}
-	require.Equal(t, []string{`"by":"olga","result":"done"`, `"by":"frontend","result":"failed"`, `"by":"olga","result":"done"`}, got)
+	require.Equal(t, []string{
+		`"by":"olga","result":"done","identity":"token"`, `"by":"frontend","result":"failed","identity":"token"`, `"by":"olga","result":"done","identity":"token"`,
+	}, got)
 }
 
 func TestReindexIsAudited(t *testing.T) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"runtime/debug"
@@ -135,11 +136,12 @@ func (g *grpcProtocol) Close() error {
 // certificate, or an error if it is not allowed.
 func (g *grpcProtocol) identify(ctx context.Context) (*boxcarrpc.Peer, error) {
 	client := &boxcarrpc.Peer{Address: new(net.TCPAddr)}
+	var state *tls.ConnectionState
 	if p, ok := peer.FromContext(ctx); ok {
 		client.Address = p.Addr
 		if info, ok := p.AuthInfo.(grpccredentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
-			client.Identity = boxcarrpc.CertificateName(info.State.VerifiedChains[0][0])
-			if err := g.Authenticator().VerifyConn(ctx, &info.State); err != nil {
+			state = &info.State
+			if err := g.Authenticator().VerifyConn(ctx, state); err != nil {
 				return nil, status.Error(codes.Unauthenticated, err.Error())
 			}
 		}
@@ -148,7 +150,8 @@ func (g *grpcProtocol) identify(ctx context.Context) (*boxcarrpc.Peer, error) {
 	if values := metadata.ValueFromIncomingContext(ctx, "authorization"); len(values) > 0 {
 		token = credentials.BearerToken(values[0])
 	}
-	if err := g.Authenticator().Authenticate(client, token); err != nil {
+	var err error
+	if client.Identity, err = g.Authenticator().Identify(state, token); err != nil {
 		return nil, status.Error(codes.Unauthenticated, err.Error())
 	}
 	return client, nil
@@ -190,7 +193,7 @@ func (g *grpcProtocol) admitStream(service any, stream grpc.ServerStream, info *
 		return err
 	}
 	defer leave()
-	if identity == "" {
+	if !identity.Authenticated() {
 		return handler(service, stream)
 	}
 	return g.whileValid(service, stream, identity, handler)
@@ -210,7 +213,7 @@ func (l *watchLimit) err() error {
 // watchLimits returns the limits for another health stream of the peer.
 func (g *grpcProtocol) watchLimits(ctx context.Context) []watchLimit {
 	client, err := g.identify(ctx)
-	if err == nil && client.Identity != "" {
+	if err == nil && client.Identity.Authenticated() {
 		return []watchLimit{{&g.watches, grpcMaxWatches, "for all clients; call Check"}}
 	}
 	all := watchLimit{&g.watches, grpcMaxWatches, "for all clients; call Check"}
@@ -258,26 +261,26 @@ func (g *grpcProtocol) tapCall(ctx context.Context, call *tap.Info) (context.Con
 
 // admit checks the credentials of a call and the limits, which it shares with the Boxcar
 // listener. Every client may call Check; streams of unauthenticated clients are limited.
-// identity is that of the client, empty if it is unknown.
-func (g *grpcProtocol) admit(ctx context.Context, method string) (identity string, leave func(), err error) {
+// identity is that of the client, anonymous if it is unknown.
+func (g *grpcProtocol) admit(ctx context.Context, method string) (identity boxcarrpc.Identity, leave func(), err error) {
 	client, err := g.identify(ctx)
 	conn := bounded.ConnOf(ctx)
-	authenticated := err == nil && client.Identity != ""
+	authenticated := err == nil && client.Identity.Authenticated()
 	if authenticated && conn != nil {
 		conn.Authenticate(client)
 	}
 	if strings.HasPrefix(method, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") {
 		if method != grpc_health_v1.Health_Watch_FullMethodName {
-			return "", func() {}, nil
+			return identity, func() {}, nil
 		}
 		leave, err = g.admitWatch(ctx)
-		if !authenticated {
-			return "", leave, err
+		if authenticated {
+			identity = client.Identity
 		}
-		return client.Identity, leave, err
+		return identity, leave, err
 	}
 	if err != nil {
-		return "", nil, err
+		return identity, nil, err
 	}
 	if leave, err = g.Boxcar().Admit(client); err != nil {
 		var refused *boxcarrpc.Error

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/session"
 )
 
@@ -24,11 +25,11 @@ type sessionStream struct {
 
 // whileValid calls handler with a stream that ends when the client of ctx is no longer
 // identity.
-func (g *grpcProtocol) whileValid(service any, stream grpc.ServerStream, identity string, handler grpc.StreamHandler) error {
+func (g *grpcProtocol) whileValid(service any, stream grpc.ServerStream, identity boxcarrpc.Identity, handler grpc.StreamHandler) error {
 	ctx, s, end := g.Authenticator().WhileValid(stream.Context(), func() error {
 		client, err := g.identify(stream.Context())
 		if err == nil && client.Identity != identity {
-			err = status.Errorf(codes.Unauthenticated, "the token is that of %q now", client.Identity)
+			err = status.Errorf(codes.Unauthenticated, "the token is that of %v now", client.Identity)
 		}
 		return err
 	})

@@ -83,7 +83,7 @@ func TestLimitsOfADaemon(t *testing.T) {
 
 	var leaves []func()
 	for _, name := range []string{"b", "c"} {
-		leave, err := d.Boxcar().Admit(&boxcarrpc.Peer{Identity: name})
+		leave, err := d.Boxcar().Admit(&boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: name}})
 		require.NoError(t, err)
 		leaves = append(leaves, leave)
 	}
@@ -92,7 +92,7 @@ func TestLimitsOfADaemon(t *testing.T) {
 	for _, leave := range leaves {
 		leave()
 	}
-	_, err = d.Boxcar().Admit(&boxcarrpc.Peer{Identity: "d"})
+	_, err = d.Boxcar().Admit(&boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: "d"}})
 	require.ErrorContains(t, err, "too many requests a second", "the sixth in all")
 	require.Equal(t, uint64(1), d.Boxcar().Stats().RefusedBy["rate"])
 

@@ -69,7 +69,7 @@ func TestUnauthenticatedConnectionsAreReplaced(t *testing.T) {
 	for client := range 70 {
 		c := connect(client)
 		require.NotNil(t, c)
-		c.Authenticate(&boxcarrpc.Peer{Identity: fmt.Sprint("client ", client)})
+		c.Authenticate(&boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: fmt.Sprint("client ", client)}})
 		authenticated = append(authenticated, c)
 	}
 	for n := range 500 {
@@ -81,7 +81,7 @@ func TestUnauthenticatedConnectionsAreReplaced(t *testing.T) {
 	for range 5 { // the flood continues, and the client with the fewest stays
 		connect(100)
 	}
-	late.Authenticate(&boxcarrpc.Peer{Identity: "late"})
+	late.Authenticate(&boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: "late"}})
 	for _, c := range append(authenticated, late) {
 		require.True(t, c.present)
 	}

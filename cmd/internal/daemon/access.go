@@ -8,25 +8,21 @@ import (
 	"docstore/boxcarrpc"
 )
 
-// identityKey is the context key of the caller of a request over gRPC or HTTP, a string.
-// Over Boxcar it is that of PeerOf.
+// identityKey is the context key of the caller of a request over gRPC or HTTP, a
+// boxcarrpc.Identity. Over Boxcar it is that of PeerOf.
 type identityKey struct{}
 
-// trusted is the caller of a request over HTTP on a loopback address, where clients do not
-// authenticate. No certificate or token has this name.
-const trusted = " local"
-
-// identityOf returns the caller of a request, empty if it is unknown.
-func identityOf(ctx context.Context) string {
+// identityOf returns the caller of a request, anonymous if it is unknown.
+func identityOf(ctx context.Context) boxcarrpc.Identity {
 	if peer := boxcarrpc.PeerOf(ctx); peer != nil {
 		return peer.Identity
 	}
-	identity, _ := ctx.Value(identityKey{}).(string)
+	identity, _ := ctx.Value(identityKey{}).(boxcarrpc.Identity)
 	return identity
 }
 
 // WithIdentity returns a context for the requests of a caller.
-func WithIdentity(ctx context.Context, identity string) context.Context {
+func WithIdentity(ctx context.Context, identity boxcarrpc.Identity) context.Context {
 	return context.WithValue(ctx, identityKey{}, identity)
 }
 
@@ -38,8 +34,8 @@ func (d *Daemon) Authorize(ctx context.Context, collection string) error {
 	}
 	identity := identityOf(ctx)
 	collection, _, _ = strings.Cut(collection, "/")
-	if identity == trusted || d.auth.access.Allows(identity, collection) {
+	if identity.Kind == boxcarrpc.LocalIdentity || d.auth.access.Allows(identity, collection) {
 		return nil
 	}
-	return fmt.Errorf("%q is not permitted to use collection %q: see --access of the server", identity, collection)
+	return fmt.Errorf("client %v is not permitted to use collection %q: see --access of the server", identity, collection)
 }

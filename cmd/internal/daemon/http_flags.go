@@ -94,7 +94,7 @@ var publicPaths = map[string]bool{"/healthz": true, "/readyz": true}
 func (h *HTTP) guard(k *Authenticator, next http.Handler) http.Handler {
 	if h.local() {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			next.ServeHTTP(w, r.WithContext(WithIdentity(r.Context(), trusted)))
+			next.ServeHTTP(w, r.WithContext(WithIdentity(r.Context(), boxcarrpc.Identity{Kind: boxcarrpc.LocalIdentity})))
 		})
 	}
 	if h.Open {
@@ -102,7 +102,7 @@ func (h *HTTP) guard(k *Authenticator, next http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !publicPaths[r.URL.Path] {
-			identity, err := k.authenticate(r.TLS, tokenOf(r))
+			identity, err := k.Identify(r.TLS, tokenOf(r))
 			if err == nil {
 				err = k.VerifyConn(r.Context(), r.TLS)
 			}
@@ -121,10 +121,7 @@ func (h *HTTP) guard(k *Authenticator, next http.Handler) http.Handler {
 // admitHTTP applies the limits of requests, which HTTP shares with the other listeners.
 func (d *Daemon) admitHTTP(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		client := &boxcarrpc.Peer{Address: new(net.TCPAddr)}
-		if identity := identityOf(r.Context()); identity != trusted {
-			client.Identity = identity
-		}
+		client := &boxcarrpc.Peer{Address: new(net.TCPAddr), Identity: identityOf(r.Context())}
 		if address, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
 			client.Address = net.TCPAddrFromAddrPort(address)
 		}

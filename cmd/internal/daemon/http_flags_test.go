@@ -97,7 +97,7 @@ func TestHTTPRequestsForDocumentsAreAdmitted(t *testing.T) {
 	waitReady(t, d)
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	leave, err := d.boxcar.Admit(&boxcarrpc.Peer{Identity: "another client"})
+	leave, err := d.boxcar.Admit(&boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: "another client"}})
 	require.NoError(t, err)
 	for path, kind := range endpointPaths {
 		want := map[string]int{"documents": http.StatusTooManyRequests, "nothing": http.StatusNotFound}[kind]

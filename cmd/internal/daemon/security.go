@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"crypto/tls"
 	"errors"
 	"log/slog"
@@ -89,13 +88,12 @@ type Authenticator struct {
 	sessions  *session.Set                // of requests and connections over gRPC and HTTP
 	operators []string
 	insecure  bool
-	// certificates says that clients need a certificate, or a token if there are tokens.
-	certificates bool
+	required  bool // clients must authenticate
 }
 
 // open reads the files.
 func (s *Security) open(log *slog.Logger) (*Authenticator, error) {
-	k := &Authenticator{insecure: s.Insecure, operators: s.Operators, certificates: s.ClientCA != ""}
+	k := &Authenticator{insecure: s.Insecure, operators: s.Operators, required: s.RequiresCredentials()}
 	var err error
 	if s.TokenFile != "" {
 		if k.tokens, err = credentials.OpenTokens(s.TokenFile, log); err != nil {
@@ -118,8 +116,12 @@ func (s *Security) open(log *slog.Logger) (*Authenticator, error) {
 
 // auditDrain records that a client drained or undrained the daemon, or was refused.
 func (d *Daemon) auditDrain(client *boxcarrpc.Peer, method string, refused error) {
-	err := d.options.Audit.Record(d.env, strings.ToLower(path.Base(method)), cmp.Or(client.Identity, "anonymous"), refused,
-		slog.String("address", client.Address.String()), slog.String("client", client.Name))
+	by := client.Identity.Kind.String()
+	if client.Identity.Authenticated() {
+		by = client.Identity.Name
+	}
+	err := d.options.Audit.Record(d.env, strings.ToLower(path.Base(method)), by, refused,
+		slog.String("identity", client.Identity.Kind.String()), slog.String("address", client.Address.String()), slog.String("client", client.Name))
 	if err != nil {
 		d.env.Log.Error("audit", "error", err)
 	}
@@ -135,7 +137,7 @@ func (k *Authenticator) configure(o *boxcarrpc.ServerOptions) {
 
 // TLS returns the TLS configuration of a listener for these protocols, nil for plain text.
 // The handshake accepts clients without a certificate, so that they can ask for the health
-// and others get an error response: the listener checks each request with Authenticate.
+// and others get an error response: the listener checks each request with Identify.
 func (k *Authenticator) TLS(protocols ...string) *tls.Config {
 	if k.tls == nil {
 		return nil
@@ -157,33 +159,18 @@ func (k *Authenticator) TLS(protocols ...string) *tls.Config {
 	}
 }
 
-// Authenticate sets the identity of a client by its token, if clients have tokens. The
-// identity by the certificate, if any, is set before. It fails for a client without the
-// credentials that are required.
-func (k *Authenticator) Authenticate(client *boxcarrpc.Peer, token string) (err error) {
+// Identify returns the identity of a client of gRPC or HTTP by its token, empty for none, and
+// by the certificate of its TLS connection, nil for plain text. A client without credentials
+// is anonymous, or an error if they are required.
+func (k *Authenticator) Identify(state *tls.ConnectionState, token string) (boxcarrpc.Identity, error) {
+	identity, err := boxcarrpc.IdentityOfTLS(state)
 	switch {
 	case k.tokens != nil:
-		client.Identity, err = k.tokens.Authenticate(client, token)
-	case k.certificates && client.Identity == "":
+		return k.tokens.Authenticate(&boxcarrpc.Peer{Identity: identity, TLS: state}, token)
+	case err == nil && k.required && !identity.Authenticated():
 		err = errNoCertificate
 	}
-	return err
-}
-
-// authenticate checks the certificate of a client, and its token if there is one, and
-// returns the client's identity. state is nil for plain text.
-func (k *Authenticator) authenticate(state *tls.ConnectionState, token string) (identity string, err error) {
-	var client boxcarrpc.Peer
-	if state != nil && len(state.VerifiedChains) > 0 {
-		client.Identity = boxcarrpc.CertificateName(state.VerifiedChains[0][0])
-	}
-	if k.tokens != nil {
-		return k.tokens.Authenticate(&client, token)
-	}
-	if client.Identity == "" {
-		return "", errNoCertificate
-	}
-	return client.Identity, nil
+	return identity, err
 }
 
 var errNoCertificate = errors.New("a certificate is needed")

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/session"
 	"docstore/cmd/internal/bounded"
 )
@@ -38,12 +39,12 @@ func (k *Authenticator) WhileValid(ctx context.Context, check func() error) (_ c
 
 // authenticated serves a request for as long as its token is valid. identity is that of the
 // token, or of the certificate, which belongs to the connection.
-func (k *Authenticator) authenticated(w http.ResponseWriter, r *http.Request, identity string, next http.Handler) {
+func (k *Authenticator) authenticated(w http.ResponseWriter, r *http.Request, identity boxcarrpc.Identity, next http.Handler) {
 	ctx := WithIdentity(r.Context(), identity)
 	if token := tokenOf(r); token != "" && k.tokens != nil {
 		var end func()
 		ctx, _, end = k.WhileValid(ctx, func() error {
-			now, err := k.authenticate(r.TLS, token)
+			now, err := k.Identify(r.TLS, token)
 			if err == nil && now != identity {
 				err = errIdentityChanged
 			}
