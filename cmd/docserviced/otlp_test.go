@@ -137,7 +137,7 @@ func TestTraceOverHTTPAndGRPC(t *testing.T) {
 	f.eventually("the shards are served", func() bool { return len(a.Collections()) == 2 && len(b.Collections()) == 2 })
 	id := idOfShard(1) // of column b
 	f.eventually("requests are passed on", func() bool { return daemontest.Get(a.HTTPHandler(), "/documents/jobs/"+id).Code == http.StatusOK })
-	request := httptest.NewRequest(http.MethodGet, "/documents/jobs/"+id, nil)
+	request := httptest.NewRequest(http.MethodGet, "http://localhost/documents/jobs/"+id, nil)
 	request.Header.Set("Traceparent", "00-"+traceID+"-b7ad6b7169203331-01")
 	w := httptest.NewRecorder()
 	a.HTTPHandler().ServeHTTP(w, request)
@@ -205,7 +205,7 @@ func TestOneTraceFromClientToSegment(t *testing.T) {
 		require.Equal(t, asked.GetTraceId(), answered.GetTraceId())
 		require.Equal(t, asked.GetSpanId(), answered.GetParentSpanId())
 		require.Contains(t, fmt.Sprint(answered.GetAttributes()), "boxcar.slot")
-		request := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+		request := httptest.NewRequest(http.MethodGet, "http://localhost/metrics", nil)
 		request.Header.Set("Accept", "application/openmetrics-text")
 		w := httptest.NewRecorder()
 		d.HTTPHandler().ServeHTTP(w, request)

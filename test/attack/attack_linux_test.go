@@ -108,16 +108,16 @@ var attacks = []attack{
 	}},
 	{"connections", overBoxcar, 1000, func(conn net.Conn, _ *rand.Rand) { wait(conn) }},
 	{"exports, unread", overHTTP, 300, func(conn net.Conn, _ *rand.Rand) {
-		send(conn, []byte("GET /collections/jobs/export HTTP/1.1\r\nHost: x\r\n\r\n"))
+		send(conn, []byte("GET /collections/jobs/export HTTP/1.1\r\nHost: localhost\r\n\r\n"))
 		wait(conn)
 	}},
 	{"documents over HTTP, unread", overHTTP, 300, func(conn net.Conn, rng *rand.Rand) {
-		get := fmt.Sprintf("GET /documents/jobs/large-%d HTTP/1.1\r\nHost: x\r\n\r\n", rng.IntN(largeDocuments))
+		get := fmt.Sprintf("GET /documents/jobs/large-%d HTTP/1.1\r\nHost: localhost\r\n\r\n", rng.IntN(largeDocuments))
 		send(conn, bytes.Repeat([]byte(get), 10))
 		wait(conn)
 	}},
 	{"documents over HTTP, read slowly", overHTTP, 100, func(conn net.Conn, _ *rand.Rand) {
-		send(conn, []byte("GET /documents/jobs/large-0 HTTP/1.1\r\nHost: x\r\n\r\n"))
+		send(conn, []byte("GET /documents/jobs/large-0 HTTP/1.1\r\nHost: localhost\r\n\r\n"))
 		readSlowly(conn)
 	}},
 	{"documents over gRPC, unread", overGRPC, 100, func(conn net.Conn, _ *rand.Rand) {

@@ -71,7 +71,7 @@ const noMemory = "no memory for the response: other responses use what --memory 
 
 func newHTTPServer(d *Daemon, page *livepage.Page) *http.Server {
 	return &http.Server{
-		Handler: aging(charged(d.options.HTTP.guard(d.auth, newHTTPHandler(d, page)))),
+		Handler: aging(charged(d.options.HTTP.onlyOwnHosts(d.options.HTTP.guard(d.auth, newHTTPHandler(d, page))))),
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			if c := bounded.Below(conn); c != nil {
 				return bounded.WithConn(ctx, c)

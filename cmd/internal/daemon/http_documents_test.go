@@ -304,7 +304,7 @@ func TestWrongUseOverHTTP(t *testing.T) {
 		require.Empty(t, r.Header().Get("Content-Encoding"))
 	}
 	// The length of a body that is sent in chunks is limited, too.
-	request := httptest.NewRequest(http.MethodPost, "/documents/jobs", io.LimitReader(spaces{}, 2*batchBodyBytes))
+	request := httptest.NewRequest(http.MethodPost, "http://localhost/documents/jobs", io.LimitReader(spaces{}, 2*batchBodyBytes))
 	request.ContentLength = -1
 	recorder := httptest.NewRecorder()
 	d.http.Handler.ServeHTTP(recorder, request)
@@ -409,7 +409,7 @@ func TestRequestLimitsOverHTTP(t *testing.T) {
 	}
 	require.Equal(t, http.StatusOK, daemontest.Get(d.http.Handler, "/readyz").Code, "health has no limit")
 	other := httptest.NewRecorder()
-	request := httptest.NewRequest(http.MethodGet, "/documents/jobs/a", nil)
+	request := httptest.NewRequest(http.MethodGet, "http://localhost/documents/jobs/a", nil)
 	request.RemoteAddr = "198.51.100.7:99"
 	d.http.Handler.ServeHTTP(other, request)
 	require.Equal(t, http.StatusOK, other.Code, "another client")
@@ -433,7 +433,7 @@ func TestBytesOfBatchesAreCounted(t *testing.T) {
 			conn, err := net.Dial("tcp", d.HTTPAddress())
 			require.NoError(t, err)
 			_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
-			_, err = fmt.Fprintf(conn, "POST /documents/jobs HTTP/1.1\r\nHost: x\r\nAccept-Encoding: %s\r\nContent-Length: %d\r\n\r\n%s", coding, len(body), body)
+			_, err = fmt.Fprintf(conn, "POST /documents/jobs HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: %s\r\nContent-Length: %d\r\n\r\n%s", coding, len(body), body)
 			require.NoError(t, err)
 			conns = append(conns, conn)
 		}

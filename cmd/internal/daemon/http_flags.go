@@ -23,12 +23,15 @@ type HTTP struct {
 	Open    bool // without authentication
 	LookUp  bool // serve documents, ids and lists
 	Debug   bool // serve profiles, the recent log and settings
+	// Hosts are further names under which HTTP is served: see onlyOwnHosts.
+	Hosts []string
 }
 
 // AddFlags adds the flags.
 func (h *HTTP) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&h.Address, "http", DefaultHTTP, "address to serve HTTP on; not on loopback it needs --tls-cert and --token-file or --tls-client-ca, or --http-open")
 	flags.BoolVar(&h.Open, "http-open", false, "serve HTTP to other hosts without authentication, in plain text without --tls-cert")
+	flags.StringSliceVar(&h.Hosts, "http-hosts", nil, "host names under which HTTP is served, comma-separated; on loopback in addition to loopback names and addresses, else in addition to addresses; empty: on loopback none, else every name")
 	flags.BoolVar(&h.LookUp, "http-lookup", false, "also serve documents, ids and exports over HTTP to other hosts")
 	flags.BoolVar(&h.Debug, "http-debug", false, "also serve profiles, the recent log and settings over HTTP to other hosts")
 }
@@ -38,6 +41,9 @@ func (h *HTTP) local() bool { return isLoopback(h.Address) }
 
 // Check refuses a configuration that exposes private data to other hosts.
 func (h *HTTP) Check(s *Security) error {
+	if err := h.checkHosts(); err != nil {
+		return err
+	}
 	switch {
 	case h.local() || h.Open:
 		return nil

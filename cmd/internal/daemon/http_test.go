@@ -63,7 +63,7 @@ func TestDocumentsOverHTTP(t *testing.T) {
 	}
 
 	recorder := httptest.NewRecorder()
-	handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, "/documents/jobs/a", nil))
+	handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, "http://localhost/documents/jobs/a", nil))
 	require.Equal(t, http.StatusMethodNotAllowed, recorder.Code)
 	require.Contains(t, daemontest.Get(handler, "/").Body.String(), "<title>")
 	require.Equal(t, http.StatusOK, daemontest.Get(handler, "/debug/pprof/goroutine").Code)
@@ -225,7 +225,7 @@ func TestBytesOverHTTPAreCounted(t *testing.T) {
 			conn, err := net.Dial("tcp", d.HTTPAddress())
 			require.NoError(t, err)
 			_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
-			_, err = io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n")
+			_, err = io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n")
 			require.NoError(t, err)
 			conns = append(conns, conn)
 		}

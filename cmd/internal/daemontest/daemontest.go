@@ -64,8 +64,9 @@ func Until(ctx context.Context, happened func() bool) {
 
 // Get requests a path from a handler.
 func Get(handler http.Handler, path string) *httptest.ResponseRecorder {
-	recorder := httptest.NewRecorder()
-	handler.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, path, nil))
+	recorder, request := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil)
+	request.Host = "localhost"
+	handler.ServeHTTP(recorder, request)
 	return recorder
 }
 
