@@ -90,6 +90,7 @@ func (m *members) connect(peer *poolPeer) {
 	}
 	t.idleSince = m.now()
 	t.liveness = core.NewLiveness(t.idleSince, int64(m.options.SilenceTimeout), int64(keepAlive))
+	m.warnIfShared(t)
 	peer.transports = append(peer.transports, t)
 	m.mu.open = append(m.mu.open, t)
 	close(m.mu.connected)
@@ -105,6 +106,20 @@ func (m *members) connect(peer *poolPeer) {
 		m.stepLocked()
 	}
 	m.tasks.Go(t.run)
+}
+
+// warnIfShared warns once if several servers have the address of a transport, as behind a
+// load balancer. Their slots have the same numbers, so that the ladder, which refuses a
+// number that it holds, gets those of one server only. m.mu is held.
+func (m *members) warnIfShared(t *transport) {
+	peer := t.peer
+	for _, other := range peer.transports {
+		if other.hello.Name != t.hello.Name && !peer.shared {
+			peer.shared = true
+			m.options.Logger.Warn("an address must be that of one server, because slots are numbered by server; give the pool the addresses of the servers",
+				"address", peer.address, "servers", []string{other.server.Name, t.server.Name})
+		}
+	}
 }
 
 // leaseAnswered handles the answer to a LEASE.

@@ -65,6 +65,7 @@ type poolPeer struct {
 	transports []*transport
 	responses  atomic.Int64 // bytes of its responses in the response budget
 	dialing    bool
+	shared     bool  // warnIfShared has warned
 	present    bool  // in the set that setServers makes
 	left       bool  // it is in the list of left servers
 	leaveAt    int64 // when its transports are closed, after it left the set
