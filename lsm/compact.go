@@ -53,9 +53,15 @@ func (db *DB) merge(m *merge, oldest bool) error {
 		return err
 	}
 	var facts tableFacts
+	var limited uint64
 	err = db.fillTable(w, source, oldest, func() error {
 		m.done.Store(w.added())
-		return db.mergeNewer(inputs)
+		if err := db.mergeNewer(inputs); err != nil {
+			return err
+		}
+		written := w.end() - limited
+		limited += written
+		return db.limitMerge(written, inputs)
 	})
 	if err == nil {
 		facts, err = w.finish(inputs[len(inputs)-1].facts.firstSequence, inputs[0].facts.lastSequence)

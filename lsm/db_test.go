@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
 
 	"docstore/internal/race"
 	"docstore/internal/vfs"
@@ -121,11 +122,12 @@ func TestNilAndFaultyOptions(t *testing.T) {
 	require.NoError(t, db.Close())
 	requireValue(t, open(t, dir, &Options{Durability: PowerLoss}), "k", "v")
 
-	_, err = Open(dir, &Options{MemtableBytes: 1, FalsePositiveRate: 2, Durability: 9})
+	_, err = Open(dir, &Options{MemtableBytes: 1, FalsePositiveRate: 2, Durability: 9, MergeRate: rate.NewLimiter(1, 0)})
 	require.Error(t, err)
 	require.Contains(t, fmt.Sprintf("%+v", err), "memtable of 1 bytes")
 	require.Contains(t, fmt.Sprintf("%+v", err), "false positive rate")
 	require.Contains(t, fmt.Sprintf("%+v", err), "unknown durability")
+	require.Contains(t, fmt.Sprintf("%+v", err), "a merge rate with a burst of 0 bytes")
 }
 
 func TestSecondWriterIsRefusedAndFirstIsNamed(t *testing.T) {

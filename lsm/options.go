@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 
 	"github.com/cockroachdb/errors"
+	"golang.org/x/time/rate"
 
 	"docstore/bloom"
 	"docstore/internal/vfs"
@@ -67,6 +68,10 @@ type Options struct {
 	// are open keep it. Once an entry is obsolete it must remain so. Obsolete may be called
 	// concurrently; key and value are valid during the call. The default is none.
 	Obsolete func() (obsolete func(key, value []byte) bool)
+	// MergeRate limits the bytes per second that merges write; stores may share it. A merge that
+	// is part of a flush is not limited. While so many tables wait for merges that writes would
+	// soon be slowed, it is ignored. The default is no limit.
+	MergeRate *rate.Limiter
 	// Budget is memory shared with other stores. The default is none.
 	Budget *Budget
 	// Logger receives background events. The default discards them.
@@ -107,6 +112,9 @@ func (o *Options) resolve() (Options, error) {
 	}
 	if filled.MergeRule > MergeNever {
 		err = errors.CombineErrors(err, errors.Newf("lsm: unknown merge rule %d", filled.MergeRule))
+	}
+	if r := filled.MergeRate; r != nil && r.Burst() <= 0 {
+		err = errors.CombineErrors(err, errors.Newf("lsm: a merge rate with a burst of %d bytes, want at least 1", r.Burst()))
 	}
 	if filled.Durability > None {
 		err = errors.CombineErrors(err, errors.Newf("lsm: unknown durability %d", filled.Durability))

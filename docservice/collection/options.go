@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"docstore/internal/vfs"
 	"docstore/lsm"
 	"docstore/queue"
@@ -37,6 +39,8 @@ type Options struct {
 	MemtableBytes int64
 	FilterBytes   int64
 	Budget        *lsm.Budget
+	// MergeRate limits the bytes per second that merges of the index write, as in lsm.Options.
+	MergeRate *rate.Limiter
 	// Decoders caches the dictionaries of the queue's documents. Collections may share it.
 	// The default is a cache of queue.DefaultDecoderBytes.
 	Decoders *stored.DecoderCache

@@ -64,6 +64,7 @@ func (c *Collection) openStore(number indexNumber, queueDir string, id [16]byte)
 		MemtableBytes: c.options.MemtableBytes,
 		FilterBytes:   c.options.FilterBytes,
 		Budget:        c.options.Budget,
+		MergeRate:     c.options.MergeRate,
 		Obsolete:      c.obsolete(),
 	})
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/time/rate"
 
 	"docstore/boxcarrpc"
 	"docstore/cmd/internal/bounded"
@@ -47,7 +48,8 @@ type Daemon struct {
 	parts   Parts             // of source
 	budget  *lsm.Budget       // of all collections
 	// decoders caches the dictionaries of all collections, within the same memory.
-	decoders *stored.DecoderCache
+	decoders  *stored.DecoderCache
+	mergeRate *rate.Limiter // of all collections; nil: no limit
 	// scrubSemaphore makes --scrub-rate apply to the scrubs of all collections together.
 	scrubSemaphore chan struct{}
 	// messages limits the bytes of requests and responses of all clients over all
@@ -104,6 +106,7 @@ func Start(env *cli.Env, o Options) (_ *Daemon, err error) {
 	memory := planForThisMachine(o.Memory).memory
 	shares := shareMemory(memory)
 	d.messages, d.decoders, d.budget = boxcarrpc.NewBudget(shares.messages), stored.NewDecoderCache(shares.dictionaries), lsm.NewBudget(shares.index)
+	d.mergeRate = mergeLimiter(o.MergeRate)
 	if err = d.listen(); err != nil {
 		return nil, err
 	}
@@ -188,12 +191,23 @@ func (d *Daemon) serve() {
 	d.serving.Go(func() { d.Note(d.serveHTTP(), http.ErrServerClosed) })
 }
 
+// mergeBurst is what a merge may write at once: it waits after each MiB.
+const mergeBurst = 1 << 20
+
+// mergeLimiter returns the limiter of merges, nil for no limit.
+func mergeLimiter(bytesPerSecond cli.Size) *rate.Limiter {
+	if bytesPerSecond == 0 {
+		return nil
+	}
+	return rate.NewLimiter(rate.Limit(bytesPerSecond), mergeBurst)
+}
+
 // addCollection opens a collection and serves it.
 func (d *Daemon) addCollection(c Collection) error {
 	options := &collection.Options{
 		Logger: d.env.Log, Budget: d.budget, Decoders: d.decoders, Quarantine: d.options.Quarantine, Cache: d.cache,
 		ScrubInterval: d.options.ScrubInterval, ScrubBytesPerSecond: int64(d.options.ScrubRate), ScrubSemaphore: d.scrubSemaphore,
-		MaxStaleness: d.options.MaxStaleness,
+		MaxStaleness: d.options.MaxStaleness, MergeRate: d.mergeRate,
 	}
 	if options.ScrubInterval == 0 {
 		options.ScrubInterval = -1 // 0 of the flag means never

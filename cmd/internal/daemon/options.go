@@ -31,6 +31,7 @@ type Options struct {
 	Quarantine      bool
 	ScrubInterval   time.Duration // 0: never
 	ScrubRate       cli.Size      // bytes a second
+	MergeRate       cli.Size      // bytes a second; 0: no limit
 	MaxStaleness    time.Duration // 0: no limit
 	Memcached       []string      // addresses; empty: none
 	Audit           cli.AuditLog
@@ -59,6 +60,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.ScrubInterval, "scrub-interval", collection.DefaultScrubInterval,
 		"pause between two verifications of an index; 0: never verify")
 	flags.Var(&o.ScrubRate, "scrub-rate", "maximum bytes of all indexes verified per second")
+	flags.Var(&o.MergeRate, "merge-rate", "maximum bytes per second that merges of all indexes write, unless they are behind; 0: no limit")
 	flags.DurationVar(&o.MaxStaleness, "max-staleness", 0,
 		"maximum age of the queue's head file, or of the last contact with the object store, for the daemon to be ready; 0: no limit")
 	flags.StringSliceVar(&o.Memcached, "memcached", nil, "memcached servers to load and serve from, host:port, comma-separated; daemons may share them")
