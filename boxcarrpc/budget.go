@@ -80,6 +80,7 @@ type Account struct {
 	key    clientKey
 	ending bool // the connection is being closed
 	closed bool
+	left   bool // closed and without credit: it belongs to no client
 }
 
 // BudgetStats are a budget's counters at one moment.
@@ -237,8 +238,8 @@ func (b *Budget) settleCreditLocked(a *Account) {
 		if a.ending {
 			b.mu.ending += want - credit
 		}
-		if a.closed {
-			continue // a closed account belongs to no client
+		if a.left {
+			continue
 		}
 		c := a.client.Load()
 		b.useLocked(c, want-credit)
@@ -246,6 +247,10 @@ func (b *Budget) settleCreditLocked(a *Account) {
 			c.holders[a] = struct{}{}
 		} else {
 			delete(c.holders, a)
+		}
+		if a.closed && want == budgetFree {
+			b.leaveLocked(a, 0)
+			a.left = true
 		}
 	} // repeat: a charge may come between the two loads
 }
@@ -323,7 +328,7 @@ func (b *Budget) slowLocked(now time.Time, waits *Account) (slow []*Account) {
 // slowestOf returns the account whose peer has made no progress for longest.
 func slowestOf(slowest *Account, c *budgetClient, now time.Time) *Account {
 	for a := range c.holders {
-		if a.ending || a.waiting.Load() <= 0 {
+		if a.ending || a.closed || a.waiting.Load() <= 0 {
 			continue
 		}
 		a.since.CompareAndSwap(0, now.UnixNano()) // Moved and Await may run concurrently
@@ -362,8 +367,8 @@ func (a *Account) Moved(n int) {
 	}
 }
 
-// Close closes the account. Its bytes no longer count for its client, and count for the
-// budget until they are released. Close is idempotent.
+// Close closes the account. Its bytes count for its client, and for the budget, until they
+// are released: handlers may hold them after the connection has ended. Close is idempotent.
 func (a *Account) Close() {
 	b := a.budget
 	b.mu.Lock()
@@ -374,6 +379,9 @@ func (a *Account) Close() {
 	a.closed = true
 	a.since.Store(0)
 	a.failReservationsLocked()
-	b.leaveLocked(a, a.credit.Load()-budgetFree)
 	b.settleLocked(a)
+	if !a.left && a.credit.Load() == budgetFree {
+		b.leaveLocked(a, 0)
+		a.left = true
+	}
 }

@@ -32,7 +32,8 @@ func checkBudget(t *testing.T, b *Budget, open []*Account) {
 		require.GreaterOrEqual(t, credit+budgetFree, a.used.Load(), "bytes without credit")
 		require.LessOrEqual(t, credit, max(a.used.Load(), 0)+2*budgetChunk, "credit without bytes")
 		used += credit
-		if !a.closed {
+		require.True(t, a.left || !a.closed || credit > 0)
+		if !a.left {
 			clients[a.client.Load()] += credit
 			_, holds := a.client.Load().holders[a]
 			require.Equal(t, credit > 0, holds)
@@ -135,6 +136,26 @@ func TestAClientHoldsItsShareOfTheBudget(t *testing.T) {
 		require.NoError(t, <-waits)
 		require.Equal(t, int64(1<<20), b.Stats().Used)
 	})
+}
+
+// A client that reconnected while handlers held its bytes had its whole share again.
+func TestBytesOfRunningHandlersCountForTheirClient(t *testing.T) {
+	b := NewBudget(8 << 20)
+	gone, again := b.Open(clientNumber(1), nil), b.Open(clientNumber(1), nil)
+	require.True(t, gone.TryReserve(b.share))
+	gone.Close()
+	require.False(t, again.TryReserve(1))
+	require.False(t, again.belowShare(0))
+	again.Close()
+	again = b.Open(clientNumber(1), nil)
+	require.False(t, again.belowShare(0))
+	gone.Release(b.share / 2)
+	require.True(t, again.TryReserve(1))
+	gone.Release(b.share / 2)
+	again.Release(1)
+	again.Close()
+	require.Empty(t, b.mu.clients)
+	require.Zero(t, b.Stats().Used)
 }
 
 // When the budget is used up, the peers that have been slow for longest are disconnected.
