@@ -32,6 +32,7 @@ type config struct {
 	deadline, hedge time.Duration // of a request, and until it is also sent to another backend; 0 for none
 	skew            time.Duration // maximum offset of the clocks of frontends
 	borrow          bool          // slots borrow the next subset if theirs is dead
+	failShare       float64       // of the backends, in failures, silent, silent-start and grey
 
 	transfer, work time.Duration // of a response on the network, and of the frontend before the request
 	sharedLink     bool          // the responses of a frontend arrive one after another
@@ -55,7 +56,7 @@ const (
 	retriesPerSecond = 10
 )
 
-var scenarios = []string{"steady", "failures", "rolling", "slow", "mixed", "weighted", "silent", "zone", "grey", "cell", "neighbour"}
+var scenarios = []string{"steady", "failures", "rolling", "slow", "mixed", "weighted", "silent", "silent-start", "zone", "grey", "cell", "neighbour"}
 
 // resolve sets the dependent fields and returns all invalid ones as errors.
 func (c *config) resolve() error {
@@ -80,6 +81,9 @@ func (c *config) resolve() error {
 	}
 	if c.gossipRelays < 0 || c.gossipRelays > maxRelays {
 		bad("-relays %d: must be 0 to %d", c.gossipRelays, maxRelays)
+	}
+	if c.failShare < 0 || c.failShare >= 1 {
+		bad("-fail-share %v: must be at least 0 and below 1", c.failShare)
 	}
 	c.resolveLoad(bad)
 	if c.size == 0 && len(errs) == 0 {

@@ -17,6 +17,8 @@ type frontend struct {
 	drift    float64      // of its clock
 	subset   *core.Subset // nil if it does not borrow
 	borrowed []int32
+	short    since // the ladder has lacked slots
+	seeking  since // and has not held the lowest free ones
 	link     int64 // when its network link is free
 	hot      bool
 }
@@ -268,6 +270,7 @@ func (s *simulation) actions(f int32) {
 		}
 	}
 	s.updateBorrowing(f)
+	s.watchLadder(f)
 	if wake := s.global(f, front.policy.Wake()); wake < front.wake {
 		s.schedule.push(event{max(wake, s.now+1), packed(frontendWakes, 0, f)})
 		front.wake = max(wake, s.now+1)

@@ -74,6 +74,7 @@ func parse(args []string) (*flags, error) {
 	set.DurationVar(&c.deadline, "deadline", 0, "deadline of a request; 0 for none")
 	set.DurationVar(&c.hedge, "hedge", 0, "time after which slots send a request to a second backend; 0 for never")
 	silence := set.Duration("silence", 0, "SilenceTimeout of slots; 0 for none")
+	set.Float64Var(&c.failShare, "fail-share", failShare, "share of the backends that fail or are slow in failures, silent, silent-start and grey")
 	set.DurationVar(&c.skew, "skew", 0, "maximum offset of the frontends' clocks, which then also drift")
 	set.BoolVar(&c.borrow, "borrow", false, "slots borrow the next subset if theirs is dead")
 	set.IntVar(&c.options.Connections, "conns", 0, "connections of formulaic to each backend, for one request at a time; 0 for no limit")

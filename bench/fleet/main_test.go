@@ -22,7 +22,7 @@ func small(policy string) config {
 	return config{
 		frontends: 40, backends: 1000, cells: 1, columns: 1, k: 50, policy: policy, subset: "rocksteadier", load: "0.4", scenario: "steady",
 		duration: 5 * time.Second, warmup: 2 * time.Second, seed: 1,
-		hotShare: 0.05, hotTimes: 4, coldShare: 0.2,
+		hotShare: 0.05, hotTimes: 4, coldShare: 0.2, failShare: failShare,
 		shape: shapes[0], tokens: tokenRate, gossipRelays: 1,
 	}
 }
@@ -76,7 +76,7 @@ func TestEveryRequestIsAccountedFor(t *testing.T) {
 				if c.losesCell() {
 					c.cells, c.columns = 4, 2
 				}
-				if scenario == "silent" {
+				if strings.HasPrefix(scenario, "silent") {
 					c.deadline, c.hedge, c.options.SilenceTimeout = time.Second, 150*time.Millisecond, 500e6
 				}
 				s, r := simulated(t, c)
@@ -220,7 +220,7 @@ func TestFiguresOfThePage(t *testing.T) {
 	for _, x := range []struct {
 		args, column, value, sentence string
 	}{
-		{"-frontends 500 -backends 1000 -k 2 -subset random -load 0.05 -scenario zone -borrow", "refused %", "3.05", "8.7 % of the requests refused, 3.1 % with borrowing"},
+		{"-frontends 500 -backends 1000 -k 2 -subset random -load 0.05 -scenario zone -borrow", "refused %", "2.82", "8.7 % of the requests refused, 2.8 % with borrowing"},
 		{"-frontends 2000 -backends 1000000 -cells 200 -duration 100ms -warmup 0s", "announced s", "0.15", "half of them know it in 0.15 s, and all in 9 s"},
 	} {
 		require.Contains(t, text, x.args)

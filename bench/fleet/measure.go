@@ -12,6 +12,8 @@ type measure struct {
 	hot      times
 	rest     times
 	counts   counts
+	short    int64  // longest time in which a frontend lacked slots, nanoseconds
+	seeking  int64  // the same, until it then had the lowest free ones
 	events   uint64 // since the start of the run
 }
 
@@ -90,6 +92,7 @@ type result struct {
 	perFrontend, perBack [2]float64
 	age                  int64            // median age of the rows of knotty's tables, nanoseconds
 	fresh                float64          // share of the rows of the last two intervals
+	short, seeking       time.Duration    // longest time in which a frontend lacked slots, and until it then had the lowest
 	announced            [2]time.Duration // until the median backend and the last one know an announcement
 }
 
@@ -107,6 +110,8 @@ func (s *simulation) result(spent time.Duration) result {
 		p50:  all.quantile(0.5), p99: all.quantile(0.99), p999: all.quantile(0.999),
 		p99Hot: m.hot.quantile(0.99), p99Rest: m.rest.quantile(0.99),
 	}
+	s.endWatch()
+	r.short, r.seeking = time.Duration(m.short), time.Duration(m.seeking)
 	r.age, r.fresh = s.freshness()
 	heard := s.announce()
 	slices.Sort(heard)

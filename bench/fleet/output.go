@@ -45,6 +45,8 @@ var columns = []column{
 	{"late %", func(r *result) string { return percent(share(r.counts.expired, r.counts.requests)) }},
 	{"hedged %", func(r *result) string { return percent(share(r.counts.hedges, r.counts.requests)) }},
 	{"borrowings", func(r *result) string { return strconv.FormatUint(r.counts.borrowings, 10) }},
+	{"short s", func(r *result) string { return fixed(r.short.Seconds(), 2) }},
+	{"lowest s", func(r *result) string { return fixed(r.seeking.Seconds(), 2) }},
 	{"429 %", func(r *result) string { return percent(share(r.counts.rateLimited, r.counts.requests)) }},
 	{"conns/fe", func(r *result) string { return fixed(r.perFrontend[0], 1) }},
 	{"max", func(r *result) string { return fixed(r.perFrontend[1], 0) }},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -88,4 +89,25 @@ func TestRestartedServersAreUsedAgain(t *testing.T) {
 	c.duration = 60 * time.Second
 	_, r := simulated(t, c)
 	require.Zero(t, r.counts.lost())
+}
+
+// Frontends replace the slots of silent backends in 2 s, and hold the lowest free slots of the
+// others in 10 s: new frontends, idle ones and ones under load.
+func TestSilentBackendsDelayNoLease(t *testing.T) {
+	for _, silent := range []float64{0.1, 0.4, 0.7} {
+		for _, scenario := range []string{"silent-start", "silent"} {
+			for _, load := range []string{"0.001", "0.2"} {
+				t.Run(fmt.Sprintf("%s/silent=%v/load=%s", scenario, silent, load), func(t *testing.T) {
+					c := faulty("slots", scenario)
+					c.backends, c.k, c.size, c.load, c.failShare, c.coldShare = 60, 60, 64, load, silent, 0
+					c.options.SilenceTimeout = 1e9
+					c.duration = 60 * time.Second
+					_, r := simulated(t, c)
+					require.Positive(t, r.short)
+					require.Less(t, r.short, 2*time.Second)
+					require.Less(t, r.seeking, 10*time.Second)
+				})
+			}
+		}
+	}
 }

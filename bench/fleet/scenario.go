@@ -3,14 +3,14 @@ package main
 // The times of events as shares of the measured time, and their durations.
 const (
 	failAt, returnAt = 0.25, 0.75
-	failShare        = 0.01 // of the backends
+	failShare        = 0.01 // of the backends, unless -fail-share is set
 
 	rollingGroups = 20
 	rollingDrain  = 1e9 // nanoseconds from the drain to the end
 	rollingDown   = 2e9
 
 	zones     = 3
-	greySpeed = 0.1 // of failShare of the backends
+	greySpeed = 0.1
 
 	learnSpread = 5e9 // time in which the frontends learn of the loss of a cell
 )
@@ -27,7 +27,7 @@ func (c *config) speed(backend int) float32 {
 			return 0.5
 		}
 	case "grey":
-		if float64(backend%100) < 100*failShare {
+		if float64(backend%100) < 100*c.failShare {
 			return greySpeed
 		}
 	case "mixed", "weighted":
@@ -47,6 +47,7 @@ func (c *config) weight(backend int32) float64 {
 // plan schedules the events of the scenario.
 func (s *simulation) plan() {
 	from, length := int64(s.c.warmup), float64(s.c.duration)
+	s.watchFrom = never
 	at := func(share float64) int64 { return from + int64(share*length) }
 	switch s.c.scenario {
 	case "zone":
@@ -54,15 +55,14 @@ func (s *simulation) plan() {
 			s.schedule.push(event{at(failAt), packed(backendFails, 0, int32(b))})
 			s.schedule.push(event{at(returnAt), packed(backendReturns, 0, int32(b))})
 		}
-	case "failures", "silent":
-		kind := backendFails
-		if s.c.scenario == "silent" {
-			kind = backendSilent
-		}
-		for _, b := range s.gen.Perm(len(s.backends))[:max(1, int(failShare*float64(len(s.backends))))] {
-			s.schedule.push(event{at(failAt), packed(kind, 0, int32(b))})
-			s.schedule.push(event{at(returnAt), packed(backendReturns, 0, int32(b))})
-		}
+	case "failures":
+		s.planFailures(backendFails, at(failAt), at(returnAt))
+	case "silent":
+		s.watchFrom = at(failAt)
+		s.planFailures(backendSilent, at(failAt), at(returnAt))
+	case "silent-start":
+		s.watchFrom = 0
+		s.planFailures(backendSilent, 0, never)
 	case "rolling":
 		for b := range len(s.backends) {
 			// Groups of consecutive backends, like a deployment by rack.
@@ -74,5 +74,13 @@ func (s *simulation) plan() {
 		}
 	case "cell", "neighbour":
 		s.planCell(at(failAt), at(returnAt))
+	}
+}
+
+// planFailures makes failShare of the backends fail, and return.
+func (s *simulation) planFailures(kind eventKind, from, to int64) {
+	for _, b := range s.gen.Perm(len(s.backends))[:max(1, int(s.c.failShare*float64(len(s.backends))))] {
+		s.schedule.push(event{from, packed(kind, 0, int32(b))})
+		s.schedule.push(event{to, packed(backendReturns, 0, int32(b))})
 	}
 }

@@ -52,9 +52,10 @@ type simulation struct {
 	hot, all  int     // how many of order are hot, and how many have requests
 	hotRate   float64 // share of the requests that are of hot ones
 
-	measure measure
-	memory  memory
-	extra   int64 // of a response on a new connection
+	measure   measure
+	watchFrom int64 // when backends become silent: see ladders.go
+	memory    memory
+	extra     int64 // of a response on a new connection
 }
 
 // memory has the heap bytes of a run.

@@ -150,8 +150,8 @@ func (r *LeaseSeeker) Done(now int64, l *Ladder, peer int32, answer LeaseResult,
 	switch answer {
 	case Granted:
 		r.level, p.declined = 0, 0
-		if p.askedAny && l.Full() {
-			// Any slots have filled the ladder. One round finds the lower ones.
+		if l.Full() && (p.askedAny || r.survey > 0) {
+			// Any slots have filled the ladder. A round finds the lower ones.
 			r.survey = min(l.members, surveyLimit)
 		}
 	case Declined:

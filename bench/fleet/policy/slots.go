@@ -288,3 +288,35 @@ func (p *Slots) grant(now int64, peer, number int32, rng *rand.PCG) {
 		p.giveBack(victim)
 	}
 }
+
+// HoldsLowest reports whether no server has a free slot below the highest of the ladder.
+// lowestFree returns the lowest free slot of a server that answers. A server counts only if
+// the ladder may hold another of its slots: it has less than twice its share, and has answered
+// a request or has no slot in the ladder.
+func (p *Slots) HoldsLowest(lowestFree func(server int32) (lowest int32, ok bool)) bool {
+	highest := int32(-1)
+	for entry := range int32(len(p.uses)) {
+		if number, _, _, retiring, used := p.Slot(entry); used && !retiring {
+			highest = max(highest, number)
+		}
+	}
+	answering, lowest := 0, core.NoSlot
+	for _, server := range p.servers {
+		if server >= 0 {
+			if _, ok := lowestFree(server); ok {
+				answering++
+			}
+		}
+	}
+	for peer, server := range p.servers {
+		if server < 0 {
+			continue
+		}
+		info := p.Peer(int32(peer))
+		free, ok := lowestFree(server)
+		if ok && info.Member && info.Held < max(2, 2*p.Size()/answering) && (info.Trusted || info.Held == 0) {
+			lowest = min(lowest, free)
+		}
+	}
+	return highest <= lowest
+}
