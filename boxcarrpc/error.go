@@ -153,8 +153,8 @@ var (
 	// ErrPoolBusy: all slots of the pool are busy. Call returns it at once, so that
 	// overload fails fast.
 	ErrPoolBusy error = &Error{Code: CodeResourceExhausted, Message: "all slots of the pool are busy"}
-	// ErrNoServer: the pool held no slot until the caller's context ended. The error that
-	// Call returns also matches the context's error.
+	// ErrNoServer: the pool held no slot until the caller's context ended, and the error that
+	// Call returns also matches the context's error; or no server can be reached: see Call.
 	ErrNoServer error = &Error{Code: CodeUnavailable, Message: "no server has given the pool a slot"}
 	// ErrPoolClosed: the pool is closed.
 	ErrPoolClosed error = &Error{Code: CodeCanceled, Message: "the pool is closed"}

@@ -62,8 +62,8 @@ func (p *Pool) Close() error {
 	return nil
 }
 
-// WaitReady waits until the pool holds a slot. It returns ErrNoServer, together
-// with the context's error, if ctx ends before.
+// WaitReady waits until the pool holds a slot, also while no server is reachable. It returns
+// ErrNoServer, together with the context's error, if ctx ends before.
 func (p *Pool) WaitReady(ctx context.Context) error {
 	ready := p.slots.ready()
 	select {

@@ -19,7 +19,9 @@ import (
 // within 20 ms after ctx is cancelled.
 //
 // If all slots of the pool are busy, Call fails at once with ErrPoolBusy. If the pool holds
-// no slot, Call waits within ctx for the first one, and then fails with ErrNoServer. A
+// no slot, Call waits within ctx for the first one, and then fails with ErrNoServer. It does
+// not wait if the source lists no server, and at most until 250 ms after the last server has
+// become unreachable or draining; WaitReady does. A
 // request that certainly was not processed, or any request of an idempotent method, is sent
 // again on the best slot of a server that this call has not tried, at most MaxRetries times
 // and within the pool's retry budget. Any other failure is an *Error: see [Error].
@@ -236,6 +238,9 @@ func (c *calls) acquire(ctx context.Context, r *call, tried []int32, retry bool)
 	lane, w, err := c.slots.acquire(tried, retry)
 	if w != nil {
 		return c.waitForSlot(ctx, r, w)
+	}
+	if errors.Is(err, errNoSlot) {
+		err = c.members.noServer(ctx)
 	}
 	return lane, err
 }

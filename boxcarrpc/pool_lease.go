@@ -35,6 +35,7 @@ func (m *members) stepLocked() {
 		}
 		m.requestLease(m.mu.peers[index], below)
 	}
+	m.slots.endWaits()
 	for lane := m.slots.nextCheck(); lane != nil; lane = m.slots.nextCheck() {
 		m.tasks.Go(func() { m.check(lane) })
 	}

@@ -198,6 +198,7 @@ func (m *members) setServers(own, borrowed []discovery.Server) {
 				m.leave(now, peer, l, rng)
 			}
 		}
+		l.SetKnown()
 		l.RequestNow(now)
 	})
 	for _, peer := range known {
@@ -274,26 +275,39 @@ func (m *members) forgetLeft() {
 	})
 }
 
-// noServer returns the error of a call that has waited for a first slot until ctx ended,
-// with the last error of a server or of the source, if there is one.
+// Reasons for not waiting for a slot.
+var (
+	errAllDown   = errors.New("all servers are unreachable or draining")
+	errNoServers = errors.New("the source lists no server")
+)
+
+// noServer returns the error of a call that has waited for a first slot until ctx ended, or
+// that does not wait because of an outage, with the last error of a server or of the source,
+// if there is one.
 func (m *members) noServer(ctx context.Context) error {
+	why := ctx.Err()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if why == nil {
+		if why = errAllDown; m.slots.members() == 0 {
+			return fmt.Errorf("%w: %w", ErrNoServer, errNoServers)
+		}
+	}
 	for _, peer := range m.mu.peers {
 		if peer == nil {
 			continue
 		}
 		if reason := m.refusal(peer); reason != nil {
-			return fmt.Errorf("%w: %w (%s: %w)", ErrNoServer, ctx.Err(), peer.address, reason)
+			return fmt.Errorf("%w: %w (%s: %w)", ErrNoServer, why, peer.address, reason)
 		}
 		if peer.failure != nil {
-			return fmt.Errorf("%w: %w (%s: %v)", ErrNoServer, ctx.Err(), peer.address, peer.failure.Error()) // its text only: it must not match
+			return fmt.Errorf("%w: %w (%s: %v)", ErrNoServer, why, peer.address, peer.failure.Error()) // its text only: it must not match
 		}
 	}
 	if m.mu.sourceFailure != nil {
-		return fmt.Errorf("%w: %w (%v)", ErrNoServer, ctx.Err(), m.mu.sourceFailure.Error())
+		return fmt.Errorf("%w: %w (%v)", ErrNoServer, why, m.mu.sourceFailure.Error())
 	}
-	return fmt.Errorf("%w: %w", ErrNoServer, ctx.Err())
+	return fmt.Errorf("%w: %w", ErrNoServer, why)
 }
 
 // refusal returns why a server grants no slots, if the reason is permanent. m.mu is held.

@@ -25,7 +25,8 @@ const (
 var (
 	// errRetryBudget is the reason for not making a retry that would be allowed otherwise.
 	errRetryBudget error = &Error{Code: CodeResourceExhausted, Message: "the retry budget is used up"}
-	// errNoSlot: the context of a call ended while the pool held no slot.
+	// errNoSlot: the context of a call ended while the pool held no slot, or the pool expects
+	// none: see core.Client.Outage.
 	errNoSlot = errors.New("no slot")
 )
 
@@ -38,7 +39,7 @@ func (c clock) now() int64 { return int64(time.Since(c.start)) }
 // slot a call gets and which server is to be asked for another; members does the asking.
 //
 // Invariants: lanes has a lane for each entry of the ladder in use. No call waits while
-// there is a free slot that it may use. ready is closed while a slot is held. members reads
+// there is a free slot that it may use, or during an outage. ready is closed while a slot is held. members reads
 // returned, nextRequest and nextCheck after each call of due.
 type slots struct {
 	clock
@@ -70,7 +71,7 @@ type slots struct {
 type waiter struct {
 	tried    []int32
 	patience time.Duration
-	ready    chan *clientLane // receives an acquired lane; closed with the pool
+	ready    chan *clientLane // receives an acquired lane, or nil in an outage; closed with the pool
 }
 
 // spareEntries is the number of additional entries in the ladder, for slots that were
@@ -122,6 +123,10 @@ func (s *slots) acquire(tried []int32, retry bool) (*clientLane, *waiter, error)
 		lane := s.assignLocked(now, entry)
 		s.mu.Unlock()
 		return lane, nil, nil
+	}
+	if s.mu.ladder.Outage() {
+		s.mu.Unlock()
+		return nil, nil, errNoSlot
 	}
 	other := len(tried) > 0 && s.mu.ladder.WantOther(tried, &s.mu.rng)
 	var w *waiter
@@ -196,7 +201,8 @@ func (s *slots) patienceLocked(tried []int32, retry, other bool) time.Duration {
 }
 
 // wait waits for a slot: within the context while the pool holds none, else for at most the
-// waiter's patience. It returns errNoSlot if ctx ends while the pool holds none.
+// waiter's patience. It returns errNoSlot if ctx ends while the pool holds none, or the pool
+// is in an outage.
 func (s *slots) wait(ctx context.Context, w *waiter) (*clientLane, error) {
 	timer := time.NewTimer(w.patience)
 	defer timer.Stop()
@@ -204,8 +210,11 @@ func (s *slots) wait(ctx context.Context, w *waiter) (*clientLane, error) {
 	for {
 		select {
 		case lane, ok := <-w.ready:
-			if !ok {
+			switch {
+			case !ok:
 				return nil, ErrPoolClosed
+			case lane == nil:
+				return nil, errNoSlot
 			}
 			return lane, nil
 		case <-hopeless:
@@ -251,7 +260,7 @@ func (s *slots) stopWaiting(w *waiter, anySlot bool) *clientLane {
 		}
 		return nil
 	}
-	return <-w.ready // nil if the pool is closed
+	return <-w.ready // nil if the pool is closed or in an outage
 }
 
 // serveLocked gives free slots to waiting calls in the order of their arrival.
@@ -377,6 +386,19 @@ func (s *slots) nextRequest() (peer, below int32, ok bool) {
 	return s.mu.ladder.NextRequest(s.now(), &s.mu.rng)
 }
 
+// endWaits makes the waiting calls fail in an outage. It is called after nextRequest.
+func (s *slots) endWaits() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.mu.ladder.Outage() {
+		return
+	}
+	for _, w := range s.mu.waiters {
+		w.ready <- nil
+	}
+	s.mu.waiters = nil
+}
+
 // nextCheck returns a lane on which a health check is due, or nil.
 func (s *slots) nextCheck() *clientLane {
 	s.mu.Lock()
@@ -464,6 +486,13 @@ func (s *slots) unusable() error {
 		return nil
 	}
 	return fmt.Errorf("%w: %w", ErrNoServer, s.mu.unusable)
+}
+
+// members returns the number of servers in the set.
+func (s *slots) members() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.ladder.Members()
 }
 
 // held returns the number of slots held.

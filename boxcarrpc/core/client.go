@@ -8,6 +8,7 @@ import "math/rand/v2"
 type Client struct {
 	Ladder
 	seeker LeaseSeeker
+	outage outage
 }
 
 // NewClient makes a client for size slots that holds none yet. See [NewLadder] for
@@ -70,6 +71,7 @@ func (c *Client) Trim() (entry int32, ok bool) {
 // NextRequest is [LeaseSeeker.NextRequest]. The caller ends the lease request with
 // Grant or Done.
 func (c *Client) NextRequest(now int64, rng *rand.PCG) (peer, below int32, ok bool) {
+	c.stepOutage(now, rng)
 	return c.seeker.NextRequest(now, &c.Ladder, rng)
 }
 
@@ -95,7 +97,13 @@ func (c *Client) RequestNow(now int64) { c.seeker.RequestNow(now) }
 
 // Wake returns when NextRequest is due if nothing happens before: see
 // [LeaseSeeker.Wake].
-func (c *Client) Wake() int64 { return c.seeker.Wake(&c.Ladder) }
+func (c *Client) Wake() int64 {
+	wake := c.seeker.Wake(&c.Ladder)
+	if c.outage.on && !c.outage.over {
+		wake = min(wake, c.outage.until)
+	}
+	return wake
+}
 
 // Filling is [LeaseSeeker.Filling].
 func (c *Client) Filling() bool { return c.seeker.Filling(&c.Ladder) }

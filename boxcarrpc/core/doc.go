@@ -3,7 +3,7 @@
 //	Board           slot numbers of a server
 //	Ladder          slots of a client, in the order of use
 //	LeaseSeeker     which server to ask for a lower slot, and when
-//	Client          a Ladder with its LeaseSeeker
+//	Client          a Ladder with its LeaseSeeker; whether calls may wait for a slot
 //	Subset          which servers of a large set a client uses
 //	RetryBudget     whether a client may retry
 //	Liveness        whether a connection without traffic is dead

@@ -174,7 +174,11 @@ func (l *Ladder) Quarantine(now int64, peer int32, rng *rand.PCG) {
 	p := &l.peers[peer]
 	p.isolated, p.contact = true, broken
 	l.recount(p)
-	p.quarantine.enter(now, quarantineBase, quarantineLimit, rng)
+	limit := int64(quarantineLimit)
+	if l.live == 0 {
+		limit = outageQuarantine
+	}
+	p.quarantine.enter(now, quarantineBase, limit, rng)
 	p.trusted = false
 	l.unwelcome(peer)
 	l.schedule(peer)
