@@ -268,7 +268,12 @@ func (s *ClientStream) hasBegun() bool {
 func (s *ClientStream) takeStatus(status wire.Status, processed bool, trailer []byte) {
 	t, code := s.transport, Code(status.Code)
 	t.mu.Lock()
-	t.mu.streams.open[s.number] = nil
+	open := t.mu.streams.open
+	if int(s.number) >= len(open) || open[s.number] != s {
+		t.mu.Unlock()
+		return // the transport has failed meanwhile, and failStreams has ended the stream
+	}
+	open[s.number] = nil
 	t.mu.Unlock()
 	t.outstanding.Add(-1)
 	// A stream that was answered in part must not be repeated, whatever the server says.

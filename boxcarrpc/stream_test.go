@@ -635,3 +635,16 @@ func TestFailedConnectionIsNotTheEndOfAStream(t *testing.T) {
 	require.Equal(t, CodeUnavailable, CodeOf(err))
 	require.NotErrorIs(t, err, io.EOF)
 }
+
+// The connection may fail while its reader handles the STATUS of a stream.
+func TestAStatusAfterTheConnectionHasFailed(t *testing.T) {
+	s := serve(t, echo, &ServerOptions{StreamHandler: streams})
+	p := newPool(t, nil, s.address)
+	stream, err := p.Stream(t.Context(), "echo", nil)
+	require.NoError(t, err)
+	stream.transport.fail(errors.New("connection reset"))
+	stream.takeStatus(wire.Status{}, true, nil)
+	_, err = stream.Receive(nil)
+	require.Equal(t, CodeUnavailable, CodeOf(err))
+	require.Zero(t, p.Stats().Streams)
+}
