@@ -126,6 +126,8 @@ func (r *serverFlags) explain(servers []string, err error) error {
 		return fmt.Errorf("no server of %v speaks Boxcar: %s; use the address of docserviced --boxcar", servers, reasonOf(err))
 	case errors.Is(err, boxcarrpc.ErrPlainText):
 		return r.plainText(servers)
+	case errors.Is(err, boxcarrpc.ErrNoServer) && !errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("no server of %v can be reached; is one running there, and serving Boxcar? %s", servers, reasonOf(err))
 	case errors.Is(err, boxcarrpc.ErrNoServer):
 		return fmt.Errorf("no server of %v answered within %s; is one running there, and serving Boxcar? %s", servers, r.timeout, reasonOf(err))
 	case errors.Is(err, context.DeadlineExceeded):

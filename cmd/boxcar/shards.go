@@ -65,8 +65,8 @@ func (s *shardFlags) states(ctx context.Context, env *cli.Env, collection string
 	return store.States(ctx)
 }
 
-// open returns a client of a sharded collection when it has read the placement. A column
-// without a server is logged: the others answer.
+// open returns a client of a sharded collection when it has read the placement. It waits for
+// no server: calls do, for one of the column that they ask.
 func (s *shardFlags) open(ctx context.Context, env *cli.Env, r *serverFlags, collection string, poolSize int) (*etcdclient.Client, error) {
 	o := &etcdclient.Options{
 		Pool:   boxcarrpc.PoolOptions{Size: poolSize, MaxWait: r.timeout, Methods: docservice.IdempotentMethods(), Logger: env.Log},
@@ -83,12 +83,7 @@ func (s *shardFlags) open(ctx context.Context, env *cli.Env, r *serverFlags, col
 	if err := s.awaitPlacement(ctx, client.Store(), collection); err != nil {
 		return nil, errors.Join(err, client.Close())
 	}
-	ready, cancel := context.WithTimeout(ctx, r.timeout)
-	defer cancel()
-	if err := client.WaitReady(ready); err != nil {
-		env.Log.Warn("a column has no server that answers", "error", err)
-	}
-	return client, ctx.Err()
+	return client, nil
 }
 
 // awaitPlacement reads the placement. The Store has the timeout.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -19,7 +18,6 @@ import (
 // batch is a BatchGet that is passed on in part.
 type batch struct {
 	client  *sharded.Client
-	timeout time.Duration // of the calls to one column
 	layout  shard.Layout
 	asked   *docservicepb.BatchGetRequest
 	answers []*docservicepb.BatchGetResponse_Answer // by index of the id; nil: not answered
@@ -43,7 +41,7 @@ func (g *Gateway) batchGet(ctx context.Context, request, dst []byte) ([]byte, er
 	if placement == nil {
 		return out, err
 	}
-	b := &batch{client: client, timeout: g.timeout, layout: placement.Layout, asked: asked, answers: make([]*docservicepb.BatchGetResponse_Answer, len(asked.GetIds()))}
+	b := &batch{client: client, layout: placement.Layout, asked: asked, answers: make([]*docservicepb.BatchGetResponse_Answer, len(asked.GetIds()))}
 	if err == nil {
 		var here docservicepb.BatchGetResponse
 		if err := proto.Unmarshal(out[len(dst):], &here); err != nil {
@@ -55,10 +53,12 @@ func (g *Gateway) batchGet(ctx context.Context, request, dst []byte) ([]byte, er
 		return out, err
 	}
 	err = g.forward(func() error {
-		b.ask(ctx, func(i int) string { return placement.Shards[i].Column }, false)
+		limited, cancel := context.WithTimeout(ctx, g.timeout)
+		defer cancel()
+		b.ask(limited, func(i int) string { return placement.Shards[i].Column }, false)
 		// The rest are shards that have moved during the call, or documents that a server
 		// cannot read: one call for each shard.
-		b.ask(ctx, func(i int) string { return shard.Name(asked.GetCollection(), i) }, true)
+		b.ask(limited, func(i int) string { return shard.Name(asked.GetCollection(), i) }, true)
 		return ctx.Err()
 	})
 	if err != nil {
@@ -113,8 +113,6 @@ func (b *batch) ask(ctx context.Context, group func(shard int) string, search bo
 		name := group(b.layout.Shard(b.asked.GetIds()[i]))
 		groups[name] = append(groups[name], i)
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
-	defer cancel()
 	var running sync.WaitGroup
 	for _, indexes := range groups {
 		running.Go(func() {

@@ -18,8 +18,8 @@
 //     CodeResourceExhausted; those that this server can answer are not affected.
 //   - A request that is passed on reserves no memory while it waits: the servers that it waits
 //     for could wait for that memory. PoolOptions.BufferBytes limits the answers that arrive.
-//   - A column that does not answer within 2 ColumnTimeouts makes its ids unavailable, and no
-//     others.
+//   - A column that does not answer within ColumnTimeout makes its ids unavailable, and no
+//     others; one without a reachable server does at once.
 //
 // A Gateway is safe for concurrent use.
 package gateway

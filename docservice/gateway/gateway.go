@@ -20,8 +20,8 @@ import (
 const (
 	// MaxForwards is the maximum number of requests that are passed on at the same time.
 	MaxForwards = 1024
-	// ColumnTimeout is the time within which a column answers a request; then another
-	// attempt is made, once.
+	// ColumnTimeout is the time within which the other columns answer a request. The part of
+	// a batch that they have not answered then is unavailable.
 	ColumnTimeout = 4 * time.Second
 )
 
@@ -162,7 +162,7 @@ func (g *Gateway) get(ctx context.Context, request, dst []byte) ([]byte, error) 
 		return dst, handlerError(sharded.ErrNoPlacement)
 	}
 	err = g.forward(func() error {
-		limited, cancel := context.WithTimeout(ctx, 2*g.timeout)
+		limited, cancel := context.WithTimeout(ctx, g.timeout)
 		defer cancel()
 		return client.OnShard(limited, i, func(pool *boxcarrpc.Pool, info *boxcarrpc.CallInfo) (err error) {
 			if out, err = pool.CallWith(limited, docservice.MethodGet, request, dst, info); err != nil {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"docstore/boxcarrpc"
 	"docstore/docservice"
 )
 
@@ -34,7 +35,7 @@ var errLeftOut = errors.New("sharded: the response had no room for the document"
 func (c *Client) getSome(ctx context.Context, b *batch, ids []string, from int, fn func(i int, document []byte, err error) error) (int, error) {
 	b.begin(ids[from:min(from+docservice.MaxBatchIDs, len(ids))])
 	defer b.end()
-	s := search{client: c, routes: c.shared.routes.Load()}
+	s := search{client: c, routes: c.known()}
 	if s.routes != nil {
 		b.ask(ctx, c, &s, nil)
 		for again, why := b.unanswered(); len(again) > 0 && s.next(ctx, why); again, why = b.unanswered() {
@@ -188,12 +189,13 @@ func (p place) document(ctx context.Context) ([]byte, error) {
 }
 
 // unanswered returns the indexes of the ids that another server may answer, and the error
-// of one of them, a move if there is one.
+// of one of them: a move if there is one, and that a column has no server only if it is the
+// error of all.
 func (b *batch) unanswered() (indexes []int, why error) {
 	for i := range b.places {
 		if err := b.places[i].err(); err != nil && elsewhere(err) {
 			indexes = append(indexes, i)
-			if why == nil || moved(err) {
+			if why == nil || moved(err) || errors.Is(why, boxcarrpc.ErrNoServer) {
 				why = err
 			}
 		}

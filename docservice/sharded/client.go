@@ -140,6 +140,14 @@ func (c *Client) current() *routes {
 	return c.shared.routes.Load()
 }
 
+// known returns the last routes, without a look at the source if there are any.
+func (c *Client) known() *routes {
+	if r := c.shared.routes.Load(); r != nil {
+		return r
+	}
+	return c.current()
+}
+
 // follow uses each map of the source.
 func (c *Client) follow(changed <-chan struct{}) {
 	for {
@@ -208,7 +216,7 @@ func (c *Client) clientOf(one *column) *docservice.Client {
 
 // Get appends the document with the id to dst: see docservice.Client.Get.
 func (c *Client) Get(ctx context.Context, dst []byte, id string) ([]byte, error) {
-	r := c.shared.routes.Load()
+	r := c.known()
 	if r == nil {
 		return dst, ErrNoPlacement
 	}

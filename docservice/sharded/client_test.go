@@ -392,6 +392,75 @@ func TestSlowAndDeadColumn(t *testing.T) {
 	check(2 * time.Second)
 }
 
+// While no server of a column can be reached, its ids fail at once, the others are answered,
+// and the placement is not read again. The columns that held a shard before are asked.
+func TestDeadColumn(t *testing.T) {
+	c := newCluster(t, 4, 100)
+	columns := c.even("a", "b", "c")
+	refreshes := 0
+	client, err := sharded.NewClient(refreshed{&c.current, func() { refreshes++ }}, "jobs", &sharded.Options{Pool: c.pool})
+	require.NoError(t, err)
+	t.Cleanup(func() { client.Close() })
+	require.NoError(t, client.WaitReady(soon(t)))
+	require.NoError(t, c.servers["b"].boxcar.Close())
+	dead := func(err error) {
+		t.Helper()
+		require.ErrorIs(t, err, boxcarrpc.ErrNoServer)
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+	}
+	check := func(lost func(shard int) bool) {
+		t.Helper()
+		for _, id := range c.ids[:20] {
+			document, err := client.Get(soon(t), nil, id)
+			if lost(c.layout.ShardString(id)) {
+				dead(err)
+				continue
+			}
+			c.check(t, id, document, err)
+		}
+		require.NoError(t, client.GetMany(soon(t), c.ids, func(i int, document []byte, err error) error {
+			if lost(c.layout.ShardString(c.ids[i])) {
+				require.ErrorIs(t, err, docservice.ErrUnavailable)
+				dead(err)
+				return nil
+			}
+			c.check(t, c.ids[i], document, err)
+			return nil
+		}))
+	}
+	check(func(i int) bool { return columns[i] == "b" })
+	require.Zero(t, refreshes)
+
+	m, _ := c.current.Map()
+	next := *m
+	next.Epoch, next.Shards = m.Epoch+1, slices.Clone(m.Shards)
+	for i := range next.Shards {
+		if columns[i] == "b" {
+			next.Shards[i].Previous = "a" // which serves the shard
+			c.hold("a", i, true)
+		}
+	}
+	c.current.Set(&next)
+	check(func(int) bool { return false })
+	require.Zero(t, refreshes)
+	for i := range next.Shards {
+		if columns[i] == "b" {
+			c.hold("a", i, false) // it answers MOVED
+		}
+	}
+	ctx := soon(t)
+	require.NoError(t, client.GetMany(ctx, c.ids, func(i int, document []byte, err error) error {
+		if columns[c.layout.ShardString(c.ids[i])] == "b" {
+			require.ErrorIs(t, err, docservice.ErrUnavailable)
+			return nil
+		}
+		c.check(t, c.ids[i], document, err)
+		return nil
+	}))
+	require.NoError(t, ctx.Err())
+	require.Zero(t, refreshes)
+}
+
 func TestNoPlacement(t *testing.T) {
 	var current placement.Current
 	client, err := sharded.NewClient(&current, "jobs", &sharded.Options{Pool: func(string) (*boxcarrpc.Pool, error) { return nil, errors.New("none") }})

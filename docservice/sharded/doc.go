@@ -21,7 +21,8 @@
 //     MaxMoveWait has passed. While the servers of the new holder are not ready, the previous
 //     one is asked.
 //   - A column that is slow or dead affects only its own ids: they are passed with an error,
-//     the others with their documents.
+//     the others with their documents. If none of its servers can be reached, the error comes
+//     at once (see boxcarrpc.Pool.Call), and the placement is not read again.
 //   - While a row of a column lacks a shard, calls ask the other rows, without the retry
 //     budget of the pools.
 //   - If the placement cannot be read, the last one stays in use.

@@ -19,6 +19,9 @@ const (
 	// doubles with each one.
 	firstMoveWait = 5 * time.Millisecond
 	maxMoveWait   = 500 * time.Millisecond
+	// maxRefresh bounds the time for which an attempt waits for the placement, while etcd is
+	// away. The source follows the placement meanwhile.
+	maxRefresh = 250 * time.Millisecond
 	// maxUnavailable is the number of answers with the same placement after which an id is
 	// unavailable.
 	maxUnavailable = 3
@@ -31,33 +34,48 @@ type search struct {
 	routes      *routes
 	place       int // of routes.choose
 	attempts    int
-	unavailable int // answers of holders
+	unavailable int  // answers of holders
+	dead        bool // the holder has no server
 	started     time.Time
 	wait        time.Duration
 }
 
 // next prepares another attempt after one that failed with err: it reads the placement
 // again, and waits if it has not changed. It returns false if the call ends with err.
+//
+// If the holder has no server, next does neither: the other columns that may serve the shard
+// are asked once. All calls for a dead column would read the placement.
 func (s *search) next(ctx context.Context, err error) bool {
 	if s.attempts == 0 {
 		s.started, s.wait = time.Now(), firstMoveWait
 	}
 	s.attempts++
-	if !moved(err) && (s.place%places == 0 || !errors.Is(err, boxcarrpc.ErrNoServer)) {
-		s.unavailable++ // that a column which held the shard before has no server does not count
+	noServer := !moved(err) && errors.Is(err, boxcarrpc.ErrNoServer)
+	switch {
+	case noServer && s.place%places == 0:
+		s.dead = true
+	case !moved(err) && !noServer:
+		s.unavailable++
 	}
 	if s.unavailable >= maxUnavailable || time.Since(s.started) > MaxMoveWait {
 		return false
 	}
-	_ = s.client.source.Refresh(ctx, s.routes.placement.Epoch) // the last placement stays in use
+	if !s.dead {
+		limited, cancel := context.WithTimeout(ctx, maxRefresh)
+		_ = s.client.source.Refresh(limited, s.routes.placement.Epoch) // the last placement stays in use
+		cancel()
+	}
 	before := s.routes
 	if s.routes = s.client.current(); s.routes != before {
-		s.place, s.unavailable, s.wait = 0, 0, firstMoveWait
+		s.place, s.unavailable, s.dead, s.wait = 0, 0, false, firstMoveWait
 		return ctx.Err() == nil
 	}
 	s.place++
-	if s.place%places != 0 && moved(err) {
+	switch {
+	case s.place%places != 0 && (s.dead || noServer || moved(err)):
 		return ctx.Err() == nil // ask the other columns that may serve the shard
+	case s.dead:
+		return false
 	}
 	if !ctxtime.Sleep(ctx, s.wait) {
 		return false
