@@ -75,14 +75,16 @@ func TestOutage(t *testing.T) {
 				if is && !c.Outage() && !asked {
 					require.LessOrEqual(t, c.Wake(), since+outageGrace)
 				}
-				switch {
-				case !asked:
-				case rng.IntN(8) == 0:
+				if !asked {
+					break
+				}
+				switch rng.IntN(8) {
+				case 0:
 					if entry, _, _, ok := c.Grant(now, peer, 0, pcg); ok { // not a second slot
 						entries[peer], held[peer] = entry, true
 					}
 					down[peer] = false
-				case rng.IntN(8) == 0:
+				case 1:
 					c.Done(now, peer, Declined, pcg)
 					down[peer] = false
 				default:
