@@ -2,6 +2,7 @@ package boxcarrpc
 
 import (
 	"context"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -222,4 +223,37 @@ func TestSendRestoresTheRateOfTheLivenessCheck(t *testing.T) {
 	until(t, "the check runs at its full rate", func() bool { return !p.members.livenessCheckSlow.Load() })
 	g.release()
 	require.NoError(t, <-done)
+}
+
+// Two of three servers do not accept a connection, or accept it and do not answer. The pool
+// is full soon, with the lowest slots of the others.
+func TestSilentServersDoNotStarveAPool(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		const servers, answering, size = 60, 20, 64
+		c := newNumberedCluster(t)
+		c.start(upTo(answering)...)
+		silent := map[string]bool{}
+		for n := answering; n < servers; n++ {
+			silent[place(n)] = n%2 == 0
+		}
+		dial := func(ctx context.Context, address string) (net.Conn, error) {
+			switch accepts, is := silent[address]; {
+			case !is:
+				return c.dial(ctx, address)
+			case accepts:
+				ours, theirs := net.Pipe()
+				go func() { _, _ = io.Copy(io.Discard, theirs) }() // until ours is closed
+				return ours, nil
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		p := newPoolOf(t, &PoolOptions{Size: size, Dialer: dial}, fixedSource(numbered(-1, servers)))
+		time.Sleep(2 * time.Second)
+		require.Equal(t, size, p.Stats().Slots)
+		time.Sleep(8 * time.Second)
+		require.Equal(t, (size-1)/answering, p.Stats().Highest)
+		require.Equal(t, answering, p.Stats().Live)
+		c.use(p, 10*time.Second)
+	})
 }
