@@ -2,6 +2,7 @@ package boxcarrpc
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"docstore/boxcarrpc/core"
+	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
 )
 
@@ -149,7 +151,7 @@ type admission struct {
 
 	clients struct {
 		sync.Mutex
-		buckets core.Buckets[clientKey]
+		buckets core.Buckets[ClientKey]
 	}
 }
 
@@ -164,7 +166,7 @@ func (a *admission) set(options *Admission) {
 	a.clients.Lock()
 	defer a.clients.Unlock()
 	if rate, err := core.NewRate(options.ClientRate, options.ClientBurst); err == nil {
-		a.clients.buckets = core.NewBuckets[clientKey](rate, maxClients)
+		a.clients.buckets = core.NewBuckets[ClientKey](rate, maxClients)
 	}
 	a.options.Store(options)
 }
@@ -182,7 +184,7 @@ func (s *Server) SetAdmission(a Admission) error {
 
 // enter admits a request or a stream, or returns the reason for refusing it. The caller
 // must call leave once for each that is admitted.
-func (a *admission) enter(now time.Time, client clientKey) refusal {
+func (a *admission) enter(now time.Time, client ClientKey) refusal {
 	options := a.options.Load()
 	switch {
 	case a.inFlight.Add(1) > int64(options.MaxInFlight):
@@ -202,7 +204,7 @@ func (a *admission) enter(now time.Time, client clientKey) refusal {
 
 func (a *admission) leave() { a.inFlight.Add(-1) }
 
-func (a *admission) allowClient(now time.Time, client clientKey) bool {
+func (a *admission) allowClient(now time.Time, client ClientKey) bool {
 	at := max(int64(now.Sub(a.start)), 0)
 	a.clients.Lock()
 	defer a.clients.Unlock()
@@ -220,24 +222,27 @@ func (a *admission) totals() (by map[string]uint64, all uint64) {
 	return by, all
 }
 
-// A clientKey identifies a client of a server.
-type clientKey struct {
+// A ClientKey identifies a client, for limits: see ClientOf.
+type ClientKey struct {
 	name    string       // of the authenticated identity, if there is one
 	network netip.Prefix // else the network of its address; zero for peers without an IP address
 }
 
-func clientOf(p *Peer) clientKey {
+// ClientOf returns the client that a peer is: all peers with the name of its identity or, for
+// a peer that did not authenticate, with its IP address, of IPv6 with the same first 64 bits.
+// All peers without either, as on Unix sockets, are one client.
+func ClientOf(p *Peer) ClientKey {
 	if p.Identity.Authenticated() {
-		return clientKey{name: p.Identity.Name}
+		return ClientKey{name: p.Identity.Name}
 	}
 	return clientAt(p.Address)
 }
 
 // clientAt returns the client at an address. A host with one IPv6 address usually has 2^64.
-func clientAt(address net.Addr) clientKey {
+func clientAt(address net.Addr) ClientKey {
 	port, err := netip.ParseAddrPort(address.String())
 	if err != nil {
-		return clientKey{}
+		return ClientKey{}
 	}
 	ip := port.Addr().Unmap().WithZone("")
 	bits := ip.BitLen()
@@ -246,9 +251,9 @@ func clientAt(address net.Addr) clientKey {
 	}
 	network, err := ip.Prefix(bits)
 	if err != nil {
-		return clientKey{}
+		return ClientKey{}
 	}
-	return clientKey{network: network}
+	return ClientKey{network: network}
 }
 
 // refuse answers a request that no handler has seen.
@@ -283,7 +288,7 @@ func (s *Server) Admit(peer *Peer) (leave func(), err error) {
 	if !s.usable() {
 		return nil, s.invalid
 	}
-	if why := s.admission.enter(time.Now(), clientOf(peer)); why != admitted {
+	if why := s.admission.enter(time.Now(), ClientOf(peer)); why != admitted {
 		s.admission.refused[why].Add(1)
 		refusal := refusalTable[why]
 		return nil, &Error{Code: refusal.code, Message: refusal.message}
@@ -302,12 +307,15 @@ const (
 // is guarded by the server's mutex.
 type clientShares struct {
 	conns, slots, streams int // limits of one client
-	clients               map[clientKey]*clientShare
+	clients               map[ClientKey]*clientShare
+	// handshaking are the connections whose clients are not identified yet, by the network of
+	// their address.
+	handshaking core.Unauthenticated[ClientKey, *serverConn]
 }
 
 // A clientShare counts the connections, slots and streams of one client.
 type clientShare struct {
-	key          clientKey
+	key          ClientKey
 	conns, slots int // guarded by the server's mutex
 	streams      atomic.Int64
 }
@@ -320,12 +328,14 @@ func newClientShares(o *ServerOptions) clientShares {
 		conns:   bound(o.MaxConns, leastConns),
 		slots:   bound(o.MaxLanes, leastSlots),
 		streams: bound(o.MaxStreams, leastStreams),
-		clients: make(map[clientKey]*clientShare),
+		clients: make(map[ClientKey]*clientShare),
+
+		handshaking: core.NewUnauthenticated[ClientKey, *serverConn](bound(o.MaxConns, leastConns)),
 	}
 }
 
 // ofLocked returns the share of a client.
-func (s *clientShares) ofLocked(key clientKey) *clientShare {
+func (s *clientShares) ofLocked(key ClientKey) *clientShare {
 	if share := s.clients[key]; share != nil {
 		return share
 	}
@@ -333,7 +343,7 @@ func (s *clientShares) ofLocked(key clientKey) *clientShare {
 }
 
 // joinLocked adds a connection of a client.
-func (s *clientShares) joinLocked(key clientKey) *clientShare {
+func (s *clientShares) joinLocked(key ClientKey) *clientShare {
 	share := s.ofLocked(key)
 	s.clients[key] = share
 	share.conns++
@@ -355,14 +365,45 @@ func (s *clientShares) forgetLocked(share *clientShare) {
 }
 
 // identify moves a connection, which has no slots or streams yet, to the client that it has
-// authenticated as. It reports whether the client is within its share of connections.
-func (s *Server) identify(c *serverConn) bool {
+// authenticated as. It returns an error if the client has too many connections, or if the
+// connection has been replaced.
+func (s *Server) identify(c *serverConn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.shares.handshaking.Remove(c) {
+		return errReplaced
+	}
 	if c.share.key == c.client {
-		return true
+		return nil
 	}
 	s.shares.leaveLocked(c.share)
 	c.share = s.shares.joinLocked(c.client)
-	return c.share.conns <= s.shares.conns
+	if c.share.conns > s.shares.conns {
+		return fmt.Errorf("%w: it has %d connections, the limit for one client", errNotAdmitted, s.shares.conns)
+	}
+	return nil
+}
+
+// errReplaced is the end of a connection whose client was not identified when the server had
+// no room for others.
+var errReplaced = errors.New("replaced by another connection before it was identified")
+
+// roomLocked reports whether a connection of a client, which is not identified yet, may be
+// accepted. victim is the connection that it replaces, nil if there is none.
+func (s *Server) roomLocked(client ClientKey) (victim *serverConn, ok bool) {
+	switch {
+	case s.shares.ofLocked(client).conns >= s.shares.conns:
+		return s.shares.handshaking.EvictOf(client)
+	case len(s.mu.conns) >= s.options.MaxConns:
+		return s.shares.handshaking.Evict()
+	}
+	return nil, true
+}
+
+// replaceLocked closes a connection that roomLocked or handshaking chose.
+func (s *Server) replaceLocked(victim *serverConn) {
+	victim.replaced.Store(true)
+	s.forgetConnLocked(victim)
+	conn.Close(victim.conn)
+	s.warn(victim.conn.RemoteAddr(), "connections", "connection closed: others need its place and its client is not identified", "peer", victim.conn.RemoteAddr().String())
 }

@@ -154,7 +154,7 @@ func TestGreedyClientIsLimitedByItsRate(t *testing.T) {
 }
 
 func TestClientsAreDistinguishedByNetwork(t *testing.T) {
-	at := func(address string) clientKey {
+	at := func(address string) ClientKey {
 		tcp, err := net.ResolveTCPAddr("tcp", address)
 		require.NoError(t, err)
 		return clientAt(tcp)

@@ -44,7 +44,7 @@ type Budget struct {
 		used    int64 // credit of all accounts
 		ending  int64 // of these, credit of accounts whose connections are being closed
 		cut     uint64
-		clients map[clientKey]*budgetClient
+		clients map[ClientKey]*budgetClient
 		waiting map[*budgetClient]struct{} // clients with reservations that wait
 		timer   *time.Timer                // disconnects slow peers while reservations wait; nil if none does
 	}
@@ -77,7 +77,7 @@ type Account struct {
 	client atomic.Pointer[budgetClient] // written under budget.mu
 
 	// Guarded by budget.mu.
-	key    clientKey
+	key    ClientKey
 	ending bool // the connection is being closed
 	closed bool
 	left   bool // closed and without credit: it belongs to no client
@@ -93,7 +93,7 @@ type BudgetStats struct {
 // NewBudget returns a budget of that many bytes. A client may hold an eighth of it.
 func NewBudget(bytes int64) *Budget {
 	b := &Budget{limit: bytes, share: max(bytes/budgetClients, budgetChunk)}
-	b.mu.clients, b.mu.waiting = make(map[clientKey]*budgetClient), make(map[*budgetClient]struct{})
+	b.mu.clients, b.mu.waiting = make(map[ClientKey]*budgetClient), make(map[*budgetClient]struct{})
 	b.processors.init()
 	return b
 }
@@ -113,14 +113,14 @@ func (b *Budget) Open(peer *Peer, disconnect func()) *Account {
 	a.credit.Store(budgetFree)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.joinLocked(a, clientOf(peer))
+	b.joinLocked(a, ClientOf(peer))
 	return a
 }
 
 // Identify moves the account to the client that peer has authenticated as.
-func (a *Account) Identify(peer *Peer) { a.move(clientOf(peer)) }
+func (a *Account) Identify(peer *Peer) { a.move(ClientOf(peer)) }
 
-func (a *Account) move(key clientKey) {
+func (a *Account) move(key ClientKey) {
 	b := a.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,7 +137,7 @@ func (a *Account) move(key clientKey) {
 	}
 }
 
-func (b *Budget) joinLocked(a *Account, key clientKey) {
+func (b *Budget) joinLocked(a *Account, key ClientKey) {
 	c := b.mu.clients[key]
 	if c == nil {
 		c = &budgetClient{holders: make(map[*Account]struct{})}

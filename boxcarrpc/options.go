@@ -68,8 +68,9 @@ const (
 // ServerOptions configures a server. The zero value of each field, and a nil
 // *ServerOptions, mean the default.
 type ServerOptions struct {
-	// MaxConns limits the connections; further ones are closed when they are accepted. A
-	// server with more clients raises it. The default is 16,384.
+	// MaxConns limits the connections; further ones are closed when they are accepted, or
+	// replace one that has not sent its HELLO. A server with more clients raises it. The
+	// default is 16,384.
 	MaxConns int
 	// MaxLanes limits the slots that the server grants, and thereby its requests in flight.
 	// A server with more clients raises it. The default is 65,536.
@@ -136,7 +137,9 @@ type ServerOptions struct {
 	// ClientShare is the fraction of MaxConns, MaxLanes and MaxStreams that one client may
 	// use, so that no client uses all of them. A client is identified by its identity, or
 	// else by its IP address as in Admission. A client may always have 128 connections,
-	// 1,024 slots and 128 streams. The default is an eighth; 1 means no limit.
+	// 1,024 slots and 128 streams. All connections before their HELLO together may be as
+	// many as those of one client; one more replaces the oldest one of the address with the
+	// most. The default is an eighth; 1 means no limit.
 	ClientShare float64
 	// Budget limits the memory of messages: requests that are being received or handled,
 	// and responses, messages of streams and control frames that the peers have not read.

@@ -54,7 +54,7 @@ type processorTime struct {
 
 	mu struct {
 		sync.Mutex
-		clients  map[clientKey]*clientTime
+		clients  map[ClientKey]*clientTime
 		computed int64 // when the shares were last computed
 		free     int   // permits
 		waiting  []*Permit
@@ -64,11 +64,11 @@ type processorTime struct {
 func (p *processorTime) init() {
 	p.processors = runtime.GOMAXPROCS(0)
 	p.start = time.Now()
-	p.mu.clients, p.mu.free = make(map[clientKey]*clientTime), max(1, p.processors-1)
+	p.mu.clients, p.mu.free = make(map[ClientKey]*clientTime), max(1, p.processors-1)
 }
 
 // join adds an account of a client.
-func (p *processorTime) join(a *Account, key clientKey) {
+func (p *processorTime) join(a *Account, key ClientKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.mu.clients[key]
@@ -81,7 +81,7 @@ func (p *processorTime) join(a *Account, key clientKey) {
 }
 
 // leave removes an account of a client. The client is kept until its use has decayed.
-func (p *processorTime) leave(a *Account, key clientKey) {
+func (p *processorTime) leave(a *Account, key ClientKey) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := a.time.Load()

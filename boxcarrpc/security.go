@@ -88,12 +88,9 @@ func (c *serverConn) authenticate(name, token string) error {
 		return fmt.Errorf("%w: %w", errNotAdmitted, err)
 	}
 	peer.Identity, c.token = identity, token
-	c.client = clientOf(peer)
+	c.client = ClientOf(peer)
 	c.account.Identify(peer)
-	if !c.server.identify(c) {
-		return fmt.Errorf("%w: it has %d connections, the limit for one client", errNotAdmitted, c.server.shares.conns)
-	}
-	return nil
+	return c.server.identify(c)
 }
 
 // authenticate returns the identity of a client, or an error if the client is refused.

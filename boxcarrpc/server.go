@@ -177,25 +177,32 @@ func (s *Server) isClosed() bool {
 func (s *Server) accept(nc net.Conn) {
 	s.counts.accepted.Add(1)
 	peer := &Peer{Address: nc.RemoteAddr()}
+	client := ClientOf(peer)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case s.mu.stopping || s.mu.closed:
+	if s.mu.stopping || s.mu.closed {
 		conn.Close(nc)
-	case len(s.mu.conns) >= s.options.MaxConns:
-		conn.Close(nc)
-		s.warn(nc.RemoteAddr(), "connections", "connection refused: too many connections", "limit", s.options.MaxConns, "peer", peer.Address)
-	case s.shares.ofLocked(clientOf(peer)).conns >= s.shares.conns:
-		conn.Close(nc)
-		s.warn(nc.RemoteAddr(), "connections of a client", "connection refused: too many connections of this client", "limit", s.shares.conns, "peer", peer.Address)
-	default:
-		c := newServerConn(s, nc, peer)
-		c.share = s.shares.joinLocked(clientOf(peer))
-		s.mu.conns[c] = struct{}{}
-		s.serving.Add(1)
-		s.monitor.start()
-		s.workers.run(c)
+		return
 	}
+	victim, ok := s.roomLocked(client)
+	if !ok {
+		conn.Close(nc)
+		s.warn(nc.RemoteAddr(), "connections", "connection refused: too many connections, of all clients or of this one",
+			"limit", s.options.MaxConns, "limit_of_client", s.shares.conns, "peer", peer.Address)
+		return
+	}
+	if victim != nil {
+		s.replaceLocked(victim)
+	}
+	c := newServerConn(s, nc, peer)
+	if victim, full := s.shares.handshaking.Add(client, c); full {
+		s.replaceLocked(victim)
+	}
+	c.share = s.shares.joinLocked(client)
+	s.mu.conns[c] = struct{}{}
+	s.serving.Add(1)
+	s.monitor.start()
+	s.workers.run(c)
 }
 
 // removeConn removes a connection that has ended.
@@ -203,10 +210,18 @@ func (s *Server) removeConn(c *serverConn) {
 	defer s.serving.Done()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.mu.conns, c)
-	s.shares.leaveLocked(c.share)
+	s.forgetConnLocked(c)
 	if len(s.mu.conns) == 0 && s.mu.stopping {
 		s.closeEmptyLocked()
+	}
+}
+
+// forgetConnLocked stops to count a connection, if it is counted.
+func (s *Server) forgetConnLocked(c *serverConn) {
+	if _, ok := s.mu.conns[c]; ok {
+		delete(s.mu.conns, c)
+		s.shares.handshaking.Remove(c)
+		s.shares.leaveLocked(c.share)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"docstore/boxcarrpc/core"
@@ -44,9 +45,10 @@ type serverConn struct {
 	share       *clientShare
 	maxResponse uint32 // largest response that the client accepts
 	peer        *Peer  // its name is known after its HELLO
-	client      clientKey
+	client      ClientKey
 	method      *method // of the last request, as a cache
 	greeted     bool
+	replaced    atomic.Bool // by another connection: see errReplaced
 
 	token   string           // of the client, for reauthentication
 	session *session.Session // since the server's HELLO was sent; nil before
@@ -96,6 +98,9 @@ func (c *serverConn) disconnect() {
 // report logs the end of the connection: a fault of the peer as a warning, subject to the
 // limit for warnings.
 func (c *serverConn) report(err error) {
+	if c.replaced.Load() {
+		err = errReplaced
+	}
 	attributes := []any{"peer", c.conn.RemoteAddr().String(), "name", c.peer.Name, "reason", err}
 	kind := c.faultOf(err)
 	if kind == "" {

@@ -10,6 +10,7 @@
 //	Times           percentiles of response times
 //	Pipeline        when a server writes finished responses
 //	Rate, Buckets   whether a server admits a request
+//	Unauthenticated which connection without credentials a server closes for a new one
 //
 // The client and the server of package boxcarrpc are shells around these types. A fleet
 // simulator runs the same types on virtual time.
