@@ -33,7 +33,7 @@ import (
 // Limits of the gRPC listener. Its bytes count against the budget of messages: see package
 // bounded.
 const (
-	grpcMaxConns         = 1 << 10 // one more is closed, or replaces an unauthenticated one
+	grpcMaxConns         = 1 << 10 // one more is closed, or replaces one of a client that has not authenticated
 	grpcMaxStreams       = 1 << 7  // concurrent calls of a connection
 	grpcRequestBytes     = 4 << 20
 	grpcHeaderBytes      = 16 << 10
@@ -77,7 +77,7 @@ func (g *grpcProtocol) Open(d *daemon.Daemon) error {
 	}
 	g.Daemon = d
 	g.listener = bounded.New(listener, bounded.Options{
-		Name: g.Name(), MaxConns: grpcMaxConns, RequireCredentials: g.requireCredentials, CountCalls: true, Budget: d.Messages(), Logger: d.Env().Log,
+		Name: g.Name(), MaxConns: grpcMaxConns, ClientConns: d.ClientConns(grpcMaxConns), RequireCredentials: g.requireCredentials, CountCalls: true, Budget: d.Messages(), Logger: d.Env().Log,
 	})
 	return nil
 }
@@ -266,10 +266,13 @@ func (g *grpcProtocol) admit(ctx context.Context, method string) (identity boxca
 	client, err := g.identify(ctx)
 	conn := bounded.ConnOf(ctx)
 	authenticated := err == nil && client.Identity.Authenticated()
-	if authenticated && conn != nil {
-		conn.Authenticate(client)
+	isHealth := strings.HasPrefix(method, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/")
+	if conn != nil && (authenticated || err == nil && !isHealth) {
+		if full := conn.Authenticate(client); full != nil && !isHealth {
+			return identity, nil, status.Error(codes.ResourceExhausted, full.Error())
+		}
 	}
-	if strings.HasPrefix(method, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/") {
+	if isHealth {
 		if method != grpc_health_v1.Health_Watch_FullMethodName {
 			return identity, func() {}, nil
 		}

@@ -5,15 +5,15 @@ package bounded
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"net"
-	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/session"
 )
 
@@ -29,16 +29,24 @@ const (
 	connSpent = 100 * time.Microsecond
 )
 
-// ClientShare is the fraction of a listener's connections that one client may have, and
-// that all unauthenticated connections together may have.
+// ClientShare is the fraction of a listener's connections that all unauthenticated ones
+// together may have, and that is kept for them. It is also the fraction of the health streams
+// that one unauthenticated client may have.
 const ClientShare = 8
+
+// ErrTooManyConns is the reason to refuse a request of a connection that cannot be counted as
+// one of its client: see Conn.Authenticate.
+var ErrTooManyConns = errors.New("too many connections, of all clients or of this one")
 
 // Options configure a Listener.
 type Options struct {
 	Name     string // in the log
 	MaxConns int
-	// RequireCredentials says that peers must present a token or a certificate:
-	// unauthenticated connections are limited separately.
+	// ClientConns limits the connections of a client, which is known by its identity, or else
+	// by its network.
+	ClientConns int
+	// RequireCredentials says that peers must present a token or a certificate: before they
+	// do, all together may have one ClientShare of the connections.
 	RequireCredentials bool
 	// MaxAge is the age at which peers are asked to connect again: see Conn.Retirement. It
 	// varies by a tenth at random. 0: never.
@@ -58,22 +66,26 @@ type Listener struct {
 	mu struct {
 		sync.Mutex
 		conns           map[string]*Conn // by the peer's address
-		clients         map[netip.Addr]*clientConns
-		unauthenticated int // unauthenticated connections
+		clients         map[boxcarrpc.ClientKey]*clientConns
+		unauthenticated core.Unauthenticated[boxcarrpc.ClientKey, *Conn]
 	}
 }
 
 // clientConns counts the connections and health streams of a client.
 type clientConns struct {
-	conns           int
-	unauthenticated []*Conn // in the order of acceptance, where authentication is on
-	watches         atomic.Int64
+	conns   int
+	watches atomic.Int64
 }
 
 // New returns a limited listener.
 func New(l net.Listener, options Options) *Listener {
 	o := &Listener{Listener: l, options: options}
-	o.mu.conns, o.mu.clients = make(map[string]*Conn), make(map[netip.Addr]*clientConns)
+	o.mu.conns, o.mu.clients = make(map[string]*Conn), make(map[boxcarrpc.ClientKey]*clientConns)
+	limit := options.MaxConns
+	if options.RequireCredentials {
+		limit = o.reserve()
+	}
+	o.mu.unauthenticated = core.NewUnauthenticated[boxcarrpc.ClientKey, *Conn](limit)
 	return o
 }
 
@@ -82,10 +94,10 @@ type Conn struct {
 	net.Conn
 	listener      *Listener
 	account       *boxcarrpc.Account
-	client        netip.Addr
+	client        boxcarrpc.ClientKey // guarded by listener.mu, as the next ones
 	ofClient      *clientConns
-	present       bool // counted; guarded by listener.mu
-	authenticated bool // guarded by listener.mu
+	present       bool // counted
+	authenticated bool
 	ending        sync.Once
 	retirement    time.Time         // see Retirement
 	settingUp     bool              // grpc-go has not written its settings yet
@@ -129,26 +141,27 @@ func (o *Listener) admit(conn net.Conn) *Conn {
 	if o.options.MaxAge > 0 {
 		c.retirement = time.Now().Add(jitter(o.options.MaxAge))
 	}
-	if address, err := netip.ParseAddrPort(conn.RemoteAddr().String()); err == nil {
-		c.client = address.Addr().Unmap()
-	}
+	peer := &boxcarrpc.Peer{Address: conn.RemoteAddr()}
+	client := boxcarrpc.ClientOf(peer)
 	o.mu.Lock()
-	victim, ok := o.roomLocked(c.client)
+	victim, ok := o.roomLocked(client)
 	if ok {
-		c.present = true
-		if c.ofClient = o.mu.clients[c.client]; c.ofClient == nil {
-			c.ofClient = new(clientConns)
-		}
-		c.account = o.options.Budget.Open(&boxcarrpc.Peer{Address: conn.RemoteAddr()}, c.cut)
+		c.account = o.options.Budget.Open(peer, c.cut)
 		now := time.Now()
 		c.account.Spend(now, now.Add(connSpent))
-		o.countLocked(c, 1)
-		if victim != nil {
-			o.countLocked(victim, -1)
+		if replaced, full := o.mu.unauthenticated.Add(client, c); full {
+			victim = replaced
 		}
+		c.present = true
+		o.mu.conns[conn.RemoteAddr().String()] = c
+		o.joinLocked(c, client)
+	}
+	if victim != nil {
+		o.removeLocked(victim)
 	}
 	o.mu.Unlock()
 	if victim != nil {
+		o.options.Logger.Debug("connection closed: others need its place and its client has not authenticated", "listener", o.options.Name, "peer", victim.RemoteAddr().String())
 		_ = victim.Close() // best effort
 	}
 	if !ok {
@@ -157,60 +170,47 @@ func (o *Listener) admit(conn net.Conn) *Conn {
 	return c
 }
 
-// countLocked adds n, 1 or -1, to the counts of a connection.
-func (o *Listener) countLocked(c *Conn, n int) {
-	client := c.ofClient
-	o.mu.clients[c.client] = client
-	client.conns += n
-	if o.options.RequireCredentials && !c.authenticated {
-		if n > 0 {
-			client.unauthenticated = append(client.unauthenticated, c)
-		} else {
-			i := slices.Index(client.unauthenticated, c)
-			client.unauthenticated = slices.Delete(client.unauthenticated, i, i+1)
-		}
-		o.mu.unauthenticated += n
+// reserve is the number of connections that are kept for clients that have not authenticated,
+// such as health probes.
+func (o *Listener) reserve() int { return max(1, o.options.MaxConns/ClientShare) }
+
+// roomLocked reports whether a connection of a client may be accepted. victim is the
+// connection that it replaces, nil if there is none.
+func (o *Listener) roomLocked(client boxcarrpc.ClientKey) (victim *Conn, ok bool) {
+	switch has := o.mu.clients[client]; {
+	case !o.options.RequireCredentials && has != nil && has.conns >= o.options.ClientConns:
+		return o.mu.unauthenticated.EvictOf(client)
+	case len(o.mu.conns) >= o.options.MaxConns:
+		return o.mu.unauthenticated.Evict()
 	}
-	if address := c.RemoteAddr().String(); n > 0 {
-		o.mu.conns[address] = c
-	} else {
-		delete(o.mu.conns, address)
-		c.present = false
+	return nil, true
+}
+
+// joinLocked counts a connection as one of a client.
+func (o *Listener) joinLocked(c *Conn, client boxcarrpc.ClientKey) {
+	c.client, c.ofClient = client, o.mu.clients[client]
+	if c.ofClient == nil {
+		c.ofClient = new(clientConns)
+		o.mu.clients[client] = c.ofClient
 	}
-	if client.conns == 0 {
+	c.ofClient.conns++
+}
+
+// leaveLocked is the opposite of joinLocked.
+func (o *Listener) leaveLocked(c *Conn) {
+	if c.ofClient.conns--; c.ofClient.conns == 0 {
 		delete(o.mu.clients, c.client)
 	}
 }
 
-// roomLocked reports whether a connection of a client may be accepted. victim is the
-// connection that it replaces, if any: the oldest unauthenticated one of the client with
-// most of them.
-func (o *Listener) roomLocked(client netip.Addr) (victim *Conn, ok bool) {
-	share := max(1, o.options.MaxConns/ClientShare)
-	has := o.mu.clients[client]
-	ofClient := has != nil && has.conns >= share
-	if !ofClient && len(o.mu.conns) < o.options.MaxConns && o.mu.unauthenticated < share {
-		return nil, true
+// removeLocked stops to count a connection, if it is counted.
+func (o *Listener) removeLocked(c *Conn) {
+	if c.present {
+		c.present = false
+		o.mu.unauthenticated.Remove(c)
+		delete(o.mu.conns, c.RemoteAddr().String())
+		o.leaveLocked(c)
 	}
-	if ofClient {
-		return has.oldest()
-	}
-	// Clients are fewer than connections: a flood that is refused must be cheap.
-	var most *clientConns
-	for _, c := range o.mu.clients {
-		if most == nil || len(c.unauthenticated) > len(most.unauthenticated) {
-			most = c
-		}
-	}
-	return most.oldest()
-}
-
-// oldest returns the oldest unauthenticated connection of a client.
-func (c *clientConns) oldest() (victim *Conn, ok bool) {
-	if len(c.unauthenticated) == 0 {
-		return nil, false
-	}
-	return c.unauthenticated[0], true
 }
 
 // Find returns the connection from an address, nil if there is none.
@@ -220,20 +220,29 @@ func (o *Listener) Find(from net.Addr) *Conn {
 	return o.mu.conns[from.String()]
 }
 
-// Authenticate records the identity of the peer.
-func (c *Conn) Authenticate(peer *boxcarrpc.Peer) {
-	o := c.listener
+// Authenticate records the client of a connection when its credentials, or its first request
+// if none are required, have been accepted. It returns ErrTooManyConns if the client, or all
+// clients, have too many connections; the connection may then be replaced by others.
+func (c *Conn) Authenticate(peer *boxcarrpc.Peer) error {
+	o, client := c.listener, boxcarrpc.ClientOf(peer)
 	o.mu.Lock()
-	known := c.authenticated
-	if !known && c.present {
-		o.countLocked(c, -1)
-		c.authenticated, c.present = true, true
-		o.countLocked(c, 1)
+	if c.authenticated || !c.present {
+		o.mu.Unlock()
+		return nil
 	}
+	has := o.mu.clients[client]
+	if authenticated := len(o.mu.conns) - o.mu.unauthenticated.Len(); authenticated >= max(1, o.options.MaxConns-o.reserve()) ||
+		client != c.client && has != nil && has.conns >= o.options.ClientConns {
+		o.mu.Unlock()
+		return ErrTooManyConns
+	}
+	o.mu.unauthenticated.Remove(c)
+	o.leaveLocked(c)
+	o.joinLocked(c, client)
+	c.authenticated = true
 	o.mu.Unlock()
-	if !known {
-		c.account.Identify(peer)
-	}
+	c.account.Identify(peer)
+	return nil
 }
 
 // Authenticated reports whether the peer has presented credentials, or needs none.
@@ -245,7 +254,11 @@ func (c *Conn) Authenticated() bool {
 
 // Watches counts the open health streams of the client of a connection. The caller updates
 // it.
-func (c *Conn) Watches() *atomic.Int64 { return &c.ofClient.watches }
+func (c *Conn) Watches() *atomic.Int64 {
+	c.listener.mu.Lock()
+	defer c.listener.mu.Unlock()
+	return &c.ofClient.watches
+}
 
 // NewReservation returns the reservation of memory of a request, as
 // boxcarrpc.Account.NewReservation.
@@ -263,9 +276,7 @@ func (c *Conn) cut() {
 func (c *Conn) Close() error {
 	c.ending.Do(func() {
 		c.listener.mu.Lock()
-		if c.present {
-			c.listener.countLocked(c, -1)
-		}
+		c.listener.removeLocked(c)
 		c.listener.mu.Unlock()
 		c.mu.Lock()
 		defer c.mu.Unlock()

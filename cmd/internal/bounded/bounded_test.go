@@ -29,33 +29,45 @@ func fromClient(t *testing.T, n, port int) net.Conn {
 
 func testBounds(limit int, requireCredentials bool) *Listener {
 	return New(nil, Options{
-		Name: "test", MaxConns: limit, RequireCredentials: requireCredentials,
+		Name: "test", MaxConns: limit, ClientConns: limit / 8, RequireCredentials: requireCredentials,
 		Budget: boxcarrpc.NewBudget(8 << 20), Logger: slog.New(slog.DiscardHandler),
 	})
 }
 
+// identified returns a peer with the name of a client.
+func identified(name string) *boxcarrpc.Peer {
+	return &boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: name}}
+}
+
+// Where no credentials are required, the connections of an address are limited. A part of
+// all connections is kept for those without a request, such as health probes.
 func TestConnectionLimitPerClient(t *testing.T) {
 	o := testBounds(80, false)
 	port := 0
 	connect := func(client int) *Conn { port++; return o.admit(fromClient(t, client, port)) }
-	for range 10 {
-		require.NotNil(t, connect(1))
+	request := func(c *Conn) error { return c.Authenticate(&boxcarrpc.Peer{Address: c.RemoteAddr()}) }
+	silent := connect(1)
+	for range 9 {
+		require.NoError(t, request(connect(1)))
 	}
+	require.NoError(t, request(connect(1)), "it replaces the silent one")
+	require.False(t, silent.present)
 	require.Nil(t, connect(1), "an eighth")
-	other := connect(2)
-	require.NotNil(t, other)
-	for client := 3; client < 10; client++ {
+	for client := 2; client < 8; client++ {
 		for range 10 {
-			connect(client)
+			require.NoError(t, request(connect(client)))
 		}
 	}
+	for range 100 { // probes: each replaces the oldest one
+		require.ErrorIs(t, request(connect(8)), ErrTooManyConns)
+	}
 	require.Len(t, o.mu.conns, 80)
-	require.Nil(t, connect(99))
 	for _, c := range o.mu.conns {
 		require.NoError(t, c.Close())
 		require.NoError(t, c.Close())
 	}
 	require.Empty(t, o.mu.clients)
+	require.Zero(t, o.mu.unauthenticated.Len())
 	require.Zero(t, o.options.Budget.Stats().Used)
 }
 
@@ -66,25 +78,42 @@ func TestUnauthenticatedConnectionsAreReplaced(t *testing.T) {
 	port := 0
 	connect := func(client int) *Conn { port++; return o.admit(fromClient(t, client, port)) }
 	var authenticated []*Conn
-	for client := range 70 {
+	for client := range 69 {
 		c := connect(client)
 		require.NotNil(t, c)
-		c.Authenticate(&boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: fmt.Sprint("client ", client)}})
+		require.NoError(t, c.Authenticate(identified(fmt.Sprint("client ", client))))
 		authenticated = append(authenticated, c)
 	}
 	for n := range 500 {
 		require.NotNil(t, connect(100+n%3))
-		require.LessOrEqual(t, o.mu.unauthenticated, 10)
+		require.LessOrEqual(t, o.mu.unauthenticated.Len(), 10)
 	}
 	late := connect(50)
 	require.NotNil(t, late)
 	for range 5 { // the flood continues, and the client with the fewest stays
 		connect(100)
 	}
-	late.Authenticate(&boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: "late"}})
+	require.NoError(t, late.Authenticate(identified("late")))
 	for _, c := range append(authenticated, late) {
 		require.True(t, c.present)
 	}
+	probe := connect(50)
+	require.ErrorIs(t, probe.Authenticate(identified("too late")), ErrTooManyConns)
+	require.False(t, probe.Authenticated())
+	require.NoError(t, late.Close())
+	require.NoError(t, probe.Authenticate(identified("too late")))
+}
+
+// Authenticated connections count for their identity: hundreds of clients have one address.
+func TestConnectionLimitPerIdentity(t *testing.T) {
+	o := testBounds(800, true)
+	for port := range 600 {
+		c := o.admit(fromClient(t, 1, port))
+		require.NoError(t, c.Authenticate(identified(fmt.Sprint("client ", port%6))))
+	}
+	c := o.admit(fromClient(t, 2, 1))
+	require.ErrorIs(t, c.Authenticate(identified("client 0")), ErrTooManyConns)
+	require.NoError(t, c.Authenticate(identified("client 6")))
 }
 
 // The response to a call is released once, by its call or by the end of the connection.

@@ -149,7 +149,8 @@ func (d *Daemon) listen() (err error) {
 	if err != nil {
 		return err
 	}
-	d.httpListener = bounded.New(listener, bounded.Options{Name: "http", MaxConns: httpMaxConns, MaxAge: d.options.Limits.ConnAge, Budget: d.messages, Logger: d.env.Log})
+	d.httpListener = bounded.New(listener, bounded.Options{Name: "http", MaxConns: httpMaxConns, ClientConns: d.ClientConns(httpMaxConns),
+		RequireCredentials: d.options.HTTP.requiresCredentials(), MaxAge: d.options.Limits.ConnAge, Budget: d.messages, Logger: d.env.Log})
 	if d.options.Protocol == nil {
 		return nil
 	}
@@ -347,6 +348,9 @@ func (d *Daemon) DataDir() string { return d.options.DataDir }
 
 // Authenticator returns the checks of credentials of clients.
 func (d *Daemon) Authenticator() *Authenticator { return d.auth }
+
+// ClientConns returns how many of the connections of a listener one client may have.
+func (d *Daemon) ClientConns(conns int) int { return d.options.Limits.clientConns(conns) }
 
 // Messages returns the budget of requests and responses.
 func (d *Daemon) Messages() *boxcarrpc.Budget { return d.messages }

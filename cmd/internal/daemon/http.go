@@ -32,7 +32,7 @@ const (
 	httpWriteTimeout  = 2 * time.Minute
 	httpIdleTimeout   = time.Minute
 	httpHeaderBytes   = 64 << 10
-	httpMaxConns      = 1 << 10 // one more is closed; one client may have an eighth
+	httpMaxConns      = 1 << 10 // one more is closed, or replaces one of a client that has not authenticated
 	// Memory charged for the buffers of a request.
 	httpRequestBytes = 32 << 10
 	// Maximum wait of a request for memory; then it is answered 503.

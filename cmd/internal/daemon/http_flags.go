@@ -11,6 +11,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/credentials"
+	"docstore/cmd/internal/bounded"
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/httpapi"
 )
@@ -96,15 +97,21 @@ func hiddenUnless(shown bool, flag string, next http.HandlerFunc) http.HandlerFu
 // publicPaths are served without authentication, for load balancers.
 var publicPaths = map[string]bool{"/healthz": true, "/readyz": true}
 
-// guard requires credentials before the handler runs.
+// requiresCredentials reports whether requests need credentials, except for publicPaths.
+func (h *HTTP) requiresCredentials() bool { return !h.local() && !h.Open }
+
+// guard requires credentials before the handler runs, and counts the connections of clients.
 func (h *HTTP) guard(k *Authenticator, next http.Handler) http.Handler {
-	if h.local() {
+	if !h.requiresCredentials() {
+		var identity boxcarrpc.Identity
+		if h.local() {
+			identity.Kind = boxcarrpc.LocalIdentity
+		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			next.ServeHTTP(w, r.WithContext(WithIdentity(r.Context(), boxcarrpc.Identity{Kind: boxcarrpc.LocalIdentity})))
+			if publicPaths[r.URL.Path] || countConn(w, r, identity) {
+				next.ServeHTTP(w, r.WithContext(WithIdentity(r.Context(), identity)))
+			}
 		})
-	}
-	if h.Open {
-		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !publicPaths[r.URL.Path] {
@@ -117,21 +124,42 @@ func (h *HTTP) guard(k *Authenticator, next http.Handler) http.Handler {
 				httpapi.Errorf(httpapi.CodeUnauthenticated, "%v", err).Write(w)
 				return
 			}
-			k.authenticated(w, r, identity, next)
+			if countConn(w, r, identity) {
+				k.authenticated(w, r, identity, next)
+			}
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
+// countConn counts the connection of a request as one of its client. If the client has too
+// many, it answers 429 and returns false.
+func countConn(w http.ResponseWriter, r *http.Request, identity boxcarrpc.Identity) bool {
+	c := bounded.ConnOf(r.Context())
+	if c == nil {
+		return true // in a test, without a connection
+	}
+	err := c.Authenticate(peerOf(r, identity))
+	if err != nil {
+		httpapi.Errorf(httpapi.CodeResourceExhausted, "%v", err).Write(w)
+	}
+	return err == nil
+}
+
+// peerOf returns the client of a request.
+func peerOf(r *http.Request, identity boxcarrpc.Identity) *boxcarrpc.Peer {
+	peer := &boxcarrpc.Peer{Address: new(net.TCPAddr), Identity: identity}
+	if address, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		peer.Address = net.TCPAddrFromAddrPort(address)
+	}
+	return peer
+}
+
 // admitHTTP applies the limits of requests, which HTTP shares with the other listeners.
 func (d *Daemon) admitHTTP(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		client := &boxcarrpc.Peer{Address: new(net.TCPAddr), Identity: identityOf(r.Context())}
-		if address, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
-			client.Address = net.TCPAddrFromAddrPort(address)
-		}
-		leave, err := d.boxcar.Admit(client)
+		leave, err := d.boxcar.Admit(peerOf(r, identityOf(r.Context())))
 		var refused *boxcarrpc.Error
 		if errors.As(err, &refused) {
 			httpapi.Errorf(httpapi.CodeResourceExhausted, "%s", refused.Message).Write(w)

@@ -36,7 +36,7 @@ func (l *Limits) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&l.Slots, "max-slots", boxcarrpc.DefaultMaxLanes, "maximum slots held by all Boxcar clients")
 	flags.IntVar(&l.InFlight, "max-in-flight", boxcarrpc.DefaultMaxInFlight, "maximum concurrent requests over Boxcar and gRPC, and at most one per 8 KiB of --memory; "+
 		"others are refused, and Boxcar clients retry on another server")
-	flags.Float64Var(&l.ClientShare, "client-share", boxcarrpc.DefaultClientShare, "maximum share of Boxcar connections, slots and streams for one client; 1: no limit")
+	flags.Float64Var(&l.ClientShare, "client-share", boxcarrpc.DefaultClientShare, "maximum share of connections, and of Boxcar slots and streams, for one client, identified as for --client-rate; 1: no limit")
 	flags.Float64Var(&l.Rate, "rate", 0, "maximum requests per second; others are refused; 0: no limit")
 	flags.IntVar(&l.Burst, "rate-burst", 0, "maximum burst of --rate; 0: the requests of 100 ms")
 	flags.Float64Var(&l.ClientRate, "client-rate", 0, "maximum requests per second of each client, identified by certificate or token, "+
@@ -89,6 +89,15 @@ const (
 // maxConns and maxInFlight are the limits that a memory allows.
 func (l *Limits) maxConns(memory int64) int    { return min(l.Conns, int(memory/connMemory)) }
 func (l *Limits) maxInFlight(memory int64) int { return min(l.InFlight, int(memory/inFlightMemory)) }
+
+// leastClientConns are the connections over HTTP or gRPC that a client may always have.
+const leastClientConns = 1 << 7
+
+// clientConns returns how many of the connections of a listener for HTTP or gRPC one client
+// may have.
+func (l *Limits) clientConns(conns int) int {
+	return min(conns, max(leastClientConns, int(float64(conns)*l.ClientShare)))
+}
 
 // limit configures the Boxcar listener and its admission control, which the gRPC listener
 // shares.
