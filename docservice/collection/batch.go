@@ -157,7 +157,7 @@ func (b *batch) lookUp() error {
 func (b *batch) expectedBytes() int {
 	total := 0
 	for i := range b.entries {
-		total += int(b.entries[i].storedBytes) + storedHeaderRoom
+		total += b.entries[i].place.StoredBytes() + storedHeaderRoom
 	}
 	return min(total, b.maxBytes)
 }
@@ -202,7 +202,7 @@ func (b *batch) askCache(from, to int) {
 		if q.entries[key] == nil { // an id may occur twice; the second time its segment is read
 			q.keys, q.entries[key] = append(q.keys, key), entry
 			entry.asked = true
-			bytes += int(entry.storedBytes)
+			bytes += entry.place.StoredBytes()
 		}
 	}
 	for server, q := range questions {

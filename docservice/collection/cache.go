@@ -121,7 +121,7 @@ func (c *Cache) Stats() CacheStats {
 
 // cacheable reports whether the document fits into an item, and its checksum is known.
 func (e indexEntry) cacheable() bool {
-	return e.place != (queue.Place{}) && uint64(e.storedBytes)+storedHeaderRoom <= memcached.MaxItemBytes
+	return e.place != (queue.Place{}) && e.place.StoredBytes()+storedHeaderRoom <= memcached.MaxItemBytes
 }
 
 // cacheServer returns the server for a document of this collection. ok is false if the

@@ -87,7 +87,7 @@ func (c *Collection) open() (*store, error) {
 	if err := vfs.MakeDir(c.options.FS, c.dir); err != nil {
 		return nil, err
 	}
-	if err := removeLeftovers(c.options.FS, c.dir); err != nil {
+	if err := c.removeLeftovers(); err != nil {
 		return nil, err
 	}
 	var lost *Fault

@@ -185,7 +185,7 @@ func (c *comparer) readIndex() error {
 		if err != nil {
 			return errors.Wrapf(err, "id %.100q", it.Key())
 		}
-		c.advance(int64(entry.storedBytes))
+		c.advance(int64(entry.place.StoredBytes()))
 		newest, known := c.newest[hash]
 		delete(c.newest, hash)
 		c.compare(it.Key(), entry, newest, known)

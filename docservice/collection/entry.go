@@ -10,11 +10,8 @@ import (
 	"docstore/queue"
 )
 
-// Sizes of an index value.
-const (
-	indexEntryBytes    = 28
-	oldIndexEntryBytes = 20
-)
+// indexEntryBytes is the size of an index value.
+const indexEntryBytes = 28
 
 // indexEntry is what the index holds for an id. Encoded, little-endian:
 //
@@ -23,24 +20,15 @@ const (
 //	        | segment| block  | index  | expiry  | queue.Place       |
 //	        | u32    | u32    | u16    | u32     |                   |
 //	        +--------+--------+--------+---------+-------------------+
-//
-// An index of the old format (see layout.go) has no places:
-//
-//	offset  0        4        8       10       12        16        20
-//	        +--------+--------+--------+--------+--------+---------+
-//	        | segment| block  | index  | flags  | expiry | stored  |
-//	        | u32    | u32    | u16    | u16, 0 | u32    | u32     |
-//	        +--------+--------+--------+--------+--------+---------+
 type indexEntry struct {
-	address     queue.Address
-	expiry      uint32      // Unix seconds; 0: never
-	storedBytes uint32      // of the compressed document in the file that was read
-	place       queue.Place // of the document; zero in an index of the old format
+	address queue.Address
+	expiry  uint32      // Unix seconds; 0: never
+	place   queue.Place // of the document in the file that was read
 }
 
 // entryOf returns the index entry of a document in the queue.
 func entryOf(e *queue.Entry) indexEntry {
-	return indexEntry{address: e.Address, expiry: expirySeconds(e.Expires), storedBytes: uint32(e.StoredBytes), place: e.Place}
+	return indexEntry{address: e.Address, expiry: expirySeconds(e.Expires), place: e.Place}
 }
 
 // wanted returns the document of the entry, for a fetch.
@@ -51,45 +39,34 @@ func (e *indexEntry) wanted(id []byte) queue.Wanted {
 // errIndexEntry: the value in the index is of a format that this version cannot read.
 var errIndexEntry = errors.New("docservice: index entry of another version")
 
-// append appends the encoded entry to dst, in the old format if old.
-func (e indexEntry) append(dst []byte, old bool) []byte {
+// append appends the encoded entry to dst.
+func (e indexEntry) append(dst []byte) []byte {
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(e.address.Segment))
 	dst = binary.LittleEndian.AppendUint32(dst, e.address.Block)
 	dst = binary.LittleEndian.AppendUint16(dst, e.address.Index)
-	if old {
-		dst = binary.LittleEndian.AppendUint16(dst, 0)
-		dst = binary.LittleEndian.AppendUint32(dst, e.expiry)
-		return binary.LittleEndian.AppendUint32(dst, e.storedBytes)
-	}
 	dst = binary.LittleEndian.AppendUint32(dst, e.expiry)
 	return append(dst, e.place[:]...)
 }
 
 // decodeIndexEntry is the inverse of append.
 func decodeIndexEntry(b []byte) (indexEntry, error) {
-	if len(b) != indexEntryBytes && len(b) != oldIndexEntryBytes {
-		return indexEntry{}, errors.Wrapf(errIndexEntry, "%d bytes, want %d or %d", len(b), indexEntryBytes, oldIndexEntryBytes)
+	if len(b) != indexEntryBytes {
+		return indexEntry{}, errors.Wrapf(errIndexEntry, "%d bytes, want %d", len(b), indexEntryBytes)
 	}
-	e := indexEntry{address: queue.Address{
-		Segment: queue.SegmentID(binary.LittleEndian.Uint32(b)),
-		Block:   binary.LittleEndian.Uint32(b[4:]),
-		Index:   binary.LittleEndian.Uint16(b[8:]),
-	}}
-	if len(b) == indexEntryBytes {
-		e.expiry, e.place = binary.LittleEndian.Uint32(b[10:]), queue.Place(b[14:])
-		e.storedBytes = uint32(e.place.StoredBytes())
-		return e, nil
-	}
-	if flags := binary.LittleEndian.Uint16(b[10:]); flags != 0 {
-		return indexEntry{}, errors.Wrapf(errIndexEntry, "flags %#04x", flags)
-	}
-	e.expiry, e.storedBytes = binary.LittleEndian.Uint32(b[12:]), binary.LittleEndian.Uint32(b[16:])
-	return e, nil
+	return indexEntry{
+		address: queue.Address{
+			Segment: queue.SegmentID(binary.LittleEndian.Uint32(b)),
+			Block:   binary.LittleEndian.Uint32(b[4:]),
+			Index:   binary.LittleEndian.Uint16(b[8:]),
+		},
+		expiry: binary.LittleEndian.Uint32(b[10:]),
+		place:  queue.Place(b[14:]),
+	}, nil
 }
 
 // sameDocument reports whether the entries are of the same document: an address is never used
-// again. Size and place depend on the file that was read, since a compaction can encode a
-// document again.
+// again. The place depends on the file that was read, since a compaction can encode a document
+// again.
 func (e indexEntry) sameDocument(other indexEntry) bool {
 	return e.address == other.address && e.expiry == other.expiry
 }

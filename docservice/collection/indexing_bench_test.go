@@ -30,8 +30,8 @@ func BenchmarkIndexing(b *testing.B) {
 		id := fmt.Appendf(nil, "job-%08x", uint32(i)*2654435761)
 		at, err := w.Append(id, []byte(documentOf(string(id))))
 		require.NoError(b, err)
-		entry := indexEntry{address: at, storedBytes: uint32(len(id))}
-		pairs[i] = pair{id, entry.append(nil, false)}
+		entry := indexEntry{address: at}
+		pairs[i] = pair{id, entry.append(nil)}
 	}
 	require.NoError(b, w.Close())
 

@@ -48,7 +48,7 @@ func (r *reader) locate(id []byte) (Location, error) {
 	case err != nil:
 		return Location{}, unavailable(err)
 	}
-	l := Location{Address: entry.address, StoredBytes: int(entry.storedBytes)}
+	l := Location{Address: entry.address, StoredBytes: entry.place.StoredBytes()}
 	if entry.expiry != 0 {
 		l.Expires, l.Expired = time.Unix(int64(entry.expiry), 0), entry.expired(r.options.Now())
 	}

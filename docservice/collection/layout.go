@@ -27,13 +27,13 @@ import (
 // While a replacement is built, the directory holds an index of the next number, too. To
 // replace SERVING is the commit point of its takeover; the previous index is removed then.
 // Open removes every index that is neither served nor the next one. If SERVING is
-// missing, as in a directory of an earlier release or a checkpoint, or names an index that is
+// missing, as in a checkpoint, or names an index that is
 // missing, the lowest number is served. An index too damaged to be opened is kept as
 // index-0001.v1.damaged for analysis; it may be deleted.
 //
-// Earlier releases name indexes without ".v1" and write values of the old format (entry.go)
-// to them, as does this release to an index that it finds. They ignore SERVING and other
-// indexes, so that after a return to such a release the index is built from the queue.
+// The extension names the format of the values (entry.go). Builds before 2026-11-22 write
+// values without places to index-0001, without an extension. Open removes such an index, and
+// another one is built from the queue.
 const (
 	servingName       = "SERVING"
 	indexPrefix       = "index-"
@@ -44,28 +44,16 @@ const (
 )
 
 // indexNumber identifies an index in the directory of its collection.
-type indexNumber struct {
-	number uint32 // from 1
-	old    bool   // format
-}
+type indexNumber uint32
 
 // firstIndex is the number of a collection's first index.
-var firstIndex = indexNumber{number: 1}
+const firstIndex indexNumber = 1
 
 // next returns the number of the index that replaces this one.
-func (n indexNumber) next() indexNumber {
-	if n.old {
-		return indexNumber{number: n.number}
-	}
-	return indexNumber{number: n.number + 1}
-}
+func (n indexNumber) next() indexNumber { return n + 1 }
 
 func (n indexNumber) name() string {
-	name := fmt.Sprintf("%s%04d", indexPrefix, n.number)
-	if !n.old {
-		name += formatExtension
-	}
-	return name
+	return fmt.Sprintf("%s%04d%s", indexPrefix, uint32(n), formatExtension)
 }
 
 func (n indexNumber) path(dir string) string { return filepath.Join(dir, n.name()) }
@@ -74,11 +62,18 @@ func (n indexNumber) verifiedPath(dir string) string { return n.path(dir) + veri
 
 // parseIndexName is the inverse of name.
 func parseIndexName(name string) (n indexNumber, ok bool) {
-	digits, found := strings.CutPrefix(name, indexPrefix)
-	digits, isNew := strings.CutSuffix(digits, formatExtension)
+	digits := strings.TrimSuffix(strings.TrimPrefix(name, indexPrefix), formatExtension)
 	number, err := strconv.ParseUint(digits, 10, 32)
-	n = indexNumber{uint32(number), !isNew}
-	return n, found && err == nil && number > 0 && n.name() == name
+	n = indexNumber(number)
+	return n, err == nil && number > 0 && n.name() == name
+}
+
+// isOldIndex reports whether a name is that of an index without places, or of its verified
+// segments.
+func isOldIndex(name string) bool {
+	name = strings.TrimSuffix(name, verifiedExtension)
+	_, ok := parseIndexName(name + formatExtension)
+	return ok
 }
 
 // listIndexes returns the numbers of the indexes in a collection's directory, the served one
@@ -104,11 +99,11 @@ func listIndexes(files vfs.FS, dir string) ([]indexNumber, error) {
 	return numbers, err
 }
 
-// readServing returns the index that SERVING names, zero if it names none.
+// readServing returns the index that SERVING names, 0 if it names none.
 func readServing(files vfs.FS, dir string) (indexNumber, error) {
 	content, err := vfs.ReadFile(files, filepath.Join(dir, servingName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return indexNumber{}, nil
+		return 0, nil
 	}
 	named, _ := parseIndexName(strings.TrimSuffix(string(content), "\n"))
 	return named, err
@@ -120,20 +115,25 @@ func writeServing(files vfs.FS, dir string, n indexNumber) error {
 }
 
 // removeLeftovers deletes the indexes that were renamed for removal, once the rename is
-// durable.
-func removeLeftovers(files vfs.FS, dir string) error {
-	names, err := files.List(dir)
+// durable, and those without places.
+func (c *Collection) removeLeftovers() error {
+	names, err := c.options.FS.List(c.dir)
 	names = slices.DeleteFunc(names, func(name string) bool {
-		return !strings.HasPrefix(name, indexPrefix) || !strings.HasSuffix(name, removedExtension)
+		removed := strings.HasPrefix(name, indexPrefix) && strings.HasSuffix(name, removedExtension)
+		return !removed && !isOldIndex(name)
 	})
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	if err := files.SyncDir(dir); err != nil {
+	if err := c.options.FS.SyncDir(c.dir); err != nil {
 		return err
 	}
 	for _, name := range names {
-		err = errors.CombineErrors(err, files.RemoveAll(filepath.Join(dir, name)))
+		path := filepath.Join(c.dir, name)
+		if isOldIndex(name) {
+			c.logger.Warn("removing an index of an earlier build; another one is built from the queue", "path", path)
+		}
+		err = errors.CombineErrors(err, c.options.FS.RemoveAll(path))
 	}
 	return err
 }
@@ -204,7 +204,7 @@ func CheckpointIndex(dir, target string, logger *slog.Logger) error {
 	if err := vfs.MakeDir(vfs.OS, target); err != nil {
 		return err
 	}
-	for served := (indexNumber{}); ; {
+	for served := indexNumber(0); ; {
 		numbers, err := listIndexes(vfs.OS, dir)
 		if err == nil && len(numbers) == 0 {
 			err = errors.Newf("%s holds no index", dir)
@@ -215,7 +215,7 @@ func CheckpointIndex(dir, target string, logger *slog.Logger) error {
 		before := served
 		served = numbers[0]
 		err = withIndex(served.path(dir), &lsm.Options{ReadOnly: true, Logger: logger}, func(index *lsm.DB) error {
-			return index.Checkpoint(indexNumber{firstIndex.number, served.old}.path(target))
+			return index.Checkpoint(firstIndex.path(target))
 		})
 		if err == nil || served == before || !errors.Is(err, fs.ErrNotExist) {
 			return err

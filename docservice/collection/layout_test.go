@@ -1,6 +1,7 @@
 package collection
 
 import (
+	"encoding/binary"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -11,108 +12,67 @@ import (
 
 	"docstore/docservice"
 	"docstore/internal/vfs"
+	"docstore/lsm"
 	"docstore/queue"
 )
 
-// oldIndex is an index of the format without places.
-var oldIndex = indexNumber{number: 1, old: true}
-
-// requireFormat requires the values of the served index to have a length.
-func requireFormat(t *testing.T, c *Collection, bytes int) {
-	t.Helper()
-	value, err := c.serving.Load().index.Get(nil, []byte("doc-7"))
-	require.NoError(t, err)
-	require.Len(t, value, bytes)
-}
-
-// TestOldIndex: an index of the old format keeps it, so that an earlier release can continue
-// with it, until another one is requested.
+// TestOldIndex: an index of a build before 2026-11-22, whose values have no places, is removed
+// and built again from the queue, whatever SERVING names. Until then ids are unavailable.
 func TestOldIndex(t *testing.T) {
-	f := newFixture(t, vfs.OS, t.TempDir())
-	require.NoError(t, vfs.OS.MkdirAll(oldIndex.path(f.dir)))
-	f.putMany("doc", 100)
-	f.seal()
-	c := f.ready()
-	requireFormat(t, c, oldIndexEntryBytes)
-	f.awaitIndex(c, oldIndex)
-	target := filepath.Join(t.TempDir(), "copy")
-	require.NoError(t, CheckpointIndex(f.dir, target, nil))
-	numbers, err := listIndexes(vfs.OS, target)
-	require.NoError(t, err)
-	require.Equal(t, []indexNumber{oldIndex}, numbers, "a checkpoint has the same format")
-	require.NoError(t, c.Close())
-
-	last := f.putMany("more", 100)
-	c = f.ready()
-	require.NoError(t, c.WaitFor(soon(t), last))
-	requireFormat(t, c, oldIndexEntryBytes)
-	for _, id := range []string{"doc-7", "more-7"} {
-		requireDocument(t, c, id, documentOf(id))
+	for _, left := range []string{"alone", "while it was replaced", "after a return to such a build"} {
+		t.Run(left, func(t *testing.T) {
+			f := newMemFixture(t)
+			f.putMany("doc", 100)
+			if left != "alone" {
+				require.NoError(t, f.ready().Close())
+			}
+			f.putMany("more", 100)
+			old := filepath.Join(f.dir, "index-0001")
+			f.leaveOldIndex(old)
+			replace(t, f.fs, old+verifiedExtension, nil)
+			if left == "while it was replaced" {
+				replace(t, f.fs, filepath.Join(f.dir, servingName), []byte("index-0001\n"))
+			}
+			c := f.open()
+			for {
+				_, err := c.Get(nil, []byte("more-7"))
+				if err == nil {
+					break
+				}
+				require.ErrorIs(t, err, docservice.ErrUnavailable)
+			}
+			f.awaitIndex(c, firstIndex)
+			requireDocument(t, c, "doc-7", documentOf("doc-7"))
+			requireDocument(t, c, "more-7", documentOf("more-7"))
+			requireNone(t, c, "none", docservice.ErrNotFound)
+			names, err := f.fs.List(f.dir)
+			require.NoError(t, err)
+			require.Equal(t, []string{servingName, firstIndex.name()}, names)
+		})
 	}
-	compared, err := CompareIndex(t.Context(), f.dir, f.queueDir, f.options.Now(), CompareMemory, nil)
-	require.NoError(t, err)
-	require.Zero(t, compared.Differences(), compared.Examples)
-	require.NoError(t, RequestReindex(f.dir))
-	f.awaitIndex(c, firstIndex)
-	requireFormat(t, c, indexEntryBytes)
-	for _, id := range []string{"doc-7", "more-7"} {
-		requireDocument(t, c, id, documentOf(id))
-	}
-	target = filepath.Join(t.TempDir(), "copy")
-	require.NoError(t, CheckpointIndex(f.dir, target, nil))
-	numbers, err = listIndexes(vfs.OS, target)
-	require.NoError(t, err)
-	require.Equal(t, []indexNumber{firstIndex}, numbers)
 }
 
-// TestIndexesOfBothFormats: the index that an earlier release has built meanwhile is removed,
-// and this release continues with its own.
-func TestIndexesOfBothFormats(t *testing.T) {
-	f := newMemFixture(t)
-	f.putMany("doc", 100)
-	c := f.ready()
-	requireFormat(t, c, indexEntryBytes)
-	require.NoError(t, c.Close())
-	last := f.putMany("more", 100)
-	f.leaveIndex(oldIndex)
-
-	c = f.ready()
-	f.awaitIndex(c, firstIndex)
-	require.NoError(t, c.WaitFor(soon(t), last))
-	requireDocument(t, c, "more-7", documentOf("more-7"))
-	requireNone(t, c, "none", docservice.ErrNotFound)
-}
-
-// leaveIndex builds an index of the present queue as another run of the program would leave it.
-func (f *fixture) leaveIndex(n indexNumber) {
+// leaveOldIndex builds an index of the present queue with values without places:
+// segment u32, block u32, index u16, 0 u16, expiry u32, stored bytes u32.
+func (f *fixture) leaveOldIndex(path string) {
 	f.t.Helper()
-	g := *f
-	g.dir = f.dir + "-other"
-	require.NoError(f.t, g.fs.MkdirAll(firstIndex.path(g.dir)))
-	require.NoError(f.t, g.ready().Close())
-	require.NoError(f.t, f.fs.Rename(firstIndex.path(g.dir), n.path(f.dir)))
-	require.NoError(f.t, f.fs.RemoveAll(g.dir))
-}
-
-// TestIndexLeftByAnUpgrade: an upgrade during a rebuild leaves the partly built index of the
-// earlier release. It is not served later, when its name is the lowest.
-func TestIndexLeftByAnUpgrade(t *testing.T) {
-	f := newMemFixture(t)
-	f.putMany("doc", 100)
-	f.leaveIndex(oldIndex)
-	f.leaveIndex(indexNumber{number: 2, old: true})
-	last := f.put("doc-7", "changed")
-	c := f.ready()
-	f.awaitIndex(c, oldIndex)
-	for _, next := range []indexNumber{firstIndex, firstIndex.next()} {
-		require.NoError(t, requestReindex(f.fs, f.dir))
-		f.awaitIndex(c, next)
-	}
-	require.NoError(t, c.Close())
-	c = f.open()
-	require.Equal(t, firstIndex.next(), c.serving.Load().number)
-	require.NoError(t, c.WaitFor(soon(t), last))
-	requireDocument(t, c, "doc-7", "changed")
+	r, err := queue.OpenReader(f.queueDir, &queue.ReaderOptions{FS: f.fs})
+	require.NoError(f.t, err)
+	require.NoError(f.t, f.fs.MkdirAll(path))
+	index, err := lsm.Open(path, &lsm.Options{FS: f.fs})
+	require.NoError(f.t, err)
+	var batch lsm.Batch
+	var state indexState
+	require.NoError(f.t, r.Scan(f.t.Context(), queue.Position{}, func(e queue.Entry) error {
+		value := entryOf(&e).append(nil)[:10]
+		value = binary.LittleEndian.AppendUint64(value, 0)[:16]
+		state.position = e.Next
+		return batch.Set(e.ID, binary.LittleEndian.AppendUint32(value, uint32(e.StoredBytes)))
+	}))
+	require.NoError(f.t, state.putIn(&batch))
+	require.NoError(f.t, index.Apply(&batch))
+	require.NoError(f.t, index.Close())
+	require.NoError(f.t, r.Close())
 }
 
 // TestServedIndexIsRecorded: after a takeover whose last step failed, to remove the previous
@@ -142,8 +102,7 @@ func TestServedIndexIsRecorded(t *testing.T) {
 	f.awaitIndex(c, firstIndex.next())
 	require.Zero(t, c.Status().Applied)
 
-	// The record is missing in the directory of an earlier release, and may name an index that
-	// is missing.
+	// The record is missing in a checkpoint, and may name an index that is missing.
 	serving := filepath.Join(f.dir, servingName)
 	for _, content := range []string{"", "index-0009.v1\n", "index-0009.v1"} {
 		require.NoError(t, c.Close())

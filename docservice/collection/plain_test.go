@@ -50,7 +50,7 @@ func TestStaleSizesAreNotTrusted(t *testing.T) {
 		entry, err := r.lookUp(id)
 		require.NoError(t, err)
 		entry.place = queue.Place{} // no bytes
-		require.NoError(t, r.index.Set(id, entry.append(nil, false)))
+		require.NoError(t, r.index.Set(id, entry.append(nil)))
 	}
 	late, cancel := context.WithCancel(t.Context())
 	cancel()

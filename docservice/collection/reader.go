@@ -55,7 +55,7 @@ func (r *reader) get(ctx context.Context, dst, id []byte, accept codec.Set, trac
 		return dst, false, r.answer(err, queue.Address{})
 	}
 	cached := r.options.Cache != nil && !unsettled.holds(entry.address)
-	for expected := int(entry.storedBytes) + storedHeaderRoom; ; {
+	for expected := entry.place.StoredBytes() + storedHeaderRoom; ; {
 		if accept != 0 {
 			if err := boxcarrpc.Reserve(ctx, expected); err != nil {
 				return dst, false, err

@@ -35,8 +35,8 @@ import (
 // readable entries of the damaged one are served until then. So is an index on request:
 // reindex.go.
 //
-// After a crash at any step the ids alone determine the state: index-0001 has the position
-// of queue A and is served, index-0002 is the replacement. Which of them is served is in
+// After a crash at any step the ids alone determine the state: index-0001.v1 has the
+// position of queue A and is served, index-0002.v1 is the replacement. Which of them is served is in
 // SERVING; see layout.go.
 
 // ReplacedDir is the directory in a queue's directory that holds the files of a replaced
@@ -316,7 +316,7 @@ func (c *Collection) removeIndex(n indexNumber) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
-	return errors.CombineErrors(err, removeLeftovers(c.options.FS, c.dir))
+	return errors.CombineErrors(err, c.removeLeftovers())
 }
 
 // replacement describes the store that is being built, nil if there is none.

@@ -221,7 +221,7 @@ func TestFetchRemovesStaleEntry(t *testing.T) {
 	entry.address.Block += 7 // compaction has dropped that block
 	var batch lsm.Batch
 	for _, id := range []string{"dead", "gone"} {
-		require.NoError(t, batch.Set([]byte(id), entry.append(nil, false)))
+		require.NoError(t, batch.Set([]byte(id), entry.append(nil)))
 	}
 	require.NoError(t, c.serving.Load().index.Apply(&batch))
 	require.EqualValues(t, 2, differences())

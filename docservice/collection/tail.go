@@ -101,7 +101,7 @@ func (b *tailBatch) add(e queue.Entry) error {
 		err = b.batch.Delete(e.ID)
 	} else {
 		b.soonest.add(entry.expiry)
-		b.buffer = entry.append(b.buffer[:0], b.follower.number.old)
+		b.buffer = entry.append(b.buffer[:0])
 		err = b.batch.Set(e.ID, b.buffer)
 	}
 	if err != nil {
