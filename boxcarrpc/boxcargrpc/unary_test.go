@@ -244,20 +244,25 @@ func TestPeers(t *testing.T) {
 }
 
 func TestErrorsAreBoxcarsToo(t *testing.T) {
-	client := testgrpc.NewTestServiceClient(overBoxcar(t, setup{service: &scripted{
-		unary: func(context.Context, *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
-			return nil, boxcargrpc.NotProcessed(status.Error(codes.ResourceExhausted, "full"))
-		},
-	}}))
-	_, err := client.UnaryCall(soon(t), new(testgrpc.SimpleRequest))
-	var failed *boxcarrpc.Error
-	require.ErrorAs(t, err, &failed)
-	assert.False(t, failed.Processed, "so that it may be sent again")
-	assert.Equal(t, codes.ResourceExhausted, status.Code(err))
+	var client testgrpc.TestServiceClient
+	for _, full := range []error{
+		boxcargrpc.NotProcessed(status.Error(codes.ResourceExhausted, "full")),
+		boxcargrpc.StatusError(boxcarrpc.NotProcessed(&boxcarrpc.Error{Code: boxcarrpc.CodeResourceExhausted, Message: "full"})),
+	} {
+		client = testgrpc.NewTestServiceClient(overBoxcar(t, setup{service: &scripted{
+			unary: func(context.Context, *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) { return nil, full },
+		}}))
+		_, err := client.UnaryCall(soon(t), new(testgrpc.SimpleRequest))
+		var failed *boxcarrpc.Error
+		require.ErrorAs(t, err, &failed)
+		assert.False(t, failed.Processed, "so that it may be sent again")
+		assert.Equal(t, codes.ResourceExhausted, status.Code(err))
+		assert.Equal(t, "full", failed.Message)
+	}
 
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	_, err = client.UnaryCall(ctx, new(testgrpc.SimpleRequest))
+	_, err := client.UnaryCall(ctx, new(testgrpc.SimpleRequest))
 	assert.True(t, errors.Is(err, context.Canceled))
 }
 
