@@ -18,7 +18,7 @@ import (
 // partition is a partition that has rows itself.
 type partition struct {
 	oid  uint32
-	file uint32 // TRUNCATE gives it another
+	file uint32 // TRUNCATE gives it another, and so does VACUUM FULL, although it keeps the rows
 	name string // as SQL
 }
 
