@@ -21,6 +21,7 @@ import (
 	"docstore/boxcarrpc/discovery"
 	"docstore/docservice"
 	"docstore/internal/freeport"
+	"docstore/internal/testprocess"
 	"docstore/queue"
 )
 
@@ -34,7 +35,7 @@ const (
 // daemon is the docserviced under attack.
 type daemon struct {
 	addresses
-	process *os.Process
+	*testprocess.Command
 }
 
 // addresses are the addresses of a daemon's listeners.
@@ -44,34 +45,14 @@ type addresses struct{ Boxcar, HTTP, GRPC string }
 func startDaemon(t *testing.T) *daemon {
 	t.Helper()
 	dir := t.TempDir()
-	build := exec.Command("go", "build", "-o", dir, "docstore/cmd/docserviced")
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	require.NoError(t, testprocess.Build("-o", dir, "docstore/cmd/docserviced"))
 	queueDir := filepath.Join(dir, "queue")
 	fillQueue(t, queueDir)
 	d := &daemon{addresses: addresses{Boxcar: freeport.Address(t), HTTP: freeport.Address(t), GRPC: freeport.Address(t)}}
 	command := exec.Command(filepath.Join(dir, "docserviced"), "serve", "--collection", "jobs="+queueDir, "--data", filepath.Join(dir, "data"),
 		"--boxcar", d.Boxcar, "--http", d.HTTP, "--grpc", d.GRPC, "--memory", "256MiB", "--quiet")
-	var log bytes.Buffer
-	command.Stderr = &log
-	require.NoError(t, command.Start())
-	d.process = command.Process
-	ended := make(chan struct{})
-	go func() { _ = command.Wait(); close(ended) }()
-	t.Cleanup(func() {
-		_ = d.process.Kill()
-		<-ended
-		if t.Failed() {
-			t.Logf("the daemon printed: %.4000s", log.String())
-		}
-	})
-	for !d.ready() {
-		select {
-		case <-ended:
-			require.FailNow(t, "the daemon ended", log.String())
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	d.Command = testprocess.Start(t, command)
+	d.WaitUntil(t, "readiness", d.ready)
 	return d
 }
 
@@ -103,7 +84,7 @@ func (d *daemon) ready() bool {
 
 // resident returns the peak resident memory of the daemon, including mapped files.
 func (d *daemon) resident(t *testing.T) int64 {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.Process.Pid))
 	require.NoError(t, err, "the daemon has ended")
 	_, rest, _ := strings.Cut(string(status), "VmHWM:")
 	value, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
@@ -114,7 +95,7 @@ func (d *daemon) resident(t *testing.T) int64 {
 
 // processorTime returns the processor time that the daemon has used.
 func (d *daemon) processorTime(t *testing.T) time.Duration {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.process.Pid))
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.Process.Pid))
 	require.NoError(t, err, "the daemon has ended")
 	_, rest, _ := strings.Cut(string(stat), ") ") // the name of the program may contain blanks
 	fields := strings.Fields(rest)

@@ -92,11 +92,9 @@ func TestQueueIsCopiedAndServed(t *testing.T) {
 	d.compare(documents, "no-such-job")
 	first := jobs.ID(1)
 	require.Equal(t, documents[first]+"\n", run(t, 0, "", "boxcar", "get", "--servers", d.boxcar, "--collection", "jobs", first))
-	status, body := d.get("/documents/jobs/" + first)
-	require.Equal(t, 200, status)
-	require.Equal(t, documents[first], body)
+	d.waitDocument(first, documents[first])
 
-	d.kill()
+	d.Kill()
 	d.start()
 	d.waitReady()
 	d.compare(documents)
@@ -107,11 +105,11 @@ func TestQueueIsCopiedAndServed(t *testing.T) {
 	d.compare(documents, deleted...)
 	run(t, 1, "", "boxcar", "get", "--servers", d.boxcar, "--collection", "jobs", deleted[0])
 
-	d.kill()
+	d.Kill()
 	d.start()
 	d.waitReady()
 	d.compare(documents, deleted...)
-	d.stop()
+	d.Stop(t)
 }
 
 // TestBucketIsServed publishes a queue to a directory and serves it from there. A rollback
@@ -141,7 +139,7 @@ func TestBucketIsServed(t *testing.T) {
 	run(t, 0, "", "docstore-updater", "rollback", "--bucket", bucket, "--to", "1", "--reason", "test")
 	d.waitDocument(last, before[last])
 	d.compare(before)
-	d.stop()
+	d.Stop(t)
 }
 
 // TestShardsAreWritten writes four shards, publishes them as one collection, and reads each

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testprocess"
 )
 
 // TestCheckpointOfARunningDaemon creates a serving machine from checkpoints that are taken
@@ -38,19 +40,19 @@ func TestCheckpointOfARunningDaemon(t *testing.T) {
 			written <- err
 		}()
 		checkpoint = filepath.Join(t.TempDir(), "checkpoint")
-		start(t, nil, "docserviced", "checkpoint", "--data", data, checkpoint).wait(t)
+		start(t, nil, "docserviced", "checkpoint", "--data", data, checkpoint).WaitExit(t)
 		require.NoError(t, <-written)
 		last := part[len(part)-1]
 		first.waitDocument(t, last.id, last.line)
 	}
 	write(t, input, documents[4*quarter:])
 	require.NoError(t, input.Close())
-	updater.wait(t)
+	updater.WaitExit(t)
 	load.stop(t)
 	first.waitReady(t)
 
 	newQueue, newData := copied(t, queue), copied(t, checkpoint)
-	start(t, nil, "docserviced", "check", "--data", newData).wait(t)
+	start(t, nil, "docserviced", "check", "--data", newData).WaitExit(t)
 	second := startDaemon(t, newQueue, newData)
 	second.waitReady(t)
 	second.poll(t, "/metrics", func(status int, body []byte) bool {
@@ -61,8 +63,8 @@ func TestCheckpointOfARunningDaemon(t *testing.T) {
 	want := expected(documents)
 	compareAll(t, newClient(t, second), want)
 	compareAll(t, newClient(t, first), want)
-	first.stop(t)
-	second.stop(t)
+	first.Stop(t)
+	second.Stop(t)
 }
 
 // tailed returns the number of queue entries that a daemon has read, from its metrics.
@@ -83,14 +85,14 @@ func TestNewMachineFromCheckpoint(t *testing.T) {
 	documents := corpus(t)
 	queue, data := t.TempDir(), t.TempDir()
 	appendAll := func(lines []byte) {
-		start(t, bytes.NewReader(lines), "docstore-updater", "append", "--queue", queue, "--segment-size", segmentSize).wait(t)
+		start(t, bytes.NewReader(lines), "docstore-updater", "append", "--queue", queue, "--segment-size", segmentSize).WaitExit(t)
 	}
 	appendAll(ndjson(documents))
 	first := startDaemon(t, queue, data)
 	first.waitReady(t)
-	first.stop(t)
+	first.Stop(t)
 	checkpoint := filepath.Join(t.TempDir(), "checkpoint")
-	start(t, nil, "docserviced", "checkpoint", "--data", data, checkpoint).wait(t)
+	start(t, nil, "docserviced", "checkpoint", "--data", data, checkpoint).WaitExit(t)
 
 	// The old daemon continues and its index diverges from the checkpoint.
 	want := expected(documents)
@@ -98,7 +100,7 @@ func TestNewMachineFromCheckpoint(t *testing.T) {
 	appendAll(ndjson(changes))
 	first.restart(t)
 	first.waitReady(t)
-	first.stop(t)
+	first.Stop(t)
 
 	newQueue, newData := copied(t, queue), copied(t, checkpoint)
 	second := startDaemon(t, newQueue, newData)
@@ -121,14 +123,14 @@ func TestNewMachineFromCheckpoint(t *testing.T) {
 		require.JSONEq(t, fmt.Sprintf(`{"count":%d}`, found), string(body))
 		return true
 	})
-	second.stop(t)
-	start(t, nil, "docserviced", "check", "--data", newData).wait(t)
+	second.Stop(t)
+	start(t, nil, "docserviced", "check", "--data", newData).WaitExit(t)
 }
 
 // copied is a directory on another machine, copied by rsync.
 func copied(t *testing.T, dir string) string {
 	t.Helper()
 	there := filepath.Join(t.TempDir(), "copied")
-	launch(t, exec.Command("rsync", "-a", dir+"/", there)).wait(t)
+	testprocess.Start(t, exec.Command("rsync", "-a", dir+"/", there)).WaitExit(t)
 	return there
 }

@@ -89,7 +89,7 @@ func TestNineDaemons(t *testing.T) {
 		m, _ := f.store.Map()
 		require.False(t, slices.ContainsFunc(m.Shards, func(p placement.Place) bool { return p.Column == "d" || p.Next == "d" }))
 		for _, d := range f.columns["d"] {
-			d.stop(t)
+			d.Stop(t)
 		}
 		delete(f.columns, "d")
 		f.placement("undrain", "d")
@@ -99,7 +99,7 @@ func TestNineDaemons(t *testing.T) {
 	c.stop()
 	f.wrongMap(want)
 	for _, d := range f.daemons() {
-		d.stop(t)
+		d.Stop(t)
 	}
 }
 

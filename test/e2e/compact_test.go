@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/docservice"
+	"docstore/internal/testprocess"
 )
 
 // history is the sequence of appended documents, in order and by id.
@@ -136,7 +137,7 @@ func (r *compactRig) args(more ...string) []string {
 func (r *compactRig) append(t *testing.T, daemons ...*daemon) {
 	t.Helper()
 	lines := r.take()
-	start(t, bytes.NewReader(ndjson(lines)), "docstore-updater", r.args()...).wait(t)
+	start(t, bytes.NewReader(ndjson(lines)), "docstore-updater", r.args()...).WaitExit(t)
 	last := lines[len(lines)-1]
 	for _, d := range daemons {
 		d.waitDocument(t, last.id, last.line)
@@ -146,8 +147,8 @@ func (r *compactRig) append(t *testing.T, daemons ...*daemon) {
 func (r *compactRig) compact(t *testing.T) (output string) {
 	t.Helper()
 	p := start(t, nil, "docstore-updater", "compact", "--queue", r.source, "--max-dead", "0.3", "--delete-after", "0s")
-	p.wait(t)
-	return p.output.String()
+	p.WaitExit(t)
+	return p.Output.String()
 }
 
 // TestCompactionUnderUse compacts a range of segments, and deletes the originals, while the
@@ -241,7 +242,7 @@ func TestCompactionUnderUse(t *testing.T) {
 			r.compact(t)
 		}
 	}
-	updater.wait(t)
+	updater.WaitExit(t)
 
 	// The daemons that lag behind find only the rewrites.
 	for i := range 2 {
@@ -255,7 +256,7 @@ func TestCompactionUnderUse(t *testing.T) {
 		stop()
 	}
 	for _, d := range r.daemons {
-		d.stop(t)
+		d.Stop(t)
 		d.restart(t)
 	}
 	r.verify(t)
@@ -265,7 +266,7 @@ func TestCompactionUnderUse(t *testing.T) {
 			require.NotContains(t, string(body), "damaged")
 			return true
 		})
-		d.stop(t)
+		d.Stop(t)
 	}
 }
 
@@ -302,7 +303,7 @@ func (r *compactRig) waitCopied(t *testing.T) {
 	}
 	for _, copied := range r.replicas {
 		for fmt.Sprint(names(copied.target)) != fmt.Sprint(names(r.source)) {
-			time.Sleep(pollInterval)
+			time.Sleep(testprocess.PollInterval)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func TestDaemonKilled(t *testing.T) {
 	queue, data := t.TempDir(), t.TempDir()
 	appendAll := func(documents []document) {
 		start(t, bytes.NewReader(ndjson(documents)), "docstore-updater",
-			"append", "--queue", queue, "--segment-size", "1MiB", "--flush-every", "100").wait(t)
+			"append", "--queue", queue, "--segment-size", "1MiB", "--flush-every", "100").WaitExit(t)
 	}
 	want := map[string][]byte{}
 	first := []document{{id: "0", line: []byte(`{"id":"0"}`)}}
@@ -47,7 +47,7 @@ func TestDaemonKilled(t *testing.T) {
 		case <-appended:
 		case <-time.After(time.Duration(random.IntN(120)) * time.Millisecond):
 		}
-		d.kill()
+		d.Kill()
 		tally.Case()
 		<-appended
 		d.restart(t)
@@ -57,8 +57,8 @@ func TestDaemonKilled(t *testing.T) {
 			d.waitExport(t, want)
 		}
 	}
-	d.stop(t)
-	start(t, nil, "docserviced", "check", "--data", data).wait(t)
+	d.Stop(t)
+	start(t, nil, "docserviced", "check", "--data", data).WaitExit(t)
 }
 
 // waitExport waits until the daemon exports exactly these documents.

@@ -32,7 +32,7 @@ func TestDamagedSegment(t *testing.T) {
 		d.waitDocument(t, documents[501].id, documents[501].line)
 		d.poll(t, "/readyz", func(_ int, body []byte) bool { return names(body, first) })
 		d.poll(t, "/metrics", func(_ int, body []byte) bool { return names(body, first) })
-		d.waitOutput(t, first)
+		d.WaitOutput(t, first)
 	})
 	t.Run("a correct copy makes it available", func(t *testing.T) {
 		install(t, source, serving, first, nil)
@@ -52,7 +52,7 @@ func TestDamagedSegment(t *testing.T) {
 		d.poll(t, "/documents/"+collectionName+"/"+victim.id, func(status int, _ []byte) bool {
 			return status == http.StatusNotFound || status == http.StatusServiceUnavailable
 		})
-		d.waitOutput(t, second)
+		d.WaitOutput(t, second)
 	})
 	t.Run("a correct copy restarts the tail", func(t *testing.T) {
 		install(t, source, serving, second, nil)
@@ -61,7 +61,7 @@ func TestDamagedSegment(t *testing.T) {
 			d.waitDocument(t, want.id, want.line)
 		}
 	})
-	d.stop(t)
+	d.Stop(t)
 }
 
 // TestQueueHeldByAnother: a second writer is rejected with the process id of the first; the
@@ -78,12 +78,12 @@ func TestQueueHeldByAnother(t *testing.T) {
 	d.waitDocument(t, "1", []byte(`{"id":"1"}`))
 
 	second := start(t, bytes.NewReader(nil), "docstore-updater", "append", "--queue", queue)
-	<-second.exited
+	<-second.Exited
 	require.Equal(t, 1, second.ProcessState.ExitCode())
-	require.Contains(t, second.output.String(), strconv.Itoa(holder.Process.Pid))
+	require.Contains(t, second.Output.String(), strconv.Itoa(holder.Process.Pid))
 
-	holder.kill()
-	start(t, bytes.NewReader([]byte(`{"id":"2"}`+"\n")), "docstore-updater", "append", "--queue", queue).wait(t)
+	holder.Kill()
+	start(t, bytes.NewReader([]byte(`{"id":"2"}`+"\n")), "docstore-updater", "append", "--queue", queue).WaitExit(t)
 	d.waitDocument(t, "2", []byte(`{"id":"2"}`))
 	d.waitDocument(t, "1", []byte(`{"id":"1"}`))
 }
@@ -93,7 +93,7 @@ func TestQueueHeldByAnother(t *testing.T) {
 func sealSegment(t *testing.T, queue string, documents []document) string {
 	t.Helper()
 	start(t, bytes.NewReader(ndjson(documents)), "docstore-updater",
-		"append", "--queue", queue, "--codec", "none").wait(t)
+		"append", "--queue", queue, "--codec", "none").WaitExit(t)
 	sealed, err := filepath.Glob(filepath.Join(queue, "*.seg"))
 	require.NoError(t, err)
 	require.NotEmpty(t, sealed)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testprocess"
 )
 
 // indexedInTables creates a queue and a data directory whose index is entirely in tables, as
@@ -15,11 +17,11 @@ import (
 func indexedInTables(t *testing.T, documents []document) (queue, data string) {
 	t.Helper()
 	queue, served, data := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "checkpoint")
-	start(t, bytes.NewReader(ndjson(documents)), "docstore-updater", "append", "--queue", queue).wait(t)
+	start(t, bytes.NewReader(ndjson(documents)), "docstore-updater", "append", "--queue", queue).WaitExit(t)
 	d := startDaemon(t, queue, served)
 	d.waitReady(t)
-	d.stop(t)
-	start(t, nil, "docserviced", "checkpoint", "--data", served, data).wait(t)
+	d.Stop(t)
+	start(t, nil, "docserviced", "checkpoint", "--data", served, data).WaitExit(t)
 	return queue, data
 }
 
@@ -35,8 +37,8 @@ func TestDamagedIndex(t *testing.T) {
 	} {
 		data := t.TempDir()
 		require.NoError(t, os.CopyFS(data, os.DirFS(checkpoint)))
-		check := func() *process { return start(t, nil, "docserviced", "check", "--data", data) }
-		check().wait(t)
+		check := func() *testprocess.Command { return start(t, nil, "docserviced", "check", "--data", data) }
+		check().WaitExit(t)
 		files, err := filepath.Glob(filepath.Join(data, collectionName, "index-0001.v1", damage.files))
 		require.NoError(t, err)
 		require.Len(t, files, 1)
@@ -45,19 +47,19 @@ func TestDamagedIndex(t *testing.T) {
 		content[len(content)/3] ^= 1
 		require.NoError(t, os.WriteFile(files[0], content, 0o600))
 		checked := check()
-		<-checked.exited
+		<-checked.Exited
 		require.Equal(t, 1, checked.ProcessState.ExitCode())
-		require.Contains(t, checked.output.String(), filepath.Base(files[0]))
+		require.Contains(t, checked.Output.String(), filepath.Base(files[0]))
 
 		d := startDaemon(t, queue, data)
 		for _, document := range documents {
 			d.waitDocument(t, document.id, document.line)
 		}
-		d.waitOutput(t, damage.says)
+		d.WaitOutput(t, damage.says)
 		d.waitReady(t)
 		compareAll(t, newClient(t, d), expected(documents))
-		d.stop(t)
-		check().wait(t)
+		d.Stop(t)
+		check().WaitExit(t)
 	}
 }
 
@@ -84,12 +86,12 @@ func TestDamageBeneathARunningDaemon(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, file.Close())
 
-	d.waitOutput(t, "the index is damaged and is rebuilt from the queue")
-	d.waitOutput(t, "serving another index")
+	d.WaitOutput(t, "the index is damaged and is rebuilt from the queue")
+	d.WaitOutput(t, "serving another index")
 	d.waitReady(t)
 	compareAll(t, newClient(t, d), expected(documents))
-	d.stop(t)
-	start(t, nil, "docserviced", "check", "--data", checkpoint).wait(t)
+	d.Stop(t)
+	start(t, nil, "docserviced", "check", "--data", checkpoint).WaitExit(t)
 }
 
 // TestTruncatedTableBeneathARunningDaemon truncates the only table of one of two daemons, as a
@@ -115,8 +117,8 @@ func TestTruncatedTableBeneathARunningDaemon(t *testing.T) {
 	servers := d.boxcar + "," + healthy.boxcar
 	for _, document := range documents[:40] {
 		get := start(t, nil, "boxcar", "get", "--servers", servers, "--collection", collectionName, document.id)
-		get.wait(t)
-		require.Equal(t, string(document.line), strings.TrimSuffix(get.output.String(), "\n"))
+		get.WaitExit(t)
+		require.Equal(t, string(document.line), strings.TrimSuffix(get.Output.String(), "\n"))
 	}
 	var buffer []byte
 	for id, want := range expected(documents) {
@@ -125,20 +127,20 @@ func TestTruncatedTableBeneathARunningDaemon(t *testing.T) {
 		require.Empty(t, wrong)
 	}
 	compareBatches(t, client, expected(documents))
-	d.waitOutput(t, "the index is damaged and is rebuilt from the queue")
-	d.waitOutput(t, "serving another index")
+	d.WaitOutput(t, "the index is damaged and is rebuilt from the queue")
+	d.WaitOutput(t, "serving another index")
 	d.waitReady(t)
 	compareAll(t, newClient(t, d), expected(documents))
-	d.stop(t)
+	d.Stop(t)
 
 	again := filepath.Join(t.TempDir(), "checkpoint")
-	start(t, nil, "docserviced", "checkpoint", "--data", data, again).wait(t)
+	start(t, nil, "docserviced", "checkpoint", "--data", data, again).WaitExit(t)
 	data = again
 	require.NoError(t, os.Remove(tables("index-0001.v1")[0]))
 	d = startDaemon(t, queue, data)
-	d.waitOutput(t, "it is renamed and rebuilt from the queue")
+	d.WaitOutput(t, "it is renamed and rebuilt from the queue")
 	d.waitReady(t)
 	compareAll(t, newClient(t, d), expected(documents))
 	d.poll(t, "/readyz", func(_ int, body []byte) bool { return bytes.Contains(body, []byte(`"faults": []`)) })
-	d.stop(t)
+	d.Stop(t)
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testprocess"
 )
 
 // TestUnits verifies the units with systemd-analyze, using the commands that were built.
@@ -112,9 +114,9 @@ func TestOneSyncScriptToATarget(t *testing.T) {
 	release()
 
 	release = hold()
-	waiting := launch(t, exec.Command(syncScript, "--once", source, target))
+	waiting := testprocess.Start(t, exec.Command(syncScript, "--once", source, target))
 	release()
-	waiting.wait(t)
+	waiting.WaitExit(t)
 	require.Len(t, segments(t, target), 1)
 }
 
@@ -132,14 +134,14 @@ func TestSyncScriptResumesPartialFile(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(partialDir, name), want[:2*len(want)/3], 0o600))
 	r := resumeReplica(t, source, target)
 	copied := filepath.Join(target, name)
-	r.script.waitUntil(t, copied, func() bool {
+	r.script.WaitUntil(t, copied, func() bool {
 		_, err := os.Stat(copied)
 		return err == nil
 	})
 	got, err := os.ReadFile(copied)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
-	require.Empty(t, r.script.output.String())
+	require.Empty(t, r.script.Output.String())
 	r.stop()
 	require.Less(t, r.sent(t), int64(len(want)/2), "the partial file is not sent again")
 }

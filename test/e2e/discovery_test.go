@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/freeport"
+	"docstore/internal/testprocess"
 )
 
 // TestServersAreFound registers daemons in a real etcd, and in a gossip cluster. boxcar finds
@@ -39,7 +40,7 @@ func TestServersAreFound(t *testing.T) {
 			}
 			listed := func(want ...*daemon) {
 				t.Helper()
-				for ; ; time.Sleep(pollInterval) {
+				for ; ; time.Sleep(testprocess.PollInterval) {
 					out, err := boxcar("slots") // fails if a killed daemon is listed
 					found := 0
 					for _, d := range want {
@@ -62,12 +63,12 @@ func TestServersAreFound(t *testing.T) {
 			}
 			listed(daemons...)
 			get()
-			daemons[1].kill()
+			daemons[1].Kill()
 			get() // although the killed daemon is listed
 			listed(daemons[0])
 			daemons[1].restart(t)
 			listed(daemons...)
-			daemons[1].stop(t)
+			daemons[1].Stop(t)
 			listed(daemons[0])
 			get()
 		})
@@ -78,7 +79,7 @@ func TestServersAreFound(t *testing.T) {
 func startEtcd(t *testing.T) string {
 	t.Helper()
 	client, peer := freeport.Address(t), freeport.Address(t)
-	launch(t, exec.Command("etcd", "--data-dir", t.TempDir(), "--unsafe-no-fsync", "--log-level", "error",
+	testprocess.Start(t, exec.Command("etcd", "--data-dir", t.TempDir(), "--unsafe-no-fsync", "--log-level", "error",
 		"--listen-client-urls", "http://"+client, "--advertise-client-urls", "http://"+client,
 		"--listen-peer-urls", "http://"+peer, "--initial-advertise-peer-urls", "http://"+peer, "--initial-cluster", "default=http://"+peer))
 	return client

@@ -23,12 +23,12 @@ func TestBadIngestIsRolledBack(t *testing.T) {
 	queue, work := t.TempDir(), t.TempDir()
 	updater := func(args ...string) {
 		t.Helper()
-		start(t, nil, "docstore-updater", append(append(args, "--bucket", url), flags...)...).wait(t)
+		start(t, nil, "docstore-updater", append(append(args, "--bucket", url), flags...)...).WaitExit(t)
 	}
 	ingest := func(changed []document) {
 		t.Helper()
-		start(t, bytes.NewReader(ndjson(changed)), "docstore-updater", "append", "--queue", queue, "--segment-size", "1MiB", "--quiet").wait(t)
-		start(t, nil, "docstore-updater", "seal", "--queue", queue).wait(t)
+		start(t, bytes.NewReader(ndjson(changed)), "docstore-updater", "append", "--queue", queue, "--segment-size", "1MiB", "--quiet").WaitExit(t)
+		start(t, nil, "docstore-updater", "seal", "--queue", queue).WaitExit(t)
 		updater("publish", "--queue", queue, "--quiet")
 	}
 	release := func() {
@@ -80,7 +80,7 @@ func TestBadIngestIsRolledBack(t *testing.T) {
 	updater("rollback", "--to", "1", "--reason", "bad")
 	serves(1, good, servers...)
 
-	servers[2].kill()
+	servers[2].Kill()
 	servers[2].restart(t)
 	serves(1, good, servers[2])
 
@@ -89,7 +89,7 @@ func TestBadIngestIsRolledBack(t *testing.T) {
 	serves(3, good, servers...)
 	load.stop(t)
 	for _, d := range servers {
-		d.stop(t)
+		d.Stop(t)
 	}
 }
 

@@ -37,7 +37,7 @@ func TestCommitsInEtcd(t *testing.T) {
 	d.waitDocument(t, "new-1", []byte(`{"id":"new-1"}`))
 	p.updater(t, "manifests", "--verify")
 	load.stop(t)
-	d.stop(t)
+	d.Stop(t)
 }
 
 // TestServingWithoutEtcdAndBucket: while both are away no get fails, and a daemon starts and
@@ -58,7 +58,7 @@ func TestServingWithoutEtcdAndBucket(t *testing.T) {
 	etcd.Kill()
 	p.s3.away.Store(true)
 	away := time.Now()
-	daemons[1].kill()
+	daemons[1].Kill()
 	daemons[1].restart(t)
 	daemons[1].waitReady(t)
 	compareAll(t, newClient(t, daemons[1]), want)
@@ -75,7 +75,7 @@ func TestServingWithoutEtcdAndBucket(t *testing.T) {
 	p.updater(t, "manifests", "--verify")
 	load.stop(t)
 	for _, d := range daemons {
-		d.stop(t)
+		d.Stop(t)
 	}
 }
 
@@ -98,11 +98,11 @@ func TestDamagedObjectIsNotServed(t *testing.T) {
 		validate := append([]string{"validate", "--to", "1", "--quiet"}, p.s3.flags...)
 		require.Contains(t, p.refuses(t, validate...), "digest")
 		other := p.serve(t)
-		other.waitOutput(t, "following the collection's manifests failed")
+		other.WaitOutput(t, "following the collection's manifests failed")
 		flipByte(t, files[0], offset)
 		other.waitReady(t)
 		compareAll(t, newClient(t, other), expected(documents))
-		other.stop(t)
+		other.Stop(t)
 	}
 	for _, prefix := range []string{"debian/manifest", "debian/commit"} {
 		object := p.s3.objects(t, prefix)[0]

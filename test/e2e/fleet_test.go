@@ -18,6 +18,7 @@ import (
 
 	"docstore/docservice/placement/etcdmap"
 	"docstore/internal/etcdtest"
+	"docstore/internal/testprocess"
 )
 
 const columnShards = 16
@@ -63,10 +64,10 @@ func startColumnFleet(t testing.TB, dir string, rows int, columns []string, docu
 	f.mu.processes = map[string]int{"etcd": f.etcd.PID(), "bucket": f.s3.pid}
 	if !continued {
 		queue := filepath.Join(dir, "queue")
-		start(t, bytes.NewReader(ndjson(documents)), "docstore-updater", "append", "--queue", queue, "--shards", fmt.Sprint(columnShards), "--quiet").wait(t)
-		start(t, nil, "docstore-updater", "seal", "--queue", queue).wait(t)
+		start(t, bytes.NewReader(ndjson(documents)), "docstore-updater", "append", "--queue", queue, "--shards", fmt.Sprint(columnShards), "--quiet").WaitExit(t)
+		start(t, nil, "docstore-updater", "seal", "--queue", queue).WaitExit(t)
 		for _, command := range [][]string{{"publish", "--queue", queue, "--quiet"}, {"validate", "--quiet"}, {"announce"}} {
-			start(t, nil, "docstore-updater", append(append(command, "--bucket", columnURL), f.flags...)...).wait(t)
+			start(t, nil, "docstore-updater", append(append(command, "--bucket", columnURL), f.flags...)...).WaitExit(t)
 		}
 	}
 	f.openStore()
@@ -152,7 +153,7 @@ func (f *columnFleet) grow(column string) *daemon {
 // placement runs a command of docserviced placement.
 func (f *columnFleet) placement(args ...string) {
 	f.t.Helper()
-	start(f.t, nil, "docserviced", append(append([]string{"placement"}, args...), "--etcd", f.etcd.Address, "--collection", collectionName)...).wait(f.t)
+	start(f.t, nil, "docserviced", append(append([]string{"placement"}, args...), "--etcd", f.etcd.Address, "--collection", collectionName)...).WaitExit(f.t)
 }
 
 func (f *columnFleet) apply() { f.t.Helper(); f.placement("apply") }
@@ -169,11 +170,11 @@ func (f *columnFleet) listed(d *daemon, now bool) {
 
 func (f *columnFleet) eventually(what string, condition func(context.Context) bool) {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), waitLimit)
+	ctx, cancel := context.WithTimeout(f.t.Context(), testprocess.WaitLimit)
 	defer cancel()
 	for !condition(ctx) {
 		require.NoError(f.t, ctx.Err(), what)
-		time.Sleep(pollInterval)
+		time.Sleep(testprocess.PollInterval)
 	}
 }
 
@@ -246,19 +247,19 @@ func (f *columnFleet) undisturb(d *daemon) {
 // it is ready.
 func (f *columnFleet) kill(d *daemon) {
 	f.disturb(d)
-	d.kill()
+	d.Kill()
 }
 
 func (f *columnFleet) stop(d *daemon) {
 	f.t.Helper()
 	f.disturb(d)
-	d.stop(f.t)
+	d.Stop(f.t)
 }
 
 func (f *columnFleet) restart(d *daemon) {
 	f.t.Helper()
 	f.keepLog(d)
-	d.output.clear()
+	d.Output.Reset()
 	d.restart(f.t)
 	f.setPID(d.name, d.Process.Pid)
 	f.undisturb(d)
@@ -269,7 +270,7 @@ func (f *columnFleet) keepLog(d *daemon) {
 	f.t.Helper()
 	file, err := os.OpenFile(filepath.Join(f.dir, d.name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(f.t, err)
-	_, err = file.WriteString(d.output.String())
+	_, err = file.WriteString(d.Output.String())
 	require.NoError(f.t, err)
 	require.NoError(f.t, file.Close())
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/testprocess"
 	"docstore/internal/vfs"
 )
 
@@ -66,7 +67,7 @@ func TestFullDiskUnderTheIndex(t *testing.T) {
 	disk, queue := smallDisk(t), t.TempDir()
 	documents := manyDocuments()
 	appendAll := func(documents []document) {
-		start(t, bytes.NewReader(ndjson(documents)), "docstore-updater", "append", "--queue", queue).wait(t)
+		start(t, bytes.NewReader(ndjson(documents)), "docstore-updater", "append", "--queue", queue).WaitExit(t)
 	}
 	appendAll(documents[:100])
 	d := startDaemonWith(t, queue, filepath.Join(disk, "data"), "--memory", "16MiB")
@@ -101,8 +102,8 @@ func TestFullDiskUnderTheIndex(t *testing.T) {
 	d.waitReady(t)
 	d.waitDocument(t, last.id, last.line)
 	compareAll(t, newClient(t, d), expected(documents))
-	d.stop(t)
-	start(t, nil, "docserviced", "check", "--data", filepath.Join(disk, "data")).wait(t)
+	d.Stop(t)
+	start(t, nil, "docserviced", "check", "--data", filepath.Join(disk, "data")).WaitExit(t)
 }
 
 // TestFullDiskUnderTheQueue: the disk of the queue is full. The updater reports it and exits;
@@ -118,10 +119,10 @@ func TestFullDiskUnderTheQueue(t *testing.T) {
 	require.NoError(t, os.WriteFile(input, ndjson(documents), 0o600))
 	args := []string{"append", "--queue", queue, "--resume", "--flush-every", "1000", "--segment-size", "1MiB", input}
 	updater := start(t, nil, "docstore-updater", args...)
-	<-updater.exited
+	<-updater.Exited
 	require.Equal(t, 1, updater.ProcessState.ExitCode())
-	require.Contains(t, updater.output.String(), "no space left on device")
-	acknowledged := flushed(updater.output.String())
+	require.Contains(t, updater.Output.String(), "no space left on device")
+	acknowledged := flushed(updater.Output.String())
 	require.Positive(t, acknowledged)
 	require.Less(t, acknowledged, len(documents))
 
@@ -130,11 +131,11 @@ func TestFullDiskUnderTheQueue(t *testing.T) {
 	d.waitDocument(t, documents[0].id, documents[0].line)
 
 	require.NoError(t, os.Remove(ballast))
-	start(t, nil, "docstore-updater", args...).wait(t)
+	start(t, nil, "docstore-updater", args...).WaitExit(t)
 	d.waitDocument(t, documents[len(documents)-1].id, documents[len(documents)-1].line)
 	compareAll(t, newClient(t, d), expected(documents))
 	require.Equal(t, string(ndjson(documents)), string(bytes.Join(dump(t, queue), nil)), "each line once")
-	d.stop(t)
+	d.Stop(t)
 }
 
 // TestFullDiskUnderTheCopy: the disk of the copy is full. docstore-sync reports it in one
@@ -148,7 +149,7 @@ func TestFullDiskUnderTheCopy(t *testing.T) {
 		documents[i].line = fmt.Appendf(nil, `{"id":%q,"hash":"%x"}`, documents[i].id, sha256.Sum256([]byte(documents[i].id)))
 	}
 	appendAll := func(documents []document) {
-		start(t, bytes.NewReader(ndjson(documents)), "docstore-updater", "append", "--queue", source, "--segment-size", "1MiB").wait(t)
+		start(t, bytes.NewReader(ndjson(documents)), "docstore-updater", "append", "--queue", source, "--segment-size", "1MiB").WaitExit(t)
 	}
 	appendAll(documents[:len(documents)/2])
 	for _, test := range []struct {
@@ -157,17 +158,17 @@ func TestFullDiskUnderTheCopy(t *testing.T) {
 	}{{"no byte is free", 0}, {"a segment is copied in part", 1 << 20}} {
 		t.Run(test.name, func(t *testing.T) {
 			ballast := fillDisk(t, disk, test.left)
-			sync := launch(t, exec.Command(syncScript, "--interval", "0.05", source, target))
-			sync.waitOutput(t, "\n")
-			time.Sleep(20 * pollInterval) // several passes
+			sync := testprocess.Start(t, exec.Command(syncScript, "--interval", "0.05", source, target))
+			sync.WaitOutput(t, "\n")
+			time.Sleep(20 * testprocess.PollInterval) // several passes
 			require.Equal(t, "docstore-sync: no space left on device: "+target+" has no space for the files of "+source+
-				"; copying continues when there is space\n", sync.output.String())
+				"; copying continues when there is space\n", sync.Output.String())
 			require.NoError(t, os.Remove(ballast))
-			sync.waitOutput(t, "docstore-sync: copying again\n")
-			sync.stop(t)
+			sync.WaitOutput(t, "docstore-sync: copying again\n")
+			sync.Stop(t)
 		})
 		appendAll(documents[len(documents)/2:])
 	}
-	launch(t, exec.Command(syncScript, "--once", source, target)).wait(t)
+	testprocess.Start(t, exec.Command(syncScript, "--once", source, target)).WaitExit(t)
 	require.Equal(t, dump(t, source), dump(t, target))
 }

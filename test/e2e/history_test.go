@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/docservice"
+	"docstore/internal/testprocess"
 )
 
 // documentsOf generates documents with a common id prefix, all of the same length.
@@ -110,7 +111,7 @@ func TestSourceRestoredFromAnOlderCopy(t *testing.T) {
 		require.Equal(t, 300, d.requireHonest(t, common))
 		d.requireHonest(t, after)
 		d.requireHonest(t, appended)
-		d.kill()
+		d.Kill()
 		d.restart(t)
 		d.waitNotReady(t, "another history")
 	}
@@ -124,7 +125,7 @@ func TestSourceRestoredFromAnOlderCopy(t *testing.T) {
 	plain.source = backup
 	plain.plainPass(t, "--ignore-times")
 	d.waitNotReady(t, "another history")
-	d.stop(t)
+	d.Stop(t)
 	require.NoError(t, os.RemoveAll(filepath.Join(data, collectionName)))
 	d.restart(t)
 	d.waitReady(t)
@@ -133,7 +134,7 @@ func TestSourceRestoredFromAnOlderCopy(t *testing.T) {
 		want[document.id] = nil
 	}
 	compareAll(t, newClient(t, d), want)
-	d.stop(t)
+	d.Stop(t)
 }
 
 // TestNewestSegmentRemovedByHand: the updater refuses to reuse the number of a deleted
@@ -155,11 +156,11 @@ func TestNewestSegmentRemovedByHand(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(source, "0000000003.seg")))
 	better := documentsOf("better", 100)
 	refused := start(t, bytes.NewReader(ndjson(better)), "docstore-updater", "append", "--queue", source)
-	<-refused.exited
+	<-refused.Exited
 	require.Equal(t, 1, refused.ProcessState.ExitCode())
-	require.Contains(t, refused.output.String(), "docstore-updater truncate")
+	require.Contains(t, refused.Output.String(), "docstore-updater truncate")
 
-	start(t, nil, "docstore-updater", "truncate", "--queue", source, "--to", "2").wait(t)
+	start(t, nil, "docstore-updater", "truncate", "--queue", source, "--to", "2").WaitExit(t)
 	sealSegment(t, source, better)
 	want := expected(append(append([]document{}, kept...), better...))
 	for _, document := range bad {
@@ -172,7 +173,7 @@ func TestNewestSegmentRemovedByHand(t *testing.T) {
 	d.waitDocument(t, kept[0].id, kept[0].line)
 	d.waitReady(t)
 	compareAll(t, newClient(t, d), want)
-	d.stop(t)
+	d.Stop(t)
 	d.restart(t)
 	d.waitReady(t)
 	compareAll(t, newClient(t, d), want)
@@ -184,15 +185,15 @@ func TestNewestSegmentRemovedByHand(t *testing.T) {
 	another := startDaemon(t, fresh, t.TempDir())
 	another.waitReady(t)
 	compareAll(t, newClient(t, another), want)
-	another.stop(t)
-	d.stop(t)
+	another.Stop(t)
+	d.Stop(t)
 }
 
 // restartIn kills the daemon immediately after a change of its queue, and restarts it.
 func (d *daemon) restartIn(t *testing.T, do func()) {
 	t.Helper()
 	do()
-	d.kill()
+	d.Kill()
 	d.restart(t)
 }
 
@@ -203,22 +204,22 @@ func TestNewMachineBeforeItsCopyIsComplete(t *testing.T) {
 	t.Parallel()
 	source, data := t.TempDir(), t.TempDir()
 	documents := corpus(t)[:6_000]
-	start(t, bytes.NewReader(ndjson(documents)), "docstore-updater", "append", "--queue", source, "--codec", "none", "--segment-size", "256KiB").wait(t)
+	start(t, bytes.NewReader(ndjson(documents)), "docstore-updater", "append", "--queue", source, "--codec", "none", "--segment-size", "256KiB").WaitExit(t)
 	target := t.TempDir()
 	d := startDaemon(t, target, data)
 	r := resumeReplica(t, source, target, "--bwlimit", "4m")
 	watched := watchExisting(t, d, documents)
 	for len(segments(t, target)) < 5 {
-		time.Sleep(pollInterval)
+		time.Sleep(testprocess.PollInterval)
 	}
-	d.kill()
+	d.Kill()
 	d.restart(t)
 	d.waitReady(t)
 	require.Len(t, segments(t, target), len(segments(t, source)), "ready although segments are missing")
 	watched()
 	compareAll(t, newClient(t, d), expected(documents))
 	r.stop()
-	d.stop(t)
+	d.Stop(t)
 
 	// A machine that returns knows from its index that the copy is incomplete, and is not
 	// ready.
@@ -232,7 +233,7 @@ func TestNewMachineBeforeItsCopyIsComplete(t *testing.T) {
 	d.waitReady(t)
 	compareAll(t, newClient(t, d), expected(documents))
 	r.stop()
-	d.stop(t)
+	d.Stop(t)
 }
 
 // watchExisting continuously fetches documents that exist at the source, over HTTP, which

@@ -78,11 +78,11 @@ func killUpdaterOfKafka(t *testing.T, partitions int, group func(id int) int, fl
 				cluster.ShufflePartitionLeaders()
 			}
 		}
-		updater.kill()
+		updater.Kill()
 		tally.Case()
 	}
 	produce(100)
-	start(t, nil, "docstore-updater", args...).wait(t)
+	start(t, nil, "docstore-updater", args...).WaitExit(t)
 
 	got = map[int][]string{}
 	for _, line := range dump(t, queue) {

@@ -41,12 +41,12 @@ var rowFaults = []struct {
 	{"drain", func(r *longRun, d *daemon) func() {
 		// A client that is stopped keeps its slots: drain does not wait for them. A server
 		// that has just restarted may answer late.
-		d.waitUntil(r.t, "the answer to drain", func() bool {
+		d.WaitUntil(r.t, "the answer to drain", func() bool {
 			drain := start(r.t, nil, "boxcar", "drain", "--timeout", "1s", "--servers", d.boxcar)
-			<-drain.exited
-			return regexp.MustCompile(": drained|is still draining").MatchString(drain.output.String())
+			<-drain.Exited
+			return regexp.MustCompile(": drained|is still draining").MatchString(drain.Output.String())
 		})
-		return func() { start(r.t, nil, "boxcar", "undrain", "--servers", d.boxcar).wait(r.t) }
+		return func() { start(r.t, nil, "boxcar", "undrain", "--servers", d.boxcar).WaitExit(r.t) }
 	}},
 }
 

@@ -28,6 +28,7 @@ import (
 	"docstore/docservice/sharded/etcdclient"
 	"docstore/internal/crashtest"
 	"docstore/internal/ctxtime"
+	"docstore/internal/testprocess"
 	"docstore/internal/testseed"
 )
 
@@ -128,7 +129,7 @@ func longRunFor(t *testing.T, dir string, duration time.Duration) {
 	r.c.stop()
 	r.requireLast()
 	for _, d := range r.f.daemons() {
-		d.stop(t)
+		d.Stop(t)
 	}
 	t.Logf("%s, %d states of the collection, %d steps; faults: %s; updater: %s", r.elapsed().Round(time.Second), r.mu.announced, r.mu.state.Steps,
 		listCounts(r.mu.state.Faults), listCounts(r.mu.state.Updater))
@@ -303,7 +304,7 @@ func (r *longRun) updater(ctx context.Context, input []byte, args ...string) (st
 		}
 		r.tally(updaterOf, args[0]+" failed")
 		if time.Since(begun) > publishPatience {
-			return "", fmt.Errorf("docstore-updater %s: %w: %s", strings.Join(args, " "), err, tail(output, 2<<10))
+			return "", fmt.Errorf("docstore-updater %s: %w: %s", strings.Join(args, " "), err, testprocess.Tail(output, 2<<10))
 		}
 		ctxtime.Sleep(ctx, retryUpdater)
 	}

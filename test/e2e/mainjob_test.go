@@ -54,7 +54,7 @@ func TestMainJob(t *testing.T) {
 	}
 	write(t, input, documents[half:])
 	require.NoError(t, input.Close())
-	updater.wait(t)
+	updater.WaitExit(t)
 
 	sealed, err := filepath.Glob(filepath.Join(queue, "*.seg"))
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func TestMainJob(t *testing.T) {
 	changes := change(documents, want)
 	path := filepath.Join(t.TempDir(), "changes.ndjson")
 	require.NoError(t, os.WriteFile(path, ndjson(changes), 0o644))
-	start(t, nil, "docstore-updater", "append", "--queue", queue, path).wait(t)
+	start(t, nil, "docstore-updater", "append", "--queue", queue, path).WaitExit(t)
 	end := changes[len(changes)-1]
 	for _, d := range daemons {
 		d.waitDocument(t, end.id, want[end.id])
@@ -82,7 +82,7 @@ func TestMainJob(t *testing.T) {
 
 	load := startLoad(t, client, want)
 	load.waitFetches(fetchesAroundKill)
-	daemons[1].kill()
+	daemons[1].Kill()
 	load.waitFetches(load.fetched.Load() + fetchesAroundKill)
 	load.stop(t)
 	daemons[1].restart(t)
@@ -94,7 +94,7 @@ func TestMainJob(t *testing.T) {
 		r.stop()
 	}
 	for _, d := range daemons {
-		d.stop(t)
+		d.Stop(t)
 	}
 }
 

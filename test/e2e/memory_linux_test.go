@@ -20,6 +20,7 @@ import (
 	"docstore/boxcarrpc/discovery"
 	"docstore/docservice"
 	"docstore/internal/freeport"
+	"docstore/internal/testprocess"
 	"docstore/internal/testseed"
 )
 
@@ -49,7 +50,7 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 		require.NoError(t, os.Mkdir(queueOf(n), 0o755))
 		d.args = append(d.args, "--collection", fmt.Sprintf("c%d=%s", n, queueOf(n)))
 	}
-	d.process = start(t, nil, "docserviced", d.args...)
+	d.Command = start(t, nil, "docserviced", d.args...)
 
 	pool, err := boxcarrpc.NewPool(discovery.Static(d.boxcar), &boxcarrpc.PoolOptions{Methods: docservice.IdempotentMethods()})
 	require.NoError(t, err)
@@ -88,7 +89,7 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 	}
 	codecs := []string{"zstd", "s2", "none", "zstd"}
 	for range rounds {
-		var updaters []*process
+		var updaters []*testprocess.Command
 		for n := range collections {
 			var lines bytes.Buffer
 			for range perRound {
@@ -99,7 +100,7 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 				"--codec", codecs[n%len(codecs)], "--segment-size", "2MiB"))
 		}
 		for _, updater := range updaters {
-			updater.wait(t)
+			updater.WaitExit(t)
 			appended.Add(perRound)
 		}
 	}
@@ -111,7 +112,7 @@ func TestMemoryStaysWithinTheBudget(t *testing.T) {
 	running.Wait()
 	t.Logf("%d entries, %d answers, peak %d MiB", appended.Load(), answered.Load(), peak.Load()>>20)
 	require.LessOrEqual(t, peak.Load(), int64(budget+memoryBeyondBudget))
-	d.stop(t)
+	d.Stop(t)
 }
 
 // anonymousBytes returns the anonymous memory of a process, 0 if it has exited.

@@ -58,11 +58,11 @@ func TestUpdaterOfNATSKilled(t *testing.T) {
 		for until := time.Now().Add(time.Duration(random.IntN(250)) * time.Millisecond); time.Now().Before(until); {
 			produce(1 + random.IntN(200))
 		}
-		updater.kill()
+		updater.Kill()
 		tally.Case()
 	}
 	produce(100)
-	start(t, nil, "docstore-updater", args...).wait(t)
+	start(t, nil, "docstore-updater", args...).WaitExit(t)
 	var got []string
 	for _, line := range dump(t, queue) {
 		got = append(got, strings.TrimSuffix(string(line), "\n"))

@@ -16,6 +16,7 @@ import (
 
 	"docstore/internal/crashtest"
 	"docstore/internal/postgrestest"
+	"docstore/internal/testprocess"
 	"docstore/internal/testseed"
 	"docstore/queue/shard"
 )
@@ -47,11 +48,11 @@ func TestPostgresKilled(t *testing.T) {
 			server.Kill()
 			server.Restart(t)
 		} else {
-			updater.kill()
+			updater.Kill()
 		}
 		tally.Case()
 		select {
-		case <-updater.exited: // killed, or started while the database was away
+		case <-updater.Exited: // killed, or started while the database was away
 			requireTemporary(t, updater)
 			updater = start(t, nil, "docstore-updater", follow...)
 		default:
@@ -59,8 +60,8 @@ func TestPostgresKilled(t *testing.T) {
 	}
 	close(enough)
 	t.Logf("%d transactions", <-writing)
-	updater.kill()
-	start(t, nil, "docstore-updater", once...).wait(t)
+	updater.Kill()
+	start(t, nil, "docstore-updater", once...).WaitExit(t)
 	want := map[string]string{}
 	for _, row := range server.Query(t, "postgres", `SELECT id, n, body FROM t`) {
 		want[row[0]] = fmt.Sprintf(`{"id":%s,"n":%s,"body":%q}`, row[0], row[1], row[2])
@@ -70,14 +71,14 @@ func TestPostgresKilled(t *testing.T) {
 	updater = start(t, nil, "docstore-updater", follow...)
 	server.Exec(t, "postgres", "INSERT INTO t VALUES (30000, 0, 'last')")
 	require.Eventually(t, func() bool { return liveDocuments(t, queue, shards)["30000"] != "" }, time.Minute, 50*time.Millisecond)
-	updater.stop(t)
+	updater.Stop(t)
 }
 
 // requireTemporary checks that an updater that ended was killed or could not connect.
-func requireTemporary(t *testing.T, updater *process) {
+func requireTemporary(t *testing.T, updater *testprocess.Command) {
 	t.Helper()
 	if updater.ProcessState.Exited() {
-		require.Regexp(t, "failed to connect|unexpected EOF|connection reset|conn closed|SQLSTATE 57P0", updater.output.String())
+		require.Regexp(t, "failed to connect|unexpected EOF|connection reset|conn closed|SQLSTATE 57P0", updater.Output.String())
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"docstore/internal/etcdtest"
 	"docstore/internal/freeport"
+	"docstore/internal/testprocess"
 )
 
 // TestLastReleaseOfColumns upgrades a published collection with shards and rolls the upgrade
@@ -37,7 +38,7 @@ func TestLastReleaseOfColumns(t *testing.T) {
 		var rows []*daemon
 		for row, version := range []string{updater, other} {
 			d := &daemon{boxcar: freeport.Address(t), http: freeport.Address(t)}
-			d.process = launch(t, exec.Command(filepath.Join(versions[version], "docserviced"), "serve", "--collection", collectionName+"="+url,
+			d.Command = testprocess.Start(t, exec.Command(filepath.Join(versions[version], "docserviced"), "serve", "--collection", collectionName+"="+url,
 				"--etcd", etcd.Address, "--column", "a", "--data", filepath.Join(dir, []string{"data-0", "data-1"}[row]),
 				"--boxcar", d.boxcar, "--http", d.http, "--memory", "16MiB"))
 			rows = append(rows, d)
@@ -62,7 +63,7 @@ func TestLastReleaseOfColumns(t *testing.T) {
 			require.Contains(t, versions.run(t, client, "docserviced", nil, "placement", "show", "--etcd", etcd.Address, "--collection", collectionName), "column a")
 		}
 		for _, d := range rows {
-			d.stop(t)
+			d.Stop(t)
 		}
 	}
 	versions.run(t, "release", "docstore-updater", nil, append([]string{"manifests", "--verify"}, flags...)...)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/freeport"
+	"docstore/internal/testprocess"
 )
 
 // release is the last release, built once for all tests.
@@ -107,7 +108,7 @@ func TestLastRelease(t *testing.T) {
 		part := documents[step*500 : (step+1)*500]
 		run(server, "docstore-updater", ndjson(part), "append", "--queue", queue, "--quiet")
 		d := &daemon{boxcar: freeport.Address(t), http: freeport.Address(t)}
-		d.process = launch(t, exec.Command(filepath.Join(versions[server], "docserviced"), "serve", "--collection", collectionName+"="+queue,
+		d.Command = testprocess.Start(t, exec.Command(filepath.Join(versions[server], "docserviced"), "serve", "--collection", collectionName+"="+queue,
 			"--data", data, "--boxcar", d.boxcar, "--http", d.http))
 		d.waitReady(t)
 		for _, client := range []string{"release", "now"} {
@@ -118,6 +119,6 @@ func TestLastRelease(t *testing.T) {
 			run(client, "boxcar", nil, "drain", "--servers", d.boxcar)
 			run(client, "boxcar", nil, "undrain", "--servers", d.boxcar)
 		}
-		d.stop(t)
+		d.Stop(t)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testprocess"
 )
 
 // TestRepairedSourceIsFollowed damages a source that has a sound copy, repairs it, erases
@@ -18,9 +20,9 @@ func TestRepairedSourceIsFollowed(t *testing.T) {
 	t.Parallel()
 	documents := corpus(t)[:900]
 	source := t.TempDir()
-	run := func(stdin []byte, args ...string) *process {
+	run := func(stdin []byte, args ...string) *testprocess.Command {
 		p := start(t, bytes.NewReader(stdin), "docstore-updater", append(args, "--queue", source)...)
-		p.wait(t)
+		p.WaitExit(t)
 		return p
 	}
 	for i := range 3 {
@@ -71,5 +73,5 @@ func TestRepairedSourceIsFollowed(t *testing.T) {
 	}
 	d.poll(t, "/readyz", func(status int, _ []byte) bool { return status == http.StatusOK })
 	again.stop()
-	d.stop(t)
+	d.Stop(t)
 }

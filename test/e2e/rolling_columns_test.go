@@ -36,7 +36,7 @@ func TestRollingUpdateOfColumns(t *testing.T) {
 		}
 	}
 	for _, d := range f.daemons() {
-		d.stop(t)
+		d.Stop(t)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
 	"docstore/docservice"
+	"docstore/internal/testprocess"
 )
 
 // TestRollingRestart restarts each daemon under load, first by SIGTERM alone, then after
@@ -60,7 +61,7 @@ func TestRollingRestart(t *testing.T) {
 	goesOn := func() {
 		t.Helper()
 		for n := fetched.Load(); fetched.Load() < n+500 && !t.Failed(); {
-			time.Sleep(pollInterval)
+			time.Sleep(testprocess.PollInterval)
 		}
 	}
 	boxcar := func(args ...string) string {
@@ -77,7 +78,7 @@ func TestRollingRestart(t *testing.T) {
 				require.Contains(t, boxcar("slots", "--servers", d.boxcar), "draining, 0 slots")
 				goesOn()
 			}
-			d.stop(t)
+			d.Stop(t)
 			goesOn()
 			d.restart(t)
 			d.waitReady(t)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/docservice"
+	"docstore/internal/testprocess"
 )
 
 // rsyncRow is a way to copy a queue, or an event during the copy. The first half of the
@@ -70,7 +71,7 @@ type rsyncRun struct {
 	source    string
 	replica   *replica
 	daemon    *daemon
-	updater   *process
+	updater   *testprocess.Command
 	input     io.WriteCloser
 }
 
@@ -107,7 +108,7 @@ func (row *rsyncRow) run(t *testing.T, documents []document) {
 	if row.second == nil {
 		write(t, r.input, documents[half:])
 		require.NoError(t, r.input.Close())
-		r.updater.wait(t)
+		r.updater.WaitExit(t)
 	} else {
 		row.second(t, r)
 	}
@@ -125,7 +126,7 @@ func (row *rsyncRow) run(t *testing.T, documents []document) {
 		t.Logf("%d bytes written, %d sent: %.3f", written, sent, float64(sent)/float64(written))
 		require.LessOrEqual(t, float64(sent), row.sends*float64(written))
 	}
-	r.daemon.stop(t)
+	r.daemon.Stop(t)
 }
 
 func (r *rsyncRun) appendArgs() []string {
@@ -142,7 +143,7 @@ func (r *rsyncRun) sealed(t *testing.T) []string {
 		if copies := segments(t, r.replica.target); len(copies) >= 2 {
 			return copies
 		}
-		time.Sleep(pollInterval)
+		time.Sleep(testprocess.PollInterval)
 	}
 }
 
@@ -207,7 +208,7 @@ func outOfOrder(t *testing.T, r *rsyncRun) {
 	r.replica.stop()
 	write(t, r.input, r.documents[len(r.documents)/2:])
 	require.NoError(t, r.input.Close())
-	r.updater.wait(t)
+	r.updater.WaitExit(t)
 	sealed := segments(t, r.source)
 	for i := len(sealed) - 1; i >= 0; i-- {
 		if _, err := os.Stat(r.segment(filepath.Base(sealed[i]))); err == nil {
@@ -221,7 +222,7 @@ func outOfOrder(t *testing.T, r *rsyncRun) {
 func killUpdater(t *testing.T, r *rsyncRun) {
 	require.NoError(t, r.updater.Process.Kill())
 	require.NoError(t, r.input.Close()) // ends the goroutine that copies to its stdin
-	<-r.updater.exited
+	<-r.updater.Exited
 }
 
 // killAndResume appends the second half from a file with several kills and resumes.
@@ -232,9 +233,9 @@ func killAndResume(t *testing.T, r *rsyncRun) {
 	for i := range 5 {
 		updater := start(t, nil, "docstore-updater", args...)
 		time.Sleep(time.Duration(5+10*i) * time.Millisecond)
-		updater.kill()
+		updater.Kill()
 	}
-	start(t, nil, "docstore-updater", args...).wait(t)
+	start(t, nil, "docstore-updater", args...).WaitExit(t)
 }
 
 // watch continuously fetches random documents from a daemon.

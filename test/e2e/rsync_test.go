@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testprocess"
 )
 
 // syncScript is the script used in production.
@@ -24,8 +26,8 @@ type replica struct {
 	source, target string
 	stop           func()
 
-	script *process // nil if plain rsync makes the copy
-	notes  string   // directory of the rsync wrapper and its records
+	script *testprocess.Command // nil if plain rsync makes the copy
+	notes  string               // directory of the rsync wrapper and its records
 }
 
 // startReplica copies a queue to a new directory with deploy/docstore-sync.
@@ -50,12 +52,12 @@ exec '%[1]s' --stats "$@" >>'%[2]s/stats'
 	args := append([]string{"--interval", "0.1"}, options...)
 	cmd := exec.Command(syncScript, append(args, source, target)...)
 	cmd.Env = append(os.Environ(), "PATH="+notes+":"+os.Getenv("PATH"))
-	r := &replica{source: source, target: target, notes: notes, script: launch(t, cmd)}
+	r := &replica{source: source, target: target, notes: notes, script: testprocess.Start(t, cmd)}
 	stopped := false // no sync.OnceFunc: a test failure inside it panics the other callers
 	r.stop = func() {
 		if !stopped {
 			stopped = true
-			r.script.stop(t)
+			r.script.Stop(t)
 		}
 	}
 	t.Cleanup(r.stop)

@@ -19,6 +19,7 @@ import (
 
 	"docstore/internal/crashtest"
 	"docstore/internal/freeport"
+	"docstore/internal/testprocess"
 	"docstore/internal/testprogram"
 )
 
@@ -52,9 +53,9 @@ func startS3In(t testing.TB, root string) *s3Server {
 	const user, secret = "test", "secret"
 	command := exec.Command(testprogram.Path(t, s3Program), "--quiet", "--health", "/health", "--port", address, "posix", root)
 	command.Env = append(os.Environ(), "ROOT_ACCESS_KEY="+user, "ROOT_SECRET_KEY="+secret)
-	server := launch(t, command)
+	server := testprocess.Start(t, command)
 	s.server, s.pid, s.address = server.Process, server.Process.Pid, "http://"+address
-	server.waitUntil(t, "the S3 server", func() bool {
+	server.WaitUntil(t, "the S3 server", func() bool {
 		response, err := http.Get("http://" + address + "/health")
 		if err != nil {
 			return false
@@ -137,16 +138,16 @@ func newPublished(t *testing.T, s3 *s3Server, flags ...string) *published {
 // updater runs a command that succeeds.
 func (p *published) updater(t *testing.T, args ...string) {
 	t.Helper()
-	start(t, nil, "docstore-updater", append(append(args, "--bucket", p.url), p.flags...)...).wait(t)
+	start(t, nil, "docstore-updater", append(append(args, "--bucket", p.url), p.flags...)...).WaitExit(t)
 }
 
 // refuses runs a command that fails, and returns its output.
 func (p *published) refuses(t *testing.T, args ...string) string {
 	t.Helper()
 	command := start(t, nil, "docstore-updater", append(args, "--bucket", p.url)...)
-	<-command.exited
-	require.Equal(t, 1, command.ProcessState.ExitCode(), command.output.String())
-	return command.output.String()
+	<-command.Exited
+	require.Equal(t, 1, command.ProcessState.ExitCode(), command.Output.String())
+	return command.Output.String()
 }
 
 // ingest appends and publishes documents.
@@ -158,8 +159,8 @@ func (p *published) ingest(t *testing.T, documents []document) {
 
 func (p *published) append(t *testing.T, documents []document) {
 	t.Helper()
-	start(t, strings.NewReader(string(ndjson(documents))), "docstore-updater", "append", "--queue", p.queue, "--segment-size", "256KiB", "--quiet").wait(t)
-	start(t, nil, "docstore-updater", "seal", "--queue", p.queue).wait(t)
+	start(t, strings.NewReader(string(ndjson(documents))), "docstore-updater", "append", "--queue", p.queue, "--segment-size", "256KiB", "--quiet").WaitExit(t)
+	start(t, nil, "docstore-updater", "seal", "--queue", p.queue).WaitExit(t)
 }
 
 // release validates and announces the newest manifest.

@@ -26,9 +26,9 @@ func TestKilledDuringFetch(t *testing.T) {
 	queue, random := t.TempDir(), testseed.Rand(t)
 	start(t, bytes.NewReader(ndjson(documents)), "docstore-updater", append([]string{
 		"append", "--queue", queue, "--segment-size", "256KiB", "--quiet", "--publish", url,
-	}, flags...)...).wait(t)
+	}, flags...)...).WaitExit(t)
 	for _, command := range []string{"validate", "announce"} {
-		start(t, nil, "docstore-updater", append([]string{command, "--bucket", url}, flags...)...).wait(t)
+		start(t, nil, "docstore-updater", append([]string{command, "--bucket", url}, flags...)...).WaitExit(t)
 	}
 	segments, err := filepath.Glob(filepath.Join(queue, "*.seg"))
 	require.NoError(t, err)
@@ -37,7 +37,7 @@ func TestKilledDuringFetch(t *testing.T) {
 	d := startDaemonWith(t, url, filepath.Join(t.TempDir(), "data"), flags...)
 	for range kills {
 		time.Sleep(time.Duration(random.IntN(60)) * time.Millisecond)
-		d.kill()
+		d.Kill()
 		d.restart(t)
 	}
 	d.waitReady(t)
@@ -45,12 +45,12 @@ func TestKilledDuringFetch(t *testing.T) {
 	// At each kill at most 8 files are being fetched.
 	require.LessOrEqual(t, gets.Load(), int64(len(segments)+kills*8))
 	fetched := gets.Load()
-	d.kill()
+	d.Kill()
 	d.restart(t)
 	d.waitReady(t)
 	compareAll(t, newClient(t, d), expected(documents))
 	require.Equal(t, fetched, gets.Load(), "a restart fetches nothing")
-	d.stop(t)
+	d.Stop(t)
 }
 
 // TestFilesComeFromPeers starts two servers while a third one serves the collection. They
@@ -62,9 +62,9 @@ func TestFilesComeFromPeers(t *testing.T) {
 	documents := corpus(t)[:8_000]
 	start(t, bytes.NewReader(ndjson(documents)), "docstore-updater", append([]string{
 		"append", "--queue", t.TempDir(), "--segment-size", "256KiB", "--quiet", "--publish", url,
-	}, flags...)...).wait(t)
+	}, flags...)...).WaitExit(t)
 	for _, command := range []string{"validate", "announce"} {
-		start(t, nil, "docstore-updater", append([]string{command, "--bucket", url}, flags...)...).wait(t)
+		start(t, nil, "docstore-updater", append([]string{command, "--bucket", url}, flags...)...).WaitExit(t)
 	}
 	list := filepath.Join(t.TempDir(), "servers")
 	require.NoError(t, os.WriteFile(list, nil, 0o600))
@@ -87,7 +87,7 @@ func TestFilesComeFromPeers(t *testing.T) {
 	}
 	require.Equal(t, fetched, gets.Load())
 	for _, d := range append(others, first) {
-		d.stop(t)
+		d.Stop(t)
 	}
 }
 
@@ -99,11 +99,11 @@ func TestFullDiskUnderTheDownload(t *testing.T) {
 	documents := manyDocuments()
 	publish := func(documents []document) {
 		t.Helper()
-		start(t, bytes.NewReader(ndjson(documents)), "docstore-updater", "append", "--queue", queue, "--quiet").wait(t)
-		start(t, nil, "docstore-updater", "seal", "--queue", queue).wait(t)
-		start(t, nil, "docstore-updater", "publish", "--queue", queue, "--bucket", url, "--quiet").wait(t)
-		start(t, nil, "docstore-updater", "validate", "--bucket", url, "--queue", filepath.Join(work, "validate"), "--quiet").wait(t)
-		start(t, nil, "docstore-updater", "announce", "--bucket", url).wait(t)
+		start(t, bytes.NewReader(ndjson(documents)), "docstore-updater", "append", "--queue", queue, "--quiet").WaitExit(t)
+		start(t, nil, "docstore-updater", "seal", "--queue", queue).WaitExit(t)
+		start(t, nil, "docstore-updater", "publish", "--queue", queue, "--bucket", url, "--quiet").WaitExit(t)
+		start(t, nil, "docstore-updater", "validate", "--bucket", url, "--queue", filepath.Join(work, "validate"), "--quiet").WaitExit(t)
+		start(t, nil, "docstore-updater", "announce", "--bucket", url).WaitExit(t)
 	}
 	publish(documents[:100])
 	d := startDaemonWith(t, url, filepath.Join(disk, "data"), "--memory", "16MiB")
@@ -120,5 +120,5 @@ func TestFullDiskUnderTheDownload(t *testing.T) {
 	last := documents[len(documents)-1]
 	d.waitDocument(t, last.id, last.line)
 	load.stop(t)
-	d.stop(t)
+	d.Stop(t)
 }

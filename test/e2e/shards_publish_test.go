@@ -100,7 +100,7 @@ func TestShardsThroughS3AndEtcd(t *testing.T) {
 	ingest := func(documents []document) {
 		t.Helper()
 		flags := append([]string{"append", "--queue", p.queue, "--shards", "4", "--publish", p.url, "--segment-size", "256KiB", "--quiet"}, p.flags...)
-		start(t, strings.NewReader(string(ndjson(documents))), "docstore-updater", flags...).wait(t)
+		start(t, strings.NewReader(string(ndjson(documents))), "docstore-updater", flags...).WaitExit(t)
 	}
 	newest := func() uint64 {
 		client, err := bucket.Open(t.Context(), p.url, bucket.Options{Endpoint: p.s3.flags[1], PathStyle: true})

@@ -45,14 +45,14 @@ func TestStreamSurvivesKills(t *testing.T) {
 		d.waitReady(t) // before, an absent id is unavailable
 		compareAll(t, client, expected(documents[:written]))
 		if random.IntN(3) == 0 {
-			d.kill()
+			d.Kill()
 			d.restart(t)
 		}
 		write()
-		updater.kill()
+		updater.Kill()
 		if round%3 == 2 {
 			require.NoError(t, os.RemoveAll(queue))
-			start(t, nil, "docstore-updater", append([]string{"restore", "--bucket", url, "--queue", queue, "--quiet"}, flags...)...).wait(t)
+			start(t, nil, "docstore-updater", append([]string{"restore", "--bucket", url, "--queue", queue, "--quiet"}, flags...)...).WaitExit(t)
 		}
 		updater = start(t, nil, "docstore-updater", args...)
 	}
@@ -60,6 +60,6 @@ func TestStreamSurvivesKills(t *testing.T) {
 	d.waitDocument(t, last.id, last.line)
 	d.waitReady(t)
 	compareAll(t, client, expected(documents))
-	updater.stop(t)
-	d.stop(t)
+	updater.Stop(t)
+	d.Stop(t)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/docservice"
+	"docstore/internal/testprocess"
 )
 
 // builtAnew replaces the source of a script by another queue: the second half of the
@@ -48,14 +49,14 @@ func sourceBuiltAnew(t *testing.T) {
 	r, d, after := builtAnew(t, documents)
 
 	// The new source is first shorter than the copy, then as long, then longer.
-	r.script.waitOutput(t, "forked: ")
+	r.script.WaitOutput(t, "forked: ")
 	sealSegment(t, r.source, after[len(after)/2:])
 	sealSegment(t, r.source, []document{{id: "only-new", line: []byte(`{"id":"only-new"}`)}})
-	id := regexp.MustCompile(`--accept-queue ([0-9a-f]{32})`).FindStringSubmatch(r.script.output.String())
+	id := regexp.MustCompile(`--accept-queue ([0-9a-f]{32})`).FindStringSubmatch(r.script.Output.String())
 	require.NotNil(t, id)
 	r.stop()
 	r = resumeReplica(t, r.source, r.target, "--accept-queue", "00000000000000000000000000000000")
-	r.script.waitOutput(t, "accept it with --accept-queue "+id[1])
+	r.script.WaitOutput(t, "accept it with --accept-queue "+id[1])
 	compareAll(t, newClient(t, d), expected(documents))
 	d.waitReady(t)
 	r.stop()
@@ -64,7 +65,7 @@ func sourceBuiltAnew(t *testing.T) {
 	// one.
 	watched := watchChange(t, d, documents[len(documents)-1], after[len(after)-1])
 	r = resumeReplica(t, r.source, r.target, "--accept-queue", id[1])
-	r.script.waitOutput(t, "is now a copy of the queue "+id[1])
+	r.script.WaitOutput(t, "is now a copy of the queue "+id[1])
 	d.waitDocument(t, "only-new", []byte(`{"id":"only-new"}`))
 	watched()
 	want := expected(after)
@@ -74,19 +75,19 @@ func sourceBuiltAnew(t *testing.T) {
 	compareAll(t, newClient(t, d), want)
 	d.waitReady(t)
 	for _, err := os.Stat(filepath.Join(r.target, ".replaced")); !errors.Is(err, os.ErrNotExist); _, err = os.Stat(filepath.Join(r.target, ".replaced")) {
-		time.Sleep(pollInterval)
+		time.Sleep(testprocess.PollInterval)
 	}
 
 	// The script continues to copy, and the daemon serves the new queue after a restart.
 	sealSegment(t, r.source, []document{{id: "later", line: []byte(`{"id":"later"}`)}})
 	d.waitDocument(t, "later", []byte(`{"id":"later"}`))
-	d.stop(t)
+	d.Stop(t)
 	d.restart(t)
 	d.waitReady(t)
 	want["later"] = []byte(`{"id":"later"}`)
 	compareAll(t, newClient(t, d), want)
 	r.stop()
-	d.stop(t)
+	d.Stop(t)
 }
 
 // watchChange continuously fetches a document that changes once. It fails on any third answer;
@@ -129,7 +130,7 @@ func TestForeignSegment(t *testing.T) {
 	t.Parallel()
 	documents := corpus(t)[:2_000]
 	r, d, after := builtAnew(t, documents)
-	r.script.waitOutput(t, "forked: ")
+	r.script.WaitOutput(t, "forked: ")
 	r.stop()
 	sealSegment(t, r.source, after[len(after)/2:])
 	sealSegment(t, r.source, []document{{id: "only-new", line: []byte(`{"id":"only-new"}`)}})
@@ -140,7 +141,7 @@ func TestForeignSegment(t *testing.T) {
 	want := expected(documents)
 	delete(want, "no-such-package") // unknown at present
 	compareAll(t, newClient(t, d), want)
-	d.stop(t)
+	d.Stop(t)
 }
 
 // TestAcceptQueueInterrupted: the script resumes an interrupted exchange of queues from any
@@ -205,7 +206,7 @@ func TestOpenSegmentOfAnotherQueue(t *testing.T) {
 		return func() {
 			require.NoError(t, updater.Process.Kill())
 			require.NoError(t, input.Close()) // ends the goroutine that copies to its stdin
-			<-updater.exited
+			<-updater.Exited
 		}
 	}
 	end := openSegment(documents[:100])
@@ -218,11 +219,11 @@ func TestOpenSegmentOfAnotherQueue(t *testing.T) {
 	require.NoError(t, os.Mkdir(source, 0o755))
 	end = openSegment(documents[100:])
 	r = resumeReplica(t, source, target)
-	r.script.waitOutput(t, "forked: ")
+	r.script.WaitOutput(t, "forked: ")
 	r.stop()
 	end()
 	compareAll(t, newClient(t, d), expected(documents[:100]))
-	d.stop(t)
+	d.Stop(t)
 }
 
 // waitOpen waits until the open segment of a directory contains a document.
@@ -233,7 +234,7 @@ func waitOpen(t *testing.T, dir string, d document) {
 		if err == nil && bytes.Contains(content, d.line) {
 			return
 		}
-		time.Sleep(pollInterval)
+		time.Sleep(testprocess.PollInterval)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/freeport"
+	"docstore/internal/testprocess"
 )
 
 // TestUnitsServe passes documents through the commands of the systemd units of deploy/, on an
@@ -24,22 +25,22 @@ func TestUnitsServe(t *testing.T) {
 
 	ingest := ingestHost.unit(t, "docstore-ingest@.service")
 	input := ingestHost.unit(t, "docstore-ingest@.path")["PathChanged"]
-	launch(t, ingest.command(t)).wait(t) // no input file: it exits
+	testprocess.Start(t, ingest.command(t)).WaitExit(t) // no input file: it exits
 	feed := func(name string, documents []document) {
 		t.Helper()
 		require.NoError(t, os.WriteFile(filepath.Join(input, "."+name), ndjson(documents), 0o644))
 		require.NoError(t, os.Rename(filepath.Join(input, "."+name), filepath.Join(input, name)))
-		launch(t, ingest.command(t)).wait(t)
+		testprocess.Start(t, ingest.command(t)).WaitExit(t)
 	}
 	feed("2026-11-21T1430.ndjson", documents[:1_000])
 
 	queue := filepath.Join("var", "lib", "docstore", "queue", collectionName)
 	server.write(t, "etc/docstore/sync-"+collectionName, "SOURCE=%s\nOPTIONS=--interval 0.1 --bwlimit 50m\n", filepath.Join(ingestHost.root, queue))
-	sync := launch(t, server.unit(t, "docstore-sync@.service").command(t))
+	sync := testprocess.Start(t, server.unit(t, "docstore-sync@.service").command(t))
 	d := &daemon{boxcar: freeport.Address(t), http: freeport.Address(t)}
 	server.write(t, "etc/docstore/docserviced.yaml", "collection: [%s=%s]\ndata: %s\nboxcar: %s\nhttp: %s\n",
 		collectionName, filepath.Join(server.root, queue), filepath.Join(server.root, "var", "lib", "docstore", "index"), d.boxcar, d.http)
-	d.process = launch(t, server.unit(t, "docserviced.service").command(t))
+	d.Command = testprocess.Start(t, server.unit(t, "docserviced.service").command(t))
 	d.waitDocument(t, documents[999].id, documents[999].line)
 
 	feed("2026-11-21T1431.ndjson", documents[1_000:2_000])
@@ -49,8 +50,8 @@ func TestUnitsServe(t *testing.T) {
 	d.waitDocument(t, last.id, last.line)
 	d.waitReady(t)
 	compareAll(t, newClient(t, d), expected(documents))
-	sync.stop(t)
-	d.stop(t)
+	sync.Stop(t)
+	d.Stop(t)
 
 	dump := exec.Command(filepath.Join(binaries, "docstore-updater"), "dump", "--queue", filepath.Join(server.root, queue))
 	out, err := dump.Output()
@@ -78,7 +79,7 @@ func TestIngestUnitAppendsManyFiles(t *testing.T) {
 		}
 		require.NoError(t, os.WriteFile(filepath.Join(input, name), []byte(line), 0o644))
 	}
-	launch(t, ingest.command(t)).wait(t)
+	testprocess.Start(t, ingest.command(t)).WaitExit(t)
 	dump := exec.Command(filepath.Join(binaries, "docstore-updater"), "dump", "--queue", filepath.Join(host.root, "var", "lib", "docstore", "queue", collectionName))
 	out, err := dump.Output()
 	require.NoError(t, err)

@@ -36,9 +36,9 @@ func TestUpdaterKilled(t *testing.T) {
 		updater := start(t, nil, "docstore-updater", args...)
 		time.Sleep(time.Duration(random.IntN(60)) * time.Millisecond)
 		select {
-		case <-updater.exited:
+		case <-updater.Exited:
 			// All lines are appended.
-			require.Equal(t, 0, updater.ProcessState.ExitCode(), updater.output.String())
+			require.Equal(t, 0, updater.ProcessState.ExitCode(), updater.Output.String())
 			require.Equal(t, len(documents), len(dump(t, queue)))
 			require.NoError(t, os.RemoveAll(queue))
 			require.NoError(t, os.Mkdir(queue, 0o755))
@@ -46,15 +46,15 @@ func TestUpdaterKilled(t *testing.T) {
 			continue
 		default:
 		}
-		updater.kill()
+		updater.Kill()
 		killed++
 		tally.Case()
-		acknowledged += flushed(updater.output.String())
+		acknowledged += flushed(updater.Output.String())
 		if killed%10 == 0 {
 			requirePrefix(t, documents, dump(t, queue), acknowledged)
 		}
 	}
-	start(t, nil, "docstore-updater", args...).wait(t)
+	start(t, nil, "docstore-updater", args...).WaitExit(t)
 	require.Equal(t, string(ndjson(documents)), string(bytes.Join(dump(t, queue), nil)))
 }
 

@@ -20,36 +20,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/freeport"
+	"docstore/internal/testprocess"
 )
 
 // binaries is the directory of the built commands.
 var binaries string
 
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "docstore-guides-")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(dir)
+	testprocess.Main(m, func(dir string) error {
 		binaries = dir
 		output := dir + string(filepath.Separator)
-		for _, args := range [][]string{
-			{"build", "-o", output, "docstore/cmd/...", "docstore/examples/..."},
-			{"build", "-C", "../../examples/frontend", "-o", output, "."}, // another module
-		} {
-			if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
-				fmt.Fprintf(os.Stderr, "go %v: %v\n%s", args, err, out)
-				return 1
-			}
+		if err := testprocess.Build("-o", output, "docstore/cmd/...", "docstore/examples/..."); err != nil {
+			return err
 		}
-		if err := linkS3(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
+		// Another module.
+		if err := testprocess.Build("-C", "../../examples/frontend", "-o", output, "."); err != nil {
+			return err
 		}
-		return m.Run()
-	}())
+		return linkS3(dir)
+	})
 }
 
 // linkS3 makes the S3 server that scripts/setup builds a command of the pages.
