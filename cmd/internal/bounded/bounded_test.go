@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"docstore/boxcarrpc"
+	"docstore/internal/testseed"
 )
 
 // fromConn is a connection with an address chosen by a test.
@@ -157,4 +159,71 @@ func TestRetirementVaries(t *testing.T) {
 		seen[in] = true
 	}
 	require.Greater(t, len(seen), 1)
+}
+
+// Random connections stay within the limits, and an authenticated one is never replaced.
+func TestRandomConnectionsStayWithinTheLimits(t *testing.T) {
+	rng := testseed.Rand(t)
+	for round := range 40 {
+		o := testBounds(8+rng.IntN(40), round%2 == 0)
+		o.options.ClientConns = 1 + rng.IntN(12)
+		var open, authenticated []*Conn
+		remove := func(conns []*Conn, c *Conn) []*Conn {
+			return slices.DeleteFunc(conns, func(other *Conn) bool { return other == c })
+		}
+		for port := range 400 {
+			switch rng.IntN(4) {
+			case 0:
+				if len(open) > 0 {
+					c := open[rng.IntN(len(open))]
+					require.NoError(t, c.Close())
+					open, authenticated = remove(open, c), remove(authenticated, c)
+				}
+			case 1:
+				if len(open) > 0 {
+					c := open[rng.IntN(len(open))]
+					peer := &boxcarrpc.Peer{Address: c.RemoteAddr()}
+					if o.options.RequireCredentials {
+						peer = identified(fmt.Sprint("client ", rng.IntN(6)))
+					}
+					if c.Authenticate(peer) == nil && c.present && !slices.Contains(authenticated, c) {
+						authenticated = append(authenticated, c)
+					}
+				}
+			default:
+				c := o.admit(fromClient(t, rng.IntN(6), port))
+				if o.options.RequireCredentials {
+					require.NotNil(t, c)
+				}
+				if c != nil {
+					open = append(open, c)
+				}
+			}
+			open = slices.DeleteFunc(open, func(c *Conn) bool { return !c.present }) // replaced
+			require.Len(t, o.mu.conns, len(open))
+			require.LessOrEqual(t, len(open), o.options.MaxConns)
+			require.Equal(t, len(open)-len(authenticated), o.mu.unauthenticated.Len())
+			require.LessOrEqual(t, len(authenticated), o.options.MaxConns-o.reserve())
+			if o.options.RequireCredentials {
+				require.LessOrEqual(t, o.mu.unauthenticated.Len(), o.reserve())
+			}
+			counted := 0
+			for client, has := range o.mu.clients {
+				counted += has.conns
+				own := slices.IndexFunc(authenticated, func(c *Conn) bool { return c.client == client })
+				if own >= 0 || !o.options.RequireCredentials {
+					require.LessOrEqual(t, has.conns, o.options.ClientConns)
+				}
+			}
+			require.Equal(t, len(open), counted)
+			for _, c := range authenticated {
+				require.True(t, c.present)
+			}
+		}
+		for _, c := range open {
+			require.NoError(t, c.Close())
+		}
+		require.Empty(t, o.mu.clients)
+		require.Zero(t, o.options.Budget.Stats().Used)
+	}
 }
