@@ -116,7 +116,8 @@
 // Within a host, connections are plain text. Between hosts they use TLS, or plain text if
 // Insecure is set. Package credentials reads certificates and tokens from files, and reads
 // them again when they change. A client authenticates once per connection, by a
-// certificate or a token. Handlers find its identity in [Peer], admission limits its rate,
+// certificate or a token, which the server verifies again while the connection is open: see
+// package session. Handlers find its identity in [Peer], admission limits its rate,
 // and ServerOptions.Authorize decides by method. See docs/security.md.
 //
 // # Built-in methods
@@ -185,6 +186,7 @@
 //	     +------------+-----+------+------------+
 //	                        v
 //	                    boxcarrpc -----> discovery       the addresses of the servers
+//	                     |     |  -----> session         credentials in use
 //	                     |     |  -----> internal/wire   the encoding of frames
 //	                     |     |  -----> internal/conn   batches, sockets
 //	                     v     v

@@ -64,14 +64,14 @@ func TestAResponseMayArriveSlowly(t *testing.T) {
 	}
 }
 
-// A slowConn receives that many bytes a second, in small packets.
+// A slowConn receives that many bytes a second, in packets that are more frequent than a silence.
 type slowConn struct {
 	net.Conn
 	bytesPerSecond int
 }
 
 func (c *slowConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b[:min(len(b), 1500)])
+	n, err := c.Conn.Read(b[:min(len(b), 4<<10)])
 	time.Sleep(time.Duration(n) * time.Second / time.Duration(c.bytesPerSecond))
 	return n, err
 }
