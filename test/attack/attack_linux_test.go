@@ -107,6 +107,8 @@ var attacks = []attack{
 		_, _ = io.Copy(io.Discard, conn) // until it breaks
 	}},
 	{"connections", overBoxcar, 1000, func(conn net.Conn, _ *rand.Rand) { wait(conn) }},
+	{"connections over HTTP", overHTTP, 1200, func(conn net.Conn, _ *rand.Rand) { wait(conn) }},
+	{"connections over gRPC", overGRPC, 1200, func(conn net.Conn, _ *rand.Rand) { wait(conn) }},
 	{"exports, unread", overHTTP, 300, func(conn net.Conn, _ *rand.Rand) {
 		send(conn, []byte("GET /collections/jobs/export HTTP/1.1\r\nHost: localhost\r\n\r\n"))
 		wait(conn)

@@ -73,13 +73,22 @@ func fillQueue(t *testing.T, dir string) {
 
 func smallID(i int) []byte { return fmt.Appendf(nil, "small-%d", i) }
 
-func (d *daemon) ready() bool {
-	response, err := http.Get("http://" + d.HTTP + "/readyz")
+func (d *daemon) ready() bool { return d.probe() == nil }
+
+// probeClient probes over a new connection each time, as Kubernetes does.
+var probeClient = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
+
+// probe returns an error unless the daemon is ready.
+func (d *daemon) probe() error {
+	response, err := probeClient.Get("http://" + d.HTTP + "/readyz")
 	if err != nil {
-		return false
+		return err
 	}
 	defer response.Body.Close()
-	return response.StatusCode == http.StatusOK
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("readyz: %s", response.Status)
+	}
+	return nil
 }
 
 // resident returns the peak resident memory of the daemon, including mapped files.
@@ -109,10 +118,10 @@ func (d *daemon) processorTime(t *testing.T) time.Duration {
 	return time.Duration(ticks) * time.Second / ticksPerSecond
 }
 
-// goodClient reads documents over Boxcar continuously.
+// goodClient reads documents over Boxcar, and probes the health over HTTP, continuously.
 type goodClient struct {
 	mu    sync.Mutex
-	times []time.Duration
+	times []time.Duration // of the documents
 	fails []error
 	stop  context.CancelFunc
 	done  sync.WaitGroup
@@ -142,6 +151,15 @@ func startGoodClient(t *testing.T, d *daemon) *goodClient {
 			}
 		})
 	}
+	g.done.Go(func() {
+		for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+			if err := d.probe(); err != nil {
+				g.mu.Lock()
+				g.fails = append(g.fails, err)
+				g.mu.Unlock()
+			}
+		}
+	})
 	t.Cleanup(func() { cancel(); g.done.Wait() })
 	return g
 }

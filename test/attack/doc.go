@@ -2,7 +2,7 @@
 // Boxcar, HTTP and gRPC, one attack after another: random bytes, announced lengths, floods,
 // unread answers of every kind, slow readers, and peers that take slots, connections and
 // streams. The resident memory of the daemon must stay below 1 GiB, and no call of a
-// correct client may fail.
+// correct client and no probe of the health over a new connection may fail.
 //
 // Each attack lasts for -attack, by default 2 s. With -attack-p99, as scripts/soak sets it
 // on an otherwise idle machine, the p99 of the good client is checked too.
