@@ -53,20 +53,42 @@ type limiter struct {
 }
 
 func (l *limiter) AllowN(now time.Time, n int) bool {
-	at := max(int64(now.Sub(l.start)), 0)
+	at := l.at(now)
 	for {
 		bucket := l.bucket.Load()
-		after, ok := l.rate.Take(at, bucket, n)
+		after, ok := l.rate.Take(at, bucket, n, 0)
 		if !ok || l.bucket.CompareAndSwap(bucket, after) {
 			return ok
 		}
 	}
 }
 
+// at returns the core's time.
+func (l *limiter) at(now time.Time) int64 { return max(int64(now.Sub(l.start)), 0) }
+
+// TokensAt and Burst implement tokenBucket.
+func (l *limiter) TokensAt(now time.Time) float64 {
+	return float64(l.rate.Tokens(l.at(now), l.bucket.Load()))
+}
+
+func (l *limiter) Burst() int { return l.rate.Burst() }
+
+// A tokenBucket is a Limiter whose tokens are known, as those of NewLimiter and of
+// golang.org/x/time/rate: only then batch requests leave a reserve.
+type tokenBucket interface {
+	TokensAt(now time.Time) float64
+	Burst() int
+}
+
 // Admission limits the requests that a server accepts. A request above a limit is refused
 // as not processed, before a handler sees it, so that the client retries it on a slot of
 // another server; the client then uses this server last for a moment. The zero value of
 // each field means the default.
+//
+// Batch requests (see [WithBatch]) are admitted while a quarter of a limit, at least one
+// request, stays free, so that interactive ones are refused only after them. This applies to
+// all limits of this type and to those of streams, except a limit or burst of 1 and a Limiter
+// without the methods TokensAt and Burst.
 type Admission struct {
 	// MaxInFlight limits the streams and the requests that are being received or handled.
 	// The default is 65,536; the limits of slots and streams apply as well.
@@ -147,12 +169,15 @@ type admission struct {
 	options  atomic.Pointer[Admission]
 	start    time.Time // the origin of the core's time
 	inFlight atomic.Int64
-	refused  [refusals]atomic.Uint64
+	// The refused requests, and those of batch among them.
+	refused, refusedBatch [refusals]atomic.Uint64
 
 	clients struct {
 		sync.Mutex
 		buckets core.Buckets[ClientKey]
+		keep    int // tokens that batch leaves in a bucket
 	}
+	batch sync.Mutex // held while a batch request takes a token of the limiter
 }
 
 // init sets options that have been checked.
@@ -166,7 +191,7 @@ func (a *admission) set(options *Admission) {
 	a.clients.Lock()
 	defer a.clients.Unlock()
 	if rate, err := core.NewRate(options.ClientRate, options.ClientBurst); err == nil {
-		a.clients.buckets = core.NewBuckets[ClientKey](rate, maxClients)
+		a.clients.buckets, a.clients.keep = core.NewBuckets[ClientKey](rate, maxClients), core.Reserve(rate.Burst())
 	}
 	a.options.Store(options)
 }
@@ -184,18 +209,17 @@ func (s *Server) SetAdmission(a Admission) error {
 
 // enter admits a request or a stream, or returns the reason for refusing it. The caller
 // must call leave once for each that is admitted.
-func (a *admission) enter(now time.Time, client ClientKey) refusal {
+func (a *admission) enter(now time.Time, client ClientKey, batch bool) refusal {
 	options := a.options.Load()
 	switch {
-	case a.inFlight.Add(1) > int64(options.MaxInFlight):
-		a.leave()
+	case !take(&a.inFlight, options.MaxInFlight, batch):
 		return refusedInFlight
-	case options.ClientRate > 0 && !a.allowClient(now, client):
+	case options.ClientRate > 0 && !a.allowClient(now, client, batch):
 		// Checked before the rate of all, so that one client cannot use up the rate of the
 		// others.
 		a.leave()
 		return refusedClientRate
-	case options.Limiter != nil && !options.Limiter.AllowN(now, 1):
+	case options.Limiter != nil && !a.allow(options.Limiter, now, batch):
 		a.leave()
 		return refusedRate
 	}
@@ -204,22 +228,69 @@ func (a *admission) enter(now time.Time, client ClientKey) refusal {
 
 func (a *admission) leave() { a.inFlight.Add(-1) }
 
-func (a *admission) allowClient(now time.Time, client ClientKey) bool {
+// take adds 1 to a counter below a limit, of which batch leaves the reserve.
+func take(counter *atomic.Int64, limit int, batch bool) bool {
+	if !batch {
+		if counter.Add(1) <= int64(limit) {
+			return true
+		}
+		counter.Add(-1)
+		return false
+	}
+	// Batch must not exceed its part even for a moment, in which an interactive request would
+	// be refused.
+	for most := int64(limit - core.Reserve(limit)); ; {
+		n := counter.Load()
+		if n >= most {
+			return false
+		}
+		if counter.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// refuse counts a request that is not admitted.
+func (a *admission) refuse(why refusal, batch bool) {
+	a.refused[why].Add(1)
+	if batch {
+		a.refusedBatch[why].Add(1)
+	}
+}
+
+func (a *admission) allowClient(now time.Time, client ClientKey, batch bool) bool {
 	at := max(int64(now.Sub(a.start)), 0)
 	a.clients.Lock()
 	defer a.clients.Unlock()
-	return a.clients.buckets.Take(at, client, 1)
+	keep := 0
+	if batch {
+		keep = a.clients.keep
+	}
+	return a.clients.buckets.Take(at, client, 1, keep)
 }
 
-// totals returns the refusals by reason and in total.
-func (a *admission) totals() (by map[string]uint64, all uint64) {
-	by = make(map[string]uint64)
-	for reason := admitted + 1; reason < refusals; reason++ {
-		n := a.refused[reason].Load()
-		by[refusalTable[reason].name] = n
-		all += n
+// allow takes a token of the limiter of all requests.
+func (a *admission) allow(limiter Limiter, now time.Time, batch bool) bool {
+	if bucket, ok := limiter.(tokenBucket); ok && batch {
+		a.batch.Lock() // otherwise several could take the last token above the reserve
+		defer a.batch.Unlock()
+		if bucket.TokensAt(now) < float64(1+core.Reserve(bucket.Burst())) {
+			return false
+		}
 	}
-	return by, all
+	return limiter.AllowN(now, 1)
+}
+
+// totals returns the refusals by reason, those of batch among them, and all.
+func (a *admission) totals() (by, batch map[string]uint64, all uint64) {
+	by, batch = make(map[string]uint64), make(map[string]uint64)
+	for reason := admitted + 1; reason < refusals; reason++ {
+		name := refusalTable[reason].name
+		batch[name] = a.refusedBatch[reason].Load() // first: at most as many as all
+		by[name] = a.refused[reason].Load()
+		all += by[name]
+	}
+	return by, batch, all
 }
 
 // A ClientKey identifies a client, for limits: see ClientOf.
@@ -259,7 +330,7 @@ func clientAt(address net.Addr) ClientKey {
 // refuse answers a request that no handler has seen.
 func (c *serverConn) refuse(lane *serverLane, why refusal) {
 	c.turn.lastOK = false
-	c.server.admission.refused[why].Add(1)
+	c.server.admission.refuse(why, lane.batch)
 	refusal := refusalTable[why]
 	c.out.Response(lane.number, 0, wire.Response{
 		Sequence: lane.sequence,
@@ -270,8 +341,8 @@ func (c *serverConn) refuse(lane *serverLane, why refusal) {
 }
 
 // refuseStream answers an OPEN that no handler has seen.
-func (c *serverConn) refuseStream(number, sequence uint32, why refusal) {
-	c.server.admission.refused[why].Add(1)
+func (c *serverConn) refuseStream(number, sequence uint32, why refusal, batch bool) {
+	c.server.admission.refuse(why, batch)
 	refusal := refusalTable[why]
 	c.out.Append(wire.AppendStatus(nil, number, 0, wire.Status{Sequence: sequence, Code: uint32(refusal.code), Message: refusal.message}, nil))
 }
@@ -279,17 +350,18 @@ func (c *serverConn) refuseStream(number, sequence uint32, why refusal) {
 // Admit admits a request that arrived by another protocol, as over gRPC for the same
 // handler. Admission then limits the requests of all protocols together, and ServerStats
 // and the board count them. peer is the client; the rate of a client goes by its Identity,
-// or else by its Address.
+// or else by its Address. batch is the priority of the request: see [IsBatchPriority]; the
+// handler's context must have it too.
 //
 // The request is in flight until leave is called, once. The error is an *Error of
 // CodeResourceExhausted with the reason, or describes invalid server options. A draining
 // server still admits: it cannot notify clients of other protocols of the drain.
-func (s *Server) Admit(peer *Peer) (leave func(), err error) {
+func (s *Server) Admit(peer *Peer, batch bool) (leave func(), err error) {
 	if !s.usable() {
 		return nil, s.invalid
 	}
-	if why := s.admission.enter(time.Now(), ClientOf(peer)); why != admitted {
-		s.admission.refused[why].Add(1)
+	if why := s.admission.enter(time.Now(), ClientOf(peer), batch); why != admitted {
+		s.admission.refuse(why, batch)
 		refusal := refusalTable[why]
 		return nil, &Error{Code: refusal.code, Message: refusal.message}
 	}

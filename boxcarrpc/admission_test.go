@@ -262,7 +262,7 @@ func TestAdmissionOfAnotherProtocol(t *testing.T) {
 	here := &Peer{Address: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7}}
 	var leaves []func()
 	for range 2 {
-		leave, err := s.Admit(here)
+		leave, err := s.Admit(here, false)
 		require.NoError(t, err)
 		leaves = append(leaves, leave)
 	}
@@ -270,7 +270,7 @@ func TestAdmissionOfAnotherProtocol(t *testing.T) {
 	refused := func(peer *Peer, reason string) {
 		t.Helper()
 		before := s.Stats().RefusedBy[reason]
-		_, err := s.Admit(peer)
+		_, err := s.Admit(peer, false)
 		require.Equal(t, CodeResourceExhausted, CodeOf(err))
 		require.Equal(t, before+1, s.Stats().RefusedBy[reason])
 	}
@@ -285,11 +285,11 @@ func TestAdmissionOfAnotherProtocol(t *testing.T) {
 	_, err = p.Call(t.Context(), "m", nil, nil)
 	require.NoError(t, err, "the third of three from this address")
 	refused(here, "client_rate")
-	leave, err := s.Admit(&Peer{Address: here.Address, Identity: Identity{TokenIdentity, "frontend"}})
+	leave, err := s.Admit(&Peer{Address: here.Address, Identity: Identity{TokenIdentity, "frontend"}}, false)
 	require.NoError(t, err, "a client with an identity does not count for its address")
 	leave()
 
-	_, err = NewServer(nil, nil).Admit(here)
+	_, err = NewServer(nil, nil).Admit(here, false)
 	require.ErrorContains(t, err, "a server needs a handler")
 }
 

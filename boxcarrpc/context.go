@@ -14,6 +14,7 @@ type callContext struct {
 	deadline    time.Time // zero for none
 	peer        *Peer
 	slot        int32 // -1 for a stream
+	batch       bool
 	reservation Reservation
 
 	mu    sync.Mutex
@@ -31,6 +32,8 @@ func (c *callContext) Value(key any) any {
 		return c
 	case reservationKey{}:
 		return &c.reservation
+	case batchKey{}:
+		return c.batch
 	}
 	return nil
 }

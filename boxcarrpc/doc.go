@@ -111,6 +111,11 @@
 // the status of a stream: see [CallInfo], [MetadataOf] and [SetHeader]. Interceptors wrap
 // all calls and streams, for traces and metrics: see [Caller] and [StreamOpener].
 //
+// # Priorities
+//
+// Calls with a context of [WithBatch] are the first that an overloaded server refuses: see
+// [Admission].
+//
 // # Security
 //
 // Within a host, connections are plain text. Between hosts they use TLS, or plain text if

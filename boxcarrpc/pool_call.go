@@ -149,6 +149,7 @@ func (c *calls) call(ctx context.Context, method string, request, dst []byte, in
 			return dst, err
 		}
 	}
+	r.metadata = r.metadata.withPriority(ctx)
 	c.counts.calls.Add(1)
 	deadline, limited := ctx.Deadline()
 	switch {

@@ -79,6 +79,8 @@ type ServerStats struct {
 	Accepted    uint64            // connections accepted
 	Faults      uint64            // connections ended because of a fault of the peer
 	BufferBytes int64             // bytes of requests, and of responses not yet sent, above 4 KiB each
+
+	RefusedBatchBy map[string]uint64 // of RefusedBy, those of batch requests
 }
 
 // NewServer returns a server that calls h. opts may be nil; Serve returns the errors in
@@ -309,7 +311,7 @@ func (s *Server) Stats() ServerStats {
 	r.Requests = s.counts.requests.Load()
 	r.Errors = s.counts.errors.Load()
 	r.Panics = s.counts.panics.Load()
-	r.RefusedBy, r.Refused = s.admission.totals()
+	r.RefusedBy, r.RefusedBatchBy, r.Refused = s.admission.totals()
 	r.Accepted = s.counts.accepted.Load()
 	r.Faults = s.counts.faults.Load()
 	r.BufferBytes = s.budget.messages.Load()

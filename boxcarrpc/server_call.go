@@ -42,6 +42,7 @@ type serverLane struct {
 	method   *method
 	total    uint32 // size of the request
 	request  *[]byte
+	batch    bool  // its priority
 	metadata int   // size of the metadata
 	charged  int64 // bytes charged to the account
 	began    time.Time
@@ -66,13 +67,14 @@ func (c *serverConn) request(f wire.Frame) error {
 	lane.sequence, lane.total = r.Sequence, r.Total
 	lane.requests++
 	c.turn.pipeline.Request(&lane.period)
-	if why := c.admitLocked(); why != admitted {
-		c.refuse(lane, why)
-		return nil
-	}
-	var metadata []byte
+	var metadata Metadata
 	if f.Flags&wire.FlagMetadata != 0 {
 		metadata = f.RequestMetadata()
+	}
+	lane.batch = metadata.isBatch()
+	if why := c.admitLocked(lane.batch); why != admitted {
+		c.refuse(lane, why)
+		return nil
 	}
 	if int(r.Total) > smallRequest && !c.account.belowShare(0) {
 		c.server.admission.leave()
@@ -84,7 +86,7 @@ func (c *serverConn) request(f wire.Frame) error {
 	*lane.request = append(*lane.request, data...)
 	c.account.Await(int(r.Total) - len(data))
 	lane.charge()
-	lane.ctx = &callContext{peer: c.peer, slot: lane.slot, reservation: Reservation{account: c.account}}
+	lane.ctx = &callContext{peer: c.peer, slot: lane.slot, batch: lane.batch, reservation: Reservation{account: c.account}}
 	if metadata != nil {
 		lane.ctx.extra = &callExtra{metadata: slices.Clone(metadata)}
 	}
@@ -260,7 +262,7 @@ func (c *serverConn) settle(m *method, out *[]byte, data []byte, bulk *bulkAnswe
 func (l *serverLane) call(now time.Time, out *[]byte) (answer wire.Response, flags uint8, data []byte) {
 	s := l.conn.server
 	if l.ctx.expired(now) {
-		s.admission.refused[refusedLate].Add(1)
+		s.admission.refuse(refusedLate, l.batch)
 		return wire.Response{Code: uint32(CodeDeadlineExceeded)}, 0, nil
 	}
 	s.counts.requests.Add(1)

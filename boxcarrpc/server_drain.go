@@ -159,14 +159,14 @@ func (c *serverConn) stopLocked(why refusal) {
 }
 
 // admitLocked admits a request or a stream, or returns the reason for refusing it.
-func (c *serverConn) admitLocked() refusal {
+func (c *serverConn) admitLocked(batch bool) refusal {
 	switch {
 	case c.mu.stopping:
 		return c.mu.stopped
 	case c.mu.draining:
 		return refusedDraining
 	}
-	return c.server.admission.enter(c.turn.clock, c.client)
+	return c.server.admission.enter(c.turn.clock, c.client, batch)
 }
 
 // expectCloseLocked gives the client of an idle connection drainGrace to close it, if the

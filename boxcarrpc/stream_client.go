@@ -349,6 +349,7 @@ func (p *Pool) openStream(ctx context.Context, method string, metadata Metadata)
 	if err := metadata.check(); err != nil {
 		return nil, err
 	}
+	metadata = metadata.withPriority(ctx)
 	for {
 		if ctx.Err() != nil {
 			return nil, contextError(ctx, false)

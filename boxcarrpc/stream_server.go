@@ -183,7 +183,8 @@ func (c *serverConn) open(f wire.Frame) error {
 	if c.mu.streams[f.Lane] != nil {
 		return protocolError("OPEN of stream %d, which is open", f.Lane)
 	}
-	tool, admit := isTool(string(method)), c.admitStreamLocked
+	batch := Metadata(metadata).isBatch()
+	tool, admit := isTool(string(method)), func() refusal { return c.admitStreamLocked(batch) }
 	if tool {
 		admit = c.server.admitTool
 		if head.Budget == 0 || head.Budget > toolTime {
@@ -191,14 +192,14 @@ func (c *serverConn) open(f wire.Frame) error {
 		}
 	}
 	if why := admit(); why != admitted {
-		c.refuseStream(f.Lane, head.Sequence, why)
+		c.refuseStream(f.Lane, head.Sequence, why, batch)
 		return nil
 	}
 	s := &ServerStream{conn: c, tool: tool, method: string(method)}
 	s.account = c.account
 	s.init(&c.out, f.Lane, head.Sequence, c.server.options.MaxRequestBytes)
 	s.ctx = &s.call
-	s.call.peer, s.call.slot, s.call.reservation.account = c.peer, -1, c.account
+	s.call.peer, s.call.slot, s.call.batch, s.call.reservation.account = c.peer, -1, batch, c.account
 	if len(metadata) > 0 {
 		s.call.extra = &callExtra{metadata: slices.Clone(metadata)}
 	}
@@ -212,23 +213,21 @@ func (c *serverConn) open(f wire.Frame) error {
 }
 
 // admitStreamLocked admits a stream or returns the reason for refusing it.
-func (c *serverConn) admitStreamLocked() refusal {
+func (c *serverConn) admitStreamLocked(batch bool) refusal {
 	s := c.server
 	if s.options.StreamHandler == nil {
 		return refusedNoStreams
 	}
-	if s.counts.streams.Add(1) > int64(s.options.MaxStreams) {
-		s.counts.streams.Add(-1)
+	if !take(&s.counts.streams, s.options.MaxStreams, batch) {
 		return refusedStreams
 	}
-	var why refusal
-	switch {
-	case c.share.streams.Add(1) > int64(s.shares.streams):
-		why = refusedClientStreams
-	case !c.account.belowShare(0):
-		why = refusedBuffers
-	default:
-		why = c.admitLocked()
+	if !take(&c.share.streams, s.shares.streams, batch) {
+		s.counts.streams.Add(-1)
+		return refusedClientStreams
+	}
+	why := refusedBuffers
+	if c.account.belowShare(0) {
+		why = c.admitLocked(batch)
 	}
 	if why != admitted {
 		s.counts.streams.Add(-1)

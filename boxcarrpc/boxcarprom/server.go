@@ -27,7 +27,7 @@ func NewServer(o *Options) *Server {
 			"Requests and streams that reached a handler, by method and code.",
 			"How long handlers took for requests, by method.",
 			"The slots that requests came on."),
-		refused: prometheus.NewDesc(options.Prefix+"_refused_total", "Requests and streams refused before any handler, by reason.", []string{"reason"}, options.Labels),
+		refused: prometheus.NewDesc(options.Prefix+"_refused_total", "Requests and streams refused before any handler, by reason and priority: interactive or batch.", []string{"reason", "priority"}, options.Labels),
 		leases:  prometheus.NewDesc(options.Prefix+"_leases_total", "Questions for a slot, by answer: granted or denied.", []string{"answer"}, options.Labels),
 	}
 	s.numbers.options = options
@@ -109,7 +109,9 @@ func (s *Server) Collect(to chan<- prometheus.Metric) {
 	stats := server.Stats()
 	s.numbers.collect(to, stats)
 	for reason, n := range stats.RefusedBy {
-		to <- prometheus.MustNewConstMetric(s.refused, prometheus.CounterValue, float64(n), reason)
+		batch := stats.RefusedBatchBy[reason]
+		to <- prometheus.MustNewConstMetric(s.refused, prometheus.CounterValue, float64(n-batch), reason, "interactive")
+		to <- prometheus.MustNewConstMetric(s.refused, prometheus.CounterValue, float64(batch), reason, "batch")
 	}
 	to <- prometheus.MustNewConstMetric(s.leases, prometheus.CounterValue, float64(stats.Leases), "granted")
 	to <- prometheus.MustNewConstMetric(s.leases, prometheus.CounterValue, float64(stats.Denied), "denied")

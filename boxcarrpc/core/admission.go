@@ -5,6 +5,18 @@ import (
 	"math"
 )
 
+// The reserve of a limit is a quarter of it. It has to hold the interactive requests that
+// arrive until a batch request ends: above the other three quarters no batch request begins,
+// so those in flight make room at the rate at which they end. A server that has only batch
+// does not use the reserve, so it must not be larger than such a burst.
+const reserveDivisor = 4
+
+// Reserve returns the part of a limit that batch requests leave to interactive ones: a
+// quarter, at least 1, but not the whole limit. limit is at least 1.
+func Reserve(limit int) int {
+	return min(limit-1, max(1, limit/reserveDivisor))
+}
+
 // A Rate has the parameters of a token bucket: a mean rate of requests and a maximum
 // burst.
 //
@@ -37,10 +49,13 @@ func NewRate(perSecond float64, burst int) (Rate, error) {
 	return Rate{interval: interval, depth: interval * int64(burst)}, nil
 }
 
-// Take takes n tokens out of a bucket, or none if it has fewer, and returns the new
-// bucket.
-func (r Rate) Take(now, bucket int64, n int) (after int64, ok bool) {
-	if n > r.Tokens(now, bucket) {
+// Burst returns the number of tokens of a full bucket.
+func (r Rate) Burst() int { return int(r.depth / r.interval) }
+
+// Take takes n tokens out of a bucket, and leaves at least keep, or none if it has fewer. It
+// returns the new bucket.
+func (r Rate) Take(now, bucket int64, n, keep int) (after int64, ok bool) {
+	if n > r.Tokens(now, bucket)-keep {
 		return bucket, false
 	}
 	return max(bucket, now) + int64(n)*r.interval, true
@@ -81,8 +96,9 @@ func NewBuckets[K comparable](rate Rate, limit int) Buckets[K] {
 // Len returns the number of buckets.
 func (b *Buckets[K]) Len() int { return len(b.entries) }
 
-// Take takes n tokens out of the bucket of a key, or none if it has fewer.
-func (b *Buckets[K]) Take(now int64, key K, n int) (ok bool) {
+// Take takes n tokens out of the bucket of a key, and leaves at least keep, or none if it has
+// fewer.
+func (b *Buckets[K]) Take(now int64, key K, n, keep int) (ok bool) {
 	i, known := b.index[key]
 	switch {
 	case !known:
@@ -92,7 +108,7 @@ func (b *Buckets[K]) Take(now int64, key K, n int) (ok bool) {
 		b.link(i)
 	}
 	e := &b.entries[i]
-	e.bucket, ok = b.rate.Take(now, e.bucket, n)
+	e.bucket, ok = b.rate.Take(now, e.bucket, n, keep)
 	return ok
 }
 

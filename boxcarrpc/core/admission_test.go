@@ -16,10 +16,10 @@ type tokens struct {
 	at                   int64
 }
 
-func (b *tokens) take(now int64, n int) bool {
+func (b *tokens) take(now int64, n, keep int) bool {
 	b.held = min(b.burst, b.held+float64(now-b.at)*b.perNano)
 	b.at = now
-	if b.held < float64(n)-1e-9 {
+	if b.held < float64(n+keep)-1e-9 {
 		return false
 	}
 	b.held -= float64(n)
@@ -38,9 +38,9 @@ func TestRateAgainstTokenBucket(t *testing.T) {
 		for range 1000 {
 			// Whole tokens only: the two may round fractions differently.
 			now += interval * rng.Int64N(4)
-			n := 1 + rng.IntN(3)
-			after, ok := rate.Take(now, bucket, n)
-			require.Equal(t, model.take(now, n), ok)
+			n, keep := 1+rng.IntN(3), rng.IntN(3)
+			after, ok := rate.Take(now, bucket, n, keep)
+			require.Equal(t, model.take(now, n, keep), ok)
 			if !ok {
 				require.Equal(t, bucket, after, "a refused request takes no tokens")
 			}
@@ -56,7 +56,7 @@ func TestBucketAdmitsBurstThenRate(t *testing.T) {
 	var bucket int64
 	count := func(from, to int64) (n int) {
 		for now := from; now < to; now += 1e4 {
-			after, ok := rate.Take(now, bucket, 1)
+			after, ok := rate.Take(now, bucket, 1, 0)
 			if bucket = after; ok {
 				n++
 			}
@@ -66,7 +66,7 @@ func TestBucketAdmitsBurstThenRate(t *testing.T) {
 	require.Equal(t, 10+999, count(0, 1e9))
 	require.Equal(t, 1000, count(1e9, 2e9))
 	require.Equal(t, 10+999, count(3e9, 4e9), "a bucket holds at most a burst")
-	_, ok := rate.Take(1e18, bucket, 11)
+	_, ok := rate.Take(1e18, bucket, 11, 0)
 	require.False(t, ok, "more than the burst")
 	for _, x := range []struct {
 		perSecond float64
@@ -75,6 +75,15 @@ func TestBucketAdmitsBurstThenRate(t *testing.T) {
 		_, err := NewRate(x.perSecond, x.burst)
 		require.Error(t, err)
 	}
+}
+
+func TestReserve(t *testing.T) {
+	for limit, want := range map[int]int{1: 0, 2: 1, 3: 1, 4: 1, 7: 1, 8: 2, 100: 25, 65536: 16384} {
+		require.Equal(t, want, Reserve(limit), limit)
+	}
+	rate, err := NewRate(1000, 8)
+	require.NoError(t, err)
+	require.Equal(t, 8, rate.Burst())
 }
 
 // Buckets against a list in the order of use.
@@ -87,7 +96,7 @@ func TestBucketsEvictLeastRecentlyUsed(t *testing.T) {
 		type entry struct{ key, left int }
 		order := list.New()
 		for range 2000 {
-			key := rng.IntN(2 * limit)
+			key, keep := rng.IntN(2*limit), rng.IntN(2)
 			var found *list.Element
 			for e := order.Front(); e != nil; e = e.Next() {
 				if e.Value.(*entry).key == key {
@@ -102,8 +111,11 @@ func TestBucketsEvictLeastRecentlyUsed(t *testing.T) {
 			}
 			order.MoveToFront(found)
 			e := found.Value.(*entry)
-			require.Equal(t, e.left > 0, b.Take(0, key, 1))
-			e.left = max(e.left-1, 0)
+			ok := e.left > keep
+			require.Equal(t, ok, b.Take(0, key, 1, keep))
+			if ok {
+				e.left--
+			}
 			require.Equal(t, order.Len(), b.Len())
 			require.Len(t, b.index, b.Len())
 		}
@@ -117,7 +129,7 @@ func TestTakingFromBucketsAllocatesNothing(t *testing.T) {
 	key, now := int32(0), int64(0)
 	step := func() {
 		key, now = (key+1)%200, now+1e5
-		b.Take(now, key, 1)
+		b.Take(now, key, 1, 0)
 	}
 	for range 1000 {
 		step()
@@ -132,7 +144,7 @@ func BenchmarkBuckets(b *testing.B) {
 	b.ReportAllocs()
 	admitted := 0
 	for i := range b.N {
-		if buckets.Take(int64(i)*1000, int32(i%8000), 1) {
+		if buckets.Take(int64(i)*1000, int32(i%8000), 1, 0) {
 			admitted++
 		}
 	}

@@ -175,6 +175,9 @@ func (g *grpcProtocol) admitCall(ctx context.Context, request any, info *grpc.Un
 	}
 	defer leave()
 	ctx = daemon.WithIdentity(ctx, client)
+	if isBatch(ctx) {
+		ctx = boxcarrpc.WithBatch(ctx)
+	}
 	call, _ := ctx.Value(grpcCallKey{}).(*grpcCall)
 	if call == nil || call.conn == nil {
 		return handler(ctx, request)
@@ -285,13 +288,18 @@ func (g *grpcProtocol) admit(ctx context.Context, method string) (identity boxca
 	if err != nil {
 		return identity, nil, err
 	}
-	if leave, err = g.Boxcar().Admit(client); err != nil {
+	if leave, err = g.Boxcar().Admit(client, isBatch(ctx)); err != nil {
 		var refused *boxcarrpc.Error
 		if errors.As(err, &refused) {
 			err = status.Error(codes.Code(refused.Code), refused.Message)
 		}
 	}
 	return client.Identity, leave, err
+}
+
+// isBatch reports whether the metadata of a call has the priority of batch.
+func isBatch(ctx context.Context) bool {
+	return boxcarrpc.IsBatchPriority(strings.Join(metadata.ValueFromIncomingContext(ctx, boxcarrpc.PriorityKey), ","))
 }
 
 // grpcHealth reports over gRPC what /readyz reports, and NOT_SERVING while the server is

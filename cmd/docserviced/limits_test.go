@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"docstore/boxcarrpc"
@@ -83,7 +84,7 @@ func TestLimitsOfADaemon(t *testing.T) {
 
 	var leaves []func()
 	for _, name := range []string{"b", "c"} {
-		leave, err := d.Boxcar().Admit(&boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: name}})
+		leave, err := d.Boxcar().Admit(&boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: name}}, false)
 		require.NoError(t, err)
 		leaves = append(leaves, leave)
 	}
@@ -92,7 +93,7 @@ func TestLimitsOfADaemon(t *testing.T) {
 	for _, leave := range leaves {
 		leave()
 	}
-	_, err = d.Boxcar().Admit(&boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: "d"}})
+	_, err = d.Boxcar().Admit(&boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: "d"}}, false)
 	require.ErrorContains(t, err, "too many requests a second", "the sixth in all")
 	require.Equal(t, uint64(1), d.Boxcar().Stats().RefusedBy["rate"])
 
@@ -101,4 +102,29 @@ func TestLimitsOfADaemon(t *testing.T) {
 	defer other.Close()
 	daemontest.Until(shortly(t), func() bool { return d.Boxcar().Stats().Accepted > 1 })
 	require.Equal(t, 1, d.Boxcar().Stats().Connections)
+}
+
+// A call over gRPC with the priority of background tasks is refused while others are still
+// admitted.
+func TestBatchOverGRPCIsRefusedFirst(t *testing.T) {
+	queueDir := t.TempDir()
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	o := testOptions(t, queueDir)
+	o.Limits.InFlight = 4
+	d, conn := startGRPCDaemon(t, o)
+	waitReady(t, d)
+	ask := func(priority string) codes.Code {
+		ctx := metadata.AppendToOutgoingContext(shortly(t), "priority", priority)
+		_, err := docservicegrpc.NewDocumentsClient(conn).Get(ctx, &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
+		return status.Code(err)
+	}
+	for range 3 {
+		require.Equal(t, codes.OK, ask("u=7"))
+		leave, err := d.Boxcar().Admit(&boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: "another client"}}, false)
+		require.NoError(t, err)
+		defer leave()
+	}
+	require.Equal(t, codes.ResourceExhausted, ask("u=7"))
+	require.Equal(t, codes.OK, ask("u=3"))
+	require.EqualValues(t, 1, d.Boxcar().Stats().RefusedBatchBy["in_flight"])
 }

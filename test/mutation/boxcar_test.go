@@ -69,12 +69,12 @@ var boxcarMutations = []mutation{
 	},
 	{
 		name: "the rate limit per client is not enforced", file: "boxcarrpc/admission.go",
-		old: "	case options.ClientRate > 0 && !a.allowClient(now, client):", new: "	case a == nil:",
+		old: "	case options.ClientRate > 0 && !a.allowClient(now, client, batch):", new: "	case a == nil:",
 		pkg: "./boxcarrpc", run: "TestGreedyClientIsLimitedByItsRate",
 	},
 	{
 		name: "the gRPC listener enforces no limits", file: "cmd/docserviced/grpc.go",
-		old: "	if leave, err = g.Boxcar().Admit(client); err != nil {", new: "	if leave = func() {}; client == nil {",
+		old: "	if leave, err = g.Boxcar().Admit(client, isBatch(ctx)); err != nil {", new: "	if leave = func() {}; client == nil {",
 		pkg: "./cmd/docserviced", run: "TestLimitsOfADaemon",
 	},
 }

@@ -107,7 +107,7 @@ func newHTTPHandler(d *Daemon, page *livepage.Page) http.Handler {
 	mux.HandleFunc("GET /collections", served(d.serveCollections))
 	mux.HandleFunc("GET /collections/{collection}/ids", served(d.serveIDs))
 	mux.HandleFunc("GET /collections/{collection}/count", served(d.serveCount))
-	mux.HandleFunc("GET /collections/{collection}/export", served(d.serveExport))
+	mux.HandleFunc("GET /collections/{collection}/export", batchByDefault(served(d.serveExport)))
 	mux.Handle("GET /metrics", d.metrics.handler())
 	mux.HandleFunc("/debug/pprof/", access.ifDebug(pprof.Index))
 	mux.HandleFunc("/debug/pprof/cmdline", access.ifDebug(pprof.Cmdline))

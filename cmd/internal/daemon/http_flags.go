@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -156,16 +157,31 @@ func peerOf(r *http.Request, identity boxcarrpc.Identity) *boxcarrpc.Peer {
 	return peer
 }
 
-// admitHTTP applies the limits of requests, which HTTP shares with the other listeners.
+// admitHTTP applies the limits of requests, which HTTP shares with the other listeners. A
+// request is batch by its Priority, or by its context.
 func (d *Daemon) admitHTTP(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		leave, err := d.boxcar.Admit(peerOf(r, identityOf(r.Context())))
+		batch := boxcarrpc.IsBatch(r.Context())
+		if !batch && boxcarrpc.IsBatchPriority(strings.Join(r.Header.Values("Priority"), ",")) {
+			batch, r = true, r.WithContext(boxcarrpc.WithBatch(r.Context()))
+		}
+		leave, err := d.boxcar.Admit(peerOf(r, identityOf(r.Context())), batch)
 		var refused *boxcarrpc.Error
 		if errors.As(err, &refused) {
 			httpapi.Errorf(httpapi.CodeResourceExhausted, "%s", refused.Message).Write(w)
 			return
 		}
 		defer leave()
+		next(w, r)
+	}
+}
+
+// batchByDefault makes requests without a Priority batch.
+func batchByDefault(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Priority") == "" {
+			r = r.WithContext(boxcarrpc.WithBatch(r.Context()))
+		}
 		next(w, r)
 	}
 }

@@ -97,7 +97,7 @@ func TestHTTPRequestsForDocumentsAreAdmitted(t *testing.T) {
 	waitReady(t, d)
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	leave, err := d.boxcar.Admit(&boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: "another client"}})
+	leave, err := d.boxcar.Admit(&boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: "another client"}}, false)
 	require.NoError(t, err)
 	for path, kind := range endpointPaths {
 		want := map[string]int{"documents": http.StatusTooManyRequests, "nothing": http.StatusNotFound}[kind]
@@ -108,6 +108,55 @@ func TestHTTPRequestsForDocumentsAreAdmitted(t *testing.T) {
 	}
 	leave()
 	require.Equal(t, http.StatusOK, answerOf(t, client, "http://"+d.HTTPAddress()+"/lookup?collection=jobs&id=a", "", ""))
+}
+
+// Exports, and requests with the priority of background tasks, are refused while others are
+// still admitted.
+func TestBatchOverHTTPIsRefusedFirst(t *testing.T) {
+	queueDir := t.TempDir()
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	o := testOptions(t, queueDir)
+	o.Limits.InFlight = 4
+	d, _ := startTestDaemon(t, o)
+	waitReady(t, d)
+	const document, export = "/documents/jobs/a", "/collections/jobs/export"
+	var leaves []func()
+	defer func() {
+		for _, leave := range leaves {
+			leave()
+		}
+	}()
+	for busy, want := range map[int]map[bool]int{2: {false: 200, true: 200}, 3: {false: 200, true: 429}} {
+		for len(leaves) > 0 {
+			leaves[0]()
+			leaves = leaves[1:]
+		}
+		for range busy {
+			leave, err := d.boxcar.Admit(&boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: "another client"}}, false)
+			require.NoError(t, err)
+			leaves = append(leaves, leave)
+		}
+		for _, c := range []struct {
+			path, priority string
+			batch          bool
+		}{
+			{document, "", false},
+			{document, "u=3, i", false},
+			{document, "u=7", true},
+			{"/lookup?collection=jobs&id=a", "i, u=7", true},
+			{export, "", true},
+			{export, "u=7", true},
+			{export, "u=3", false},
+		} {
+			var headers []string
+			if c.priority != "" {
+				headers = []string{"Priority", c.priority}
+			}
+			require.Equal(t, want[c.batch], ask(t, d, "GET", c.path, "", headers...).Code, "%s %q with %d others", c.path, c.priority, busy)
+		}
+	}
+	require.EqualValues(t, 4, d.boxcar.Stats().RefusedBatchBy["in_flight"])
+	require.EqualValues(t, 4, d.boxcar.Stats().RefusedBy["in_flight"])
 }
 
 // With TLS the listener requires a certificate, a token, or a token sent as a password by a
