@@ -39,6 +39,7 @@ type benchFlags struct {
 	closed     bool
 	json       bool
 	quiet      bool
+	batch      bool
 	load       load
 }
 
@@ -91,6 +92,7 @@ of a sharded collection, and each column has a pool of --pool-size slots.`,
 	flags.DurationVar(&b.load.warmup, "warmup", time.Second, "duration of unmeasured calls before")
 	flags.IntVar(&b.load.callers, "callers", 64, "maximum concurrent calls")
 	flags.IntVar(&b.poolSize, "pool-size", 0, "slots of the pool; 0: as many as callers; calls beyond it fail at once")
+	flags.BoolVar(&b.batch, "batch", false, "give the calls the priority of batch: overloaded servers refuse them first")
 	flags.BoolVar(&b.json, "json", false, "write the report as JSON, times in nanoseconds")
 	flags.BoolVar(&b.quiet, "quiet", false, "do not show progress on a terminal")
 	return command
@@ -127,6 +129,9 @@ func (b *benchFlags) check(flags *pflag.FlagSet) error {
 }
 
 func (b *benchFlags) run(ctx context.Context, env *cli.Env) (err error) {
+	if b.batch {
+		ctx = boxcarrpc.WithBatch(ctx)
+	}
 	ids, err := b.readIDs(env)
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -178,6 +179,40 @@ func TestScan(t *testing.T) {
 		require.Equal(t, fmt.Sprintf(`{"id":"c-%04d","found":true,"document":{}}`, i), line)
 	}
 	require.Len(t, strings.Split(scan("--ids", "--limit", "1200").stdout, "\n"), 1201)
+}
+
+// Scans, and on request the calls of bench, have the priority of batch; others do not.
+func TestPriorities(t *testing.T) {
+	c, err := collection.Open("jobs", newQueue(t, map[string]string{"a": "{}"}), filepath.Join(t.TempDir(), "index"), nil)
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.WaitReady(t.Context()))
+	var batch, interactive atomic.Int64
+	count := func(next boxcarrpc.Handler) boxcarrpc.Handler {
+		return func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
+			if boxcarrpc.IsBatch(ctx) {
+				batch.Add(1)
+			} else {
+				interactive.Add(1)
+			}
+			return next(ctx, method, request, dst)
+		}
+	}
+	address := serveWith(t, collection.NewService(c).Handle, &boxcarrpc.ServerOptions{Interceptors: []func(boxcarrpc.Handler) boxcarrpc.Handler{count}})
+	for command, isBatch := range map[string]bool{
+		"scan --collection jobs":                                       true,
+		"get --collection jobs a":                                      false,
+		"mget --collection jobs a":                                     false,
+		"bench --duration 20ms --warmup 0s --rate 1000 --json":         false,
+		"bench --duration 20ms --warmup 0s --rate 1000 --json --batch": true,
+	} {
+		batch.Store(0)
+		interactive.Store(0)
+		r := run(t.Context(), "", append(strings.Fields(command), "--servers", address)...)
+		require.Equal(t, cli.ExitOK, r.status, r.stderr)
+		require.Equal(t, isBatch, batch.Load() > 0, command)
+		require.Equal(t, !isBatch, interactive.Load() > 0, command)
+	}
 }
 
 // TestUnavailable: a damaged document is not reported as not found.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"docstore/boxcarrpc"
 	"docstore/cmd/internal/cli"
 	"docstore/docservice"
 )
@@ -19,7 +20,7 @@ func newScan(env *cli.Env) *cobra.Command {
 		Long: `Scan writes a line for each id with the prefix, in byte order: in the format of
 mget, or with --ids only the id. It reads page by page, and each page shows the
 collection at the time of that request. If a server has not read its queue to
-the end, scan uses the next one.
+the end, scan uses the next one. Overloaded servers refuse scans before gets.
 
   {"id":"17","found":true,"document":{"title":"..."}}     JSON, embedded unchanged
   {"id":"18","found":true,"document_base64":"iVBORw0K"}   other bytes
@@ -34,7 +35,7 @@ result is not a failure.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return s.with(command.Context(), env, func(client documents) error {
-				return s.run(command.Context(), env, client)
+				return s.run(boxcarrpc.WithBatch(command.Context()), env, client)
 			})
 		},
 	}

@@ -52,7 +52,7 @@ func (g *Gateway) batchGet(ctx context.Context, request, dst []byte) ([]byte, er
 	if len(b.missing()) == 0 {
 		return out, err
 	}
-	err = g.forward(func() error {
+	err = g.forward(ctx, func() error {
 		limited, cancel := context.WithTimeout(ctx, g.timeout)
 		defer cancel()
 		b.ask(limited, func(i int) string { return placement.Shards[i].Column }, false)

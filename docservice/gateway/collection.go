@@ -31,7 +31,7 @@ func (c *Collection) Name() string { return c.name }
 // collection.Collection, the list is not of one moment: it is read page by page.
 func (c *Collection) Scan(ctx context.Context, o docservice.ScanOptions, fn func(id []byte, answer collection.Answer) error) error {
 	limit, seen := o.Limit, 0
-	return c.gateway.forward(func() error {
+	return c.gateway.forward(ctx, func() error {
 		for {
 			o.Limit = docservice.DefaultScanIDs
 			if limit > 0 {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/core"
 	"docstore/docservice"
 	"docstore/docservice/collection"
 	"docstore/docservice/docservicepb"
@@ -18,7 +19,8 @@ import (
 )
 
 const (
-	// MaxForwards is the maximum number of requests that are passed on at the same time.
+	// MaxForwards is the maximum number of requests that are passed on at the same time. Batch
+	// requests leave a quarter of it to others.
 	MaxForwards = 1024
 	// ColumnTimeout is the time within which the other columns answer a request. The part of
 	// a batch that they have not answered then is unavailable.
@@ -100,9 +102,13 @@ func (g *Gateway) Handle(ctx context.Context, method string, request, dst []byte
 }
 
 // forward runs f, which passes on a request.
-func (g *Gateway) forward(f func() error) error {
+func (g *Gateway) forward(ctx context.Context, f func() error) error {
+	slots := g.slots
+	if boxcarrpc.IsBatch(ctx) && len(slots) >= cap(slots)-core.Reserve(cap(slots)) {
+		slots = nil // without a lock: a few that begin at once may pass
+	}
 	select {
-	case g.slots <- struct{}{}:
+	case slots <- struct{}{}:
 	default:
 		g.counts.refused.Add(1)
 		return boxcarrpc.NotProcessed(&boxcarrpc.Error{
@@ -161,7 +167,7 @@ func (g *Gateway) get(ctx context.Context, request, dst []byte) ([]byte, error) 
 	if !known {
 		return dst, handlerError(sharded.ErrNoPlacement)
 	}
-	err = g.forward(func() error {
+	err = g.forward(ctx, func() error {
 		limited, cancel := context.WithTimeout(ctx, g.timeout)
 		defer cancel()
 		return client.OnShard(limited, i, func(pool *boxcarrpc.Pool, info *boxcarrpc.CallInfo) (err error) {
@@ -195,7 +201,7 @@ func (g *Gateway) dictionary(ctx context.Context, request, dst []byte) ([]byte, 
 		return out, err
 	}
 	for i := range firstShards(client) {
-		failed := g.forward(func() error {
+		failed := g.forward(ctx, func() error {
 			limited, cancel := context.WithTimeout(ctx, g.timeout)
 			defer cancel()
 			return client.OnShard(limited, i, func(pool *boxcarrpc.Pool, _ *boxcarrpc.CallInfo) (err error) {
@@ -229,7 +235,7 @@ func (g *Gateway) scan(ctx context.Context, request, dst []byte) ([]byte, error)
 	o := docservice.ScanOptions{Prefix: asked.GetPrefix(), After: asked.GetAfter(), Limit: int(asked.GetLimit()), IDsOnly: asked.GetIdsOnly()}
 	response := &docservicepb.ScanResponse{}
 	page := page{response: response}
-	err := g.forward(func() error {
+	err := g.forward(ctx, func() error {
 		next, err := client.Scan(ctx, o, page.add)
 		switch {
 		case errors.Is(err, errPageFull):
@@ -291,7 +297,7 @@ func (g *Gateway) stats(ctx context.Context, request, dst []byte) ([]byte, error
 		return dst, err
 	}
 	response := &docservicepb.StatsResponse{}
-	err := g.forward(func() error {
+	err := g.forward(ctx, func() error {
 		sum, err := client.Stats(ctx)
 		response.Collections = []*docservicepb.CollectionStats{sum}
 		return err

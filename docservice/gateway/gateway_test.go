@@ -333,6 +333,25 @@ func TestLimit(t *testing.T) {
 	require.EqualValues(t, refused, f.gateway.Stats().Refused)
 }
 
+// Batch requests leave a quarter of the limit to others.
+func TestBatchIsPassedOnBelowTheReserve(t *testing.T) {
+	f := newFleet(t, 30)
+	for range MaxForwards - MaxForwards/4 {
+		f.gateway.slots <- struct{}{}
+	}
+	scan, err := proto.Marshal(&docservicepb.ScanRequest{Collection: "jobs"})
+	require.NoError(t, err)
+	ask := func(ctx context.Context) boxcarrpc.Code {
+		_, err := f.gateway.Handle(ctx, docservice.MethodScan, scan, nil)
+		return boxcarrpc.CodeOf(err)
+	}
+	require.Equal(t, boxcarrpc.CodeResourceExhausted, ask(boxcarrpc.WithBatch(soon(t))))
+	require.Equal(t, boxcarrpc.CodeOK, ask(soon(t)))
+	<-f.gateway.slots
+	require.Equal(t, boxcarrpc.CodeOK, ask(boxcarrpc.WithBatch(soon(t))))
+	require.EqualValues(t, 1, f.gateway.Stats().Refused)
+}
+
 // A client without permission gets no answer, whichever server has the shard.
 func TestPermissions(t *testing.T) {
 	f := newFleet(t, 30)

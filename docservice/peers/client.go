@@ -291,7 +291,7 @@ func (s source) fetchFrom(ctx context.Context, pool *boxcarrpc.Pool, f publish.F
 	request := boxcarrpc.Metadata(nil).Append(keyCollection, s.collection).Append(keyFile, f.Name).
 		Append(keySize, strconv.FormatInt(f.Size, 10)).Append(keyFooter, hex.EncodeToString(f.Footer[:]))
 	opening := time.AfterFunc(connectTimeout, cancel)
-	stream, err := pool.Stream(ctx, Method, request)
+	stream, err := pool.Stream(boxcarrpc.WithBatch(ctx), Method, request)
 	opening.Stop()
 	if err != nil {
 		return err

@@ -111,10 +111,17 @@ func newClient(t *testing.T, addresses ...string) *peers.Client {
 func TestFileComesFromPeer(t *testing.T) {
 	p := newPublished(t)
 	server := serveDir(p.dir, nil)
-	client := newClient(t, startPeer(t, server.Handle))
+	var batch atomic.Int64
+	client := newClient(t, startPeer(t, func(ctx context.Context, method string, stream *boxcarrpc.ServerStream) error {
+		if boxcarrpc.IsBatch(ctx) {
+			batch.Add(1)
+		}
+		return server.Handle(ctx, method, stream)
+	}))
 	for range 3 {
 		p.fetch(t, client)
 	}
+	require.EqualValues(t, 3, batch.Load(), "an overloaded server refuses copies before requests")
 	require.Zero(t, p.bucket.files.Load())
 	require.EqualValues(t, 3*len(p.content), server.Stats().SentBytes)
 	require.EqualValues(t, 3*len(p.content), client.Stats().ReceivedBytes)
