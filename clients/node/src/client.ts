@@ -54,6 +54,8 @@ export interface ClientOptions {
 export interface CallOptions {
   signal?: AbortSignal;
   timeoutMs?: number;
+  /** Overloaded servers refuse batch first. The default is interactive. */
+  priority?: 'interactive' | 'batch';
 }
 
 /**
@@ -93,6 +95,7 @@ interface Waiter {
 interface Limit {
   deadline: number;
   signal: AbortSignal | undefined;
+  metadata: grpc.Metadata;
 }
 
 /**
@@ -318,10 +321,13 @@ export class Client {
   }
 
   private limit(options: CallOptions): Limit {
-    const { timeoutMs = this.options.timeoutMs, signal } = options ?? {};
+    const { timeoutMs = this.options.timeoutMs, signal, priority = 'interactive' } = options ?? {};
     checkNumber('timeoutMs', timeoutMs, 0);
     checkSignal(signal);
-    return { deadline: Date.now() + timeoutMs, signal };
+    if (priority !== 'interactive' && priority !== 'batch') throw invalid(`priority is ${String(priority)}: want interactive or batch`);
+    const metadata = new grpc.Metadata();
+    if (priority === 'batch') metadata.set('priority', 'u=7'); // RFC 9218
+    return { deadline: Date.now() + timeoutMs, signal, metadata };
   }
 
   /** check rejects a call that has ended. */
@@ -345,7 +351,7 @@ export class Client {
       try {
         this.check(limit);
         const deadline = Math.min(limit.deadline, Date.now() + this.options.attemptMs);
-        return { response: await server.call<Request, Response>(method, request, deadline, limit.signal), server };
+        return { response: await server.call<Request, Response>(method, request, limit.metadata, deadline, limit.signal), server };
       } catch (failure) {
         if (!(failure instanceof Failure)) throw failure;
         this.check(limit);

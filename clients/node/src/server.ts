@@ -44,14 +44,15 @@ export class Server implements Candidate {
   }
 
   /** call makes one attempt. It rejects with a Failure. */
-  call<Request, Response>(method: Unary, request: Request, deadline: number, signal?: AbortSignal): Promise<Response> {
+  call<Request, Response>(method: Unary, request: Request, metadata: grpc.Metadata, deadline: number, signal?: AbortSignal): Promise<Response> {
     return new Promise((resolve, reject) => {
       const send = this.stubs.documents[method].bind(this.stubs.documents) as unknown as (
         request: Request,
+        metadata: grpc.Metadata,
         options: grpc.CallOptions,
         done: (error: grpc.ServiceError | null, response?: Response) => void,
       ) => grpc.ClientUnaryCall;
-      const call = send(request, { deadline }, (error, response) => {
+      const call = send(request, metadata, { deadline }, (error, response) => {
         forget();
         if (error) reject(this.note(error));
         else {

@@ -246,6 +246,25 @@ test('a refused permission is not a missing authentication', { timeout: 60_000 }
   server.forceShutdown();
 });
 
+test('the priority of a call is sent to the server', { timeout: 60_000 }, async () => {
+  const seen: grpc.MetadataValue[][] = [];
+  const server = new grpc.Server();
+  server.addService(serviceOfDocuments, {
+    Get: (call: { metadata: grpc.Metadata }, done: grpc.sendUnaryData<object>) => {
+      seen.push(call.metadata.get('priority'));
+      done(null, { status: 'STATUS_NOT_FOUND' });
+    },
+  });
+  await using({ servers: [await listen(server)] }, async (client) => {
+    await client.get('a');
+    await client.get('a', { priority: 'interactive' });
+    await client.get('a', { priority: 'batch' });
+    await assert.rejects(client.get('a', { priority: 'low' as 'batch' }), failsWith('invalid_argument', /priority is low/));
+  });
+  assert.deepEqual(seen, [[], [], ['u=7']]);
+  server.forceShutdown();
+});
+
 test('ids of more than 4 MiB are split, and the server stays in use', { timeout: 60_000 }, async () => {
   await using({ servers: [first.address], batchIDs: 16_384, maxRetries: 0, attemptMs: 20_000, timeoutMs: 30_000 }, async (client) => {
     const ids = Array.from({ length: 9_000 }, (_, i) => (i % 1_000 === 0 ? id(i / 1_000) : String(i).padStart(1024, 'x')));
