@@ -390,6 +390,7 @@ type clientShare struct {
 	key          ClientKey
 	conns, slots int // guarded by the server's mutex
 	streams      atomic.Int64
+	tools        atomic.Int64 // built-in streams
 }
 
 func newClientShares(o *ServerOptions) clientShares {
@@ -431,7 +432,7 @@ func (s *clientShares) leaveLocked(share *clientShare) {
 // forgetLocked deletes the share of a client that has nothing left. Handlers may hold slots
 // and streams after their connection has ended.
 func (s *clientShares) forgetLocked(share *clientShare) {
-	if share.conns == 0 && share.slots == 0 && share.streams.Load() == 0 && s.clients[share.key] == share {
+	if share.conns == 0 && share.slots == 0 && share.streams.Load() == 0 && share.tools.Load() == 0 && s.clients[share.key] == share {
 		delete(s.clients, share.key)
 	}
 }

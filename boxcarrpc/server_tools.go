@@ -132,14 +132,18 @@ const (
 // Built-in streams have separate limits, so that an overloaded server can be inspected and
 // drained. They are limited because a board can be large and every client may ask for one.
 const (
-	maxTools = 16
-	toolTime = 10 * time.Second
+	maxTools       = 16
+	maxClientTools = 4 // of one client, so that it cannot keep an operator from draining
+	toolTime       = 10 * time.Second
 )
 
 // admitTool admits a built-in stream or returns the reason for refusing it.
-func (s *Server) admitTool() refusal {
-	if s.counts.tools.Add(1) > maxTools {
-		s.counts.tools.Add(-1)
+func (c *serverConn) admitTool() refusal {
+	if !take(&c.share.tools, maxClientTools, false) {
+		return refusedClientStreams
+	}
+	if !take(&c.server.counts.tools, maxTools, false) {
+		c.share.tools.Add(-1)
 		return refusedStreams
 	}
 	return admitted

@@ -56,17 +56,17 @@ func TestTheBoardShowsEverySlot(t *testing.T) {
 	require.Equal(t, "abc", string(echoed))
 }
 
-// A client that requests boards larger than its stream credit holds at most maxTools of
-// them, and each for at most toolTime.
+// A client that requests boards larger than its stream credit holds at most
+// maxClientTools of them, and each for at most toolTime. Other clients get theirs meanwhile.
 func TestBoardsThatAreNotReceivedAreBounded(t *testing.T) {
 	const slots, more = 4000, 5
 	virtualtime.Test(t, func(t *testing.T) {
 		l := newPipes()
 		s := serveOn(t, l, echo, &ServerOptions{maxLanesPerConn: slots})
-		conn, err := l.dial(t.Context(), "")
+		conn, err := l.dialFrom("10.0.0.1")(t.Context(), "")
 		require.NoError(t, err)
 		c := newRaw(t, conn)
-		ends := make(chan wire.Status, maxTools+more)
+		ends := make(chan wire.Status, maxClientTools+more)
 		granted := make(chan struct{})
 		go func() {
 			leased := 0
@@ -90,7 +90,7 @@ func TestBoardsThatAreNotReceivedAreBounded(t *testing.T) {
 		c.send(wire.AppendHello(nil, wire.Hello{MaxResponse: MaxResponseBytes, Name: "raw"}))
 		require.True(t, lanes(c, slots))
 		<-granted
-		for number := range uint32(maxTools + more) {
+		for number := range uint32(maxClientTools + more) {
 			c.send(wire.AppendOpen(nil, number, wire.Open{Sequence: 1}, MethodBoard, nil))
 		}
 		for range more {
@@ -98,9 +98,19 @@ func TestBoardsThatAreNotReceivedAreBounded(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Empty(t, ends)
-		require.Equal(t, int64(maxTools), s.counts.tools.Load())
+		require.Equal(t, int64(maxClientTools), s.counts.tools.Load())
+		require.Equal(t, uint64(more), s.Stats().RefusedBy["client_streams"])
+		others := newPoolOf(t, &PoolOptions{Dialer: l.dialFrom("10.0.0.2")}, discovery.Static("s"))
 		began := time.Now()
-		for range maxTools {
+		for range 2 {
+			stream, err := others.Stream(t.Context(), MethodBoard, nil)
+			require.NoError(t, err)
+			_, err = stream.Receive(nil)
+			require.NoError(t, err)
+			stream.Close()
+		}
+		require.Zero(t, time.Since(began))
+		for range maxClientTools {
 			require.Equal(t, uint32(CodeDeadlineExceeded), (<-ends).Code)
 		}
 		require.Equal(t, toolTime, time.Since(began))

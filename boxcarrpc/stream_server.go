@@ -186,7 +186,7 @@ func (c *serverConn) open(f wire.Frame) error {
 	batch := Metadata(metadata).isBatch()
 	tool, admit := isTool(string(method)), func() refusal { return c.admitStreamLocked(batch) }
 	if tool {
-		admit = c.server.admitTool
+		admit = c.admitTool
 		if head.Budget == 0 || head.Budget > toolTime {
 			head.Budget = toolTime
 		}
@@ -238,10 +238,16 @@ func (c *serverConn) admitStreamLocked(batch bool) refusal {
 
 // releaseStreamLocked ends the charge for a stream whose handler has returned. If that
 // outlived the connection, it may be the last that the client had.
-func (c *serverConn) releaseStreamLocked() {
+func (c *serverConn) releaseStreamLocked(tool bool) {
 	s := c.server
-	s.counts.streams.Add(-1)
-	c.share.streams.Add(-1)
+	if tool {
+		s.counts.tools.Add(-1)
+		c.share.tools.Add(-1)
+	} else {
+		s.counts.streams.Add(-1)
+		c.share.streams.Add(-1)
+		s.admission.leave()
+	}
 	if c.mu.closed {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -309,12 +315,7 @@ func (s *ServerStream) end(err error) {
 		status.Code, status.Message, flags = uint32(refusal.code), refusal.message, wire.FlagProcessed
 	}
 	c.mu.streams[s.number] = nil
-	if s.tool {
-		c.server.counts.tools.Add(-1)
-	} else {
-		c.releaseStreamLocked()
-		c.server.admission.leave()
-	}
+	c.releaseStreamLocked(s.tool)
 	s.finish(errStreamOver, func() { c.out.Append(wire.AppendStatus(nil, s.number, flags, status, trailer)) })
 	c.mu.running--
 	c.expectCloseLocked()
