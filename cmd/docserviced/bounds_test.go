@@ -27,13 +27,16 @@ import (
 )
 
 // startWithTokens starts a daemon that requires tokens, and returns a valid one.
+// otherToken is that of another client of startWithTokens.
+const otherToken = "fedcba9876543210"
+
 func startWithTokens(t *testing.T) (d *server, token string) {
 	queueDir := t.TempDir()
 	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	o := testOptions(t, queueDir)
 	o.grpc, token = "127.0.0.1:0", "0123456789abcdef"
 	o.Security.TokenFile = filepath.Join(t.TempDir(), "tokens")
-	require.NoError(t, os.WriteFile(o.Security.TokenFile, []byte("frontend "+token+"\n"), 0o600))
+	require.NoError(t, os.WriteFile(o.Security.TokenFile, []byte("frontend "+token+"\nother "+otherToken+"\n"), 0o600))
 	d, _ = startTestDaemon(t, o)
 	waitReady(t, d)
 	return d, token
@@ -114,6 +117,27 @@ func TestWatchesAreLimited(t *testing.T) {
 	d.grpc.watches.Add(grpcMaxWatches - d.grpc.watches.Load() - 1)
 	require.NoError(t, watchError(t, other))
 	require.ErrorContains(t, watchError(t, other), "1024 for all clients")
+}
+
+// A client with credentials has a share of the health streams too, apart from that of clients
+// without credentials at its address.
+func TestAuthenticatedWatchesOfAClientAreLimited(t *testing.T) {
+	d, token := startWithTokens(t)
+	dial := func(token string) *grpc.ClientConn {
+		return dialGRPC(t, d, grpc.WithStreamInterceptor(func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+			return streamer(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token), desc, cc, method, opts...)
+		}))
+	}
+	var conn *grpc.ClientConn
+	for i := range grpcMaxWatches / bounded.ClientShare {
+		if i%(grpcMaxStreams/2) == 0 {
+			conn = dial(token)
+		}
+		require.NoError(t, watchError(t, conn))
+	}
+	require.ErrorContains(t, watchError(t, dial(token)), "128 for a client")
+	require.NoError(t, watchError(t, dial(otherToken)), "another client")
+	require.NoError(t, watchError(t, dialGRPC(t, d)), "without a token")
 }
 
 // A health stream of a client without credentials ends after a time.

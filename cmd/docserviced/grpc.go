@@ -44,7 +44,7 @@ const (
 	grpcHealthInterval = 200 * time.Millisecond
 	// Limits of concurrent health streams, which take 16 KiB each. If credentials are
 	// required, streams of clients without them are limited separately, in number and
-	// duration. One unauthenticated client may have an eighth.
+	// duration. One client may have as many as connections, unauthenticated an eighth.
 	grpcMaxWatches             = 1 << 10
 	grpcUnauthenticatedWatches = 1 << 6
 	grpcUnauthenticatedWatch   = 10 * time.Minute
@@ -216,18 +216,18 @@ func (l *watchLimit) err() error {
 // watchLimits returns the limits for another health stream of the peer.
 func (g *grpcProtocol) watchLimits(ctx context.Context) []watchLimit {
 	client, err := g.identify(ctx)
-	if err == nil && client.Identity.Authenticated() {
-		return []watchLimit{{&g.watches, grpcMaxWatches, "for all clients; call Check"}}
-	}
+	authenticated := err == nil && client.Identity.Authenticated()
 	all := watchLimit{&g.watches, grpcMaxWatches, "for all clients; call Check"}
-	if g.requireCredentials {
+	share := int64(g.ClientConns(grpcMaxWatches)) // one for each connection
+	if g.requireCredentials && !authenticated {
+		share = grpcUnauthenticatedWatches / bounded.ClientShare
 		all = watchLimit{&g.unauthenticatedWatches, grpcUnauthenticatedWatches, "for clients without a token or certificate; authenticate, or call Check"}
 	}
 	conn := bounded.ConnOf(ctx)
 	if conn == nil {
 		return []watchLimit{all}
 	}
-	return []watchLimit{all, {conn.Watches(), all.most / bounded.ClientShare, "for a client; call Check"}}
+	return []watchLimit{all, {conn.Watches(), share, "for a client; call Check"}}
 }
 
 // admitWatch counts a health stream, and refuses it above a limit.
