@@ -100,7 +100,7 @@ func TestRandomRevocations(t *testing.T) {
 				}
 				if err == nil {
 					if !m.invalidSince.IsZero() {
-						require.Less(t, now.Sub(m.invalidSince), Interval, "the session of a refused client goes on")
+						require.Less(t, now.Sub(m.invalidSince), Interval, "the session of a refused client has not ended")
 					}
 					if rng.IntN(50) > 0 {
 						return false

@@ -131,7 +131,7 @@ func TestRefusedClientsAreDisconnected(t *testing.T) {
 		case err := <-ended:
 			require.Equal(t, codes.Unavailable, status.Code(err), "%v", err)
 		case <-ctx.Done():
-			t.Fatal("a stream goes on")
+			t.Fatal("a stream has not ended")
 		}
 	}
 	require.Error(t, getOverGRPC(ctx, conns[0]))

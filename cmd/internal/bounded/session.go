@@ -34,8 +34,8 @@ func (c *Conn) refuse(reason error) {
 // Retirement returns the time from which the peer is asked to connect again, zero for never.
 func (c *Conn) Retirement() time.Time { return c.retirement }
 
-// jitter returns a time that differs from d by at most a tenth, so that the clients that
-// connected at one time, as after a restart, do not do so again together.
+// jitter returns a time that differs from d by at most a tenth, so that clients that
+// connected together, as after a restart, connect again at different times.
 func jitter(d time.Duration) time.Duration {
 	return d - d/10 + time.Duration(rand.Int64N(int64(d/5)+1))
 }
