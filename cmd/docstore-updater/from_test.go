@@ -201,8 +201,8 @@ sources:
 	}
 }
 
-// append --from file:// continues a queue whose files were arguments, as the ingest unit of
-// earlier releases gave them.
+// TestFromDirectoryContinuesArguments: append --from file:// continues a queue whose files were
+// arguments, as the ingest unit of earlier releases gave them.
 func TestFromDirectoryContinuesArguments(t *testing.T) {
 	line := func(id string) string { return `{"id":"` + id + "\"}\n" }
 	for name, test := range map[string]struct {
