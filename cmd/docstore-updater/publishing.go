@@ -263,15 +263,16 @@ func (p *publishing) publish(ctx context.Context, now time.Time) error {
 	case unchanged:
 		return p.guard(ctx, now)
 	}
-	if sealed, err = p.sealAll(sealed); err != nil {
-		return err
-	}
-	if p.publisher == nil {
+	opened := p.publisher == nil
+	if opened {
 		options := &publish.Options{Now: p.env.Now, Stream: p.announce}
 		if p.publisher, err = publish.OpenPublisher(ctx, p.bucket, p.dir, options); err != nil {
 			p.publisher = nil
 			return err
 		}
+	}
+	if sealed, err = p.sealAll(sealed, opened); err != nil {
+		return err
 	}
 	if err := p.guard(ctx, now); err != nil {
 		return err
@@ -292,9 +293,10 @@ func (p *publishing) publish(ctx context.Context, now time.Time) error {
 }
 
 // sealAll seals the segments of all shards when one was sealed: a manifest for each of them
-// would be one for each shard, and would end them at different records.
-func (p *publishing) sealAll(sealed []queue.SegmentID) ([]queue.SegmentID, error) {
-	if len(sealed) == 1 {
+// would be one for each shard, and would end them at different records. opened: the publisher was
+// opened, so what is announced is not known, and a manifest must include it.
+func (p *publishing) sealAll(sealed []queue.SegmentID, opened bool) ([]queue.SegmentID, error) {
+	if len(sealed) == 1 && !(opened && p.announce) {
 		return sealed, nil
 	}
 	if err := p.seal(); err != nil {

@@ -404,10 +404,13 @@ func TestManifestIncludesAnnouncedEntries(t *testing.T) {
 	require.Empty(t, extended.Reason)
 	require.False(t, extended.Sealed)
 
+	unchanged, err := p.Publish(t.Context())
+	require.NoError(t, err)
+	require.False(t, unchanged.New, "no segment was sealed since")
 	require.NoError(t, writers[1].Seal())
 	_, err = p.Publish(t.Context())
 	require.ErrorIs(t, err, ErrRefused)
-	require.ErrorContains(t, err, "increment 1 of manifest 1 announced entries of segment 2 in "+s.dirs()[0]+", which is not sealed: run docstore-updater seal")
+	require.ErrorContains(t, err, "increments of manifest 1 announced entries of segment 2 in "+s.dirs()[0]+", which is not sealed: run docstore-updater seal")
 	require.Equal(t, first.Ref, record(t, b).Head)
 
 	for _, w := range writers {

@@ -238,13 +238,13 @@ func (p *Publisher) publishSealed(ctx context.Context) (Published, error) {
 		if err != nil {
 			return Published{}, err
 		}
-		ends, err := p.leastEnds(ctx, record, base, parents, files)
+		ends, err := p.leastEnds(ctx, record, base, parents)
 		if err != nil {
 			return Published{}, err
 		}
 		chunk := nextChunk(parents, ends, files)
 		partial := chunk.count() < files.count()
-		published, err := p.publish(ctx, record.Head, base, parent, chunk, partial)
+		published, err := p.publish(ctx, record.Head, base, parent, chunk, ends, partial)
 		if err != nil {
 			return Published{}, err
 		}
@@ -258,7 +258,7 @@ func (p *Publisher) publishSealed(ctx context.Context) (Published, error) {
 // leastEnds returns the last segment of each queue that the next manifest includes at least: that
 // of its parent, or the one whose entries increments of the parent have announced. A server that
 // starts with a manifest that lacks some of them would not find documents that were announced.
-func (p *Publisher) leastEnds(ctx context.Context, record Record, base Ref, parents []*Manifest, files sealedFiles) ([]queue.SegmentID, error) {
+func (p *Publisher) leastEnds(ctx context.Context, record Record, base Ref, parents []*Manifest) ([]queue.SegmentID, error) {
 	ends := make([]queue.SegmentID, len(parents))
 	for i, m := range parents {
 		ends[i] = m.Head.Sealed
@@ -275,25 +275,27 @@ func (p *Publisher) leastEnds(ctx context.Context, record Record, base Ref, pare
 		return nil, err
 	}
 	for i, part := range last.parts() {
-		if part.To == 0 {
-			continue
+		if part.To > 0 {
+			ends[i] = part.Segment
 		}
-		if of := files[i]; len(of) == 0 || of[len(of)-1].Last < part.Segment {
-			return nil, refused("increment %d of manifest %d announced entries of segment %d in %s, which is not sealed: run docstore-updater seal, then publish again", newest, base.Number, part.Segment, p.source.queues[i].path)
-		}
-		ends[i] = part.Segment
 	}
 	return ends, nil
 }
 
-// publish commits a manifest of files, which continues base. Its manifest is parent.
-func (p *Publisher) publish(ctx context.Context, head, base Ref, parent *Manifest, files sealedFiles, partial bool) (Published, error) {
+// publish commits a manifest of files, which continues base. Its manifest is parent. ends are those
+// of leastEnds.
+func (p *Publisher) publish(ctx context.Context, head, base Ref, parent *Manifest, files sealedFiles, ends []queue.SegmentID, partial bool) (Published, error) {
 	m, uploaded, err := p.upload(ctx, parent, files)
 	if err != nil {
 		return Published{}, err
 	}
 	if base == head && slices.Equal(m.Files, parent.Files) {
 		return Published{Ref: head, Manifest: parent}, nil
+	}
+	for i, end := range m.ends() {
+		if end < ends[i] {
+			return Published{}, refused("increments of manifest %d announced entries of segment %d in %s, which is not sealed: run docstore-updater seal, then publish again", base.Number, ends[i], p.source.queues[i].path)
+		}
 	}
 	m.Number, m.Previous = head.Number+1, head
 	if base != head {
