@@ -96,8 +96,8 @@ type Conn struct {
 	account       *boxcarrpc.Account
 	client        boxcarrpc.ClientKey // guarded by listener.mu, as the next ones
 	ofClient      *clientConns
-	present       bool // counted
-	authenticated bool
+	present       bool        // counted
+	authenticated atomic.Bool // written under listener.mu
 	ending        sync.Once
 	retirement    time.Time         // see Retirement
 	settingUp     bool              // grpc-go has not written its settings yet
@@ -223,10 +223,14 @@ func (o *Listener) Find(from net.Addr) *Conn {
 // Authenticate records the client of a connection when its credentials, or its first request
 // if none are required, have been accepted. It returns ErrTooManyConns if the client, or all
 // clients, have too many connections; the connection may then be replaced by others.
-func (c *Conn) Authenticate(peer *boxcarrpc.Peer) error {
+func (c *Conn) Authenticate(identity boxcarrpc.Identity) error {
+	if c.authenticated.Load() {
+		return nil
+	}
+	peer := &boxcarrpc.Peer{Address: c.RemoteAddr(), Identity: identity}
 	o, client := c.listener, boxcarrpc.ClientOf(peer)
 	o.mu.Lock()
-	if c.authenticated || !c.present {
+	if c.authenticated.Load() || !c.present {
 		o.mu.Unlock()
 		return nil
 	}
@@ -239,7 +243,7 @@ func (c *Conn) Authenticate(peer *boxcarrpc.Peer) error {
 	o.mu.unauthenticated.Remove(c)
 	o.leaveLocked(c)
 	o.joinLocked(c, client)
-	c.authenticated = true
+	c.authenticated.Store(true)
 	o.mu.Unlock()
 	c.account.Identify(peer)
 	return nil
@@ -247,9 +251,7 @@ func (c *Conn) Authenticate(peer *boxcarrpc.Peer) error {
 
 // Authenticated reports whether the peer has presented credentials, or needs none.
 func (c *Conn) Authenticated() bool {
-	c.listener.mu.Lock()
-	defer c.listener.mu.Unlock()
-	return c.authenticated || !c.listener.options.RequireCredentials
+	return c.authenticated.Load() || !c.listener.options.RequireCredentials
 }
 
 // Watches counts the open health streams of the client of a connection. The caller updates

@@ -36,9 +36,9 @@ func testBounds(limit int, requireCredentials bool) *Listener {
 	})
 }
 
-// identified returns a peer with the name of a client.
-func identified(name string) *boxcarrpc.Peer {
-	return &boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: name}}
+// identified returns the identity of a client.
+func identified(name string) boxcarrpc.Identity {
+	return boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: name}
 }
 
 // Where no credentials are required, the connections of an address are limited. A part of
@@ -47,7 +47,7 @@ func TestConnectionLimitPerClient(t *testing.T) {
 	o := testBounds(80, false)
 	port := 0
 	connect := func(client int) *Conn { port++; return o.admit(fromClient(t, client, port)) }
-	request := func(c *Conn) error { return c.Authenticate(&boxcarrpc.Peer{Address: c.RemoteAddr()}) }
+	request := func(c *Conn) error { return c.Authenticate(boxcarrpc.Identity{}) }
 	silent := connect(1)
 	for range 9 {
 		require.NoError(t, request(connect(1)))
@@ -182,11 +182,11 @@ func TestRandomConnectionsStayWithinTheLimits(t *testing.T) {
 			case 1:
 				if len(open) > 0 {
 					c := open[rng.IntN(len(open))]
-					peer := &boxcarrpc.Peer{Address: c.RemoteAddr()}
+					var identity boxcarrpc.Identity
 					if o.options.RequireCredentials {
-						peer = identified(fmt.Sprint("client ", rng.IntN(6)))
+						identity = identified(fmt.Sprint("client ", rng.IntN(6)))
 					}
-					if c.Authenticate(peer) == nil && c.present && !slices.Contains(authenticated, c) {
+					if c.Authenticate(identity) == nil && c.present && !slices.Contains(authenticated, c) {
 						authenticated = append(authenticated, c)
 					}
 				}
