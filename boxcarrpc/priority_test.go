@@ -112,6 +112,40 @@ func TestBatchIsRefusedFirst(t *testing.T) {
 	}
 }
 
+// A refused batch request takes no place of the reserve, even while it is being refused.
+func TestRefusedBatchTakesNoPlace(t *testing.T) {
+	const limit, reserve = 16, 4
+	var counter atomic.Int64
+	for range limit - reserve {
+		require.True(t, take(&counter, limit, true))
+	}
+	var over atomic.Bool
+	var refused atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for !over.Load() {
+				if take(&counter, limit, true) {
+					t.Error("batch has a place of the reserve")
+					return
+				}
+				refused.Add(1)
+			}
+		})
+	}
+	for refused.Load() < 1_000_000 && !t.Failed() {
+		for range reserve {
+			if !take(&counter, limit, false) {
+				t.Error("an interactive request is refused")
+			}
+		}
+		counter.Add(-reserve)
+	}
+	over.Store(true)
+	wg.Wait()
+	require.Equal(t, int64(limit-reserve), counter.Load())
+}
+
 // Batch streams leave places to interactive ones.
 func TestBatchStreamsLeaveAReserve(t *testing.T) {
 	for name, c := range map[string]struct {
