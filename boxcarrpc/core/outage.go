@@ -41,13 +41,19 @@ func (c *Client) stepOutage(now int64, rng *rand.PCG) {
 	o.over = c.members == 0 || now >= o.until
 }
 
-// shortenQuarantines ends each quarantine within the time of the shortest one.
+// shortenQuarantines ends each quarantine, or the wait for a probe after it, within the time
+// of the shortest one.
 func (l *Ladder) shortenQuarantines(now int64, rng *rand.PCG) {
 	for place := range l.members {
 		peer := l.memberAt(place)
-		if p := &l.peers[peer]; p.isolated {
-			p.quarantine.until = min(p.quarantine.until, now+int64(uniform(rng, quarantineBase)))
+		p := &l.peers[peer]
+		until := now + int64(uniform(rng, quarantineBase))
+		switch {
+		case p.isolated:
+			p.quarantine.until = min(p.quarantine.until, until)
 			l.schedule(peer)
+		case p.hasAlarm(alarmProbe):
+			l.setAlarm(alarmProbe, peer, min(p.due[alarmProbe], until))
 		}
 	}
 }

@@ -97,3 +97,33 @@ func TestOutage(t *testing.T) {
 	}
 	require.Greater(t, outages, 200)
 }
+
+// A server whose quarantine is over waits for its probe when the last slot is lost. It is
+// probed before calls fail.
+func TestAnOutageShortensTheWaitForAProbe(t *testing.T) {
+	rng := testseed.PCG(t)
+	for range 100 {
+		c := NewClient(1, make([]Slot, 2), make([]Peer, 2))
+		c.SetKnown()
+		c.Join(0, 0, rng)
+		c.Join(0, 1, rng)
+		entry, _, _, ok := c.Grant(0, 0, 7, rng)
+		require.True(t, ok)
+		c.Quarantine(0, 1, rng)
+		now := c.peers[1].quarantine.until
+		c.Advance(now, rng)
+		require.True(t, c.peers[1].hasAlarm(alarmProbe))
+		c.Lose(entry)
+		c.Quarantine(now, 0, rng)
+		lost := now
+		for asked := false; !asked; { // neither of both needs long
+			peer, _, ok := c.NextRequest(now, rng)
+			asked = ok && peer == 1
+			if !ok {
+				now = c.Wake()
+			}
+		}
+		require.LessOrEqual(t, now-lost, int64(quarantineBase))
+		require.False(t, c.Outage())
+	}
+}
