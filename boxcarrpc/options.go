@@ -190,8 +190,9 @@ type PoolOptions struct {
 	Size int
 	// SubsetSize is the number of servers that the pool uses, chosen by the numbers of the
 	// servers and of the client. The load is even if all clients see the same numbers. If
-	// all servers of the subset are dead, the pool borrows as many more, at most twice. The
-	// default is 0: all servers, or DefaultSubsetSize if Subset is set.
+	// all servers of the subset are dead, or full while the pool lacks slots, the pool borrows
+	// as many more, at most twice. The default is 0: all servers, or DefaultSubsetSize if
+	// Subset is set.
 	SubsetSize int
 	// Subset chooses the servers. Set it to use the algorithm of other clients of the same
 	// servers. The default is rocksteadier. A pool that the source gives no number uses

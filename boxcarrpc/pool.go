@@ -112,7 +112,7 @@ func (p *Pool) HasTLS() bool { return p.options.TLS != nil }
 type PoolStats struct {
 	Known      int  // servers that the source reports
 	Servers    int  // of these, in the pool's set: all, or its subset and the borrowed ones
-	Borrowed   bool // the servers of the subset are dead, and others replace them
+	Borrowed   bool // the servers of the subset are dead or full, and others replace them
 	Live       int  // of these, neither draining nor broken since their last answer
 	Ejected    int  // of these, ejected because they fail requests
 	Transports int  // open connections

@@ -27,13 +27,10 @@ func (m *members) stepLocked() {
 		lane.transport.unlease(lane)
 		m.noteIdle(lane.transport)
 	}
-	m.updateBorrowing()
-	for {
-		index, below, ok := m.slots.nextRequest()
-		if !ok {
-			break
+	for changed := true; changed; changed = m.updateBorrowing() {
+		for index, below, ok := m.slots.nextRequest(); ok; index, below, ok = m.slots.nextRequest() {
+			m.requestLease(m.mu.peers[index], below)
 		}
-		m.requestLease(m.mu.peers[index], below)
 	}
 	m.slots.endWaits()
 	for lane := m.slots.nextCheck(); lane != nil; lane = m.slots.nextCheck() {

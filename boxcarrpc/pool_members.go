@@ -139,24 +139,24 @@ func (m *members) follow(snapshot discovery.Snapshot) {
 	m.stepLocked()
 }
 
-// updateBorrowing borrows servers if all of the subset are dead, and gives them back when
-// they recover. m.mu is held.
-func (m *members) updateBorrowing() {
+// updateBorrowing borrows servers if all of the subset are dead or full, and gives them back
+// when they recover. m.mu is held.
+func (m *members) updateBorrowing() (changed bool) {
 	subset := m.mu.subset
 	if subset == nil {
-		return
+		return false
 	}
-	var changed bool
 	m.slots.update(func(_ int64, l *core.Client, _ *rand.PCG) { changed = subset.core.UpdateBorrowing(&l.Ladder) })
 	if changed {
 		own, borrowed := subset.choose()
 		m.setServers(own, borrowed)
 		m.options.Logger.Info("subset resized", "servers", len(own)+len(borrowed), "borrowed", subset.core.Borrowed())
 	}
+	return changed
 }
 
 // setServers replaces the servers of the pool, and makes a lease request due. The borrowed
-// ones stand in for dead ones. m.mu is held. Calls wait only while the ladder changes.
+// ones stand in for dead or full ones. m.mu is held. Calls wait only while the ladder changes.
 func (m *members) setServers(own, borrowed []discovery.Server) {
 	known := make(map[string]*poolPeer, len(m.mu.peers))
 	for _, peer := range m.mu.peers {

@@ -104,7 +104,7 @@ func (m *members) viewServer(peer *poolPeer) serverView {
 	case !info.Trusted:
 		v.State = "has not answered a request yet"
 	case info.Borrowed:
-		v.State = "borrowed, because the subset was dead"
+		v.State = "borrowed, because the subset was dead or full"
 	}
 	return v
 }

@@ -34,10 +34,12 @@ func newNumberedCluster(t *testing.T) *numberedCluster {
 	return c
 }
 
-func (c *numberedCluster) start(numbers ...int) {
+func (c *numberedCluster) start(numbers ...int) { c.startWith(nil, numbers...) }
+
+func (c *numberedCluster) startWith(opts *ServerOptions, numbers ...int) {
 	for _, n := range numbers {
 		door := newPipes()
-		s := serveOn(c.t, door, echo, nil)
+		s := serveOn(c.t, door, echo, opts)
 		c.mu.Lock()
 		c.mu.servers[place(n)], c.mu.doors[place(n)] = s, door
 		c.mu.Unlock()
@@ -252,6 +254,33 @@ func TestAPoolBorrowsWhenItsSubsetIsDead(t *testing.T) {
 		c.use(p, 2*aMinute)
 		require.Equal(t, sorted(0, 3), c.connected())
 		require.False(t, p.Stats().Borrowed)
+	})
+}
+
+// Another client holds all slots of the subset's servers.
+func TestAPoolBorrowsWhenItsSubsetIsFull(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		c := newNumberedCluster(t)
+		order := mustByName(t, "rocksteadier").Subset(nil, 9, 0, 30, 6)
+		own, borrowed := order[:3], order[3:]
+		c.startWith(&ServerOptions{MaxLanes: 2}, own...)
+		c.start(borrowed...)
+		other := newPoolOf(t, &PoolOptions{Size: 6, Dialer: c.dial}, discovery.Static(place(own[0]), place(own[1]), place(own[2])))
+		time.Sleep(time.Second)
+		require.Equal(t, 6, other.Stats().Slots)
+
+		p := newPoolOf(t, &PoolOptions{Size: 6, SubsetSize: 3, Dialer: c.dial}, discovery.WithSelf(discovery.Pattern("be-%d", 30), 9, 0))
+		time.Sleep(2 * time.Second)
+		require.Equal(t, 6, p.Stats().Slots)
+		require.True(t, p.Stats().Borrowed)
+		c.use(p, aMinute)
+
+		require.NoError(t, other.Close())
+		c.use(p, 3*aMinute)
+		require.Equal(t, 6, p.Stats().Slots)
+		require.False(t, p.Stats().Borrowed)
+		slices.Sort(own)
+		require.Equal(t, own, c.connected())
 	})
 }
 

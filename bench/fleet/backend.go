@@ -56,6 +56,9 @@ func (s *simulation) makeBackends() {
 	n := s.c.backends
 	lanes := float64(s.c.frontends) * float64(max(s.c.k, s.c.size)) / float64(s.c.backends)
 	slots := int(min(4*lanes+64, maxBoard)) / 64 * 64
+	if s.c.board > 0 {
+		slots = s.c.board
+	}
 	words := core.BoardWords(slots)
 	s.backends = make([]backend, n)
 	arena := make([]uint64, n*words)
@@ -82,7 +85,7 @@ func (s *simulation) receive(index int32) {
 		return
 	case s.c.bucketed():
 		var ok bool
-		if b.bucket, ok = s.rate.Take(s.now, b.bucket, 1); !ok {
+		if b.bucket, ok = s.rate.Take(s.now, b.bucket, 1, 0); !ok {
 			s.count(&s.measure.counts.rateLimited, 1)
 			s.answer(index, policy.Refused)
 			return

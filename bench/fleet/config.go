@@ -31,7 +31,8 @@ type config struct {
 
 	deadline, hedge time.Duration // of a request, and until it is also sent to another backend; 0 for none
 	skew            time.Duration // maximum offset of the clocks of frontends
-	borrow          bool          // slots borrow the next subset if theirs is dead
+	borrow          bool          // slots borrow the next subset if theirs is dead or full
+	board           int           // slots of a backend, 0 for four times the mean
 	failShare       float64       // of the backends, in failures, silent, silent-start and grey
 
 	transfer, work time.Duration // of a response on the network, and of the frontend before the request
@@ -81,6 +82,9 @@ func (c *config) resolve() error {
 	}
 	if c.gossipRelays < 0 || c.gossipRelays > maxRelays {
 		bad("-relays %d: must be 0 to %d", c.gossipRelays, maxRelays)
+	}
+	if c.board < 0 || c.board > maxBoard {
+		bad("-board %d: must be 0 to %d", c.board, maxBoard)
 	}
 	if c.failShare < 0 || c.failShare >= 1 {
 		bad("-fail-share %v: must be at least 0 and below 1", c.failShare)

@@ -190,7 +190,7 @@ func (s *simulation) global(f int32, local int64) int64 {
 	return int64(math.Ceil(float64(local-front.offset) / (1 + front.drift)))
 }
 
-// updateBorrowing borrows backends if all of a frontend's subset are dead, and gives them
+// updateBorrowing borrows backends if all of a frontend's subset are dead or full, and gives them
 // back when they recover, as Pool does.
 func (s *simulation) updateBorrowing(f int32) {
 	subset := s.frontends[f].subset

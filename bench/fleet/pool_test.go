@@ -111,3 +111,24 @@ func TestSilentBackendsDelayNoLease(t *testing.T) {
 		}
 	}
 }
+
+// A random subset of two backends may have no free slot while others have many. A frontend that
+// lacks slots borrows backends, and keeps them while it needs them.
+func TestFullSubsetsBorrow(t *testing.T) {
+	c := small("slots")
+	c.frontends, c.backends, c.k, c.size, c.board = 200, 100, 2, 8, 20
+	c.subset, c.hotShare, c.warmup, c.duration = "random", 0, 0, 30*time.Second
+	missing := func(s *simulation) (n int) {
+		for f := range s.frontends {
+			n += c.size - s.slots(int32(f)).Held()
+		}
+		return n
+	}
+	s, _ := simulated(t, c)
+	require.Greater(t, missing(s), 50)
+	c.borrow = true
+	s, r := simulated(t, c)
+	require.Zero(t, missing(s))
+	require.Positive(t, r.counts.borrowings)
+	require.Less(t, r.counts.borrowings, uint64(c.frontends/2))
+}

@@ -252,13 +252,17 @@ func (l *Ladder) check(t testing.TB) {
 		}
 	}
 	require.Equal(t, []int32{held, busy, free}, []int32{l.held, l.busy, l.free})
-	var members, live, asking, late, probing int32
-	var shares int64
+	var members, owns, live, asking, late, probing int32
+	var shares, own int64
 	for i := range l.peers {
 		p := &l.peers[i]
 		require.Equal(t, heldOf[i], p.held)
 		if p.member {
 			members++
+			if !p.borrowed {
+				owns++
+				own += p.weight()
+			}
 		}
 		if p.live() {
 			live++
@@ -276,8 +280,8 @@ func (l *Ladder) check(t testing.TB) {
 		}
 	}
 	l.checkLists(t)
-	require.Equal(t, shares, l.shares)
-	require.Equal(t, []int32{members, live, asking, late, probing}, []int32{l.members, l.live, l.asking, l.late, l.probing})
+	require.Equal(t, []int64{shares, own}, []int64{l.shares, l.own})
+	require.Equal(t, []int32{members, owns, live, asking, late, probing}, []int32{l.members, l.owned, l.live, l.asking, l.late, l.probing})
 	unused := int32(0)
 	for i := l.unused; i != none; i = l.slots[i].at {
 		require.Equal(t, slotUnused, l.slots[i].state)

@@ -50,6 +50,7 @@ type Ladder struct {
 	free        int32 // length of the heap
 	unused      int32 // first unused entry
 	members     int32 // servers in the set
+	owned       int32 // members that are not borrowed
 	live        int32 // members that are expected to answer
 	asking      int32 // timely lease requests
 	late        int32 // overdue lease requests
@@ -57,12 +58,14 @@ type Ladder struct {
 	averageLoad int32 // moving average of reported loads, times averageScale
 	ejected     int32 // ejected members
 
-	alarms [alarms]int32 // lengths of the heaps
-	wake   int64         // the first alarmChange
-	shares int64         // sum of the peers' share
-	faults int64         // sum of the peers' fault
-	wanted int32         // peers that are wanted
-	fewer  bool          // a lease request became overdue, so that fewer servers share the slots
+	alarms  [alarms]int32 // lengths of the heaps
+	wake    int64         // the first alarmChange
+	shares  int64         // sum of the peers' share
+	own     int64         // sum of the peers' own
+	faults  int64         // sum of the peers' fault
+	wanted  int32         // peers that are wanted
+	refill  bool          // slots became missing, or servers have a larger share since
+	starved bool          // slots are missing, and all live servers have refused one
 
 	checkEvery int64
 	checkAt    int64 // lower bound of the time of the next check
@@ -76,7 +79,7 @@ type Ladder struct {
 // those beyond size hold slots that were replaced while busy, until their requests end.
 // peers has an element for each server index. The ladder retains both slices.
 func NewLadder(size int, slots []Slot, peers []Peer) Ladder {
-	l := Ladder{slots: slots, peers: peers, size: int32(size), wake: never}
+	l := Ladder{slots: slots, peers: peers, size: int32(size), wake: never, refill: true}
 	for i := range slots {
 		slots[i] = Slot{at: int32(i) + 1}
 	}
@@ -268,6 +271,7 @@ func (l *Ladder) Retire(entry int32) (gone bool) {
 
 // leave subtracts an entry from the counts of held slots.
 func (l *Ladder) leave(entry int32) {
+	l.refill = l.refill || l.held == l.size
 	l.held--
 	l.peers[l.slots[entry].peer].held--
 	l.topKnown = false
@@ -418,6 +422,7 @@ func (l *Ladder) Grant(peer, number int32) (entry, victim int32, gone, ok bool) 
 	l.insert(entry)
 	l.held++
 	l.peers[peer].held++
+	l.starved = false
 	l.checkAt = 0
 	l.topKnown = false
 	return entry, victim, gone, true

@@ -10,7 +10,7 @@ const (
 	swapRest    = 20e6  // pause after a swap
 	hintWithin  = 100e6 // maximum delay of a request after a hint
 	fillAtOnce  = 4     // concurrent requests while slots are missing
-	surveyLimit = 64    // requests without a gain after the ladder has filled, at most
+	surveyLimit = 64    // requests without a gain before the pauses grow
 	pickAttempt = 16    // random picks before all servers are examined
 )
 
@@ -22,7 +22,7 @@ type LeaseSeeker struct {
 	hinted int32  // the server of a hint, plus one; 0 for none
 	round  uint32 // a server that declines is asked once in a round
 	level  uint8  // consecutive requests that gained nothing
-	survey int32  // further requests that may gain nothing before the pauses grow
+	survey int32  // further requests that may gain nothing before the pauses grow; ends with the round
 }
 
 // NextRequest returns the next lease request if one is due: the server, and the number
@@ -35,10 +35,11 @@ type LeaseSeeker struct {
 // overdueAfter.
 func (r *LeaseSeeker) NextRequest(now int64, l *Ladder, rng *rand.PCG) (peer, below int32, ok bool) {
 	l.Advance(now, rng)
-	if l.fewer {
-		l.fewer = false
+	if l.refill {
+		l.refill = false
 		if !l.Full() {
-			r.RequestNow(now) // the others may have more slots: see laneCap
+			r.RequestNow(now)
+			r.survey = surveyLimit
 		}
 	}
 	peer, below = r.wanted(l)
@@ -71,7 +72,9 @@ func (r *LeaseSeeker) nothing(now int64, l *Ladder, rng *rand.PCG) {
 	case l.Full():
 		r.rest(restLimit, r.level, now, rng)
 	default:
+		l.starved = l.members > 0
 		r.round++
+		r.survey = 0
 		r.rest(fillLimit, r.level, now, rng)
 	}
 }
@@ -191,16 +194,19 @@ func (r *LeaseSeeker) Filling(l *Ladder) bool { return !l.Full() && r.level < fi
 func fillTries(l *Ladder) uint8 { return uint8(min(l.live, 8)) }
 
 // short schedules the next request after a server had no free slot and slots are
-// missing: at once for the first fillTries servers, then with growing pauses and with
-// all servers again.
+// missing: at once for the first fillTries servers, with short pauses for the rest of
+// the first round, then with growing ones.
 func (r *LeaseSeeker) short(now int64, l *Ladder, rng *rand.PCG) {
-	if tries := fillTries(l); r.level >= tries {
-		r.round++
+	switch tries := fillTries(l); {
+	case r.level < tries:
+		r.level++
+		r.next = now
+	case r.survey > 0:
+		r.survey--
+		r.next = now + jitter(rng, restBase)
+	default:
 		r.rest(fillLimit, r.level-tries, now, rng)
-		return
 	}
-	r.level++
-	r.next = now
 }
 
 // rest backs off after a request that gained nothing.
@@ -218,7 +224,8 @@ func (r *LeaseSeeker) Hint(now int64, l *Ladder, peer, lowest int32, rng *rand.P
 	if now < r.hintAt || !l.Full() || r.hinted != 0 {
 		return false
 	}
-	if top := l.highest(none); l.peers[peer].level(lowest) >= l.slots[top].level {
+	p, top := &l.peers[peer], l.highest(none)
+	if l.standing(top) >= p.standing() && p.level(lowest) >= l.slots[top].level {
 		return false
 	}
 	// No other hint is accepted before that time, even if this one is not followed.

@@ -53,6 +53,7 @@ type Peer struct {
 	fault    int32  // moving average of its failures, 0 to faultFull
 	extra    int32  // weight above 1, in 64ths
 	share    int32  // part of Ladder.shares: its weight while it answers
+	own      int32  // part of Ladder.own: its weight while it is in the subset
 	held     int32  // slots in the ladder, without retiring ones
 	contact  contact
 	request  request // the lease request in progress
@@ -113,11 +114,12 @@ func (l *Ladder) join(now int64, peer int32, borrowed bool, rng *rand.PCG) {
 	p := &l.peers[peer]
 	if p.borrowed != borrowed {
 		p.borrowed, l.topKnown = borrowed, false
+		l.recount(p)
 	}
 	if p.member {
 		return
 	}
-	p.member = true
+	p.member, l.starved = true, false
 	p.at = l.members
 	l.peers[p.at].links.member = peer
 	l.members++
@@ -318,7 +320,7 @@ func (l *Ladder) change(now int64, peer int32, rng *rand.PCG) {
 		p.request = overdue
 		l.asking--
 		l.late++
-		l.fewer = true
+		l.refill = true
 	}
 	if p.isolated && now >= p.quarantine.until {
 		p.isolated = false

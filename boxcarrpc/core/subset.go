@@ -10,13 +10,15 @@ import (
 const maxBorrowed = 2
 
 // A Subset chooses the servers of a numbered set that a client uses: size servers, and
-// more while all of these are dead.
+// more while all of these are dead or full.
 //
 // A number without a server is skipped and the algorithm is asked for more numbers. For
 // algorithms with the prefix property (all but roundrobin and deterministic) the other
 // choices do not change. A server that is down keeps its place until the whole subset
 // is down. Then the client borrows size servers, and size more if these are down too.
-// It gives them back when half of the own servers answer requests.
+// It gives them back when half of the own servers answer requests. The same happens if
+// slots are missing and no own server grants one; then the client gives the borrowed
+// servers back when all of its slots are of own ones.
 //
 // A client without a number uses rendezvous with its key. A client that no longer knows
 // its number continues to use the last one.
@@ -27,6 +29,7 @@ type Subset struct {
 	key       int
 	self      int   // the client's number, -1 if it never had one
 	level     int   // borrowed servers in multiples of size
+	short     bool  // borrowed because the others were full
 	asked     []int // scratch: result of the algorithm
 	had       []int // scratch: sorted choices
 	chosen    []int
@@ -93,18 +96,28 @@ func (s *Subset) choose(dst []int, v View, size int) []int {
 	}
 }
 
-// UpdateBorrowing checks the health of the chosen servers. It returns true if the caller
-// must call Choose again: all servers are dead, or enough of them have recovered.
+// UpdateBorrowing checks the chosen servers. It returns true if the caller must call
+// Choose again: all servers are dead or full, or enough of them have recovered.
 func (s *Subset) UpdateBorrowing(l *Ladder) (changed bool) {
+	short := l.starved && !l.Full()
 	switch {
-	case s.level < maxBorrowed && l.held == 0 && l.allFailing():
+	case s.level < maxBorrowed && (short || l.held == 0 && l.allFailing()):
 		s.level++
+		s.short = s.short || short
 		return true
-	case s.level > 0 && l.recovered():
-		s.level = 0
+	case s.level > 0 && s.enough(l):
+		s.level, s.short = 0, false
 		return true
 	}
 	return false
+}
+
+// enough reports whether the client no longer needs the borrowed servers.
+func (s *Subset) enough(l *Ladder) bool {
+	if s.short {
+		return l.Full() && l.standing(l.highest(none)) == owned
+	}
+	return l.recovered()
 }
 
 // Borrowed reports whether the subset includes borrowed servers.

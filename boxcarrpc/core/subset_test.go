@@ -269,6 +269,121 @@ func TestBorrowedSlotDoesNotReplaceOwnSlot(t *testing.T) {
 	require.False(t, ok, "a borrowed slot does not replace an own one")
 }
 
+// seek makes lease requests for a time. boards are those of the servers.
+func (c *subsetClient) seek(r *LeaseSeeker, boards []Board, during int64) {
+	release := func(entry int32) {
+		number, peer, _, _, _ := c.ladder.Slot(entry)
+		require.True(c.t, boards[peer].Release(number))
+	}
+	for end := c.now + during; ; {
+		if c.subset.UpdateBorrowing(&c.ladder) {
+			c.adopt()
+			r.RequestNow(c.now)
+		}
+		wake := max(c.now, r.Wake(&c.ladder))
+		if wake > end {
+			c.now = end
+			return
+		}
+		c.now = wake
+		peer, below, ok := r.NextRequest(c.now, &c.ladder, c.rng)
+		if !ok {
+			continue
+		}
+		number, ok := boards[peer].Lease(below)
+		if !ok {
+			r.Done(c.now, &c.ladder, peer, Declined, c.rng)
+			continue
+		}
+		_, victim, gone, ok := c.ladder.Grant(peer, number)
+		require.True(c.t, ok)
+		if victim != none && gone {
+			release(victim)
+		}
+		r.Done(c.now, &c.ladder, peer, Granted, c.rng)
+		c.ladder.RecordOutcome(c.now, peer, Success, c.rng)
+		for entry, ok := c.ladder.Surplus(); ok; entry, ok = c.ladder.Surplus() {
+			require.True(c.t, c.ladder.Retire(entry))
+			release(entry)
+		}
+		c.ladder.check(c.t)
+	}
+}
+
+// The servers of a subset are not dead but have no free slot. The client borrows others, and
+// gives them back when it has all of its slots on its own ones.
+func TestAFullSubsetBorrows(t *testing.T) {
+	for _, size := range []int{1, 4, 20} {
+		t.Run(fmt.Sprint("size=", size), func(t *testing.T) {
+			slots := 2 * size
+			c := newSubsetClient(t, "rocksteadier", 200, size, slots)
+			own, _ := c.adopt()
+			boards := make([]Board, 200)
+			limit := func(n, slots int) { boards[n] = NewBoard(make([]uint64, BoardWords(slots)), slots) }
+			for n := range boards {
+				limit(n, 64)
+			}
+			for _, n := range own {
+				limit(n, 0)
+			}
+			held := func() (mine, others int) {
+				for _, n := range own {
+					mine += c.holds(n)
+				}
+				return mine, c.ladder.Held() - mine
+			}
+			var r LeaseSeeker
+			c.seek(&r, boards, 2*second)
+			mine, others := held()
+			require.Equal(t, [2]int{0, slots}, [2]int{mine, others})
+			require.True(t, c.subset.Borrowed())
+			require.Equal(t, 2*size, c.ladder.Members())
+
+			limit(own[0], 1)
+			c.seek(&r, boards, 2*3600*second)
+			mine, others = held()
+			require.Equal(t, [2]int{1, slots - 1}, [2]int{mine, others}, "the borrowed servers are still needed")
+			require.True(t, c.subset.Borrowed())
+
+			for _, n := range own[1:] {
+				limit(n, 64)
+			}
+			if size == 1 {
+				boards[own[0]] = NewBoard([]uint64{1}, 64)
+				boards[own[0]].taken = 1
+			}
+			c.seek(&r, boards, 2*3600*second)
+			mine, others = held()
+			require.Equal(t, [2]int{slots, 0}, [2]int{mine, others})
+			require.False(t, c.subset.Borrowed())
+			require.Equal(t, size, c.ladder.Members())
+		})
+	}
+}
+
+// A client without servers, or that waits for the first answer, borrows nothing.
+func TestASubsetThatHasNotAnsweredBorrowsNothing(t *testing.T) {
+	c := newSubsetClient(t, "rocksteadier", 100, 4, 8)
+	var r LeaseSeeker
+	for range 4 {
+		_, _, ok := r.NextRequest(c.now, &c.ladder, c.rng)
+		require.True(t, ok)
+	}
+	for range 20 {
+		c.now += 50 * millisecond
+		_, _, ok := r.NextRequest(c.now, &c.ladder, c.rng)
+		require.False(t, ok)
+		require.False(t, c.subset.UpdateBorrowing(&c.ladder))
+	}
+	empty := NewLadder(8, make([]Slot, 9), nil)
+	for range 20 {
+		c.now += second
+		_, _, ok := r.NextRequest(c.now, &empty, c.rng)
+		require.False(t, ok)
+		require.False(t, c.subset.UpdateBorrowing(&empty))
+	}
+}
+
 // replaceAll leases a slot of each server, makes all of them trusted, and then changes
 // the set to other servers.
 func (c *subsetClient) replaceAll() (old, replaced []int) {

@@ -52,6 +52,17 @@ func (l *Ladder) recount(p *Peer) {
 	}
 	l.shares += int64(share - p.share)
 	p.share = share
+	own := int32(0)
+	if p.standing() == owned {
+		own = int32(p.weight())
+	}
+	if own > 0 && p.own == 0 {
+		l.owned++
+	} else if own == 0 && p.own > 0 {
+		l.owned--
+	}
+	l.own += int64(own - p.own)
+	p.own = own
 }
 
 func (p *Peer) weight() int64 { return weightUnit + int64(p.extra) }
@@ -73,7 +84,12 @@ func (p *Peer) below(level int32) int32 {
 }
 
 // laneCap bounds the slots of a server: twice its share by weight, and at least 2. Servers
-// that do not answer have no share.
+// that do not answer have no share. While servers are borrowed, a server of the subset has
+// its share of the subset, so that half of these can replace all borrowed ones.
 func (l *Ladder) laneCap(p *Peer) int32 {
-	return max(2, int32(2*int64(l.size)*p.weight()/max(l.shares, p.weight())))
+	shares := l.shares
+	if l.owned < l.members && !p.borrowed {
+		shares = l.own
+	}
+	return max(2, int32(2*int64(l.size)*p.weight()/max(shares, p.weight())))
 }
