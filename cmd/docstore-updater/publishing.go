@@ -296,7 +296,7 @@ func (p *publishing) publish(ctx context.Context, now time.Time) error {
 // would be one for each shard, and would end them at different records. opened: the publisher was
 // opened, so what is announced is not known, and a manifest must include it.
 func (p *publishing) sealAll(sealed []queue.SegmentID, opened bool) ([]queue.SegmentID, error) {
-	if len(sealed) == 1 && !(opened && p.announce) {
+	if len(sealed) == 1 && (!opened || !p.announce) {
 		return sealed, nil
 	}
 	if err := p.seal(); err != nil {
