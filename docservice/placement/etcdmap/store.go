@@ -34,6 +34,10 @@ const (
 type Options struct {
 	// File keeps the last map, for restarts while etcd is unavailable. The default is none.
 	File string
+	// FileAfter is the time after which the map of File is used if etcd has not answered.
+	// Clients set it: an old map names columns whose servers are gone. The default is 0: at
+	// once.
+	FileAfter time.Duration
 	// Timeout bounds a request to etcd. The default is DefaultTimeout.
 	Timeout time.Duration
 	// Lease is the time after which a server or a placer that is dead or cut off is not
@@ -58,6 +62,7 @@ type Store struct {
 	running    sync.WaitGroup
 	cleaning   sync.WaitGroup // calls that end with the client, see untilDone
 	setting    sync.Mutex     // of the current map and its file
+	loading    *time.Timer    // of the map of the file; nil: none
 }
 
 var _ placement.Source = (*Store)(nil)
@@ -91,14 +96,21 @@ func Open(endpoints, collection string, opts *Options) (*Store, error) {
 		return nil, err
 	}
 	s.prefix = prefix + "/" + collection + "/"
-	if err := s.load(); err != nil {
+	last, err := s.load()
+	if err != nil {
 		return nil, err
+	}
+	if last != nil && s.options.FileAfter == 0 {
+		s.Set(last)
 	}
 	if s.client, err = etcd.Connect(target, &etcd.Options{CallTimeout: s.options.Timeout}); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
+	if last != nil && s.options.FileAfter > 0 {
+		s.loading = time.AfterFunc(s.options.FileAfter, func() { s.useLast(last) })
+	}
 	s.running.Go(func() { s.follow(ctx) })
 	return s, nil
 }
@@ -106,6 +118,9 @@ func Open(endpoints, collection string, opts *Options) (*Store, error) {
 // Close ends the connection. The last map stays in use.
 func (s *Store) Close() error {
 	s.cancel()
+	if s.loading != nil {
+		s.loading.Stop()
+	}
 	s.running.Wait()
 	err := s.client.Close()
 	s.cleaning.Wait()
@@ -163,24 +178,32 @@ func (s *Store) leaderKey() string  { return s.prefix + "placement/leader" }
 func (s *Store) statesKey() string  { return s.prefix + "state/" }
 func (s *Store) zonesKey() string   { return s.prefix + "zones" }
 
-// load reads the map of the last run.
-func (s *Store) load() error {
+// load reads the map of the last run, nil if there is none.
+func (s *Store) load() (*placement.Map, error) {
 	if s.options.File == "" {
-		return nil
+		return nil, nil
 	}
 	content, err := vfs.ReadFile(vfs.OS, s.options.File)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	if err != nil {
-		return errors.Wrap(err, "etcdmap: reading the last placement")
+		return nil, errors.Wrap(err, "etcdmap: reading the last placement")
 	}
 	m, err := s.parse(content)
-	if err != nil {
-		return errors.Wrapf(err, "etcdmap: %s: remove the file to wait for etcd instead", s.options.File)
+	return m, errors.Wrapf(err, "etcdmap: %s: remove the file to wait for etcd instead", s.options.File)
+}
+
+// useLast uses the map of the last run if etcd has not answered.
+func (s *Store) useLast(m *placement.Map) {
+	s.setting.Lock()
+	defer s.setting.Unlock()
+	if current, _ := s.Map(); current != nil {
+		return
 	}
+	info, _ := vfs.OS.Stat(s.options.File) // only its age is missing
+	s.options.Logger.Warn("etcd does not answer; using the last placement", "collection", s.collection, "epoch", m.Epoch, "changed", info.ModTime, "file", s.options.File)
 	s.Set(m)
-	return nil
 }
 
 // parse decodes a map of this collection.

@@ -8,19 +8,21 @@
 //
 // A Client has one connection to etcd and a Pool for each column, whose servers are those
 // that the registry of the column has. While etcd is unavailable, the last placement and the
-// last servers stay in use.
+// last servers stay in use. With Options.Dir a program also starts without etcd.
 //
 // A Client is safe for concurrent use.
 package etcdclient
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"docstore/boxcarrpc"
 	"docstore/docservice"
 	"docstore/docservice/placement/etcdmap"
 	"docstore/docservice/sharded"
+	"docstore/internal/vfs"
 )
 
 // Options configure a Client. Nil and zero values are the defaults.
@@ -30,8 +32,13 @@ type Options struct {
 	Pool boxcarrpc.PoolOptions
 	// Store has the options of the connection to etcd.
 	Store etcdmap.Options
-	// Logger logs columns without a pool, and is the default of the other two. The default
-	// discards it.
+	// Dir is a directory for the last placement and the last servers of each column, which is
+	// created. If etcd does not answer within a second after the start, they are used until it
+	// does, which the log says. Programs may share the directory of a collection. The default
+	// is none.
+	Dir string
+	// Logger logs columns without a pool and the use of Dir, and is the default of the other
+	// two. The default discards it.
 	Logger *slog.Logger
 }
 
@@ -51,6 +58,12 @@ func Open(endpoints, collection string, opts *Options) (*Client, error) {
 	if o.Store.Logger == nil {
 		o.Store.Logger = o.Logger
 	}
+	if o.Dir != "" {
+		if err := vfs.MakeDir(vfs.OS, o.Dir); err != nil {
+			return nil, fmt.Errorf("etcdclient: %w", err)
+		}
+		o.Store.File, o.Store.FileAfter = mapFile(o.Dir), etcdWait
+	}
 	store, err := etcdmap.Open(endpoints, collection, &o.Store)
 	if err != nil {
 		return nil, err
@@ -63,7 +76,7 @@ func Open(endpoints, collection string, opts *Options) (*Client, error) {
 }
 
 // ClientOptions returns the options of a sharded.Client for a Store that the caller closes
-// after the client.
+// after the client. Dir must exist, and keeps only the servers.
 func ClientOptions(store *etcdmap.Store, opts *Options) *sharded.Options {
 	pool := opts.Pool
 	if pool.Methods == nil {
@@ -72,13 +85,21 @@ func ClientOptions(store *etcdmap.Store, opts *Options) *sharded.Options {
 	if pool.Logger == nil {
 		pool.Logger = opts.Logger
 	}
-	return &sharded.Options{Logger: opts.Logger, Pool: func(column string) (*boxcarrpc.Pool, error) {
+	logger := opts.Logger
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return &sharded.Options{Logger: logger, Pool: func(column string) (*boxcarrpc.Pool, error) {
 		registry, err := store.Column(column)
 		if err != nil {
 			return nil, err
 		}
 		own := pool // NewPool keeps it
-		return boxcarrpc.NewPool(registry.Source(nil), &own)
+		source := registry.Source(nil)
+		if opts.Dir != "" {
+			source = &kept{source: source, file: serversFile(opts.Dir, column), log: logger}
+		}
+		return boxcarrpc.NewPool(source, &own)
 	}}
 }
 

@@ -2,6 +2,8 @@ package etcdclient_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,6 +45,52 @@ func TestClient(t *testing.T) {
 	c.Etcd.Kill()
 	all()
 	c.Etcd.Restart(t) // so that the servers leave at once
+}
+
+// A program that has a Dir starts while etcd is away, with the last placement and servers, and
+// follows etcd when it is back.
+func TestStartWithoutEtcd(t *testing.T) {
+	c := shardtest.New(t, 4, 100)
+	c.Even("a", "b")
+	dir := filepath.Join(t.TempDir(), "cache", "jobs")
+	all := func(client *etcdclient.Client) {
+		t.Helper()
+		require.NoError(t, client.WaitReady(shardtest.Context(t)))
+		require.NoError(t, client.GetMany(shardtest.Context(t), c.IDs, func(i int, document []byte, err error) error {
+			require.NoError(t, err)
+			require.Equal(t, c.Documents[c.IDs[i]], string(document))
+			return nil
+		}))
+	}
+	open := func() *etcdclient.Client {
+		t.Helper()
+		client, err := etcdclient.Open(c.Etcd.Address, shardtest.Collection, &etcdclient.Options{Dir: dir})
+		require.NoError(t, err)
+		return client
+	}
+	first := open()
+	all(first)
+	require.NoError(t, first.Close())
+	c.Etcd.Kill()
+	client := open()
+	defer func() { require.NoError(t, client.Close()) }()
+	all(client)
+	c.Etcd.Restart(t)
+	second := c.Start("c", "")
+	c.Want("a", "b", "c", "b")
+	second.Hold(2)
+	moved := c.Wait(func(m *placement.Map) bool { return m.Shards[2].Column == "c" })
+	require.NoError(t, client.Store().Refresh(shardtest.Context(t), moved.Epoch-1))
+	all(client)
+	require.Equal(t, moved, client.Placement())
+
+	// A damaged file is named.
+	dir = t.TempDir() // no other client writes the file
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "placement.json"), []byte("{"), 0o600))
+	_, err := etcdclient.Open(c.Etcd.Address, shardtest.Collection, &etcdclient.Options{Dir: dir})
+	require.ErrorContains(t, err, dir)
+	_, err = etcdclient.Open(c.Etcd.Address, shardtest.Collection, &etcdclient.Options{Dir: filepath.Join(dir, "placement.json")})
+	require.Error(t, err)
 }
 
 // Columns that hold no shard any more have no servers; the client does not wait for them.

@@ -1,0 +1,118 @@
+package etcdclient
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"docstore/boxcarrpc/discovery"
+	"docstore/internal/vfs"
+)
+
+// etcdWait is the time for which a program with Options.Dir waits for etcd before it uses the
+// files.
+const etcdWait = 500 * time.Millisecond
+
+// mapFile returns the file of the last placement.
+func mapFile(dir string) string { return filepath.Join(dir, "placement.json") }
+
+// serversFile returns the file of the last servers of a column, a list as of discovery.File.
+func serversFile(dir, column string) string { return filepath.Join(dir, "servers-"+column) }
+
+// kept is the source of the servers of a column, with a file of the last ones. It reports them
+// if the source has reported none for etcdWait.
+type kept struct {
+	source discovery.Source
+	file   string
+	log    *slog.Logger
+
+	mu struct {
+		sync.Mutex
+		reported bool   // by the source or from the file
+		content  []byte // of the file, if the source has reported
+	}
+}
+
+// Watch implements discovery.Source.
+func (k *kept) Watch(ctx context.Context, update func(discovery.Snapshot)) error {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	late := time.AfterFunc(etcdWait, func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if last, ok := k.last(); ok && watching.Err() == nil {
+			update(last)
+		}
+	})
+	defer late.Stop()
+	err := k.source.Watch(ctx, func(s discovery.Snapshot) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.mu.reported = true
+		update(s)
+		k.keep(s)
+	})
+	k.mu.Lock()
+	defer k.mu.Unlock() // update is not called after Watch has returned
+	stop()
+	return err
+}
+
+// last returns the servers of the file unless servers have been reported. k.mu is locked.
+func (k *kept) last() (last discovery.Snapshot, ok bool) {
+	if k.mu.reported {
+		return last, false
+	}
+	info, err := vfs.OS.Stat(k.file)
+	if err == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		err = discovery.File(k.file).Watch(ctx, func(s discovery.Snapshot) {
+			last = s
+			cancel()
+		})
+		cancel()
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return last, false
+	case !errors.Is(err, context.Canceled):
+		k.log.Warn("the last servers of a column cannot be read; waiting for etcd", "error", err)
+		return last, false
+	}
+	k.mu.reported = true
+	k.log.Warn("etcd does not answer; using the last servers of a column", "file", k.file, "servers", len(last.Servers), "changed", info.ModTime)
+	return last, true
+}
+
+// keep writes the servers to the file. A column has none while etcd has lost its leases, too:
+// the last ones are kept then. k.mu is locked.
+func (k *kept) keep(s discovery.Snapshot) {
+	if len(s.Servers) == 0 {
+		return
+	}
+	content := []byte("# The last servers in etcd. This file is replaced when they change.\n")
+	for _, server := range s.Servers {
+		content = fmt.Appendf(content, "%s number=%d", server.Address, server.Number)
+		if server.Weight != 0 {
+			content = fmt.Appendf(content, " weight=%g", server.Weight)
+		}
+		if server.Zone != "" {
+			content = fmt.Appendf(content, " zone=%s", server.Zone)
+		}
+		content = append(content, '\n')
+	}
+	if bytes.Equal(content, k.mu.content) {
+		return
+	}
+	if err := vfs.WriteFileAtomic(vfs.OS, k.file, content); err != nil {
+		k.log.Warn("the servers of a column are not kept for a start without etcd", "error", err)
+		return
+	}
+	k.mu.content = content
+}

@@ -1,0 +1,103 @@
+package etcdclient
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/boxcarrpc/discovery"
+	"docstore/internal/virtualtime"
+)
+
+// reports is a source of the snapshots that a test sends; a nil one makes it fail.
+type reports chan *discovery.Snapshot
+
+var errSource = errors.New("etcd is away")
+
+func (r reports) Watch(ctx context.Context, update func(discovery.Snapshot)) error {
+	for {
+		select {
+		case s := <-r:
+			if s == nil {
+				return errSource
+			}
+			update(*s)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// set returns a snapshot of servers with all that a server has.
+func set(addresses ...string) *discovery.Snapshot {
+	s := &discovery.Snapshot{Self: -1}
+	for i, address := range addresses {
+		s.Servers = append(s.Servers, discovery.Server{Number: 2 * i, Address: address, Weight: 0.5 + float64(i), Zone: "z-1"})
+		s.Numbers = 2*i + 1
+	}
+	return s
+}
+
+// The servers of the file are reported once, and only if etcd has reported none for etcdWait.
+func TestKeptServers(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		file := serversFile(t.TempDir(), "a")
+		watch := func(steps func(source reports, reported chan discovery.Snapshot, failed chan error)) {
+			ctx, cancel := context.WithCancel(t.Context())
+			source, reported, failed := make(reports), make(chan discovery.Snapshot, 10), make(chan error, 10)
+			k := &kept{source: source, file: file, log: slog.New(slog.DiscardHandler)}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for ctx.Err() == nil {
+					failed <- k.Watch(ctx, func(s discovery.Snapshot) { reported <- s })
+				}
+			}()
+			steps(source, reported, failed)
+			synctest.Wait()
+			require.Empty(t, reported)
+			cancel()
+			<-done
+		}
+		two, three := set("a:1", "b:1"), set("a:1", "b:1", "c:1")
+		watch(func(source reports, reported chan discovery.Snapshot, _ chan error) {
+			time.Sleep(time.Hour) // there is no file
+			synctest.Wait()
+			require.Empty(t, reported)
+			for _, s := range []*discovery.Snapshot{set(), two, two, set()} {
+				source <- s
+				require.Equal(t, *s, <-reported)
+			}
+		})
+		watch(func(source reports, reported chan discovery.Snapshot, failed chan error) {
+			time.Sleep(etcdWait - 1)
+			synctest.Wait()
+			require.Empty(t, reported)
+			source <- nil
+			require.ErrorIs(t, <-failed, errSource)
+			time.Sleep(etcdWait)
+			require.Equal(t, *two, <-reported, "an empty set is not kept")
+			source <- nil
+			require.ErrorIs(t, <-failed, errSource)
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			require.Empty(t, reported)
+			source <- three
+			require.Equal(t, *three, <-reported)
+		})
+		watch(func(source reports, reported chan discovery.Snapshot, _ chan error) {
+			source <- set()
+			require.Equal(t, *set(), <-reported)
+			time.Sleep(time.Hour)
+		})
+		watch(func(_ reports, reported chan discovery.Snapshot, _ chan error) { require.Equal(t, *three, <-reported) })
+		require.NoError(t, os.WriteFile(file, []byte("a:1 number=x"), 0o600))
+		watch(func(reports, chan discovery.Snapshot, chan error) { time.Sleep(time.Hour) })
+	})
+}
