@@ -26,7 +26,10 @@ import (
 	"docstore/queue"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	_ = os.Setenv("XDG_CACHE_HOME", os.DevNull) // no test uses the cache of the user
+	goleak.VerifyTestMain(m)
+}
 
 type result struct {
 	status         int

@@ -55,6 +55,7 @@ type connection struct {
 func (c *connection) addFlags(command *cobra.Command) {
 	c.serverFlags.addFlags(command.Flags(), 5*time.Second, "timeout of a call")
 	c.shards.addFlag(command.Flags())
+	c.shards.addCacheFlag(command.Flags())
 	addCollection(command, &c.collection, "collection to fetch from")
 	command.PreRunE = func(command *cobra.Command, _ []string) error { return c.check(command.Flags()) }
 }

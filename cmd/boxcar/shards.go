@@ -2,8 +2,13 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -21,11 +26,44 @@ import (
 // at the same time.
 const shardedPoolSize = 8
 
-// shardFlags holds the flag of a sharded collection.
-type shardFlags struct{ etcd string }
+// shardFlags holds the flags of a sharded collection.
+type shardFlags struct{ etcd, cache string }
 
 func (s *shardFlags) addFlag(flags *pflag.FlagSet) {
 	flags.StringVar(&s.etcd, "etcd", "", "etcd servers of a sharded collection, instead of --servers: HOST:PORT,... or etcd://HOST:PORT,.../PREFIX[?ca=FILE&...]")
+}
+
+// Values of --cache besides a directory.
+const (
+	cacheAuto = "auto"
+	cacheNone = "none"
+)
+
+// addCacheFlag adds the flag of a command that opens a client.
+func (s *shardFlags) addCacheFlag(flags *pflag.FlagSet) {
+	flags.StringVar(&s.cache, "cache", cacheAuto, "directory that keeps the last placement and servers of --etcd, for runs while etcd is away; auto: docstore in the user's cache directory; none")
+}
+
+// cacheDir returns the directory for a collection, empty for none.
+func (s *shardFlags) cacheDir(env *cli.Env, collection string) string {
+	sum := sha256.Sum256([]byte(s.etcd + "\n" + collection))
+	name := hex.EncodeToString(sum[:8])
+	switch s.cache {
+	case cacheNone, "": // commands without the flag have no cache
+		return ""
+	case cacheAuto:
+		dir, err := os.UserCacheDir()
+		if err == nil {
+			dir = filepath.Join(dir, "docstore", name)
+			err = os.MkdirAll(dir, 0o700)
+		}
+		if err != nil {
+			env.Log.Debug("the placement is not kept for runs without etcd", "error", err)
+			return ""
+		}
+		return dir
+	}
+	return filepath.Join(s.cache, name)
 }
 
 // check reports a conflict with the flag that gives servers, named other. One of them on the
@@ -71,6 +109,7 @@ func (s *shardFlags) open(ctx context.Context, env *cli.Env, r *serverFlags, col
 	o := &etcdclient.Options{
 		Pool:   boxcarrpc.PoolOptions{Size: poolSize, MaxWait: r.timeout, Methods: docservice.IdempotentMethods(), Logger: env.Log},
 		Store:  etcdmap.Options{Timeout: r.timeout, Logger: env.Log},
+		Dir:    s.cacheDir(env, collection),
 		Logger: env.Log,
 	}
 	if err := r.security.apply(&o.Pool); err != nil {
@@ -86,13 +125,25 @@ func (s *shardFlags) open(ctx context.Context, env *cli.Env, r *serverFlags, col
 	return client, nil
 }
 
-// awaitPlacement reads the placement. The Store has the timeout.
+// awaitPlacement waits for the placement: of etcd, or the last one if etcd does not answer.
+// The Store has the timeouts.
 func (s *shardFlags) awaitPlacement(ctx context.Context, store *etcdmap.Store, collection string) error {
-	if err := store.Refresh(ctx, 0); err != nil {
-		return fmt.Errorf("etcd at %s does not answer; is it running there? %w", s.etcd, err)
-	}
-	if m, _ := store.Map(); m == nil {
-		return fmt.Errorf("collection %s has no placement in %s; is it sharded? The first daemon with --column makes the placement", collection, s.etcd)
+	_, known := store.Map()
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	read := make(chan error, 1)
+	reading.Go(func() { read <- store.Refresh(ctx, 0) })
+	select {
+	case <-known:
+	case err := <-read:
+		if err != nil {
+			return fmt.Errorf("etcd at %s does not answer; is it running there? %w", s.etcd, err)
+		}
+		if m, _ := store.Map(); m == nil {
+			return fmt.Errorf("collection %s has no placement in %s; is it sharded? The first daemon with --column makes the placement", collection, s.etcd)
+		}
 	}
 	return nil
 }

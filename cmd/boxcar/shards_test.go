@@ -91,6 +91,44 @@ func idOf(c *shardtest.Cluster, shard int) string {
 	panic("no document in the shard")
 }
 
+// A command that has read the placement once works while etcd is away.
+func TestCommandsWithoutEtcd(t *testing.T) {
+	c := shardtest.New(t, 4, 60)
+	c.Even("a", "b")
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	dir := t.TempDir()
+	caches := [][]string{nil, {"--cache", dir}}
+	command := func(cache []string, args ...string) result {
+		t.Helper()
+		args = append(args, "--etcd", c.Etcd.Address, "--collection", shardtest.Collection, "--timeout", "5s")
+		return run(t.Context(), "", append(args, cache...)...)
+	}
+	var lines strings.Builder
+	for _, id := range c.IDs {
+		fmt.Fprintf(&lines, `{"id":%q,"found":true,"document":%s}`+"\n", id, c.Documents[id])
+	}
+	for _, cache := range caches {
+		require.Equal(t, result{cli.ExitOK, lines.String(), ""}, command(cache, "scan"))
+	}
+	c.Etcd.Kill()
+	defer c.Etcd.Restart(t) // so that the servers leave at once
+	for _, cache := range caches {
+		for i := range 4 {
+			id := idOf(c, i)
+			r := command(cache, "get", id)
+			require.Equal(t, cli.ExitOK, r.status, r.stderr)
+			require.Equal(t, c.Documents[id]+"\n", r.stdout)
+			require.Contains(t, r.stderr, "etcd does not answer; using the last placement")
+		}
+		r := command(cache, append([]string{"mget"}, c.IDs...)...)
+		require.Equal(t, cli.ExitOK, r.status, r.stderr)
+		require.Equal(t, lines.String(), r.stdout)
+	}
+	r := command([]string{"--cache", "none"}, "get", idOf(c, 0))
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Contains(t, r.stderr, "does not answer; is it running there?")
+}
+
 // The daemons of top are those whose servers report a page.
 func TestTopOfAShardedCollection(t *testing.T) {
 	c := shardtest.New(t, 1, 1)

@@ -134,7 +134,7 @@ func (r *remote) openColumn(c daemon.Collection, options *collection.Options) (_
 	}
 	pool.BufferBytes = r.Messages().Stats().Limit
 	r.tracer.pool(&pool)
-	of.client, err = sharded.NewClient(of.store, c.Name, etcdclient.ClientOptions(of.store, &etcdclient.Options{Pool: pool, Logger: r.Env().Log}))
+	of.client, err = sharded.NewClient(of.store, c.Name, etcdclient.ClientOptions(of.store, &etcdclient.Options{Pool: pool, Dir: dir, Logger: r.Env().Log}))
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -109,6 +110,11 @@ func publishQueue(t *testing.T, etcd *etcdtest.Server, url, dir string) {
 }
 
 func (f *dividedFixture) start(column string) *server {
+	d, _ := startTestDaemon(f.t, f.options(column))
+	return d
+}
+
+func (f *dividedFixture) options(column string) serveOptions {
 	o := testOptions(f.t, "")
 	o.Collections = []daemon.Collection{{Name: "jobs", Source: f.url}}
 	o.buckets.etcd, o.buckets.concurrency = f.etcd.Address, 4
@@ -116,8 +122,7 @@ func (f *dividedFixture) start(column string) *server {
 	o.registration.weight = 1
 	o.grpc = "127.0.0.1:0"
 	o.tracing.url = f.collector
-	d, _ := startTestDaemon(f.t, o)
-	return d
+	return o
 }
 
 func (f *dividedFixture) eventually(what string, condition func() bool) {
@@ -191,6 +196,35 @@ func TestServeColumns(t *testing.T) {
 	require.Equal(t, "http://"+a.HTTPAddress(), states[0].Page)
 	require.Positive(t, states[0].Limit)
 	require.Equal(t, []string{"jobs/shard-0000", "jobs/shard-0003"}, mustIndexes(t, a.DataDir()))
+}
+
+// A daemon that starts while etcd is away serves its shards and passes on requests for those of
+// other columns, to their last servers.
+func TestColumnStartsWithoutEtcd(t *testing.T) {
+	f := newDividedFixture(t, 100)
+	f.start("b")
+	require.NoError(t, f.store.UpdateControl(t.Context(), func(c *placement.Control) error {
+		c.Wanted = []string{"a", "b", "b", "a"}
+		return nil
+	}))
+	o := f.options("a")
+	run := func(then func()) {
+		var log daemontest.Buffer
+		env := &cli.Env{Stdout: &log, Stderr: &log, Now: time.Now}
+		env.Log = env.NewLogger(slog.LevelInfo)
+		d, err := startServer(env, o)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, d.Stop(time.Second)) }()
+		for i := range 100 {
+			f.eventually("the document is served", func() bool {
+				response := daemontest.Get(d.HTTPHandler(), fmt.Sprintf("/documents/jobs/d-%d", i))
+				return response.Code == http.StatusOK && response.Body.String() == fmt.Sprintf(`{"n":%d}`, i)
+			})
+		}
+		then()
+	}
+	run(f.etcd.Kill)
+	run(func() { f.etcd.Restart(t) })
 }
 
 func mustIndexes(t *testing.T, dir string) []string {
