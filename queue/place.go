@@ -61,6 +61,9 @@ func (h *segmentHeader) placeFile() uint64 {
 // StoredBytes returns the length of the document as stored.
 func (p *Place) StoredBytes() int { return int(little.Uint32(p[4:]) & rawBytesMask) }
 
+// RawBytes returns the length of the decoded document.
+func (p *Place) RawBytes() int { return int(little.Uint64(p[4:]) >> placeRawShift & rawBytesMask) }
+
 // Matches reports whether a stored form has the checksum in a Place. An equal document that was
 // encoded again does not, nor does another one at the same address in another history of the
 // queue.

@@ -22,6 +22,9 @@ func placesOf(t testing.TB, r *Reader) map[Address]Place {
 	require.NoError(t, r.Scan(context.Background(), Position{}, func(e Entry) error {
 		require.Equal(t, e.Deleted, e.Place == Place{})
 		require.Equal(t, e.StoredBytes, e.Place.StoredBytes())
+		n, err := r.DecodedBytes(e.Address)
+		require.NoError(t, err)
+		require.Equal(t, n, e.Place.RawBytes())
 		places[e.Address] = e.Place
 		return nil
 	}))

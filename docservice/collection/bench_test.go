@@ -3,13 +3,16 @@ package collection
 import (
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/boxcarrpc"
 	"docstore/docservice"
 	"docstore/docservice/internal/wire"
 	"docstore/internal/vfs"
+	"docstore/queue/codec"
 )
 
 // BenchmarkGet measures the work of a daemon for one id without the network: index,
@@ -53,6 +56,23 @@ func BenchmarkGet(b *testing.B) {
 		}
 		require.Contains(b, string(dst), documentOf(string(ids[(b.N-1)%len(ids)])))
 	})
+	for name, accept := range map[string]codec.Set{"stored": codec.Built(), "plain": 0} {
+		b.Run("for=client/"+name, func(b *testing.B) { // with a reservation for the response
+			b.ReportAllocs()
+			account := boxcarrpc.NewBudget(8<<20).Open(&boxcarrpc.Peer{Address: new(net.TCPAddr)}, func() {})
+			defer account.Close()
+			ctx, room := account.NewReservation(b.Context())
+			defer room.Release()
+			var dst []byte
+			for i := range b.N {
+				var err error
+				if dst, _, err = c.get(ctx, dst[:0], ids[i%len(ids)], accept, nil); err != nil {
+					b.Fatal(err)
+				}
+			}
+			require.Contains(b, string(dst), documentOf(string(ids[(b.N-1)%len(ids)])))
+		})
+	}
 	b.Run("missing", func(b *testing.B) {
 		b.ReportAllocs()
 		var dst []byte

@@ -173,23 +173,8 @@ func (c *Collection) GetContext(ctx context.Context, dst, id []byte) ([]byte, er
 	return dst, err
 }
 
-// get is store.get.
-func (c *Collection) get(ctx context.Context, dst, id []byte, accept codec.Set, trace stages) (result []byte, asStored bool, err error) {
-	if accept != 0 || !boxcarrpc.HasReservation(ctx) {
-		return c.getOnce(ctx, dst, id, accept, trace)
-	}
-	noMemory := decodePlain(ctx, c.serving.Load().reader.decodedBytes(id), func() int {
-		result, asStored, err = c.getOnce(ctx, dst, id, accept, trace)
-		return len(result) - len(dst)
-	}, func() { result = nil })
-	if noMemory != nil {
-		return dst, false, noMemory
-	}
-	return result, asStored, err
-}
-
-// getOnce is get for a document whose length is known or need not be reserved.
-func (c *Collection) getOnce(ctx context.Context, dst, id []byte, accept codec.Set, trace stages) (_ []byte, asStored bool, _ error) {
+// get is reader.get.
+func (c *Collection) get(ctx context.Context, dst, id []byte, accept codec.Set, trace stages) (_ []byte, asStored bool, _ error) {
 	for {
 		s := c.serving.Load()
 		result, asStored, err := s.reader.get(ctx, dst, id, accept, trace)

@@ -28,15 +28,14 @@ func decodePlain(ctx context.Context, expected int, read func() (bytes int), dis
 	}
 }
 
-// decodedBytes returns the approximate size of a decoded document, 0 if there is none.
-func (r *reader) decodedBytes(id []byte) int {
-	entry, err := r.lookUp(id)
-	if err != nil {
-		return 0
+// readPlain is read that decodes the document with decodePlain.
+func (r *reader) readPlain(ctx context.Context, dst, id []byte, entry indexEntry, cached bool, trace stages) (result []byte, asStored bool, err error) {
+	noMemory := decodePlain(ctx, entry.place.RawBytes(), func() int {
+		result, asStored, err = r.read(dst, id, entry, 0, cached, trace)
+		return len(result) - len(dst)
+	}, func() { result = nil })
+	if noMemory != nil {
+		return dst, false, noMemory
 	}
-	n, err := r.queue.DecodedBytes(entry.address)
-	if err != nil {
-		return 0
-	}
-	return n
+	return result, asStored, err
 }

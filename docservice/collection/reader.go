@@ -55,6 +55,9 @@ func (r *reader) get(ctx context.Context, dst, id []byte, accept codec.Set, trac
 		return dst, false, r.answer(err, queue.Address{})
 	}
 	cached := r.options.Cache != nil && !unsettled.holds(entry.address)
+	if accept == 0 && boxcarrpc.HasReservation(ctx) {
+		return r.readPlain(ctx, dst, id, entry, cached, trace)
+	}
 	for expected := entry.place.StoredBytes() + storedHeaderRoom; ; {
 		if accept != 0 {
 			if err := boxcarrpc.Reserve(ctx, expected); err != nil {
