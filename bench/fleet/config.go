@@ -31,6 +31,7 @@ type config struct {
 
 	deadline, hedge time.Duration // of a request, and until it is also sent to another backend; 0 for none
 	skew            time.Duration // maximum offset of the clocks of frontends
+	zoned           bool          // slots prefer backends of the frontend's zone
 	borrow          bool          // slots borrow the next subset if theirs is dead or full
 	board           int           // slots of a backend, 0 for four times the mean
 	failShare       float64       // of the backends, in failures, silent, silent-start and grey
@@ -57,7 +58,7 @@ const (
 	retriesPerSecond = 10
 )
 
-var scenarios = []string{"steady", "failures", "rolling", "slow", "mixed", "weighted", "silent", "silent-start", "zone", "grey", "cell", "neighbour"}
+var scenarios = []string{"steady", "failures", "rolling", "slow", "mixed", "weighted", "silent", "silent-start", "zone", "hotzone", "grey", "cell", "neighbour"}
 
 // resolve sets the dependent fields and returns all invalid ones as errors.
 func (c *config) resolve() error {
@@ -70,6 +71,9 @@ func (c *config) resolve() error {
 		bad("-cells %d, -columns %d: must divide %d frontends and %d backends", c.cells, c.columns, c.frontends, c.backends)
 	} else {
 		c.k = min(c.k, c.backends/groups)
+	}
+	if c.zoned && (c.groups() != 1 || c.frontends%zones > 0 || c.backends%zones > 0) {
+		bad("-zones: needs -cells 1, -columns 1, and a multiple of %d frontends and backends", zones)
 	}
 	if c.duration <= 0 || c.warmup < 0 {
 		bad("-duration %v, -warmup %v: must be positive", c.duration, c.warmup)

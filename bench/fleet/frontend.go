@@ -35,9 +35,12 @@ func (s *simulation) makeFrontends(makePolicy func() policy.Policy) {
 	s.frontends = make([]frontend, s.c.frontends)
 	for i := range s.frontends {
 		s.frontends[i] = frontend{policy: makePolicy(), wake: never, budget: core.NewRetryBudget(0, retryShare, retriesPerSecond, int32(max(s.c.size, retriesPerSecond)))}
+		if p := s.slots(int32(i)); p != nil && s.c.zoned {
+			p.PreferZone(func(server int32) bool { return zoneOf(server) != zoneOf(int32(i)) })
+		}
 		if s.c.borrow && s.c.policy == "slots" {
 			subset := core.NewSubset(s.subset, s.c.k, 0)
-			subset.Choose(core.View{Numbers: s.c.backends, Self: i, Frontends: s.c.frontends, Exists: func(int) bool { return true }})
+			subset.Choose(s.view(i))
 			s.frontends[i].subset = &subset
 		}
 	}
@@ -45,7 +48,8 @@ func (s *simulation) makeFrontends(makePolicy func() policy.Policy) {
 
 // makePairs computes the subsets.
 func (s *simulation) makePairs() {
-	f, k := s.c.frontends, s.c.k
+	f, k := s.c.frontends, len(s.subsetOf(0))
+	s.used = k
 	s.pairs = make(pairs, f*k)
 	if s.c.wholeFleet() {
 		return
@@ -76,6 +80,12 @@ func (s *simulation) makePairs() {
 
 // subsetOf returns a frontend's subset, which is valid until the next call.
 func (s *simulation) subsetOf(frontend int) []int {
+	if s.c.zoned {
+		chosen := core.NewSubset(s.subset, s.c.k, 0)
+		own, _ := chosen.Choose(s.view(frontend))
+		s.scratch = append(s.scratch[:0], own...)
+		return s.scratch
+	}
 	groups := s.c.groups()
 	rows := s.c.backends / groups
 	s.scratch = s.subset.Subset(s.scratch[:0], frontend/groups, s.c.frontends/groups, rows, s.c.k)
@@ -86,13 +96,23 @@ func (s *simulation) subsetOf(frontend int) []int {
 	return s.scratch
 }
 
+// view returns the backends as a frontend knows them.
+func (s *simulation) view(frontend int) core.View {
+	v := core.View{Numbers: s.c.backends, Self: frontend, Frontends: s.c.frontends, Exists: func(int) bool { return true }}
+	if s.c.zoned {
+		v.Self, v.Frontends, v.Stride = frontend/zones, s.c.frontends/zones, zones
+		v.Near = func(number int) bool { return zoneOf(int32(number)) == zoneOf(int32(frontend)) }
+	}
+	return v
+}
+
 // join gives a frontend its subset.
 func (s *simulation) join(f int32) {
 	p := s.frontends[f].policy
 	if s.c.wholeFleet() {
 		p.Join(s.clock(f), int32(s.c.backends-1), &s.rng)
 	} else {
-		for _, b := range s.members[int(f)*s.c.k:][:s.c.k] {
+		for _, b := range s.members[int(f)*s.used:][:s.used] {
 			p.Join(s.clock(f), b, &s.rng)
 		}
 	}
@@ -105,7 +125,7 @@ func (s *simulation) move(f int32) {
 		return
 	}
 	p := s.frontends[f].policy
-	old := s.members[int(f)*s.c.k:][:s.c.k]
+	old := s.members[int(f)*s.used:][:s.used]
 	fresh := s.subsetOf(int(f))
 	for _, b := range old {
 		if slices.Contains(fresh, int(b)) {
@@ -167,6 +187,10 @@ func (s *simulation) attempt(index int32) {
 		return
 	}
 	t.choice, t.begun = c, s.now
+	s.count(&s.measure.counts.attempts, 1)
+	if zoneOf(c.Server) != zoneOf(f) {
+		s.count(&s.measure.counts.left, 1)
+	}
 	if c.Fresh {
 		s.count(&s.measure.counts.connects, 1)
 		s.connect(f, c.Server)

@@ -76,6 +76,7 @@ func parse(args []string) (*flags, error) {
 	silence := set.Duration("silence", 0, "SilenceTimeout of slots; 0 for none")
 	set.Float64Var(&c.failShare, "fail-share", failShare, "share of the backends that fail or are slow in failures, silent, silent-start and grey")
 	set.DurationVar(&c.skew, "skew", 0, "maximum offset of the frontends' clocks, which then also drift")
+	set.BoolVar(&c.zoned, "zones", false, "slots prefer the backends of the frontend's zone, one of three")
 	set.BoolVar(&c.borrow, "borrow", false, "slots borrow the next subset if theirs is dead or full")
 	set.IntVar(&c.board, "board", 0, "slots of a backend; 0 for four times the mean")
 	set.IntVar(&c.options.Connections, "conns", 0, "connections of formulaic to each backend, for one request at a time; 0 for no limit")

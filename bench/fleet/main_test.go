@@ -245,6 +245,7 @@ func TestInvalidFlags(t *testing.T) {
 		"-k x":                     "must be numbers",
 		"-k 0":                     "must be numbers",
 		"-hot 0.2":                 "-hot",
+		"-zones -cells 2":          "-zones",
 		"-duration -1s":            "-duration",
 		"stray":                    `unexpected argument "stray"`,
 	} {

@@ -19,6 +19,8 @@ type measure struct {
 
 type counts struct {
 	requests    uint64 // begun
+	attempts    uint64 // sent to a backend
+	left        uint64 // of these, to a backend of another zone
 	refused     uint64 // refused by the frontend: all slots busy, no backend known
 	denied      uint64 // attempts that a backend refused or broke
 	rateLimited uint64 // of these, refused for lack of a token: status 429

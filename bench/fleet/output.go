@@ -39,6 +39,7 @@ var columns = []column{
 	{"max use", func(r *result) string { return percent(r.maxUse) }},
 	{"idle %", func(r *result) string { return percent(r.idle) }},
 	{"(ideal)", func(r *result) string { return percent(r.idealIdle) }},
+	{"left %", func(r *result) string { return percent(share(r.counts.left, r.counts.attempts)) }},
 	{"refused %", func(r *result) string { return percent(share(r.counts.refused, r.counts.requests)) }},
 	{"failed %", func(r *result) string { return percent(share(r.counts.failures, r.counts.requests)) }},
 	{"retries %", func(r *result) string { return percent(share(r.counts.retries, r.counts.requests)) }},

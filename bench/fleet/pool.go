@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"docstore/bench/fleet/policy"
-	"docstore/boxcarrpc/core"
 )
 
 // The rules of Pool that are not the policy's: deadlines, hedges, broken connections, clocks
@@ -203,9 +202,7 @@ func (s *simulation) updateBorrowing(f int32) {
 	}
 	s.count(&s.measure.counts.borrowings, 1)
 	now := s.clock(f)
-	_, borrowed := subset.Choose(core.View{
-		Numbers: s.c.backends, Self: int(f), Frontends: s.c.frontends, Exists: func(int) bool { return true },
-	})
+	_, borrowed := subset.Choose(s.view(int(f)))
 	members := &s.frontends[f].borrowed
 	for _, b := range *members {
 		p.Leave(now, b, &s.rng)

@@ -10,6 +10,7 @@ const (
 	rollingDown   = 2e9
 
 	zones     = 3
+	hotZone   = 2.0 // rate of the frontends of zone 0 in relation to the others, in scenario hotzone
 	greySpeed = 0.1
 
 	learnSpread = 5e9 // time in which the frontends learn of the loss of a cell
@@ -43,6 +44,9 @@ func (c *config) weight(backend int32) float64 {
 	}
 	return float64(generations[int(backend)%len(generations)] / generations[0])
 }
+
+// zoneOf returns the zone of a backend or a frontend.
+func zoneOf(index int32) int32 { return index % zones }
 
 // plan schedules the events of the scenario.
 func (s *simulation) plan() {

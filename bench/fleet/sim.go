@@ -32,7 +32,8 @@ type simulation struct {
 	pairs     pairs
 
 	subset  subset.Algorithm
-	members []int32 // of frontend f's subset, from f*k on
+	used    int     // backends of a subset
+	members []int32 // of frontend f's subset, from f*used on
 	offsets []int32 // of the frontends of a backend, in users
 	users   []int32
 	scratch []int
@@ -185,12 +186,21 @@ func (s *simulation) step(end int64) bool {
 	return true
 }
 
-// whose draws the frontend of a request.
-func (s *simulation) whose() int32 {
+// any draws the frontend of a request while all zones have the same rate.
+func (s *simulation) any() int32 {
 	if s.hot > 0 && s.gen.Float64() < s.hotRate {
 		return s.order[s.gen.IntN(s.hot)]
 	}
 	return s.order[s.hot+s.gen.IntN(max(1, s.all-s.hot))]
+}
+
+// whose draws the frontend of a request.
+func (s *simulation) whose() int32 {
+	f := s.any()
+	for s.c.scenario == "hotzone" && zoneOf(f) != 0 && s.gen.Float64()*hotZone > 1 {
+		f = s.any()
+	}
+	return f
 }
 
 func (s *simulation) happen(e event) {

@@ -39,6 +39,8 @@
 // The last rule is necessary: a fixed order among equal numbers would send all light
 // traffic to a few servers.
 //
+// The numbers of servers in other zones are raised above all others: see [Ladder.SetFar].
+//
 // The lease seeker asks a server, picked uniformly from the set, for a slot below the
 // highest one in the ladder. If the ladder is full it first asks the servers without a
 // slot in it, because the others report their lowest free slot with each response. A

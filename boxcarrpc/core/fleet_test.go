@@ -70,6 +70,7 @@ func (f *fleet) turn(c *client) {
 	if !ok {
 		return
 	}
+	require.True(f.t, below < farRaise || below == NoSlot, "a lease below %d", below)
 	if f.down[peer] {
 		c.ladder.Quarantine(f.now, peer, c.rng)
 		c.seeker.Done(f.now, &c.ladder, peer, Failed, c.rng)
@@ -93,7 +94,9 @@ func (f *fleet) turn(c *client) {
 		if gone {
 			f.giveBack(old.peer, old.number)
 		}
-		if full && c.ladder.peers[old.peer].member {
+		spare := c.ladder.peers[peer].far && !c.ladder.peers[old.peer].far
+		require.False(f.t, spare && c.ladder.farHeld > c.ladder.spare(), "only a spare slot replaces a near one")
+		if full && c.ladder.peers[old.peer].member && !spare {
 			require.Less(f.t, c.sum(), before, "a swap must lower the sum")
 			c.swaps++
 		}
@@ -227,7 +230,7 @@ func (f *fleet) check() {
 
 // check verifies the redundant fields of a ladder.
 func (l *Ladder) check(t testing.TB) {
-	var held, busy, free int32
+	var held, busy, free, farHeld int32
 	heldOf := make([]int32, len(l.peers))
 	for i := range l.slots {
 		s := &l.slots[i]
@@ -249,11 +252,14 @@ func (l *Ladder) check(t testing.TB) {
 		if !s.retiring {
 			held++
 			heldOf[s.peer]++
+			if l.isFar(int32(i)) {
+				farHeld++
+			}
 		}
 	}
-	require.Equal(t, []int32{held, busy, free}, []int32{l.held, l.busy, l.free})
+	require.Equal(t, []int32{held, busy, free, farHeld}, []int32{l.held, l.busy, l.free, l.farHeld})
 	var members, owns, live, asking, late, probing int32
-	var shares, own int64
+	var shares, farShares, own int64
 	for i := range l.peers {
 		p := &l.peers[i]
 		require.Equal(t, heldOf[i], p.held)
@@ -268,6 +274,9 @@ func (l *Ladder) check(t testing.TB) {
 			live++
 			if p.request != overdue {
 				shares += p.weight()
+				if p.far {
+					farShares += p.weight()
+				}
 			}
 		}
 		switch p.request {
@@ -280,7 +289,7 @@ func (l *Ladder) check(t testing.TB) {
 		}
 	}
 	l.checkLists(t)
-	require.Equal(t, []int64{shares, own}, []int64{l.shares, l.own})
+	require.Equal(t, []int64{shares, farShares, own}, []int64{l.shares, l.farShares, l.own})
 	require.Equal(t, []int32{members, owns, live, asking, late, probing}, []int32{l.members, l.owned, l.live, l.asking, l.late, l.probing})
 	unused := int32(0)
 	for i := l.unused; i != none; i = l.slots[i].at {
@@ -289,10 +298,13 @@ func (l *Ladder) check(t testing.TB) {
 	}
 	require.Equal(t, int32(len(l.slots)), unused+free+busy)
 	if l.topKnown {
-		top := l.top
+		top, near := l.top, l.nearTop
 		l.topKnown = false
 		if again := l.highest(none); top != none {
 			require.Equal(t, l.slots[again].level, l.slots[top].level, "cached highest")
+		}
+		if near != none {
+			require.Equal(t, l.slots[l.nearTop].level, l.slots[near].level, "cached highest near")
 		}
 	}
 }

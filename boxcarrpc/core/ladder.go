@@ -71,7 +71,16 @@ type Ladder struct {
 	checkAt    int64 // lower bound of the time of the next check
 	checks     bool
 
+	farShares int64  // of shares, those of far servers
+	left      uint64 // requests that used far servers
+	farHeld   int32  // of held, slots of far servers
+	farLoad   int32  // averageLoad of far servers
+	explore   int32  // reports of near servers until a far one is tried
+	cursor    int32  // the entry of the far slot that was tried last
+	spilling  bool   // the bound of load is exceeded
+
 	top      int32 // the entry that is replaced first, if topKnown
+	nearTop  int32 // of the near servers, the entry that is replaced first, if topKnown
 	topKnown bool
 }
 
@@ -162,7 +171,11 @@ func (l *Ladder) take(entry int32) {
 	s := &l.slots[entry]
 	s.state = slotBusy
 	l.busy++
-	if p := &l.peers[s.peer]; !p.trusted && !p.onTrial {
+	p := &l.peers[s.peer]
+	if p.far {
+		l.left++
+	}
+	if !p.trusted && !p.onTrial {
 		// This request tests the server. Its other slots rank lower until it ends.
 		p.onTrial = true
 		l.rerank(s.peer)
@@ -272,9 +285,18 @@ func (l *Ladder) Retire(entry int32) (gone bool) {
 // leave subtracts an entry from the counts of held slots.
 func (l *Ladder) leave(entry int32) {
 	l.refill = l.refill || l.held == l.size
-	l.held--
-	l.peers[l.slots[entry].peer].held--
+	l.countHeld(l.slots[entry].peer, -1)
 	l.topKnown = false
+}
+
+// countHeld adds (sign 1) or removes (sign -1) a held slot of a server.
+func (l *Ladder) countHeld(peer, sign int32) {
+	p := &l.peers[peer]
+	l.held += sign
+	p.held += sign
+	if p.far {
+		l.farHeld += sign
+	}
 }
 
 // drop makes an entry unused. It is not in the heap.
@@ -291,7 +313,7 @@ func (l *Ladder) Bid(peer int32) (below int32, ok bool) {
 	switch {
 	case !ok:
 		return 0, false
-	case victim == none || l.standing(victim) < l.peers[peer].standing():
+	case victim == none || l.yields(victim, &l.peers[peer]):
 		return NoSlot, true
 	}
 	below = l.peers[peer].below(l.slots[victim].level)
@@ -313,7 +335,9 @@ func (l *Ladder) victimFor(peer int32) (victim int32, ok bool) {
 		// The server is at its limit: it may replace only its own highest slot.
 		return l.highest(peer), true
 	}
-	victim = l.highest(none)
+	if victim, ok = l.topFor(p); !ok {
+		return none, false
+	}
 	v := &l.peers[l.slots[victim].peer]
 	proven, lower := v.trusted && !p.trusted, v.standing() < p.standing()
 	switch {
@@ -329,6 +353,11 @@ func (l *Ladder) victimFor(peer int32) (victim int32, ok bool) {
 		return l.highest(peer), true
 	}
 	return victim, true
+}
+
+// yields reports whether an entry is replaced by a slot of the server with any number.
+func (l *Ladder) yields(victim int32, p *Peer) bool {
+	return l.standing(victim) < p.standing() || p.far && !l.isFar(victim) && l.farHeld < l.spare()
 }
 
 // standing returns the standing of an entry's server.
@@ -359,7 +388,7 @@ func (l *Ladder) highest(peer int32) int32 {
 	if peer == none && l.topKnown {
 		return l.top
 	}
-	best := none
+	best, near := none, none
 	for i := range l.slots {
 		s := &l.slots[i]
 		if s.state == slotUnused || s.retiring || peer != none && s.peer != peer {
@@ -368,9 +397,12 @@ func (l *Ladder) highest(peer int32) int32 {
 		if best == none || l.goesBefore(s, &l.slots[best]) {
 			best = int32(i)
 		}
+		if !l.isFar(int32(i)) && (near == none || l.goesBefore(s, &l.slots[near])) {
+			near = int32(i)
+		}
 	}
 	if peer == none {
-		l.top, l.topKnown = best, true
+		l.top, l.nearTop, l.topKnown = best, near, true
 	}
 	return best
 }
@@ -401,7 +433,7 @@ func (l *Ladder) Grant(peer, number int32) (entry, victim int32, gone, ok bool) 
 	}
 	if victim != none {
 		v := &l.slots[victim]
-		if l.standing(victim) >= l.peers[peer].standing() && l.peers[peer].level(number) >= v.level {
+		if !l.yields(victim, &l.peers[peer]) && l.peers[peer].level(number) >= v.level {
 			return none, none, false, false
 		}
 	}
@@ -420,8 +452,7 @@ func (l *Ladder) Grant(peer, number int32) (entry, victim int32, gone, ok bool) 
 		s.rank = rankFirst
 	}
 	l.insert(entry)
-	l.held++
-	l.peers[peer].held++
+	l.countHeld(peer, 1)
 	l.starved = false
 	l.checkAt = 0
 	l.topKnown = false

@@ -224,8 +224,8 @@ func (r *LeaseSeeker) Hint(now int64, l *Ladder, peer, lowest int32, rng *rand.P
 	if now < r.hintAt || !l.Full() || r.hinted != 0 {
 		return false
 	}
-	p, top := &l.peers[peer], l.highest(none)
-	if l.standing(top) >= p.standing() && p.level(lowest) >= l.slots[top].level {
+	p := &l.peers[peer]
+	if top, ok := l.topFor(p); !ok || l.standing(top) >= p.standing() && p.level(lowest) >= l.slots[top].level {
 		return false
 	}
 	// No other hint is accepted before that time, even if this one is not followed.
@@ -294,7 +294,7 @@ func (r *LeaseSeeker) pick(l *Ladder, rng *rand.PCG) (peer, below int32) {
 	}
 	for range pickAttempt {
 		peer = l.memberAt(int32(uniform(rng, uint64(l.members))))
-		if below, ok := r.fresh(l, peer); ok && (l.peers[peer].held == 0 || !l.Full()) {
+		if below, ok := r.fresh(l, peer); ok && r.first(l, peer) {
 			return peer, below
 		}
 	}
@@ -306,21 +306,21 @@ func (r *LeaseSeeker) pick(l *Ladder, rng *rand.PCG) (peer, below int32) {
 	return peer, below
 }
 
-// choose examines all servers and returns a random one that may be asked. With a full
-// ladder it prefers servers without a slot in it.
+// choose examines all servers and returns a random one that may be asked, if possible one
+// that is first.
 func (r *LeaseSeeker) choose(l *Ladder, rng *rand.PCG) (peer, below int32) {
 	peer = none
-	count, unheld := uint64(0), false
+	count, first := uint64(0), false
 	for place := range l.members {
 		candidate := l.memberAt(place)
 		bid, ok := r.fresh(l, candidate)
 		if !ok {
 			continue
 		}
-		switch first := l.Full() && l.peers[candidate].held == 0; {
-		case first && !unheld:
-			count, unheld = 0, true
-		case unheld && !first:
+		switch is := r.first(l, candidate); {
+		case is && !first:
+			count, first = 0, true
+		case first && !is:
 			continue
 		}
 		count++
@@ -329,6 +329,18 @@ func (r *LeaseSeeker) choose(l *Ladder, rng *rand.PCG) (peer, below int32) {
 		}
 	}
 	return peer, below
+}
+
+// first reports whether pick prefers a server: one without a slot in a full ladder; while
+// slots are missing a near one, and a far one for the spare slots, which are leased last.
+// A ladder without a near slot prefers none: its zone may be lost.
+func (r *LeaseSeeker) first(l *Ladder, peer int32) bool {
+	p := &l.peers[peer]
+	if l.Full() {
+		return p.held == 0
+	}
+	near := l.held - l.farHeld
+	return near == 0 || p.far == (l.farShares > 0 && near >= l.size-l.spare())
 }
 
 // bid is Bid for a server without a lease request in progress.

@@ -26,12 +26,17 @@ const (
 // the Boxcar article.
 func (l *Ladder) ReportLoad(now int64, entry, load int32) {
 	load = min(max(load, 0), maxLoad)
+	if l.isFar(entry) && l.farHeld < l.held {
+		l.reportFar(entry, load)
+		return
+	}
 	idle := l.averageLoad >= heedAverage && (load == 0 || load*averageScale < l.averageLoad)
 	l.averageLoad += (load*averageScale - l.averageLoad) / averageCount
 	if s := &l.slots[entry]; idle && s.state == slotFree && s.rank == rankHealthy {
 		s.rank, s.loadAt, s.load = rankIdle, now, load
 		l.up(s.at)
 	}
+	l.reportNear(load)
 }
 
 // expireLoad resets the rank of the first slot, which is rankIdle, if its load report

@@ -60,6 +60,7 @@ type Peer struct {
 	counted  bool    // in Ladder.live
 	member   bool    // in the set
 	borrowed bool    // in the set until enough servers of the subset are back
+	far      bool    // in another zone than the client
 	isolated bool    // in quarantine
 	draining bool    // leases no slots
 	paused   bool    // refused a request recently
@@ -276,6 +277,7 @@ type PeerInfo struct {
 	Held     int  // slots in the ladder, without retiring ones
 	Member   bool // in the set
 	Borrowed bool // in the set until enough servers of the subset are back
+	Far      bool // in another zone than the client
 	Isolated bool // in quarantine, or has not answered since
 	Draining bool // leases no slots
 	Paused   bool // refused a request recently
@@ -287,7 +289,7 @@ type PeerInfo struct {
 // Peer returns the state of a server.
 func (l *Ladder) Peer(peer int32) PeerInfo {
 	p := &l.peers[peer]
-	return PeerInfo{int(p.held), p.member, p.member && p.borrowed, p.contact == broken, p.draining, p.paused, p.ejected, p.suspect, p.trusted}
+	return PeerInfo{int(p.held), p.member, p.member && p.borrowed, p.far, p.contact == broken, p.draining, p.paused, p.ejected, p.suspect, p.trusted}
 }
 
 // pauseFor ranks the slots of a server last for a while after it refused a request.

@@ -20,6 +20,10 @@ const maxBorrowed = 2
 // slots are missing and no own server grants one; then the client gives the borrowed
 // servers back when all of its slots are of own ones.
 //
+// A client with a zone uses size servers of its zone, and a quarter as many of the others,
+// for the spare slots of its ladder; if its zone has too few, others make up for them. It
+// borrows servers of other zones first: its zone is probably lost.
+//
 // A client without a number uses rendezvous with its key. A client that no longer knows
 // its number continues to use the last one.
 type Subset struct {
@@ -51,6 +55,23 @@ type View struct {
 	Self      int                   // the client's number, -1 if unknown
 	Frontends int                   // number of clients, 0 if unknown
 	Exists    func(number int) bool // whether there is a server with this number
+	Near      func(number int) bool // whether it is in the client's zone; nil if there are no zones
+	Stride    int                   // of the numbers in the client's zone, with Near
+}
+
+// Stride returns the smallest difference of two numbers, which it sorts. Subsets within a
+// zone whose numbers are 1, 4, 7 and so on are chosen like those of a fleet with the numbers
+// 0, 1, 2: a zone that has every third number would leave gaps in all lots of rocksteadier.
+// A server that is missing does not change the stride.
+func Stride(numbers []int) int {
+	slices.Sort(numbers)
+	stride := 0
+	for i := 1; i < len(numbers); i++ {
+		if gap := numbers[i] - numbers[i-1]; stride == 0 || gap < stride {
+			stride = gap
+		}
+	}
+	return max(stride, 1)
 }
 
 // Choose returns the numbers of the servers to use, most preferred first: the client's
@@ -59,40 +80,70 @@ func (s *Subset) Choose(v View) (own, borrowed []int) {
 	if v.Self >= 0 {
 		s.self = v.Self
 	}
-	s.chosen = s.choose(s.chosen[:0], v, s.size)
+	if v.Near == nil {
+		s.chosen = s.choose(s.chosen[:0], v, anywhere, s.size)
+	} else {
+		s.chosen = s.choose(s.chosen[:0], v, nearby, s.size)
+		spare := (s.size + sparePart - 1) / sparePart
+		s.chosen = s.choose(s.chosen, v, faraway, max(s.size, len(s.chosen)+spare))
+	}
 	count := len(s.chosen)
-	if s.level > 0 {
-		s.chosen = s.choose(s.chosen, v, s.size*(1+s.level))
+	if borrow := count + s.size*s.level; s.level > 0 {
+		if v.Near != nil {
+			s.chosen = s.choose(s.chosen, v, faraway, borrow)
+		}
+		s.chosen = s.choose(s.chosen, v, anywhere, borrow)
 	}
 	return s.chosen[:count:count], s.chosen[count:]
 }
 
-// choose appends to dst the first numbers that have a server and that are not in dst,
-// until dst has size numbers. It doubles the size that it asks the algorithm for until
+// A place selects servers by zone.
+type place uint8
+
+const (
+	anywhere place = iota
+	nearby         // in the client's zone
+	faraway        // in another zone
+)
+
+func (v *View) has(number int, at place) bool {
+	return v.Exists(number) && (at == anywhere || v.Near(number) == (at == nearby))
+}
+
+// choose appends to dst the first numbers that have a server there and that are not in
+// dst, until dst has size numbers. It doubles the size that it asks the algorithm for until
 // the result is sufficient, so that it asks for less than four times the necessary
 // numbers in total.
-func (s *Subset) choose(dst []int, v View, size int) []int {
+func (s *Subset) choose(dst []int, v View, at place, size int) []int {
 	algorithm, self := s.algorithm, s.self
 	if self < 0 {
 		algorithm, self = s.anonymous, s.key
 	}
+	stride := 1
+	if at == nearby {
+		stride = max(v.Stride, 1)
+	}
+	numbers := (v.Numbers + stride - 1) / stride
 	had := len(dst)
 	s.had = append(s.had[:0], dst...)
 	slices.Sort(s.had)
-	for ask := min(size, v.Numbers); ; {
-		s.asked = algorithm.Subset(s.asked[:0], self, v.Frontends, v.Numbers, ask)
-		for _, number := range s.asked {
+	for ask := min(size, numbers); ; {
+		s.asked = algorithm.Subset(s.asked[:0], self, v.Frontends, numbers, ask)
+		for _, asked := range s.asked {
 			if len(dst) == size {
 				break
 			}
-			if _, known := slices.BinarySearch(s.had, number); !known && v.Exists(number) {
-				dst = append(dst, number)
+			for number := asked * stride; number < min((asked+1)*stride, v.Numbers); number++ {
+				if _, known := slices.BinarySearch(s.had, number); !known && v.has(number, at) {
+					dst = append(dst, number)
+					break
+				}
 			}
 		}
-		if len(dst) == size || ask >= v.Numbers {
+		if len(dst) == size || ask >= numbers {
 			return dst
 		}
-		ask, dst = min(2*ask, v.Numbers), dst[:had]
+		ask, dst = min(2*ask, numbers), dst[:had]
 	}
 }
 
@@ -101,7 +152,7 @@ func (s *Subset) choose(dst []int, v View, size int) []int {
 func (s *Subset) UpdateBorrowing(l *Ladder) (changed bool) {
 	short := l.starved && !l.Full()
 	switch {
-	case s.level < maxBorrowed && (short || l.held == 0 && l.allFailing()):
+	case s.level < maxBorrowed && (short || l.held == 0 && l.allFailing()), s.level == 0 && l.lostZone():
 		s.level++
 		s.short = s.short || short
 		return true
@@ -133,12 +184,30 @@ func (l *Ladder) allFailing() bool {
 	return l.members > 0
 }
 
-// recovered reports whether at least half of the servers that are not borrowed are live
-// and trusted, or there are none.
-func (l *Ladder) recovered() bool {
-	own, healthy := 0, 0
+// lostZone reports whether the client's zone has servers in the set, the ladder has no slot
+// of them, and half of them are failing. The spare slots are of few servers.
+func (l *Ladder) lostZone() bool {
+	if l.held == 0 || l.held > l.farHeld {
+		return false
+	}
+	near, failing := 0, 0
 	for place := range l.members {
-		if p := &l.peers[l.memberAt(place)]; p.standing() == owned {
+		if p := &l.peers[l.memberAt(place)]; !p.far {
+			near++
+			if p.failing() {
+				failing++
+			}
+		}
+	}
+	return near > 0 && 2*failing >= near
+}
+
+// recovered reports whether at least half of the servers that are not borrowed are live
+// and trusted, or there are none: of a ladder with a zone, its servers of the zone.
+func (l *Ladder) recovered() bool {
+	own, healthy, near := 0, 0, l.hasNear()
+	for place := range l.members {
+		if p := &l.peers[l.memberAt(place)]; p.standing() == owned && (!near || !p.far) {
 			own++
 			if p.trusted && p.live() {
 				healthy++
@@ -146,4 +215,15 @@ func (l *Ladder) recovered() bool {
 		}
 	}
 	return 2*healthy >= own
+}
+
+// hasNear reports whether servers of the client's zone are in the set, without borrowed
+// ones.
+func (l *Ladder) hasNear() bool {
+	for place := range l.members {
+		if p := &l.peers[l.memberAt(place)]; p.standing() == owned && !p.far {
+			return true
+		}
+	}
+	return false
 }

@@ -23,6 +23,12 @@ func (l *Ladder) SetWeight(peer int32, weight float64) {
 	}
 	p.extra = extra
 	l.recount(p)
+	l.relevel(peer)
+}
+
+// relevel updates the levels of a server's slots and moves them in the heap.
+func (l *Ladder) relevel(peer int32) {
+	p := &l.peers[peer]
 	l.topKnown = false
 	for i := range l.slots {
 		s := &l.slots[i]
@@ -51,6 +57,9 @@ func (l *Ladder) recount(p *Peer) {
 		}
 	}
 	l.shares += int64(share - p.share)
+	if p.far {
+		l.farShares += int64(share - p.share)
+	}
 	p.share = share
 	own := int32(0)
 	if p.standing() == owned {
@@ -69,25 +78,38 @@ func (p *Peer) weight() int64 { return weightUnit + int64(p.extra) }
 
 // level returns the level of the server's slot with this number.
 func (p *Peer) level(number int32) int32 {
-	if p.extra == 0 {
-		return number
+	if p.extra != 0 {
+		number = int32(int64(number) * weightUnit / p.weight())
 	}
-	return int32(int64(number) * weightUnit / p.weight())
+	if p.far {
+		number += farRaise
+	}
+	return number
 }
 
-// below returns the lowest number whose level is at least the given one.
+// below returns the lowest number whose level is at least the given one, or NoSlot.
 func (p *Peer) below(level int32) int32 {
+	switch {
+	case level >= farRaise && !p.far, level == NoSlot:
+		return NoSlot
+	case p.far:
+		level = max(level-farRaise, 0)
+	}
 	if p.extra == 0 {
 		return level
 	}
 	return int32(min((int64(level)*p.weight()+weightUnit-1)/weightUnit, int64(NoSlot)))
 }
 
-// laneCap bounds the slots of a server: twice its share by weight, and at least 2. Servers
-// that do not answer have no share. While servers are borrowed, a server of the subset has
-// its share of the subset, so that half of these can replace all borrowed ones.
+// laneCap bounds the slots of a server: twice its share by weight among the near or the far
+// servers, and at least 2. Servers that do not answer have no share. While servers are
+// borrowed, a server of the subset has its share of the subset, so that half of these can
+// replace all borrowed ones.
 func (l *Ladder) laneCap(p *Peer) int32 {
-	shares := l.shares
+	shares := l.shares - l.farShares
+	if p.far {
+		shares = l.farShares
+	}
 	if l.owned < l.members && !p.borrowed {
 		shares = l.own
 	}

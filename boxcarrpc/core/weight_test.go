@@ -12,10 +12,14 @@ import (
 func TestLevelsAndNumbersAgree(t *testing.T) {
 	rng := rand.New(testseed.PCG(t))
 	for range 10_000 {
-		p := Peer{extra: rng.Int32N((MaxWeight - 1) * weightUnit)}
-		level, number := rng.Int32N(1<<24), rng.Int32N(1<<24)
+		p := Peer{extra: rng.Int32N((MaxWeight - 1) * weightUnit), far: rng.IntN(2) == 0}
+		level, number := rng.Int32N(1<<25), rng.Int32N(1<<24)
 		require.Equal(t, p.level(number) < level, number < p.below(level), "%d, %d, weight %d/64", number, level, p.weight())
-		require.LessOrEqual(t, p.level(number), number)
+		if p.far {
+			require.GreaterOrEqual(t, p.level(number), int32(farRaise), "above every near slot")
+		} else {
+			require.LessOrEqual(t, p.level(number), number)
+		}
 		require.Equal(t, NoSlot, p.below(NoSlot))
 	}
 	double := Peer{extra: weightUnit}

@@ -29,8 +29,18 @@ var boxcarMutations = []mutation{
 	},
 	{
 		name: "server capacity does not weigh the slots", file: "boxcarrpc/core/weight.go",
-		old: "	return int32(int64(number) * weightUnit / p.weight())", new: "	return number",
+		old: "		number = int32(int64(number) * weightUnit / p.weight())\n", new: "",
 		pkg: "./boxcarrpc/core", run: "TestTrapMixedHardware",
+	},
+	{
+		name: "slots of other zones are used like those of the zone", file: "boxcarrpc/core/weight.go",
+		old: "		number += farRaise\n", new: "",
+		pkg: "./boxcarrpc/core", run: "TestNearSlotsAreUsedFirst",
+	},
+	{
+		name: "requests stay in a zone with too much load", file: "boxcarrpc/core/zone.go",
+		old: " || l.spilling && load*averageScale > l.farLoad", new: "",
+		pkg: "./boxcarrpc/core", run: "TestRequestsLeaveALoadedZone",
 	},
 	{
 		name: "the least recently used slot is preferred", file: "boxcarrpc/core/ladder.go",

@@ -20,6 +20,7 @@ type Slots struct {
 	returns []Action
 	tried   []int32
 	weight  func(server int32) float64
+	far     func(server int32) bool
 	silence silence
 }
 
@@ -44,6 +45,9 @@ func newSlots(o *Options) *Slots {
 		silence: silence{timeout: o.SilenceTimeout, next: never},
 	}
 }
+
+// PreferZone makes the client use servers that are not far first. It is called before Join.
+func (p *Slots) PreferZone(far func(server int32) bool) { p.far = far }
 
 // Join implements Policy.
 func (p *Slots) Join(now int64, server int32, rng *rand.PCG) {
@@ -76,6 +80,9 @@ func (p *Slots) enter(server int32) int32 {
 	}
 	if p.weight != nil {
 		p.SetWeight(peer, p.weight(server))
+	}
+	if p.far != nil {
+		p.SetFar(peer, p.far(server))
 	}
 	return peer
 }
