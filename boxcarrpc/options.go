@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/internal/wire"
 	"docstore/boxcarrpc/subset"
 )
@@ -157,6 +158,10 @@ type ServerOptions struct {
 	// WriteTimeout limits the time in which a peer reads nothing that the server has sent.
 	// Raise it for slow networks. The default is 10 s.
 	WriteTimeout time.Duration
+	// Zone is the zone that the server is in, such as a data center. Clients learn it when
+	// they connect, and before from their source of servers: see discovery.Server.Zone. The
+	// default is unknown.
+	Zone string
 	// Name is the name that clients see. The default is the host name, a slash and the
 	// program name.
 	Name string
@@ -198,6 +203,12 @@ type PoolOptions struct {
 	// servers. The default is rocksteadier. A pool that the source gives no number uses
 	// rendezvous instead, keyed by Name or, without a Name, by a random number.
 	Subset subset.Algorithm
+	// Zone is the zone that the client is in. The pool uses the servers of the zone first.
+	// It keeps a quarter of its slots on servers of other zones, and uses these while the
+	// servers of the zone are lost, have no free slot, or report more load by a bound. The
+	// subset has SubsetSize servers of the zone and a quarter as many others. A server whose
+	// zone is unknown counts as one of the zone. The default is unknown: zones do not matter.
+	Zone string
 	// LeaveAfter limits the time that slots of servers that left the set are used until
 	// others have replaced them; up to a tenth is added at random. Lower it if servers stop
 	// soon after they leave. Negative means 0: new connections are made after the old ones
@@ -312,6 +323,7 @@ func (o *ServerOptions) withDefaults() (ServerOptions, error) {
 		within("BufferBytes", r.BufferBytes, 8*wire.MaxPayload, 1<<50),
 		within("HandshakeTimeout", r.HandshakeTimeout, 1, 1<<62),
 		within("WriteTimeout", r.WriteTimeout, 1, 1<<62),
+		checkZone(r.Zone),
 		within("length of Name", len(r.Name), 0, wire.MaxNameBytes),
 	)
 }
@@ -359,6 +371,7 @@ func (o *PoolOptions) withDefaults() (PoolOptions, error) {
 		within("RetryWait", r.RetryWait, 0, 1<<62),
 		within("MaxRetries", r.MaxRetries, 0, 100),
 		checkMethods(r.Methods),
+		checkZone(r.Zone),
 		within("HealthInterval", r.HealthInterval, 0, 1<<62),
 		within("length of HealthMethod", len(r.HealthMethod), 0, MaxMethodBytes),
 		within("LanesPerConn", r.LanesPerConn, 1, wire.MaxLanes),
@@ -369,6 +382,16 @@ func (o *PoolOptions) withDefaults() (PoolOptions, error) {
 		within("length of Name", len(r.Name), 0, wire.MaxNameBytes),
 	)
 }
+
+func checkZone(zone string) error {
+	if err := discovery.CheckZone(zone); err != nil {
+		return fmt.Errorf("boxcarrpc: %w", err)
+	}
+	return nil
+}
+
+// otherZone reports whether two zones are known and different.
+func otherZone(a, b string) bool { return a != b && a != "" && b != "" }
 
 func checkMethods(methods map[string]Method) (err error) {
 	for name, m := range methods {

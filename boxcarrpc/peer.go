@@ -5,6 +5,8 @@ import (
 	"net"
 	"strings"
 	"unicode"
+
+	"docstore/boxcarrpc/internal/wire"
 )
 
 // A Peer describes the other end of a connection. It is immutable.
@@ -13,6 +15,8 @@ type Peer struct {
 	// Name is the name that the peer gave itself, with unprintable characters replaced, for
 	// pages and terminals. It is not authenticated.
 	Name string
+	// Zone is the zone that the peer says it is in, empty if unknown. It is treated as Name.
+	Zone string
 	// Identity is the authenticated identity of the peer: the result of
 	// ServerOptions.Authenticate, else that of IdentityOfTLS.
 	Identity Identity
@@ -23,8 +27,8 @@ type Peer struct {
 }
 
 // newPeer describes the peer of a connection after the handshakes.
-func newPeer(conn net.Conn, name string) *Peer {
-	p := &Peer{Address: conn.RemoteAddr(), Name: strings.Map(printable, name)}
+func newPeer(conn net.Conn, hello wire.Hello) *Peer {
+	p := &Peer{Address: conn.RemoteAddr(), Name: strings.Map(printable, hello.Name), Zone: strings.Map(printable, hello.Zone)}
 	if c, ok := conn.(*tls.Conn); ok {
 		state := c.ConnectionState()
 		p.TLS = &state

@@ -126,6 +126,7 @@ type PoolStats struct {
 	Calls      uint64 // calls started
 	Failed     uint64 // of these, failed with any error
 	Rejected   uint64 // of these, failed because all slots were busy
+	OtherZone  uint64 // attempts, first or further, on servers of other zones
 	Retries    uint64 // attempts after the first of a call
 	Unfunded   uint64 // retries that the retry budget did not allow
 	Hedges     uint64 // second attempts of slow calls

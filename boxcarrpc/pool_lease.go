@@ -89,6 +89,7 @@ func (m *members) connect(peer *poolPeer) {
 	t.idleSince = m.now()
 	t.liveness = core.NewLiveness(t.idleSince, int64(m.options.SilenceTimeout), int64(keepAlive))
 	m.warnIfShared(t)
+	m.noteZone(peer, t.server.Zone)
 	peer.transports = append(peer.transports, t)
 	m.mu.open = append(m.mu.open, t)
 	close(m.mu.connected)

@@ -1,6 +1,7 @@
 package boxcarrpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,6 +63,7 @@ type poolPeer struct {
 	index      int32
 	server     discovery.Server
 	address    string
+	zone       string // that the server said when it connected
 	transports []*transport
 	responses  atomic.Int64 // bytes of its responses in the response budget
 	dialing    bool
@@ -187,10 +189,12 @@ func (m *members) setServers(own, borrowed []discovery.Server) {
 		}
 		for _, peer := range owned {
 			l.SetWeight(peer.index, weightOf(peer.server)/least)
+			l.SetFar(peer.index, m.isFar(peer))
 			l.Join(now, peer.index, rng)
 		}
 		for _, peer := range others {
 			l.SetWeight(peer.index, weightOf(peer.server)/least)
+			l.SetFar(peer.index, m.isFar(peer))
 			l.Borrow(now, peer.index, rng)
 		}
 		for _, peer := range m.mu.peers {
@@ -205,6 +209,20 @@ func (m *members) setServers(own, borrowed []discovery.Server) {
 		peer.present = false
 	}
 	m.forgetLeft()
+}
+
+// isFar reports whether a server is in another zone. m.mu is held.
+func (m *members) isFar(peer *poolPeer) bool { return otherZone(m.options.Zone, peer.zoneName()) }
+
+// zoneName returns the server's zone: the source knows it, or the server said it.
+func (p *poolPeer) zoneName() string { return cmp.Or(p.server.Zone, p.zone) }
+
+// noteZone keeps the zone that a server said. m.mu is held.
+func (m *members) noteZone(peer *poolPeer, zone string) {
+	if peer.zone != zone {
+		peer.zone = zone
+		m.slots.update(func(_ int64, l *core.Client, _ *rand.PCG) { l.SetFar(peer.index, m.isFar(peer)) })
+	}
 }
 
 // leave removes a server from the set. m.mu and the lock of slots are held.
@@ -325,6 +343,9 @@ func (m *members) refusal(peer *poolPeer) error {
 type poolSubset struct {
 	core     core.Subset
 	snapshot discovery.Snapshot
+	zone     string
+	zoned    bool        // zone is known, and the zone of a server
+	stride   int         // of the numbers of the zone, if zoned
 	places   map[int]int // index in snapshot.Servers by number; nil if both are equal
 	servers  []discovery.Server
 }
@@ -343,7 +364,7 @@ func newPoolSubset(o PoolOptions, seed uint64) *poolSubset {
 		_, _ = h.Write([]byte(o.Name)) // never fails
 		key = h.Sum64()
 	}
-	return &poolSubset{core: core.NewSubset(algorithm, o.SubsetSize, key)}
+	return &poolSubset{core: core.NewSubset(algorithm, o.SubsetSize, key), zone: o.Zone}
 }
 
 // follow sets the snapshot. It rejects one with so many unused numbers that choosing would
@@ -370,7 +391,29 @@ func (s *poolSubset) follow(snapshot discovery.Snapshot) error {
 			s.places[server.Number] = place
 		}
 	}
+	s.followZones()
 	return nil
+}
+
+// followZones sets the fields that depend on the zones of the servers.
+func (s *poolSubset) followZones() {
+	s.zoned = s.zone != "" && slices.ContainsFunc(s.snapshot.Servers, func(server discovery.Server) bool { return server.Zone != "" })
+	if !s.zoned {
+		return
+	}
+	var numbers []int
+	for _, server := range s.snapshot.Servers {
+		if !otherZone(s.zone, server.Zone) {
+			numbers = append(numbers, server.Number)
+		}
+	}
+	s.stride = core.Stride(numbers)
+}
+
+// isNear reports whether a server, which exists, is in the client's zone.
+func (s *poolSubset) isNear(number int) bool {
+	place, _ := s.place(number)
+	return !otherZone(s.zone, s.snapshot.Servers[place].Zone)
 }
 
 // place returns the index of a server by its number.
@@ -389,12 +432,16 @@ func (s *poolSubset) exists(number int) bool {
 
 // choose returns the servers to use. Both slices are valid until the next call.
 func (s *poolSubset) choose() (own, borrowed []discovery.Server) {
-	numbers, more := s.core.Choose(core.View{
+	view := core.View{
 		Numbers:   s.snapshot.Numbers,
 		Self:      s.snapshot.Self,
 		Frontends: s.snapshot.Frontends,
 		Exists:    s.exists,
-	})
+	}
+	if s.zoned {
+		view.Near, view.Stride = s.isNear, s.stride
+	}
+	numbers, more := s.core.Choose(view)
 	s.servers = s.servers[:0]
 	for _, list := range [][]int{numbers, more} {
 		for _, number := range list {

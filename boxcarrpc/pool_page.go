@@ -2,6 +2,7 @@ package boxcarrpc
 
 import (
 	"cmp"
+	"fmt"
 	"html/template"
 	"net/http"
 	"slices"
@@ -21,6 +22,7 @@ func (p *Pool) Handler() http.Handler {
 
 type poolView struct {
 	Name    string
+	Zone    string
 	Stats   PoolStats
 	Slots   []slotView
 	Servers []serverView
@@ -42,6 +44,7 @@ type slotView struct {
 type serverView struct {
 	Address     string
 	Name        string
+	Zone        string
 	Number      int
 	Slots       int
 	Connections int
@@ -49,9 +52,18 @@ type serverView struct {
 	State       string
 }
 
+// OtherZone returns the share of the attempts that left the zone.
+func (v poolView) OtherZone() string {
+	return percent(v.Stats.OtherZone, v.Stats.Calls-v.Stats.Rejected+v.Stats.Retries+v.Stats.Hedges)
+}
+
+func percent(part, all uint64) string {
+	return fmt.Sprintf("%.2f %%", 100*float64(part)/float64(max(all, part, 1)))
+}
+
 // view returns the content of the page, with the slots in the order of use.
 func (p *Pool) view() poolView {
-	v := poolView{Name: p.options.Name, Stats: p.Stats()}
+	v := poolView{Name: p.options.Name, Zone: p.options.Zone, Stats: p.Stats()}
 	v.Slots = p.slots.views()
 	m := &p.members
 	m.mu.Lock()
@@ -75,7 +87,7 @@ func (p *Pool) view() poolView {
 func (m *members) viewServer(peer *poolPeer) serverView {
 	info := m.slots.peer(peer.index)
 	v := serverView{
-		Address: peer.address, Number: peer.server.Number, Slots: info.Held, Connections: len(peer.transports),
+		Address: peer.address, Zone: peer.zoneName(), Number: peer.server.Number, Slots: info.Held, Connections: len(peer.transports),
 		State: "ready",
 	}
 	for _, t := range peer.transports {
@@ -129,7 +141,8 @@ th, td { border-bottom: 1px solid #ddd; padding: .2em .6em; text-align: left; }
 {{.Live}} of {{.Servers}} servers live, {{.Known}} known, {{.Transports}} connections.
 {{.Calls}} calls, {{.Failed}} failed, {{.Rejected}} of these refused; {{.Retries}} further attempts.
 {{.Leases}} slots leased, {{.Swaps}} for a higher one; {{.Lost}} lost, {{.Broken}} connections broken.</p>{{end}}
-<h2>Slots, in the order of use</h2>
+{{if .Zone}}<p>Zone {{.Zone}}: {{.OtherZone}} of all attempts went to servers of other zones.</p>
+{{end}}<h2>Slots, in the order of use</h2>
 <table>
 <tr><th class="n">slot</th><th>server</th><th class="n">age</th><th class="n">requests</th><th>state</th></tr>
 {{range .Slots}}<tr{{if .Busy}} class="busy"{{end}}><td class="n">{{.Number}}</td><td>{{.Server}}</td><td class="n">{{.Age}}</td><td class="n">{{.Requests}}</td><td>{{if .Busy}}busy{{else}}free{{end}}{{if .Leaving}}, leaving{{end}}</td></tr>
@@ -137,9 +150,9 @@ th, td { border-bottom: 1px solid #ddd; padding: .2em .6em; text-align: left; }
 {{end}}</table>
 <h2>Servers</h2>
 <table>
-<tr><th class="n">number</th><th>address</th><th>name</th><th class="n">slots</th><th class="n">connections</th><th class="n">streams</th><th>state</th></tr>
-{{range .Servers}}<tr><td class="n">{{.Number}}</td><td>{{.Address}}</td><td>{{.Name}}</td><td class="n">{{.Slots}}</td><td class="n">{{.Connections}}</td><td class="n">{{.Streams}}</td><td>{{.State}}</td></tr>
-{{else}}<tr><td colspan="7">none</td></tr>
+<tr><th class="n">number</th><th>address</th><th>zone</th><th>name</th><th class="n">slots</th><th class="n">connections</th><th class="n">streams</th><th>state</th></tr>
+{{range .Servers}}<tr><td class="n">{{.Number}}</td><td>{{.Address}}</td><td>{{.Zone}}</td><td>{{.Name}}</td><td class="n">{{.Slots}}</td><td class="n">{{.Connections}}</td><td class="n">{{.Streams}}</td><td>{{.State}}</td></tr>
+{{else}}<tr><td colspan="8">none</td></tr>
 {{end}}</table>
 {{with .More}}<p>And {{.}} without a connection.</p>
 {{end}}</body>

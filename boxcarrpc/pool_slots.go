@@ -516,6 +516,7 @@ func (s *slots) addStats(r *PoolStats) {
 	l := &s.mu.ladder
 	r.Servers, r.Live, r.Ejected = l.Members(), l.Live(), l.Ejected()
 	r.Size, r.Slots, r.Busy, r.Waiting = s.size, l.Held(), l.Busy(), len(s.mu.waiters)
+	r.OtherZone = l.Left()
 	r.Rejected, r.Unfunded = s.rejected.Load(), s.unfunded.Load()
 	r.Leases, r.Swaps, r.Lost = s.mu.leases, s.mu.swaps, s.mu.lost
 	r.Lowest, r.Highest = -1, -1

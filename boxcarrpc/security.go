@@ -80,14 +80,14 @@ func (c *serverConn) handshakeTLS() error {
 }
 
 // authenticate identifies the client and decides whether to accept it.
-func (c *serverConn) authenticate(name, token string) error {
-	peer := newPeer(c.conn, name)
+func (c *serverConn) authenticate(hello wire.Hello) error {
+	peer := newPeer(c.conn, hello)
 	c.peer = peer
-	identity, err := c.server.authenticate(peer, token)
+	identity, err := c.server.authenticate(peer, hello.Token)
 	if err != nil {
 		return fmt.Errorf("%w: %w", errNotAdmitted, err)
 	}
-	peer.Identity, c.token = identity, token
+	peer.Identity, c.token = identity, hello.Token
 	c.client = ClientOf(peer)
 	c.account.Identify(peer)
 	return c.server.identify(c)

@@ -42,6 +42,7 @@ type Server struct {
 	lowest atomic.Int32 // the board's lowest free slot, sent with every response
 	counts struct {
 		requests, errors, panics, accepted, faults atomic.Uint64
+		otherZone                                  atomic.Uint64 // of requests
 		streams, tools                             atomic.Int64
 	}
 
@@ -72,6 +73,7 @@ type ServerStats struct {
 	Leases      uint64 // slots granted
 	Denied      uint64 // LEASE requests that were denied
 	Requests    uint64 // requests that reached a handler
+	OtherZone   uint64 // of these, from clients of other zones
 	Errors      uint64
 	Panics      uint64            // of these, ended by a panic
 	Refused     uint64            // requests and streams refused as not processed, before a handler
@@ -309,6 +311,7 @@ func (s *Server) Stats() ServerStats {
 	r.InFlight = int(s.admission.inFlight.Load())
 	r.Streams = int(s.counts.streams.Load())
 	r.Requests = s.counts.requests.Load()
+	r.OtherZone = s.counts.otherZone.Load()
 	r.Errors = s.counts.errors.Load()
 	r.Panics = s.counts.panics.Load()
 	r.RefusedBy, r.RefusedBatchBy, r.Refused = s.admission.totals()

@@ -266,6 +266,9 @@ func (l *serverLane) call(now time.Time, out *[]byte) (answer wire.Response, fla
 		return wire.Response{Code: uint32(CodeDeadlineExceeded)}, 0, nil
 	}
 	s.counts.requests.Add(1)
+	if l.conn.otherZone {
+		s.counts.otherZone.Add(1)
+	}
 	data, panicked, err := l.protect(*out)
 	if err == nil && uint64(len(data)) > uint64(l.conn.maxResponse) {
 		err = &Error{

@@ -44,6 +44,7 @@ type serverConn struct {
 	account     *Account
 	share       *clientShare
 	maxResponse uint32 // largest response that the client accepts
+	otherZone   bool   // the client is in another zone
 	peer        *Peer  // its name is known after its HELLO
 	client      ClientKey
 	method      *method // of the last request, as a cache
@@ -154,10 +155,11 @@ func (c *serverConn) handshake() error {
 	if err != nil {
 		return err
 	}
-	if err := c.authenticate(hello.Name, hello.Token); err != nil {
+	if err := c.authenticate(hello); err != nil {
 		_, _ = c.conn.Write(wire.AppendReason(nil, wire.TypeGoAway, err.Error())) // the client may also just see the connection end
 		return err
 	}
+	c.otherZone = otherZone(c.server.options.Zone, hello.Zone)
 	c.maxResponse = min(hello.MaxResponse, MaxResponseBytes)
 	_, err = c.conn.Write(wire.AppendHello(nil, wire.Hello{
 		Version:       wire.Version,
@@ -166,6 +168,7 @@ func (c *serverConn) handshake() error {
 		MaxRequest:    uint32(c.server.options.MaxRequestBytes),
 		MaxStreams:    uint32(c.server.options.MaxStreams),
 		Name:          c.server.options.Name,
+		Zone:          c.server.options.Zone,
 	}))
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"docstore/boxcarrpc/internal/wire"
 	"docstore/boxcarrpc/session"
 )
 
@@ -19,7 +20,7 @@ func (c *serverConn) openSession() {
 
 // reauthenticate authenticates the client again. Its identity must be unchanged.
 func (c *serverConn) reauthenticate() error {
-	identity, err := c.server.authenticate(newPeer(c.conn, c.peer.Name), c.token)
+	identity, err := c.server.authenticate(newPeer(c.conn, wire.Hello{Name: c.peer.Name, Zone: c.peer.Zone}), c.token)
 	if err == nil && identity != c.peer.Identity {
 		err = fmt.Errorf("identity changed to %v", identity)
 	}

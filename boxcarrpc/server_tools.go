@@ -32,6 +32,9 @@ const boardSlotBytes = 200
 // not at one instant.
 type Board struct {
 	Name       string      `json:"name"`
+	Zone       string      `json:"zone,omitempty"`       // of the server
+	Requests   uint64      `json:"requests"`             // that reached a handler
+	OtherZone  uint64      `json:"other_zone,omitempty"` // of these, from clients of other zones
 	LowestFree int         `json:"lowest_free"`
 	Draining   bool        `json:"draining"`
 	InFlight   int         `json:"in_flight"` // requests that are being received or handled, and streams
@@ -44,6 +47,7 @@ type Board struct {
 type BoardSlot struct {
 	Number   int           `json:"slot"`
 	Client   string        `json:"client"`             // the name that the client gave itself
+	Zone     string        `json:"zone,omitempty"`     // the zone that the client says it is in
 	Identity string        `json:"identity,omitempty"` // the name of the authenticated identity
 	Address  string        `json:"address"`
 	Age      time.Duration `json:"age_ns"`
@@ -89,7 +93,7 @@ func (s *Server) load() uint32 {
 // Board returns the granted slots of the server.
 func (s *Server) Board() Board {
 	stats := s.Stats()
-	b := Board{Name: s.options.Name, LowestFree: stats.LowestFree, Draining: stats.Draining, InFlight: stats.InFlight, Streams: stats.Streams}
+	b := Board{Name: s.options.Name, Zone: s.options.Zone, Requests: stats.Requests, OtherZone: stats.OtherZone, LowestFree: stats.LowestFree, Draining: stats.Draining, InFlight: stats.InFlight, Streams: stats.Streams}
 	s.mu.Lock()
 	conns := s.connsLocked()
 	s.mu.Unlock()
@@ -110,7 +114,7 @@ func (c *serverConn) appendSlots(dst []BoardSlot, now time.Time) []BoardSlot {
 	for _, lane := range c.mu.lanes {
 		if lane != nil {
 			dst = append(dst, BoardSlot{
-				Number: int(lane.slot), Client: c.peer.Name, Identity: c.peer.Identity.Name, Address: c.peer.Address.String(),
+				Number: int(lane.slot), Client: c.peer.Name, Zone: c.peer.Zone, Identity: c.peer.Identity.Name, Address: c.peer.Address.String(),
 				Age: now.Sub(lane.leased), Requests: lane.requests, Errors: lane.errors, Busy: lane.state != laneIdle,
 			})
 		}

@@ -420,17 +420,21 @@ func (m *members) streamsBefore(a, b *transport) bool {
 	return cmp.Or(cmp.Compare(a.streams, b.streams), cmp.Compare(a.streamed, b.streamed)) < 0
 }
 
-// streamRank ranks the server of a transport; 0 is best.
-func (m *members) streamRank(t *transport) int {
-	switch info := m.slots.peer(t.peer.index); {
+// streamRank ranks the server of a transport; 0 is best, and odd ranks are of other zones.
+func (m *members) streamRank(t *transport) (rank int) {
+	info := m.slots.peer(t.peer.index)
+	switch {
 	case !info.Member, info.Isolated, info.Draining:
-		return 3
+		rank = 6
 	case info.Suspect, info.Ejected:
-		return 2
+		rank = 4
 	case info.Paused:
-		return 1
+		rank = 2
 	}
-	return 0
+	if info.Far {
+		rank++
+	}
+	return rank
 }
 
 // streamsEnded removes n streams of a transport.

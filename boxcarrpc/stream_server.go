@@ -274,6 +274,9 @@ func (s *ServerStream) work() {
 		return
 	}
 	server.counts.requests.Add(1)
+	if s.conn.otherZone {
+		server.counts.otherZone.Add(1)
+	}
 	var err error = &Error{Code: CodeInternal, Message: "the handler ended its goroutine", Processed: true}
 	defer func() {
 		s.end(err)

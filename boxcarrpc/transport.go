@@ -90,6 +90,7 @@ func (t *transport) handshake(token string) error {
 		MaxResponse:   MaxResponseBytes,
 		Name:          t.members.options.Name,
 		Token:         token,
+		Zone:          t.members.options.Zone,
 	}))
 	if err != nil {
 		return err
@@ -108,7 +109,7 @@ func (t *transport) handshake(token string) error {
 	if t.hello, err = f.Hello(); err != nil {
 		return err
 	}
-	t.server = newPeer(t.conn, t.hello.Name)
+	t.server = newPeer(t.conn, t.hello)
 	t.server.index = t.peer.index
 	return commonVersion(t.hello)
 }

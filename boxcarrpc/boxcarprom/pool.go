@@ -39,6 +39,7 @@ func NewPool(o *Options) *Pool {
 	gauge("waiting", "Calls that wait for a slot.", func(s stats) float64 { return float64(s.Waiting) })
 	gauge("streams", "Streams open now.", func(s stats) float64 { return float64(s.Streams) })
 	counter("calls_total", "Calls started.", func(s stats) float64 { return float64(s.Calls) })
+	counter("other_zone_total", "Attempts, first or further, on servers of other zones.", func(s stats) float64 { return float64(s.OtherZone) })
 	counter("failed_total", "Of these, failed with any error.", func(s stats) float64 { return float64(s.Failed) })
 	counter("rejected_total", "Of these, refused because all slots were busy.", func(s stats) float64 { return float64(s.Rejected) })
 	counter("retries_total", "Attempts after the first of a call.", func(s stats) float64 { return float64(s.Retries) })

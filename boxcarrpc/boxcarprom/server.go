@@ -41,6 +41,7 @@ func NewServer(o *Options) *Server {
 	gauge("request_buffer_bytes", "Bytes of requests that are being received.", func(s stats) float64 { return float64(s.BufferBytes) })
 	gauge("draining", "1 while the server drains and leases no slots, otherwise 0.", func(s stats) float64 { return boolean(s.Draining) })
 	counter("requests_total", "Requests and streams that reached a handler.", func(s stats) float64 { return float64(s.Requests) })
+	counter("other_zone_total", "Of these, from clients of other zones.", func(s stats) float64 { return float64(s.OtherZone) })
 	counter("errors_total", "Of these, answered with an error.", func(s stats) float64 { return float64(s.Errors) })
 	counter("panics_total", "Of these, ended by a panic.", func(s stats) float64 { return float64(s.Panics) })
 	counter("connections_accepted_total", "Connections accepted.", func(s stats) float64 { return float64(s.Accepted) })

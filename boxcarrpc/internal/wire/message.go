@@ -28,13 +28,20 @@ type Hello struct {
 	MaxStreams    uint32 // maximum number of concurrent streams of the connection; 0 from a client
 	Name          string // shown on pages and in logs
 	Token         string // authenticates the client; empty from a server
+	Zone          string // the sender's zone, empty if unknown; with FeatureZone
 }
+
+// FeatureZone is the feature of a HELLO that has a zone after the token.
+const FeatureZone = 1 << 1
 
 const helloSize = 4 + 2 + 2 + 8 + 4 + 4 + 4 + 4 + 1 + 2
 
-// AppendHello appends a HELLO. The name has at most MaxNameBytes, the token at most
-// MaxTokenBytes.
+// AppendHello appends a HELLO, with FeatureZone if there is a zone. The name and the zone
+// have at most MaxNameBytes, the token at most MaxTokenBytes.
 func AppendHello(dst []byte, h Hello) []byte {
+	if h.Zone != "" {
+		h.Features |= FeatureZone
+	}
 	dst, start := begin(dst, TypeHello, 0, 0)
 	dst = append(dst, Magic...)
 	dst = binary.LittleEndian.AppendUint16(dst, h.Version)
@@ -48,10 +55,14 @@ func AppendHello(dst []byte, h Hello) []byte {
 	dst = binary.LittleEndian.AppendUint16(dst, uint16(len(h.Token)))
 	dst = append(dst, h.Name...)
 	dst = append(dst, h.Token...)
+	if h.Features&FeatureZone != 0 {
+		dst = append(dst, byte(len(h.Zone)))
+		dst = append(dst, h.Zone...)
+	}
 	return seal(dst, start)
 }
 
-// Hello parses a HELLO. Bytes after the token belong to a newer version and are ignored.
+// Hello parses a HELLO. Bytes after it belong to a newer version and are ignored.
 func (f Frame) Hello() (Hello, error) {
 	p := f.Payload
 	switch {
@@ -67,7 +78,7 @@ func (f Frame) Hello() (Hello, error) {
 	case len(p)-helloSize < name+token:
 		return Hello{}, malformed("HELLO ends within its name or token")
 	}
-	return Hello{
+	h := Hello{
 		Version:       binary.LittleEndian.Uint16(p[4:]),
 		OldestVersion: binary.LittleEndian.Uint16(p[6:]),
 		Features:      binary.LittleEndian.Uint64(p[8:]),
@@ -77,7 +88,14 @@ func (f Frame) Hello() (Hello, error) {
 		MaxStreams:    binary.LittleEndian.Uint32(p[28:]),
 		Name:          string(p[helloSize:][:name]),
 		Token:         string(p[helloSize+name:][:token]),
-	}, nil
+	}
+	if rest := p[helloSize+name+token:]; h.Features&FeatureZone != 0 {
+		if len(rest) == 0 || len(rest) <= int(rest[0]) {
+			return Hello{}, malformed("HELLO ends within its zone")
+		}
+		h.Zone = string(rest[1:][:rest[0]])
+	}
+	return h, nil
 }
 
 func (f Frame) sized(want int) error {
