@@ -330,6 +330,22 @@ func TestSlots(t *testing.T) {
 	require.Regexp(t, `^0 +holder +127\.0\.0\.1:\d+ +\d+s +0 +0 +free$`, lines[2])
 }
 
+// The share of the requests that come from other zones, and the zone of each client.
+func TestSlotsShowZones(t *testing.T) {
+	var text bytes.Buffer
+	out := cli.NewOutput(&text)
+	require.NoError(t, printBoard(out, "be-1:7070", boxcarrpc.Board{Name: "be-1", Zone: "eu-1a", Requests: 4000, OtherZone: 30, Slots: []boxcarrpc.BoardSlot{
+		{Number: 0, Client: "fe-1", Zone: "eu-1b", Identity: "search", Requests: 30},
+	}}))
+	require.NoError(t, out.Flush())
+	require.Contains(t, text.String(), "0 of them streams; zone eu-1a, 0.75 % of 4,000 requests from other zones\n")
+	require.Contains(t, text.String(), "fe-1 in eu-1b as search")
+
+	r := run(t.Context(), "", "slots", "--zone", "a/b")
+	require.Equal(t, cli.ExitUsage, r.status)
+	require.Contains(t, r.stderr, `--zone: zone "a/b"`)
+}
+
 // TestSlotsWithUnreachableServer: slots continues when a server is down.
 func TestSlotsWithUnreachableServer(t *testing.T) {
 	queueDir := newQueue(t, map[string]string{"a": "{}"})

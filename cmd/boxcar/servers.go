@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/discovery/byname"
 	"docstore/cmd/internal/cli"
 )
@@ -18,6 +19,7 @@ import (
 // serverFlags holds the flags that select the servers, the credentials and the timeout.
 type serverFlags struct {
 	servers  []string
+	zone     string
 	timeout  time.Duration
 	security security
 }
@@ -26,6 +28,7 @@ type serverFlags struct {
 func (r *serverFlags) addFlags(flags *pflag.FlagSet, timeout time.Duration, about string) {
 	flags.StringSliceVar(&r.servers, "servers", []string{"127.0.0.1:7070"}, "addresses of the servers, comma-separated; or file:PATH, "+
 		"pattern:COUNT:ADDRESS with %d for the number, dns:HOST:PORT, srv:NAME, etcd://HOST:PORT/PREFIX, gossip://HOST:PORT")
+	flags.StringVar(&r.zone, "zone", "", "zone of this client: the servers of this zone are used first; empty: unknown")
 	flags.DurationVar(&r.timeout, "timeout", timeout, about)
 	r.security.addFlags(flags)
 }
@@ -37,6 +40,9 @@ func (r *serverFlags) check() error {
 		problems = append(problems, cli.Usagef("--servers is empty; write HOST:PORT, or omit it for 127.0.0.1:7070"))
 	} else if _, err := byname.Parse(joined(r.servers), slog.New(slog.DiscardHandler)); err != nil {
 		problems = append(problems, cli.Usagef("--servers: %w", err))
+	}
+	if err := discovery.CheckZone(r.zone); err != nil {
+		problems = append(problems, cli.Usagef("--zone: %w", err))
 	}
 	if r.timeout <= 0 {
 		problems = append(problems, cli.Usagef("--timeout %s: must be more than 0", r.timeout))
@@ -67,6 +73,7 @@ func (r *serverFlags) newPool(servers []string, o *boxcarrpc.PoolOptions) (*boxc
 	if err := r.security.apply(o); err != nil {
 		return nil, err
 	}
+	o.Zone = r.zone
 	source, err := byname.Parse(joined(servers), o.Logger)
 	if err != nil {
 		return nil, err

@@ -107,7 +107,7 @@ func (s *shardFlags) states(ctx context.Context, env *cli.Env, collection string
 // no server: calls do, for one of the column that they ask.
 func (s *shardFlags) open(ctx context.Context, env *cli.Env, r *serverFlags, collection string, poolSize int) (*etcdclient.Client, error) {
 	o := &etcdclient.Options{
-		Pool:   boxcarrpc.PoolOptions{Size: poolSize, MaxWait: r.timeout, Methods: docservice.IdempotentMethods(), Logger: env.Log},
+		Pool:   boxcarrpc.PoolOptions{Size: poolSize, Zone: r.zone, MaxWait: r.timeout, Methods: docservice.IdempotentMethods(), Logger: env.Log},
 		Store:  etcdmap.Options{Timeout: r.timeout, Logger: env.Log},
 		Dir:    s.cacheDir(env, collection),
 		Logger: env.Log,

@@ -18,8 +18,9 @@ func newSlots(env *cli.Env) *cobra.Command {
 		Use:   "slots --servers A,B,...",
 		Short: "Show the granted slots of servers",
 		Long: `Slots shows every granted slot of each server: the client that holds it, for
-how long, the number of requests it has carried, and how many of them failed. A
-slot leased by this command may be listed. If a server does not answer, slots
+how long, the number of requests it has carried, and how many of them failed, and
+the share of the server's requests that come from clients of other zones. A slot
+leased by this command may be listed. If a server does not answer, slots
 continues with the others and exits with status 1.`,
 		Example: `  boxcar slots
   boxcar slots --servers 10.0.0.1:7070,10.0.0.2:7070`,
@@ -55,8 +56,13 @@ func printBoard(out *cli.Output, server string, b boxcarrpc.Board) error {
 	if b.Draining {
 		draining = "draining, "
 	}
-	out.Printf("%s (%s): %s%s, lowest free %d, %s in flight, %d of them streams\n", server, b.Name, draining,
-		cli.FormatCountOf(int64(len(b.Slots)+b.More), "slot", "slots"), b.LowestFree, cli.FormatCountOf(int64(b.InFlight), "request", "requests"), b.Streams)
+	zone := ""
+	if b.Zone != "" {
+		zone = fmt.Sprintf("; zone %s, %.2f %% of %s from other zones", b.Zone, 100*float64(b.OtherZone)/float64(max(b.Requests, 1)),
+			cli.FormatCountOf(int64(b.Requests), "request", "requests"))
+	}
+	out.Printf("%s (%s): %s%s, lowest free %d, %s in flight, %d of them streams%s\n", server, b.Name, draining,
+		cli.FormatCountOf(int64(len(b.Slots)+b.More), "slot", "slots"), b.LowestFree, cli.FormatCountOf(int64(b.InFlight), "request", "requests"), b.Streams, zone)
 	table := tabwriter.NewWriter(writerOf{out}, 0, 0, 2, ' ', 0)
 	rows := []byte("slot\tclient\taddress\tage\trequests\terrors\tstate\n")
 	for _, s := range b.Slots {
@@ -65,6 +71,9 @@ func printBoard(out *cli.Output, server string, b boxcarrpc.Board) error {
 			state = "busy"
 		}
 		client := s.Client
+		if s.Zone != "" {
+			client += " in " + s.Zone
+		}
 		if s.Identity != "" {
 			client += " as " + s.Identity
 		}

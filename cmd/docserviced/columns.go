@@ -35,19 +35,15 @@ import (
 
 // columnOptions configure a server of the shards of a column.
 type columnOptions struct {
-	column, zone      string // no column: collections are not divided
+	column            string // empty: collections are not divided
 	rejoin, keepMoved time.Duration
 }
 
 func (o *columnOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.column, "column", "", "hold the shards of this column of a divided collection; auto: of the column with the fewest servers")
-	flags.StringVar(&o.zone, "zone", "", "zone or rack of this server, for --column: it takes a row of the zone")
 	flags.DurationVar(&o.rejoin, "rejoin", column.DefaultRejoin, "time for which the row of a stopped server is kept for its address, with --column")
 	flags.DurationVar(&o.keepMoved, "keep-moved", column.DefaultKeepMoved, "time for which a shard that has moved to another column is still served, and its files are kept")
 }
-
-// maxZoneBytes bounds --zone.
-const maxZoneBytes = 64
 
 func (o *columnOptions) check(d *serveOptions) error {
 	var problems []error
@@ -59,13 +55,7 @@ func (o *columnOptions) check(d *serveOptions) error {
 			problems = append(problems, cli.Usagef("%s %s: must be more than 0 and at most %s", one.flag, one.value, column.MaxKeepMoved))
 		}
 	}
-	if len(o.zone) > maxZoneBytes {
-		problems = append(problems, cli.Usagef("--zone: %d bytes: must have at most %d", len(o.zone), maxZoneBytes))
-	}
 	if o.column == "" {
-		if o.zone != "" {
-			problems = append(problems, cli.Usagef("--zone needs --column; give both"))
-		}
 		return errors.Join(problems...)
 	}
 	if err := etcdmap.CheckColumn(o.column); err != nil {
@@ -148,8 +138,8 @@ func (r *remote) openColumn(c daemon.Collection, options *collection.Options) (_
 		source = of.peers
 	}
 	of.Column, err = column.Open(column.Options{
-		Collection: c.Name, Dir: dir, Column: r.options.columns.column, Zone: r.options.columns.zone,
-		Server: discovery.Server{Address: address, Weight: r.options.registration.weight}, Page: r.pageURL(address),
+		Collection: c.Name, Dir: dir, Column: r.options.columns.column, Zone: r.options.registration.zone,
+		Server: discovery.Server{Address: address, Weight: r.options.registration.weight, Zone: r.options.registration.zone}, Page: r.pageURL(address),
 		Store: of.store, Service: r.Service(), Disk: r.diskUse, Announced: of.announced,
 		Rejoin: r.options.columns.rejoin, KeepMoved: r.options.columns.keepMoved, Logger: r.Env().Log,
 		Open: func(layout shard.Layout, i int, dir string, serve func(*collection.Collection)) (column.Follower, error) {
@@ -368,7 +358,7 @@ func (c *columnOf) describe() livepage.Column {
 	s := c.Status()
 	states := countStates(s)
 	return livepage.Column{
-		Collection: c.name, Column: s.Column, Row: s.Row, Zone: c.remote.options.columns.zone, Ready: s.NotReady == "", Reason: s.NotReady, Epoch: s.Epoch,
+		Collection: c.name, Column: s.Column, Row: s.Row, Zone: c.remote.options.registration.zone, Ready: s.NotReady == "", Reason: s.NotReady, Epoch: s.Epoch,
 		Serving: states[column.Serving], Fetching: states[column.Fetching], Moved: states[column.Moved], Failed: states[column.Failed],
 		UsedBytes: s.Used, LimitBytes: s.Limit,
 	}

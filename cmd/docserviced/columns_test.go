@@ -34,14 +34,14 @@ import (
 func TestServeRefusesBadColumns(t *testing.T) {
 	url := "jobs=file://" + t.TempDir()
 	for want, flags := range map[string][]string{
-		"--zone needs --column":             {"--collection", url, "--zone", "a"},
+		`--zone: zone "a/b": use only`:      {"--collection", url, "--zone", "a/b"},
 		"--column needs --etcd":             {"--collection", url, "--column", "a"},
 		`--column: column "a/b"`:            {"--collection", url, "--etcd", "127.0.0.1:1", "--column", "a/b"},
 		"give the URL where the divided":    {"--collection", "jobs=" + t.TempDir(), "--etcd", "127.0.0.1:1", "--column", "a"},
 		"leave out --discovery":             {"--collection", url, "--etcd", "127.0.0.1:1", "--column", "a", "--discovery", "etcd://127.0.0.1:1/x"},
 		"--rejoin 0s: must be more than 0":  {"--collection", url, "--etcd", "127.0.0.1:1", "--column", "a", "--rejoin", "0s"},
 		"--keep-moved 721h0m0s: must be":    {"--collection", url, "--etcd", "127.0.0.1:1", "--column", "a", "--keep-moved", "721h"},
-		"--zone: 65 bytes: must have at":    {"--collection", url, "--etcd", "127.0.0.1:1", "--column", "a", "--zone", strings.Repeat("z", 65)},
+		"--zone: zone of 65 bytes: must":    {"--collection", url, "--etcd", "127.0.0.1:1", "--column", "a", "--zone", strings.Repeat("z", 65)},
 		"--peers-ca and --peers-token-file": {"--collection", url, "--peers-ca", "x"},
 	} {
 		r := run(t.Context(), append([]string{"serve", "--data", t.TempDir()}, flags...)...)
@@ -118,7 +118,8 @@ func (f *dividedFixture) options(column string) serveOptions {
 	o := testOptions(f.t, "")
 	o.Collections = []daemon.Collection{{Name: "jobs", Source: f.url}}
 	o.buckets.etcd, o.buckets.concurrency = f.etcd.Address, 4
-	o.columns = columnOptions{column: column, zone: "z", rejoin: time.Minute, keepMoved: time.Minute}
+	o.registration.zone = "z"
+	o.columns = columnOptions{column: column, rejoin: time.Minute, keepMoved: time.Minute}
 	o.registration.weight = 1
 	o.grpc = "127.0.0.1:0"
 	o.tracing.url = f.collector
@@ -189,7 +190,7 @@ func TestServeColumns(t *testing.T) {
 	require.NoError(t, err)
 	first := make(chan discovery.Snapshot, 10)
 	go func() { _ = registry.Source(nil).Watch(t.Context(), func(s discovery.Snapshot) { first <- s }) }()
-	require.Equal(t, []discovery.Server{{Number: 0, Address: a.BoxcarAddress(), Weight: 1}}, (<-first).Servers)
+	require.Equal(t, []discovery.Server{{Number: 0, Address: a.BoxcarAddress(), Weight: 1, Zone: "z"}}, (<-first).Servers)
 	states, err := f.store.States(t.Context())
 	require.NoError(t, err)
 	require.Len(t, states, 2)

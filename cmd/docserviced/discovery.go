@@ -26,6 +26,7 @@ type registration struct {
 	discovery string
 	advertise string
 	weight    float64
+	zone      string // of this server and of its clients
 }
 
 func (e *registration) addFlags(flags *pflag.FlagSet) {
@@ -34,6 +35,7 @@ func (e *registration) addFlags(flags *pflag.FlagSet) {
 		"or gossip://HOST:PORT[,...][?bind=HOST:PORT&key-file=FILE]; empty: nowhere")
 	flags.StringVar(&e.advertise, "advertise", "", "address to register; empty: that of --boxcar, with the host name if it has none")
 	flags.Float64Var(&e.weight, "weight", 1, "capacity of this server relative to the others")
+	flags.StringVar(&e.zone, "zone", "", "zone or rack of this server: clients use the servers of their zone first; with --column, no row has servers of two zones; empty: unknown")
 }
 
 func (e *registration) check(column bool) error {
@@ -43,6 +45,9 @@ func (e *registration) check(column bool) error {
 	}
 	if !(e.weight > 0 && e.weight <= maxWeight) {
 		problems = append(problems, cli.Usagef("--weight %v: must be more than 0 and at most %d", e.weight, maxWeight))
+	}
+	if err := discovery.CheckZone(e.zone); err != nil {
+		problems = append(problems, cli.Usagef("--zone: %w", err))
 	}
 	if e.discovery != "" {
 		if err := byname.CanRegister(e.discovery); err != nil {
@@ -86,7 +91,7 @@ func (d *server) stayEntered(ctx context.Context, e registration) error {
 	if err != nil {
 		return err
 	}
-	entry, err := byname.Register(e.discovery, discovery.Server{Address: address, Weight: e.weight}, d.Env().Log)
+	entry, err := byname.Register(e.discovery, discovery.Server{Address: address, Weight: e.weight, Zone: e.zone}, d.Env().Log)
 	if err != nil {
 		return err
 	}

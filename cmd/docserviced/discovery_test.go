@@ -22,13 +22,13 @@ func TestServeRegistersItself(t *testing.T) {
 	ended := make(chan result)
 	go func() {
 		ended <- run(ctx, "serve", "--collection", "jobs="+queueDir, "--data", t.TempDir(), "--boxcar", boxcar, "--http", "127.0.0.1:0",
-			"--discovery", "gossip://"+seed+"?bind="+seed, "--weight", "2", "--quiet")
+			"--discovery", "gossip://"+seed+"?bind="+seed, "--weight", "2", "--zone", "eu-1a", "--quiet")
 	}()
 	finding, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
 	servers, err := byname.First(finding, "gossip://"+seed, nil)
 	require.NoError(t, err)
-	require.Equal(t, []discovery.Server{{Number: 0, Address: boxcar, Weight: 2}}, servers)
+	require.Equal(t, []discovery.Server{{Number: 0, Address: boxcar, Weight: 2, Zone: "eu-1a"}}, servers)
 	cancel()
 	r := <-ended
 	require.Equal(t, 0, r.status, r.stderr)

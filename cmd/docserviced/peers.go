@@ -70,6 +70,7 @@ func (r *remote) servePeers(o *boxcarrpc.ServerOptions) {
 		}
 		return f.FilesDir(), true
 	}, &peers.ServerOptions{MaxTransfers: transfers, Rate: limiterOf(r.options.peers.rate), Authorize: r.Authorize})
+	o.Zone = r.options.registration.zone
 	o.StreamHandler = r.files.Handle
 	// A stream holds memory until it is refused.
 	o.MaxStreams = peerStreams + 2*max(transfers, 0)
@@ -103,7 +104,7 @@ func (r *remote) openPeers() error {
 // peerPool returns the options of connections to other servers of the same collections.
 func (r *remote) peerPool() (pool boxcarrpc.PoolOptions, err error) {
 	o, security := &r.options.peers, &r.options.Security
-	pool = boxcarrpc.PoolOptions{Logger: r.Env().Log, Insecure: security.Insecure}
+	pool = boxcarrpc.PoolOptions{Logger: r.Env().Log, Insecure: security.Insecure, Zone: r.options.registration.zone}
 	if ca := cmp.Or(o.ca, security.ClientCA); ca != "" {
 		pool.TLS, err = credentials.ClientTLS(credentials.Files{CA: ca, Certificate: security.Certificate, Key: security.Key}, r.Env().Log)
 		if err != nil {

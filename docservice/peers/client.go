@@ -46,7 +46,7 @@ const (
 
 // ClientOptions configure a Client. Nil and zero values are the defaults.
 type ClientOptions struct {
-	// Pool configures the connections: credentials and logger. The default is plain text.
+	// Pool configures the connections: credentials, logger and zone. The default is plain text.
 	Pool boxcarrpc.PoolOptions
 	// Self is the address of this server, which is not asked. The default is empty.
 	Self string
@@ -75,6 +75,7 @@ type Client struct {
 // peer is another server.
 type peer struct {
 	address string
+	zone    string // empty: unknown
 	// Guarded by Client.mu:
 	pool  *boxcarrpc.Pool // nil: not connected
 	users int
@@ -162,6 +163,7 @@ func (c *Client) setServers(s discovery.Snapshot) {
 		if p == nil {
 			p = &peer{address: server.Address}
 		}
+		p.zone = server.Zone
 		c.mu.peers[p.address] = p
 		delete(before, p.address)
 	}
@@ -244,16 +246,23 @@ func pauseAfter(err error) time.Duration {
 	return failurePause
 }
 
-// pick returns a random server that was not asked, and its connections.
+// pick returns a random server that was not asked, if possible one of the zone of the pool,
+// and its connections.
 func (c *Client) pick(asked []*peer) (*peer, *boxcarrpc.Pool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	var candidates []*peer
+	var candidates, near []*peer
 	for _, p := range c.mu.peers {
 		if !slices.Contains(asked, p) && !now.Before(p.until) {
 			candidates = append(candidates, p)
+			if zone := c.options.Pool.Zone; zone != "" && p.zone == zone {
+				near = append(near, p)
+			}
 		}
+	}
+	if len(near) > 0 {
+		candidates = near
 	}
 	if len(candidates) == 0 {
 		return nil, nil, errNoPeer

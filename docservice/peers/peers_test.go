@@ -178,6 +178,44 @@ func TestOtherPeerIsAskedAfterDamage(t *testing.T) {
 	require.Zero(t, p.bucket.files.Load())
 }
 
+// fixedSource is a source of one set.
+type fixedSource []discovery.Server
+
+func (s fixedSource) Watch(ctx context.Context, update func(discovery.Snapshot)) error {
+	update(discovery.Snapshot{Servers: s, Numbers: len(s), Self: -1})
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Files come from servers of the zone while one of them has the file.
+func TestFilesComeFromTheZone(t *testing.T) {
+	p := newPublished(t)
+	near, far, empty := serveDir(p.dir, nil), serveDir(p.dir, nil), serveDir(t.TempDir(), nil)
+	servers := fixedSource{
+		{Number: 0, Address: startPeer(t, near.Handle), Zone: "eu-1a"}, {Number: 1, Address: startPeer(t, far.Handle), Zone: "eu-1b"},
+		{Number: 2, Address: startPeer(t, empty.Handle), Zone: "eu-1c"},
+	}
+	for _, x := range []struct {
+		zone string
+		from []*peers.Server
+	}{{"eu-1a", []*peers.Server{near}}, {"eu-1b", []*peers.Server{far}}, {"eu-1c", []*peers.Server{near, far}}} {
+		client := peers.NewClient(servers, &peers.ClientOptions{Pool: boxcarrpc.PoolOptions{Zone: x.zone}})
+		sent := func() (bytes int) {
+			for _, server := range x.from {
+				bytes += int(server.Stats().SentBytes)
+			}
+			return bytes
+		}
+		before := sent()
+		for range 5 {
+			p.fetch(t, client)
+		}
+		require.Equal(t, before+5*len(p.content), sent(), x.zone)
+		require.NoError(t, client.Close())
+	}
+	require.Zero(t, p.bucket.files.Load())
+}
+
 // TestBadPeersAreReplacedByTheBucket has peers that answer in each wrong way.
 func TestBadPeersAreReplacedByTheBucket(t *testing.T) {
 	p := newPublished(t)

@@ -5,6 +5,8 @@ package e2e
 import (
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +75,52 @@ func TestServersAreFound(t *testing.T) {
 			get()
 		})
 	}
+}
+
+// Daemons of two zones announce them. The requests of a client stay in its zone, go to the
+// other while the zone's daemon is down, and return; boxcar slots shows how many leave.
+func TestZones(t *testing.T) {
+	t.Parallel()
+	documents := corpus(t)[:100]
+	queue := t.TempDir()
+	sealSegment(t, queue, documents)
+	target := "etcd://" + startEtcd(t) + "/search"
+	near := startDaemonWith(t, queue, t.TempDir(), "--discovery", target, "--zone", "eu-1a")
+	startDaemonWith(t, queue, t.TempDir(), "--discovery", target, "--zone", "eu-1b")
+	boxcar := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command(filepath.Join(binaries, "boxcar"), append(args, "--servers", target, "--zone", "eu-1a")...).CombinedOutput()
+		require.NoError(t, err, string(out))
+		return string(out)
+	}
+	for listed := false; !listed; time.Sleep(testprocess.PollInterval) {
+		out, err := exec.Command(filepath.Join(binaries, "boxcar"), "slots", "--servers", target).CombinedOutput()
+		listed = err == nil && strings.Count(string(out), "lowest free") == 2
+	}
+	// Of each daemon: the requests, and how many of them come from other zones, in percent.
+	share := func(zone string) (requests, percent float64) {
+		out := boxcar("slots")
+		match := regexp.MustCompile(`zone ` + zone + `, ([\d.]+) % of ([\d,]+) requests? from other zones`).FindStringSubmatch(out)
+		require.NotNil(t, match, out)
+		percent, err := strconv.ParseFloat(match[1], 64)
+		require.NoError(t, err)
+		requests, err = strconv.ParseFloat(strings.ReplaceAll(match[2], ",", ""), 64)
+		require.NoError(t, err)
+		return requests, percent
+	}
+	get := func() {
+		require.Equal(t, string(documents[7].line)+"\n", boxcar("get", "--timeout", "30s", "--collection", collectionName, documents[7].id))
+	}
+	boxcar("bench", "--duration", "2s", "--callers", "4", "--pool-size", "16", "--timeout", "30s")
+	stayed, foreign := share("eu-1a")
+	require.Zero(t, foreign)
+	left, foreign := share("eu-1b")
+	require.Positive(t, foreign)
+	require.Greater(t, stayed, 10*left)
+	near.Stop(t)
+	get()
+	near.restart(t)
+	get()
 }
 
 // startEtcd starts a real etcd and returns its address.

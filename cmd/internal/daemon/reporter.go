@@ -125,9 +125,9 @@ func (r *reporter) memory() livepage.Memory {
 func (r *reporter) boxcarStatus() livepage.Boxcar {
 	stats, board := r.boxcar.Stats(), r.boxcar.Board()
 	b := livepage.Boxcar{
-		Address: r.BoxcarAddress(), Draining: r.ending.Load() || stats.Draining,
+		Address: r.BoxcarAddress(), Zone: board.Zone, Draining: r.ending.Load() || stats.Draining,
 		Connections: stats.Connections, Accepted: stats.Accepted, LowestFree: stats.LowestFree,
-		InFlight: stats.InFlight, Streams: stats.Streams, Requests: stats.Requests, Errors: stats.Errors,
+		InFlight: stats.InFlight, Streams: stats.Streams, Requests: stats.Requests, OtherZone: stats.OtherZone, Errors: stats.Errors,
 		Refused: stats.Refused, Panics: stats.Panics, Faults: stats.Faults,
 		RefusedBy: map[string]uint64{}, Leases: stats.Leases, Denied: stats.Denied,
 		Slots: []livepage.Slot{}, More: board.More,

@@ -242,6 +242,7 @@ type FilterPage struct {
 // Boxcar describes the Boxcar server.
 type Boxcar struct {
 	Address     string `json:"address"`
+	Zone        string `json:"zone,omitempty"`
 	Draining    bool   `json:"draining"`
 	Connections int    `json:"connections"`
 	Accepted    uint64 `json:"accepted"`
@@ -249,6 +250,7 @@ type Boxcar struct {
 	InFlight    int    `json:"in_flight"`
 	Streams     int    `json:"streams"`
 	Requests    uint64 `json:"requests"`
+	OtherZone   uint64 `json:"other_zone,omitempty"` // of these, from clients of other zones
 	Errors      uint64 `json:"errors"`
 	Refused     uint64 `json:"refused"`
 	// RefusedBy counts refusals by reason, without zeros.
