@@ -52,28 +52,21 @@ type limiter struct {
 	bucket atomic.Int64
 }
 
-func (l *limiter) AllowN(now time.Time, n int) bool {
-	at := l.at(now)
+func (l *limiter) AllowN(now time.Time, n int) bool { return l.take(now, n, 0) }
+
+// take takes n tokens, and leaves at least keep.
+func (l *limiter) take(now time.Time, n, keep int) bool {
+	at := max(int64(now.Sub(l.start)), 0)
 	for {
 		bucket := l.bucket.Load()
-		after, ok := l.rate.Take(at, bucket, n, 0)
+		after, ok := l.rate.Take(at, bucket, n, keep)
 		if !ok || l.bucket.CompareAndSwap(bucket, after) {
 			return ok
 		}
 	}
 }
 
-// at returns the core's time.
-func (l *limiter) at(now time.Time) int64 { return max(int64(now.Sub(l.start)), 0) }
-
-// TokensAt and Burst implement tokenBucket.
-func (l *limiter) TokensAt(now time.Time) float64 {
-	return float64(l.rate.Tokens(l.at(now), l.bucket.Load()))
-}
-
-func (l *limiter) Burst() int { return l.rate.Burst() }
-
-// A tokenBucket is a Limiter whose tokens are known, as those of NewLimiter and of
+// A tokenBucket is a Limiter whose tokens are known, as a *rate.Limiter of
 // golang.org/x/time/rate: only then batch requests leave a reserve.
 type tokenBucket interface {
 	TokensAt(now time.Time) float64
@@ -88,7 +81,7 @@ type tokenBucket interface {
 // Batch requests (see [WithBatch]) are admitted while a quarter of a limit, at least one
 // request, stays free, so that interactive ones are refused only after them. This applies to
 // all limits of this type and to those of streams, except a limit or burst of 1 and a Limiter
-// without the methods TokensAt and Burst.
+// of another package without the methods TokensAt and Burst of golang.org/x/time/rate.
 type Admission struct {
 	// MaxInFlight limits the streams and the requests that are being received or handled.
 	// The default is 65,536; the limits of slots and streams apply as well.
@@ -269,16 +262,22 @@ func (a *admission) allowClient(now time.Time, client ClientKey, batch bool) boo
 	return a.clients.buckets.Take(at, client, 1, keep)
 }
 
-// allow takes a token of the limiter of all requests.
-func (a *admission) allow(limiter Limiter, now time.Time, batch bool) bool {
-	if bucket, ok := limiter.(tokenBucket); ok && batch {
+// allow takes a token of the limiter of all requests, of which batch leaves the reserve.
+func (a *admission) allow(of Limiter, now time.Time, batch bool) bool {
+	if !batch {
+		return of.AllowN(now, 1)
+	}
+	switch of := of.(type) {
+	case *limiter:
+		return of.take(now, 1, core.Reserve(of.rate.Burst()))
+	case tokenBucket:
 		a.batch.Lock() // otherwise several could take the last token above the reserve
 		defer a.batch.Unlock()
-		if bucket.TokensAt(now) < float64(1+core.Reserve(bucket.Burst())) {
+		if of.TokensAt(now) < float64(1+core.Reserve(of.Burst())) {
 			return false
 		}
 	}
-	return limiter.AllowN(now, 1)
+	return of.AllowN(now, 1)
 }
 
 // totals returns the refusals by reason, those of batch among them, and all.

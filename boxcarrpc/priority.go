@@ -21,8 +21,8 @@ const (
 // batchKey is the context key of a bool: whether requests are batch.
 type batchKey struct{}
 
-// WithBatch returns a context whose calls and streams are batch: for work that nobody waits
-// for, as exports, copies and measurements. A handler's calls with its context have the
+// WithBatch returns a context whose calls and streams are batch: for background work, as
+// exports, copies and measurements. A handler's calls with its context have the
 // priority of its request without it.
 func WithBatch(ctx context.Context) context.Context {
 	return context.WithValue(ctx, batchKey{}, true)
