@@ -149,6 +149,7 @@ func TestIdleConnectionsOfRefusedClientsAreClosed(t *testing.T) {
 	require.NoError(t, err)
 	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	require.NoError(t, err)
+	defer answer.Body.Close()
 	_, err = io.Copy(io.Discard, answer.Body)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, answer.StatusCode)
