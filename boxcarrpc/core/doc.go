@@ -51,8 +51,8 @@
 //
 // A silent server delays no request to another. After 50 ms a lease request no longer
 // counts for the limit of concurrent ones, and its server no longer has a share of the
-// slots. A server that broke is probed after its quarantine, one server at a time, or a
-// few while slots are missing. It is asked like the others when it has answered.
+// slots. A server that broke is probed after its quarantine, and is asked like the others
+// when it has answered. Four probes are in progress at a time.
 //
 // # Share of a slow server
 //

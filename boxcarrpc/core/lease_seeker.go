@@ -10,6 +10,7 @@ const (
 	swapRest    = 20e6  // pause after a swap
 	hintWithin  = 100e6 // maximum delay of a request after a hint
 	fillAtOnce  = 4     // concurrent requests while slots are missing
+	probeAtOnce = 4     // concurrent probes
 	surveyLimit = 64    // requests without a gain before the pauses grow
 	pickAttempt = 16    // random picks before all servers are examined
 )
@@ -96,7 +97,7 @@ func (r *LeaseSeeker) wanted(l *Ladder) (peer, below int32) {
 	return none, 0
 }
 
-// atOnce returns the maximum number of concurrent requests, and of probes.
+// atOnce returns the maximum number of concurrent requests, without probes.
 func atOnce(l *Ladder) int32 {
 	if l.Full() {
 		return 1
@@ -111,7 +112,7 @@ func (r *LeaseSeeker) Wake(l *Ladder) int64 {
 	if l.checks {
 		wake = min(wake, l.checkAt)
 	}
-	if l.probing < atOnce(l) && l.hasRoom() {
+	if l.probing < probeAtOnce && l.hasRoom() {
 		_, due := l.first(alarmProbe)
 		wake = min(wake, due)
 	}
@@ -267,7 +268,7 @@ func (r *LeaseSeeker) welcome(now int64, l *Ladder) (peer, below int32) {
 
 // probe returns the server that has been due for longest of those that broke.
 func (r *LeaseSeeker) probe(now int64, l *Ladder, rng *rand.PCG) (peer, below int32) {
-	for l.probing < atOnce(l) && l.hasRoom() {
+	for l.probing < probeAtOnce && l.hasRoom() {
 		peer, due := l.first(alarmProbe)
 		if now < due {
 			break
