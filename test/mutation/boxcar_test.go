@@ -19,8 +19,18 @@ var boxcarMutations = []mutation{
 	},
 	{
 		name: "all clients reconnect to a restarted server at once", file: "boxcarrpc/core/peers.go",
-		old: "		p.welcomeAt += int64(uniform(rng, welcomeWithin))\n", new: "",
+		old: "		due += int64(uniform(rng, welcomeWithin))\n", new: "",
 		pkg: "./boxcarrpc/core", run: "TestTrapTheRestartHerd",
+	},
+	{
+		name: "a silent server occupies a lease request", file: "boxcarrpc/core/peers.go",
+		old: "		l.asking--\n		l.late++\n", new: "		l.late++\n",
+		pkg: "./boxcarrpc/core", run: "TestSilentServersDoNotStarveTheOthers",
+	},
+	{
+		name: "a subset without a free slot borrows nothing", file: "boxcarrpc/core/subset.go",
+		old: "short := l.starved && ", new: "short := false && ",
+		pkg: "./boxcarrpc/core", run: "TestAFullSubsetBorrows",
 	},
 	{
 		name: "a client with stable leases keeps asking for others", file: "boxcarrpc/core/lease_seeker.go",
@@ -54,7 +64,7 @@ var boxcarMutations = []mutation{
 	},
 	{
 		name: "a half-open connection is not detected", file: "boxcarrpc/core/liveness.go",
-		old: "	case !pending && (silence >= s.keepAlive || ", new: "	case !pending && (",
+		old: "	case now-s.wrote >= s.keepAlive, !pending && (silence >= s.keepAlive || ", new: "	case !pending && (",
 		pkg: "./boxcarrpc/core", run: "TestLiveness$",
 	},
 	{
