@@ -14,7 +14,7 @@ var fleetMutations = []mutation{
 	},
 	{
 		name: "an attempt without a token is admitted", file: "bench/fleet/backend.go",
-		old: "s.rate.Take(s.now, b.bucket, 1); !ok {", new: "s.rate.Take(s.now, b.bucket, 1); !ok && b == nil {",
+		old: "s.rate.Take(s.now, b.bucket, 1, 0); !ok {", new: "s.rate.Take(s.now, b.bucket, 1, 0); !ok && b == nil {",
 		pkg: "./bench/fleet", run: "TestTokensLimitTheRateOfABackend",
 	},
 }
