@@ -22,9 +22,6 @@ func placesOf(t testing.TB, r *Reader) map[Address]Place {
 	require.NoError(t, r.Scan(context.Background(), Position{}, func(e Entry) error {
 		require.Equal(t, e.Deleted, e.Place == Place{})
 		require.Equal(t, e.StoredBytes, e.Place.StoredBytes())
-		n, err := r.DecodedBytes(e.Address)
-		require.NoError(t, err)
-		require.Equal(t, n, e.Place.RawBytes())
 		places[e.Address] = e.Place
 		return nil
 	}))
@@ -94,9 +91,11 @@ func TestPlacesOfTables(t *testing.T) {
 	found := 0
 	for _, it := range items {
 		p := places[it.at]
-		if _, err := r.Document(nil, it.at); err != nil || p == (Place{}) {
+		document, err := r.Document(nil, it.at)
+		if err != nil || p == (Place{}) {
 			continue
 		}
+		require.Equal(t, len(document), p.RawBytes())
 		f := r.files.get(it.at.Segment)
 		require.NotNil(t, f)
 		l, ok := p.location(f.segmentFile, it.at, []byte(it.id))
