@@ -11,7 +11,7 @@ const (
 	hintWithin  = 100e6 // maximum delay of a request after a hint
 	fillAtOnce  = 4     // concurrent requests while slots are missing
 	probeAtOnce = 4     // concurrent probes
-	surveyLimit = 64    // requests without a gain before the pauses grow
+	surveyLimit = 128   // requests without a gain before the pauses grow
 	pickAttempt = 16    // random picks before all servers are examined
 )
 
@@ -155,8 +155,9 @@ func (r *LeaseSeeker) Done(now int64, l *Ladder, peer int32, answer LeaseResult,
 	case Granted:
 		r.level, p.declined = 0, 0
 		if l.Full() && (p.askedAny || r.survey > 0) {
-			// Any slots have filled the ladder. A round finds the lower ones.
-			r.survey = min(l.members, surveyLimit)
+			// Any slots have filled the ladder. A round finds the lower ones, and another one
+			// those that other clients gave back meanwhile.
+			r.survey = surveyLimit
 		}
 	case Declined:
 		p.declined = r.round + 1
