@@ -1,10 +1,13 @@
 package vfs
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"path/filepath"
+	"strconv"
 )
 
 // tmpSuffix is appended to the name of an incomplete file.
@@ -18,13 +21,27 @@ func WriteFileAtomic(fsys FS, name string, data []byte) error {
 	if err := fsys.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	return replaceFile(fsys, tmp, name, data)
+}
+
+// WriteFileShared is WriteFileAtomic for a file that several programs write at the same time:
+// that of the last one remains. It writes nothing if the file has the contents. A crash may
+// leave a file name + ".*.tmp".
+func WriteFileShared(fsys FS, name string, data []byte) error {
+	if old, err := ReadFile(fsys, name); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	return replaceFile(fsys, name+"."+strconv.FormatUint(rand.Uint64(), 36)+tmpSuffix, name, data)
+}
+
+// replaceFile writes the new file tmp and renames it to name.
+func replaceFile(fsys FS, tmp, name string, data []byte) error {
 	err := writeNewFile(fsys, tmp, data)
 	if err == nil {
 		err = fsys.Rename(tmp, name)
 	}
 	if err != nil {
-		// Best effort: the next write also removes it.
-		_ = fsys.Remove(tmp)
+		_ = fsys.Remove(tmp) // best effort: it is not read
 		return err
 	}
 	return fsys.SyncDir(filepath.Dir(name))

@@ -32,7 +32,8 @@ const (
 
 // Options configure a Store. Nil and zero values are the defaults.
 type Options struct {
-	// File keeps the last map, for restarts while etcd is unavailable. The default is none.
+	// File keeps the last map, for restarts while etcd is unavailable. Programs may share it.
+	// The default is none.
 	File string
 	// FileAfter is the time after which the map of File is used if etcd has not answered.
 	// Clients set it: an old map names columns whose servers are gone. The default is 0: at
@@ -279,7 +280,7 @@ func (s *Store) use(content []byte) {
 	if s.options.File == "" {
 		return
 	}
-	if err := vfs.WriteFileAtomic(vfs.OS, s.options.File, content); err != nil {
+	if err := vfs.WriteFileShared(vfs.OS, s.options.File, content); err != nil {
 		s.options.Logger.Warn("the placement is not kept for a restart without etcd", "collection", s.collection, "error", err)
 	}
 }

@@ -1,7 +1,6 @@
 package etcdclient
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -34,8 +33,7 @@ type kept struct {
 
 	mu struct {
 		sync.Mutex
-		reported bool   // by the source or from the file
-		content  []byte // of the file, if the source has reported
+		reported bool // by the source or from the file
 	}
 }
 
@@ -107,12 +105,7 @@ func (k *kept) keep(s discovery.Snapshot) {
 		}
 		content = append(content, '\n')
 	}
-	if bytes.Equal(content, k.mu.content) {
-		return
-	}
-	if err := vfs.WriteFileAtomic(vfs.OS, k.file, content); err != nil {
+	if err := vfs.WriteFileShared(vfs.OS, k.file, content); err != nil {
 		k.log.Warn("the servers of a column are not kept for a start without etcd", "error", err)
-		return
 	}
-	k.mu.content = content
 }
