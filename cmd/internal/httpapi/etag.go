@@ -15,7 +15,8 @@ func ETag(version string, c Coding) string {
 }
 
 // MatchETag reports whether the values of If-None-Match contain a tag of the version, in
-// any coding, and returns that tag. For "*" it returns the tag of Identity.
+// any coding, and returns that tag. For "*" it returns the tag of Identity. An empty version
+// has no tag: only "*" matches.
 func MatchETag(values []string, version string) (tag string, ok bool) {
 	for item := range tags(values) {
 		item = strings.TrimPrefix(item, "W/")
@@ -23,7 +24,7 @@ func MatchETag(values []string, version string) (tag string, ok bool) {
 			return ETag(version, Identity), true
 		}
 		for _, c := range []Coding{Identity, Gzip, Zstd} {
-			if item == ETag(version, c) {
+			if version != "" && item == ETag(version, c) {
 				return item, true
 			}
 		}

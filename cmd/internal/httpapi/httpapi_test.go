@@ -281,6 +281,10 @@ func TestETags(t *testing.T) {
 		require.Equal(t, want != "", ok, header)
 		require.Equal(t, want, tag, header)
 	}
+	_, ok := MatchETag([]string{`"", "-gzip"`}, "")
+	require.False(t, ok, "a document without a version has no tag")
+	_, ok = MatchETag([]string{`*`}, "")
+	require.True(t, ok)
 }
 
 // Every code has a status, and a mux answers with errors, also for unknown paths and
