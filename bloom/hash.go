@@ -8,7 +8,7 @@ import (
 // Hash is the hash of a key. All filters use the same hash, so a lookup computes it
 // once.
 //
-// It holds the four numbers from which bloom/v3 derives the locations of a key. They
+// It holds the four numbers that bloom/v3 derives the locations of a key from. They
 // are computed here because the library returns them only in an allocated slice. Tests
 // compare both.
 type Hash struct{ h1, h2, h3, h4 uint64 }

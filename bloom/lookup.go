@@ -148,7 +148,7 @@ type FilterStats struct {
 	ResidentBytes int64 // of the pages in memory
 
 	Probes   uint64 // calls of MayContain
-	No       uint64 // answers "no", each of which saved a table lookup
+	No       uint64 // answers "no"; each saved a table lookup
 	Absent   uint64 // answers "maybe" because the page was not in memory
 	Bypassed uint64 // answers "maybe" without reading the page
 	Missed   uint64 // answers "maybe" for keys that the table does not have, as reported

@@ -221,7 +221,7 @@ func (a *admission) enter(now time.Time, client ClientKey, batch bool) refusal {
 
 func (a *admission) leave() { a.inFlight.Add(-1) }
 
-// take adds 1 to a counter below a limit, of which batch leaves the reserve.
+// take adds 1 to a counter below a limit. Batch leaves the reserve of the limit free.
 func take(counter *atomic.Int64, limit int, batch bool) bool {
 	if !batch {
 		if counter.Add(1) <= int64(limit) {
@@ -262,7 +262,7 @@ func (a *admission) allowClient(now time.Time, client ClientKey, batch bool) boo
 	return a.clients.buckets.Take(at, client, 1, keep)
 }
 
-// allow takes a token of the limiter of all requests, of which batch leaves the reserve.
+// allow takes a token of the limiter of all requests. Batch leaves its reserve.
 func (a *admission) allow(of Limiter, now time.Time, batch bool) bool {
 	if !batch {
 		return of.AllowN(now, 1)

@@ -96,8 +96,8 @@ type ServerOptions struct {
 	// the client sent, or empty; the peer's Identity is that of its verified certificate,
 	// anonymous without a usable name. It is called when a connection starts, and again at
 	// least every 10 s until it ends, concurrently for up to 16 connections: a client that is
-	// refused then, or has a different identity, is told to go away, and its streams end with
-	// CodeUnavailable. So is one whose certificate has expired, or is not of the current
+	// refused then, or has a different identity, receives GOAWAY, and its streams end with
+	// CodeUnavailable. So does one whose certificate has expired, or is not of the current
 	// ClientCAs. The default is IdentityOfTLS: it accepts clients without a certificate, if TLS
 	// does, and refuses certificates without a name.
 	Authenticate func(peer *Peer, token string) (Identity, error)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// hedgeSlack is the time by which the second attempt of a lone caller may be late. A caller
+// hedgeSlack bounds how late the second attempt of a lone caller may be. A caller
 // that reads for itself sets a read deadline, which is expensive, once in this time.
 const hedgeSlack = 2 * time.Millisecond
 

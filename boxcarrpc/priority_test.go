@@ -157,7 +157,7 @@ func TestBatchStreamsLeaveAReserve(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, p := streamPool(t, &c.options, nil)
-			other := newPool(t, nil, s.address) // with streams of its own
+			other := newPool(t, nil, s.address) // with separate streams
 			begin := func(ctx context.Context, p *Pool) error {
 				stream, err := p.Stream(ctx, "echo", nil)
 				require.NoError(t, err)

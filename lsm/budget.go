@@ -14,7 +14,7 @@ import (
 //     A memtable is full at 1/(8n) of the budget, or at Options.MemtableBytes if that is
 //     less, and takes up to half as much again.
 //   - 3/8 for memtables pinned by snapshots and iterators. A snapshot or iterator that
-//     exceeds this part fails with ErrBudget. Flushes and merges use what is left of it
+//     exceeds this part fails with ErrBudget. Flushes and merges use the rest of it
 //     for their buffers, and then reduce the part for filter pages: at most 2 MiB for each
 //     table being written, whatever its size, or 8 MiB for a few large ones.
 //   - 2/8 for the indexes of open tables, and for filter pages and their indexes. What the

@@ -353,7 +353,7 @@ func (f *faultyStore) goodFrom() uint64 {
 	return logs.mu.goodFrom
 }
 
-// write makes n writes, of which some may fail, and reads after the failures.
+// write makes n writes, some of them failing, and reads after the failures.
 func (f *faultyStore) write(n int) {
 	for range n {
 		f.next++

@@ -183,7 +183,7 @@ func TestRecoveryKeepsToTheMemtableSize(t *testing.T) {
 		set(t, db, fmt.Sprintf("key%04d", i), "value")
 	}
 	require.NoError(t, db.Close())
-	for range 2 { // the log covers several memtables, of which some are flushed
+	for range 2 { // the log covers several memtables, some of them flushed
 		db, err = Open("db", &Options{FS: mem, MemtableBytes: 16 << 10})
 		require.NoError(t, err)
 		require.LessOrEqual(t, db.Stats().MemtableBytes, (maxWaiting+1)*db.mostMemtableBytes())

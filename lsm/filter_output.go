@@ -6,8 +6,8 @@ import "docstore/bloom"
 // of the time of a merge. Only the keys are passed to it, in lists, so it has few data to
 // fetch from the other processor.
 //
-// The goroutine runs from newFilterOutput until finish or stop, one of which must be
-// called.
+// The goroutine runs from newFilterOutput until finish or stop. The caller must call one of
+// them.
 type filterOutput struct {
 	builder *bloom.Builder
 	pages   spooled // finished pages

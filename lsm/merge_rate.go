@@ -2,8 +2,8 @@ package lsm
 
 import "time"
 
-// urgentExcess is the number of tables above the rule's number from which on Options.MergeRate
-// does not limit merges: before writers are slowed, at slowExcess.
+// urgentExcess is the number of tables above the rule's number at which Options.MergeRate no
+// longer limits merges: fewer than slowExcess, at which writers are slowed.
 const urgentExcess = slowExcess * 3 / 4
 
 // limitMerge waits after a merge of tables has written so many bytes, as Options.MergeRate

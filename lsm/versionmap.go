@@ -21,7 +21,7 @@ import (
 // Its home position is given by the upper bits of the hash, so a larger table is filled
 // from a smaller one in order and without reading keys. Keys and versions are
 // consecutive runs in one region of memory, each aligned to four bytes. The first
-// version of a key is in its key's run, later ones are in runs of their own:
+// version of a key is in its key's run, each later one in a separate run:
 //
 //	key's run:     newest version's ref u32 | key length u32 | key | version
 //	version's run: laterVersion u32 | version

@@ -37,7 +37,7 @@ func stateAt(t *testing.T, fsys vfs.FS, end SegmentID) map[string]string {
 	return state
 }
 
-// appendBatch appends random entries to a segment of their own, and to the state.
+// appendBatch appends random entries to a new segment, and to the state.
 func appendBatch(t *testing.T, fsys vfs.FS, random *rand.Rand, now time.Time, state map[string]string) SegmentID {
 	t.Helper()
 	w, err := OpenWriter(queueDir, &WriterOptions{FS: fsys, SegmentBytes: MinSegmentBytes, Codec: "none", Now: func() time.Time { return now }})

@@ -144,7 +144,7 @@ func FuzzRepair(f *testing.F) {
 	f.Add(content[100:], true, false)
 	f.Add(append(bytes.Clone(content[:items[2].at.Block]), content[items[2].at.Block+9:]...), false, true)
 	f.Add(fixChecksums(content[:len(content)-footerBytes]), false, false)
-	table := blockHeaderBytes + 2*entryBytes // without the ids, one of which has an empty document
+	table := blockHeaderBytes + 2*entryBytes // without the ids; one has an empty document
 	f.Add(content[:int(items[3].at.Block)+table], false, true)
 	f.Fuzz(func(t *testing.T, content []byte, sealed, last bool) {
 		there := map[string][]byte{"0000000001.open": content}

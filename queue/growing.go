@@ -16,7 +16,7 @@ type GrowingSegment struct {
 }
 
 // OpenGrowing opens the segment n of the queue in dir, open or sealed. The error matches
-// fs.ErrNotExist if the segment has no file of its own: it does not exist yet, or a rewrite
+// fs.ErrNotExist if the segment has no file: it does not exist yet, or a rewrite
 // has replaced it.
 func OpenGrowing(fsys vfs.FS, dir string, n SegmentID) (*GrowingSegment, error) {
 	var file *segmentFile

@@ -91,7 +91,7 @@ func TestTruncateAtEveryEntry(t *testing.T) {
 	}
 }
 
-// requireTruncated checks a queue of which the first keep entries were kept, and appends.
+// requireTruncated checks a queue that was truncated to its first keep entries, and appends.
 func requireTruncated(t *testing.T, mem *vfs.Mem, items []item, keep int, highest SegmentID) {
 	t.Helper()
 	requireSound(t, mem)

@@ -18,8 +18,8 @@ type trainer struct {
 	running sync.WaitGroup // the goroutine that trains
 	// save is called with a better dictionary before it is used; nil: nothing is to do.
 	save func(content []byte)
-	// shared: the documents are in several queues. So no queue can state from which of its
-	// segments a dictionary was trained.
+	// shared: the documents are in several queues. So no queue can state which of its
+	// segments a dictionary was trained on.
 	shared bool
 
 	mu struct {

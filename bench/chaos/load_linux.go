@@ -28,7 +28,7 @@ const (
 	failed
 )
 
-// A load has callers, each of which makes one call at a time.
+// A load has callers that make one call at a time each.
 type load struct {
 	client   client
 	verdicts []verdict        // by call; written by its caller

@@ -102,7 +102,7 @@ func serveGRPC(args []string) error {
 	}).Serve(listener)
 }
 
-// eachPart calls fn for the parts of a message, each of which follows its length.
+// eachPart calls fn for the parts of a message. Each follows its length.
 func eachPart(message []byte, fn func(part []byte) error) error {
 	for len(message) > 0 {
 		if len(message) < 4 || uint64(len(message)-4) < uint64(binary.LittleEndian.Uint32(message)) {

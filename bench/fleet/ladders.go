@@ -3,7 +3,7 @@ package main
 // In the scenarios with silent backends the simulation measures how long ladders lack
 // slots, and how long it takes until they then hold the lowest free ones.
 
-// A since is the time from which something has been so.
+// A since is the time since which a condition holds.
 type since struct {
 	from int64
 	is   bool

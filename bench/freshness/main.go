@@ -1,7 +1,7 @@
 // Freshness measures how long a document takes from being handed to
 // docstore-updater until a daemon answers with it: one daemon on the queue's own
-// file system, one on a copy that deploy/docstore-sync keeps by rsync, and two that follow what
-// updaters of their own publish: to a directory, and to an S3 server in this process that delays
+// file system, one on a copy that deploy/docstore-sync keeps by rsync, and two that follow
+// collections that separate updaters publish: to a directory, and to an S3 server in this process that delays
 // requests by the latencies of S3 (PUT 100 ms at the median and 195 ms at p99, others 63 and 78 ms).
 //
 //	cd bench && go run ./freshness -rate 50 -duration 30s

@@ -80,7 +80,7 @@ func draw(to, of string, all []sample) error {
 	return picture.Write(to, vg.Length(len(row))*5*vg.Inch, 4.5*vg.Inch, [][]*plot.Plot{row})
 }
 
-// legendShare is the part by which the vertical axis is longer, for the legend.
+// legendShare is the part of the vertical axis that is added for the legend.
 const legendShare = 0.45
 
 func (p plotOf) draw(of string, all []sample) (*plot.Plot, error) {

@@ -42,7 +42,7 @@ func (w *window) held(slots int) {
 	w.slots = min(w.slots, slots)
 }
 
-// results returns what was recorded so far.
+// results returns the figures recorded so far.
 func (w *window) results() (took []time.Duration, failures map[string]int, slots int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -8,7 +8,7 @@ const (
 	averageScale = 1 << 16
 	averageCount = 1 << 8
 	maxLoad      = 1 << 10
-	// heedAverage is the average load, times averageScale, from which on reports change the
+	// heedAverage is the least average load, times averageScale, at which reports change the
 	// order of slots.
 	heedAverage = averageScale / 64
 )

@@ -12,7 +12,7 @@ import (
 )
 
 // FuzzCutName: each name of an identity can be written quoted, and one without blanks and
-// quotes as it is. What is read of another line is a name, and has blanks only if it is quoted.
+// quotes as it is. Of any other line a name is read, which has blanks only if it is quoted.
 func FuzzCutName(f *testing.F) {
 	for _, line := range []string{"frontend jobs", `"Front End 1" jobs`, ` " local"	*`, `"a"b`, `a"b" c`, `"" x`, `"a\"b\\" c`, "\"\\x1b\" x", "`a` b", `"a`, "*"} {
 		f.Add(line)

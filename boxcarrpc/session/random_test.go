@@ -89,7 +89,7 @@ func TestRandomRevocations(t *testing.T) {
 		refused := 0
 		for range 300 {
 			time.Sleep(time.Duration(rng.Int64N(int64(2 * time.Second))))
-			synctest.Wait() // the timer has verified what is due
+			synctest.Wait() // the timer has verified the sessions that are due
 			now := time.Now()
 			w.sessions = slices.DeleteFunc(w.sessions, func(m *modelled) bool {
 				at, err := m.ending.get()

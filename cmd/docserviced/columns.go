@@ -75,7 +75,7 @@ func (o *columnOptions) check(d *serveOptions) error {
 	return errors.Join(problems...)
 }
 
-// columnOf is a divided collection of which this daemon holds a column.
+// columnOf is this daemon's column of a divided collection.
 type columnOf struct {
 	*column.Column
 	remote *remote

@@ -49,7 +49,7 @@ func (o *appendOptions) printDocuments(ctx context.Context, env *cli.Env, in *in
 	return err
 }
 
-// describe describes what is stored of a record.
+// describe describes the stored form of a record.
 func (b *batch) describe(i int) string {
 	r := &b.Records[i]
 	switch {

@@ -100,7 +100,7 @@ func TestAppendPublishes(t *testing.T) {
 	ok(t, "", "restore", "--bucket", url, "--queue", filepath.Join(root, "restored"), "--quiet")
 	require.Equal(t, dump(t, dir), dump(t, filepath.Join(root, "restored")))
 
-	// The objects are gone: the queue is complete, and append says what is missing.
+	// The objects are gone: the queue is complete, and append names the missing object.
 	require.NoError(t, os.RemoveAll(filepath.Join(store, "bucket")))
 	require.NoError(t, os.WriteFile(filepath.Join(store, "bucket"), nil, 0o600))
 	r = publishing(`{"id":"d"}`)

@@ -143,7 +143,7 @@ func (p *publishing) run(ctx context.Context) {
 	}
 }
 
-// step publishes what is new.
+// step publishes new segments and documents.
 func (p *publishing) step(ctx context.Context, now time.Time) error {
 	due := now.Sub(p.checked) >= publishInterval
 	if due {
@@ -294,7 +294,7 @@ func (p *publishing) publish(ctx context.Context, now time.Time) error {
 
 // sealAll seals the segments of all shards when one was sealed: a manifest for each of them
 // would be one for each shard, and would end them at different records. opened: the publisher was
-// opened, so what is announced is not known, and a manifest must include it.
+// opened, so the announced documents are not known, and a manifest must include them.
 func (p *publishing) sealAll(sealed []queue.SegmentID, opened bool) ([]queue.SegmentID, error) {
 	if len(sealed) == 1 && (!opened || !p.announce) {
 		return sealed, nil
@@ -312,7 +312,7 @@ func (p *publishing) stop() {
 	p.running.Wait()
 }
 
-// finish publishes what was sealed at last, after stop and after the writer was closed.
+// finish publishes the last segments, after stop and after the writer was closed.
 func (p *publishing) finish(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	p.seal = func() error { return nil } // closing the writer has sealed it

@@ -27,7 +27,7 @@
 //     the shard as ready, which it does after it has begun to serve it. So there is no moment
 //     at which no column serves the shard.
 //   - A shard that has moved away stays served, with its files, for KeepMoved. Moving it back
-//     in that time fetches only what is new. If the data directory is above PressurePercent of
+//     in that time fetches only new files. If the data directory is above PressurePercent of
 //     its limit, the files of moved shards are removed earlier, the oldest move first. The time
 //     of a move is not kept on disk: after a restart KeepMoved begins again.
 //   - A shard that no column has in the map is never removed.

@@ -46,7 +46,7 @@ func CheckpointIndex(dir, target string, logger *slog.Logger) error {
 }
 
 // checkpointIndex is CheckpointIndex with the function that copies an index. A Follower may
-// use dir. Its index advances before CURRENT says so, and never beyond CURRENT.Next. So CURRENT
+// use dir. Its index advances before CURRENT states it, and never beyond CURRENT.Next. So CURRENT
 // is read after the index was copied.
 func checkpointIndex(dir, target string, copyIndex func(dir, target string) error) error {
 	before, found, err := readCurrent(vfs.OS, dir)

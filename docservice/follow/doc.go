@@ -31,8 +31,8 @@
 // when the target changes before the goal is reached. A server is ready when its index includes
 // the goal. Until then it finds no id missing: those that it does not have are unavailable. The
 // goal is kept in CURRENT until it is reached. If the record cannot be read, the goal is the
-// one in CURRENT, or else what is here. Once the record was read it is required that the number
-// of the newest increment is read, too.
+// one in CURRENT, or else the state on the disk. Once the record was read, the number of the
+// newest increment must be read, too.
 //
 // Later announcements, moves and failures do not make the server unready. Only
 // Options.MaxStaleness does: it bounds the time since the server last knew that it serves

@@ -90,7 +90,7 @@ type aim struct {
 }
 
 // startGoal returns the goal of a started server. Without contact for some time it is the last
-// one that was not reached, or what is here.
+// one that was not reached, or the state on the disk.
 func startGoal(s start, status Status, now time.Time) goal {
 	if s.goal.Manifest > 0 || !status.LastContact.IsZero() || now.Sub(s.opened) < startWait {
 		return s.goal

@@ -266,7 +266,7 @@ func TestStepRespectsTheDisk(t *testing.T) {
 	require.Equal(t, `shard 0: started, from "a" to "b"`, events[0].String())
 }
 
-// A plan that is made during moves continues them: their bytes are not fetched in vain.
+// A plan that is made during moves continues them: no byte is fetched twice.
 func TestProposeContinuesMoves(t *testing.T) {
 	m := &Map{Layout: shard.Layout{Shards: 4}, Shards: []Place{{Column: "a"}, {Column: "a"}, {Column: "a"}, {Column: "a", Next: "b"}}}
 	states := []ServerState{{Column: "a", Limit: 100}, {Column: "b", Limit: 100}}

@@ -17,7 +17,7 @@ const (
 	// hedgePercent is the percentile of the times of a size class after which a sub-batch is
 	// hedged.
 	hedgePercent = 95
-	// minTimes is the number of times from which a percentile is taken.
+	// minTimes is the least number of times that a percentile is taken of.
 	minTimes = 64
 	// maxTimes is the number of times at which older ones count half.
 	maxTimes = 1024

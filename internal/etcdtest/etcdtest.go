@@ -15,8 +15,8 @@ import (
 	"docstore/internal/testprogram"
 )
 
-// keptRevisions is the number of revisions of which etcd keeps the values, so that a long test
-// does not fill the disk.
+// keptRevisions is the number of revisions that etcd keeps, so that a long test does not fill
+// the disk.
 const keptRevisions = "10000"
 
 // Server is an etcd with leases of at least one second.

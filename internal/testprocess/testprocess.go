@@ -27,7 +27,7 @@ func Main(m *testing.M, prepare func(dir string) error) {
 func run(m *testing.M, prepare func(dir string) error) int {
 	dir, err := os.MkdirTemp("", "docstore-commands-")
 	if err == nil {
-		defer func() { _ = os.RemoveAll(dir) }() // what is left is in a temporary directory
+		defer func() { _ = os.RemoveAll(dir) }() // the rest is in a temporary directory
 		err = prepare(dir)
 	}
 	if err != nil {
@@ -157,7 +157,7 @@ func (b *Buffer) String() string {
 	return b.mu.buffer.String()
 }
 
-// Reset removes what was collected.
+// Reset removes the collected output.
 func (b *Buffer) Reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

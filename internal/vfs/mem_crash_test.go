@@ -438,7 +438,7 @@ func TestCrashNeverTouchesWhatWasSynced(t *testing.T) {
 
 func TestNoSpace(t *testing.T) {
 	mem, r := startedMem(t)
-	mem.SetCapacity(10) // of which "old" takes 3
+	mem.SetCapacity(10) // "old" takes 3 of them
 	f, err := r.Create(r.path("new"))
 	require.NoError(t, err)
 	n, err := f.Write([]byte("1234567890"))

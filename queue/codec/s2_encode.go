@@ -41,7 +41,7 @@ const (
 	// match is left.
 	s2SearchShare = 2
 	// s2MaxSearched is the length of the longest match that a search of the dictionary finds,
-	// and the largest number of bytes by which a match is extended backwards. It bounds the
+	// and the largest number of bytes that a match is extended backwards. It bounds the
 	// time for documents and dictionaries that repeat themselves.
 	s2MaxSearched = 1 << 10
 

@@ -175,7 +175,7 @@ func (w *Writer) Has(b *source.Batch, i int, id []byte) bool {
 		return has
 	}
 	w.behind.differ = false
-	// The next Put has the first cursor that states what is in the queue.
+	// The next Put has the first cursor that states the content of the queue.
 	w.mu.news = false
 	if first && w.usable() == nil {
 		// No shard has more than the records up to from. Some have a cursor of an earlier

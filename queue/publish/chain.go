@@ -100,8 +100,8 @@ func (p *Publisher) Extend(ctx context.Context) (Extended, error) {
 	return Extended{Bytes: next.size(), Sealed: next.complete(), Full: next.complete()}, nil
 }
 
-// advance returns the parts of the next increment: what was committed to the queues, up to
-// incrementBytes.
+// advance returns the parts of the next increment: the entries committed to the queues, up
+// to incrementBytes.
 func (c *chain) advance(fsys vfs.FS) ([]Part, error) {
 	parts, total := make([]Part, len(c.queues)), int64(0)
 	for i, g := range c.queues {

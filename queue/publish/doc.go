@@ -71,13 +71,13 @@
 // copy of the segment (Extension), and needs only the rest when the sealed segment is in the
 // next manifest. The increments of a manifest are numbered, and each is created once. A
 // publisher that takes over creates an empty one first, so that the previous publisher
-// cannot continue them. It refuses a queue that lacks what was announced; the Publisher syncs
+// cannot continue them. It refuses a queue that lacks announced documents; the Publisher syncs
 // the segment before each increment, so a power loss of the ingest host does not cause that.
 // A server whose bytes are not part of the sealed segment gets ErrDiverged and returns to the
 // manifest. An increment of a divided collection has the new bytes of all shards, and states
 // for each shard the digest of all bytes before its end; a server adds those of its shards.
 // A manifest includes everything that increments of its parent have announced: Publish refuses
-// shards of which only some were sealed.
+// shards if only some were sealed.
 //
 // # Recovery
 //

@@ -180,7 +180,7 @@ func (c *canary) batches(ctx context.Context) {
 	}
 }
 
-// pages reads over HTTP from any daemon, each of which answers for all shards. A call may fail
+// pages reads over HTTP from any daemon: each answers for all shards. A call may fail
 // while its daemon is disturbed.
 func (c *canary) pages(ctx context.Context) {
 	r := rand.New(rand.NewPCG(1, 2))

@@ -18,7 +18,7 @@ const (
 	modelDocuments = 4_000
 	// changesPerState is the number of changes that lead from a state to the next one.
 	changesPerState = 200
-	// deletesOf is the number of changes of which one is a delete.
+	// One of deletesOf changes is a delete.
 	deletesOf = 8
 	// modelBodyBytes is the maximum size of a document without its fields.
 	modelBodyBytes = 2_000

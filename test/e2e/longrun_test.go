@@ -49,7 +49,7 @@ const (
 	publishPatience = 5 * time.Minute
 	// retryUpdater is the pause after a failed command of the updater.
 	retryUpdater = 500 * time.Millisecond
-	// killsUpdaterOf is the number of commands of the updater of which one is killed.
+	// One of killsUpdaterOf commands of the updater is killed.
 	killsUpdaterOf = 8
 	// maxUpdaterLife is the maximum time after which such a command is killed.
 	maxUpdaterLife = 300 * time.Millisecond
@@ -255,7 +255,7 @@ func (r *longRun) append(ctx context.Context, changed []document) error {
 	return err
 }
 
-// announce validates and announces what is published.
+// announce validates and announces the published manifest.
 func (r *longRun) announce(ctx context.Context, state int) error {
 	flags := append([]string{"--bucket", columnURL}, r.f.flags...)
 	if _, err := r.updater(ctx, nil, append([]string{"validate", "--quiet"}, flags...)...); err != nil {

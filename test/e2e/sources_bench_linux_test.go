@@ -22,7 +22,7 @@ import (
 
 // BenchmarkAppendFrom appends documents from files, a bucket (versitygw, 30 objects), Kafka
 // (kfake, one broker, 4 partitions, keys, no compression) and NATS JetStream (one server, in
-// memory), which run in processes of their own. It reports documents per second of the processor
+// memory), which run in separate processes. It reports documents per second of the processor
 // time of both processes, on two processors, besides those of the elapsed time, the processor
 // time of each process, and the peak memory of the updater.
 func BenchmarkAppendFrom(b *testing.B) {

@@ -53,7 +53,7 @@
 //
 // # Rows
 //
-// A server with files of its own claims a row: Registry.Row. A row is a number with two more
+// A server that keeps shards on its disk claims a row: Registry.Row. A row is a number with two more
 // keys:
 //
 //	PREFIX/last/7     10.0.1.7:7070    no lease: the last holder

@@ -29,7 +29,7 @@ type RowOptions struct {
 	Token string
 }
 
-// Row is Backend for a server with files of its own. It holds a number at once, but sources
+// Row is Backend for a server that keeps shards on its disk. It holds a number at once, but sources
 // do not show the server before Show is called. A server that comes back on the same
 // address gets its last number if no other server has it. No other server claims that number
 // until RowOptions.Rejoin has passed.

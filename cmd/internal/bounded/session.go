@@ -31,7 +31,7 @@ func (c *Conn) refuse(reason error) {
 	_ = c.Close() // best effort
 }
 
-// Retirement returns the time from which the peer is asked to connect again, zero for never.
+// Retirement returns the time at which the peer is asked to connect again, zero for never.
 func (c *Conn) Retirement() time.Time { return c.retirement }
 
 // jitter returns a time that differs from d by at most a tenth, so that clients that

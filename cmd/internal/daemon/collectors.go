@@ -126,7 +126,7 @@ func collectStatus(to chan<- prometheus.Metric, name string, status collection.S
 	faults.Send(to, float64(damaged), name, "documents_unavailable")
 }
 
-// collectResidency sends only what is known.
+// collectResidency sends only known values.
 func collectResidency(to chan<- prometheus.Metric, name string, c *collection.Collection) {
 	residency := c.Residency()
 	index, queue, measured := c.ColdReads()

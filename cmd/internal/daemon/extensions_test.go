@@ -55,7 +55,7 @@ func (s *testSource) Close() error {
 	return nil
 }
 
-// testHeld is replicated, and ready when the test says so.
+// testHeld is replicated, and ready when the test sets it.
 type testHeld struct {
 	local
 	ready chan struct{}
@@ -105,7 +105,7 @@ func TestSource(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, daemontest.Get(d.HTTPHandler(), "/documents/remote/a").Code)
 }
 
-// Without a Source a URL is an error, and what was opened before is closed.
+// Without a Source a URL is an error, and collections opened before it are closed.
 func TestURLNeedsASource(t *testing.T) {
 	o := testOptions(t, t.TempDir())
 	o.Collections = append(o.Collections, Collection{"remote", "s3://bucket/remote"})

@@ -16,7 +16,7 @@ import (
 	"docstore/internal/testseed"
 )
 
-// newTestDirectory returns the files below root, of which a walk returns so many. opened receives
+// newTestDirectory returns the files below root; a walk returns so many. opened receives
 // each directory that is opened.
 func newTestDirectory(t *testing.T, root string, listed int, opened func(dir string)) *directory {
 	t.Helper()

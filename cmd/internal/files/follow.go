@@ -115,8 +115,8 @@ func (f *follower) Read(p []byte) (int, error) {
 }
 
 // continues reports whether the bytes before the offset are still those that were read. If the
-// file was truncated in place and has grown beyond the offset since, what was read now belongs
-// to its new content.
+// file was truncated in place and has grown beyond the offset since, the bytes that were read
+// now belong to its new content.
 func (f *follower) continues() bool {
 	now := make([]byte, len(f.tail))
 	n, _ := f.file.ReadAt(now, f.offset-int64(len(now)))

@@ -118,8 +118,8 @@ func (r *fileReader) fill(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// end returns io.EOF. Of a followed file it keeps the time of modification, by which files are
-// found that replace it before it is read to its end.
+// end returns io.EOF. It keeps the time of modification of a followed file, to find files
+// that replace it before it is read to its end.
 func (r *fileReader) end() error {
 	if file, ok := r.file.(*os.File); ok && r.in.follow {
 		info, err := file.Stat()

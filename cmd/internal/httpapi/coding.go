@@ -27,7 +27,7 @@ const (
 	MaxZstdWindowBytes = 8 << 20
 	// CompressorBytes is the approximate memory of a compressor.
 	CompressorBytes = 1 << 20
-	// MinCompressBytes is the size from which a response is compressed.
+	// MinCompressBytes is the size of the smallest response that is compressed.
 	MinCompressBytes = 512
 
 	zstdWindowBytes = 256 << 10

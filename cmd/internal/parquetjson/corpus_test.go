@@ -19,8 +19,8 @@ import (
 	"docstore/internal/testseed"
 )
 
-// TestCorpus reads a file of each combination, and compares it with the values of which it was
-// made, and with those of parquet-go where that is right.
+// TestCorpus reads a file of each combination, and compares it with the values that it was
+// made of, and with those of parquet-go where that is right.
 func TestCorpus(t *testing.T) {
 	random := testseed.Rand(t)
 	forEachOfTheCorpus(func(c corpusColumn) {

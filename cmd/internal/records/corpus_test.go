@@ -101,8 +101,8 @@ func readDocuments(file []byte, name string) (documents []string, err error) {
 	}
 }
 
-// TestCorpus reads each format in each compression, whole and damaged: a file that is cut or of
-// which a byte is changed is an error, or has the documents of which it was made.
+// TestCorpus reads each format in each compression, whole and damaged: a file that is cut, or
+// has a changed byte, is an error or has the documents that it was made of.
 func TestCorpus(t *testing.T) {
 	random := testseed.Rand(t)
 	var documents []string

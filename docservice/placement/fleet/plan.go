@@ -12,7 +12,7 @@ import (
 type Plan struct {
 	// ID identifies the wanted columns of the plan.
 	ID string `json:"plan"`
-	// Epoch is that of the map from which the plan starts.
+	// Epoch is that of the map that the plan changes.
 	Epoch uint64           `json:"epoch"`
 	Moves []placement.Move `json:"moves"`
 	Bytes int64            `json:"bytes"` // of the moves from one column to another

@@ -7,7 +7,7 @@
 //	src, err := opener.Open(ctx, cursor)
 //
 // The partitions are assigned by the caller, not by a consumer group, so no other consumer
-// and no rebalance changes what is read. Messages of aborted transactions are not read, and
+// and no rebalance changes which messages are read. Messages of aborted transactions are not read, and
 // those of open transactions wait for the end of the transaction.
 //
 // # Cursor

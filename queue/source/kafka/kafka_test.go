@@ -57,7 +57,7 @@ func (b *broker) newClient(options ...kgo.Opt) *kgo.Client {
 	return client
 }
 
-// produce writes messages to a partition, each in a batch of its own. A value of "-" is null.
+// produce writes messages to a partition, one in a batch. A value of "-" is null.
 func (b *broker) produce(partition int32, messages ...string) {
 	b.t.Helper()
 	for _, m := range messages {

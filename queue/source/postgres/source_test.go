@@ -684,7 +684,7 @@ func testQuery(t *testing.T, server *postgrestest.Server) {
 	unknown.cursor = at.append(nil)
 	require.ErrorIs(t, unknown.readEnd(t, unknown.open(t, o)), io.EOF)
 
-	// A query behind a key does not see what changed before it, and says so.
+	// A query behind a key does not see changes before it, and logs that.
 	var log bytes.Buffer
 	o.log = slog.New(slog.NewTextHandler(&log, nil))
 	server.Exec(t, database, "INSERT INTO t VALUES (1, '-'), (1, 'z'); DELETE FROM t WHERE a = 2; UPDATE t SET b = '/' WHERE a = 4 AND b = '0'")

@@ -20,7 +20,7 @@ var (
 	byteaType     = &Type{append: appendBytea, bytes: true}
 )
 
-// String is the type of texts, and of all types without a form of their own.
+// String is the type of texts, and of all types that have no other form.
 func String() *Type { return stringType }
 
 // Array returns the type of arrays of element. The delimiter is that of pg_type, a comma
