@@ -6,10 +6,13 @@ import (
 	"html/template"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"docstore/boxcarrpc"
 )
 
 // Live sends the sections of a page that have changed, once per second, as server-sent
@@ -17,29 +20,25 @@ import (
 // viewers. It is safe for concurrent use.
 type Live struct {
 	mu      sync.Mutex
-	viewers map[string][]*viewer // by client, in the order of their arrival
-	count   int                  // of all clients
+	viewers map[boxcarrpc.ClientKey][]*viewer // by client, in the order of their arrival
+	count   int                               // of all clients
 }
 
 // A viewer is a place of a client.
 type viewer struct {
-	client    string
+	client    boxcarrpc.ClientKey
 	displaced chan struct{} // closed when another viewer has the place
 }
 
 // Serve sends the sections until the viewer disconnects or is displaced or render fails, and
-// returns the error of render. Sections are templates; render returns their input. A client is
-// the address of a host. HEAD takes no place.
+// returns the error of render. Sections are templates; render returns their input. HEAD takes
+// no place.
 func (l *Live) Serve(w http.ResponseWriter, r *http.Request, templates *template.Template, sections []string, render func() any) error {
 	if r.Method == http.MethodHead {
 		Headers(w, "text/event-stream")
 		return nil
 	}
-	client, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		client = r.RemoteAddr
-	}
-	viewer := l.addViewer(client)
+	viewer := l.addViewer(clientAt(r.RemoteAddr))
 	if viewer == nil {
 		http.Error(w, fmt.Sprintf("too many live viewers: %d viewers is the limit; reload for updates", MaxViewers), http.StatusServiceUnavailable)
 		return nil
@@ -74,12 +73,18 @@ func (l *Live) Serve(w http.ResponseWriter, r *http.Request, templates *template
 	}
 }
 
+// clientAt returns the client at an address: a host, or a network of IPv6.
+func clientAt(hostPort string) boxcarrpc.ClientKey {
+	address, _ := netip.ParseAddrPort(hostPort) // clients without an address are one
+	return boxcarrpc.ClientOf(&boxcarrpc.Peer{Address: net.TCPAddrFromAddrPort(address)})
+}
+
 // addViewer gives a client a place for another viewer. It returns nil if there is none.
-func (l *Live) addViewer(client string) *viewer {
+func (l *Live) addViewer(client boxcarrpc.ClientKey) *viewer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.count >= MaxViewers {
-		most := ""
+		most := client
 		for other, viewers := range l.viewers {
 			if len(viewers) > len(l.viewers[most]) {
 				most = other
@@ -91,7 +96,7 @@ func (l *Live) addViewer(client string) *viewer {
 		l.removeLocked(l.viewers[most][0])
 	}
 	if l.viewers == nil {
-		l.viewers = make(map[string][]*viewer)
+		l.viewers = make(map[boxcarrpc.ClientKey][]*viewer)
 	}
 	v := &viewer{client: client, displaced: make(chan struct{})}
 	l.viewers[client] = append(l.viewers[client], v)

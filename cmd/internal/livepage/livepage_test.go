@@ -318,11 +318,12 @@ func TestSectionsAreOnThePage(t *testing.T) {
 // A client may have all places until another client wants one.
 func TestOneClientDoesNotKeepAllViewers(t *testing.T) {
 	p, server := newTestPage(t, &fakeDaemon{status: someStatus()})
+	crowd := clientAt("[2001:db8::1]:80")
 	var places []*viewer
-	for range MaxViewers {
-		places = append(places, p.live.addViewer("10.0.0.1"))
+	for i := range MaxViewers {
+		places = append(places, p.live.addViewer(clientAt(fmt.Sprintf("[2001:db8::%x]:%d", i, 1024+i)))) // one network
 	}
-	require.Nil(t, p.live.addViewer("10.0.0.1"))
+	require.Nil(t, p.live.addViewer(crowd))
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/live", nil)
 	require.NoError(t, err)
 	response, err := http.DefaultClient.Do(request) // of 127.0.0.1
@@ -330,17 +331,17 @@ func TestOneClientDoesNotKeepAllViewers(t *testing.T) {
 	defer response.Body.Close()
 	require.Equal(t, http.StatusOK, response.StatusCode)
 	<-places[0].displaced // the oldest
-	require.Nil(t, p.live.addViewer("10.0.0.1"), "it does not come back")
+	require.Nil(t, p.live.addViewer(crowd), "it does not come back")
 
 	for range MaxViewers/2 - 1 {
-		require.NotNil(t, p.live.addViewer("127.0.0.1"))
+		require.NotNil(t, p.live.addViewer(clientAt("127.0.0.1:80")))
 	}
 	status, _, body := get(t, server.URL+"/live")
 	require.Equal(t, http.StatusServiceUnavailable, status, "no client has more places")
 	require.Contains(t, body, "64 viewers")
-	p.live.removeViewer(p.live.viewers["10.0.0.1"][0])
+	p.live.removeViewer(p.live.viewers[crowd][0])
 	for range 2 {
-		require.NotNil(t, p.live.addViewer("10.0.0.2"))
+		require.NotNil(t, p.live.addViewer(clientAt("10.0.0.2:80")))
 	}
 	_, err = io.Copy(io.Discard, response.Body)
 	require.NoError(t, err, "the oldest viewer of a client with most is displaced")
@@ -365,7 +366,7 @@ func TestHeadDoesNoWork(t *testing.T) {
 	d := &fakeDaemon{status: someStatus()}
 	p, server := newTestPage(t, d)
 	for range MaxViewers {
-		require.NotNil(t, p.live.addViewer("127.0.0.1"))
+		require.NotNil(t, p.live.addViewer(clientAt("127.0.0.1:80")))
 	}
 	for path, contentType := range map[string]string{"/live": "text/event-stream", "/lookup?collection=jobs&id=a&versions=1": "text/html; charset=utf-8"} {
 		response, err := http.Head(server.URL + path)
