@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"maps"
 	"os"
 	runtimemetrics "runtime/metrics"
 	"slices"
@@ -104,10 +105,21 @@ func (r *reporter) Status() livepage.Status {
 		Ready: readiness.Ready, Ending: readiness.Ending,
 		Memory: r.memory(), Boxcar: r.boxcarStatus(), Collections: []livepage.Collection{},
 	}
+	var held []*collection.Collection
 	for _, h := range r.Held() {
 		h.Report(&s, r.collectionStatus)
+		held = append(held, h.Collections()...)
 	}
+	r.forgetOthers(held)
 	return s
+}
+
+// forgetOthers drops the cached state of collections that are not held any more: shards move
+// away, and another manifest is another collection.
+func (r *reporter) forgetOthers(held []*collection.Collection) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.queues, func(c *collection.Collection, _ *queueReport) bool { return !slices.Contains(held, c) })
 }
 
 func (r *reporter) memory() livepage.Memory {

@@ -14,6 +14,7 @@ import (
 
 	"docstore/cmd/internal/daemontest"
 	"docstore/cmd/internal/livepage"
+	"docstore/docservice/collection"
 )
 
 func statusOf(t *testing.T, d *Daemon) (status livepage.Status) {
@@ -66,6 +67,23 @@ func TestStatusOfADaemon(t *testing.T) {
 	page := daemontest.Get(d.http.Handler, "/")
 	require.Equal(t, http.StatusOK, page.Code)
 	require.Contains(t, page.Body.String(), d.BoxcarAddress())
+}
+
+// A collection that is closed, as a shard that has moved away, is not kept for the status.
+func TestStatusForgetsClosedCollections(t *testing.T) {
+	queueDir := t.TempDir()
+	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	d, _ := startTestDaemon(t, testOptions(t, queueDir))
+	waitReady(t, d)
+	moved, err := collection.Open("moved", queueDir, t.TempDir(), nil)
+	require.NoError(t, err)
+	d.reporter.queueReport(moved)
+	require.NoError(t, moved.Close())
+	statusOf(t, d)
+	d.reporter.mu.Lock()
+	defer d.reporter.mu.Unlock()
+	require.NotContains(t, d.reporter.queues, moved)
+	require.Len(t, d.reporter.queues, 1)
 }
 
 // requireResidency requires the residency of a collection whose index has no table, or nothing
