@@ -63,10 +63,10 @@
 // of each manifest that describes the shard (publish.Manifest.Shard), in the same ways. The
 // Followers of a collection share a Feed, which reads the record, each manifest and each
 // increment once, with the bytes of all shards; it keeps 128 increments of at most 64 MiB in
-// all, and reads at most twice as many bytes at the same time. The Followers move independently of each
-// other. A shard of an announced manifest that has no documents is ready. A manifest with
-// another layout is ErrLayout, and the one before is served: the documents of the other one are
-// in other shards.
+// all, and reads at most twice as many bytes at the same time. The Followers move independently
+// of each other. A shard of an announced manifest that has no documents is ready. A manifest
+// with another layout is ErrLayout, and the one before is served: the documents of the other one
+// are in other shards.
 //
 // # Files
 //
@@ -93,6 +93,6 @@
 //
 // # Concurrency
 //
-// A Follower and a Feed are safe for concurrent use. One goroutine reads the record and moves; it also
-// calls serve, except for the first call, which Open makes.
+// A Follower and a Feed are safe for concurrent use. One goroutine reads the record and moves;
+// it also calls serve, except for the first call, which Open makes.
 package follow
