@@ -9,7 +9,8 @@
 //	defer s.Close()
 //
 // The Set verifies each session at least every Interval, when the authorities change and
-// when the certificate expires. A server also calls Session.Verify before it serves a
+// when the certificate expires. It makes 16 verifications at a time: with 10,000 sessions a
+// Check that takes more than 12 ms makes those that are idle late. A server also calls Session.Verify before it serves a
 // request or sends a message, so that a process that was stopped in between, by a signal or
 // with its virtual machine, serves no client that was refused meanwhile.
 //

@@ -40,6 +40,7 @@ type Set struct {
 	start  time.Time                   // origin of the times of sessions
 
 	verifying chan struct{} // has an element for each verification by the timer
+	closing   chan struct{} // closed by Close
 	running   sync.WaitGroup
 
 	mu struct {
@@ -55,7 +56,7 @@ type Set struct {
 // whose ClientCAs are the authorities; it must return the same ClientCAs until they change.
 // It may be nil.
 func NewSet(config func() (*tls.Config, error)) *Set {
-	m := &Set{config: config, start: time.Now(), verifying: make(chan struct{}, maxConcurrent)}
+	m := &Set{config: config, start: time.Now(), verifying: make(chan struct{}, maxConcurrent), closing: make(chan struct{})}
 	m.mu.sessions = make(map[*Session]struct{})
 	m.mu.roots, _ = m.roots()
 	return m
@@ -110,11 +111,14 @@ func (m *Set) startLocked() {
 	m.mu.timer.Reset(sweepInterval)
 }
 
-// Close stops the verification of all sessions and does not end them. It waits for a Check
-// in progress.
+// Close stops the verification of all sessions and does not end them. It waits for the
+// Checks in progress.
 func (m *Set) Close() {
 	m.mu.Lock()
-	m.mu.closed = true
+	if !m.mu.closed {
+		m.mu.closed = true
+		close(m.closing)
+	}
 	if m.mu.timer != nil {
 		m.mu.timer.Stop()
 	}
@@ -158,7 +162,15 @@ func (m *Set) sweep() {
 	}
 	m.mu.Unlock()
 	for _, s := range due {
-		m.verifying <- struct{}{}
+		select {
+		case <-m.closing:
+			return
+		case m.verifying <- struct{}{}:
+		}
+		if s.isOver() {
+			<-m.verifying
+			continue
+		}
 		m.running.Go(func() {
 			defer func() { <-m.verifying }()
 			s.verifyNow()
@@ -182,6 +194,9 @@ func (s *Session) Close() {
 		m.mu.timer.Stop()
 	}
 }
+
+// isOver reports whether the session is closed or has ended.
+func (s *Session) isOver() bool { return s.due.Load() == math.MaxInt64 }
 
 // Due reports whether Verify verifies the credential, which may take as long as Check.
 func (s *Session) Due(now time.Time) bool { return int64(now.Sub(s.set.start)) >= s.due.Load() }

@@ -219,6 +219,47 @@ func TestASlowCheckDelaysNoOther(t *testing.T) {
 	})
 }
 
+// Checks that wait for others are not made when their sessions, or the set, are closed.
+func TestCloseMakesNoFurtherChecks(t *testing.T) {
+	for name, closeFirst := range map[string]bool{"sessions": true, "set": false} {
+		t.Run(name, func(t *testing.T) {
+			virtualtime.Test(t, func(t *testing.T) {
+				set := NewSet(nil)
+				finish := make(chan struct{})
+				var checks atomic.Int64
+				var sessions []*Session
+				for range 10 * maxConcurrent {
+					sessions = append(sessions, set.Add(Credential{Check: func() error {
+						checks.Add(1)
+						<-finish
+						return nil
+					}}, func(error) {}))
+				}
+				time.Sleep(Interval)
+				require.Equal(t, int64(maxConcurrent), checks.Load())
+				if closeFirst {
+					for _, s := range sessions {
+						s.Close()
+					}
+					close(finish)
+					synctest.Wait()
+				}
+				closed := make(chan struct{})
+				go func() { set.Close(); close(closed) }()
+				synctest.Wait()
+				if !closeFirst {
+					close(finish)
+				}
+				<-closed
+				require.Equal(t, int64(maxConcurrent), checks.Load())
+				for _, s := range sessions {
+					s.Close()
+				}
+			})
+		})
+	}
+}
+
 func BenchmarkDue(b *testing.B) {
 	set := NewSet(nil)
 	defer set.Close()
