@@ -38,9 +38,13 @@ func TestAHedgeAnswersForASlowServer(t *testing.T) {
 			quick := byte('0' + 2 - slowServer)
 			for range 20 { // about half of them use
 				start := time.Now()
-				var info CallInfo
-				out, err := p.CallWith(t.Context(), "m", []byte("x"), []byte("dst "), &info)
+				given := CallInfo{Metadata: Metadata(nil).Append("key", "value"), Hedge: &CallHedge{After: hedgeAfter, Allow: func() bool { return true }}, Avoid: []*Peer{nil}}
+				info := given
+				out, err := p.CallWith(WithBatch(t.Context()), "m", []byte("x"), []byte("dst "), &info)
 				took := time.Since(start)
+				require.Equal(t, given.Metadata, info.Metadata)
+				require.Same(t, given.Hedge, info.Hedge)
+				require.Equal(t, given.Avoid, info.Avoid)
 				require.Equal(t, 1+int(took/hedgeAfter), info.Attempts)
 				require.NotNil(t, info.Server)
 				require.NoError(t, err)

@@ -41,7 +41,7 @@ type hedge struct {
 
 // planHedge plans the second attempt of a call that waits for the response on a lane.
 func (c *calls) planHedge(ctx context.Context, r *call, lane *clientLane) {
-	h := &hedge{ended: make(chan struct{}), info: CallInfo{Metadata: r.metadata, Slot: -1}, err: errNotHedged}
+	h := &hedge{ended: make(chan struct{}), info: CallInfo{Slot: -1}, err: errNotHedged}
 	h.servers.first, h.servers.second = lane.transport.peer.index, -1
 	if r.timeout {
 		h.shared, h.cancel = context.WithDeadline(ctx, r.deadline)
@@ -157,14 +157,14 @@ func (c *calls) endHedge(r *call, dst, out []byte, err error) ([]byte, error) {
 	return append(dst, h.out...), nil
 }
 
-// fillInfo adds the hedge's attempts to info and, if the hedge won, copies its result.
+// fillInfo adds the hedge's attempts to info and, if the hedge won, copies its result. It
+// keeps the fields that the caller has set.
 func (h *hedge) fillInfo(info *CallInfo, won bool) {
 	if info == nil {
 		return
 	}
-	attempts := info.Attempts + h.info.Attempts
+	info.Attempts += h.info.Attempts
 	if won {
-		*info = h.info
+		info.Header, info.Trailer, info.Server, info.Slot = h.info.Header, h.info.Trailer, h.info.Server, h.info.Slot
 	}
-	info.Attempts = attempts
 }
