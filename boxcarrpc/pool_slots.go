@@ -39,8 +39,8 @@ func (c clock) now() int64 { return int64(time.Since(c.start)) }
 // slot a call gets and which server is to be asked for another; members does the asking.
 //
 // Invariants: lanes has a lane for each entry of the ladder in use. No call waits while
-// there is a free slot that it may use, or during an outage. ready is closed while a slot is held. members reads
-// returned, nextRequest and nextCheck after each call of due.
+// there is a free slot that it may use, or during an outage. ready is closed while a slot is
+// held. members reads returned, nextRequest and nextCheck after each call of due.
 type slots struct {
 	clock
 	size      int
