@@ -2,6 +2,7 @@ package collection
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -35,6 +36,9 @@ import (
 // maxGoneEntries is the maximum number of stale entries found by fetches that wait for
 // removal. Further ones are removed after the next fetch.
 const maxGoneEntries = 1024
+
+// settleRest is the pause after an attempt that failed, in multiples of the time that it took.
+const settleRest = 10
 
 // settler finds and removes entries of documents that compaction has dropped.
 type settler struct {
@@ -83,6 +87,7 @@ func (s *settler) enter(rewrite queue.Rewrite, from queue.Address) error {
 	}
 	s.indexing.Lock()
 	s.indexing.state.unsettled = s.indexing.state.unsettled.with(found...)
+	s.indexing.marks++
 	s.indexing.Unlock()
 	if err := s.refresh(); err != nil {
 		return err
@@ -129,22 +134,39 @@ func (s *settler) runSettle(ctx context.Context) {
 	}
 	timer := time.NewTimer(interval)
 	defer timer.Stop()
+	problem := ""
 	for {
-		if err := s.settle(ctx); err != nil && ctx.Err() == nil {
+		started, pause, wake := time.Now(), interval, s.wake
+		err := s.settle(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			problem = ""
+		default:
 			if errors.Is(err, errIndex) {
 				s.recordFault(err, queue.Address{})
 			}
-			s.logger.Warn("removing stale entries from the index failed; retrying", "interval", interval, "error", err)
+			if err.Error() != problem {
+				problem = err.Error()
+				s.logger.Warn("removing stale entries from the index failed; retrying", "error", err)
+			}
+			// Each attempt scans the index, and the tail catches up often.
+			pause, wake = max(interval, settleRest*time.Since(started)), nil
 		}
-		timer.Reset(interval)
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		case <-s.wake:
-		case stale := <-s.gone:
-			if _, err := s.remove([]staleEntry{stale}); err != nil {
-				s.logger.Warn("removing a stale entry from the index failed", "error", err)
+		timer.Reset(pause)
+		for waiting := true; waiting; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-timer.C:
+				waiting = false
+			case <-wake:
+				waiting = false
+			case stale := <-s.gone:
+				if _, err := s.remove([]staleEntry{stale}); err != nil {
+					s.logger.Warn("removing a stale entry from the index failed", "error", err)
+				}
 			}
 		}
 	}
@@ -167,26 +189,28 @@ func (s *settler) settle(ctx context.Context) error {
 	if err := s.refresh(); err != nil {
 		return err
 	}
-	marked := s.indexState().unsettled
+	s.indexing.Lock()
+	marked, marks := s.indexing.state.unsettled, s.indexing.marks
+	s.indexing.Unlock()
 	if len(marked) == 0 || !s.health.tailState().current || !s.health.continues.Load() {
 		return nil
 	}
 	if err := s.queue.DropReplaced(); err != nil { // they have dropped documents
 		return err
 	}
-	removed, certain, err := s.sweep(ctx, &marked)
-	if err != nil || !certain {
+	removed, complete, err := s.sweep(ctx, &marked)
+	if err != nil || !complete {
 		return err
 	}
 	s.logger.Info("removed index entries of documents that were deleted while the index was not updated", "entries", removed)
-	return s.unmark(marked)
+	return s.unmark(marks)
 }
 
-// unmark removes the mark of settled segments, unless the tail has marked others since.
-func (s *settler) unmark(settled unsettled) error {
+// unmark removes the mark of the unsettled segments, unless the tail has marked segments after
+// the given number of marks: also the same ones, which may have been rewritten since.
+func (s *settler) unmark(marks uint64) error {
 	s.indexing.Lock()
-	same := slices.Equal(s.indexing.state.unsettled, settled)
-	if same {
+	if s.indexing.marks == marks {
 		state := indexState{position: s.indexing.state.position}
 		var batch lsm.Batch
 		err := state.putIn(&batch)
@@ -204,10 +228,11 @@ func (s *settler) unmark(settled unsettled) error {
 }
 
 // sweep removes the stale entries of segments. It scans the index once, in steps, while the
-// tail has caught up, and pauses after each step for the time the step took. It is not
-// certain if the state of an entry could not be determined.
-func (s *settler) sweep(ctx context.Context, segments *unsettled) (removed int, certain bool, err error) {
-	certain = true
+// tail has caught up, and pauses after each step for the time the step took. The error is that
+// of an entry whose document could not be examined, if there was one. It is not complete if the
+// queue got another history meanwhile.
+func (s *settler) sweep(ctx context.Context, segments *unsettled) (removed int, complete bool, err error) {
+	var unreadable error // the first one
 	for after := []byte(nil); ; {
 		if err := s.health.waitUntil(ctx, s.health.tailIdle); err != nil {
 			return removed, false, err
@@ -217,15 +242,17 @@ func (s *settler) sweep(ctx context.Context, segments *unsettled) (removed int, 
 		if err != nil {
 			return removed, false, err
 		}
-		stale, known := s.stale(entries)
-		certain = certain && known
+		stale, err := s.stale(entries)
+		if unreadable == nil {
+			unreadable = err
+		}
 		if !s.health.continues.Load() { // the files may belong to another history
 			return removed, false, nil
 		}
 		n, err := s.remove(stale)
 		removed += n
 		if err != nil || last == nil {
-			return removed, certain, err
+			return removed, true, cmp.Or(err, unreadable)
 		}
 		after = last
 		if !ctxtime.Sleep(ctx, time.Since(started)) {
@@ -255,23 +282,22 @@ func (s *settler) entriesIn(segments *unsettled, after []byte) (found []staleEnt
 	return found, last, nil
 }
 
-// stale returns the entries whose documents compaction has dropped, and whether this is known
-// of all.
-func (s *settler) stale(entries []staleEntry) (stale []staleEntry, certain bool) {
+// stale returns the entries whose documents compaction has dropped, and the first error of a
+// document of which this is not known.
+func (s *settler) stale(entries []staleEntry) (stale []staleEntry, unreadable error) {
 	slices.SortFunc(entries, func(a, b staleEntry) int { return a.entry.address.Compare(b.entry.address) })
 	position := s.health.tailState().position
-	certain = true
 	for _, e := range entries {
 		_, err := s.queue.DecodedBytes(e.entry.address)
 		var gone *queue.GoneError
 		switch {
 		case errors.As(err, &gone) && isSettled(gone, position):
 			stale = append(stale, e)
-		case err != nil && !isWithdrawn(err):
-			certain = false
+		case err != nil && !isWithdrawn(err) && unreadable == nil:
+			unreadable = err
 		}
 	}
-	return stale, certain
+	return stale, unreadable
 }
 
 // remove removes stale entries, except those replaced meanwhile.

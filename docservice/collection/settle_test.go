@@ -5,7 +5,9 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -13,6 +15,7 @@ import (
 	"docstore/docservice"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/internal/virtualtime"
 	"docstore/lsm"
 	"docstore/queue"
 )
@@ -149,7 +152,7 @@ func TestStaleEntriesOfAMissingFile(t *testing.T) {
 	require.NoError(t, err)
 	replace(t, f.fs, path, content[:len(content)/2])
 	c := f.ready()
-	require.NoError(t, c.serving.Load().settler.settle(t.Context()))
+	require.ErrorIs(t, c.serving.Load().settler.settle(t.Context()), queue.ErrUnavailable)
 	requireNone(t, c, "gone", docservice.ErrUnavailable)
 	requireNone(t, c, "kept", docservice.ErrUnavailable)
 	_, err = c.Locate([]byte("gone"))
@@ -166,6 +169,51 @@ func TestStaleEntriesOfAMissingFile(t *testing.T) {
 	requireGone(t, c)
 	settled(t, c)
 	requireGone(t, c)
+}
+
+// A mark that was set again while its segments were examined stays: they may have been rewritten
+// meanwhile.
+func TestSegmentsMarkedAgainStayUnsettled(t *testing.T) {
+	f := awayFixture(t, newMemFixture(t))
+	c := f.ready()
+	settled(t, c)
+	s := c.serving.Load()
+	s.stop() // from here on only the test marks and settles
+	s.running.Wait()
+	rewrites, err := s.queue.Rewrites()
+	require.NoError(t, err)
+	within := queue.Address{Segment: rewrites[0].First, Block: 1}
+	require.NoError(t, s.settler.enter(rewrites[0], within))
+	marked, marks := s.indexState().unsettled, s.indexing.marks
+	require.NotEmpty(t, marked)
+	require.NoError(t, s.settler.enter(rewrites[0], within))
+	require.NoError(t, s.settler.unmark(marks))
+	require.Equal(t, marked, s.indexState().unsettled)
+	require.NoError(t, s.settler.unmark(s.indexing.marks))
+	require.Empty(t, s.indexState().unsettled)
+}
+
+// While a document cannot be examined, the settler does not scan the index whenever the tail
+// catches up.
+func TestSettlerRestsAfterAFailure(t *testing.T) {
+	f := awayFixture(t, newMemFixture(t))
+	path := filepath.Join(f.queueDir, "0000000001-0000000001.0001.seg")
+	content, err := vfs.ReadFile(f.fs, path)
+	require.NoError(t, err)
+	replace(t, f.fs, path, content[:len(content)/2])
+	virtualtime.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		f.options.Cache, f.options.Logger = nil, slog.New(slog.NewTextHandler(&log, nil))
+		c, err := Open("jobs", f.queueDir, f.dir, &f.options)
+		require.NoError(t, err)
+		time.Sleep(3 * DefaultVerifyInterval) // the settler has failed
+		synctest.Wait()
+		c.serving.Load().settler.caughtUp()
+		synctest.Wait()
+		require.Len(t, c.serving.Load().settler.wake, 1, "the settler waits for the interval")
+		require.NoError(t, c.Close())
+		require.Equal(t, 1, strings.Count(log.String(), "removing stale entries from the index failed"), log.String())
+	})
 }
 
 // A server that is not away, but has not read the delete before it was compacted away, may have

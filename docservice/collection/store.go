@@ -49,6 +49,7 @@ type shared struct {
 		sync.Mutex
 		// state is that of the index. Runs are added to its unsettled before they are written.
 		state indexState
+		marks uint64 // number of times that runs were added
 		// soonest is at most the earliest expiry of all entries in the index.
 		soonest expiries
 	}
