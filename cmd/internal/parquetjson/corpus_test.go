@@ -249,10 +249,39 @@ func TestDamagedValues(t *testing.T) {
 	}
 	_, err := readLevels([]byte{0x04, 0x03}, 2, 2)
 	require.ErrorIs(t, err, errLevels)
-	indexed, err := newIndexes([]byte("\x01\x04\x01"), 2, make([]parquet.Value, 1))
+	indexed, err := newIndexes([]byte("\x01\x04\x01"), make([]parquet.Value, 1))
 	require.NoError(t, err)
 	require.ErrorContains(t, indexed.read(make([]parquet.Value, 2)), "index 1 of a dictionary of 1 values")
 	many := appendDelta(appendDelta(nil, []int64{0, 1 << 20}, false), []int64{1 << 20, 0}, false)
 	_, err = (&leaf{kind: parquet.ByteArray}).valuesOf(append(many, make([]byte, 1<<20)...), 2, format.DeltaByteArray, nil, MinMaxBytes)
 	require.ErrorContains(t, err, "have 2097152 bytes, more than the limit of 1048576")
+}
+
+// TestPagesOfNullsWithoutData: there is nothing to decode in any encoding, and a column of nulls
+// may have no dictionary.
+func TestPagesOfNullsWithoutData(t *testing.T) {
+	for _, test := range []struct {
+		leaf     leaf
+		encoding format.Encoding
+	}{
+		{leaf{kind: parquet.Int32}, format.Plain}, {leaf{kind: parquet.ByteArray}, format.RLEDictionary},
+		{leaf{kind: parquet.Boolean}, format.RLE}, {leaf{kind: parquet.Int64}, format.DeltaBinaryPacked},
+		{leaf{kind: parquet.ByteArray}, format.DeltaLengthByteArray}, {leaf{kind: parquet.ByteArray}, format.DeltaByteArray},
+		{leaf{kind: parquet.Double}, format.ByteStreamSplit},
+	} {
+		decoder, err := test.leaf.valuesOf(nil, 0, test.encoding, nil, MinMaxBytes)
+		require.NoError(t, err, test.encoding)
+		require.NoError(t, decoder.read(nil), test.encoding)
+	}
+}
+
+// TestDictionaryOfNegativeSize: it does not make room for a page that exceeds the limit.
+func TestDictionaryOfNegativeSize(t *testing.T) {
+	header, err := thrift.Marshal(new(thrift.CompactProtocol), &format.PageHeader{
+		Type:                 format.DictionaryPage,
+		DictionaryPageHeader: thrift.New(format.DictionaryPageHeader{NumValues: -1 << 31}),
+	})
+	require.NoError(t, err)
+	_, _, err = measure(header)
+	require.ErrorIs(t, err, parquet.ErrCorrupted)
 }

@@ -11,8 +11,8 @@ import (
 // errDelta: the data end before the values, or state impossible sizes.
 var errDelta = fmt.Errorf("the data of DELTA_BINARY_PACKED are damaged: %w", parquet.ErrCorrupted)
 
-// readDelta decodes n integers of the encoding DELTA_BINARY_PACKED, and returns the data behind
-// them. Differences are those of 64 bits, modulo 2^64.
+// readDelta decodes n integers, at least one, of the encoding DELTA_BINARY_PACKED, and returns the
+// data behind them. Differences are those of 64 bits, modulo 2^64.
 //
 //	uvarint   values in a block      uvarint   miniblocks in a block
 //	uvarint   values                 zigzag    the first value
@@ -35,8 +35,6 @@ func readDelta(data []byte, n int) (values []int64, rest []byte, err error) {
 		return nil, nil, errDelta
 	case header[2] != uint64(n):
 		return nil, nil, fmt.Errorf("DELTA_BINARY_PACKED has %d values, not %d: %w", header[2], n, parquet.ErrCorrupted)
-	case n == 0:
-		return nil, data[size:], nil
 	}
 	data = data[size:]
 	values = append(make([]int64, 0, n), value)

@@ -105,8 +105,6 @@ func (p *pages) readDictionary(h *format.DictionaryPageHeader, size int, bytes [
 		return fmt.Errorf("it is a second dictionary: %w", parquet.ErrCorrupted)
 	case h.Encoding != format.Plain && h.Encoding != plainDictionary:
 		return fmt.Errorf("the encoding %s of a dictionary is not supported", h.Encoding)
-	case h.NumValues < 0:
-		return fmt.Errorf("it has %d values: %w", h.NumValues, parquet.ErrCorrupted)
 	}
 	data, err := p.decompressed(p.codec, bytes, size)
 	if err != nil {

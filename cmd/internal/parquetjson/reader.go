@@ -343,16 +343,19 @@ func measure(chunk []byte) (memory, values int64, err error) {
 			return 0, 0, err
 		}
 		bytes := int64(header.CompressedPageSize) + int64(header.UncompressedPageSize)
-		if header.Type == format.DictionaryPage {
-			dictionary += bytes + valueBytes*int64(header.DictionaryPageHeader.V.NumValues)
-			continue
-		}
 		one, encoding := header.DataPageHeader.V.NumValues, header.DataPageHeader.V.Encoding
-		if header.Type == format.DataPageV2 {
+		switch header.Type {
+		case format.DictionaryPage:
+			one = header.DictionaryPageHeader.V.NumValues
+		case format.DataPageV2:
 			one, encoding = header.DataPageHeaderV2.V.NumValues, header.DataPageHeaderV2.V.Encoding
 		}
 		if one < 0 {
 			return 0, 0, fmt.Errorf("a page has %d values: %w", one, parquet.ErrCorrupted)
+		}
+		if header.Type == format.DictionaryPage {
+			dictionary += bytes + valueBytes*int64(one)
+			continue
 		}
 		values += int64(one)
 		bytes += levelBytes * int64(one)

@@ -25,6 +25,9 @@ const plainDictionary = format.PlainDictionary //nolint:staticcheck // see above
 // valuesOf returns the n values of a page in an encoding. The dictionary is that of the column;
 // nil: none. maxBytes bounds the memory of values that are not bytes of the page.
 func (l *leaf) valuesOf(data []byte, n int, encoding format.Encoding, dictionary []parquet.Value, maxBytes int64) (values, error) {
+	if n == 0 {
+		return &plainBytes{}, nil // a page of nulls: some writers leave out the data, or the dictionary
+	}
 	convert, width := l.fixed()
 	switch encoding {
 	case format.Plain:
@@ -37,10 +40,10 @@ func (l *leaf) valuesOf(data []byte, n int, encoding format.Encoding, dictionary
 		return &plainFixed{data, width, convert}, nil
 	case format.RLE:
 		if l.kind == parquet.Boolean {
-			return newBooleanRuns(data, n)
+			return newBooleanRuns(data)
 		}
 	case plainDictionary, format.RLEDictionary:
-		return newIndexes(data, n, dictionary)
+		return newIndexes(data, dictionary)
 	case format.ByteStreamSplit:
 		if width > 0 {
 			return newSplit(data, n, width, convert)
@@ -143,9 +146,9 @@ type booleanRuns struct {
 	bits [valuesAhead]uint32
 }
 
-func newBooleanRuns(data []byte, n int) (*booleanRuns, error) {
+func newBooleanRuns(data []byte) (*booleanRuns, error) {
 	runs, _, err := sizedRuns(data)
-	if err != nil && n > 0 {
+	if err != nil {
 		return nil, err
 	}
 	h, err := newHybrid(runs, 1)
@@ -182,12 +185,10 @@ type indexes struct {
 	numbers    [valuesAhead]uint32
 }
 
-func newIndexes(data []byte, n int, dictionary []parquet.Value) (*indexes, error) {
+func newIndexes(data []byte, dictionary []parquet.Value) (*indexes, error) {
 	switch {
 	case dictionary == nil:
 		return nil, fmt.Errorf("it has indexes without a dictionary: %w", parquet.ErrCorrupted)
-	case n == 0:
-		return &indexes{dictionary: dictionary}, nil
 	case len(data) == 0:
 		return nil, errShort
 	}
