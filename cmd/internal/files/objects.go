@@ -270,8 +270,9 @@ func (o *objects) wait(ctx context.Context) error {
 	return nil
 }
 
-// recheck lists the objects that were read, and sets unread if one was added or changed. As long
-// as it is there, each later recheck reports it.
+// recheck lists the objects that were read, and sets unread if one was added or changed. Later
+// rechecks report it again: an added one as long as it is there, a changed one until an object that
+// was modified later is read.
 func (o *objects) recheck(ctx context.Context) error {
 	o.checked, o.unread, o.touched = time.Now(), nil, false
 	var now seen
