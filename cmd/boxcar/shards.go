@@ -128,7 +128,10 @@ func (s *shardFlags) open(ctx context.Context, env *cli.Env, r *serverFlags, col
 // awaitPlacement waits for the placement: of etcd, or the last one if etcd does not answer.
 // The Store has the timeouts.
 func (s *shardFlags) awaitPlacement(ctx context.Context, store *etcdmap.Store, collection string) error {
-	_, known := store.Map()
+	m, changed := store.Map()
+	if m != nil {
+		return nil
+	}
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -136,16 +139,18 @@ func (s *shardFlags) awaitPlacement(ctx context.Context, store *etcdmap.Store, c
 	read := make(chan error, 1)
 	reading.Go(func() { read <- store.Refresh(ctx, 0) })
 	select {
-	case <-known:
+	case <-changed:
+		return nil
 	case err := <-read:
-		if err != nil {
+		m, _ = store.Map()
+		switch {
+		case m != nil:
+			return nil
+		case err != nil:
 			return fmt.Errorf("etcd at %s does not answer; is it running there? %w", s.etcd, err)
 		}
-		if m, _ := store.Map(); m == nil {
-			return fmt.Errorf("collection %s has no placement in %s; is it sharded? The first daemon with --column makes the placement", collection, s.etcd)
-		}
+		return fmt.Errorf("collection %s has no placement in %s; is it sharded? The first daemon with --column makes the placement", collection, s.etcd)
 	}
-	return nil
 }
 
 // documents is a docservice.Client, or a client of a sharded collection.

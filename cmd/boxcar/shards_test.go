@@ -15,8 +15,11 @@ import (
 
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/livepage"
+	"docstore/docservice/placement"
+	"docstore/docservice/placement/etcdmap"
 	"docstore/docservice/placement/fleet"
 	"docstore/internal/shardtest"
+	"docstore/queue/shard"
 )
 
 // The commands find the servers of a sharded collection in etcd.
@@ -127,6 +130,20 @@ func TestCommandsWithoutEtcd(t *testing.T) {
 	r := command([]string{"--cache", "none"}, "get", idOf(c, 0))
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Contains(t, r.stderr, "does not answer; is it running there?")
+}
+
+// A placement that is known before a command waits for it, as on a busy machine, is used while
+// etcd is away.
+func TestKnownPlacementIsNotAwaited(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "placement.json")
+	content, err := json.Marshal(&placement.Map{Collection: "jobs", Layout: shard.Layout{Shards: 1}, Shards: make([]placement.Place, 1)})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, content, 0o600))
+	flags := shardFlags{etcd: "127.0.0.1:1"}
+	store, err := etcdmap.Open(flags.etcd, "jobs", &etcdmap.Options{File: file, Timeout: time.Second})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, store.Close()) }()
+	require.NoError(t, flags.awaitPlacement(t.Context(), store, "jobs"))
 }
 
 // The daemons of top are those whose servers report a page.
