@@ -72,7 +72,7 @@ type Ladder struct {
 	checks     bool
 
 	farShares int64  // of shares, those of far servers
-	left      uint64 // requests that used far servers
+	left      uint64 // requests that used far servers, without health checks
 	farHeld   int32  // of held, slots of far servers
 	farLoad   int32  // averageLoad of far servers
 	explore   int32  // reports of near servers until a far one is tried
@@ -130,7 +130,7 @@ func (l *Ladder) Acquire(now int64, rng *rand.PCG) (entry int32, ok bool) {
 	for l.slots[l.slots[0].heap].rank == rankIdle && l.expireLoad(now) {
 	}
 	entry = l.slots[0].heap
-	l.take(entry)
+	l.use(entry)
 	return entry, true
 }
 
@@ -153,7 +153,7 @@ func (l *Ladder) AcquireOther(now int64, tried []int32, rng *rand.PCG) (entry in
 	if entry == none {
 		return none, false, other
 	}
-	l.take(entry)
+	l.use(entry)
 	return entry, true, true
 }
 
@@ -166,15 +166,21 @@ func contains(list []int32, x int32) bool {
 	return false
 }
 
+// use takes a free slot for a request.
+func (l *Ladder) use(entry int32) {
+	if l.isFar(entry) {
+		l.left++
+	}
+	l.take(entry)
+}
+
+// take takes a free slot for a request or a health check.
 func (l *Ladder) take(entry int32) {
 	l.remove(entry)
 	s := &l.slots[entry]
 	s.state = slotBusy
 	l.busy++
 	p := &l.peers[s.peer]
-	if p.far {
-		l.left++
-	}
 	if !p.trusted && !p.onTrial {
 		// This request tests the server. Its other slots rank lower until it ends.
 		p.onTrial = true

@@ -44,7 +44,7 @@ func (l *Ladder) SetFar(peer int32, far bool) {
 	l.relevel(peer)
 }
 
-// Left returns the number of requests that used far servers.
+// Left returns the number of requests that used far servers, without health checks.
 func (l *Ladder) Left() uint64 { return l.left }
 
 // spare returns the number of slots that the ladder keeps on far servers.

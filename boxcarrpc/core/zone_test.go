@@ -43,6 +43,26 @@ func (f *fleet) checkSpare(size int) {
 	}
 }
 
+// A health check of a far server is not a request that has left the zone.
+func TestHealthChecksDoNotLeaveTheZone(t *testing.T) {
+	rng := testseed.PCG(t)
+	c := NewClient(1, make([]Slot, 2), make([]Peer, 1))
+	c.CheckHealth(0)
+	c.SetFar(0, true)
+	c.Join(0, 0, rng)
+	peer, _, ok := c.NextRequest(0, rng)
+	require.True(t, ok)
+	c.Grant(0, peer, 0, rng)
+	entry, ok := c.Check(0, rng)
+	require.True(t, ok)
+	require.Zero(t, c.Left())
+	c.Release(0, entry, Response{Outcome: Success, Lowest: NoSlot}, rng)
+	c.Checked(0, peer, true, rng)
+	_, ok = c.Acquire(0, nil, rng)
+	require.True(t, ok)
+	require.EqualValues(t, 1, c.Left())
+}
+
 // All requests but those that find no near slot stay in the zone.
 func TestNearSlotsAreUsedFirst(t *testing.T) {
 	rng := testseed.PCG(t)
