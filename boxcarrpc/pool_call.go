@@ -149,7 +149,9 @@ func (c *calls) call(ctx context.Context, method string, request, dst []byte, in
 			return dst, err
 		}
 	}
-	r.metadata = r.metadata.withPriority(ctx)
+	if IsBatch(ctx) {
+		r.metadata = r.metadata.withBatch()
+	}
 	c.counts.calls.Add(1)
 	deadline, limited := ctx.Deadline()
 	switch {
@@ -203,13 +205,15 @@ func (c *calls) attempts(ctx context.Context, r *call, dst []byte) ([]byte, erro
 	}
 	for n := 0; ; n++ {
 		var lane *clientLane
+		var w *waiter
 		var err error
-		if r.hedge != nil {
-			if lane, err = c.acquireRetry(r, tried); lane == nil && err == nil {
-				return dst, last
-			}
-		} else {
-			lane, err = c.acquire(ctx, r, tried, n > 0)
+		if r.hedge == nil {
+			lane, w, err = c.slots.acquire(tried, n > 0)
+		} else if lane, err = c.acquireRetry(r, tried); lane == nil && err == nil {
+			return dst, last
+		}
+		if lane == nil {
+			lane, err = c.waitForSlot(ctx, r, w, err)
 		}
 		if err != nil {
 			return dst, retrySlotError(last, err)
@@ -219,7 +223,9 @@ func (c *calls) attempts(ctx context.Context, r *call, dst []byte) ([]byte, erro
 		}
 		peer := lane.transport.peer.index
 		out, again, err := c.exchange(ctx, lane, r, dst)
-		r.answered = isAnswer(again, err)
+		if r.hedge != nil {
+			r.answered = isAnswer(again, err)
+		}
 		if err == nil {
 			return out, nil
 		}
@@ -234,23 +240,15 @@ func (c *calls) attempts(ctx context.Context, r *call, dst []byte) ([]byte, erro
 	}
 }
 
-// acquire takes a slot, and waits for one if the call may.
-func (c *calls) acquire(ctx context.Context, r *call, tried []int32, retry bool) (*clientLane, error) {
-	lane, w, err := c.slots.acquire(tried, retry)
+// waitForSlot waits within the context and the deadline of a call, if slots.acquire returned
+// a waiter; otherwise err is its error.
+func (c *calls) waitForSlot(ctx context.Context, r *call, w *waiter, err error) (lane *clientLane, _ error) {
 	if w != nil {
-		return c.waitForSlot(ctx, r, w)
+		var cancel context.CancelFunc
+		ctx, cancel = r.context(ctx)
+		defer cancel()
+		lane, err = c.slots.wait(ctx, w)
 	}
-	if errors.Is(err, errNoSlot) {
-		err = c.members.noServer(ctx)
-	}
-	return lane, err
-}
-
-// waitForSlot waits within the context and the deadline of a call.
-func (c *calls) waitForSlot(ctx context.Context, r *call, w *waiter) (*clientLane, error) {
-	ctx, cancel := r.context(ctx)
-	defer cancel()
-	lane, err := c.slots.wait(ctx, w)
 	if errors.Is(err, errNoSlot) {
 		err = c.members.noServer(ctx)
 	}

@@ -95,7 +95,10 @@ func (c *calls) acquireRetry(r *call, tried []int32) (*clientLane, error) {
 	if h.running() {
 		lane = c.slots.acquireOther(true, tried, []int32{h.servers.second})
 	} else {
-		lane, err = c.acquire(h.shared, r, tried, true)
+		var w *waiter
+		if lane, w, err = c.slots.acquire(tried, true); lane == nil {
+			lane, err = c.waitForSlot(h.shared, r, w, err)
+		}
 	}
 	if lane != nil {
 		h.servers.first = lane.transport.peer.index

@@ -52,12 +52,9 @@ func (m Metadata) isBatch() bool {
 	return IsBatchPriority(priority)
 }
 
-// withPriority returns metadata with the priority of calls with ctx. Metadata that has a
-// priority keeps it; metadata without room for it is that of interactive requests.
-func (m Metadata) withPriority(ctx context.Context) Metadata {
-	if !IsBatch(ctx) {
-		return m
-	}
+// withBatch returns metadata with the priority of batch. Metadata that has a priority keeps
+// it; metadata without room for it is that of interactive requests.
+func (m Metadata) withBatch() Metadata {
 	if _, has := m.Get(PriorityKey); has {
 		return m
 	}

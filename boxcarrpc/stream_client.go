@@ -349,7 +349,9 @@ func (p *Pool) openStream(ctx context.Context, method string, metadata Metadata)
 	if err := metadata.check(); err != nil {
 		return nil, err
 	}
-	metadata = metadata.withPriority(ctx)
+	if IsBatch(ctx) {
+		metadata = metadata.withBatch()
+	}
 	for {
 		if ctx.Err() != nil {
 			return nil, contextError(ctx, false)
