@@ -86,5 +86,5 @@ func TestIndexingDisplayEndsAtAFault(t *testing.T) {
 	d, _ := startTestDaemon(t, testOptions(t, queueDir))
 	var shown daemontest.Buffer
 	showIndexing(t.Context(), &cli.Env{Stderr: &shown, Terminal: true, Now: time.Now}, d.Daemon)
-	require.NotEmpty(t, d.Collections()[0].Status().Faults)
+	daemontest.Until(t.Context(), func() bool { return len(d.Collections()[0].Status().Faults) > 0 })
 }

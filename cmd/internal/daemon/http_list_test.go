@@ -53,8 +53,10 @@ func TestHeadOfAListReadsNoList(t *testing.T) {
 	daemontest.Fill(t, queueDir, "a", "text", "b", "{}", "c", "{}")
 	d, _ := startTestDaemon(t, testOptions(t, queueDir))
 	waitReady(t, d)
+	d.held.Lock()
 	lister := &countedLister{Lister: d.held.list[0].Lister()}
 	d.held.list[0] = heldLister{d.held.list[0], lister}
+	d.held.Unlock()
 	for list, contentType := range map[string]string{"ids": "application/json", "count": "application/json", "export": "application/x-ndjson"} {
 		path := "/collections/jobs/" + list
 		lister.ids, lister.counts = 0, 0
