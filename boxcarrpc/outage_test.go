@@ -212,3 +212,22 @@ func TestCallsFailWhileAllServersAreDrained(t *testing.T) {
 		require.Less(t, took, time.Second)
 	})
 }
+
+// The error of a call names a server of the set, not one that has left it.
+func TestAServerThatHasLeftIsNotTheReason(t *testing.T) {
+	withVirtualCluster(t, 2, echoes, nil, func(t *testing.T, w *virtualCluster) {
+		f := &faults{virtualCluster: w}
+		f.refuse[1].Store(true)
+		source := &settable{make(chan discovery.Snapshot)}
+		p := newPoolOf(t, &PoolOptions{Size: 4, Dialer: f.dial}, source)
+		source.set <- snapshot("0", "1")
+		full(t, p)
+		w.servers[0].Drain()
+		source.set <- snapshot("1")
+		time.Sleep(time.Second)
+		_, err := timed(t, p)
+		require.ErrorIs(t, err, ErrNoServer)
+		require.NotErrorIs(t, err, ErrDraining)
+		require.ErrorContains(t, err, "(1: connection refused)")
+	})
+}

@@ -312,7 +312,7 @@ func (m *members) noServer(ctx context.Context) error {
 		}
 	}
 	for _, peer := range m.mu.peers {
-		if peer == nil {
+		if peer == nil || !m.slots.peer(peer.index).Member {
 			continue
 		}
 		if reason := m.refusal(peer); reason != nil {
