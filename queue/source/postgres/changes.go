@@ -251,7 +251,8 @@ func (c *changes) keepalive(end pgoutput.LSN, now time.Time) error {
 		}
 	}
 	c.moveTo(end)
-	c.source.confirm(c.start.lsn)
+	// Not c.start, which is ahead of the queue after a lost connection.
+	c.source.confirm(c.source.opened)
 	if heartbeatDue(c.marked, end, now.Sub(c.markedAt)) {
 		c.add(source.Record{ID: []byte(HeartbeatID), Delete: true}, place{phase: phaseChanges, lsn: end, anchor: c.anchor})
 		c.markedAt = now

@@ -38,6 +38,8 @@ type Source struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
 
+	// opened is the position of Open: the queue has the changes before it.
+	opened pgoutput.LSN
 	// at is the position of the goroutine that reads.
 	at cursor
 	// ahead is the last cursor of the shards; nil: none is behind that of Open.
@@ -80,12 +82,12 @@ func (o *Opener) Open(ctx context.Context, data []byte) (source.Source, error) {
 		at.base = at.key
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	s := &Source{opener: o, box: newMailbox(), cancel: cancel, ended: make(chan struct{}), at: at, ahead: ahead, attempt: at.attempt, base: at.base}
+	s := &Source{opener: o, box: newMailbox(), cancel: cancel, ended: make(chan struct{}), opened: at.lsn, at: at, ahead: ahead, attempt: at.attempt, base: at.base}
 	s.walEnd.Store(uint64(end))
 	if !o.options.Follow {
 		s.end = end
 	}
-	// Before the log up to the cursor is known to be the queue's, it is not confirmed: see history.
+	// The log up to the cursor is confirmed when it is known to be the queue's: see keepalive.
 	s.durable.Store(uint64(session.confirmed))
 	s.reached.Store(uint64(at.lsn))
 	s.setOrigin(at.origin)

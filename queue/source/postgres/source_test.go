@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -763,7 +764,7 @@ func requireConfirmed(t *testing.T, server *postgrestest.Server, database, lsn s
 	}, testTimeout, 20*time.Millisecond)
 }
 
-// The slot is confirmed only up to what Durable reports.
+// The slot is confirmed only up to what Durable reports, also after a lost connection.
 func testConfirm(t *testing.T, server *postgrestest.Server) {
 	database := newDatabase(t, server, `CREATE TABLE t (id int PRIMARY KEY)`)
 	o := newOpener(t, testURL(server, database, "table", "t", "slot", database))
@@ -779,8 +780,23 @@ func testConfirm(t *testing.T, server *postgrestest.Server) {
 	at, err := parseCursor(first)
 	require.NoError(t, err)
 	requireConfirmed(t, server, database, at.lsn.String())
-	require.Equal(t, at.lsn.String(), server.Query(t, database, "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = current_database()")[0][0])
+	confirmed := func() string {
+		return server.Query(t, database, "SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = current_database()")[0][0]
+	}
+	require.Equal(t, at.lsn.String(), confirmed())
 	require.Eventually(t, func() bool { n, unit := s.Lag(); return n == 0 && unit == "bytes" }, testTimeout, 10*time.Millisecond)
+
+	server.Exec(t, database, "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = current_database()")
+	server.Exec(t, database, "INSERT INTO t VALUES (3)")
+	c.readUntil(t, s, "3", "3")
+	server.Exec(t, database, "CREATE TABLE other ()")
+	end := server.Query(t, database, "SELECT pg_current_wal_lsn() - '0/0'")[0][0]
+	require.Eventually(t, func() bool { // a keepalive came
+		reached, err := strconv.ParseUint(end, 10, 64)
+		return err == nil && s.(*Source).reached.Load() >= reached
+	}, testTimeout, 10*time.Millisecond)
+	require.NoError(t, s.Close())
+	require.Equal(t, at.lsn.String(), confirmed())
 }
 
 // Without Follow the source ends behind the changes committed at Open. The last durable position is
