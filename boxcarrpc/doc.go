@@ -65,7 +65,7 @@
 // With PoolOptions.SubsetSize a client uses that many servers, which package subset chooses
 // by the numbers of both sides, evenly over all clients. When the set changes, the pool
 // connects to new servers first. A server that is down keeps its place; if the whole subset
-// is down, the pool borrows others.
+// is down, or full while slots are missing, the pool borrows others.
 //
 // # The protocol
 //
