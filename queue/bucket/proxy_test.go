@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/queue/bucket"
 
@@ -114,10 +115,11 @@ func proxyObject(i int) []byte {
 	return content[:objectBytes]
 }
 
-// forEachByte runs a test for every third k below limit, from a random one on, on several
-// connections, each through its proxy.
+// forEachByte runs a test for every third k below limit (-short: every ninth), from a random one
+// on, on several connections, each through its proxy.
 func forEachByte(t *testing.T, limit int, test func(proxy *faultProxy, b *bucket.Client, k int) error) {
-	const workers, stride = 16, 3
+	const workers = 16
+	stride := crashtest.Share(3, 1)
 	server, first := startS3(t), testseed.Rand(t).IntN(stride)
 	var wg sync.WaitGroup
 	for w := range workers {
