@@ -32,7 +32,8 @@ reads the ids from standard input, one per line.
   {"id":"19","found":false}                               not found
   {"id":"20","found":false,"code":"...","error":"..."}    the fetch failed
 
-The code is unavailable, moved, invalid_id or internal. An id that is not UTF-8 is in "id_base64".
+The code is unavailable, moved, invalid_id or internal. An id that is not UTF-8
+is in "id_base64".
 
 The exit status is 1 if a fetch failed; a document that is not found is not a
 failure.`,

@@ -18,10 +18,10 @@ func newSlots(env *cli.Env) *cobra.Command {
 		Use:   "slots --servers A,B,...",
 		Short: "Show the granted slots of servers",
 		Long: `Slots shows every granted slot of each server: the client that holds it, for
-how long, the number of requests it has carried, and how many of them failed, and
-the share of the server's requests that come from clients of other zones. A slot
-leased by this command may be listed. If a server does not answer, slots
-continues with the others and exits with status 1.`,
+how long, and its requests and failed requests. It also shows the share of the
+server's requests that come from clients of other zones. A slot leased by this
+command may be listed. If a server does not answer, slots continues with
+the others and exits with status 1.`,
 		Example: `  boxcar slots
   boxcar slots --servers 10.0.0.1:7070,10.0.0.2:7070`,
 		Args: cobra.NoArgs,

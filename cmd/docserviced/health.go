@@ -29,9 +29,9 @@ func newHealth(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "health",
 		Short: "Check that a daemon runs, or is ready",
-		Long: `Health asks a running daemon over HTTP whether it runs, or, with --ready, whether
-it is ready, and exits with status 0 if so, otherwise 1. It is the health check of
-the container image, which has no other programs.`,
+		Long: `Health asks a running daemon over HTTP whether it runs, or, with --ready,
+whether it is ready, and exits with status 0 if so, otherwise 1. It is the
+health check of the container image, which has no other programs.`,
 		Example: `  docserviced health --ready`,
 		Args:    cobra.NoArgs,
 		PreRunE: func(*cobra.Command, []string) error { return h.access.Check(h.address) },

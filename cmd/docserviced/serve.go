@@ -62,8 +62,8 @@ NAME=file:///DIRECTORY, is fetched to --data: the manifest that is pinned for
 --group, or for all servers, or else announced. After a rollback the daemon goes
 back to the earlier manifest while it serves. If the store is unreachable, it
 serves the last manifest. It fetches files from --peers first. It is ready when
-it has reached the manifest that was its target at the start.
-docs/distribution.md.
+it has reached its target of the start: a manifest, and the documents announced
+after it. docs/distribution.md.
 
 With --column the collections are divided into shards, and the daemon holds
 those that the placement in --etcd assigns to its column: docserviced placement.

@@ -116,15 +116,15 @@ func newAnnounce(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "announce --bucket URL [--to MANIFEST] [--canary GROUP]",
 		Short: "Tell servers to serve a validated manifest",
-		Long: `Announce makes a manifest, the newest validated one unless --to names another, the one
-that servers without a pin serve. It must have been validated. Servers learn of it
-within a second.
+		Long: `Announce makes a manifest, the newest validated one unless --to names another,
+the one that servers without a pin serve. It must have been validated. Servers
+learn of it within a second.
 
-With --canary only the servers of a group serve it, until it or a later manifest is
-announced to all. To end a canary, announce the manifest of the other servers to its
-group; if the canary was bad, run "rollback" to that manifest. After a rollback only
-the manifest of "revert" or "discard", or a later one, can be announced; this ends the
-rollback.`,
+With --canary only the servers of a group serve it, until it or a later
+manifest is announced to all. To end a canary, announce the manifest of the
+other servers to its group; if the canary was bad, run "rollback" to that
+manifest. After a rollback only the manifest of "revert" or "discard", or a
+later one, can be announced; this ends the rollback.`,
 		Example: `  docstore-updater announce --bucket s3://company-docs/jobs --canary zone-a
   docstore-updater announce --bucket s3://company-docs/jobs`,
 		Args: cobra.NoArgs,
@@ -151,8 +151,8 @@ func newPin(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "pin --bucket URL --to MANIFEST [--group GROUP]",
 		Short: "Hold servers to a manifest",
-		Long: `Pin makes all servers, or those of a group, serve a manifest, whatever is announced,
-until "unpin". A group with a newer manifest is a canary.`,
+		Long: `Pin makes all servers, or those of a group, serve a manifest, whatever is
+announced, until "unpin". A group with a newer manifest is a canary.`,
 		Example: `  docstore-updater pin --bucket s3://company-docs/jobs --to 41 --group canary --reason parser-2`,
 		Args:    cobra.NoArgs,
 	}
@@ -174,9 +174,9 @@ func newUnpin(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "unpin --bucket URL [--group GROUP]",
 		Short: "Let servers follow the announcements again",
-		Long: `Unpin ends a pin. It refuses, unless --accept-bad is given, if a manifest that is
-marked as bad would be served then, and after "rollback": run "revert", then validate
-and announce its manifest, which ends the pin.`,
+		Long: `Unpin ends a pin. It refuses, unless --accept-bad is given, if a manifest that
+is marked as bad would be served then, and after "rollback": run "revert", then
+validate and announce its manifest, which ends the pin.`,
 		Example: `  docstore-updater unpin --bucket s3://company-docs/jobs --group canary`,
 		Args:    cobra.NoArgs,
 	}
@@ -196,11 +196,11 @@ func newRollback(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "rollback --bucket URL --to MANIFEST",
 		Short: "Go back to a manifest, and mark the later ones as bad",
-		Long: `Rollback pins all servers to a manifest, ends pins and canaries of groups at later
-ones, and marks all later manifests as bad: they cannot be announced or pinned any
-more. Nothing else is announced, because later manifests contain the entries of the
-bad ones. Ingest and publish continue. To go forward again, run "revert", then
-validate and announce its manifest.`,
+		Long: `Rollback pins all servers to a manifest, ends pins and canaries of groups at
+later ones, and marks all later manifests as bad: they cannot be announced or
+pinned any more. Nothing else is announced, because later manifests contain the
+entries of the bad ones. Ingest and publish continue. To go forward again, run
+"revert", then validate and announce its manifest.`,
 		Example: `  docstore-updater rollback --bucket s3://company-docs/jobs --to 41 --reason bad-ingest`,
 		Args:    cobra.NoArgs,
 	}
@@ -230,15 +230,16 @@ func newValidate(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "validate --bucket URL [--to MANIFEST]",
 		Short: "Verify a manifest in an object store before it is announced",
-		Long: `Validate reads the files of a manifest, the newest unless --to names another, back
-from the bucket and verifies digests, checksums and the chain of segments. Then it
-checks the bounds that flags set and runs the command of --run, with the directory of
-the queue as its last argument; it must exit with status 0. A manifest that passes can
-be announced. One that is outside the bounds is marked as bad and is never served. If
-the bucket is damaged, nothing is marked: publish again, then validate again.
+		Long: `Validate reads the files of a manifest, the newest unless --to names another,
+back from the bucket and verifies digests, checksums and the chain of segments.
+Then it checks the bounds that flags set and runs the command of --run, with
+the directory of the queue as its last argument; it must exit with status 0. A
+manifest that passes can be announced. One that is outside the bounds is marked
+as bad and is never served. If the bucket is damaged, nothing is marked:
+publish again, then validate again.
 
-Files are kept in the directory of --queue, so that the next run downloads only new
-ones. Without it everything is downloaded into a temporary directory.`,
+Files are kept in the directory of --queue, so that the next run downloads only
+new ones. Without it everything is downloaded into a temporary directory.`,
 		Example: `  docstore-updater validate --bucket s3://company-docs/jobs --queue /srv/validate/jobs --max-deletes 5`,
 		Args:    cobra.NoArgs,
 	}

@@ -150,12 +150,12 @@ is a hash of its id; the number never changes.
 
 With --publish append publishes each segment when it is sealed, as "publish"
 does, and then those of all shards. A failing store does not stop it; the exit
-status is 1 if the last segment cannot be published. With --announce servers serve each document about
-a second after it was flushed: append announces flushed documents up to five
-times a second, and each segment. If the newest manifest is not announced or
-servers are pinned, it only publishes. If the records of the last minute exceed
---max-deletes, --max-bad or --max-rate, it stops announcing until "announce"
-is run, and the exit status is 1.
+status is 1 if the last segment cannot be published. With --announce servers
+serve each document about a second after it was flushed: append announces
+flushed documents up to five times a second, and each segment. If the newest
+manifest is not announced or servers are pinned, it only publishes. If the
+records of the last minute exceed --max-deletes, --max-bad or --max-rate, it
+stops announcing until "announce" is run, and the exit status is 1.
 
 SIGINT and SIGTERM stop append after the current document, and everything
 before it is flushed. The exit status is then 0 if the input may be endless (a

@@ -49,11 +49,12 @@ then exits with status 1. The shards of a divided queue share a dictionary that
 may contain documents of all of them: the segments written since the last
 erasure are rewritten, and the next updater trains another one.
 
---bucket is needed for a queue that is published: versions stay that are the newest
-in a manifest which is announced, later than the announced one, validated, pinned, a
-canary, retained, or among the --keep-manifests newest. If such a manifest holds
-documents to be erased, compact names it and exits with status 1. A file in the
-bucket stays until gc deletes the last manifest that lists it.`,
+--bucket is needed for a queue that is published: versions stay that are the
+newest in a manifest which is announced, later than the announced one,
+validated, pinned, a canary, retained, or among the --keep-manifests newest. If
+such a manifest holds documents to be erased, compact names it and exits with
+status 1. A file in the bucket stays until gc deletes the last manifest that
+lists it.`,
 		Example: `  docstore-updater compact --queue /srv/queue/jobs --max-dead 0.5
   docstore-updater compact --queue /srv/queue/jobs --delete-after 24h
   docstore-updater compact --queue /srv/queue/jobs --delete-after 24h --erase-deleted-older-than 720h`,

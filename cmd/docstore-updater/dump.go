@@ -23,10 +23,10 @@ func newDump(env *cli.Env) *cobra.Command {
 		Use:   "dump --queue DIR",
 		Short: "Write the entries of a queue as NDJSON",
 		Long: `Dump writes all entries of a queue to standard output, oldest first, one per
-line, of shards one after the other: documents as they were appended, and deletes as
-{"id":"...","_delete":true}. A document for which that is not possible, because
-it is not JSON, has several lines or control fields, or does not contain its id
-or expiry, is written as
+line, of shards one after the other: documents as they were appended, and
+deletes as {"id":"...","_delete":true}. A document for which that is not
+possible, because it is not JSON, has several lines or control fields, or does
+not contain its id or expiry, is written as
 
   {"id":"...","_expires":"...","_document_base64":"..."}
 

@@ -12,12 +12,12 @@ import (
 	"docstore/queue/source"
 )
 
-const objectsHelp = `file:// and s3:// read files and objects in the order of their names. In a PATTERN
-"*" is any text without a slash and "**" any text; a slash at the end means
-everything below. With --follow append also reads those that are added behind the
-last one. One that is added or changed before it is not read: append fails behind
-the new ones, with --follow it logs a warning. Write a file under a name that begins
-with a dot, then rename it.`
+const objectsHelp = `file:// and s3:// read files and objects in the order of their names. In a
+PATTERN "*" is any text without a slash and "**" any text; a slash at the end
+means everything below. With --follow append also reads those that are added
+behind the last one. One that is added or changed before it is not read: append
+reads the new ones and then fails, or with --follow logs a warning. Write a file
+under a name that begins with a dot, then rename it.`
 
 // openFileURL opens the files of file:///DIRECTORY/PATTERN.
 func openFileURL(_ context.Context, url string, o *fromOptions) (source.Opener, error) {

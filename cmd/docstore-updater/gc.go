@@ -61,8 +61,8 @@ func newRetain(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "retain --bucket URL --to MANIFEST [--release]",
 		Short: "Keep a manifest when gc drops others of its age",
-		Long: `Retain keeps a manifest and its files until --release, so that it can be pinned or
-restored after gc.`,
+		Long: `Retain keeps a manifest and its files until --release, so that it can be pinned
+or restored after gc.`,
 		Example: `  docstore-updater retain --bucket s3://company-docs/jobs --to 41`,
 		Args:    cobra.NoArgs,
 	}

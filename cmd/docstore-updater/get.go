@@ -19,8 +19,8 @@ func newGet(env *cli.Env) *cobra.Command {
 		Use:   "get ID --queue DIR",
 		Short: "Write a document of a queue to standard output",
 		Long: `Get writes the newest document with the id, and a newline. If there is none, or
-it was deleted or has expired, it says so and exits with status 1. A queue has no
-index: get reads the ids of all entries. The queue may be in use.
+it was deleted or has expired, it says so and exits with status 1. A queue has
+no index: get reads the ids of all entries. The queue may be in use.
 
 With --versions it writes a line of JSON for each entry with the id that the
 queue still has, oldest first: its address, the time at which it was appended,

@@ -38,9 +38,9 @@ If nothing was sealed since the last publish, no manifest is committed.
 Publish refuses a queue that lacks entries of the newest manifest, such as one
 that was restored from an older copy, and another queue than the bucket holds.
 With --new-generation another queue replaces the whole collection: validate its
-manifest with a new --queue directory, then announce it. Servers build its index
-beside the served one. Until then the old queue is served, but cannot be published
-any more. A rollback returns to it.`,
+manifest with a new --queue directory, then announce it. Servers build its
+index first. Until then the old queue is served, but cannot be published any
+more. A rollback returns to it.`,
 		Example: `  docstore-updater publish --queue /srv/queue/jobs --bucket s3://company-docs/jobs
   docstore-updater publish --queue /srv/queue/jobs --bucket file:///mnt/shared/jobs`,
 		Args: cobra.NoArgs,
@@ -263,8 +263,8 @@ another, into a new or empty directory, and verifies the digest of each. If it
 is interrupted, run it again: files that are complete are kept. The directory
 is then a queue: "append --resume" continues it where the manifest ends.
 Entries that were announced after the newest manifest are restored, too, and
-entries that were not published are not. With --shard only one shard of a divided
-collection is restored: a queue for reading, which cannot be published.
+entries that were not published are not. With --shard only one shard of a
+divided collection is restored: a queue for reading, which cannot be published.
 
 Without --queue, restore continues the commits of the collection in etcd, after
 etcd has lost its data, or when the commits were made in the bucket until now.

@@ -31,18 +31,18 @@ func newRevert(env *cli.Env) *cobra.Command {
 		Use:   "revert --bucket URL --queue DIR --to MANIFEST",
 		Short: "Append what makes a queue equal to a manifest, and publish it",
 		Long: `Revert compares the queue with an earlier manifest. For each id that differs it
-appends the document of the manifest, with its expiry, or a delete; then it seals
-and publishes. Later entries of the queue are undone, published or not, but
-"append --resume" continues after them. The manifests between the two are marked
-as bad. Validate and announce the new manifest: after "rollback" this ends the pin
-of all servers.
+appends the document of the manifest, with its expiry, or a delete; then it
+seals and publishes. Later entries of the queue are undone, published or not,
+but "append --resume" continues after them. The manifests between the two are
+marked as bad. Validate and announce the new manifest: after "rollback" this
+ends the pin of all servers.
 
-Correct changes that were made since are undone, too. --list writes a line of JSON
-for each undone change, with its id and the manifest that had it, so that they can
-be appended again.
+Correct changes that were made since are undone, too. --list writes a line of
+JSON for each undone change, with its id and the manifest that had it, so that
+they can be appended again.
 
-No updater may be writing. The files of the manifest that the queue does not have
-are downloaded into DIR.manifest-N, which is removed at the end.`,
+No updater may be writing. The files of the manifest that the queue does not
+have are downloaded into DIR.manifest-N, which is removed at the end.`,
 		Example: `  docstore-updater revert --bucket s3://company-docs/jobs --queue /srv/queue/jobs --to 41 --list undone.ndjson`,
 		Args:    cobra.NoArgs,
 	}
@@ -128,14 +128,14 @@ func newDiscard(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "discard --bucket URL --queue DIR [--to MANIFEST]",
 		Short: "Remove the entries of a manifest that was never served",
-		Long: `Discard removes from the queue the entries of a manifest that was refused and never
-served, the first such one unless --to names another, and all later entries,
-published or not. "append --resume" then continues where the manifest before ends.
-The numbers of the removed segments are not used again. If a server may have served
-the manifest, also as a canary, use "revert".
+		Long: `Discard removes from the queue the entries of a manifest that was refused and
+never served, the first such one unless --to names another, and all later
+entries, published or not. "append --resume" then continues where the manifest
+before ends. The numbers of the removed segments are not used again. If a
+server may have served the manifest, also as a canary, use "revert".
 
-No updater may be writing. If discard is interrupted, run it again: until then the
-queue cannot be published.`,
+No updater may be writing. If discard is interrupted, run it again: until then
+the queue cannot be published.`,
 		Example: `  docstore-updater discard --bucket s3://company-docs/jobs --queue /srv/queue/jobs`,
 		Args:    cobra.NoArgs,
 	}

@@ -40,11 +40,12 @@ func newShow(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "show MANIFEST --bucket URL [--since MANIFEST] [--queue DIR]",
 		Short: "Describe a manifest, and what it has changed",
-		Long: `Show prints the line of a manifest as "manifests" does, and compares it with the one
-before, or that of --since: files and bytes that a server of the other one downloads.
-With --queue it also counts the documents that were added, changed and deleted. DIR is
-the queue or a directory of "validate"; files that it does not have are downloaded into
-DIR.manifest-N, which is removed at the end.`,
+		Long: `Show prints the line of a manifest as "manifests" does, and compares it with
+the one before, or that of --since: files and bytes that a server of the other
+one downloads. With --queue it also counts the documents that were added,
+changed and deleted. DIR is the queue or a directory of "validate"; files that
+it does not have are downloaded into DIR.manifest-N, which is removed at the
+end.`,
 		Example: `  docstore-updater show 42 --bucket s3://company-docs/jobs --since 40 --queue /srv/queue/jobs`,
 		Args:    cobra.ExactArgs(1),
 	}

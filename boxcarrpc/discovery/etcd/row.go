@@ -29,8 +29,8 @@ type RowOptions struct {
 	Token string
 }
 
-// Row is Backend for a server that keeps shards on its disk. It holds a number at once, but sources
-// do not show the server before Show is called. A server that comes back on the same
+// Row is Backend for a server that keeps shards on its disk. It holds a number at once, but
+// sources do not show the server before Show is called. A server that returns on the same
 // address gets its last number if no other server has it. No other server claims that number
 // until RowOptions.Rejoin has passed.
 func (r *Registry) Row(server discovery.Server, opts RowOptions) (*Number, error) {

@@ -43,10 +43,10 @@ func New(env *cli.Env, path string) *cobra.Command {
 	command := &cobra.Command{
 		Use:   name + " [--exit]",
 		Short: "Run all parts in one process with generated documents",
-		Long: `Generate 20,000 job postings, append them to a queue, index and serve them, fetch
-some through a Boxcar client, update one and delete one, and print how long each
-step takes. Then serve until Ctrl-C. The command uses a temporary directory,
-which it removes at the end, and only the loopback network.`,
+		Long: `Generate 20,000 job postings, append them to a queue, index and serve them,
+fetch some through a Boxcar client, update one and delete one, and print how
+long each step takes. Then serve until Ctrl-C. The command uses a temporary
+directory, which it removes at the end, and only the loopback network.`,
 		Example: "  " + path,
 		Args:    cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {

@@ -17,6 +17,6 @@
 //
 // The decoders are pure functions. A message that cannot be decoded is a record with a
 // Problem. That includes events that do not have the whole row, as of a column that
-// PostgreSQL did not log, and truncations of a table. Debezium's default placeholder of such a column
-// is known in the forms of all types; do not set unavailable.value.placeholder.
+// PostgreSQL did not log, and truncations of a table. Debezium's default placeholder of such a
+// column is known in the forms of all types; do not set unavailable.value.placeholder.
 package envelope

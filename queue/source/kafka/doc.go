@@ -7,8 +7,8 @@
 //	src, err := opener.Open(ctx, cursor)
 //
 // The partitions are assigned by the caller, not by a consumer group, so no other consumer
-// and no rebalance changes which messages are read. Messages of aborted transactions are not read, and
-// those of open transactions wait for the end of the transaction.
+// and no rebalance changes which messages are read. Messages of aborted transactions are not
+// read, and those of open transactions wait for the end of the transaction.
 //
 // # Cursor
 //
