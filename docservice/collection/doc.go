@@ -133,11 +133,12 @@
 //
 //	collection        collection.go; store.go is one queue and its index, with a second
 //	                  one during a replacement (replacement.go); options.go,
-//	                  layout.go, entry.go
+//	                  layout.go, entry.go, indexstate.go
 //	reader            reader.go, notfound.go, batch.go, scan.go, prefetch.go; cache.go and
 //	                  package memcached
 //	follower          tail.go, head.go
-//	verifier          verify.go, verified.go, files.go, quarantine.go, erased.go
+//	verifier          verify.go, verified.go, files.go, quarantine.go
+//	settler           settle.go, unsettled.go
 //	sweeper, scrubber sweep.go, scrub.go
 //	health            health.go, faults.go, damage.go; wait.go waits for it; status.go,
 //	                  census.go and inspect.go report it

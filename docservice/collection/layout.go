@@ -26,10 +26,9 @@ import (
 //
 // While a replacement is built, the directory holds an index of the next number, too. To
 // replace SERVING is the commit point of its takeover; the previous index is removed then.
-// Open removes every index that is neither served nor the next one. If SERVING is
-// missing, as in a checkpoint, or names an index that is
-// missing, the lowest number is served. An index too damaged to be opened is kept as
-// index-0001.v1.damaged for analysis; it may be deleted.
+// Open removes every index that is neither served nor the next one. If SERVING is missing, as
+// in a checkpoint, or names an index that is missing, the lowest number is served. An index too
+// damaged to be opened is kept as index-0001.v1.damaged for analysis; it may be deleted.
 //
 // The extension names the format of the values (entry.go). Builds before 2026-11-22 write
 // values without places to index-0001, without an extension. Open removes such an index, and

@@ -35,9 +35,8 @@ import (
 // readable entries of the damaged one are served until then. So is an index on request:
 // reindex.go.
 //
-// After a crash at any step the ids alone determine the state: index-0001.v1 has the
-// position of queue A and is served, index-0002.v1 is the replacement. Which of them is served is in
-// SERVING; see layout.go.
+// After a crash at any step, SERVING and the ids determine the state: SERVING names the served
+// index (see layout.go), the next one is the replacement, and each has the id of its queue.
 
 // ReplacedDir is the directory in a queue's directory that holds the files of a replaced
 // queue.
