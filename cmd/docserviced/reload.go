@@ -46,7 +46,7 @@ func newReloader(command *cobra.Command, env *cli.Env) (*reloader, error) {
 
 // start watches until stop is called, which waits for the goroutine.
 func (r *reloader) start(d *daemon.Daemon) (stop func()) {
-	d.SetSettings(new(settings.Of(r.command)))
+	d.SetSettings(settings.Of(r.command))
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -114,7 +114,7 @@ func (r *reloader) reload(d *daemon.Daemon) {
 // need a restart.
 func (r *reloader) adopt(d *daemon.Daemon, now []cli.Setting) (changes, waiting []string) {
 	before := make(map[string]cli.Setting)
-	for _, setting := range *d.Settings() {
+	for _, setting := range d.Settings() {
 		before[setting.Name] = setting
 	}
 	for i, setting := range now {
@@ -134,6 +134,6 @@ func (r *reloader) adopt(d *daemon.Daemon, now []cli.Setting) (changes, waiting 
 			r.env.Level.Set(level)
 		}
 	}
-	d.SetSettings(&now)
+	d.SetSettings(now)
 	return changes, waiting
 }

@@ -26,8 +26,8 @@ const (
 	batchSpent = time.Millisecond
 )
 
-// Read charges the bytes read from the client of a Listener with CountCalls, and waits if the client has used more
-// than its share of the processors.
+// Read charges the bytes that it reads, if the Listener has CountCalls, and waits if the client
+// has used more than its share of the processors.
 func (c *Conn) Read(b []byte) (int, error) {
 	if !c.listener.options.CountCalls {
 		return c.Conn.Read(b)

@@ -385,11 +385,16 @@ func (d *Daemon) Ending() bool { return d.ending.Load() }
 // Grace returns the time for requests in flight to finish.
 func (d *Daemon) Grace() time.Duration { return time.Duration(d.grace.Load()) }
 
-// Settings returns the effective settings, nil if they are unknown.
-func (d *Daemon) Settings() *[]cli.Setting { return d.settings.Load() }
+// Settings returns the effective settings, none if they are unknown.
+func (d *Daemon) Settings() []cli.Setting {
+	if settings := d.settings.Load(); settings != nil {
+		return *settings
+	}
+	return nil
+}
 
-// SetSettings sets the effective settings, which /debug/settings shows.
-func (d *Daemon) SetSettings(settings *[]cli.Setting) { d.settings.Store(settings) }
+// SetSettings sets the effective settings, which /debug/settings shows. They must not change.
+func (d *Daemon) SetSettings(settings []cli.Setting) { d.settings.Store(&settings) }
 
 // Collections returns the served collections ordered by name.
 func (d *Daemon) Collections() []*collection.Collection { return d.service.Collections() }

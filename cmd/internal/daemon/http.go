@@ -172,10 +172,8 @@ func (d *Daemon) serveLog(w http.ResponseWriter, _ *http.Request) {
 // serveSettings returns the effective settings and their sources.
 func (d *Daemon) serveSettings(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	if settings := d.settings.Load(); settings != nil {
-		for _, s := range *settings {
-			_, _ = fmt.Fprintf(w, "%s: %s # %s\n", s.Name, WithoutPasswords(s.Value), s.Source) // see serveLog
-		}
+	for _, s := range d.Settings() {
+		_, _ = fmt.Fprintf(w, "%s: %s # %s\n", s.Name, WithoutPasswords(s.Value), s.Source) // see serveLog
 	}
 }
 

@@ -30,7 +30,8 @@ type collectionSummary struct {
 	Faults     int     `json:"faults"`
 }
 
-// serveCollections lists the collections that the caller may use: {"collections":[{"name":"jobs","ready":true,...}]}.
+// serveCollections lists the collections that the caller may use:
+// {"collections":[{"name":"jobs","ready":true,...}]}.
 func (d *Daemon) serveCollections(w http.ResponseWriter, r *http.Request) {
 	list := []collectionSummary{}
 	for _, h := range d.Held() {
