@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -63,10 +64,13 @@ func DNS(hostPort string, opts *DNSOptions) Source {
 //
 //	be-7.search.example.com zone=eu-1a
 //
+// While the query for these fails, the zones of its last answer remain.
+//
 // If all host names end in numbers (see [Ordinal]), as those of a StatefulSet do, these
 // are the servers' numbers, and Watch fails with a [NumberError] if one is above
 // MaxNumber. Otherwise numbers are as with [DNS]. Failed queries are as with [DNS].
 func SRV(name string, opts *DNSOptions) Source {
+	var zones zones
 	return newDNS(opts, func(ctx context.Context, r *net.Resolver) ([]Server, error) {
 		_, records, err := r.LookupSRV(ctx, "", "", name)
 		if err != nil {
@@ -87,9 +91,7 @@ func SRV(name string, opts *DNSOptions) Source {
 		if err := checkOrdinals(name, servers); err != nil {
 			return nil, err
 		}
-		if err := setZones(ctx, r, name, servers); err != nil {
-			return nil, err
-		}
+		zones.set(ctx, r, name, servers)
 		slices.SortFunc(servers, func(a, b Server) int {
 			return cmp.Or(strings.Compare(a.Address, b.Address), cmp.Compare(b.Weight, a.Weight))
 		})
@@ -98,28 +100,36 @@ func SRV(name string, opts *DNSOptions) Source {
 	})
 }
 
-// setZones sets the zones of servers that TXT records of the name give.
-func setZones(ctx context.Context, r *net.Resolver, name string, servers []Server) error {
+// zoneTimeout is the maximum duration of a query for zones, which not every DNS server answers.
+const zoneTimeout = 2 * time.Second
+
+// zones are the zones of the last answer, by host name.
+type zones struct {
+	mu    sync.Mutex
+	known map[string]string
+}
+
+// set sets the zones of servers that TXT records of the name give.
+func (z *zones) set(ctx context.Context, r *net.Resolver, name string, servers []Server) {
+	ctx, cancel := context.WithTimeout(ctx, zoneTimeout)
+	defer cancel()
 	texts, err := r.LookupTXT(ctx, name)
 	var failure *net.DNSError
-	if errors.As(err, &failure) && failure.IsNotFound {
-		return nil // there are no such records
+	z.mu.Lock()
+	defer z.mu.Unlock()
+	if err == nil || errors.As(err, &failure) && failure.IsNotFound {
+		z.known = map[string]string{}
 	}
-	if err != nil {
-		return err
-	}
-	zones := map[string]string{}
 	for _, text := range texts {
 		host, zone, ok := strings.Cut(text, " zone=")
 		if ok && CheckZone(zone) == nil {
-			zones[strings.ToLower(strings.TrimSuffix(host, "."))] = zone
+			z.known[strings.ToLower(strings.TrimSuffix(host, "."))] = zone
 		}
 	}
 	for i := range servers {
 		host, _, _ := net.SplitHostPort(servers[i].Address) // net.JoinHostPort made it
-		servers[i].Zone = zones[strings.ToLower(host)]
+		servers[i].Zone = z.known[strings.ToLower(host)]
 	}
-	return nil
 }
 
 // checkOrdinals reports a number that is too high, if all servers have numbers.
