@@ -17,8 +17,11 @@ import (
 
 var flagsIn = regexp.MustCompile(`--([a-z][a-z0-9-]*)`)
 
-// Help requires of each command below a root that it has descriptions, that they name only
-// existing flags, that its examples are valid command lines, and that its man page lists
+// textWidth is the maximum length of a line of text; indented tables may be wider.
+const textWidth = 80
+
+// Help requires of each command below a root that it has descriptions, that they fit a
+// terminal and name only existing flags, that its examples are valid command lines, and that its man page lists
 // all of its flags. others are flags of other programs that the descriptions may name.
 func Help(t *testing.T, newRoot func(*cli.Env) *cobra.Command, others ...string) {
 	t.Helper()
@@ -38,6 +41,9 @@ func Help(t *testing.T, newRoot func(*cli.Env) *cobra.Command, others ...string)
 		t.Run(command.Name(), func(t *testing.T) {
 			require.NotEmpty(t, command.Short)
 			require.NotEmpty(t, command.Long)
+			for line := range strings.Lines(command.Long) {
+				require.True(t, strings.HasPrefix(line, " ") || len(line) <= textWidth+1, "wider than %d: %s", textWidth, line)
+			}
 			for _, name := range flagsIn.FindAllStringSubmatch(command.Long+command.Use, -1) {
 				require.True(t, anywhere[name[1]], "the help names an unknown flag --%s", name[1])
 			}
