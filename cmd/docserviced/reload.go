@@ -100,7 +100,7 @@ func (r *reloader) reload(d *daemon.Daemon) {
 		err = d.Apply(&o.Options)
 	}
 	if err != nil {
-		r.env.Log.Error("reloading the settings failed; nothing was changed; correct them to retry", "error", strings.ReplaceAll(err.Error(), "\n", "; "))
+		r.env.Log.Error("reloading the settings failed; correct them to retry", "error", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return
 	}
 	changes, waiting := r.adopt(d, settings.Of(fresh))

@@ -296,15 +296,15 @@ func (d *Daemon) Apply(o *Options) error {
 	if err := errors.Join(err, RequireQueues(added, d.options.DataDir)); err != nil {
 		return err
 	}
-	if err := d.boxcar.SetAdmission(admission); err != nil {
-		return err
-	}
 	for _, c := range added {
 		if err := d.addCollection(c); err != nil {
 			return err
 		}
 		d.options.Collections = append(d.options.Collections, c)
 		d.env.Log.Info("a collection was added", "collection", c.Name, "queue", c.Source)
+	}
+	if err := d.boxcar.SetAdmission(admission); err != nil {
+		return err
 	}
 	d.grace.Store(int64(o.Grace))
 	return nil

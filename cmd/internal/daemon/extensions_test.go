@@ -113,3 +113,19 @@ func TestURLNeedsASource(t *testing.T) {
 	_, err := Start(env, o)
 	require.ErrorContains(t, err, "--collection remote=s3://bucket/remote: this program serves only queue directories")
 }
+
+// Settings of which a collection cannot be opened do not change the limits either.
+func TestFailedSettingsChangeNoLimit(t *testing.T) {
+	o := testOptions(t, t.TempDir())
+	o.Limits.InFlight = 1
+	d, _ := startTestDaemon(t, o)
+	o.Limits.InFlight = 2
+	o.Collections = append(o.Collections, Collection{"remote", "s3://bucket/remote"})
+	require.ErrorContains(t, d.Apply(&o), "this program serves only queue directories")
+	peer := &boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: "a"}}
+	leave, err := d.boxcar.Admit(peer, false)
+	require.NoError(t, err)
+	defer leave()
+	_, err = d.boxcar.Admit(peer, false)
+	require.Error(t, err)
+}
