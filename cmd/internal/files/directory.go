@@ -23,7 +23,8 @@ const (
 	readEntries = 1 << 10
 )
 
-// directory is a Store of the files below a directory; their names are absolute paths.
+// directory is a Store of the files below a directory, also symbolic links to files; their names
+// are absolute paths. It does not follow links to directories.
 type directory struct {
 	root    string
 	pattern pattern
@@ -63,7 +64,7 @@ func (d *directory) List(ctx context.Context, after string) iter.Seq2[Object, er
 				return
 			}
 			for _, name := range names {
-				info, err := os.Lstat(name)
+				info, err := os.Stat(name)
 				if errors.Is(err, fs.ErrNotExist) {
 					continue // it was removed since
 				}
@@ -121,7 +122,7 @@ func (w *walk) read(ctx context.Context, dir string) error {
 				if err := w.read(ctx, path+"/"); err != nil {
 					return err
 				}
-			case entry.Type().IsRegular() && path > w.after && w.pattern.selects(path):
+			case path > w.after && w.pattern.selects(path) && isFile(entry, path):
 				w.add(path)
 			}
 		}
@@ -132,6 +133,18 @@ func (w *walk) read(ctx context.Context, dir string) error {
 			return ignoreMissing(err)
 		}
 	}
+}
+
+// isFile reports whether an entry is a regular file, or a symbolic link to one.
+func isFile(entry fs.DirEntry, path string) bool {
+	if entry.Type() != fs.ModeSymlink {
+		return entry.Type().IsRegular()
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist) // List reports another error
+	}
+	return info.Mode().IsRegular()
 }
 
 // mayHold reports whether a directory may have files that are wanted.

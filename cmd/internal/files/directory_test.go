@@ -72,6 +72,25 @@ func TestDirectoryList(t *testing.T) {
 	}
 }
 
+// TestDirectoryLinks: a symbolic link to a file is listed with the file's size; one to nothing or to
+// a directory is not listed.
+func TestDirectoryLinks(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "in")
+	require.NoError(t, os.Mkdir(root, 0o700))
+	write(t, root+"-file", "{}\n")
+	for name, target := range map[string]string{"a": root + "-file", "b": root + "-missing", "c": "../in"} {
+		require.NoError(t, os.Symlink(target, filepath.Join(root, name)))
+	}
+	var got []Object
+	for object, err := range newTestDirectory(t, root, 10, func(string) {}).List(t.Context(), "") {
+		require.NoError(t, err)
+		got = append(got, object)
+	}
+	require.Len(t, got, 1)
+	require.Equal(t, filepath.Join(root, "a"), got[0].Name)
+	require.EqualValues(t, len("{}\n"), got[0].Size)
+}
+
 // TestDirectoryIsReadOnce: the walks over a directory depend on the number of files that one
 // returns, and not on how many are read ahead.
 func TestDirectoryIsReadOnce(t *testing.T) {
