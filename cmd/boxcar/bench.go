@@ -81,6 +81,7 @@ of a sharded collection, and each column has a pool of --pool-size slots.`,
 	}
 	flags := command.Flags()
 	b.addFlags(flags, 5*time.Second, "timeout of a call")
+	b.addZoneFlag(flags)
 	b.shards.addFlag(flags)
 	flags.StringVar(&b.collection, "collection", "", "collection to fetch from, with --ids")
 	flags.StringVar(&b.ids, "ids", "", "file with the ids of documents to fetch, one per line; - for standard input")

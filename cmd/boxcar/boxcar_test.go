@@ -341,9 +341,18 @@ func TestSlotsShowZones(t *testing.T) {
 	require.Contains(t, text.String(), "0 of them streams; zone eu-1a, 0.75 % of 4,000 requests from other zones\n")
 	require.Contains(t, text.String(), "fe-1 in eu-1b as search")
 
-	r := run(t.Context(), "", "slots", "--zone", "a/b")
+	r := run(t.Context(), "", "get", "--zone", "a/b", "--collection", "jobs", "1")
 	require.Equal(t, cli.ExitUsage, r.status)
 	require.Contains(t, r.stderr, `--zone: zone "a/b"`)
+}
+
+// TestCommandsForEachServerHaveNoZone: they contact all servers, whatever their zones.
+func TestCommandsForEachServerHaveNoZone(t *testing.T) {
+	for _, command := range []string{"slots", "drain", "undrain", "probe"} {
+		r := run(t.Context(), "", command, "--zone", "eu-1a")
+		require.Equal(t, cli.ExitUsage, r.status, command)
+		require.Contains(t, r.stderr, "--zone", command)
+	}
 }
 
 // TestSlotsWithUnreachableServer: slots continues when a server is down.

@@ -54,6 +54,7 @@ type connection struct {
 // addFlags adds the flags and their check.
 func (c *connection) addFlags(command *cobra.Command) {
 	c.serverFlags.addFlags(command.Flags(), 5*time.Second, "timeout of a call")
+	c.addZoneFlag(command.Flags())
 	c.shards.addFlag(command.Flags())
 	c.shards.addCacheFlag(command.Flags())
 	addCollection(command, &c.collection, "collection to fetch from")

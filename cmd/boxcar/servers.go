@@ -28,9 +28,13 @@ type serverFlags struct {
 func (r *serverFlags) addFlags(flags *pflag.FlagSet, timeout time.Duration, about string) {
 	flags.StringSliceVar(&r.servers, "servers", []string{"127.0.0.1:7070"}, "addresses of the servers, comma-separated; or file:PATH, "+
 		"pattern:COUNT:ADDRESS with %d for the number, dns:HOST:PORT, srv:NAME, etcd://HOST:PORT/PREFIX, gossip://HOST:PORT")
-	flags.StringVar(&r.zone, "zone", "", "zone of this client: the servers of this zone are used first; empty: unknown")
 	flags.DurationVar(&r.timeout, "timeout", timeout, about)
 	r.security.addFlags(flags)
+}
+
+// addZoneFlag adds --zone, for commands that choose among the servers.
+func (r *serverFlags) addZoneFlag(flags *pflag.FlagSet) {
+	flags.StringVar(&r.zone, "zone", "", "zone of this client: the servers of this zone are used first; empty: unknown")
 }
 
 // check reports all invalid flags.
