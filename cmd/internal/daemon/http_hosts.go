@@ -67,10 +67,10 @@ func (o ownHosts) includeOrigin(origin string) bool {
 	return err == nil && o.include(page.Host)
 }
 
-// isCrossSite reports whether a page of another site makes a request, such as for an image
-// or a script. A link to this listener is allowed.
+// isCrossSite reports whether a page of another site makes a request, such as for an image, a
+// script or a frame. A link to this listener is allowed.
 func isCrossSite(header http.Header) bool {
-	return header.Get("Sec-Fetch-Site") == "cross-site" && header.Get("Sec-Fetch-Mode") != "navigate"
+	return header.Get("Sec-Fetch-Site") == "cross-site" && header.Get("Sec-Fetch-Dest") != "document"
 }
 
 // checkHosts puts --http-hosts into lower case, and reports malformed names.

@@ -83,8 +83,8 @@ func TestLoopbackHTTPRefusesPagesOfOtherHosts(t *testing.T) {
 	d, _ := startTestDaemon(t, o)
 	waitReady(t, d)
 	from := func(origin string) http.Header { return http.Header{"Origin": {origin}} }
-	fetch := func(site, mode string) http.Header {
-		return http.Header{"Sec-Fetch-Site": {site}, "Sec-Fetch-Mode": {mode}}
+	fetch := func(site, mode, dest string) http.Header {
+		return http.Header{"Sec-Fetch-Site": {site}, "Sec-Fetch-Mode": {mode}, "Sec-Fetch-Dest": {dest}}
 	}
 	for _, c := range []struct {
 		header http.Header
@@ -96,10 +96,12 @@ func TestLoopbackHTTPRefusesPagesOfOtherHosts(t *testing.T) {
 		{from("https://evil.example"), http.StatusForbidden},
 		{from("null"), http.StatusForbidden},
 		{from("http://%"), http.StatusForbidden},
-		{fetch("cross-site", "no-cors"), http.StatusForbidden},
-		{fetch("cross-site", "navigate"), http.StatusOK},
-		{fetch("same-origin", "cors"), http.StatusOK},
-		{fetch("none", "navigate"), http.StatusOK},
+		{fetch("cross-site", "no-cors", "image"), http.StatusForbidden},
+		{fetch("cross-site", "no-cors", "empty"), http.StatusForbidden},
+		{fetch("cross-site", "navigate", "iframe"), http.StatusForbidden},
+		{fetch("cross-site", "navigate", "document"), http.StatusOK},
+		{fetch("same-origin", "cors", "empty"), http.StatusOK},
+		{fetch("none", "navigate", "document"), http.StatusOK},
 	} {
 		require.Equal(t, c.want, answerTo(t, d, http.MethodGet, "localhost", "/collections/jobs/export", c.header), fmt.Sprint(c.header))
 	}
