@@ -55,7 +55,7 @@ func TestServersAreFound(t *testing.T) {
 			}
 			get := func() {
 				t.Helper()
-				out, err := boxcar("get", "--timeout", "30s", "--collection", collectionName, documents[7].id)
+				out, err := boxcar("get", "--zone", "eu-1a", "--timeout", "30s", "--collection", collectionName, documents[7].id)
 				require.NoError(t, err, out)
 				require.Equal(t, string(documents[7].line)+"\n", out)
 			}
@@ -89,7 +89,7 @@ func TestZones(t *testing.T) {
 	startDaemonWith(t, queue, t.TempDir(), "--discovery", target, "--zone", "eu-1b")
 	boxcar := func(args ...string) string {
 		t.Helper()
-		out, err := exec.Command(filepath.Join(binaries, "boxcar"), append(args, "--servers", target, "--zone", "eu-1a")...).CombinedOutput()
+		out, err := exec.Command(filepath.Join(binaries, "boxcar"), append(args, "--servers", target)...).CombinedOutput()
 		require.NoError(t, err, string(out))
 		return string(out)
 	}
@@ -109,9 +109,9 @@ func TestZones(t *testing.T) {
 		return requests, percent
 	}
 	get := func() {
-		require.Equal(t, string(documents[7].line)+"\n", boxcar("get", "--timeout", "30s", "--collection", collectionName, documents[7].id))
+		require.Equal(t, string(documents[7].line)+"\n", boxcar("get", "--zone", "eu-1a", "--timeout", "30s", "--collection", collectionName, documents[7].id))
 	}
-	boxcar("bench", "--duration", "2s", "--callers", "4", "--pool-size", "16", "--timeout", "30s")
+	boxcar("bench", "--zone", "eu-1a", "--duration", "2s", "--callers", "4", "--pool-size", "16", "--timeout", "30s")
 	stayed, foreign := share("eu-1a")
 	require.Zero(t, foreign)
 	left, foreign := share("eu-1b")
