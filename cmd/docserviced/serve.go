@@ -51,8 +51,8 @@ Other hosts are served over TLS, or in plain text with --insecure. Clients
 authenticate with a certificate of --tls-client-ca or a token of --token-file.
 HTTP on an address other than loopback needs both, or --http-open. Without
 authentication it serves only /healthz and /readyz; documents and /debug need
---http-lookup and --http-debug. On loopback it serves no host names besides
-localhost and --http-hosts. docs/security.md describes how to create and
+--http-lookup and --http-debug. On loopback it serves host names with a dot
+only if --http-hosts lists them. docs/security.md describes how to create and
 rotate certificates and tokens. --max-in-flight, --rate and --client-rate limit
 clients, which retry refused requests on other servers:
 docs/operating-boxcar.md.

@@ -14,7 +14,9 @@ import (
 
 // A listener on loopback trusts this host, and with it the web browsers on it, which send
 // requests for any web page. A browser hides the answers from the page, unless the name in
-// the page's URL resolves to this listener (DNS rebinding). The name is then in Host.
+// the page's URL resolves to this listener (DNS rebinding). The name is then in Host. It has a
+// dot: no page of the Internet has a name without one, which is that of a host of this network
+// or an alias of this one.
 
 // ownHosts are the hosts under which a listener serves HTTP, besides localhost and addresses.
 type ownHosts struct {
@@ -38,9 +40,9 @@ func (h *HTTP) onlyOwnHosts(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		origin := r.Header.Get("Origin")
 		switch {
-		case r.Host != "" && !own.include(r.Host): // a client that sends no Host, as with HTTP/1.0, is no browser
+		case r.Host != "" && !own.serves(r.Host): // a client that sends no Host, as with HTTP/1.0, is no browser
 			httpapi.Errorf(httpapi.CodeForbidden, "host %q is not served; use a loopback address, or list the name in --http-hosts of the server", r.Host).Write(w)
-		case origin != "" && !own.includeOrigin(origin):
+		case origin != "" && !own.includeOrigin(origin, r.Host):
 			httpapi.Errorf(httpapi.CodeForbidden, "web pages of %q are not served; list the host in --http-hosts of the server", origin).Write(w)
 		case origin == "" && isCrossSite(r.Header):
 			httpapi.Errorf(httpapi.CodeForbidden, "web pages of other hosts are not served; list the host in --http-hosts of the server").Write(w)
@@ -50,10 +52,20 @@ func (h *HTTP) onlyOwnHosts(next http.Handler) http.Handler {
 	})
 }
 
+// serves reports whether requests with a value of Host are answered.
+func (o ownHosts) serves(hostPort string) bool {
+	host := hostOf(hostPort)
+	return o.include(hostPort) || o.local && host != "" && !strings.ContainsAny(host, ".:@")
+}
+
+// hostOf returns the host, in lower case, of one with or without a port.
+func hostOf(hostPort string) string {
+	return strings.ToLower(strings.TrimSuffix((&url.URL{Host: hostPort}).Hostname(), "."))
+}
+
 // include reports whether a host, with or without a port, is one of these.
 func (o ownHosts) include(hostPort string) bool {
-	host := (&url.URL{Host: hostPort}).Hostname()
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	host := hostOf(hostPort)
 	if host == "localhost" || host != "" && slices.Contains(o.names, host) {
 		return true
 	}
@@ -61,10 +73,11 @@ func (o ownHosts) include(hostPort string) bool {
 	return err == nil && (address.Unmap().IsLoopback() || !o.local) // an address cannot be rebound
 }
 
-// includeOrigin reports whether the origin of a web page is one of these hosts.
-func (o ownHosts) includeOrigin(origin string) bool {
+// includeOrigin reports whether the origin of a web page is one of these hosts, or the host
+// that it requests.
+func (o ownHosts) includeOrigin(origin, requested string) bool {
 	page, err := url.Parse(origin)
-	return err == nil && o.include(page.Host)
+	return err == nil && (o.include(page.Host) || page.Host != "" && page.Host == requested)
 }
 
 // isCrossSite reports whether a page of another site makes a request, such as for an image, a

@@ -65,10 +65,12 @@ func TestOwnHosts(t *testing.T) {
 		"127.0.0.1.evil.example":      {false, false, false},
 		"x.docs.example.org":          {false, false, false},
 		"evil.example:7071@localhost": {false, false, false},
+		"builder:7071":                {true, true, false},
+		"builder.":                    {true, true, false},
 		":7071":                       {false, false, false},
 		".":                           {false, false, false},
 	} {
-		got := [3]bool{local.ownHosts().include(host), listed.ownHosts().include(host), open.ownHosts().include(host)}
+		got := [3]bool{local.ownHosts().serves(host), listed.ownHosts().serves(host), open.ownHosts().serves(host)}
 		require.Equal(t, want, got, "%q", host)
 	}
 }
@@ -104,6 +106,9 @@ func TestLoopbackHTTPRefusesPagesOfOtherHosts(t *testing.T) {
 		{fetch("none", "navigate", "document"), http.StatusOK},
 	} {
 		require.Equal(t, c.want, answerTo(t, d, http.MethodGet, "localhost", "/collections/jobs/export", c.header), fmt.Sprint(c.header))
+	}
+	for origin, want := range map[string]int{"http://builder:7071": http.StatusOK, "http://builder": http.StatusForbidden, "http://wiki": http.StatusForbidden} {
+		require.Equal(t, want, answerTo(t, d, http.MethodGet, "builder:7071", "/collections/jobs/export", from(origin)), origin)
 	}
 }
 
