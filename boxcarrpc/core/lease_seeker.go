@@ -11,7 +11,7 @@ const (
 	hintWithin  = 100e6 // maximum delay of a request after a hint
 	fillAtOnce  = 4     // concurrent requests while slots are missing
 	probeAtOnce = 4     // concurrent probes
-	surveyLimit = 128   // requests without a gain before the pauses grow
+	surveyLimit = 128   // maximum requests without a gain before the pauses grow
 	pickAttempt = 16    // random picks before all servers are examined
 )
 
@@ -40,7 +40,7 @@ func (r *LeaseSeeker) NextRequest(now int64, l *Ladder, rng *rand.PCG) (peer, be
 		l.refill = false
 		if !l.Full() {
 			r.RequestNow(now)
-			r.survey = surveyLimit
+			r.survey = surveyOf(l)
 		}
 	}
 	peer, below = r.wanted(l)
@@ -64,6 +64,9 @@ func (r *LeaseSeeker) NextRequest(now int64, l *Ladder, rng *rand.PCG) (peer, be
 	l.beginRequest(now, peer, below)
 	return peer, below, true
 }
+
+// surveyOf returns how many requests may gain nothing before the pauses grow: two for each server.
+func surveyOf(l *Ladder) int32 { return min(2*l.members, surveyLimit) }
 
 // nothing schedules the next request if no server may be asked.
 func (r *LeaseSeeker) nothing(now int64, l *Ladder, rng *rand.PCG) {
@@ -157,7 +160,7 @@ func (r *LeaseSeeker) Done(now int64, l *Ladder, peer int32, answer LeaseResult,
 		if l.Full() && (p.askedAny || r.survey > 0) {
 			// Any slots have filled the ladder. A round finds the lower ones, and another one
 			// those that other clients gave back meanwhile.
-			r.survey = surveyLimit
+			r.survey = surveyOf(l)
 		}
 	case Declined:
 		p.declined = r.round + 1
