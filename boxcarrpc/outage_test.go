@@ -187,7 +187,7 @@ func TestCallsWaitForASlotOfAFullServer(t *testing.T) {
 		time.AfterFunc(time.Second, func() { _ = first.Close() })
 		took, err = timed(t, second)
 		require.NoError(t, err)
-		require.Less(t, took, 5*time.Second) // 1 s, and pauses of up to 1.5 s between lease requests
+		require.Less(t, took, 3*time.Second) // 1 s, and a pause of up to 1.5 s between lease requests
 	})
 }
 

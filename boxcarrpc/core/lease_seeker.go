@@ -54,7 +54,7 @@ func (r *LeaseSeeker) NextRequest(now int64, l *Ladder, rng *rand.PCG) (peer, be
 		if peer, below = r.welcome(now, l); peer == none && now >= r.next {
 			peer, below = r.pick(l, rng)
 			if peer == none {
-				r.nothing(now, l, rng)
+				peer, below = r.nothing(now, l, rng)
 			}
 		}
 	}
@@ -68,8 +68,10 @@ func (r *LeaseSeeker) NextRequest(now int64, l *Ladder, rng *rand.PCG) (peer, be
 // surveyOf returns how many requests may gain nothing before the pauses grow: two for each server.
 func surveyOf(l *Ladder) int32 { return min(2*l.members, surveyLimit) }
 
-// nothing schedules the next request if no server may be asked.
-func (r *LeaseSeeker) nothing(now int64, l *Ladder, rng *rand.PCG) {
+// nothing schedules the next request if no server may be asked, or begins a new round at once
+// if the pause after the last request is over.
+func (r *LeaseSeeker) nothing(now int64, l *Ladder, rng *rand.PCG) (peer, below int32) {
+	peer = none
 	switch {
 	case l.asking > 0, l.late > 0 && !l.Full():
 		r.next = now + restBase // wait for the requests in progress
@@ -79,8 +81,14 @@ func (r *LeaseSeeker) nothing(now int64, l *Ladder, rng *rand.PCG) {
 		l.starved = l.members > 0
 		r.round++
 		r.survey = 0
-		r.rest(fillLimit, r.level, now, rng)
+		if r.level > fillTries(l) { // see short
+			peer, below = r.choose(l, rng)
+		}
+		if peer == none {
+			r.rest(fillLimit, r.level, now, rng)
+		}
 	}
+	return peer, below
 }
 
 // wanted returns a server that a retry waits for and that has not been asked yet.

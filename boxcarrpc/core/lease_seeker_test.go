@@ -379,6 +379,26 @@ func TestFullServerDoesNotDelayFilling(t *testing.T) {
 	}
 }
 
+// While no server has a free slot, one is asked after each pause.
+func TestLeaseRequestsToFullServersArePausedOnce(t *testing.T) {
+	rng := testseed.PCG(t)
+	for _, servers := range []int{1, 2, 5} {
+		f := newFleet(t, servers, 1, 4, rng)
+		c := f.all[0]
+		var last int64
+		for f.now < 60e9 {
+			f.now = max(f.now, c.seeker.Wake(&c.ladder))
+			peer, _, ok := c.seeker.NextRequest(f.now, &c.ladder, rng)
+			if !ok {
+				continue
+			}
+			require.LessOrEqual(t, f.now-last, int64(fillLimit*3/2), "%d servers", servers)
+			last = f.now
+			c.seeker.Done(f.now, &c.ladder, peer, Declined, rng)
+		}
+	}
+}
+
 func TestLeaseSeekerNeverSpins(t *testing.T) {
 	rng := testseed.PCG(t)
 	for _, servers := range []int{0, 1, 3} {
