@@ -149,7 +149,7 @@ func (c *calls) call(ctx context.Context, method string, request, dst []byte, in
 			return dst, err
 		}
 	}
-	if IsBatch(ctx) {
+	if ctx.Value(batchKey{}) == true { // IsBatch
 		r.metadata = r.metadata.withBatch()
 	}
 	c.counts.calls.Add(1)

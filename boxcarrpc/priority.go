@@ -31,8 +31,7 @@ func WithBatch(ctx context.Context) context.Context {
 // IsBatch reports whether calls with a context are batch, and in a handler whether its request
 // is.
 func IsBatch(ctx context.Context) bool {
-	batch, _ := ctx.Value(batchKey{}).(bool)
-	return batch
+	return ctx.Value(batchKey{}) == true
 }
 
 // IsBatchPriority reports whether a priority of RFC 9218 is that of batch.

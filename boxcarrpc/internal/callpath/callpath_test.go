@@ -22,5 +22,5 @@ func TestCallPathIsShort(t *testing.T) {
 	require.NoError(t, err, "%s", &stderr)
 	functions := strings.Split(strings.TrimSpace(string(out)), "\n")
 	require.Greater(t, len(functions), 20, "%s", out)
-	require.LessOrEqual(t, len(functions), 36, "%s", out)
+	require.LessOrEqual(t, len(functions), 35, "%s", out)
 }
