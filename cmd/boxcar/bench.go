@@ -18,6 +18,7 @@ import (
 	"docstore/cmd/internal/records"
 	"docstore/docservice"
 	"docstore/internal/eof"
+	"docstore/internal/units"
 	"docstore/queue"
 )
 
@@ -34,7 +35,7 @@ type benchFlags struct {
 	shards     shardFlags
 	collection string
 	ids        string
-	size       cli.Size
+	size       units.Size
 	poolSize   int
 	closed     bool
 	json       bool
@@ -115,9 +116,9 @@ func (b *benchFlags) check(flags *pflag.FlagSet) error {
 	refuse((b.ids == "") != (b.collection == ""), "--collection and --ids go together; give both")
 	refuse(b.shards.etcd != "" && b.ids == "", "--etcd needs --collection and --ids: echoes have no shard")
 	refuse(b.ids != "" && flags.Changed("size"), "--size applies to echoes, --ids to documents; give one of them")
-	refuse(b.size > boxcarrpc.MaxRequestBytes, "--size %s: at most %s", &b.size, cli.FormatBytes(boxcarrpc.MaxRequestBytes))
+	refuse(b.size > boxcarrpc.MaxRequestBytes, "--size %s: at most %s", &b.size, units.FormatBytes(boxcarrpc.MaxRequestBytes))
 	refuse(b.closed && flags.Changed("rate"), "--closed excludes --rate; give one of them")
-	refuse(!(l.rate > 0 && l.rate <= maxBenchRate), "--rate %v: must be more than 0 and at most %s", l.rate, cli.FormatCount(maxBenchRate))
+	refuse(!(l.rate > 0 && l.rate <= maxBenchRate), "--rate %v: must be more than 0 and at most %s", l.rate, units.FormatCount(maxBenchRate))
 	refuse(l.duration <= 0 || l.duration > maxBenchDuration, "--duration %s: must be more than 0 and at most %s", l.duration, maxBenchDuration)
 	refuse(l.warmup < 0 || l.warmup > maxBenchDuration, "--warmup %s: must be between 0 and %s", l.warmup, maxBenchDuration)
 	refuse(l.timeout > maxBenchDuration, "--timeout %s: must be at most %s", l.timeout, maxBenchDuration)
@@ -233,9 +234,9 @@ func (b *benchFlags) readIDs(env *cli.Env) (ids []string, err error) {
 // what describes the calls, for the report.
 func (b *benchFlags) what(ids []string) string {
 	if ids == nil {
-		return "echoes of " + cli.FormatBytes(int64(b.size))
+		return "echoes of " + units.FormatBytes(int64(b.size))
 	}
-	return fmt.Sprintf("%s of collection %s", cli.FormatCountOf(int64(len(ids)), "id", "ids"), b.collection)
+	return fmt.Sprintf("%s of collection %s", units.FormatCountOf(int64(len(ids)), "id", "ids"), b.collection)
 }
 
 // target returns the function that makes one call.

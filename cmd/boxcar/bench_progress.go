@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"docstore/cmd/internal/cli"
+	"docstore/internal/units"
 )
 
 // benchProgressInterval is how often the progress line is updated.
@@ -49,5 +50,5 @@ func callsLine(calls int64, elapsed, all time.Duration) string {
 	if elapsed > 0 {
 		perSecond = int64(float64(calls) / elapsed.Seconds())
 	}
-	return fmt.Sprintf("\r\x1b[Kmeasuring %s calls, %s/s, %s left", cli.FormatCount(calls), cli.FormatCount(perSecond), max(all-elapsed, 0).Round(time.Second))
+	return fmt.Sprintf("\r\x1b[Kmeasuring %s calls, %s/s, %s left", units.FormatCount(calls), units.FormatCount(perSecond), max(all-elapsed, 0).Round(time.Second))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"docstore/cmd/internal/cli"
+	"docstore/internal/units"
 )
 
 // A report is the result of a bench; --json writes it as JSON.
@@ -73,12 +74,12 @@ func (r report) print(out *cli.Output, asJSON bool) {
 	if r.Rate > 0 {
 		loop = fmt.Sprintf("%.6g calls/s due", r.Rate)
 	}
-	out.Printf("%s: %s, %s, %s, servers: %d\n", r.What, loop, cli.FormatCountOf(int64(r.Callers), "caller", "callers"),
-		cli.FormatCountOf(int64(r.Slots), "slot", "slots"), r.Servers)
-	out.Printf("%s in %s, %s/s; %s failed", cli.FormatCountOf(r.Calls, "call", "calls"), r.Elapsed.Round(time.Millisecond),
-		cli.FormatCount(int64(r.PerSec)), cli.FormatCount(r.Failed))
+	out.Printf("%s: %s, %s, %s, servers: %d\n", r.What, loop, units.FormatCountOf(int64(r.Callers), "caller", "callers"),
+		units.FormatCountOf(int64(r.Slots), "slot", "slots"), r.Servers)
+	out.Printf("%s in %s, %s/s; %s failed", units.FormatCountOf(r.Calls, "call", "calls"), r.Elapsed.Round(time.Millisecond),
+		units.FormatCount(int64(r.PerSec)), units.FormatCount(r.Failed))
 	if r.NotFound > 0 {
-		out.Printf("; %s not found", cli.FormatCount(r.NotFound))
+		out.Printf("; %s not found", units.FormatCount(r.NotFound))
 	}
 	out.Printf("\n\n")
 	table := tabwriter.NewWriter(writerOf{out}, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -89,17 +90,17 @@ func (r report) print(out *cli.Output, asJSON bool) {
 	_, _ = table.Write([]byte(strings.Join(rows, "\n") + "\n")) // out keeps the error
 	_ = table.Flush()
 	if r.Busy > 0 && r.Rate > 0 {
-		out.Printf("\n%s due while all callers were busy\n", cli.FormatCountOf(r.Busy, "call was", "calls were"))
+		out.Printf("\n%s due while all callers were busy\n", units.FormatCountOf(r.Busy, "call was", "calls were"))
 	}
 	if r.Unsent > 0 {
-		out.Printf("\n%s due but never sent: the callers could not keep up\n", cli.FormatCountOf(r.Unsent, "call was", "calls were"))
+		out.Printf("\n%s due but never sent: the callers could not keep up\n", units.FormatCountOf(r.Unsent, "call was", "calls were"))
 	}
 	if len(r.Errors) > 0 {
 		out.Printf("\nfailures:\n")
 	}
 	most := func(a, b string) int { return cmp.Or(cmp.Compare(r.Errors[b], r.Errors[a]), cmp.Compare(a, b)) }
 	for _, kind := range slices.SortedFunc(maps.Keys(r.Errors), most) {
-		out.Printf("  %s  %s\n", cli.FormatCount(r.Errors[kind]), kind)
+		out.Printf("  %s  %s\n", units.FormatCount(r.Errors[kind]), kind)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/cmd/internal/cli"
+	"docstore/internal/units"
 )
 
 // drainPoll is how often a draining server is polled.
@@ -71,7 +72,7 @@ func (o *operation) awaitDrained(ctx context.Context, env *cli.Env, server strin
 			return nil
 		case time.Now().After(deadline):
 			return fmt.Errorf("%s still has %s given out and %s in flight after %s, and is still draining; see boxcar slots", server,
-				cli.FormatCountOf(int64(slots), "slot", "slots"), cli.FormatCountOf(int64(b.InFlight), "request", "requests"), o.timeout)
+				units.FormatCountOf(int64(slots), "slot", "slots"), units.FormatCountOf(int64(b.InFlight), "request", "requests"), o.timeout)
 		}
 		select {
 		case <-time.After(drainPoll):

@@ -12,6 +12,8 @@ import (
 	"docstore/cmd/internal/records"
 	"docstore/docservice"
 	"docstore/internal/eof"
+	"docstore/internal/ndjson"
+	"docstore/internal/units"
 	"docstore/queue"
 )
 
@@ -122,19 +124,19 @@ func (m *multiGet) fetch(ctx context.Context, ids []string) error {
 func (m *multiGet) print(id string, document []byte, err error) {
 	switch {
 	case err == nil:
-		m.line = cli.AppendFound(m.line[:0], id, document)
+		m.line = ndjson.AppendFound(m.line[:0], id, document)
 	case errors.Is(err, docservice.ErrNotFound):
-		m.line = cli.AppendNotFound(m.line[:0], id)
+		m.line = ndjson.AppendNotFound(m.line[:0], id)
 	default:
 		m.failed++
-		m.line = cli.AppendFailed(m.line[:0], id, docservice.AnswerCode(err), err.Error())
+		m.line = ndjson.AppendFailed(m.line[:0], id, docservice.AnswerCode(err), err.Error())
 	}
 	m.out.Write(m.line)
 }
 
 // couldNotFetch returns the error that some of all documents could not be fetched.
 func couldNotFetch(some, all int) error {
-	return fmt.Errorf("%d of %s could not be fetched", some, cli.FormatCountOf(int64(all), "document", "documents"))
+	return fmt.Errorf("%d of %s could not be fetched", some, units.FormatCountOf(int64(all), "document", "documents"))
 }
 
 // finish returns the result of the run.

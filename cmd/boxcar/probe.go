@@ -20,6 +20,7 @@ import (
 	"docstore/cmd/internal/cli"
 	"docstore/docservice"
 	"docstore/docservice/placement"
+	"docstore/internal/units"
 	"docstore/queue/shard"
 )
 
@@ -312,7 +313,7 @@ func (p *probe) print(env *cli.Env, f *findings) error {
 	rows := []byte("server\techo\tget\tcanary\tbehind\tstate\n")
 	for _, s := range f.Servers {
 		rows = fmt.Appendf(rows, "%s\t%s\t%s\t%s\t%s\t%s\n", s.Server, milliseconds(s.EchoSeconds), milliseconds(s.GetSeconds),
-			s.canary(f.Wrote, time.Now()), cli.FormatBytes(int64(s.LagBytes)), s.State)
+			s.canary(f.Wrote, time.Now()), units.FormatBytes(int64(s.LagBytes)), s.State)
 	}
 	_, err := table.Write(rows)
 	if err := errors.Join(err, table.Flush()); err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"docstore/cmd/internal/cli"
+	"docstore/internal/units"
 )
 
 // findings is the result of a probe.
@@ -119,17 +119,17 @@ func (f *findings) stateOf(s *probeResult, furthest position) string {
 	case s.otherShards:
 		return wellState
 	case !s.Ready:
-		return "it has not read its queue to the end yet; " + cli.FormatBytes(int64(s.LagBytes)) + " are left"
+		return "it has not read its queue to the end yet; " + units.FormatBytes(int64(s.LagBytes)) + " are left"
 	case s.GetError != "":
 		return "fetching the canary failed: " + s.GetError
 	case !f.Wrote || f.AppendError != "" || s.FreshSeconds > 0:
 		return wellState
 	case s.LagBytes > 0:
-		return "the canary is not served: the index is " + cli.FormatBytes(int64(s.LagBytes)) + " behind the queue here"
+		return "the canary is not served: the index is " + units.FormatBytes(int64(s.LagBytes)) + " behind the queue here"
 	case slices.Compare(s.Position[:], furthest[:]) < 0:
 		return fmt.Sprintf("the canary is not here: this copy of the queue ends at %s, another server's at %s; check docstore-sync on it", s.Position, furthest)
 	}
 	return "the canary is not here, although the queue is read to its end"
 }
 
-func serversOf(n int) string { return cli.FormatCountOf(int64(n), "server", "servers") }
+func serversOf(n int) string { return units.FormatCountOf(int64(n), "server", "servers") }

@@ -10,6 +10,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/cmd/internal/cli"
 	"docstore/docservice"
+	"docstore/internal/ndjson"
 )
 
 func newScan(env *cli.Env) *cobra.Command {
@@ -111,11 +112,11 @@ func (s *scan) page(ctx context.Context, client documents, o docservice.ScanOpti
 		switch {
 		case err != nil:
 			s.failed++
-			s.line = cli.AppendFailed(s.line[:0], id, docservice.AnswerCode(err), err.Error())
+			s.line = ndjson.AppendFailed(s.line[:0], id, docservice.AnswerCode(err), err.Error())
 		case s.idsOnly:
-			s.line = append(cli.AppendID(append(s.line[:0], '{'), id), "}\n"...)
+			s.line = append(ndjson.AppendID(append(s.line[:0], '{'), id), "}\n"...)
 		default:
-			s.line = cli.AppendFound(s.line[:0], id, document)
+			s.line = ndjson.AppendFound(s.line[:0], id, document)
 		}
 		s.out.Write(s.line)
 		return s.out.Err()

@@ -10,6 +10,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/cmd/internal/cli"
+	"docstore/internal/units"
 )
 
 func newSlots(env *cli.Env) *cobra.Command {
@@ -59,10 +60,10 @@ func printBoard(out *cli.Output, server string, b boxcarrpc.Board) error {
 	zone := ""
 	if b.Zone != "" {
 		zone = fmt.Sprintf("; zone %s, %.2f %% of %s from other zones", b.Zone, 100*float64(b.OtherZone)/float64(max(b.Requests, 1)),
-			cli.FormatCountOf(int64(b.Requests), "request", "requests"))
+			units.FormatCountOf(int64(b.Requests), "request", "requests"))
 	}
 	out.Printf("%s (%s): %s%s, lowest free %d, %s in flight, %d of them streams%s\n", server, b.Name, draining,
-		cli.FormatCountOf(int64(len(b.Slots)+b.More), "slot", "slots"), b.LowestFree, cli.FormatCountOf(int64(b.InFlight), "request", "requests"), b.Streams, zone)
+		units.FormatCountOf(int64(len(b.Slots)+b.More), "slot", "slots"), b.LowestFree, units.FormatCountOf(int64(b.InFlight), "request", "requests"), b.Streams, zone)
 	table := tabwriter.NewWriter(writerOf{out}, 0, 0, 2, ' ', 0)
 	rows := []byte("slot\tclient\taddress\tage\trequests\terrors\tstate\n")
 	for _, s := range b.Slots {

@@ -11,8 +11,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/livepage"
+	"docstore/internal/units"
 )
 
 // frame returns the lines of top: all of one daemon, or one line for each of several.
@@ -21,7 +21,7 @@ func frame(readings []reading, now time.Time) []string {
 		return readings[0].frame(now)
 	}
 	f := framed{}
-	f.line("%s, %s", cli.FormatCountOf(int64(len(readings)), "daemon", "daemons"), now.Format(time.TimeOnly))
+	f.line("%s, %s", units.FormatCountOf(int64(len(readings)), "daemon", "daemons"), now.Format(time.TimeOnly))
 	f.line("")
 	f.table("daemon\tstate\trequests/s\tp99\tin flight\tslots\terrors/s\trefused/s\tbehind\tvisible after\t", func(row func(string, ...any)) {
 		for _, r := range readings {
@@ -50,9 +50,9 @@ func (r *reading) row(row func(string, ...any)) {
 		behind, visible = max(behind, c.LagBytes), max(visible, c.VisibleAfter)
 	}
 	row("%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t", r.address, state(s),
-		r.rate(func(s *livepage.Status) uint64 { return s.Boxcar.Requests }), cli.FormatSeconds(p99), s.Boxcar.InFlight, len(s.Boxcar.Slots)+s.Boxcar.More,
+		r.rate(func(s *livepage.Status) uint64 { return s.Boxcar.Requests }), units.FormatSeconds(p99), s.Boxcar.InFlight, len(s.Boxcar.Slots)+s.Boxcar.More,
 		r.rate(func(s *livepage.Status) uint64 { return s.Boxcar.Errors }), r.rate(func(s *livepage.Status) uint64 { return s.Boxcar.Refused }),
-		cli.FormatBytes(behind), visibleAfter(visible))
+		units.FormatBytes(behind), visibleAfter(visible))
 }
 
 // visibleAfter formats a livepage.Collection's VisibleAfter.
@@ -60,7 +60,7 @@ func visibleAfter(seconds float64) string {
 	if seconds == 0 {
 		return "-" // not measured yet
 	}
-	return cli.FormatSeconds(seconds)
+	return units.FormatSeconds(seconds)
 }
 
 // state describes the state of a daemon in one or two words.
@@ -104,7 +104,7 @@ func manifests(f *framed, s *livepage.Status) {
 			}
 		}
 		if m.FetchBytes > 0 {
-			line += fmt.Sprintf("; fetched %s of %s for %d", cli.FormatBytes(m.FetchedBytes), cli.FormatBytes(m.FetchBytes), m.Target)
+			line += fmt.Sprintf("; fetched %s of %s for %d", units.FormatBytes(m.FetchedBytes), units.FormatBytes(m.FetchBytes), m.Target)
 		}
 		f.line("%s", line)
 		if m.Error != "" {
@@ -121,8 +121,8 @@ func residencies(f *framed, s *livepage.Status) {
 			if mapped == nil || cold == nil {
 				return
 			}
-			f.line("%s, %s: %.1f %% of %s in memory; cold reads: %s/s, p50 %s, p99 %s", c.Name, part, 100*mapped.ResidentRatio, cli.FormatBytes(mapped.Bytes),
-				cli.FormatCount(int64(math.Round(cold.PerSecond))), cli.FormatSeconds(cold.P50), cli.FormatSeconds(cold.P99))
+			f.line("%s, %s: %.1f %% of %s in memory; cold reads: %s/s, p50 %s, p99 %s", c.Name, part, 100*mapped.ResidentRatio, units.FormatBytes(mapped.Bytes),
+				units.FormatCount(int64(math.Round(cold.PerSecond))), units.FormatSeconds(cold.P50), units.FormatSeconds(cold.P99))
 		}
 		line("index", c.Index.Mapped, c.Index.ColdReads)
 		line("queue", c.Queue.Mapped, c.Queue.ColdReads)
@@ -133,14 +133,14 @@ func residencies(f *framed, s *livepage.Status) {
 func (r *reading) frame(now time.Time) []string {
 	s, f := r.now, framed{}
 	b := &s.Boxcar
-	f.line("docserviced %s, %s, up %s, %s", s.Host, state(s), cli.FormatDuration(s.Time.Sub(s.Started)), now.Format(time.TimeOnly))
+	f.line("docserviced %s, %s, up %s, %s", s.Host, state(s), units.FormatDuration(s.Time.Sub(s.Started)), now.Format(time.TimeOnly))
 	f.line("boxcar %s: %s requests/s, %s errors/s, %s refused/s, %d in flight; %d slots, lowest free %d, %s leases/s; %d connections", b.Address,
 		r.rate(func(s *livepage.Status) uint64 { return s.Boxcar.Requests }), r.rate(func(s *livepage.Status) uint64 { return s.Boxcar.Errors }),
 		r.rate(func(s *livepage.Status) uint64 { return s.Boxcar.Refused }), b.InFlight, len(b.Slots)+b.More, b.LowestFree,
 		r.rate(func(s *livepage.Status) uint64 { return s.Boxcar.Leases }), b.Connections)
 	m := &s.Memory
-	f.line("memory: memtables %s, filters %s, merges %s, of %s; Go holds %s", cli.FormatBytes(m.MemtableBytes), cli.FormatBytes(m.FilterBytes),
-		cli.FormatBytes(m.MergeBytes), cli.FormatBytes(m.BudgetBytes), cli.FormatBytes(m.GoHeapBytes))
+	f.line("memory: memtables %s, filters %s, merges %s, of %s; Go holds %s", units.FormatBytes(m.MemtableBytes), units.FormatBytes(m.FilterBytes),
+		units.FormatBytes(m.MergeBytes), units.FormatBytes(m.BudgetBytes), units.FormatBytes(m.GoHeapBytes))
 	f.line("")
 	f.table("collection\tdocuments\tfound/s\tnot found/s\tunavailable/s\tbehind\tvisible after\tfaults\t", func(row func(string, ...any)) {
 		for i := range s.Collections {
@@ -148,9 +148,9 @@ func (r *reading) frame(now time.Time) []string {
 			gets := func(of func(livepage.Gets) uint64) string {
 				return r.rate(func(s *livepage.Status) uint64 { return of(collectionNamed(s, c.Name).Gets) })
 			}
-			row("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t", c.Name, cli.FormatCount(c.Queue.Documents),
+			row("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t", c.Name, units.FormatCount(c.Queue.Documents),
 				gets(func(g livepage.Gets) uint64 { return g.Found }), gets(func(g livepage.Gets) uint64 { return g.NotFound }),
-				gets(func(g livepage.Gets) uint64 { return g.Unavailable }), cli.FormatBytes(c.LagBytes), visibleAfter(c.VisibleAfter), len(c.Faults)+c.MoreFaults)
+				gets(func(g livepage.Gets) uint64 { return g.Unavailable }), units.FormatBytes(c.LagBytes), visibleAfter(c.VisibleAfter), len(c.Faults)+c.MoreFaults)
 		}
 	})
 	residencies(&f, s)
@@ -159,7 +159,7 @@ func (r *reading) frame(now time.Time) []string {
 	f.table("listener\tmethod\tper second\tp50\tp99\t", func(row func(string, ...any)) {
 		for _, l := range s.Latencies {
 			if l.Total > 0 {
-				row("%s\t%s\t%s\t%s\t%s\t", l.Listener, l.Method, cli.FormatCount(int64(math.Round(l.PerSecond))), cli.FormatSeconds(l.P50), cli.FormatSeconds(l.P99))
+				row("%s\t%s\t%s\t%s\t%s\t", l.Listener, l.Method, units.FormatCount(int64(math.Round(l.PerSecond))), units.FormatSeconds(l.P50), units.FormatSeconds(l.P99))
 			}
 		}
 	})
@@ -190,12 +190,12 @@ func (r *reading) slots(f *framed) {
 			if was, ok := before[s.Number]; ok && was.Address == s.Address && was.Age <= s.Age && was.Requests <= s.Requests {
 				perSecond = r.perSecond(s.Requests - was.Requests)
 			}
-			row("%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t", s.Number, client, s.Address, cli.FormatSeconds(s.Age),
-				cli.FormatCount(int64(s.Requests)), perSecond, cli.FormatCount(int64(s.Errors)), use)
+			row("%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t", s.Number, client, s.Address, units.FormatSeconds(s.Age),
+				units.FormatCount(int64(s.Requests)), perSecond, units.FormatCount(int64(s.Errors)), use)
 		}
 	})
 	if more := r.now.Boxcar.More; more > 0 {
-		f.line("and %s more", cli.FormatCount(int64(more)))
+		f.line("and %s more", units.FormatCount(int64(more)))
 	}
 }
 
@@ -213,7 +213,7 @@ func (r *reading) perSecond(n uint64) string {
 	if seconds <= 0 { // its clock was set back
 		return "-"
 	}
-	return cli.FormatCount(int64(math.Round(float64(n) / seconds)))
+	return units.FormatCount(int64(math.Round(float64(n) / seconds)))
 }
 
 // collectionNamed returns the collection with a name, or an empty one.

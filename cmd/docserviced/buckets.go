@@ -17,6 +17,7 @@ import (
 	"docstore/cmd/internal/metric"
 	"docstore/docservice/collection"
 	"docstore/docservice/follow"
+	"docstore/internal/units"
 	"docstore/queue/bucket"
 	"docstore/queue/publish"
 	"docstore/queue/publish/etcdlog"
@@ -26,8 +27,8 @@ import (
 type bucketOptions struct {
 	group       string
 	store       bucket.Options
-	maxDisk     cli.Size // bytes; 0: no limit
-	rate        cli.Size // bytes per second; 0: no limit
+	maxDisk     units.Size // bytes; 0: no limit
+	rate        units.Size // bytes per second; 0: no limit
 	concurrency int
 	etcd        string
 }

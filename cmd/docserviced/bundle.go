@@ -20,6 +20,7 @@ import (
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/daemon"
 	"docstore/cmd/internal/httpclient"
+	"docstore/internal/buildinfo"
 )
 
 const (
@@ -109,7 +110,7 @@ func (b *bundleFlags) run(ctx context.Context, env *cli.Env) (err error) {
 	}
 	w.add("machine.txt", describeMachine(), nil)
 	missing := w.missing
-	w.add("README.txt", fmt.Appendf(nil, "docserviced bundle of %s at %s, %s, made by docserviced %s\n\n%s", httpclient.URL(b.address), now.Format(time.RFC3339), host, cli.Version(),
+	w.add("README.txt", fmt.Appendf(nil, "docserviced bundle of %s at %s, %s, made by docserviced %s\n\n%s", httpclient.URL(b.address), now.Format(time.RFC3339), host, buildinfo.Version(),
 		strings.Join(append(w.missing, ""), "\n")), nil)
 	if err := errors.Join(w.close(), file.Close()); err != nil {
 		return errors.Join(err, os.Remove(b.output))

@@ -14,6 +14,7 @@ import (
 	"docstore/cmd/internal/meter"
 	"docstore/docservice/collection"
 	"docstore/docservice/follow"
+	"docstore/internal/units"
 )
 
 func newCheck(env *cli.Env) *cobra.Command {
@@ -154,12 +155,12 @@ func compareIDs(ctx context.Context, env *cli.Env, out *cli.Output, name, dir, q
 	if err != nil {
 		return false, fmt.Errorf("comparing the index of %s with %s: %w", name, queueDir, err)
 	}
-	out.Printf("%s: %s as in the queue", name, cli.FormatCountOf(c.Equal, "id is", "ids are"))
+	out.Printf("%s: %s as in the queue", name, units.FormatCountOf(c.Equal, "id is", "ids are"))
 	if c.Later > 0 {
-		out.Printf(", %s not been compared, because the queue has newer entries", cli.FormatCountOf(c.Later, "id has", "ids have"))
+		out.Printf(", %s not been compared, because the queue has newer entries", units.FormatCountOf(c.Later, "id has", "ids have"))
 	}
 	if c.Differences() > 0 {
-		out.Printf(", %s missing, %s wrong, %s superfluous", cli.FormatCountOf(c.Missing, "is", "are"), cli.FormatCountOf(c.Wrong, "is", "are"), cli.FormatCountOf(c.Extra, "is", "are"))
+		out.Printf(", %s missing, %s wrong, %s superfluous", units.FormatCountOf(c.Missing, "is", "are"), units.FormatCountOf(c.Wrong, "is", "are"), units.FormatCountOf(c.Extra, "is", "are"))
 	}
 	out.Printf("\n")
 	for _, example := range c.Examples {

@@ -23,6 +23,7 @@ import (
 	"docstore/boxcarrpc/boxcarotel"
 	"docstore/cmd/internal/cli"
 	"docstore/docservice/collection"
+	"docstore/internal/buildinfo"
 )
 
 // otlpGrace is the maximum time to send the last spans to the collector.
@@ -72,7 +73,7 @@ func (t *tracing) open(ctx context.Context, env *cli.Env) (*tracer, error) {
 		return nil, err
 	}
 	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "docserviced"),
-		attribute.String("service.version", cli.Version())), resource.WithHost(), resource.WithFromEnv())
+		attribute.String("service.version", buildinfo.Version())), resource.WithHost(), resource.WithFromEnv())
 	if err != nil {
 		return nil, err
 	}

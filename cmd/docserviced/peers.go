@@ -16,13 +16,14 @@ import (
 	"docstore/cmd/internal/daemon"
 	"docstore/cmd/internal/metric"
 	"docstore/docservice/peers"
+	"docstore/internal/units"
 )
 
 // peerOptions configure the transfer of files between the servers of a collection.
 type peerOptions struct {
 	target, ca, tokenFile string
 	transfers             int
-	rate                  cli.Size // bytes per second; 0: no limit
+	rate                  units.Size // bytes per second; 0: no limit
 }
 
 func (o *peerOptions) addFlags(flags *pflag.FlagSet) {
@@ -50,7 +51,7 @@ func (o *peerOptions) check(column bool) error {
 
 // limiterOf returns a limiter of bytes per second, nil for no limit. Its burst is at least a
 // message of a peer.
-func limiterOf(bytes cli.Size) *rate.Limiter {
+func limiterOf(bytes units.Size) *rate.Limiter {
 	if bytes == 0 {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"docstore/docservice/placement"
 	"docstore/docservice/placement/etcdmap"
 	"docstore/docservice/placement/fleet"
+	"docstore/internal/units"
 )
 
 func newPlacement(env *cli.Env) *cobra.Command {
@@ -124,7 +125,7 @@ boxcar fleet shows the same continuously.`,
 				lines := fleetview.Lines(f)
 				for _, c := range f.Columns {
 					if len(c.Shards) > 0 {
-						lines = append(lines, fmt.Sprintf("column %s holds shards %s: %s", c.Name, fleetview.Ranges(c.Shards), cli.FormatBytes(c.Bytes)))
+						lines = append(lines, fmt.Sprintf("column %s holds shards %s: %s", c.Name, fleetview.Ranges(c.Shards), units.FormatBytes(c.Bytes)))
 					}
 				}
 				return p.print(env, f, lines...)
@@ -137,16 +138,16 @@ boxcar fleet shows the same continuously.`,
 
 // planLines describes a plan.
 func planLines(p *fleet.Plan) []string {
-	lines := []string{fmt.Sprintf("plan %s: %s of %s between columns, from epoch %d", p.ID, cli.FormatCountOf(int64(len(p.Moves)), "move", "moves"),
-		cli.FormatBytes(p.Bytes), p.Epoch)}
+	lines := []string{fmt.Sprintf("plan %s: %s of %s between columns, from epoch %d", p.ID, units.FormatCountOf(int64(len(p.Moves)), "move", "moves"),
+		units.FormatBytes(p.Bytes), p.Epoch)}
 	if p.After > 0 {
 		lines = append(lines, fmt.Sprintf("the fullest column has %.2f of its share before, %.2f after", p.Before, p.After))
 	}
 	for _, m := range p.Moves {
 		if m.From == "" {
-			lines = append(lines, fmt.Sprintf("shard %d: to %s, %s", m.Shard, m.To, cli.FormatBytes(m.Bytes)))
+			lines = append(lines, fmt.Sprintf("shard %d: to %s, %s", m.Shard, m.To, units.FormatBytes(m.Bytes)))
 		} else {
-			lines = append(lines, fmt.Sprintf("shard %d: from %s to %s, %s", m.Shard, m.From, m.To, cli.FormatBytes(m.Bytes)))
+			lines = append(lines, fmt.Sprintf("shard %d: from %s to %s, %s", m.Shard, m.From, m.To, units.FormatBytes(m.Bytes)))
 		}
 	}
 	return lines

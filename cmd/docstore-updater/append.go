@@ -17,6 +17,7 @@ import (
 	"docstore/cmd/internal/meter"
 	"docstore/cmd/internal/parquetjson"
 	"docstore/cmd/internal/records"
+	"docstore/internal/units"
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/bucket"
@@ -34,7 +35,7 @@ type appendOptions struct {
 	queueDir      string
 	from          string // URL or file of sources; empty: the files of the command line
 	format        string
-	parquetMemory cli.Size
+	parquetMemory units.Size
 	follow        bool
 	idField       string
 	codec         string
@@ -47,7 +48,7 @@ type appendOptions struct {
 	badLines      string // file; empty: none
 	flushInterval time.Duration
 	flushEvery    int
-	segmentSize   cli.Size
+	segmentSize   units.Size
 	segmentAge    time.Duration
 	shards        int // 0: as many as the queue has
 	quiet         bool
@@ -244,7 +245,7 @@ func (o *appendOptions) check() error {
 	refuse(!slices.Contains(formatNames(), o.format), "--format %s: write one of %s", o.format, strings.Join(formatNames(), ", "))
 	refuse(!slices.Contains(codec.Names(), o.codec), "--codec %s: this build has %s", o.codec, strings.Join(codec.Names(), ", "))
 	refuse(o.from != "" && o.format == string(files.Directories), "--format %s needs directories, not --from", files.Directories)
-	refuse(o.parquetMemory < parquetjson.MinMaxBytes, "--parquet-memory %s: must be at least %s", &o.parquetMemory, cli.FormatBytes(parquetjson.MinMaxBytes))
+	refuse(o.parquetMemory < parquetjson.MinMaxBytes, "--parquet-memory %s: must be at least %s", &o.parquetMemory, units.FormatBytes(parquetjson.MinMaxBytes))
 	refuse(!(o.rate >= 0) || o.rate > maxRate, "--rate %v: must be from 0 to %v a second", o.rate, maxRate)
 	refuse(o.flushInterval < 0, "--flush-interval %s: must not be negative", o.flushInterval)
 	refuse(o.flushEvery < 0, "--flush-every %d: must not be negative", o.flushEvery)
@@ -257,7 +258,7 @@ func (o *appendOptions) check() error {
 	refuse(o.etcd != "" && o.publish == "", "--etcd needs --publish URL")
 	refuse(!o.bounds.valid(), "--max-deletes %v, --max-bad %v, --max-rate %v: want 0 to 100 percent, and a rate of 0 or above 1", o.bounds.deletes, o.bounds.bad, o.bounds.rate)
 	refuse(o.segmentSize < minSegmentSize || o.segmentSize > queue.MaxSegmentBytes,
-		"--segment-size %s: must be between %s and %s", &o.segmentSize, cli.FormatBytes(minSegmentSize), cli.FormatBytes(queue.MaxSegmentBytes))
+		"--segment-size %s: must be between %s and %s", &o.segmentSize, units.FormatBytes(minSegmentSize), units.FormatBytes(queue.MaxSegmentBytes))
 	return errors.Join(problems...)
 }
 

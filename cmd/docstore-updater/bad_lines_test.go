@@ -23,6 +23,7 @@ import (
 	"docstore/cmd/internal/records"
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
+	"docstore/internal/units"
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/source"
@@ -174,7 +175,7 @@ func TestBadLinesSurviveCrashes(t *testing.T) {
 	}
 	o := &appendOptions{
 		queueDir: "/queue", format: "ndjson", idField: "id", codec: "none", controlFields: true, skipBad: true, badLines: "/bad/lines",
-		flushEvery: 1 + random.IntN(20), segmentSize: cli.Size(queue.MinSegmentBytes), quiet: true,
+		flushEvery: 1 + random.IntN(20), segmentSize: units.Size(queue.MinSegmentBytes), quiet: true,
 		fs: vfs.NewFault(disk, crash),
 	}
 	env := &cli.Env{Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}, Now: time.Now}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
+	"docstore/internal/units"
 	"docstore/queue/bucket"
 )
 
@@ -80,7 +81,7 @@ func checkBucket(ctx context.Context, env *cli.Env, url string, opts bucket.Opti
 		return err
 	}
 	if failed > 0 {
-		return fmt.Errorf("%s lacks %s of %d; do not publish to it", url, cli.FormatCountOf(int64(failed), "property", "properties"), len(findings))
+		return fmt.Errorf("%s lacks %s of %d; do not publish to it", url, units.FormatCountOf(int64(failed), "property", "properties"), len(findings))
 	}
 	return nil
 }

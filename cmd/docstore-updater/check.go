@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
+	"docstore/internal/units"
 	"docstore/queue"
 )
 
@@ -84,13 +85,13 @@ func (c *checkReport) print(env *cli.Env, dir string) error {
 		out.Printf("damaged: %s\n", damage)
 	}
 	out.Printf("%s, %s, %s, %s, %s verified\n",
-		cli.FormatCountOf(int64(report.Segments), "segment", "segments"), cli.FormatCountOf(report.Blocks, "block", "blocks"),
-		cli.FormatCountOf(report.Documents, "document", "documents"), cli.FormatCountOf(report.Deletes, "delete", "deletes"), cli.FormatBytes(report.Bytes))
+		units.FormatCountOf(int64(report.Segments), "segment", "segments"), units.FormatCountOf(report.Blocks, "block", "blocks"),
+		units.FormatCountOf(report.Documents, "document", "documents"), units.FormatCountOf(report.Deletes, "delete", "deletes"), units.FormatBytes(report.Bytes))
 	if report.Lost > 0 {
-		out.Printf("%s of the documents were lost before a repair and are unavailable\n", cli.FormatCount(report.Lost))
+		out.Printf("%s of the documents were lost before a repair and are unavailable\n", units.FormatCount(report.Lost))
 	}
 	if report.Unfinished > 0 {
-		out.Printf("%s are not committed yet\n", cli.FormatBytes(report.Unfinished))
+		out.Printf("%s are not committed yet\n", units.FormatBytes(report.Unfinished))
 	}
 	for _, missing := range c.missing {
 		out.Printf("missing: %s\n", missing)
@@ -100,7 +101,7 @@ func (c *checkReport) print(env *cli.Env, dir string) error {
 	}
 	if damaged, missing := len(report.Damage)+report.Unlisted, len(c.missing); damaged+missing > 0 {
 		return fmt.Errorf("%s is damaged in %s and lacks %s; copy these segments from a machine where they are intact, or, at the source, see repair --help",
-			dir, cli.FormatCountOf(int64(damaged), "place", "places"), cli.FormatCountOf(int64(missing), "segment", "segments"))
+			dir, units.FormatCountOf(int64(damaged), "place", "places"), units.FormatCountOf(int64(missing), "segment", "segments"))
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
+	"docstore/internal/units"
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/divided"
@@ -25,7 +26,7 @@ func newCompact(env *cli.Env) *cobra.Command {
 	var collection bucketFlags
 	keep := uint64(defaultKeepCompact)
 	maxDead := queue.DefaultMaxDead
-	memory := cli.Size(queue.DefaultUsageMemory)
+	memory := units.Size(queue.DefaultUsageMemory)
 	command := &cobra.Command{
 		Use:   "compact --queue DIR",
 		Short: "Free the space of overwritten, deleted and expired documents",
@@ -156,10 +157,10 @@ func (c *compaction) run(ctx context.Context, opts *queue.CompactOptions) error 
 	}
 	finish()
 	out := cli.NewOutput(env.Stdout)
-	out.Printf("%s rewritten into %d: %s became %s\n", cli.FormatCountOf(int64(sum.Replaced), "segment", "segments"), sum.Rewrites,
-		cli.FormatBytes(sum.BytesBefore), cli.FormatBytes(sum.BytesAfter))
+	out.Printf("%s rewritten into %d: %s became %s\n", units.FormatCountOf(int64(sum.Replaced), "segment", "segments"), sum.Rewrites,
+		units.FormatBytes(sum.BytesBefore), units.FormatBytes(sum.BytesAfter))
 	if opts.DeleteOriginals {
-		out.Printf("%s removed: %s\n", cli.FormatCountOf(int64(sum.Deleted), "replaced file", "replaced files"), cli.FormatBytes(sum.DeletedBytes))
+		out.Printf("%s removed: %s\n", units.FormatCountOf(int64(sum.Deleted), "replaced file", "replaced files"), units.FormatBytes(sum.DeletedBytes))
 	}
 	if err != nil {
 		return errors.Join(err, out.Flush())

@@ -14,6 +14,7 @@ import (
 
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/records"
+	"docstore/internal/units"
 	"docstore/queue"
 )
 
@@ -108,7 +109,7 @@ func (d *dumper) run(ctx context.Context, idFieldGiven bool) error {
 		return err
 	}
 	if d.leftOut > 0 {
-		return fmt.Errorf("left out, see above: %s of %s", cli.FormatCountOf(d.leftOut, "entry", "entries"), d.dir)
+		return fmt.Errorf("left out, see above: %s of %s", units.FormatCountOf(d.leftOut, "entry", "entries"), d.dir)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
+	"docstore/internal/units"
 	"docstore/queue/publish"
 )
 
@@ -45,8 +46,8 @@ another one has started. It lists the bucket once.`,
 		if dryRun {
 			verb = "would be deleted"
 		}
-		out.Printf("%s and %s of %s %s; the oldest manifest is %d\n", cli.FormatCountOf(int64(result.Manifests), "manifest", "manifests"),
-			cli.FormatCountOf(int64(result.Files), "file", "files"), cli.FormatBytes(result.Bytes), verb, max(result.Oldest, 1))
+		out.Printf("%s and %s of %s %s; the oldest manifest is %d\n", units.FormatCountOf(int64(result.Manifests), "manifest", "manifests"),
+			units.FormatCountOf(int64(result.Files), "file", "files"), units.FormatBytes(result.Bytes), verb, max(result.Oldest, 1))
 		return out.Flush()
 	}
 	flags.add(command)

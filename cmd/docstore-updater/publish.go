@@ -13,6 +13,7 @@ import (
 
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/meter"
+	"docstore/internal/units"
 	"docstore/queue/bucket"
 	"docstore/queue/publish"
 )
@@ -78,8 +79,8 @@ func publishQueue(ctx context.Context, env *cli.Env, dir string, flags *bucketFl
 	m := published.Manifest
 	out := cli.NewOutput(env.Stdout)
 	if published.New {
-		out.Printf("manifest %d: %s, %s, %s, %s uploaded\n", m.Number, cli.FormatCountOf(int64(len(m.Files)), "file", "files"),
-			cli.FormatCountOf(m.Documents(), "document", "documents"), cli.FormatBytes(m.Bytes()), cli.FormatBytes(published.Uploaded))
+		out.Printf("manifest %d: %s, %s, %s, %s uploaded\n", m.Number, units.FormatCountOf(int64(len(m.Files)), "file", "files"),
+			units.FormatCountOf(m.Documents(), "document", "documents"), units.FormatBytes(m.Bytes()), units.FormatBytes(published.Uploaded))
 	} else {
 		out.Printf("manifest %d has all sealed segments already\n", m.Number)
 	}
@@ -221,7 +222,7 @@ func listManifests(ctx context.Context, env *cli.Env, flags *bucketFlags, asJSON
 			out.Printf("%s\n", text)
 			continue
 		}
-		out.Printf("%8d  %-20s  %7d  %10s  %14s  %12s  %s\n", l.Number, l.Time.Format(time.RFC3339), l.Files, cli.FormatBytes(l.Bytes), cli.FormatCount(l.Documents), cli.FormatCount(l.Deletes), l.state())
+		out.Printf("%8d  %-20s  %7d  %10s  %14s  %12s  %s\n", l.Number, l.Time.Format(time.RFC3339), l.Files, units.FormatBytes(l.Bytes), units.FormatCount(l.Documents), units.FormatCount(l.Deletes), l.state())
 	}
 	return out.Flush()
 }
@@ -348,10 +349,10 @@ func (r *restoring) run(ctx context.Context) error {
 		return fmt.Errorf("restore manifest %d of %s: %w", m.Number, r.flags.url, err)
 	}
 	out := cli.NewOutput(r.env.Stdout)
-	out.Printf("%s restored into %s: %s, %s, %s\n", r.what(m), r.dir, cli.FormatCountOf(int64(len(m.Files)), "file", "files"),
-		cli.FormatCountOf(m.Documents(), "document", "documents"), cli.FormatBytes(m.Bytes()))
+	out.Printf("%s restored into %s: %s, %s, %s\n", r.what(m), r.dir, units.FormatCountOf(int64(len(m.Files)), "file", "files"),
+		units.FormatCountOf(m.Documents(), "document", "documents"), units.FormatBytes(m.Bytes()))
 	if increments > 0 {
-		out.Printf("%s after it restored\n", cli.FormatCountOf(int64(increments), "increment", "increments")) //nolint:gosec // at most publish.MaxIncrements
+		out.Printf("%s after it restored\n", units.FormatCountOf(int64(increments), "increment", "increments")) //nolint:gosec // at most publish.MaxIncrements
 	}
 	return out.Flush()
 }

@@ -10,6 +10,7 @@ import (
 
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/meter"
+	"docstore/internal/units"
 	"docstore/queue"
 )
 
@@ -126,15 +127,15 @@ func printRepaired(out *cli.Output, file queue.RepairedFile, dryRun bool) {
 	default:
 		out.Printf("%s: damaged", file.Path)
 	}
-	parts := []string{cli.FormatCountOf(file.Kept, "entry kept", "entries kept")}
+	parts := []string{units.FormatCountOf(file.Kept, "entry kept", "entries kept")}
 	if file.LostDocuments > 0 {
-		parts = append(parts, cli.FormatCountOf(file.LostDocuments, "document lost", "documents lost"))
+		parts = append(parts, units.FormatCountOf(file.LostDocuments, "document lost", "documents lost"))
 	}
 	if file.LostRanges > 0 {
-		parts = append(parts, cli.FormatCountOf(int64(file.LostRanges), "place lost without ids", "places lost without ids"))
+		parts = append(parts, units.FormatCountOf(int64(file.LostRanges), "place lost without ids", "places lost without ids"))
 	}
 	if file.UnprovenExpiries > 0 {
-		parts = append(parts, cli.FormatCountOf(file.UnprovenExpiries, "expiry kept from damaged bytes", "expiries kept from damaged bytes"))
+		parts = append(parts, units.FormatCountOf(file.UnprovenExpiries, "expiry kept from damaged bytes", "expiries kept from damaged bytes"))
 	}
 	verb := "holds it now"
 	if dryRun {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
+	"docstore/internal/units"
 	"docstore/queue"
 	"docstore/queue/publish"
 )
@@ -106,10 +107,10 @@ func revert(ctx context.Context, env *cli.Env, flags *bucketFlags, dir string, n
 	}
 	out := cli.NewOutput(env.Stdout)
 	out.Printf("manifest %d equals manifest %d: %s restored, %d deleted\n", reverted.Ref.Number, number,
-		cli.FormatCountOf(reverted.Restored, "document", "documents"), reverted.Deleted)
+		units.FormatCountOf(reverted.Restored, "document", "documents"), reverted.Deleted)
 	if reverted.Good > 0 {
 		out.Printf("%s of manifests that are not marked as bad, or of none, undone; append them again%s\n",
-			cli.FormatCountOf(reverted.Good, "change", "changes"), listHint(list))
+			units.FormatCountOf(reverted.Good, "change", "changes"), listHint(list))
 	}
 	return out.Flush()
 }
@@ -163,6 +164,6 @@ func discard(ctx context.Context, env *cli.Env, flags *bucketFlags, dir string, 
 	}
 	out := cli.NewOutput(env.Stdout)
 	out.Printf("manifests %d to %d discarded: the queue ends with manifest %d, without %s\n", discarded.From, discarded.To, discarded.Parent,
-		cli.FormatCountOf(discarded.Entries, "entry", "entries"))
+		units.FormatCountOf(discarded.Entries, "entry", "entries"))
 	return out.Flush()
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
+	"docstore/internal/units"
 	"docstore/queue/bucket"
 	"docstore/queue/publish"
 )
@@ -126,17 +127,17 @@ func (s *shower) print(d manifestDetails) error {
 		out.Printf("%s\n", text)
 		return out.Flush()
 	}
-	out.Printf("manifest %d of %s: %s, %s, %s, %s\n", d.Number, d.Time.Format(time.RFC3339), cli.FormatCountOf(int64(d.Files), "file", "files"),
-		cli.FormatBytes(d.Bytes), cli.FormatCountOf(d.Documents, "document", "documents"), cli.FormatCountOf(d.Deletes, "delete", "deletes"))
+	out.Printf("manifest %d of %s: %s, %s, %s, %s\n", d.Number, d.Time.Format(time.RFC3339), units.FormatCountOf(int64(d.Files), "file", "files"),
+		units.FormatBytes(d.Bytes), units.FormatCountOf(d.Documents, "document", "documents"), units.FormatCountOf(d.Deletes, "delete", "deletes"))
 	if state := d.state(); state != "" {
 		out.Printf("%s\n", state)
 	}
 	if d.Since > 0 {
-		out.Printf("since manifest %d: %s of %s\n", d.Since, cli.FormatCountOf(int64(d.NewFiles), "new file", "new files"), cli.FormatBytes(d.NewBytes))
+		out.Printf("since manifest %d: %s of %s\n", d.Since, units.FormatCountOf(int64(d.NewFiles), "new file", "new files"), units.FormatBytes(d.NewBytes))
 	}
 	if d.IDs != nil {
-		out.Printf("%s added, %s changed, %s deleted\n", cli.FormatCountOf(d.IDs.Added, "document", "documents"),
-			cli.FormatCount(d.IDs.Changed), cli.FormatCount(d.IDs.Deleted))
+		out.Printf("%s added, %s changed, %s deleted\n", units.FormatCountOf(d.IDs.Added, "document", "documents"),
+			units.FormatCount(d.IDs.Changed), units.FormatCount(d.IDs.Deleted))
 	}
 	return out.Flush()
 }

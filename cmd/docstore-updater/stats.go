@@ -10,13 +10,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
+	"docstore/internal/units"
 	"docstore/queue"
 )
 
 func newStats(env *cli.Env) *cobra.Command {
 	var dir string
 	var asJSON, live bool
-	memory := cli.Size(queue.DefaultUsageMemory)
+	memory := units.Size(queue.DefaultUsageMemory)
 	command := &cobra.Command{
 		Use:   "stats --queue DIR",
 		Short: "Describe the segments of a queue",
@@ -256,10 +257,10 @@ func (s *segmentStats) name() string {
 }
 
 func (c *counts) row() string {
-	row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t", cli.FormatCount(c.Blocks), cli.FormatCount(c.Documents), cli.FormatCount(c.Deletes),
-		cli.FormatBytes(c.RawBytes), cli.FormatBytes(c.StoredBytes), cli.FormatBytes(c.FileBytes))
+	row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t", units.FormatCount(c.Blocks), units.FormatCount(c.Documents), units.FormatCount(c.Deletes),
+		units.FormatBytes(c.RawBytes), units.FormatBytes(c.StoredBytes), units.FormatBytes(c.FileBytes))
 	if c.usage != nil {
-		row += fmt.Sprintf("%s\t%s\t%s\t", cli.FormatCount(c.LiveDocuments), cli.FormatBytes(c.LiveBytes), cli.FormatBytes(c.DeadBytes))
+		row += fmt.Sprintf("%s\t%s\t%s\t", units.FormatCount(c.LiveDocuments), units.FormatBytes(c.LiveBytes), units.FormatBytes(c.DeadBytes))
 	}
 	return row
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
+	"docstore/internal/units"
 	"docstore/queue"
 )
 
@@ -92,7 +93,7 @@ func truncate(ctx context.Context, env *cli.Env, dir string, from queue.Address,
 	if opts.DryRun {
 		did, removed = "would be removed from the queue", "would be removed"
 	}
-	out.Printf("%s from %s to before %s %s\n", cli.FormatCountOf(report.Entries, "entry", "entries"), report.From, report.To, did)
+	out.Printf("%s from %s to before %s %s\n", units.FormatCountOf(report.Entries, "entry", "entries"), report.From, report.To, did)
 	for _, n := range report.Missing {
 		out.Printf("segment %d is missing; its entries are not counted, and its number is not used again\n", n)
 	}

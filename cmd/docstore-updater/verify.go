@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"docstore/cmd/internal/cli"
+	"docstore/internal/units"
 	"docstore/queue/publish"
 )
 
@@ -26,13 +27,13 @@ func verifyObjects(ctx context.Context, env *cli.Env, flags *bucketFlags) error 
 	for _, problem := range checked.Problems {
 		out.Printf("%v\n", problem)
 	}
-	out.Printf("%s, %s, %s, %s verified\n", cli.FormatCountOf(int64(checked.Commits), "commit", "commits"), //nolint:gosec // far below the limit
-		cli.FormatCountOf(int64(checked.Manifests), "manifest", "manifests"), cli.FormatCountOf(int64(checked.Files), "file", "files"), cli.FormatBytes(checked.Bytes))
+	out.Printf("%s, %s, %s, %s verified\n", units.FormatCountOf(int64(checked.Commits), "commit", "commits"), //nolint:gosec // far below the limit
+		units.FormatCountOf(int64(checked.Manifests), "manifest", "manifests"), units.FormatCountOf(int64(checked.Files), "file", "files"), units.FormatBytes(checked.Bytes))
 	if err := out.Flush(); err != nil {
 		return err
 	}
 	if n := len(checked.Problems); n > 0 {
-		return fmt.Errorf("%s has %s: publish again, or restore from a copy", flags.url, cli.FormatCountOf(int64(n), "damaged object", "damaged objects"))
+		return fmt.Errorf("%s has %s: publish again, or restore from a copy", flags.url, units.FormatCountOf(int64(n), "damaged object", "damaged objects"))
 	}
 	return nil
 }

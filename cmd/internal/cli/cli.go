@@ -1,5 +1,5 @@
 // Package cli contains the code that the commands share: exit statuses and one-line
-// errors, logging for people and for machines, signals, and flags for sizes. It links few
+// errors, logging for people and for machines, and signals. It links few
 // libraries: progress bars, files of settings and man pages have their own packages.
 //
 // A command is a function that builds its cobra commands around an Env, so that tests can
@@ -26,6 +26,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"docstore/internal/buildinfo"
 )
 
 // Exit statuses.
@@ -84,7 +86,7 @@ func Run(ctx context.Context, newRoot func(*Env) *cobra.Command, env *Env, args 
 	root.SetOut(env.Stdout)
 	root.SetErr(env.Stderr)
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.Version = Version()
+	root.Version = buildinfo.Version()
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", helpColumns)))
 	root.CompletionOptions.HiddenDefaultCmd = true

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -78,15 +77,6 @@ func TestExitStatusAndErrors(t *testing.T) {
 	require.Contains(t, env.out.String(), "--n int")
 }
 
-func TestDescribeBuild(t *testing.T) {
-	at := time.Date(2026, 11, 22, 8, 0, 0, 0, time.UTC)
-	info := &debug.BuildInfo{Settings: []debug.BuildSetting{
-		{Key: "vcs.revision", Value: "0123456789abcdef0123"}, {Key: "vcs.modified", Value: "true"}, {Key: "vcs.time", Value: at.Format(time.RFC3339)},
-	}}
-	require.Equal(t, Build{"(devel)", "0123456789ab with changes", at}, describeBuild(info))
-	require.Equal(t, Build{"v1.2.3", "unknown", time.Unix(0, 0).UTC()}, describeBuild(&debug.BuildInfo{Main: debug.Module{Version: "v1.2.3"}}))
-}
-
 func TestLogsAreJSONOffTerminal(t *testing.T) {
 	env := newTestEnv()
 	level := slog.LevelInfo
@@ -118,38 +108,6 @@ func TestLogsAreTextOnTerminal(t *testing.T) {
 		"\r\x1b\\[K\\d\\d:\\d\\d:\\d\\d DEBUG heard now\n$", env.err.String())
 }
 
-func TestSize(t *testing.T) {
-	for text, want := range map[string]int64{
-		"0": 0, "4096": 4096, "4096B": 4096, "64MiB": 64 << 20, "64mib": 64 << 20, "64 MB": 64e6, "64M": 64 << 20,
-		"1.5G": 3 << 29, "2TB": 2e12, "8k": 8 << 10,
-	} {
-		var s Size
-		require.NoError(t, s.Set(text), text)
-		require.Equal(t, want, int64(s), text)
-	}
-	for _, text := range []string{"", "MiB", "-1", "1e30T", "much", "NaN", "1 2"} {
-		var s Size
-		require.Error(t, s.Set(text), text)
-	}
-}
-
-func TestSizeInHelp(t *testing.T) {
-	s := Size(64 << 20)
-	require.Equal(t, "64MiB", s.String())
-}
-
-func TestFormat(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 B", 1023: "1023 B", 1024: "1 KiB", 1536: "1.5 KiB", 64 << 20: "64 MiB", 5 << 50: "5120 TiB"} {
-		require.Equal(t, want, FormatBytes(n))
-	}
-	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", -1234567: "-1,234,567"} {
-		require.Equal(t, want, FormatCount(n))
-	}
-	for n, want := range map[int64]string{0: "0 entries", 1: "1 entry", 2: "2 entries", 1000: "1,000 entries"} {
-		require.Equal(t, want, FormatCountOf(n, "entry", "entries"))
-	}
-}
-
 type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
@@ -161,13 +119,4 @@ func TestOutputKeepsTheFirstError(t *testing.T) {
 	require.ErrorIs(t, out.Flush(), io.ErrShortWrite)
 	out.Write([]byte("more"))
 	require.EqualError(t, out.Flush(), "writing to standard output: short write")
-}
-
-// TestSizeIsExact: a size is not rounded in a message.
-func TestSizeIsExact(t *testing.T) {
-	for text, want := range map[string]string{"32KiB": "32KiB", "32767": "32767", "1.5G": "1.5GiB", "64MB": "64000000", "0": "0B", "1023": "1023B"} {
-		var s Size
-		require.NoError(t, s.Set(text))
-		require.Equal(t, want, s.String())
-	}
 }

@@ -27,6 +27,7 @@ import (
 	"docstore/cmd/internal/livepage"
 	"docstore/docservice/collection"
 	"docstore/internal/ctxtime"
+	"docstore/internal/units"
 	"docstore/lsm"
 	"docstore/queue/stored"
 )
@@ -196,7 +197,7 @@ func (d *Daemon) serve() {
 const mergeBurst = 1 << 20
 
 // mergeLimiter returns the limiter of merges, nil for no limit.
-func mergeLimiter(bytesPerSecond cli.Size) *rate.Limiter {
+func mergeLimiter(bytesPerSecond units.Size) *rate.Limiter {
 	if bytesPerSecond == 0 {
 		return nil
 	}

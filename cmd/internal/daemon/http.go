@@ -17,11 +17,11 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/cmd/internal/bounded"
-	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/httpapi"
 	"docstore/cmd/internal/livepage"
 	"docstore/docservice"
 	"docstore/docservice/collection"
+	"docstore/internal/units"
 )
 
 // Limits of the HTTP listener. The write timeout is long: profiles take as long as
@@ -283,7 +283,7 @@ func DescribeReadiness(status collection.Status) CollectionReadiness {
 	if !r.Ready {
 		r.Reason = status.NotReady
 		if left := status.LagBytes(); left > 0 {
-			r.Reason += fmt.Sprintf("; %s are left to read", cli.FormatBytes(left))
+			r.Reason += fmt.Sprintf("; %s are left to read", units.FormatBytes(left))
 		}
 	}
 	for _, f := range status.Faults {

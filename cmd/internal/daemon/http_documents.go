@@ -14,9 +14,10 @@ import (
 	"strings"
 
 	"docstore/boxcarrpc"
-	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/httpapi"
 	"docstore/docservice"
+	"docstore/internal/ndjson"
+	"docstore/internal/units"
 	"docstore/queue/stored"
 )
 
@@ -270,7 +271,7 @@ func readIDs(w http.ResponseWriter, r *http.Request) ([]string, *httpapi.Error) 
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		return nil, httpapi.Errorf(httpapi.CodeUnsupported, "Content-Encoding %.20q: send the ids uncompressed", coding)
 	}
-	tooLarge := httpapi.Errorf(httpapi.CodeTooLarge, "the body has more than %s; send several requests", cli.FormatBytes(batchBodyBytes))
+	tooLarge := httpapi.Errorf(httpapi.CodeTooLarge, "the body has more than %s; send several requests", units.FormatBytes(batchBodyBytes))
 	length := r.ContentLength
 	switch {
 	case length > batchBodyBytes:
@@ -344,18 +345,18 @@ func (b *batchResponse) window(ids []string) (int, error) {
 		var failed error
 		err := boxcarrpc.Compute(b.request.Context(), len(id), func() {
 			if document, failed = batch.Document(b.request.Context(), i); failed == nil {
-				b.line = cli.AppendFound(b.line[:0], id, document)
+				b.line = ndjson.AppendFound(b.line[:0], id, document)
 			}
 		})
 		switch {
 		case err != nil:
 			return 0, err
 		case errors.Is(failed, docservice.ErrNotFound):
-			b.line = cli.AppendNotFound(b.line[:0], id)
+			b.line = ndjson.AppendNotFound(b.line[:0], id)
 		case failed != nil && !docservice.IsAnswer(failed):
 			return 0, failed
 		case failed != nil:
-			b.line = cli.AppendFailed(b.line[:0], id, docservice.AnswerCode(failed), failed.Error())
+			b.line = ndjson.AppendFailed(b.line[:0], id, docservice.AnswerCode(failed), failed.Error())
 		}
 		if held := b.held + batch.Held() + cap(b.line); held > most {
 			most = held

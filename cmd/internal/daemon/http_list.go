@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"docstore/boxcarrpc"
-	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/httpapi"
 	"docstore/docservice"
 	"docstore/docservice/collection"
+	"docstore/internal/ndjson"
 )
 
 // exportStallTimeout is how long the reader of an export may block it. An export pins the
@@ -141,14 +141,14 @@ func (d *Daemon) serveIDs(w http.ResponseWriter, r *http.Request) {
 		if len(l.options.Prefix) > 0 {
 			query.Set("prefix", string(l.options.Prefix))
 		}
-		body = cli.AppendString(append(body, `,"next":`...), r.URL.Path+"?"+query.Encode())
+		body = ndjson.AppendString(append(body, `,"next":`...), r.URL.Path+"?"+query.Encode())
 	}
 	_, _ = w.Write(append(body, "}\n"...)) // the client may have disconnected
 }
 
 // appendListedID appends an id as a JSON string, or as id_base64 if it is not UTF-8.
 func appendListedID(dst []byte, id string) []byte {
-	field := cli.AppendID(nil, id)
+	field := ndjson.AppendID(nil, id)
 	if value, isText := bytes.CutPrefix(field, []byte(`"id":`)); isText {
 		return append(dst, value...)
 	}
@@ -191,9 +191,9 @@ func (d *Daemon) serveExport(w http.ResponseWriter, r *http.Request) {
 	err := l.collection.Scan(r.Context(), l.options, func(id []byte, answer collection.Answer) error {
 		err := boxcarrpc.Compute(r.Context(), len(answer.Document), func() {
 			if answer.Err != nil {
-				line = cli.AppendFailed(line[:0], string(id), docservice.AnswerCode(answer.Err), answer.Err.Error())
+				line = ndjson.AppendFailed(line[:0], string(id), docservice.AnswerCode(answer.Err), answer.Err.Error())
 			} else {
-				line = cli.AppendFound(line[:0], string(id), answer.Document)
+				line = ndjson.AppendFound(line[:0], string(id), answer.Document)
 			}
 		})
 		if err != nil {

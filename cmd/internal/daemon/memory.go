@@ -9,6 +9,7 @@ import (
 
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/machine"
+	"docstore/internal/units"
 )
 
 const (
@@ -31,7 +32,7 @@ const (
 )
 
 // Memory is the value of --memory: a size, or auto, which is 0.
-type Memory cli.Size
+type Memory units.Size
 
 const autoMemory = "auto"
 
@@ -41,11 +42,11 @@ func (m *Memory) Set(text string) error {
 		*m = 0
 		return nil
 	}
-	if err := (*cli.Size)(m).Set(text); err != nil {
+	if err := (*units.Size)(m).Set(text); err != nil {
 		return fmt.Errorf("%w; write auto for a share of the machine's memory", err)
 	}
 	if *m == 0 {
-		return fmt.Errorf("must be at least %s", cli.FormatBytes(minMemory))
+		return fmt.Errorf("must be at least %s", units.FormatBytes(minMemory))
 	}
 	return nil
 }
@@ -58,7 +59,7 @@ func (m *Memory) String() string {
 	if *m == 0 {
 		return autoMemory
 	}
-	return (*cli.Size)(m).String()
+	return (*units.Size)(m).String()
 }
 
 // memoryPlan is the division of the memory of a machine or container.
@@ -78,7 +79,7 @@ func planMemory(flag Memory, m machine.Memory) memoryPlan {
 		p.memory, p.why = unknownMemory, "the memory of this machine is unknown"
 	default:
 		p.memory = max(minMemory, m.Bytes/memoryShare)
-		p.why = fmt.Sprintf("1/%d of %s (%s)", memoryShare, cli.FormatBytes(m.Bytes), m.From)
+		p.why = fmt.Sprintf("1/%d of %s (%s)", memoryShare, units.FormatBytes(m.Bytes), m.From)
 	}
 	p.goLimit = max(goMemoryFactor*p.memory, leastGoMemory)
 	if m.Limited {
@@ -120,23 +121,23 @@ func (o *Options) Explain(out *cli.Output) { o.explain(out, planForThisMachine(o
 func (o *Options) explain(out *cli.Output, p memoryPlan) {
 	line := func(name, value, why string) { out.Printf("%-14s %10s  %s\n", name, value, why) }
 	shares := shareMemory(p.memory)
-	line("memory", cli.FormatBytes(p.memory), p.why)
-	line("  index", cli.FormatBytes(shares.index), "memtables and Bloom filters")
-	line("  dictionaries", cli.FormatBytes(shares.dictionaries), "of compressed documents")
-	line("  messages", cli.FormatBytes(shares.messages), "requests and responses")
+	line("memory", units.FormatBytes(p.memory), p.why)
+	line("  index", units.FormatBytes(shares.index), "memtables and Bloom filters")
+	line("  dictionaries", units.FormatBytes(shares.dictionaries), "of compressed documents")
+	line("  messages", units.FormatBytes(shares.messages), "requests and responses")
 	if limit := os.Getenv("GOMEMLIMIT"); limit != "" {
 		line("go", limit, "GOMEMLIMIT")
 	} else {
-		why := fmt.Sprintf("limit of the Go runtime: %d times memory, at least %s", goMemoryFactor, cli.FormatBytes(leastGoMemory))
+		why := fmt.Sprintf("limit of the Go runtime: %d times memory, at least %s", goMemoryFactor, units.FormatBytes(leastGoMemory))
 		if p.machine.Limited {
 			why += fmt.Sprintf(", at most %d %% of the container", containerShare)
 		}
-		line("go", cli.FormatBytes(p.goLimit), why)
+		line("go", units.FormatBytes(p.goLimit), why)
 	}
 	if p.machine.Bytes > 0 {
-		line("page cache", cli.FormatBytes(max(0, p.machine.Bytes-p.goLimit)), "at least, for files of indexes and documents, if nothing else runs here")
+		line("page cache", units.FormatBytes(max(0, p.machine.Bytes-p.goLimit)), "at least, for files of indexes and documents, if nothing else runs here")
 	}
-	line("max-conns", strconv.Itoa(o.Limits.maxConns(p.memory)), fmt.Sprintf("--max-conns %d, at most one per %s of memory", o.Limits.Conns, cli.FormatBytes(connMemory)))
-	line("max-in-flight", strconv.Itoa(o.Limits.maxInFlight(p.memory)), fmt.Sprintf("--max-in-flight %d, at most one per %s of memory", o.Limits.InFlight, cli.FormatBytes(inFlightMemory)))
+	line("max-conns", strconv.Itoa(o.Limits.maxConns(p.memory)), fmt.Sprintf("--max-conns %d, at most one per %s of memory", o.Limits.Conns, units.FormatBytes(connMemory)))
+	line("max-in-flight", strconv.Itoa(o.Limits.maxInFlight(p.memory)), fmt.Sprintf("--max-in-flight %d, at most one per %s of memory", o.Limits.InFlight, units.FormatBytes(inFlightMemory)))
 	line("processors", strconv.Itoa(runtime.GOMAXPROCS(0)), "GOMAXPROCS, or the limit of the container")
 }

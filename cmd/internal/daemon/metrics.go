@@ -14,9 +14,9 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/boxcarprom"
-	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/livepage"
 	"docstore/docservice"
+	"docstore/internal/buildinfo"
 )
 
 // metrics are the Prometheus metrics of a daemon. Counters of other packages are read at
@@ -117,7 +117,7 @@ func newBuildInfo() prometheus.Collector {
 	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "docstore_build_info", Help: "Always 1; the labels identify the build.",
 	}, []string{"version", "commit", "go"})
-	build := cli.ThisBuild()
+	build := buildinfo.This()
 	info.WithLabelValues(build.Version, build.Commit, runtime.Version()).Set(1)
 	return info
 }

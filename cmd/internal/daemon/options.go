@@ -9,6 +9,7 @@ import (
 
 	"docstore/cmd/internal/cli"
 	"docstore/docservice/collection"
+	"docstore/internal/units"
 )
 
 // Default addresses.
@@ -30,8 +31,8 @@ type Options struct {
 	Grace           time.Duration
 	Quarantine      bool
 	ScrubInterval   time.Duration // 0: never
-	ScrubRate       cli.Size      // bytes a second
-	MergeRate       cli.Size      // bytes a second; 0: no limit
+	ScrubRate       units.Size    // bytes a second
+	MergeRate       units.Size    // bytes a second; 0: no limit
 	MaxStaleness    time.Duration // 0: no limit
 	Memcached       []string      // addresses; empty: none
 	Audit           cli.AuditLog
@@ -74,7 +75,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 func (o *Options) Check(grpc string) error {
 	var problems []error
 	if o.Memory != 0 && o.Memory < minMemory {
-		problems = append(problems, cli.Usagef("--memory %s: must be at least %s", &o.Memory, cli.FormatBytes(minMemory)))
+		problems = append(problems, cli.Usagef("--memory %s: must be at least %s", &o.Memory, units.FormatBytes(minMemory)))
 	}
 	if o.DataDir == "" {
 		problems = append(problems, cli.Usagef("--data is missing; give the directory for the indexes"))

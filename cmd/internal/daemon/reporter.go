@@ -10,9 +10,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/livepage"
 	"docstore/docservice/collection"
+	"docstore/internal/buildinfo"
 	"docstore/lsm"
 	"docstore/queue"
 )
@@ -101,7 +101,7 @@ func (r *reporter) Status() livepage.Status {
 	}
 	readiness := r.Readiness()
 	s := livepage.Status{
-		Time: time.Now(), Host: host, Version: cli.Version(), Started: r.started,
+		Time: time.Now(), Host: host, Version: buildinfo.Version(), Started: r.started,
 		Ready: readiness.Ready, Ending: readiness.Ending,
 		Memory: r.memory(), Boxcar: r.boxcarStatus(), Collections: []livepage.Collection{},
 	}

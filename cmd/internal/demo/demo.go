@@ -24,6 +24,7 @@ import (
 	"docstore/docservice"
 	"docstore/docservice/collection"
 	"docstore/internal/jobs"
+	"docstore/internal/units"
 	"docstore/queue"
 )
 
@@ -146,7 +147,7 @@ func (d *demo) queueDir() string { return filepath.Join(d.dir, "queue") }
 
 // append writes the documents to the queue.
 func (d *demo) append(ctx context.Context) (err error) {
-	d.working("appending %s job postings", cli.FormatCount(int64(d.documents)))
+	d.working("appending %s job postings", units.FormatCount(int64(d.documents)))
 	postings := jobs.New(1)
 	documents := make([][]byte, d.documents)
 	var raw int64
@@ -176,8 +177,8 @@ func (d *demo) append(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.say("1. Append   %s generated job postings, %s, to a queue: %s", cli.FormatCount(int64(d.documents)), cli.FormatBytes(raw), pace(d.documents, elapsed))
-	d.say("            on disk, synced, in %s (%d %% of it) with codec %s", cli.FormatBytes(stored), stored*100/raw, queue.DefaultCodec)
+	d.say("1. Append   %s generated job postings, %s, to a queue: %s", units.FormatCount(int64(d.documents)), units.FormatBytes(raw), pace(d.documents, elapsed))
+	d.say("            on disk, synced, in %s (%d %% of it) with codec %s", units.FormatBytes(stored), stored*100/raw, queue.DefaultCodec)
 	return nil
 }
 
@@ -198,7 +199,7 @@ func storedBytes(dir string) (int64, error) {
 
 // pace formats a rate, for example "0.31 s, 64,000 documents/s".
 func pace(documents int, elapsed time.Duration) string {
-	return fmt.Sprintf("%.2f s, %s documents/s", elapsed.Seconds(), cli.FormatCount(int64(float64(documents)/elapsed.Seconds())))
+	return fmt.Sprintf("%.2f s, %s documents/s", elapsed.Seconds(), units.FormatCount(int64(float64(documents)/elapsed.Seconds())))
 }
 
 // serve starts a daemon on the queue and waits until it has indexed it.
@@ -256,12 +257,12 @@ func (d *demo) fetch(ctx context.Context) error {
 	d.say("4. Fetch    %s through a Boxcar client:", d.demoID())
 	d.say("            %s", shorten(document))
 	for _, load := range []struct{ callers, fetches int }{{1, d.fetches}, {demoCallers, d.fetchesMany}} {
-		d.working("fetching %s random documents, callers: %d", cli.FormatCount(int64(load.fetches)), load.callers)
+		d.working("fetching %s random documents, callers: %d", units.FormatCount(int64(load.fetches)), load.callers)
 		elapsed, err := d.load(ctx, load.callers, load.fetches)
 		if err != nil {
 			return err
 		}
-		d.say("            callers: %2d, random documents: %s, %s", load.callers, cli.FormatCount(int64(load.fetches)), pace(load.fetches, elapsed))
+		d.say("            callers: %2d, random documents: %s, %s", load.callers, units.FormatCount(int64(load.fetches)), pace(load.fetches, elapsed))
 	}
 	return nil
 }

@@ -14,9 +14,9 @@ import (
 	"sync"
 	"time"
 
-	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/livepage"
 	"docstore/docservice/placement/fleet"
+	"docstore/internal/units"
 )
 
 const (
@@ -189,7 +189,7 @@ var sections = []string{"summary", "columns", "moves"}
 var assets embed.FS
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"bytes":     cli.FormatBytes,
+	"bytes":     units.FormatBytes,
 	"summary":   summary,
 	"manifests": func(r *fleet.Row) string { return Manifests(*r) },
 	"rate":      Rate,

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"docstore/cmd/internal/cli"
 	"docstore/docservice/placement/fleet"
+	"docstore/internal/units"
 )
 
 // Lines returns the state of a collection as text: a summary, the columns by rows, and the
@@ -39,18 +39,18 @@ func Lines(f *fleet.Fleet) []string {
 // Summary returns sentences about a collection.
 func Summary(f *fleet.Fleet) []string {
 	lines := []string{
-		fmt.Sprintf("%s: %s of %s in %s, epoch %d of generation %s", f.Collection, cli.FormatCountOf(int64(f.Shards), "shard", "shards"),
-			cli.FormatBytes(f.Bytes), cli.FormatCountOf(int64(len(f.Columns)), "column", "columns"), f.Epoch, f.Generation),
+		fmt.Sprintf("%s: %s of %s in %s, epoch %d of generation %s", f.Collection, units.FormatCountOf(int64(f.Shards), "shard", "shards"),
+			units.FormatBytes(f.Bytes), units.FormatCountOf(int64(len(f.Columns)), "column", "columns"), f.Epoch, f.Generation),
 		"placed by " + cmp.Or(f.Leader, "no daemon: nothing moves"),
 	}
 	if f.Announced > 0 {
 		lines[1] += fmt.Sprintf("; manifest %d is the newest target", f.Announced)
 	}
 	if f.Unplaced > 0 {
-		lines = append(lines, cli.FormatCountOf(int64(f.Unplaced), "shard has", "shards have")+" no column: run docserviced placement apply")
+		lines = append(lines, units.FormatCountOf(int64(f.Unplaced), "shard has", "shards have")+" no column: run docserviced placement apply")
 	}
 	if f.Waiting > 0 {
-		lines = append(lines, cli.FormatCountOf(int64(f.Waiting), "move of the plan waits", "moves of the plan wait"))
+		lines = append(lines, units.FormatCountOf(int64(f.Waiting), "move of the plan waits", "moves of the plan wait"))
 	}
 	if f.Paused {
 		lines = append(lines, "moves are paused: run docserviced placement resume")
@@ -94,11 +94,11 @@ func Rate(m fleet.Move) string {
 	if m.BytesPerSecond == 0 {
 		return "-"
 	}
-	return cli.FormatBytes(int64(math.Round(m.BytesPerSecond)))
+	return units.FormatBytes(int64(math.Round(m.BytesPerSecond)))
 }
 
 // part formats a part of some bytes.
-func part(some, all int64) string { return cli.FormatBytes(some) + " of " + cli.FormatBytes(all) }
+func part(some, all int64) string { return units.FormatBytes(some) + " of " + units.FormatBytes(all) }
 
 // Ranges formats ascending numbers: 0-3, 7.
 func Ranges(numbers []int) string {

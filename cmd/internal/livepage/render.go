@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"docstore/cmd/internal/cli"
+	"docstore/internal/units"
 )
 
 // sections are the parts of the page that are updated: names of templates and ids of
@@ -26,12 +26,12 @@ var functions = template.FuncMap{
 	"bytes":    formatBytes,
 	"rate":     func(v float64) string { return formatBytes(int64(v)) + "/s" },
 	"count":    formatCount,
-	"duration": cli.FormatDuration,
-	"seconds":  cli.FormatSeconds,
+	"duration": units.FormatDuration,
+	"seconds":  units.FormatSeconds,
 	"percent":  func(part, whole any) string { return formatPercent(number(part), number(whole)) },
 	"when":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
-	"ago":      func(now, then time.Time) string { return cli.FormatDuration(now.Sub(then)) },
-	"per":      func(v float64) string { return cli.FormatCount(int64(math.Round(v))) },
+	"ago":      func(now, then time.Time) string { return units.FormatDuration(now.Sub(then)) },
+	"per":      func(v float64) string { return units.FormatCount(int64(math.Round(v))) },
 	"fixed":    func(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) },
 	"memory":   memoryBar,
 	"figures":  figures,
@@ -65,8 +65,8 @@ func number(v any) float64 {
 	panic(fmt.Sprintf("livepage: %T is not a number", v))
 }
 
-func formatBytes(v any) string { return cli.FormatBytes(int64(number(v))) }
-func formatCount(v any) string { return cli.FormatCount(int64(number(v))) }
+func formatBytes(v any) string { return units.FormatBytes(int64(number(v))) }
+func formatCount(v any) string { return units.FormatCount(int64(number(v))) }
 
 func formatPercent(part, whole float64) string {
 	if whole == 0 {
@@ -75,20 +75,20 @@ func formatPercent(part, whole float64) string {
 	return strconv.FormatFloat(100*part/whole, 'f', 1, 64) + " %"
 }
 
-func perSecond(v float64) string { return cli.FormatCount(int64(math.Round(v))) + "/s" }
+func perSecond(v float64) string { return units.FormatCount(int64(math.Round(v))) + "/s" }
 
 // figures returns the graphs at the top of the page.
 func figures(v view) []template.HTML {
 	charts := []template.HTML{
 		chart("Requests", perSecond, fromZero, series{"", requestsPerSecond(v.Samples)}),
-		chart("Latency, by factors", cli.FormatSeconds, byRatio, series{"p99", percentile(v.Samples, 0.99)}, series{"p50", percentile(v.Samples, 0.5)}),
+		chart("Latency, by factors", units.FormatSeconds, byRatio, series{"p99", percentile(v.Samples, 0.99)}, series{"p50", percentile(v.Samples, 0.5)}),
 		chart("Slots", perSecond, fromZero, series{"leased", leasesPerSecond(v.Samples)}, series{"refused", refusedPerSecond(v.Samples)}),
 	}
 	for _, c := range v.Collections {
 		charts = append(charts,
 			chart("Documents of "+c.Name, perSecond, fromZero, series{"", documentsPerSecond(v.Samples, c.Name)}),
-			chart("Visible after, "+c.Name, cli.FormatSeconds, fromZero, series{"", visibleAfter(v.Samples, c.Name)}),
-			chart("Not indexed yet, "+c.Name, func(b float64) string { return cli.FormatBytes(int64(b)) }, fromZero, series{"", lagBytes(v.Samples, c.Name)}))
+			chart("Visible after, "+c.Name, units.FormatSeconds, fromZero, series{"", visibleAfter(v.Samples, c.Name)}),
+			chart("Not indexed yet, "+c.Name, func(b float64) string { return units.FormatBytes(int64(b)) }, fromZero, series{"", lagBytes(v.Samples, c.Name)}))
 	}
 	return charts
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
-	"docstore/cmd/internal/cli"
+	"docstore/internal/buildinfo"
 )
 
 // New returns a hidden command that writes a man page for each command, for packages.
@@ -20,7 +20,7 @@ func New(root *cobra.Command) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			root.DisableAutoGenTag = true
 			keepIndents(root)
-			date := cli.ThisBuild().Time // reproducible output
+			date := buildinfo.This().Time // reproducible output
 			return doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "Docstore", Date: &date}, args[0])
 		},
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/cheggaaa/pb/v3"
 
 	"docstore/cmd/internal/cli"
+	"docstore/internal/units"
 )
 
 // barInterval is the minimum time between two updates of a bar.
@@ -96,11 +97,11 @@ func (m *Meter) draw(now time.Time) {
 		m.bar.Set("left", left.Round(time.Second).String()+" left")
 	}
 	if m.documents == 0 {
-		m.bar.Set("rate", cli.FormatBytes(m.perSecond(m.bytes, now))+"/s")
+		m.bar.Set("rate", units.FormatBytes(m.perSecond(m.bytes, now))+"/s")
 		return
 	}
-	m.bar.Set("documents", cli.FormatCount(m.documents)+" documents, ")
-	m.bar.Set("rate", cli.FormatCount(m.perSecond(m.documents, now))+"/s")
+	m.bar.Set("documents", units.FormatCount(m.documents)+" documents, ")
+	m.bar.Set("rate", units.FormatCount(m.perSecond(m.documents, now))+"/s")
 }
 
 // perSecond returns the average rate since the start.

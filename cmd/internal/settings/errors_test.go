@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/cmd/internal/cli"
+	"docstore/internal/units"
 )
 
 // TestAllErrorsAreReported: all errors of flags, arguments, the environment and the file
@@ -20,7 +21,7 @@ func TestAllErrorsAreReported(t *testing.T) {
 	newRoot := func(*cli.Env) *cobra.Command {
 		root := &cobra.Command{Use: "tool", RunE: cli.NeedsCommand}
 		serve := &cobra.Command{Use: "serve --data DIR ID", Args: cobra.ExactArgs(1), RunE: func(*cobra.Command, []string) error { return nil }}
-		memory := cli.Size(1 << 20)
+		memory := units.Size(1 << 20)
 		flags := serve.Flags()
 		collections := flags.StringArray("collection", nil, "collections")
 		flags.String("data", "", "directory of the indexes")

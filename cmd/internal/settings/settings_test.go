@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/cmd/internal/cli"
+	"docstore/internal/units"
 )
 
 // configured runs a command with flags of each kind, and returns its settings as YAML and
@@ -39,7 +40,7 @@ func configured(t *testing.T, file string, environ []string, args ...string) (se
 			_, _ = fmt.Fprint(&out, string(text))
 			return err
 		}}
-		memory := cli.Size(64 << 20)
+		memory := units.Size(64 << 20)
 		flags := command.Flags()
 		flags.StringArray("collection", nil, "collections to serve")
 		flags.StringSlice("memcached", nil, "")

@@ -1,4 +1,6 @@
-package cli
+// Package units formats numbers of bytes and things, and durations, for people, and parses
+// numbers of bytes.
+package units
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package cli
+package ndjson
 
 import (
 	"encoding/base64"

@@ -1,4 +1,5 @@
-package cli
+// Package buildinfo describes the sources of the running program.
+package buildinfo
 
 import (
 	"fmt"
@@ -18,8 +19,8 @@ type Build struct {
 	Time    time.Time // of the commit; the Unix epoch if unknown
 }
 
-// ThisBuild describes the running program.
-func ThisBuild() Build {
+// This describes the running program.
+func This() Build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		info = &debug.BuildInfo{}
@@ -34,7 +35,7 @@ func ThisBuild() Build {
 
 // Version describes this build: version, commit and Go version.
 func Version() string {
-	b := ThisBuild()
+	b := This()
 	return fmt.Sprintf("%s (commit %s, %s %s/%s)", b.Version, b.Commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 

@@ -1,4 +1,6 @@
-package cli
+// Package ndjson writes the answers to requests for documents as lines of JSON: those of
+// boxcar mget and of lists over HTTP.
+package ndjson
 
 import (
 	"bytes"
