@@ -25,10 +25,10 @@ import (
 	"docstore/internal/etcdtest"
 	"docstore/queue"
 	"docstore/queue/bucket"
-	"docstore/queue/divided"
 	"docstore/queue/publish"
 	"docstore/queue/publish/etcdlog"
 	"docstore/queue/shard"
+	"docstore/queue/shardset"
 )
 
 func TestServeRefusesBadColumns(t *testing.T) {
@@ -64,7 +64,7 @@ func newDividedFixture(t *testing.T, documents int) *dividedFixture {
 	t.Helper()
 	dir := t.TempDir()
 	f := &dividedFixture{t: t, etcd: etcdtest.Start(t), url: "file://" + filepath.Join(dir, "bucket")}
-	w, err := divided.Open(filepath.Join(dir, "queue"), &divided.Options{Layout: shard.Layout{Shards: 4, Seed: 1}})
+	w, err := shardset.Open(filepath.Join(dir, "queue"), &shardset.Options{Layout: shard.Layout{Shards: 4, Seed: 1}})
 	require.NoError(t, err)
 	for i := range documents {
 		require.NoError(t, w.Put(queue.Record{ID: fmt.Appendf(nil, "d-%d", i), Document: fmt.Appendf(nil, `{"n":%d}`, i)}))

@@ -22,7 +22,7 @@ import (
 	"docstore/queue"
 	"docstore/queue/bucket"
 	"docstore/queue/codec"
-	"docstore/queue/divided"
+	"docstore/queue/shardset"
 	"docstore/queue/source"
 )
 
@@ -199,7 +199,7 @@ pipe, or --follow), and 1 if the rest of a file was not read.`,
 	flags.IntVar(&o.flushEvery, "flush-every", 0, "also flush after this many documents and deletes; 0: no limit")
 	flags.Var(&o.segmentSize, "segment-size", "size at which a segment is sealed")
 	flags.DurationVar(&o.segmentAge, "segment-age", 0, "age at which a segment is sealed; 0: no limit")
-	flags.IntVar(&o.shards, "shards", 0, fmt.Sprintf("shards of a new queue, a power of two up to %d; default 1", divided.MaxShards))
+	flags.IntVar(&o.shards, "shards", 0, fmt.Sprintf("shards of a new queue, a power of two up to %d; default 1", shardset.MaxShards))
 	flags.BoolVar(&o.quiet, "quiet", false, "do not show progress, and log only warnings")
 	flags.StringVar(&o.publish, "publish", "", "URL to publish sealed segments to: s3://BUCKET/PREFIX or file:///DIRECTORY")
 	addS3Flags(command, &o.store)
@@ -250,7 +250,7 @@ func (o *appendOptions) check() error {
 	refuse(o.flushInterval < 0, "--flush-interval %s: must not be negative", o.flushInterval)
 	refuse(o.flushEvery < 0, "--flush-every %d: must not be negative", o.flushEvery)
 	refuse(o.segmentAge < 0, "--segment-age %s: must not be negative", o.segmentAge)
-	refuse(o.shards < 0 || o.shards > divided.MaxShards || o.shards&(o.shards-1) != 0, "--shards %d: must be a power of two from 1 to %d", o.shards, divided.MaxShards)
+	refuse(o.shards < 0 || o.shards > shardset.MaxShards || o.shards&(o.shards-1) != 0, "--shards %d: must be a power of two from 1 to %d", o.shards, shardset.MaxShards)
 	if _, _, err := net.SplitHostPort(o.metrics); o.metrics != "" && err != nil {
 		refuse(true, "--metrics %s: want HOST:PORT", o.metrics)
 	}

@@ -9,8 +9,8 @@ import (
 
 	"docstore/cmd/internal/cli"
 	"docstore/queue"
-	"docstore/queue/divided"
 	"docstore/queue/shard"
+	"docstore/queue/shardset"
 	"docstore/queue/source"
 )
 
@@ -55,7 +55,7 @@ func (o *appendOptions) openQueue(env *cli.Env, synced func(time.Duration)) (des
 		}
 		return &oneQueue{w}, nil
 	}
-	w, err := divided.Open(o.queueDir, &divided.Options{
+	w, err := shardset.Open(o.queueDir, &shardset.Options{
 		FS: o.fs, Layout: layout, Codec: o.codec, SegmentBytes: int64(o.segmentSize), SegmentAge: o.segmentAge, Synced: synced, Logger: env.Log,
 	})
 	if err != nil {
@@ -79,7 +79,7 @@ func (q *oneQueue) ends() []queue.Address                   { return []queue.Add
 func (q *oneQueue) resumable(durable []byte) (start []byte) { return durable }
 
 // dividedQueue is a queue with shards.
-type dividedQueue struct{ *divided.Writer }
+type dividedQueue struct{ *shardset.Writer }
 
 func (q *dividedQueue) put(r queue.Record) error                    { return q.Put(r) }
 func (q *dividedQueue) resume(opener source.Opener) ([]byte, error) { return q.Resume(opener) }

@@ -15,8 +15,8 @@ import (
 	"docstore/internal/units"
 	"docstore/internal/vfs"
 	"docstore/queue"
-	"docstore/queue/divided"
 	"docstore/queue/publish"
+	"docstore/queue/shardset"
 )
 
 func newCompact(env *cli.Env) *cobra.Command {
@@ -135,7 +135,7 @@ func (c *compaction) run(ctx context.Context, opts *queue.CompactOptions) error 
 	}
 	if opts.EraseDead && len(dirs) > 1 {
 		// First: an updater that starts now trains another one.
-		if err := divided.RemoveDictionary(vfs.OS, c.dir); err != nil {
+		if err := shardset.RemoveDictionary(vfs.OS, c.dir); err != nil {
 			return fmt.Errorf("removing the dictionary of %s: %w", c.dir, err)
 		}
 	}

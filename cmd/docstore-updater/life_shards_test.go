@@ -15,9 +15,9 @@ import (
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/bucket"
-	"docstore/queue/divided"
 	"docstore/queue/publish"
 	"docstore/queue/shard"
+	"docstore/queue/shardset"
 )
 
 // shardedLife is a divided queue that is published.
@@ -34,7 +34,7 @@ func newShardedLife(t *testing.T) *shardedLife {
 // append writes documents; an empty one is a delete.
 func (l *shardedLife) append(entries ...string) {
 	l.t.Helper()
-	w, err := divided.Open(l.queue, &divided.Options{Layout: shard.Layout{Shards: 4, Seed: 1}, Codec: "none"})
+	w, err := shardset.Open(l.queue, &shardset.Options{Layout: shard.Layout{Shards: 4, Seed: 1}, Codec: "none"})
 	require.NoError(l.t, err)
 	for _, e := range entries {
 		id, document, _ := strings.Cut(e, "=")
@@ -152,7 +152,7 @@ func TestShardsAreLockedWhileTheyAreChanged(t *testing.T) {
 	l.append(numbered(0, 20, "second")...)
 	l.prints("manifest 2: ", "publish", "--queue", l.queue, "--quiet")
 	l.fails("is marked as bad", "validate", "--min-documents", "1000", "--quiet")
-	w, err := divided.Open(l.queue, nil)
+	w, err := shardset.Open(l.queue, nil)
 	require.NoError(t, err)
 	l.fails("wait for it to end", "discard", "--queue", l.queue)
 	l.fails("wait for it to end", "revert", "--queue", l.queue, "--to", "1")

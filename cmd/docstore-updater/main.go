@@ -16,7 +16,7 @@ import (
 	"docstore/cmd/internal/man"
 	"docstore/internal/vfs"
 	"docstore/queue"
-	"docstore/queue/divided"
+	"docstore/queue/shardset"
 )
 
 func main() { cli.Main(newRoot) }
@@ -103,7 +103,7 @@ func cannotOpen(dir string, err error) error {
 	switch {
 	case errors.Is(err, queue.ErrLocked):
 		return fmt.Errorf("%w; wait for it to end, or stop it", err)
-	case errors.Is(err, queue.ErrIncomplete), errors.Is(err, divided.ErrIncomplete):
+	case errors.Is(err, queue.ErrIncomplete), errors.Is(err, shardset.ErrIncomplete):
 		return err // it has advice
 	case errors.Is(err, queue.ErrCorrupt):
 		return fmt.Errorf("opening the queue %s: %w; see repair --help", dir, err)

@@ -7,7 +7,7 @@ import (
 
 	"docstore/cmd/internal/cli"
 	"docstore/queue"
-	"docstore/queue/divided"
+	"docstore/queue/shardset"
 )
 
 func newSeal(env *cli.Env) *cobra.Command {
@@ -57,7 +57,7 @@ type sealer interface {
 
 func openToSeal(env *cli.Env, dir string, shards bool) (sealer, error) {
 	if shards {
-		return divided.Open(dir, &divided.Options{Logger: env.Log})
+		return shardset.Open(dir, &shardset.Options{Logger: env.Log})
 	}
 	return queue.OpenWriter(dir, &queue.WriterOptions{Logger: env.Log})
 }

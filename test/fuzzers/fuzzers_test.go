@@ -46,7 +46,7 @@ var targets = map[string]string{
 	"queue.parseHead":                                 "FuzzHead",
 	"queue.parseHeader":                               "FuzzSegment",
 	"queue.parseRelocations":                          "FuzzRewrite",
-	"queue/divided.parseFile":                         "FuzzFile",
+	"queue/shardset.parseFile":                        "FuzzFile",
 	"queue/publish.decodeCommit":                      "FuzzCommit",
 	"queue/publish.decodeIncrement":                   "FuzzIncrement",
 	"queue/publish.decodeManifest":                    "FuzzManifest",

@@ -1,4 +1,4 @@
-package divided
+package shardset
 
 import (
 	"errors"
@@ -27,9 +27,9 @@ const (
 // Errors of Open.
 var (
 	// ErrUndivided: the directory has a queue that is not divided.
-	ErrUndivided = errors.New("divided: directory has a queue that is not divided into shards")
+	ErrUndivided = errors.New("shardset: directory has a queue that is not divided into shards")
 	// ErrIncomplete: a shard has nothing although it had entries.
-	ErrIncomplete = errors.New("divided: shard is missing")
+	ErrIncomplete = errors.New("shardset: shard is missing")
 )
 
 // Options configure a Writer. Nil and zero values are the defaults.
@@ -105,7 +105,7 @@ func (w *Writer) prepare() error {
 		return err
 	}
 	if err := vfs.MakeDir(fsys, w.dir); err != nil {
-		return fmt.Errorf("divided: creating the directory: %w", err)
+		return fmt.Errorf("shardset: creating the directory: %w", err)
 	}
 	names, err := fsys.List(w.dir)
 	if err != nil {
@@ -131,7 +131,7 @@ func (w *Writer) open() (err error) {
 		return err
 	}
 	if w.layout.Shards > MaxShards {
-		return fmt.Errorf("divided: %d shards: a writer has at most %d", w.layout.Shards, MaxShards)
+		return fmt.Errorf("shardset: %d shards: a writer has at most %d", w.layout.Shards, MaxShards)
 	}
 	w.group, err = queue.NewWriterGroup(&queue.WriterGroupOptions{
 		Codec:          w.options.Codec,

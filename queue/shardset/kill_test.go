@@ -1,4 +1,4 @@
-package divided
+package shardset
 
 import (
 	"bufio"
@@ -26,7 +26,7 @@ import (
 var discard = slog.New(slog.DiscardHandler)
 
 // childVariable makes the test program append the input to the directory that it names.
-const childVariable = "DIVIDED_TEST_DIR"
+const childVariable = "SHARDSET_TEST_DIR"
 
 const (
 	killShards  = 64

@@ -1,4 +1,4 @@
-package divided
+package shardset
 
 import (
 	"bytes"
@@ -147,7 +147,7 @@ func (w *Writer) Resume(opener source.Opener) (from []byte, err error) {
 			continue
 		}
 		if c.positions[i], err = opener.Position(cursor); err != nil {
-			return nil, fmt.Errorf("divided: the cursor of %s: %w", shard.Dir(w.dir, i), err)
+			return nil, fmt.Errorf("shardset: the cursor of %s: %w", shard.Dir(w.dir, i), err)
 		}
 		c.left++
 	}
@@ -362,7 +362,7 @@ func (c *catchUp) hasInterleaved(shard int, b *source.Batch, i int) (bool, error
 		}
 		_, within, err := c.interleaved.Combine(c.cursor, c.cursors[s])
 		if err != nil {
-			return false, fmt.Errorf("divided: the cursor of a shard: %w", err)
+			return false, fmt.Errorf("shardset: the cursor of a shard: %w", err)
 		}
 		if within {
 			c.drop(s)

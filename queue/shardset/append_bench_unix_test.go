@@ -1,6 +1,6 @@
 //go:build unix
 
-package divided
+package shardset
 
 import (
 	"fmt"

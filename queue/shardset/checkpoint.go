@@ -1,4 +1,4 @@
-package divided
+package shardset
 
 import (
 	"errors"
@@ -36,9 +36,9 @@ func readCheckpoint(fsys vfs.FS, dir string, shards int) (*checkpoint, error) {
 	case err != nil:
 		return nil, err
 	case len(c.Ends) != shards:
-		return nil, fmt.Errorf("divided: %s: %w: it has %d shards, the layout %d", name, errDamaged, len(c.Ends), shards)
+		return nil, fmt.Errorf("shardset: %s: %w: it has %d shards, the layout %d", name, errDamaged, len(c.Ends), shards)
 	case len(c.Cursor) > queue.MaxCursorBytes:
-		return nil, fmt.Errorf("divided: %s: %w: its cursor has %d bytes, at most %d are allowed", name, errDamaged, len(c.Cursor), queue.MaxCursorBytes)
+		return nil, fmt.Errorf("shardset: %s: %w: its cursor has %d bytes, at most %d are allowed", name, errDamaged, len(c.Cursor), queue.MaxCursorBytes)
 	}
 	return &c, nil
 }

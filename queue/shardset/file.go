@@ -1,4 +1,4 @@
-package divided
+package shardset
 
 import (
 	"bytes"
@@ -29,15 +29,15 @@ var (
 func writeFile(fsys vfs.FS, name string, content any) error {
 	line, err := json.Marshal(content)
 	if err != nil {
-		return fmt.Errorf("divided: encoding %s: %w", name, err)
+		return fmt.Errorf("shardset: encoding %s: %w", name, err)
 	}
 	line = append(line, '\n')
 	line = fmt.Appendf(line, "%08x\n", checksum.Of(line))
 	if len(line) > maxFileBytes {
-		return fmt.Errorf("divided: writing %s: it has %d bytes, at most %d are allowed", name, len(line), maxFileBytes)
+		return fmt.Errorf("shardset: writing %s: it has %d bytes, at most %d are allowed", name, len(line), maxFileBytes)
 	}
 	if err := vfs.WriteFileAtomic(fsys, name, line); err != nil {
-		return fmt.Errorf("divided: writing %s: %w", name, err)
+		return fmt.Errorf("shardset: writing %s: %w", name, err)
 	}
 	return nil
 }
@@ -47,17 +47,17 @@ func writeFile(fsys vfs.FS, name string, content any) error {
 func readFile(fsys vfs.FS, name string, content any) error {
 	info, err := fsys.Stat(name)
 	if err != nil {
-		return fmt.Errorf("divided: reading %s: %w", name, err)
+		return fmt.Errorf("shardset: reading %s: %w", name, err)
 	}
 	if info.Size > maxFileBytes {
-		return fmt.Errorf("divided: %s: %w: it has %d bytes, at most %d are allowed", name, errDamaged, info.Size, maxFileBytes)
+		return fmt.Errorf("shardset: %s: %w: it has %d bytes, at most %d are allowed", name, errDamaged, info.Size, maxFileBytes)
 	}
 	data, err := vfs.ReadFile(fsys, name)
 	if err != nil {
-		return fmt.Errorf("divided: reading %s: %w", name, err)
+		return fmt.Errorf("shardset: reading %s: %w", name, err)
 	}
 	if err := parseFile(data, content); err != nil {
-		return fmt.Errorf("divided: %s: %w", name, err)
+		return fmt.Errorf("shardset: %s: %w", name, err)
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
-// Package divided writes a queue that is divided into shards: a directory with a layout and a
+// Package shardset writes the shards of a queue: a directory with a layout and a
 // queue for each shard. An entry is in the shard of its id.
 //
-//	w, err := divided.Open(dir, &divided.Options{Layout: layout}) // or nil: the layout of dir
+//	w, err := shardset.Open(dir, &shardset.Options{Layout: layout}) // or nil: the layout of dir
 //	err = w.Put(queue.Record{ID: id, Document: document, Cursor: cursor})
 //	err = w.Flush() // from here on it is durable
 //	err = w.Close()
@@ -53,4 +53,4 @@
 //	shard                two descriptors, one goroutine, about 10 KiB without open block
 //
 // Blocks take up to twice their size, with the compressed form.
-package divided
+package shardset

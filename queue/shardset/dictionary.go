@@ -1,4 +1,4 @@
-package divided
+package shardset
 
 import (
 	"errors"
