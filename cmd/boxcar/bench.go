@@ -15,8 +15,8 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/records"
 	"docstore/docservice"
+	"docstore/ingest/records"
 	"docstore/internal/eof"
 	"docstore/internal/units"
 	"docstore/queue"

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/records"
 	"docstore/docservice"
+	"docstore/ingest/records"
 	"docstore/internal/eof"
 	"docstore/internal/ndjson"
 	"docstore/internal/units"

@@ -13,17 +13,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/files"
 	"docstore/cmd/internal/meter"
-	"docstore/cmd/internal/parquetjson"
-	"docstore/cmd/internal/records"
+	"docstore/ingest"
+	"docstore/ingest/files"
+	"docstore/ingest/parquet"
+	"docstore/ingest/records"
 	"docstore/internal/units"
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/bucket"
 	"docstore/queue/codec"
 	"docstore/queue/shardset"
-	"docstore/queue/source"
 )
 
 // minSegmentSize is the minimum of --segment-size. Every segment is a file that is listed,
@@ -63,7 +63,7 @@ type appendOptions struct {
 }
 
 func newAppend(env *cli.Env) *cobra.Command {
-	o := appendOptions{segmentSize: queue.DefaultSegmentBytes, parquetMemory: parquetjson.DefaultMaxBytes, fs: vfs.OS}
+	o := appendOptions{segmentSize: queue.DefaultSegmentBytes, parquetMemory: parquet.DefaultMaxBytes, fs: vfs.OS}
 	command := &cobra.Command{
 		Use:   "append --queue DIR [FILE... | --from URL]",
 		Short: "Append documents and deletes from NDJSON, CSV, JSON or files",
@@ -245,7 +245,7 @@ func (o *appendOptions) check() error {
 	refuse(!slices.Contains(formatNames(), o.format), "--format %s: write one of %s", o.format, strings.Join(formatNames(), ", "))
 	refuse(!slices.Contains(codec.Names(), o.codec), "--codec %s: this build has %s", o.codec, strings.Join(codec.Names(), ", "))
 	refuse(o.from != "" && o.format == string(files.Directories), "--format %s needs directories, not --from", files.Directories)
-	refuse(o.parquetMemory < parquetjson.MinMaxBytes, "--parquet-memory %s: must be at least %s", &o.parquetMemory, units.FormatBytes(parquetjson.MinMaxBytes))
+	refuse(o.parquetMemory < parquet.MinMaxBytes, "--parquet-memory %s: must be at least %s", &o.parquetMemory, units.FormatBytes(parquet.MinMaxBytes))
 	refuse(!(o.rate >= 0) || o.rate > maxRate, "--rate %v: must be from 0 to %v a second", o.rate, maxRate)
 	refuse(o.flushInterval < 0, "--flush-interval %s: must not be negative", o.flushInterval)
 	refuse(o.flushEvery < 0, "--flush-every %d: must not be negative", o.flushEvery)
@@ -343,7 +343,7 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 type appender struct {
 	options *appendOptions
 	env     *cli.Env
-	source  source.Source
+	source  ingest.Source
 	name    string // of the source
 	parsing []parsing
 	writer  destination

@@ -6,19 +6,19 @@ import (
 	"slices"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/files"
-	"docstore/cmd/internal/records"
+	"docstore/ingest"
+	"docstore/ingest/files"
+	"docstore/ingest/records"
 	"docstore/queue"
-	"docstore/queue/source"
 )
 
 // inputSource is the source that append reads.
 type inputSource struct {
-	opener source.Opener
+	opener ingest.Opener
 	name   string
-	ends   bool     // see source.Batch; before the first batch
+	ends   bool     // see ingest.Batch; before the first batch
 	pipes  []string // inputs without cursor
-	// parsing is that of each source: see source.Batch.
+	// parsing is that of each source: see ingest.Batch.
 	parsing []parsing
 }
 
@@ -91,7 +91,7 @@ func (in *inputSource) warnOfFields(env *cli.Env) {
 }
 
 // open opens the source behind a cursor; empty: at the start.
-func (in *inputSource) open(ctx context.Context, env *cli.Env, cursor []byte) (source.Source, error) {
+func (in *inputSource) open(ctx context.Context, env *cli.Env, cursor []byte) (ingest.Source, error) {
 	if len(cursor) > 0 {
 		position, err := in.opener.Position(cursor)
 		if err != nil {
@@ -103,7 +103,7 @@ func (in *inputSource) open(ctx context.Context, env *cli.Env, cursor []byte) (s
 }
 
 // totalBytes returns the size of a source that knows it, else 0.
-func totalBytes(from source.Source) int64 {
+func totalBytes(from ingest.Source) int64 {
 	if sized, ok := from.(interface{ TotalBytes() int64 }); ok {
 		return sized.TotalBytes()
 	}

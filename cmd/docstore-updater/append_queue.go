@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"docstore/cmd/internal/cli"
+	"docstore/ingest"
 	"docstore/queue"
 	"docstore/queue/shard"
 	"docstore/queue/shardset"
-	"docstore/queue/source"
 )
 
 // destination is the queue that append writes.
@@ -21,9 +21,9 @@ type destination interface {
 	Seal() error
 	Close() error
 	// resume returns the cursor behind which the input is read.
-	resume(opener source.Opener) ([]byte, error)
+	resume(opener ingest.Opener) ([]byte, error)
 	// has reports whether a record that is read again is in the queue.
-	has(b *source.Batch, i int) bool
+	has(b *ingest.Batch, i int) bool
 	// inputEnded reports that the input was read to its end.
 	inputEnded()
 	// ends returns the address after the last entry of each shard; any goroutine may call it.
@@ -72,8 +72,8 @@ func (q *oneQueue) put(r queue.Record) error {
 	return err
 }
 
-func (q *oneQueue) resume(source.Opener) ([]byte, error)    { return q.Cursor(), nil }
-func (q *oneQueue) has(*source.Batch, int) bool             { return false }
+func (q *oneQueue) resume(ingest.Opener) ([]byte, error)    { return q.Cursor(), nil }
+func (q *oneQueue) has(*ingest.Batch, int) bool             { return false }
 func (q *oneQueue) inputEnded()                             {}
 func (q *oneQueue) ends() []queue.Address                   { return []queue.Address{q.End()} }
 func (q *oneQueue) resumable(durable []byte) (start []byte) { return durable }
@@ -82,8 +82,8 @@ func (q *oneQueue) resumable(durable []byte) (start []byte) { return durable }
 type dividedQueue struct{ *shardset.Writer }
 
 func (q *dividedQueue) put(r queue.Record) error                    { return q.Put(r) }
-func (q *dividedQueue) resume(opener source.Opener) ([]byte, error) { return q.Resume(opener) }
-func (q *dividedQueue) has(b *source.Batch, i int) bool             { return q.Has(b, i, b.Records[i].ID) }
+func (q *dividedQueue) resume(opener ingest.Opener) ([]byte, error) { return q.Resume(opener) }
+func (q *dividedQueue) has(b *ingest.Batch, i int) bool             { return q.Has(b, i, b.Records[i].ID) }
 func (q *dividedQueue) inputEnded()                                 { q.InputEnded() }
 func (q *dividedQueue) ends() []queue.Address                       { return q.Ends() }
 func (q *dividedQueue) resumable([]byte) (start []byte)             { return q.Checkpoint() }

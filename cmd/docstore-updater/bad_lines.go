@@ -9,8 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"docstore/ingest"
 	"docstore/internal/vfs"
-	"docstore/queue/source"
 )
 
 const (
@@ -47,7 +47,7 @@ type badLine struct {
 }
 
 // add adds a record; sync makes it durable.
-func (b *badLines) add(now time.Time, place string, r *source.Record) error {
+func (b *badLines) add(now time.Time, place string, r *ingest.Record) error {
 	line := badLine{Time: now.UTC(), At: place, Problem: r.Problem.Error(), Bytes: len(r.Document)}
 	text := r.Document[:min(len(r.Document), maxBadText)]
 	if utf8.Valid(text) {

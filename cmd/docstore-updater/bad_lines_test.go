@@ -19,14 +19,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/files"
-	"docstore/cmd/internal/records"
+	"docstore/ingest"
+	"docstore/ingest/files"
+	"docstore/ingest/records"
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/units"
 	"docstore/internal/vfs"
 	"docstore/queue"
-	"docstore/queue/source"
 )
 
 // keptLines reads a dead-letter file. It omits a torn line.
@@ -120,7 +120,7 @@ func TestBadLinesAreBounded(t *testing.T) {
 	disk := vfs.NewMem()
 	require.NoError(t, disk.MkdirAll("/dir"))
 	b := &badLines{fsys: disk, path: "/dir/bad", maxBytes: 1000}
-	record := &source.Record{Document: []byte("text"), Problem: errors.New("bad")}
+	record := &ingest.Record{Document: []byte("text"), Problem: errors.New("bad")}
 	for n := range 100 {
 		require.NoError(t, b.add(time.Now(), fmt.Sprint("log:", n), record))
 		require.NoError(t, b.sync())

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/records"
+	"docstore/ingest/records"
 	"docstore/internal/units"
 	"docstore/queue"
 )

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"docstore/queue/source"
+	"docstore/ingest"
 )
 
 // progress is the state of appending that other goroutines can read.
@@ -30,7 +30,7 @@ type reached struct {
 func (r *reached) entries() int64 { return r.documents + r.deletes }
 
 // count counts an appended entry.
-func (r *reached) count(entry *source.Record) {
+func (r *reached) count(entry *ingest.Record) {
 	if entry.Delete {
 		r.deletes++
 	} else {

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/files"
-	"docstore/cmd/internal/records"
-	"docstore/queue/source"
+	"docstore/ingest"
+	"docstore/ingest/files"
+	"docstore/ingest/records"
 )
 
 // scheme is a kind of source that --from names by a URL.
@@ -21,9 +21,9 @@ type scheme struct {
 	// stateful says that reading changes the source, so that --dry-run refuses it.
 	stateful bool
 	// open checks the URL and returns the opener, which sends no request before Open. An
-	// opener with a method "Ends() bool" may end: see source.Batch. An invalid URL is a
+	// opener with a method "Ends() bool" may end: see ingest.Batch. An invalid URL is a
 	// cli.Usagef error.
-	open func(ctx context.Context, url string, o *fromOptions) (source.Opener, error)
+	open func(ctx context.Context, url string, o *fromOptions) (ingest.Opener, error)
 }
 
 // schemes are the sources of --from.
@@ -105,7 +105,7 @@ func schemeOf(url string) int {
 	return slices.IndexFunc(schemes, func(s scheme) bool { return s.name == name })
 }
 
-func openURL(ctx context.Context, url string, o *fromOptions) (source.Opener, error) {
+func openURL(ctx context.Context, url string, o *fromOptions) (ingest.Opener, error) {
 	i := schemeOf(url)
 	name, _, _ := strings.Cut(url, "://")
 	if i < 0 {
@@ -117,8 +117,8 @@ func openURL(ctx context.Context, url string, o *fromOptions) (source.Opener, er
 	return schemes[i].open(ctx, url, o)
 }
 
-// ends reports whether a source ends: see source.Batch.
-func ends(opener source.Opener) bool {
+// ends reports whether a source ends: see ingest.Batch.
+func ends(opener ingest.Opener) bool {
 	e, ok := opener.(interface{ Ends() bool })
 	return ok && e.Ends()
 }

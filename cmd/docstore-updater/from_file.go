@@ -8,9 +8,9 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"docstore/cmd/internal/files"
-	"docstore/cmd/internal/records"
-	"docstore/queue/source/merged"
+	"docstore/ingest/files"
+	"docstore/ingest/merged"
+	"docstore/ingest/records"
 )
 
 // maxFromFileBytes bounds the size of a file of sources.

@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/records"
-	"docstore/queue/source"
-	"docstore/queue/source/kafka"
+	"docstore/ingest"
+	"docstore/ingest/kafka"
+	"docstore/ingest/records"
 )
 
 const kafkaForm = "kafka://HOST:PORT[,...]/TOPIC"
@@ -25,7 +25,7 @@ again. Options of the URL, such as kafka://db:9092/jobs?tls=true&partitions=0-7:
   tls=true, ca=FILE, cert=FILE, key=FILE`
 
 // openKafkaURL opens a topic of Kafka.
-func openKafkaURL(_ context.Context, text string, o *fromOptions) (source.Opener, error) {
+func openKafkaURL(_ context.Context, text string, o *fromOptions) (ingest.Opener, error) {
 	u, err := parseStreamURL(text, kafkaForm, "format", "id", "table", "partitions", "sasl")
 	if err != nil {
 		return nil, err

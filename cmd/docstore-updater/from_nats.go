@@ -5,9 +5,9 @@ import (
 	"os"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/records"
-	"docstore/queue/source"
-	"docstore/queue/source/nats"
+	"docstore/ingest"
+	"docstore/ingest/nats"
+	"docstore/ingest/records"
 )
 
 const natsForm = "nats://HOST:PORT[,...]/STREAM"
@@ -26,7 +26,7 @@ Options of the URL, such as nats://n1:4222/JOBS?subject=jobs.*&format=raw:
   tls=true, ca=FILE, cert=FILE, key=FILE`
 
 // openNATSURL opens a stream of NATS JetStream.
-func openNATSURL(_ context.Context, text string, o *fromOptions) (source.Opener, error) {
+func openNATSURL(_ context.Context, text string, o *fromOptions) (ingest.Opener, error) {
 	u, err := parseStreamURL(text, natsForm, "subject", "id", "format", "creds")
 	if err != nil {
 		return nil, err

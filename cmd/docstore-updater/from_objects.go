@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/files"
+	"docstore/ingest"
+	"docstore/ingest/files"
 	"docstore/queue/bucket"
-	"docstore/queue/source"
 )
 
 const objectsHelp = `file:// and s3:// read files and objects in the order of their names. In a
@@ -20,7 +20,7 @@ reads the new ones and then fails, or with --follow logs a warning. Write a file
 under a name that begins with a dot, then rename it.`
 
 // openFileURL opens the files of file:///DIRECTORY/PATTERN.
-func openFileURL(_ context.Context, url string, o *fromOptions) (source.Opener, error) {
+func openFileURL(_ context.Context, url string, o *fromOptions) (ingest.Opener, error) {
 	name := strings.TrimPrefix(url, "file://")
 	if !path.IsAbs(name) {
 		return nil, cli.Usagef("invalid URL %s: want file:///DIRECTORY/PATTERN with an absolute path", url)
@@ -33,7 +33,7 @@ func openFileURL(_ context.Context, url string, o *fromOptions) (source.Opener, 
 }
 
 // openS3URL opens the objects of s3://BUCKET/PATTERN.
-func openS3URL(ctx context.Context, url string, o *fromOptions) (source.Opener, error) {
+func openS3URL(ctx context.Context, url string, o *fromOptions) (ingest.Opener, error) {
 	name, selection, _ := strings.Cut(strings.TrimPrefix(url, "s3://"), "/")
 	options := o.flags.store
 	options.ForeignNames = true

@@ -5,9 +5,9 @@ import (
 	"net/url"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/records"
-	"docstore/queue/source"
-	"docstore/queue/source/postgres"
+	"docstore/ingest"
+	"docstore/ingest/postgres"
+	"docstore/ingest/records"
 )
 
 const postgresForm = "postgres://USER@HOST:PORT/DATABASE?table=SCHEMA.TABLE"
@@ -28,7 +28,7 @@ Options besides those of libpq, such as sslmode=verify-full and passfile=FILE:
                         the next append reads only rows behind the last key`
 
 // openPostgres opens a table or query of PostgreSQL.
-func openPostgres(_ context.Context, text string, o *fromOptions) (source.Opener, error) {
+func openPostgres(_ context.Context, text string, o *fromOptions) (ingest.Opener, error) {
 	if o.format != records.FormatAuto {
 		return nil, cli.Usagef("--format %s is for files; rows become JSON", o.format)
 	}

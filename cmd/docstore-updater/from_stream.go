@@ -12,8 +12,8 @@ import (
 
 	"docstore/boxcarrpc/credentials"
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/records"
-	"docstore/queue/source/envelope"
+	"docstore/ingest/envelope"
+	"docstore/ingest/records"
 )
 
 // maxPasswordBytes is the maximum size of a password file.

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/records"
+	"docstore/ingest/records"
 )
 
 // fromFailure runs append --from and returns the last line of its error.

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/net/netutil"
 
 	"docstore/cmd/internal/cli"
-	"docstore/queue/source/merged"
+	"docstore/ingest/merged"
 )
 
 // Limits of the listener of metrics.

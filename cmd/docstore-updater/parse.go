@@ -5,9 +5,9 @@ import (
 	"runtime"
 	"sync"
 
-	"docstore/cmd/internal/records"
+	"docstore/ingest"
+	"docstore/ingest/records"
 	"docstore/queue"
-	"docstore/queue/source"
 )
 
 // maxParsers is the maximum number of parser goroutines: more would outpace the single
@@ -61,7 +61,7 @@ func (b *batch) parse(parsers []parser) {
 }
 
 // parse leaves the record as it is if it returns an error.
-func (p *parser) parse(r *source.Record) (err error) {
+func (p *parser) parse(r *ingest.Record) (err error) {
 	entry := records.Entry{ID: r.ID, Document: r.Document, Delete: r.Delete, Expires: r.Expires}
 	if len(r.ID) == 0 {
 		if entry, err = p.Parse(r.Document); err != nil {

@@ -4,8 +4,8 @@ import (
 	"context"
 	"sync"
 
+	"docstore/ingest"
 	"docstore/internal/eof"
-	"docstore/queue/source"
 )
 
 // batchesWait is the number of batches read ahead of the writer.
@@ -14,7 +14,7 @@ const batchesWait = 4
 // batch is a batch of records on the way from the source through a parser to the writer. One
 // of them owns it at a time.
 type batch struct {
-	*source.Batch               // nil with err
+	*ingest.Batch               // nil with err
 	err           error         // ended reading
 	parsed        chan struct{} // capacity 1: receives when the records have been parsed
 }
@@ -31,7 +31,7 @@ type batch struct {
 // several parse. The writer takes the batches in the order of reading, each after it has
 // been parsed, so the result is that of a single goroutine.
 type producer struct {
-	source   source.Source
+	source   ingest.Source
 	parsing  []parsing // of each source
 	unparsed chan *batch
 	filled   chan *batch
@@ -39,7 +39,7 @@ type producer struct {
 	complete bool
 }
 
-func newProducer(from source.Source, of []parsing) *producer {
+func newProducer(from ingest.Source, of []parsing) *producer {
 	return &producer{source: from, parsing: of, unparsed: make(chan *batch, batchesWait), filled: make(chan *batch, batchesWait)}
 }
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"docstore/cmd/internal/files"
-	"docstore/cmd/internal/records"
+	"docstore/ingest/files"
+	"docstore/ingest/records"
 	"docstore/internal/testseed"
 	"docstore/queue"
 )

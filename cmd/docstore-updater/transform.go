@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/files"
-	"docstore/cmd/internal/records"
+	"docstore/ingest/files"
+	"docstore/ingest/records"
 )
 
 // transformation are the flags of append that change documents, and its result.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"docstore/queue/source"
+	"docstore/ingest"
 )
 
 // partitions is an input of several sequences. Each time they are read in another order. Its
@@ -26,7 +26,7 @@ func parseOffsets(cursor []byte) (at offsets, err error) {
 	return at, err
 }
 
-func (in *partitions) Position(cursor []byte) (source.Position, error) { return parseOffsets(cursor) }
+func (in *partitions) Position(cursor []byte) (ingest.Position, error) { return parseOffsets(cursor) }
 
 func (in *partitions) Earliest(cursors [][]byte) ([]byte, error) {
 	earliest, err := parseOffsets(cursors[0])
@@ -56,22 +56,22 @@ func (in *partitions) Combine(a, b []byte) ([]byte, bool, error) {
 	return at.cursor(), within, err
 }
 
-func (in *partitions) Open(context.Context, []byte) (source.Source, error) { panic("not used") }
+func (in *partitions) Open(context.Context, []byte) (ingest.Source, error) { panic("not used") }
 
-func (in *partitions) start(random *rand.Rand, from []byte) func(size int) *source.Batch {
+func (in *partitions) start(random *rand.Rand, from []byte) func(size int) *ingest.Batch {
 	at, err := parseOffsets(from)
 	if err != nil {
 		panic(err)
 	}
 	// Reading is uneven: some partitions are far ahead of others.
 	weights := [3]int{1 + random.IntN(20), 1 + random.IntN(20), 1 + random.IntN(20)}
-	return func(size int) *source.Batch {
+	return func(size int) *ingest.Batch {
 		type place struct{ partition, offset int }
 		var places []place
 		var cursors []offsets
-		b := &source.Batch{
+		b := &ingest.Batch{
 			AppendCursor: func(dst []byte, i int) []byte { return append(dst, cursors[i].cursor()...) },
-			Included:     func(p source.Position, i int) bool { return p.(offsets)[places[i].partition] > places[i].offset },
+			Included:     func(p ingest.Position, i int) bool { return p.(offsets)[places[i].partition] > places[i].offset },
 		}
 		for len(b.Records) < size {
 			total := 0
@@ -93,7 +93,7 @@ func (in *partitions) start(random *rand.Rand, from []byte) func(size int) *sour
 				}
 			}
 			places = append(places, place{p, at[p]})
-			b.Records = append(b.Records, source.Record{ID: []byte(in.ids[p][at[p]]), Document: fmt.Appendf(nil, "%d/%d", p, at[p])})
+			b.Records = append(b.Records, ingest.Record{ID: []byte(in.ids[p][at[p]]), Document: fmt.Appendf(nil, "%d/%d", p, at[p])})
 			at[p]++
 			cursors = append(cursors, at)
 		}

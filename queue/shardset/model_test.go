@@ -15,12 +15,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/ingest"
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/shard"
-	"docstore/queue/source"
 )
 
 const testDir = "/srv/jobs"
@@ -36,7 +36,7 @@ type input struct {
 // errOtherInput: a cursor belongs to another input, and another one to this.
 var errOtherInput = errors.New("cursors of several inputs")
 
-func (in *input) Position(cursor []byte) (source.Position, error) {
+func (in *input) Position(cursor []byte) (ingest.Position, error) {
 	name, number, _ := strings.Cut(string(cursor), ":")
 	if name != in.name {
 		return -1, nil // has no record of this input
@@ -75,17 +75,17 @@ func (in *input) Earliest(cursors [][]byte) ([]byte, error) {
 
 func (in *input) cursor(n int) []byte { return fmt.Appendf(nil, "%s:%d", in.name, n) }
 
-func (in *input) Open(context.Context, []byte) (source.Source, error) { panic("not used") }
+func (in *input) Open(context.Context, []byte) (ingest.Source, error) { panic("not used") }
 
 // batch returns up to size records behind a cursor.
-func (in *input) batch(after, size int) *source.Batch {
+func (in *input) batch(after, size int) *ingest.Batch {
 	first := after + 1
-	b := &source.Batch{
+	b := &ingest.Batch{
 		AppendCursor: func(dst []byte, i int) []byte { return append(dst, in.cursor(first+i)...) },
-		Included:     func(p source.Position, i int) bool { return p.(int) >= first+i },
+		Included:     func(p ingest.Position, i int) bool { return p.(int) >= first+i },
 	}
 	for n := first; n < min(first+size, len(in.ids)); n++ {
-		b.Records = append(b.Records, source.Record{ID: []byte(in.ids[n]), Document: in.cursor(n)})
+		b.Records = append(b.Records, ingest.Record{ID: []byte(in.ids[n]), Document: in.cursor(n)})
 	}
 	return b
 }
@@ -109,13 +109,13 @@ func newInput(random *rand.Rand, name string, records int) *input {
 }
 
 // start returns a function that reads the records behind a cursor.
-func (in *input) start(_ *rand.Rand, from []byte) func(size int) *source.Batch {
+func (in *input) start(_ *rand.Rand, from []byte) func(size int) *ingest.Batch {
 	after := -1
 	if len(from) > 0 {
 		p, _ := in.Position(from) // Earliest has parsed it
 		after = p.(int)
 	}
-	return func(size int) *source.Batch {
+	return func(size int) *ingest.Batch {
 		b := in.batch(after, size)
 		after += len(b.Records)
 		return b
@@ -124,8 +124,8 @@ func (in *input) start(_ *rand.Rand, from []byte) func(size int) *source.Batch {
 
 // testInput is an input that can be read again.
 type testInput interface {
-	source.Opener
-	start(random *rand.Rand, from []byte) func(size int) *source.Batch
+	ingest.Opener
+	start(random *rand.Rand, from []byte) func(size int) *ingest.Batch
 }
 
 // appendAll appends the input, or the rest of it, and returns after the first error.

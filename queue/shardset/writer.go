@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"docstore/ingest"
 	"docstore/queue"
 	"docstore/queue/shard"
-	"docstore/queue/source"
 )
 
 // Writer appends to a divided queue. It is safe for concurrent use, with the exception of
@@ -131,13 +131,13 @@ func (w *Writer) Checkpoint() []byte {
 
 // Resume continues with the input of the last Writer, and returns the cursor behind which it
 // is read. Call it before the first Put.
-func (w *Writer) Resume(opener source.Opener) (from []byte, err error) {
+func (w *Writer) Resume(opener ingest.Opener) (from []byte, err error) {
 	cursors := w.Cursors()
 	if from, err = opener.Earliest(cursors); err != nil {
 		return nil, err
 	}
-	c := catchUp{from: from, positions: make([]source.Position, len(cursors)), cursors: cursors}
-	c.interleaved, _ = opener.(source.Interleaved)
+	c := catchUp{from: from, positions: make([]ingest.Position, len(cursors)), cursors: cursors}
+	c.interleaved, _ = opener.(ingest.Interleaved)
 	for i, cursor := range cursors {
 		if bytes.Equal(cursor, from) {
 			continue
@@ -159,7 +159,7 @@ func (w *Writer) Resume(opener source.Opener) (from []byte, err error) {
 
 // Has reports whether Records[i] of the batch, which has this id, is in the queue already. It
 // is called for each record in order before it is put, after Resume.
-func (w *Writer) Has(b *source.Batch, i int, id []byte) bool {
+func (w *Writer) Has(b *ingest.Batch, i int, id []byte) bool {
 	if !w.behind.differ { // the usual case
 		return false
 	}
@@ -311,19 +311,19 @@ func (w *Writer) fail(err error) error {
 type catchUp struct {
 	from      []byte            // reading began behind it
 	differ    bool              // the cursor of a shard is another one
-	positions []source.Position // of the shards; nil: it has no record of the rest
+	positions []ingest.Position // of the shards; nil: it has no record of the rest
 	left      int               // positions that are not nil
 	cursors   [][]byte          // of the shards
 	// interleaved is the opener if cursors are not in one order; nil: they are.
-	interleaved source.Interleaved
+	interleaved ingest.Interleaved
 	next        int // the position to compare next
 	// The last record that was asked for.
-	batch  *source.Batch
+	batch  *ingest.Batch
 	index  int
 	cursor []byte
 }
 
-func (c *catchUp) has(shard int, b *source.Batch, i int) (bool, error) {
+func (c *catchUp) has(shard int, b *ingest.Batch, i int) (bool, error) {
 	if c.interleaved != nil {
 		return c.hasInterleaved(shard, b, i)
 	}
@@ -350,7 +350,7 @@ func (c *catchUp) has(shard int, b *source.Batch, i int) (bool, error) {
 // hasInterleaved is has for a source whose records may arrive in another order than before. A
 // record that a shard lacks says nothing about later ones: the position of a shard is dropped
 // when the cursor that was reached includes it. One shard is compared for each record.
-func (c *catchUp) hasInterleaved(shard int, b *source.Batch, i int) (bool, error) {
+func (c *catchUp) hasInterleaved(shard int, b *ingest.Batch, i int) (bool, error) {
 	c.batch, c.index, c.cursor = b, i, b.AppendCursor(c.cursor[:0], i)
 	p := c.positions[shard]
 	has := p != nil && b.Included(p, i)

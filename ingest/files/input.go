@@ -1,0 +1,177 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"docstore/ingest/parquet"
+	"docstore/ingest/records"
+	"docstore/internal/eof"
+	"docstore/internal/vfs"
+)
+
+// input is a file of records, standard input, or a directory of documents.
+type input struct {
+	index  int        // among the inputs
+	gen    generation // of the file among those of the same name
+	name   string     // for messages; of a file its path
+	store  Store      // of an object; nil: a file
+	stdin  bool
+	stable bool           // a regular file or a directory, which can be read from the middle again
+	follow bool           // keep reading as the file grows, then the file that replaces it
+	format records.Format // known once it is open
+	size   int64
+	head   []byte  // the first bytes of a regular file, to identify it
+	from   cursor  // where to start
+	skip   *cursor // skip the records before it
+
+	modified time.Time // of a followed file that was read to its end
+}
+
+func inspect(path string, format records.Format) (*input, error) {
+	mode, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if mode.IsDir() != (format == Directories) {
+		if mode.IsDir() {
+			return nil, fmt.Errorf("%s is a directory; name the files in it, or use --format files to append each as a document", path)
+		}
+		return nil, fmt.Errorf("%s is not a directory, as --format files needs", path)
+	}
+	in := &input{gen: current, name: path, format: format, stable: mode.IsDir() || mode.Mode().IsRegular()}
+	if !in.stable {
+		return in, nil
+	}
+	info, err := vfs.OS.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	in.from.File = info.ID
+	if in.from.Path, err = filepath.Abs(path); err != nil || mode.IsDir() {
+		return in, err
+	}
+	in.size = info.Size
+	if err := in.readHead(context.Background()); err != nil {
+		return nil, err
+	}
+	in.detect()
+	return in, nil
+}
+
+func (in *input) readHead(ctx context.Context) error {
+	file, err := in.readerAt(ctx)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	in.head = make([]byte, min(in.size, sampleBytes))
+	if n, err := file.ReadAt(in.head, 0); n < len(in.head) {
+		return fmt.Errorf("reading %s: its size is %d bytes, and a read of the first %d returns %d: %w", in.name, in.size, len(in.head), n, eof.Unexpected(err))
+	}
+	return nil
+}
+
+// detect determines the format that the first bytes tell.
+func (in *input) detect() {
+	switch {
+	case in.format != records.FormatAuto:
+	case bytes.HasPrefix(in.head, []byte(parquet.Magic)):
+		in.format = Parquet
+	case !records.IsCompressed(in.head):
+		in.format = records.Detect(in.name, in.head)
+	}
+}
+
+// readerAt is a file that is read at any place.
+type readerAt interface {
+	io.ReaderAt
+	io.Closer
+}
+
+func (in *input) readerAt(ctx context.Context) (readerAt, error) {
+	if in.store != nil {
+		return &objectAt{ctx, in.store, in.from.Path}, nil
+	}
+	return os.Open(in.name)
+}
+
+// openAt returns a reader of the bytes from an offset on.
+func (in *input) openAt(ctx context.Context, offset int64) (io.ReadCloser, error) {
+	if in.store != nil {
+		return in.store.Open(ctx, in.from.Path, offset, -1)
+	}
+	file, err := os.Open(in.name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := file.Seek(offset, io.SeekStart); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+func (in *input) setFollow() error {
+	switch {
+	case in.stdin:
+		return nil // it is read until it ends anyway
+	case in.format == Directories || !in.stable:
+		return fmt.Errorf("%s is not a regular file, as --follow needs; a pipe is always read until it ends", in.name)
+	case records.IsCompressed(in.head) || in.format == records.FormatJSON || in.format == Parquet:
+		return fmt.Errorf("%s cannot be followed: only uncompressed lines and rows can be followed; omit --follow", in.name)
+	}
+	in.follow = true
+	return nil
+}
+
+// seekable reports whether reading can start in the middle. Compressed and structured
+// inputs are read again from their start.
+func (in *input) seekable() bool {
+	return in.stable && in.format == records.FormatNDJSON && !records.IsCompressed(in.head)
+}
+
+// live reports whether the input may grow while it is read.
+func (in *input) live() bool { return !in.stable || in.follow }
+
+// atEnd reports whether a record that ends at the offset is the last one written so far.
+func (in *input) atEnd(stream *records.Stream, offset int64) bool {
+	if !in.follow {
+		return in.stable && stream.AtEnd()
+	}
+	if stream.Waiting() {
+		return false
+	}
+	info, err := os.Stat(in.name)
+	return err == nil && info.Size() == offset
+}
+
+// place describes the place of a record for messages.
+func (in *input) place(at cursor) string {
+	switch in.format {
+	case Directories:
+		return at.Path
+	case records.FormatJSON:
+		return fmt.Sprintf("%s: element %d", in.name, at.Lines)
+	case Parquet:
+		return fmt.Sprintf("%s: row %d", in.name, at.Lines)
+	}
+	return fmt.Sprintf("%s:%d", in.name, at.Lines)
+}
+
+// totalBytes returns the size of the inputs; 0 if it is unknown.
+func totalBytes(inputs []*input) int64 {
+	var total int64
+	for _, in := range inputs {
+		if in.size == 0 || in.follow || records.IsCompressed(in.head) {
+			return 0
+		}
+		total += in.size - in.from.Offset
+	}
+	return total
+}

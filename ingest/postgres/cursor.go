@@ -1,0 +1,307 @@
+package postgres
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"docstore/ingest"
+	"docstore/ingest/postgres/pgoutput"
+	"docstore/queue"
+)
+
+// cursor is a position in a table and its changes. Little-endian:
+//
+//	4    "DSPG"
+//	u8   version, 1
+//	u8   phase: 0 the rows, 1 the changes, 2 the rows of a query
+//	u64  system identifier of the database cluster
+//	u32  timeline
+//	u32  OID of the table
+//	u32  OID of the table's entry in the publication
+//	u32  CRC-32C of the names of the key columns
+//	u64  LSN
+//	u64  index
+//	u32  attempt
+//	u64  anchor: LSN of a commit record, or where the changes begin
+//	u64  time of that commit, microseconds since 2000
+//	u32  id of that transaction; 0: none is known
+//	u32  CRC-32C of the text of the query; 0: unknown
+//	u64  fingerprint of the partitions; 0: unknown, or the table is not partitioned
+//	u32  CRC-32C of the names and types of the columns, and of the table's file; 0: unknown
+//	u8   length of the name of the slot, and the name
+//	...  key before the attempt, key: each u16 bytes, and the values as in appendKey
+//
+// Among the changes, all transactions whose commit record is before LSN are included, and of
+// the transaction whose commit record is at LSN the first index changes: each change counts as
+// two, the removal of the old id and the document.
+//
+// Among the rows, LSN is where the changes will begin, index is the number of rows read, and key
+// the last row's. Each process that reads rows begins another attempt behind the key that the
+// earlier one had reached.
+//
+// The anchor is the last transaction at or before LSN that changed the table, and tells the log
+// from another one of the same length; see history. Version 0 has no fields between attempt and
+// the name of the slot. It is read, and what they say is unknown.
+type cursor struct {
+	phase   phase
+	origin  origin
+	lsn     pgoutput.LSN
+	index   uint64
+	attempt uint32
+	anchor  anchor
+	base    []byte // key before the first row of the attempt; empty: none
+	key     []byte // key of the last row; empty: none
+}
+
+// origin identifies what a cursor refers to.
+type origin struct {
+	system      uint64
+	timeline    uint32
+	table       uint32
+	publication uint32
+	keys        uint32
+	query       uint32
+	partitions  uint64
+	columns     uint32
+	slot        string
+}
+
+type phase byte
+
+const (
+	phaseRows phase = iota
+	phaseChanges
+	phaseQuery
+	phases
+)
+
+const (
+	cursorMagic   = "DSPG"
+	cursorVersion = 1
+	// addedBytes is the size of the fields that version 0 lacks.
+	addedBytes = 8 + 8 + 4 + 4 + 8 + 4
+	// maxKeyBytes bounds an encoded key in a cursor. The id of a row with a longer key is
+	// longer than queue.MaxIDBytes in nearly all cases; its cursor has the key of an earlier row.
+	maxKeyBytes = 1900
+	// maxSlotName is PostgreSQL's limit.
+	maxSlotName = 63
+)
+
+// The longest cursor fits into a block.
+const _ = uint(queue.MaxCursorBytes - (len(cursorMagic) + 2 + 8 + 4*4 + 2*8 + 4 + addedBytes + 1 + maxSlotName + 2*(2+maxKeyBytes)))
+
+// append appends the encoded cursor to dst.
+func (c *cursor) append(dst []byte) []byte {
+	dst = append(dst, cursorMagic...)
+	dst = append(dst, cursorVersion, byte(c.phase))
+	dst = binary.LittleEndian.AppendUint64(dst, c.origin.system)
+	dst = binary.LittleEndian.AppendUint32(dst, c.origin.timeline)
+	dst = binary.LittleEndian.AppendUint32(dst, c.origin.table)
+	dst = binary.LittleEndian.AppendUint32(dst, c.origin.publication)
+	dst = binary.LittleEndian.AppendUint32(dst, c.origin.keys)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(c.lsn))
+	dst = binary.LittleEndian.AppendUint64(dst, c.index)
+	dst = binary.LittleEndian.AppendUint32(dst, c.attempt)
+	dst = binary.LittleEndian.AppendUint64(dst, uint64(c.anchor.lsn))
+	dst = binary.LittleEndian.AppendUint64(dst, c.anchor.time)
+	dst = binary.LittleEndian.AppendUint32(dst, c.anchor.xid)
+	dst = binary.LittleEndian.AppendUint32(dst, c.origin.query)
+	dst = binary.LittleEndian.AppendUint64(dst, c.origin.partitions)
+	dst = binary.LittleEndian.AppendUint32(dst, c.origin.columns)
+	dst = append(append(dst, byte(len(c.origin.slot))), c.origin.slot...)
+	for _, key := range [][]byte{c.base, c.key} {
+		dst = append(binary.LittleEndian.AppendUint16(dst, uint16(len(key))), key...)
+	}
+	return dst
+}
+
+var errForeignCursor = errors.New("the queue's cursor was not written by a PostgreSQL source; use another queue, or append from the start with --resume=false")
+
+// parseCursor decodes the result of append.
+func parseCursor(data []byte) (cursor, error) {
+	var c cursor
+	rest, ours := bytes.CutPrefix(data, []byte(cursorMagic))
+	if ours && len(rest) > 0 && rest[0] > cursorVersion {
+		return c, fmt.Errorf("the queue's cursor is of version %d, newer than this program; use a newer docstore-updater", rest[0])
+	}
+	fixed := 2 + 8 + 4*4 + 2*8 + 4
+	if ours && len(rest) > 0 && rest[0] > 0 {
+		fixed += addedBytes
+	}
+	if !ours || len(rest) < fixed || rest[1] >= byte(phases) {
+		return c, errForeignCursor
+	}
+	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(rest[at:]) }
+	u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(rest[at:]) }
+	c.phase = phase(rest[1])
+	c.origin = origin{system: u64(2), timeline: u32(10), table: u32(14), publication: u32(18), keys: u32(22)}
+	c.lsn, c.index, c.attempt = pgoutput.LSN(u64(26)), u64(34), u32(42)
+	c.anchor.lsn = c.lsn
+	if rest[0] > 0 {
+		c.anchor = anchor{lsn: pgoutput.LSN(u64(46)), time: u64(54), xid: u32(62)}
+		c.origin.query, c.origin.partitions, c.origin.columns = u32(66), u64(70), u32(78)
+	}
+	rest = rest[fixed:]
+	slot, rest, ok := cutPiece(rest, 1)
+	base, rest, okBase := cutPiece(rest, 2)
+	key, rest, okKey := cutPiece(rest, 2)
+	if !ok || !okBase || !okKey || len(rest) > 0 {
+		return c, errForeignCursor
+	}
+	c.origin.slot, c.base, c.key = string(slot), slices.Clone(base), slices.Clone(key)
+	return c, nil
+}
+
+// cutPiece cuts a piece after its length, which has lengthBytes bytes.
+func cutPiece(b []byte, lengthBytes int) (piece, rest []byte, ok bool) {
+	if len(b) < lengthBytes {
+		return nil, nil, false
+	}
+	n := int(b[0])
+	if lengthBytes == 2 {
+		n = int(binary.LittleEndian.Uint16(b))
+	}
+	b = b[lengthBytes:]
+	if n > len(b) {
+		return nil, nil, false
+	}
+	return b[:n:n], b[n:], true
+}
+
+// String describes the position for messages.
+func (c *cursor) String() string {
+	if c.phase != phaseChanges {
+		return fmt.Sprintf("row %d", c.index)
+	}
+	return fmt.Sprintf("change %d of the transaction committed at %s", (c.index+1)/2, c.lsn)
+}
+
+// includes reports whether the record after which the cursor is other is before c. Rows are
+// included only within an attempt: a row that is read again does no harm, because all changes
+// since the first attempt follow.
+func (c *cursor) includes(other *cursor) bool {
+	switch {
+	case c.phase != other.phase:
+		return c.phase == phaseChanges
+	case c.phase == phaseChanges:
+		return !c.before(other)
+	}
+	return c.attempt == other.attempt && c.index >= other.index
+}
+
+// before orders cursors among the changes.
+func (c *cursor) before(other *cursor) bool {
+	return c.lsn < other.lsn || c.lsn == other.lsn && c.index < other.index
+}
+
+// earliest returns a cursor that is at or before all others. There is at least one.
+func earliest(cursors []cursor) cursor {
+	first := cursors[0]
+	for _, c := range cursors[1:] {
+		switch {
+		case c.phase != first.phase:
+			if first.phase == phaseChanges {
+				first = c
+			}
+		case c.phase == phaseChanges:
+			if c.before(&first) {
+				first = c
+			}
+		default:
+			first = earlierRows(first, c)
+		}
+	}
+	return first
+}
+
+// earlierRows returns a cursor at or before a and b, which are among the rows. When an attempt
+// begins, all shards have the rows up to its base, and the cursors that stay in an earlier
+// attempt are at its base or behind it.
+func earlierRows(a, b cursor) cursor {
+	if a.attempt < b.attempt {
+		a, b = b, a
+	}
+	if a.attempt == b.attempt {
+		if b.index < a.index {
+			return b
+		}
+		return a
+	}
+	a.key, a.index = a.base, 0
+	return a
+}
+
+// latest returns the last one of cursors among the changes; nil: all are among the rows.
+func latest(cursors []cursor) *cursor {
+	var last *cursor
+	for i := range cursors {
+		if c := &cursors[i]; c.phase == phaseChanges && (last == nil || last.before(c)) {
+			last = c
+		}
+	}
+	return last
+}
+
+// appendKey appends the encoded key of a row: the values of its columns in PostgreSQL's text
+// form, each after its length.
+func appendKey(dst []byte, values [][]byte) []byte {
+	for _, v := range values {
+		dst = append(binary.AppendUvarint(dst, uint64(len(v))), v...)
+	}
+	return dst
+}
+
+// parseKey returns the values of an encoded key.
+func parseKey(key []byte) ([][]byte, error) {
+	var values [][]byte
+	for len(key) > 0 {
+		n, size := binary.Uvarint(key)
+		if size <= 0 || n > uint64(len(key)-size) {
+			return nil, errForeignCursor
+		}
+		end := size + int(n)
+		values = append(values, key[size:end:end])
+		key = key[end:]
+	}
+	return values, nil
+}
+
+// Position decodes a cursor.
+func (o *Opener) Position(data []byte) (ingest.Position, error) {
+	c, err := parseCursor(data)
+	if err != nil {
+		return nil, err
+	}
+	return &c, nil
+}
+
+// Earliest returns a cursor at or before each of the cursors. The next Open checks that the log
+// of the server also contains the changes before the others.
+func (o *Opener) Earliest(data [][]byte) ([]byte, error) {
+	var cursors []cursor
+	for _, d := range data {
+		if len(d) == 0 {
+			continue
+		}
+		c, err := parseCursor(d)
+		if err != nil {
+			return nil, err
+		}
+		cursors = append(cursors, c)
+		if a, b := c.origin, cursors[0].origin; a.system != b.system || a.table != b.table || a.slot != b.slot {
+			return nil, errors.New("the cursors of the shards are of different sources")
+		}
+	}
+	if len(cursors) == 0 {
+		return nil, nil
+	}
+	o.latest.Store(latest(cursors))
+	if len(cursors) < len(data) {
+		return nil, nil
+	}
+	first := earliest(cursors)
+	return first.append(nil), nil
+}
