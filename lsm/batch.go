@@ -7,12 +7,8 @@ import (
 	"github.com/cockroachdb/errors"
 )
 
-// Size limits and their errors.
-const (
-	MaxKeyBytes   = 64 << 10  // ErrKeyTooLarge; the empty key is legal
-	MaxValueBytes = 64 << 20  // ErrValueTooLarge
-	MaxBatchBytes = 256 << 20 // ErrBatchTooLarge, counted as encoded
-)
+// MaxBatchBytes is the limit of a batch, counted as encoded: ErrBatchTooLarge.
+const MaxBatchBytes = 256 << 20
 
 // Encoding of a batch, also used in the log:
 //

@@ -48,12 +48,6 @@ const (
 	maxEntryBytes = 4 + 3 + 4
 )
 
-// entry is an entry of a table. Its slices refer to the mapping.
-type entry struct {
-	key, value []byte
-	tombstone  bool
-}
-
 // block is a block with a verified header.
 type block struct {
 	data       []byte // the whole of it

@@ -187,3 +187,4 @@ func (it *runIterator) prefetchBlock([]byte) {}
 
 func (it *runIterator) shown() *entry { return &it.current }
 func (it *runIterator) err() error    { return nil }
+func (it *runIterator) release()      {}

@@ -6,33 +6,6 @@ import (
 	"slices"
 )
 
-// entrySource returns entries in key order, each key once, including tombstones. Tables
-// are written from it.
-type entrySource interface {
-	// next appends the next entries to dst, some at a time, none at the end. They are
-	// valid until the next call.
-	next(dst []entry) ([]entry, error)
-}
-
-// tableSource returns the entries of a table from verified copies of its blocks, so a
-// merge never writes damaged bytes under a valid checksum.
-type tableSource struct {
-	r     *tableReader
-	block int // the next
-	copy  blockCopy
-}
-
-func (s *tableSource) next(dst []entry) ([]entry, error) {
-	if s.block == s.r.blocks {
-		return dst, nil
-	}
-	if err := s.r.guard(func() error { return s.r.read(&s.copy, s.block) }); err != nil {
-		return dst, err
-	}
-	s.block++
-	return s.copy.appendEntries(dst), nil
-}
-
 // mergedSource merges several sources. The entry of the newest source hides the others
 // with the same key.
 type mergedSource struct {

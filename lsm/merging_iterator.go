@@ -6,27 +6,6 @@ import (
 	"docstore/internal/vfs"
 )
 
-// internalIterator iterates over entries in key order, each key once, including
-// tombstones. It can be positioned anywhere and moves in both directions; a new one has
-// no position. Positioning calls report whether there is an entry; next and prev
-// require a current entry. Entries are valid until the next positioning call.
-// prefetchIndex and prefetchBlock must be called inside vfs.Guard.
-type internalIterator interface {
-	first() bool
-	last() bool
-	seekGE(key []byte) bool
-	seekLT(key []byte) bool
-	next() bool
-	prev() bool
-	// prefetchIndex and then prefetchBlock prefetch the memory that a seek of key
-	// reads.
-	prefetchIndex(key []byte)
-	prefetchBlock(key []byte)
-	// shown returns the current entry, always at the same address.
-	shown() *entry
-	err() error
-}
-
 // mergingIterator merges several iterators. The entry of the newest source hides the
 // others with the same key. next moves in the direction of the last positioning call:
 // forwards after first and seekGE, backwards after last and seekLT.
@@ -95,9 +74,7 @@ func (m *mergingIterator) prefetch(key []byte) {
 // release returns the memory of the sources to its pools.
 func (m *mergingIterator) release() {
 	for i := range m.sources {
-		if t, ok := m.sources[i].internalIterator.(*tableIterator); ok {
-			t.release()
-		}
+		m.sources[i].release()
 	}
 }
 

@@ -40,16 +40,6 @@ type tableIndex struct {
 // is twice as large.
 const blocksPerBucket = 4
 
-// commonPrefix returns the length of the common prefix of two keys, and so of all keys
-// between them.
-func commonPrefix(a, b []byte) int {
-	n := 0
-	for n < min(len(a), len(b)) && a[n] == b[n] {
-		n++
-	}
-	return n
-}
-
 func (x *tableIndex) prefix(i int) uint64 { return order.Uint64(x.records[indexRecordBytes*i:]) }
 func (x *tableIndex) recordOffset(i int) uint64 {
 	return order.Uint64(x.records[indexRecordBytes*i+8:])

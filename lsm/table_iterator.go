@@ -180,3 +180,22 @@ func (it *tableIterator) show() bool {
 
 func (it *tableIterator) shown() *entry { return &it.current }
 func (it *tableIterator) err() error    { return it.failure }
+
+// tableSource returns the entries of a table from verified copies of its blocks, so a
+// merge never writes damaged bytes under a valid checksum.
+type tableSource struct {
+	r     *tableReader
+	block int // the next
+	copy  blockCopy
+}
+
+func (s *tableSource) next(dst []entry) ([]entry, error) {
+	if s.block == s.r.blocks {
+		return dst, nil
+	}
+	if err := s.r.guard(func() error { return s.r.read(&s.copy, s.block) }); err != nil {
+		return dst, err
+	}
+	s.block++
+	return s.copy.appendEntries(dst), nil
+}

@@ -136,16 +136,6 @@ func (m *versionMap) newSlots(bits uint) *slotTable {
 	return &slotTable{slots: unsafe.Slice(first, 1<<bits), shift: 32 - bits}
 }
 
-// keyPrefix returns the first eight bytes of a key as a number with the same order.
-func keyPrefix(key []byte) uint64 {
-	if len(key) >= 8 {
-		return binary.BigEndian.Uint64(key)
-	}
-	var p [8]byte
-	copy(p[:], key)
-	return binary.BigEndian.Uint64(p[:])
-}
-
 // used returns the number of bytes that the entries need, without initial slots that
 // are not needed yet. Only for the writer.
 func (m *versionMap) used() int64 { return int64(m.end) + slotBytes<<m.needed }
