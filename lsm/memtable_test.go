@@ -43,8 +43,8 @@ func TestMemtableKeepsEveryVersionInOrder(t *testing.T) {
 		it := newMergingIterator(m.iterators(uint64(sequence)))
 		at := 0
 		for ok := it.first(); ok; ok = it.next() {
-			require.Equal(t, keys[at], string(it.key()))
-			require.Equal(t, state[keys[at]], write{string(it.value()), it.tombstone()})
+			require.Equal(t, keys[at], string(it.shown().key))
+			require.Equal(t, state[keys[at]], write{string(it.shown().value), it.shown().tombstone})
 			v, found := m.get(hashKey([]byte(keys[at])), []byte(keys[at]), uint64(sequence))
 			require.True(t, found)
 			require.Equal(t, state[keys[at]], write{string(v.value), v.tombstone})
@@ -53,7 +53,7 @@ func TestMemtableKeepsEveryVersionInOrder(t *testing.T) {
 		require.Equal(t, len(keys), at)
 		for ok := it.last(); ok; ok = it.next() {
 			at--
-			require.Equal(t, keys[at], string(it.key()))
+			require.Equal(t, keys[at], string(it.shown().key))
 		}
 		require.Zero(t, at)
 	}
@@ -78,11 +78,11 @@ func TestMemtableReadsDuringWrites(t *testing.T) {
 				count, last := uint64(0), []byte(nil)
 				it := newMergingIterator(m.iterators(through))
 				for ok := it.first(); ok; ok = it.next() {
-					if count > 0 && bytes.Compare(last, it.key()) >= 0 {
-						t.Errorf("%q after %q", it.key(), last)
+					if count > 0 && bytes.Compare(last, it.shown().key) >= 0 {
+						t.Errorf("%q after %q", it.shown().key, last)
 						return
 					}
-					last = it.key()
+					last = it.shown().key
 					count++
 				}
 				if count != through {

@@ -96,11 +96,8 @@ func (m *mergingIterator) restart(backward bool, position func(internalIterator)
 	return m.found()
 }
 
-func (m *mergingIterator) shown() *entry   { return m.heap[0].entry }
-func (m *mergingIterator) key() []byte     { return m.heap[0].key }
-func (m *mergingIterator) value() []byte   { return m.heap[0].value }
-func (m *mergingIterator) tombstone() bool { return m.heap[0].tombstone }
-func (m *mergingIterator) err() error      { return m.failure }
+func (m *mergingIterator) shown() *entry { return m.heap[0].entry }
+func (m *mergingIterator) err() error    { return m.failure }
 
 func (m *mergingIterator) found() bool { return m.failure == nil && len(m.heap) > 0 }
 
