@@ -4,11 +4,17 @@ import (
 	"encoding/binary"
 	"math"
 
+	"docstore/lsm/internal/kv"
+
 	"github.com/cockroachdb/errors"
 )
 
-// MaxBatchBytes is the limit of a batch, counted as encoded: ErrBatchTooLarge.
-const MaxBatchBytes = 256 << 20
+// Size limits and their errors.
+const (
+	MaxKeyBytes   = kv.MaxKeyBytes   // 64 KiB; ErrKeyTooLarge; the empty key is legal
+	MaxValueBytes = kv.MaxValueBytes // 64 MiB; ErrValueTooLarge
+	MaxBatchBytes = 256 << 20        // ErrBatchTooLarge, counted as encoded
+)
 
 // Encoding of a batch, also used in the log:
 //

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 
 	"docstore/internal/checksum"
+	"docstore/lsm/internal/kv"
 )
 
 // A block of a table can be followed by padding, which is zero. There are two kinds of
@@ -132,7 +133,7 @@ func (b block) checkEntries() *formatFault {
 			if !ok {
 				return &formatFault{reason: "block with a malformed entry"}
 			}
-			key, at = e.key, at+size
+			key, at = e.Key, at+size
 		}
 		if i > 0 && bytes.Compare(last, key) >= 0 {
 			return &formatFault{reason: "block with keys out of order"}
@@ -161,28 +162,28 @@ func (b block) wordsRise() bool {
 }
 
 // entryAt decodes the entry at an offset of a mixed block and returns its length.
-func (b block) entryAt(at int) (e entry, size int, ok bool) {
+func (b block) entryAt(at int) (e kv.Entry, size int, ok bool) {
 	if uint(at) > uint(len(b.data)) {
-		return entry{}, 0, false
+		return kv.Entry{}, 0, false
 	}
 	rest := b.data[at:]
 	keyBytes, n := binary.Uvarint(rest)
-	if n <= 0 || keyBytes > MaxKeyBytes {
-		return entry{}, 0, false
+	if n <= 0 || keyBytes > kv.MaxKeyBytes {
+		return kv.Entry{}, 0, false
 	}
 	packed, m := binary.Uvarint(rest[n:])
-	if m <= 0 || packed>>1 > MaxValueBytes {
-		return entry{}, 0, false
+	if m <= 0 || packed>>1 > kv.MaxValueBytes {
+		return kv.Entry{}, 0, false
 	}
 	keyEnd := uint64(n+m) + keyBytes
 	end := keyEnd + packed>>1
 	if end > uint64(len(rest)) {
-		return entry{}, 0, false
+		return kv.Entry{}, 0, false
 	}
-	return entry{
-		key:       rest[n+m : keyEnd : keyEnd],
-		value:     rest[keyEnd:end:end],
-		tombstone: packed&1 != 0,
+	return kv.Entry{
+		Key:       rest[n+m : keyEnd : keyEnd],
+		Value:     rest[keyEnd:end:end],
+		Tombstone: packed&1 != 0,
 	}, int(end), true
 }
 
@@ -192,15 +193,15 @@ func (b block) evenKey(i int) []byte {
 	return b.data[at : at+b.keyBytes : at+b.keyBytes]
 }
 
-// entry returns an entry. ok is false only if the block was damaged after its
+// Entry returns an entry. ok is false only if the block was damaged after its
 // verification.
-func (b block) entry(i int) (e entry, ok bool) {
+func (b block) entry(i int) (e kv.Entry, ok bool) {
 	if b.keyBytes == 0 {
 		e, _, ok := b.entryAt(int(order.Uint32(b.data[blockHeaderBytes+4*i:])))
 		return e, ok
 	}
 	at := blockHeaderBytes + b.count*b.keyBytes + i*b.valueBytes
-	return entry{key: b.evenKey(i), value: b.data[at : at+b.valueBytes : at+b.valueBytes]}, true
+	return kv.Entry{Key: b.evenKey(i), Value: b.data[at : at+b.valueBytes : at+b.valueBytes]}, true
 }
 
 // eachKey calls fn with all keys of a verified block.
@@ -218,7 +219,7 @@ func (b block) eachKey(fn func(key []byte)) {
 }
 
 // appendEntries appends all entries of a verified block.
-func (b block) appendEntries(dst []entry) []entry {
+func (b block) appendEntries(dst []kv.Entry) []kv.Entry {
 	if b.keyBytes == 0 {
 		for i := range b.count {
 			e, _ := b.entry(i)
@@ -229,7 +230,7 @@ func (b block) appendEntries(dst []entry) []entry {
 	keys := b.data[blockHeaderBytes:]
 	values := keys[b.count*b.keyBytes:]
 	for range b.count {
-		dst = append(dst, entry{key: keys[:b.keyBytes:b.keyBytes], value: values[:b.valueBytes:b.valueBytes]})
+		dst = append(dst, kv.Entry{Key: keys[:b.keyBytes:b.keyBytes], Value: values[:b.valueBytes:b.valueBytes]})
 		keys, values = keys[b.keyBytes:], values[b.valueBytes:]
 	}
 	return dst
@@ -240,7 +241,7 @@ func (b block) key(i int) []byte {
 		return b.evenKey(i)
 	}
 	e, _ := b.entry(i)
-	return e.key
+	return e.Key
 }
 
 // search returns the index of the first entry with a key of at least key, or count, and

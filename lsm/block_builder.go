@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"docstore/internal/checksum"
+	"docstore/lsm/internal/kv"
 )
 
 // blockBuilder builds a block in place at the end of a buffer. It assumes that the
@@ -31,9 +32,9 @@ func (b *blockBuilder) begin(buf []byte) {
 
 // add adds an entry and reports whether it fit into the target size. An empty block
 // accepts any entry that is not large.
-func (b *blockBuilder) add(e *entry) bool {
-	size := b.bytes + len(e.key) + len(e.value)
-	if b.entries == 0 || b.mixed || len(e.key) != b.keyBytes || len(e.value) != b.valueBytes || e.tombstone {
+func (b *blockBuilder) add(e *kv.Entry) bool {
+	size := b.bytes + len(e.Key) + len(e.Value)
+	if b.entries == 0 || b.mixed || len(e.Key) != b.keyBytes || len(e.Value) != b.valueBytes || e.Tombstone {
 		return b.addSlowly(e, size)
 	}
 	if blockHeaderBytes+size > blockTargetBytes {
@@ -44,21 +45,21 @@ func (b *blockBuilder) add(e *entry) bool {
 }
 
 // put adds an entry to an even block with space for it.
-func (b *blockBuilder) put(e *entry, size int) {
+func (b *blockBuilder) put(e *kv.Entry, size int) {
 	keyAt := b.buf[b.start+blockHeaderBytes+b.entries*b.keyBytes:]
 	if b.keyBytes == 8 { // faster than copy
-		binary.BigEndian.PutUint64(keyAt, binary.BigEndian.Uint64(e.key))
+		binary.BigEndian.PutUint64(keyAt, binary.BigEndian.Uint64(e.Key))
 	} else {
-		copy(keyAt, e.key)
+		copy(keyAt, e.Key)
 	}
-	copy(b.buf[b.valuesAt+b.entries*b.valueBytes:], e.value)
+	copy(b.buf[b.valuesAt+b.entries*b.valueBytes:], e.Value)
 	b.entries, b.bytes = b.entries+1, size
 }
 
-func (b *blockBuilder) addSlowly(e *entry, size int) bool {
+func (b *blockBuilder) addSlowly(e *kv.Entry, size int) bool {
 	switch {
-	case b.entries == 0 && !e.tombstone && len(e.key) > 0:
-		b.mixed, b.keyBytes, b.valueBytes = false, len(e.key), len(e.value)
+	case b.entries == 0 && !e.Tombstone && len(e.Key) > 0:
+		b.mixed, b.keyBytes, b.valueBytes = false, len(e.Key), len(e.Value)
 		b.buf = slices.Grow(b.buf, blockTargetBytes)[:b.start+blockTargetBytes]
 		b.valuesAt = b.start + blockHeaderBytes + (blockTargetBytes-blockHeaderBytes)/size*b.keyBytes
 		b.put(e, size)
@@ -80,16 +81,16 @@ func (b *blockBuilder) mix() {
 	b.mixed, b.offsets, b.body = true, b.offsets[:0], b.body[:0]
 	keys, values := b.buf[b.start+blockHeaderBytes:], b.buf[b.valuesAt:]
 	for i := range b.entries {
-		b.putMixed(&entry{
-			key:   keys[i*b.keyBytes : (i+1)*b.keyBytes],
-			value: values[i*b.valueBytes : (i+1)*b.valueBytes],
+		b.putMixed(&kv.Entry{
+			Key:   keys[i*b.keyBytes : (i+1)*b.keyBytes],
+			Value: values[i*b.valueBytes : (i+1)*b.valueBytes],
 		})
 	}
 }
 
-func (b *blockBuilder) putMixed(e *entry) {
+func (b *blockBuilder) putMixed(e *kv.Entry) {
 	b.offsets = append(b.offsets, uint32(len(b.body)))
-	b.body = append(appendEntryHead(b.body, e), e.value...)
+	b.body = append(appendEntryHead(b.body, e), e.Value...)
 }
 
 // finish completes the block and returns it and the buffer that ends with it. seed is
@@ -129,20 +130,20 @@ func putBlockHeader(b []byte, length int, kind uint32, count int) {
 }
 
 // appendEntryHead appends the encoding of an entry of a mixed block up to its value.
-func appendEntryHead(dst []byte, e *entry) []byte {
-	packed := uint64(len(e.value)) << 1
-	if e.tombstone {
+func appendEntryHead(dst []byte, e *kv.Entry) []byte {
+	packed := uint64(len(e.Value)) << 1
+	if e.Tombstone {
 		packed |= 1
 	}
-	dst = binary.AppendUvarint(dst, uint64(len(e.key)))
+	dst = binary.AppendUvarint(dst, uint64(len(e.Key)))
 	dst = binary.AppendUvarint(dst, packed)
-	return append(dst, e.key...)
+	return append(dst, e.Key...)
 }
 
 // isLarge reports whether an entry exceeds the target and so gets its own block.
-func isLarge(e *entry) bool {
-	size := blockHeaderBytes + len(e.key) + len(e.value)
-	if e.tombstone || len(e.key) == 0 {
+func isLarge(e *kv.Entry) bool {
+	size := blockHeaderBytes + len(e.Key) + len(e.Value)
+	if e.Tombstone || len(e.Key) == 0 {
 		size += maxEntryBytes
 	}
 	return size > blockTargetBytes
@@ -150,11 +151,11 @@ func isLarge(e *entry) bool {
 
 // largeBlock returns the block of a large entry without the value at its end. seed is
 // that of block.headIsValid.
-func largeBlock(e *entry, seed uint32) (head []byte) {
-	head = make([]byte, blockHeaderBytes+4, blockHeaderBytes+maxEntryBytes+len(e.key))
+func largeBlock(e *kv.Entry, seed uint32) (head []byte) {
+	head = make([]byte, blockHeaderBytes+4, blockHeaderBytes+maxEntryBytes+len(e.Key))
 	head = appendEntryHead(head, e)
-	putBlockHeader(head, len(head)+len(e.value), kindMixed, 1)
+	putBlockHeader(head, len(head)+len(e.Value), kindMixed, 1)
 	order.PutUint32(head[blockHeaderBytes:], blockHeaderBytes+4)
-	order.PutUint32(head, checksum.Update(checksum.Update(seed, head[4:]), e.value))
+	order.PutUint32(head, checksum.Update(checksum.Update(seed, head[4:]), e.Value))
 	return head
 }

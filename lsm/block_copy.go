@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"docstore/internal/checksum"
+	"docstore/lsm/internal/kv"
 )
 
 // blockCopy is a copy of a block in memory with a verified checksum.
@@ -145,34 +146,34 @@ func (r *tableReader) leadsTo(c *blockCopy, i int, key []byte) error {
 }
 
 // searchCopy looks up a key in a verified copy of block i, which find returned for it.
-func (r *tableReader) searchCopy(i int, key []byte) (e entry, found bool, err error) {
+func (r *tableReader) searchCopy(i int, key []byte) (e kv.Entry, found bool, err error) {
 	c := newBlockCopy()
 	defer c.release()
 	if err := r.readFor(c, i, key); err != nil {
-		return entry{}, false, err
+		return kv.Entry{}, false, err
 	}
 	at, found := c.search(key)
 	if !found {
-		return entry{}, false, nil
+		return kv.Entry{}, false, nil
 	}
 	e, _ = c.entry(at)
-	return entry{key: bytes.Clone(e.key), value: bytes.Clone(e.value), tombstone: e.tombstone}, true, nil
+	return kv.Entry{Key: bytes.Clone(e.Key), Value: bytes.Clone(e.Value), Tombstone: e.Tombstone}, true, nil
 }
 
 // confirmAbsent verifies that a block, which find returned for key and read has
 // verified before, does not have the key. If it does, the mapping changed in the
 // meantime, and the entry is returned from a copy.
-func (r *tableReader) confirmAbsent(i int, key []byte) (e entry, found bool, err error) {
+func (r *tableReader) confirmAbsent(i int, key []byte) (e kv.Entry, found bool, err error) {
 	c := newBlockCopy()
 	defer c.release()
 	if err := r.readKeys(c, i); err != nil {
-		return entry{}, false, err
+		return kv.Entry{}, false, err
 	}
 	if err := r.leadsTo(c, i, key); err != nil {
-		return entry{}, false, err
+		return kv.Entry{}, false, err
 	}
 	if _, found := c.search(key); found {
 		return r.searchCopy(i, key)
 	}
-	return entry{}, false, nil
+	return kv.Entry{}, false, nil
 }

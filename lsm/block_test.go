@@ -10,6 +10,7 @@ import (
 
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/lsm/internal/kv"
 )
 
 // TestTablesOfAllShapesOfKeys looks up every key and its neighbours in tables of many
@@ -62,7 +63,7 @@ func TestBlocksDoNotCrossPages(t *testing.T) {
 			value := bytes.Repeat([]byte("v"), c.valueBytes)
 			const blocks = 50
 			for i := range blocks * c.perBlock {
-				require.NoError(t, w.add([]entry{{fmt.Appendf(nil, "%0*d", c.keyBytes, i), value, false}}, false))
+				require.NoError(t, w.add([]kv.Entry{{Key: fmt.Appendf(nil, "%0*d", c.keyBytes, i), Value: value}}, false))
 			}
 			facts, err := w.finish(1, blocks)
 			require.NoError(t, err)
@@ -111,7 +112,7 @@ func requireTable(t *testing.T, entries map[string]string) {
 	}
 	slices.Sort(keys)
 	for i, key := range keys {
-		require.NoError(t, w.add([]entry{{[]byte(key), []byte(entries[key]), i%500 == 77 && entries[key] == ""}}, false))
+		require.NoError(t, w.add([]kv.Entry{{Key: []byte(key), Value: []byte(entries[key]), Tombstone: i%500 == 77 && entries[key] == ""}}, false))
 	}
 	facts, err := w.finish(1, uint64(len(keys)))
 	require.NoError(t, err)
@@ -123,13 +124,13 @@ func requireTable(t *testing.T, entries map[string]string) {
 		e, found, err := r.search(r.findBlock([]byte(key)), []byte(key))
 		require.NoError(t, err)
 		require.True(t, found)
-		require.Equal(t, entries[key], string(e.value))
+		require.Equal(t, entries[key], string(e.Value))
 
-		require.True(t, it.seekGE([]byte(key)))
-		require.Equal(t, key, string(it.shown().key))
-		require.Equal(t, i > 0, it.seekLT([]byte(key)))
+		require.True(t, it.SeekGE([]byte(key)))
+		require.Equal(t, key, string(it.Current().Key))
+		require.Equal(t, i > 0, it.SeekLT([]byte(key)))
 		if i > 0 {
-			require.Equal(t, keys[i-1], string(it.shown().key))
+			require.Equal(t, keys[i-1], string(it.Current().Key))
 		}
 		above := key + "\x00"
 		if _, covered := r.place([]byte(above)); covered && entries[above] == "" {
@@ -147,9 +148,9 @@ func TestBlockOutOfOrder(t *testing.T) {
 		for _, mixed := range []bool{false, true} {
 			keys := []int{1, 2, 3, 4, 5}
 			verify := func() *formatFault {
-				var entries []entry
+				var entries []kv.Entry
 				for _, key := range keys {
-					entries = append(entries, entry{key: fmt.Appendf(nil, "%0*d", keyBytes, key), value: []byte("value")})
+					entries = append(entries, kv.Entry{Key: fmt.Appendf(nil, "%0*d", keyBytes, key), Value: []byte("value")})
 				}
 				b, fault := parseBlock(buildBlock(entries, mixed))
 				require.Nil(t, fault)
@@ -168,7 +169,7 @@ func TestBlockOutOfOrder(t *testing.T) {
 }
 
 // buildBlock builds an even or mixed block.
-func buildBlock(entries []entry, mixed bool) []byte {
+func buildBlock(entries []kv.Entry, mixed bool) []byte {
 	var b blockBuilder
 	b.begin(nil)
 	for i := range entries {

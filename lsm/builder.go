@@ -6,6 +6,7 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"docstore/internal/vfs"
+	"docstore/lsm/internal/kv"
 )
 
 // Builder creates a store with one table from sorted input. It is not safe for
@@ -63,7 +64,7 @@ func (b *Builder) Set(key, value []byte) error {
 		b.err = checkSizes(key, len(value))
 	}
 	if b.err == nil {
-		b.err = b.writer.add([]entry{{key: key, value: value}}, false)
+		b.err = b.writer.add([]kv.Entry{{Key: key, Value: value}}, false)
 	}
 	return b.err
 }

@@ -112,16 +112,16 @@ func (r *tableReader) check(mayContain func(key []byte) bool, report func(bytes 
 	var last []byte
 	block := -1
 	it := r.iterator()
-	defer it.release()
-	for ok := it.first(); ok; ok = it.next() {
+	defer it.Release()
+	for ok := it.First(); ok; ok = it.Next() {
 		if block != it.index {
 			block = it.index
 			if err := reporter.add(uint64(len(it.block.data))); err != nil {
 				return err
 			}
 		}
-		e := it.shown()
-		key := e.key
+		e := it.Current()
+		key := e.Key
 		switch {
 		case got.entries > 0 && bytes.Compare(last, key) >= 0:
 			return r.corrupt(0, "keys out of order in block %d", it.index)
@@ -133,12 +133,12 @@ func (r *tableReader) check(mayContain func(key []byte) bool, report func(bytes 
 		last = append(last[:0], key...)
 		got.entries++
 		got.keyBytes += uint64(len(key))
-		got.valueBytes += uint64(len(e.value))
-		if e.tombstone {
+		got.valueBytes += uint64(len(e.Value))
+		if e.Tombstone {
 			got.tombstones++
 		}
 	}
-	if err := it.err(); err != nil {
+	if err := it.Err(); err != nil {
 		return err
 	}
 	want := r.facts

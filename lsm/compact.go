@@ -7,6 +7,7 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"docstore/internal/vfs"
+	"docstore/lsm/internal/kv"
 )
 
 // mergeStepBytes is the number of bytes that a merge writes before it checks for other
@@ -47,7 +48,7 @@ func (db *DB) merge(m *merge, oldest bool) error {
 		return err
 	}
 	defer release()
-	source := newMergedSource(sources, sharedBytes(inputs))
+	source := kv.NewMergedSource(sources, sharedBytes(inputs))
 	w, err := newTableWriter(&db.env, m.number, sumUnits(db.schedule.units(inputs)) >= lastingUnits)
 	if err != nil {
 		return err
@@ -81,7 +82,7 @@ func (db *DB) merge(m *merge, oldest bool) error {
 }
 
 // tableSources opens tables for a merge; release closes them.
-func (db *DB) tableSources(inputs []*table) (sources []entrySource, release func(), err error) {
+func (db *DB) tableSources(inputs []*table) (sources []kv.Source, release func(), err error) {
 	var readers []*tableReader
 	release = func() {
 		for _, r := range readers {
@@ -134,24 +135,24 @@ func sharedBytes(tables []*table) int {
 	first := tables[0].minKey
 	shared := len(first)
 	for _, t := range tables {
-		shared = min(shared, commonPrefix(first, t.minKey), commonPrefix(first, t.maxKey))
+		shared = min(shared, kv.CommonPrefix(first, t.minKey), kv.CommonPrefix(first, t.maxKey))
 	}
 	return shared
 }
 
 // deleteObsolete replaces obsolete entries by tombstones.
-func deleteObsolete(entries []entry, obsolete func(key, value []byte) bool) {
+func deleteObsolete(entries []kv.Entry, obsolete func(key, value []byte) bool) {
 	for i := range entries {
-		if e := &entries[i]; !e.tombstone && obsolete(e.key, e.value) {
-			e.tombstone, e.value = true, nil
+		if e := &entries[i]; !e.Tombstone && obsolete(e.Key, e.Value) {
+			e.Tombstone, e.Value = true, nil
 		}
 	}
 }
 
 // fillTable writes the entries of a source, optionally without tombstones. At every
 // mergeStepBytes it checks whether the DB is closing and calls pause, if not nil.
-func (db *DB) fillTable(w *tableWriter, source entrySource, dropTombstones bool, pause func() error) error {
-	var batch []entry
+func (db *DB) fillTable(w *tableWriter, source kv.Source, dropTombstones bool, pause func() error) error {
+	var batch []kv.Entry
 	var obsolete func(key, value []byte) bool
 	if db.options.Obsolete != nil {
 		obsolete = db.options.Obsolete()
@@ -159,7 +160,7 @@ func (db *DB) fillTable(w *tableWriter, source entrySource, dropTombstones bool,
 	for {
 		var err error
 		for until := w.added() + mergeStepBytes; w.added() < until; {
-			if batch, err = source.next(batch[:0]); err != nil || len(batch) == 0 {
+			if batch, err = source.Next(batch[:0]); err != nil || len(batch) == 0 {
 				return err
 			}
 			if obsolete != nil {

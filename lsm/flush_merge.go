@@ -2,6 +2,8 @@ package lsm
 
 import (
 	"time"
+
+	"docstore/lsm/internal/kv"
 )
 
 // maxFusedUnits is the maximum size in memtables of a flush that also merges. When the
@@ -61,8 +63,8 @@ func (db *DB) writeFlush(f *flush) (facts tableFacts, fresh uint64, err error) {
 		return tableFacts{}, 0, nil
 	}
 	first, last := m.firstSequence.Load(), m.lastSequence
-	var source entrySource = m.flushSource()
-	var merged *mergedSource
+	var source kv.Source = m.flushSource()
+	var merged *kv.MergedSource
 	if len(f.inputs) > 0 {
 		if err := db.roomForMerge(f.inputs); err != nil {
 			return tableFacts{}, 0, err
@@ -72,8 +74,8 @@ func (db *DB) writeFlush(f *flush) (facts tableFacts, fresh uint64, err error) {
 			return tableFacts{}, 0, err
 		}
 		defer release()
-		shared := min(sharedBytes(f.inputs), commonPrefix(m.versions.sharedKey(), f.inputs[0].minKey))
-		merged = newMergedSource(append([]entrySource{source}, older...), shared)
+		shared := min(sharedBytes(f.inputs), kv.CommonPrefix(m.versions.sharedKey(), f.inputs[0].minKey))
+		merged = kv.NewMergedSource(append([]kv.Source{source}, older...), shared)
 		source, first = merged, f.inputs[len(f.inputs)-1].facts.firstSequence
 	}
 	w, err := newTableWriter(&db.env, f.number, false)
@@ -89,7 +91,7 @@ func (db *DB) writeFlush(f *flush) (facts tableFacts, fresh uint64, err error) {
 	}
 	fresh = facts.fileBytes
 	if merged != nil {
-		fresh = uint64(float64(fresh) * merged.newestShare())
+		fresh = uint64(float64(fresh) * merged.NewestShare())
 	}
 	return facts, fresh, nil
 }

@@ -1,5 +1,7 @@
 package lsm
 
+import "docstore/lsm/internal/kv"
+
 // flushSource returns the newest version of each key of a sealed memtable, in key
 // order.
 //
@@ -22,7 +24,7 @@ func (m *memtable) flushSource() *flushSource {
 	return &flushSource{versions: m.versions, nodes: m.versions.sorted(nodes)}
 }
 
-func (s *flushSource) next(dst []entry) ([]entry, error) {
+func (s *flushSource) Next(dst []kv.Entry) ([]kv.Entry, error) {
 	s.fetch(2 * flushWindow)
 	window := s.nodes[:min(flushWindow, len(s.nodes))]
 	for _, n := range window {
@@ -30,7 +32,7 @@ func (s *flushSource) next(dst []entry) ([]entry, error) {
 	}
 	for _, n := range window {
 		v := s.versions.newest(n.node)
-		dst = append(dst, entry{s.versions.key(n.node), v.value, v.tombstone})
+		dst = append(dst, kv.Entry{Key: s.versions.key(n.node), Value: v.value, Tombstone: v.tombstone})
 	}
 	s.nodes, s.fetched = s.nodes[len(window):], s.fetched-len(window)
 	return dst, nil

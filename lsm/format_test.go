@@ -17,6 +17,7 @@ import (
 	"docstore/internal/crashtest"
 	"docstore/internal/race"
 	"docstore/internal/vfs"
+	"docstore/lsm/internal/kv"
 )
 
 var goldenID = storeID{0xd0, 0xc5, 0x70, 4: 0x01, 15: 0x0f}
@@ -27,8 +28,8 @@ func goldenTable(t testing.TB) (tableFacts, []byte) {
 	env := &environment{fs: vfs.NewMem(), dir: ".", id: goldenID}
 	w, err := newTableWriter(env, 7, false)
 	require.NoError(t, err)
-	require.NoError(t, w.add([]entry{{key: []byte("apple"), value: []byte("red")}}, false))
-	require.NoError(t, w.add([]entry{{key: []byte("pear"), tombstone: true}}, false))
+	require.NoError(t, w.add([]kv.Entry{{Key: []byte("apple"), Value: []byte("red")}}, false))
+	require.NoError(t, w.add([]kv.Entry{{Key: []byte("pear"), Tombstone: true}}, false))
 	facts, err := w.finish(11, 14)
 	require.NoError(t, err)
 	b, err := vfs.ReadFile(env.fs, tableName(7))
@@ -38,9 +39,9 @@ func goldenTable(t testing.TB) (tableFacts, []byte) {
 
 // goldenBlock builds an even block.
 func goldenBlock() []byte {
-	return buildBlock([]entry{
-		{key: []byte("apple"), value: []byte("red")},
-		{key: []byte("lemon"), value: []byte("yel")},
+	return buildBlock([]kv.Entry{
+		{Key: []byte("apple"), Value: []byte("red")},
+		{Key: []byte("lemon"), Value: []byte("yel")},
 	}, false)
 }
 
@@ -270,7 +271,7 @@ func FuzzBlock(f *testing.F) {
 			require.Equal(t, i+1, at)
 			e, ok := b.entry(i)
 			require.True(t, ok)
-			require.Equal(t, b.key(i), e.key)
+			require.Equal(t, b.key(i), e.Key)
 		}
 	})
 }
@@ -309,21 +310,21 @@ func FuzzTable(f *testing.F) {
 		}
 		var keys [][]byte
 		it := r.iterator()
-		for ok := it.first(); ok; ok = it.next() {
-			keys = append(keys, bytes.Clone(it.shown().key))
-			e, found, err := r.search(r.findBlock(it.shown().key), it.shown().key)
+		for ok := it.First(); ok; ok = it.Next() {
+			keys = append(keys, bytes.Clone(it.Current().Key))
+			e, found, err := r.search(r.findBlock(it.Current().Key), it.Current().Key)
 			require.NoError(t, err)
 			require.True(t, found)
-			require.Equal(t, it.shown().value, e.value)
+			require.Equal(t, it.Current().Value, e.Value)
 		}
-		if it.err() != nil {
+		if it.Err() != nil {
 			return
 		}
-		for ok := it.last(); ok; ok = it.prev() {
-			require.Equal(t, keys[len(keys)-1], it.shown().key)
+		for ok := it.Last(); ok; ok = it.Prev() {
+			require.Equal(t, keys[len(keys)-1], it.Current().Key)
 			keys = keys[:len(keys)-1]
 		}
-		require.NoError(t, it.err())
+		require.NoError(t, it.Err())
 		require.Empty(t, keys)
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"slices"
 
+	"docstore/lsm/internal/kv"
+
 	"github.com/cockroachdb/errors"
 )
 
@@ -34,7 +36,7 @@ func (x *indexBuilder) add(offset uint64, lastKey []byte) error {
 
 // finish passes the index to emit, piece by piece.
 func (x *indexBuilder) finish(minKey, maxKey []byte, emit func([]byte) error) error {
-	shared := commonPrefix(minKey, maxKey)
+	shared := kv.CommonPrefix(minKey, maxKey)
 	head := make([]byte, indexHeaderBytes)
 	order.PutUint32(head, uint32(x.blocks))
 	order.PutUint32(head[4:], uint32(shared))
@@ -44,7 +46,7 @@ func (x *indexBuilder) finish(minKey, maxKey []byte, emit func([]byte) error) er
 	end, record := uint64(0), make([]byte, indexRecordBytes)
 	err := x.each(func(offset uint64, key []byte) error {
 		end += uint64(len(key))
-		order.PutUint64(record, keyPrefix(key[min(shared, len(key)):]))
+		order.PutUint64(record, kv.Prefix(key[min(shared, len(key)):]))
 		order.PutUint64(record[8:], offset)
 		order.PutUint64(record[16:], end)
 		return emit(record)
@@ -64,7 +66,7 @@ func (x *indexBuilder) each(fn func(offset uint64, key []byte) error) error {
 				return errors.Wrap(err, "lsm: read a spool")
 			}
 			length := order.Uint32(x.head[8:])
-			if length > MaxKeyBytes {
+			if length > kv.MaxKeyBytes {
 				return nil // damaged: read compares the checksum
 			}
 			key = slices.Grow(key[:0], int(length))[:length]

@@ -6,6 +6,7 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"docstore/internal/invariants"
+	"docstore/lsm/internal/kv"
 )
 
 // IterOptions restrict an iterator. A nil *IterOptions does not. All given restrictions
@@ -28,7 +29,7 @@ type IterOptions struct {
 type Iterator struct {
 	db           *DB
 	pin          *pin // nil if it failed or was closed
-	source       *mergingIterator
+	source       *kv.MergingIterator
 	lower, upper []byte // nil for none
 	place        place
 	ahead        *readAhead
@@ -90,7 +91,7 @@ func (it *Iterator) First() bool {
 	if it.lower != nil {
 		return it.seek(false, it.lower)
 	}
-	return it.read(false, 1, it.source.first)
+	return it.read(false, 1, it.source.First)
 }
 
 // Last moves to the greatest key.
@@ -98,7 +99,7 @@ func (it *Iterator) Last() bool {
 	if it.upper != nil {
 		return it.seek(true, it.upper)
 	}
-	return it.read(true, 1, it.source.last)
+	return it.read(true, 1, it.source.Last)
 }
 
 // SeekGE moves to the smallest key that is at least key.
@@ -144,9 +145,9 @@ func (it *Iterator) Prev() bool {
 func (it *Iterator) seek(backward bool, key []byte) bool {
 	return it.read(backward, 1, func() bool {
 		if backward {
-			return it.source.seekLT(key)
+			return it.source.SeekLT(key)
 		}
-		return it.source.seekGE(key)
+		return it.source.SeekGE(key)
 	})
 }
 
@@ -164,15 +165,15 @@ func (it *Iterator) step(backward bool) bool {
 		key = bytes.Clone(key)
 		return it.read(backward, 1, func() bool {
 			if backward {
-				return it.source.seekLT(key)
+				return it.source.SeekLT(key)
 			}
-			return it.source.seekGE(key) && it.source.next()
+			return it.source.SeekGE(key) && it.source.Next()
 		})
 	case a.ended:
 		it.place, it.failure = endOf(backward), a.failure
 		return false
 	}
-	return it.read(backward, 2*a.want, it.source.next)
+	return it.read(backward, 2*a.want, it.source.Next)
 }
 
 // endOf returns the place after the end in a direction.
@@ -221,17 +222,17 @@ func (it *Iterator) read(backward bool, want int, position func() bool) bool {
 // source stays on the last of them.
 func (it *Iterator) gather(found bool) {
 	a := it.ahead
-	for ; found; found = it.source.next() {
-		e := it.source.shown()
-		if !it.within(e.key) {
+	for ; found; found = it.source.Next() {
+		e := it.source.Current()
+		if !it.within(e.Key) {
 			a.ended = true
 			return
 		}
-		if !e.tombstone && !a.add(e) {
+		if !e.Tombstone && !a.add(e) {
 			return
 		}
 	}
-	a.ended, a.failure = true, it.source.err()
+	a.ended, a.failure = true, it.source.Err()
 }
 
 // within reports whether a key is within the bound in the current direction.
@@ -274,7 +275,7 @@ func (it *Iterator) Err() error {
 // Close releases the iterator. It is idempotent.
 func (it *Iterator) Close() error {
 	if it.pin != nil {
-		it.source.release()
+		it.source.Release()
 		it.pin.release()
 		readAheads.Put(it.ahead)
 		it.pin, it.source, it.ahead, it.key, it.value = nil, nil, nil, nil, nil

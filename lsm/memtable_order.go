@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sort"
 	"sync"
+
+	"docstore/lsm/internal/kv"
 )
 
 // memtableOrder is the sorted order of a memtable's keys. It is computed when an
@@ -34,7 +36,7 @@ func (m *versionMap) newNodes(nodes []orderedNode, from ref, runs uint64, skip i
 		version := from + 4
 		if m.word(from).Load() != laterVersion {
 			key := m.key(from)
-			nodes = append(nodes, orderedNode{keyPrefix(key[skip:]), from})
+			nodes = append(nodes, orderedNode{kv.Prefix(key[skip:]), from})
 			version += ref(4 + len(key))
 		}
 		from = ref(runEnd(version, len(m.version(version).value)))
@@ -112,8 +114,8 @@ func (m *versionMap) mergeRuns(a, b []orderedNode) []orderedNode {
 
 // iterators returns iterators that together cover the keys of a memtable at a sequence
 // number.
-func (m *memtable) iterators(sequence uint64) []internalIterator {
-	var its []internalIterator
+func (m *memtable) iterators(sequence uint64) []kv.Iterator {
+	var its []kv.Iterator
 	for _, run := range m.runs(sequence) {
 		its = append(its, &runIterator{versions: m.versions, nodes: run, sequence: sequence, at: -1})
 	}
@@ -126,21 +128,21 @@ type runIterator struct {
 	nodes    []orderedNode
 	sequence uint64
 	at       int // current node; before or after all if there is none
-	current  entry
+	current  kv.Entry
 }
 
-func (it *runIterator) first() bool { return it.forward(0) }
-func (it *runIterator) last() bool  { return it.backward(len(it.nodes) - 1) }
+func (it *runIterator) First() bool { return it.forward(0) }
+func (it *runIterator) Last() bool  { return it.backward(len(it.nodes) - 1) }
 
-func (it *runIterator) seekGE(key []byte) bool { return it.forward(it.search(key)) }
-func (it *runIterator) seekLT(key []byte) bool { return it.backward(it.search(key) - 1) }
+func (it *runIterator) SeekGE(key []byte) bool { return it.forward(it.search(key)) }
+func (it *runIterator) SeekLT(key []byte) bool { return it.backward(it.search(key) - 1) }
 
-func (it *runIterator) next() bool { return it.forward(it.at + 1) }
-func (it *runIterator) prev() bool { return it.backward(it.at - 1) }
+func (it *runIterator) Next() bool { return it.forward(it.at + 1) }
+func (it *runIterator) Prev() bool { return it.backward(it.at - 1) }
 
 // search returns the index of the first node with a key of at least key.
 func (it *runIterator) search(key []byte) int {
-	prefix := keyPrefix(key)
+	prefix := kv.Prefix(key)
 	return sort.Search(len(it.nodes), func(i int) bool {
 		n := it.nodes[i]
 		if n.prefix != prefix {
@@ -176,15 +178,15 @@ func (it *runIterator) show(at int) bool {
 	node := it.nodes[at].node
 	v, ok := it.versions.versionAt(node, it.sequence)
 	if ok {
-		it.at, it.current = at, entry{it.versions.key(node), v.value, v.tombstone}
+		it.at, it.current = at, kv.Entry{Key: it.versions.key(node), Value: v.value, Tombstone: v.tombstone}
 	}
 	return ok
 }
 
 // Prefetching is impossible in a binary search: each step depends on the previous one.
-func (it *runIterator) prefetchIndex([]byte) {}
-func (it *runIterator) prefetchBlock([]byte) {}
+func (it *runIterator) PrefetchIndex([]byte) {}
+func (it *runIterator) PrefetchBlock([]byte) {}
 
-func (it *runIterator) shown() *entry { return &it.current }
-func (it *runIterator) err() error    { return nil }
-func (it *runIterator) release()      {}
+func (it *runIterator) Current() *kv.Entry { return &it.current }
+func (it *runIterator) Err() error         { return nil }
+func (it *runIterator) Release()           {}

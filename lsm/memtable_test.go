@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/testseed"
+	"docstore/lsm/internal/kv"
 )
 
 func TestMemtableKeepsEveryVersionInOrder(t *testing.T) {
@@ -40,20 +41,20 @@ func TestMemtableKeepsEveryVersionInOrder(t *testing.T) {
 	}
 	for sequence, state := range history {
 		keys := slices.Sorted(maps.Keys(state))
-		it := newMergingIterator(m.iterators(uint64(sequence)))
+		it := kv.NewMergingIterator(m.iterators(uint64(sequence)))
 		at := 0
-		for ok := it.first(); ok; ok = it.next() {
-			require.Equal(t, keys[at], string(it.shown().key))
-			require.Equal(t, state[keys[at]], write{string(it.shown().value), it.shown().tombstone})
+		for ok := it.First(); ok; ok = it.Next() {
+			require.Equal(t, keys[at], string(it.Current().Key))
+			require.Equal(t, state[keys[at]], write{string(it.Current().Value), it.Current().Tombstone})
 			v, found := m.get(hashKey([]byte(keys[at])), []byte(keys[at]), uint64(sequence))
 			require.True(t, found)
 			require.Equal(t, state[keys[at]], write{string(v.value), v.tombstone})
 			at++
 		}
 		require.Equal(t, len(keys), at)
-		for ok := it.last(); ok; ok = it.next() {
+		for ok := it.Last(); ok; ok = it.Next() {
 			at--
-			require.Equal(t, keys[at], string(it.shown().key))
+			require.Equal(t, keys[at], string(it.Current().Key))
 		}
 		require.Zero(t, at)
 	}
@@ -76,13 +77,13 @@ func TestMemtableReadsDuringWrites(t *testing.T) {
 				}
 				through := visible.Load()
 				count, last := uint64(0), []byte(nil)
-				it := newMergingIterator(m.iterators(through))
-				for ok := it.first(); ok; ok = it.next() {
-					if count > 0 && bytes.Compare(last, it.shown().key) >= 0 {
-						t.Errorf("%q after %q", it.shown().key, last)
+				it := kv.NewMergingIterator(m.iterators(through))
+				for ok := it.First(); ok; ok = it.Next() {
+					if count > 0 && bytes.Compare(last, it.Current().Key) >= 0 {
+						t.Errorf("%q after %q", it.Current().Key, last)
 						return
 					}
-					last = it.shown().key
+					last = it.Current().Key
 					count++
 				}
 				if count != through {

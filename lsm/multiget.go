@@ -4,6 +4,7 @@ import (
 	"docstore/bloom"
 	"docstore/internal/prefetch"
 	"docstore/internal/vfs"
+	"docstore/lsm/internal/kv"
 )
 
 // MultiGet looks up several keys in one state of the store. It calls fn once per key,
@@ -63,13 +64,13 @@ type lookup struct {
 	at    int         // block in the current table
 
 	answered bool
-	table    *table // table with the answer; nil for a memtable
-	entry    entry  // the answer
-	err      error  // or why there is none
+	table    *table   // table with the answer; nil for a memtable
+	entry    kv.Entry // the answer
+	err      error    // or why there is none
 }
 
-func (l *lookup) answer(e entry, err error) {
-	if err == nil && e.tombstone {
+func (l *lookup) answer(e kv.Entry, err error) {
+	if err == nil && e.Tombstone {
 		err = ErrNotFound
 	}
 	l.answered, l.entry, l.err = true, e, err
@@ -81,7 +82,7 @@ func (l *lookup) value(dst []byte) (value []byte, err error) {
 		return dst, l.err
 	}
 	value = dst
-	if fault := vfs.Guard(func() { value = append(value, l.entry.value...) }); fault != nil {
+	if fault := vfs.Guard(func() { value = append(value, l.entry.Value...) }); fault != nil {
 		return dst, l.table.failed(fault)
 	}
 	return value, nil
@@ -123,9 +124,9 @@ func (g *group) find(v *view, keys [][]byte, sequence uint64) {
 		case l.answered:
 		case fault != nil: // retry one by one, so that only affected keys fail
 			value, err := v.get(nil, l.key, sequence)
-			l.answer(entry{value: value}, err)
+			l.answer(kv.Entry{Value: value}, err)
 		default:
-			l.answer(entry{}, ErrNotFound)
+			l.answer(kv.Entry{}, ErrNotFound)
 		}
 	}
 }
@@ -147,7 +148,7 @@ func (g *group) askMemtable(m *memtable, open []uint8, sequence uint64) (left []
 	for _, i := range asked {
 		l := &g.lookups[i]
 		if found, ok := m.get(l.memHash, l.key, sequence); ok {
-			l.answer(entry{value: found.value, tombstone: found.tombstone}, nil)
+			l.answer(kv.Entry{Value: found.value, Tombstone: found.tombstone}, nil)
 		} else {
 			left = append(left, i)
 		}
@@ -197,7 +198,7 @@ func (g *group) askTable(t *table, open []uint8) (left []uint8) {
 			left = append(left, i)
 			continue
 		}
-		prefetch.Bytes(e.value[:min(len(e.value), prefetchedValueBytes)])
+		prefetch.Bytes(e.Value[:min(len(e.Value), prefetchedValueBytes)])
 		l.table = t
 		l.answer(e, err)
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"docstore/lsm/internal/kv"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -79,7 +81,7 @@ func BenchmarkMerge(b *testing.B) {
 			for b.Loop() {
 				sources, release, err := db.tableSources(inputs)
 				require.NoError(b, err)
-				source := newMergedSource(sources, sharedBytes(inputs))
+				source := kv.NewMergedSource(sources, sharedBytes(inputs))
 				w, err := newTableWriter(&db.env, 1<<32, false)
 				require.NoError(b, err)
 				require.NoError(b, db.fillTable(w, source, true, nil))
@@ -171,9 +173,9 @@ func BenchmarkPlan(b *testing.B) {
 func BenchmarkVerifyBlock(b *testing.B) {
 	for _, keyBytes := range []int{8, 16} {
 		b.Run(fmt.Sprintf("key=%d", keyBytes), func(b *testing.B) {
-			var entries []entry
+			var entries []kv.Entry
 			for i := range (blockTargetBytes - blockHeaderBytes) / (keyBytes + benchValueBytes) {
-				entries = append(entries, entry{key: fmt.Appendf(nil, "%0*d", keyBytes, i), value: make([]byte, benchValueBytes)})
+				entries = append(entries, kv.Entry{Key: fmt.Appendf(nil, "%0*d", keyBytes, i), Value: make([]byte, benchValueBytes)})
 			}
 			block, fault := parseBlock(buildBlock(entries, false))
 			require.Nil(b, fault)

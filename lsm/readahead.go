@@ -1,6 +1,10 @@
 package lsm
 
-import "sync"
+import (
+	"sync"
+
+	"docstore/lsm/internal/kv"
+)
 
 // Bounds of an iterator's read-ahead. It doubles with each read in the same direction,
 // because an iterator that has read a few entries most likely reads more. Entering and
@@ -39,12 +43,12 @@ func (a *readAhead) reset(backward bool, want int) {
 }
 
 // add copies an entry and reports whether there is space for more.
-func (a *readAhead) add(e *entry) bool {
+func (a *readAhead) add(e *kv.Entry) bool {
 	end := &a.ends[a.count]
 	a.count++
-	a.bytes = append(a.bytes, e.key...)
+	a.bytes = append(a.bytes, e.Key...)
 	end.key = uint32(len(a.bytes))
-	a.bytes = append(a.bytes, e.value...)
+	a.bytes = append(a.bytes, e.Value...)
 	end.value = uint32(len(a.bytes))
 	return a.count < a.want && len(a.bytes) < maxAheadBytes
 }

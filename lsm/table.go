@@ -8,6 +8,7 @@ import (
 	"docstore/bloom"
 	"docstore/internal/invariants"
 	"docstore/internal/vfs"
+	"docstore/lsm/internal/kv"
 )
 
 // table is a table of the store, shared by the views that list it.
@@ -49,15 +50,15 @@ func (t *table) unref() {
 // of the index, and the block, whose lines are prefetched together. Prefetching the
 // record before the filter's answer made hits 2 % faster and misses, which do not need
 // it, 19 % slower.
-func (t *table) get(h bloom.Hash, key []byte) (e entry, found bool, err error) {
+func (t *table) get(h bloom.Hash, key []byte) (e kv.Entry, found bool, err error) {
 	prefix, covered := t.place(key)
 	if !covered {
-		return entry{}, false, nil
+		return kv.Entry{}, false, nil
 	}
 	var probe bloom.Probe
 	if t.filter != nil {
 		if probe = t.filter.Probe(key); !probe.MayContain(h) {
-			return entry{}, false, nil
+			return kv.Entry{}, false, nil
 		}
 	}
 	i := t.find(prefix, key)
@@ -70,10 +71,10 @@ func (t *table) get(h bloom.Hash, key []byte) (e entry, found bool, err error) {
 }
 
 // getVerified is get from a verified copy.
-func (t *table) getVerified(h bloom.Hash, key []byte) (e entry, found bool, err error) {
+func (t *table) getVerified(h bloom.Hash, key []byte) (e kv.Entry, found bool, err error) {
 	prefix, covered := t.place(key)
 	if !covered || t.filter != nil && !t.filter.MayContain(h, key) {
-		return entry{}, false, nil
+		return kv.Entry{}, false, nil
 	}
 	if e, found, err = t.searchCopy(t.find(prefix, key), key); !found && err == nil && t.filter != nil {
 		t.filter.Missed(key)

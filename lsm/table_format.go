@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 
 	"docstore/internal/checksum"
+	"docstore/lsm/internal/kv"
 )
 
 // A table is immutable. Its format (docs/format/table.md):
@@ -184,7 +185,7 @@ func decodeProperties(b []byte) (tableProperties, *formatFault) {
 	}
 	minBytes, maxBytes := uint64(order.Uint32(b[48:])), uint64(order.Uint32(b[52:]))
 	keys := b[propertiesHeaderBytes:]
-	if minBytes > MaxKeyBytes || maxBytes > MaxKeyBytes || minBytes+maxBytes != uint64(len(keys)) {
+	if minBytes > kv.MaxKeyBytes || maxBytes > kv.MaxKeyBytes || minBytes+maxBytes != uint64(len(keys)) {
 		return p, &formatFault{reason: "properties with keys of wrong length"}
 	}
 	p.minKey, p.maxKey = bytes.Clone(keys[:minBytes]), bytes.Clone(keys[minBytes:])

@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"docstore/internal/prefetch"
+	"docstore/lsm/internal/kv"
 )
 
 // tableIndex finds the block of a key. It consists of the mapped index of a table and,
@@ -76,7 +77,7 @@ func parseIndex(index []byte, blocksEnd uint64, minKey, maxKey []byte) (x tableI
 	keysAt := indexHeaderBytes + count*indexRecordBytes
 	x = tableIndex{
 		records: index[indexHeaderBytes:keysAt], keys: index[keysAt:],
-		blocks: int(count), shared: commonPrefix(minKey, maxKey),
+		blocks: int(count), shared: kv.CommonPrefix(minKey, maxKey),
 	}
 	if uint64(order.Uint32(index[4:])) != uint64(x.shared) {
 		return x, "index with a wrong length of the common prefix"
@@ -89,7 +90,7 @@ func parseIndex(index []byte, blocksEnd uint64, minKey, maxKey []byte) (x tableI
 		if i > 0 {
 			inPlace = gotOffset >= offset+blockHeaderBytes && gotOffset < blocksEnd
 		}
-		if !inPlace || gotEnd < keyEnd || gotEnd > uint64(len(x.keys)) || gotEnd-keyEnd > MaxKeyBytes {
+		if !inPlace || gotEnd < keyEnd || gotEnd > uint64(len(x.keys)) || gotEnd-keyEnd > kv.MaxKeyBytes {
 			return x, "index with a record out of place"
 		}
 		key := x.keys[keyEnd:gotEnd]
@@ -97,7 +98,7 @@ func parseIndex(index []byte, blocksEnd uint64, minKey, maxKey []byte) (x tableI
 		if c := bytes.Compare(last, key); c > 0 || c == 0 && i > 0 || bytes.Compare(key, maxKey) > 0 {
 			return x, "index with keys out of order"
 		}
-		if x.prefix(i) != keyPrefix(key[x.shared:]) {
+		if x.prefix(i) != kv.Prefix(key[x.shared:]) {
 			return x, "index with a wrong prefix"
 		}
 		last = key
@@ -105,7 +106,7 @@ func parseIndex(index []byte, blocksEnd uint64, minKey, maxKey []byte) (x tableI
 	if keyEnd != uint64(len(x.keys)) || !bytes.Equal(last, maxKey) {
 		return x, "index with a wrong end"
 	}
-	x.least, x.greatest = keyPrefix(minKey[x.shared:]), keyPrefix(maxKey[x.shared:])
+	x.least, x.greatest = kv.Prefix(minKey[x.shared:]), kv.Prefix(maxKey[x.shared:])
 	x.fillWords(blocksEnd)
 	return x, ""
 }
@@ -141,7 +142,7 @@ func (r *tableReader) place(key []byte) (prefix uint64, covered bool) {
 		}
 		rest = key[n:]
 	}
-	prefix = keyPrefix(rest)
+	prefix = kv.Prefix(rest)
 	if prefix > r.least && prefix < r.greatest {
 		return prefix, true
 	}

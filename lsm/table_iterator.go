@@ -1,6 +1,9 @@
 package lsm
 
-import "docstore/internal/prefetch"
+import (
+	"docstore/internal/prefetch"
+	"docstore/lsm/internal/kv"
+)
 
 // tableIterator iterates over the entries of a table, in verified copies of its blocks.
 // The current entry refers to the copy. Positioning calls guard the mapping.
@@ -11,23 +14,23 @@ type tableIterator struct {
 	at      int        // index of the entry in the block
 	run     int        // number of consecutive blocks read
 	asked   uint64     // offset up to which read-ahead was requested; backwards, from which
-	current entry
+	current kv.Entry
 	failure error
 }
 
 func (r *tableReader) iterator() *tableIterator { return &tableIterator{r: r} }
 
-func (it *tableIterator) first() bool {
+func (it *tableIterator) First() bool {
 	it.run = 0
 	return it.enter(0, false)
 }
 
-func (it *tableIterator) last() bool {
+func (it *tableIterator) Last() bool {
 	it.run = 0
 	return it.enter(it.r.blocks-1, true)
 }
 
-func (it *tableIterator) seekGE(key []byte) bool {
+func (it *tableIterator) SeekGE(key []byte) bool {
 	it.run = 0
 	if !it.seek(key) {
 		return false
@@ -36,10 +39,10 @@ func (it *tableIterator) seekGE(key []byte) bool {
 	return it.show() // the block's last key is at least key
 }
 
-func (it *tableIterator) seekLT(key []byte) bool {
+func (it *tableIterator) SeekLT(key []byte) bool {
 	it.run = 0
 	if !it.seek(key) {
-		return it.failure == nil && it.last()
+		return it.failure == nil && it.Last()
 	}
 	if it.at, _ = it.block.search(key); it.at == 0 {
 		return it.enter(it.index-1, true)
@@ -48,20 +51,20 @@ func (it *tableIterator) seekLT(key []byte) bool {
 	return it.show()
 }
 
-func (it *tableIterator) prefetchIndex(key []byte) {
+func (it *tableIterator) PrefetchIndex(key []byte) {
 	if prefix, covered := it.r.place(key); covered {
 		it.r.prefetchWords(prefix)
 	}
 }
 
-func (it *tableIterator) prefetchBlock(key []byte) {
+func (it *tableIterator) PrefetchBlock(key []byte) {
 	if prefix, covered := it.r.place(key); covered {
 		start, end := it.r.blockRange(it.r.find(prefix, key))
 		prefetch.Bytes(it.r.data[start:min(end, start+blockTargetBytes)])
 	}
 }
 
-func (it *tableIterator) next() bool {
+func (it *tableIterator) Next() bool {
 	if it.at+1 == it.block.count {
 		return it.enter(it.index+1, false)
 	}
@@ -69,7 +72,7 @@ func (it *tableIterator) next() bool {
 	return it.show()
 }
 
-func (it *tableIterator) prev() bool {
+func (it *tableIterator) Prev() bool {
 	if it.at == 0 {
 		return it.enter(it.index-1, true)
 	}
@@ -160,8 +163,8 @@ func (it *tableIterator) load(read func() error) bool {
 	return it.failure == nil && it.index < it.r.blocks
 }
 
-// release returns the copy to its pool. The iterator may be positioned again.
-func (it *tableIterator) release() {
+// Release returns the copy to its pool. The iterator may be positioned again.
+func (it *tableIterator) Release() {
 	if it.block != nil {
 		it.block.release()
 		it.block = nil
@@ -178,8 +181,8 @@ func (it *tableIterator) show() bool {
 	return true
 }
 
-func (it *tableIterator) shown() *entry { return &it.current }
-func (it *tableIterator) err() error    { return it.failure }
+func (it *tableIterator) Current() *kv.Entry { return &it.current }
+func (it *tableIterator) Err() error         { return it.failure }
 
 // tableSource returns the entries of a table from verified copies of its blocks, so a
 // merge never writes damaged bytes under a valid checksum.
@@ -189,7 +192,7 @@ type tableSource struct {
 	copy  blockCopy
 }
 
-func (s *tableSource) next(dst []entry) ([]entry, error) {
+func (s *tableSource) Next(dst []kv.Entry) ([]kv.Entry, error) {
 	if s.block == s.r.blocks {
 		return dst, nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"docstore/internal/checksum"
 	"docstore/internal/vfs"
+	"docstore/lsm/internal/kv"
 )
 
 // tableReader reads a mapped table. Its methods read the mapping, and some return
@@ -163,13 +164,13 @@ func (r *tableReader) verify(i int) error {
 
 // search looks up a key in the block that find returned for it. A value is returned as
 // a slice of the mapping. Absence or a tombstone is confirmed in a copy.
-func (r *tableReader) search(i int, key []byte) (e entry, found bool, err error) {
+func (r *tableReader) search(i int, key []byte) (e kv.Entry, found bool, err error) {
 	b, err := r.block(i)
 	if err != nil {
-		return entry{}, false, err
+		return kv.Entry{}, false, err
 	}
 	if at, found := b.search(key); found {
-		if e, ok := b.entry(at); ok && !e.tombstone {
+		if e, ok := b.entry(at); ok && !e.Tombstone {
 			return e, true, nil
 		}
 	}

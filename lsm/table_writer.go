@@ -9,6 +9,7 @@ import (
 	"docstore/bloom"
 	"docstore/internal/checksum"
 	"docstore/internal/vfs"
+	"docstore/lsm/internal/kv"
 )
 
 // tableWriter writes a table in one pass: blocks, their index and a filter. Errors are
@@ -73,28 +74,28 @@ func newTableWriter(env *environment, number uint64, lasting bool) (*tableWriter
 }
 
 // add appends entries, whose keys must ascend from the last one. drop omits tombstones.
-func (w *tableWriter) add(entries []entry, drop bool) error {
+func (w *tableWriter) add(entries []kv.Entry, drop bool) error {
 	p := &w.properties
 	for i := range entries {
 		e := &entries[i]
-		if e.tombstone && drop {
+		if e.Tombstone && drop {
 			continue
 		}
 		if p.entries == 0 {
-			p.minKey = bytes.Clone(e.key)
-		} else if !precedes(w.lastKey, e.key) {
-			return errors.Wrapf(ErrOutOfOrder, "%.64q after %.64q in %s", e.key, w.lastKey, w.path)
+			p.minKey = bytes.Clone(e.Key)
+		} else if !precedes(w.lastKey, e.Key) {
+			return errors.Wrapf(ErrOutOfOrder, "%.64q after %.64q in %s", e.Key, w.lastKey, w.path)
 		}
 		if w.block.entries == 0 || !w.block.add(e) {
 			if err := w.beginBlock(e); err != nil {
 				return err
 			}
 		}
-		w.lastKey = e.key
+		w.lastKey = e.Key
 		p.entries++
-		p.keyBytes += uint64(len(e.key))
-		p.valueBytes += uint64(len(e.value))
-		if e.tombstone {
+		p.keyBytes += uint64(len(e.Key))
+		p.valueBytes += uint64(len(e.Value))
+		if e.Tombstone {
 			p.tombstones++
 		}
 	}
@@ -114,7 +115,7 @@ func precedes(a, b []byte) bool {
 }
 
 // beginBlock completes the current block, if any, and begins another with an entry.
-func (w *tableWriter) beginBlock(e *entry) error {
+func (w *tableWriter) beginBlock(e *kv.Entry) error {
 	if err := w.endBlock(); err != nil {
 		return err
 	}
@@ -157,13 +158,13 @@ func (w *tableWriter) endBlock() error {
 }
 
 // addLarge writes a block of one entry.
-func (w *tableWriter) addLarge(e *entry) error {
+func (w *tableWriter) addLarge(e *kv.Entry) error {
 	seed := w.blockSeed()
-	if err := w.index.add(w.end(), e.key); err != nil {
+	if err := w.index.add(w.end(), e.Key); err != nil {
 		return err
 	}
-	w.filter.add(e.key)
-	return w.write(largeBlock(e, seed), e.value)
+	w.filter.add(e.Key)
+	return w.write(largeBlock(e, seed), e.Value)
 }
 
 // blockSeed returns the checksum of the bytes before the block that the next block's

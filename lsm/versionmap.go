@@ -9,6 +9,7 @@ import (
 
 	"docstore/internal/offheap"
 	"docstore/internal/prefetch"
+	"docstore/lsm/internal/kv"
 )
 
 // versionMap is an unordered map from keys to chains of versions, newest first.
@@ -280,7 +281,7 @@ func (m *versionMap) add(hash uint32, key []byte, v memVersion) {
 	if m.count == 1 {
 		m.shared = len(key)
 	} else if first := m.sharedKey(); !bytes.HasPrefix(key, first) {
-		m.shared = commonPrefix(key, first)
+		m.shared = kv.CommonPrefix(key, first)
 	}
 	b := m.data[run:]
 	binary.LittleEndian.PutUint32(b[4:], uint32(len(key)))

@@ -6,6 +6,7 @@ import (
 	"docstore/bloom"
 	"docstore/internal/stripe"
 	"docstore/internal/vfs"
+	"docstore/lsm/internal/kv"
 )
 
 // view is a version of the store: an immutable list of memtables and tables. Every
@@ -110,21 +111,21 @@ func (v *view) getVerified(dst, key []byte, sequence uint64) ([]byte, error) {
 }
 
 // getOneByOne guards each table separately, so that an error names the table.
-func (v *view) getOneByOne(dst, key []byte, get func(t *table, h bloom.Hash, key []byte) (entry, bool, error)) ([]byte, error) {
+func (v *view) getOneByOne(dst, key []byte, get func(t *table, h bloom.Hash, key []byte) (kv.Entry, bool, error)) ([]byte, error) {
 	h := bloom.HashKey(key)
 	for _, t := range v.tables {
-		var e entry
+		var e kv.Entry
 		var found bool
 		result := dst
 		err := t.guard(func() (err error) {
 			e, found, err = get(t, h, key)
-			result = append(result[:len(dst)], e.value...)
+			result = append(result[:len(dst)], e.Value...)
 			return err
 		})
 		switch {
 		case err != nil:
 			return dst, err
-		case found && e.tombstone:
+		case found && e.Tombstone:
 			return dst, ErrNotFound
 		case found:
 			return result, nil
@@ -158,10 +159,10 @@ func (v *view) getFromTables(dst, key []byte, h bloom.Hash) ([]byte, error) {
 		if !found {
 			continue
 		}
-		if e.tombstone {
+		if e.Tombstone {
 			break
 		}
-		return append(dst, e.value...), nil
+		return append(dst, e.Value...), nil
 	}
 	return dst, ErrNotFound
 }
@@ -178,13 +179,13 @@ func (v *view) filters() []*bloom.Filter {
 }
 
 // iterator merges all entries at a sequence number, including tombstones.
-func (v *view) iterator(sequence uint64) *mergingIterator {
-	sources := make([]internalIterator, 0, len(v.memtables)+len(v.tables))
+func (v *view) iterator(sequence uint64) *kv.MergingIterator {
+	sources := make([]kv.Iterator, 0, len(v.memtables)+len(v.tables))
 	for _, m := range v.memtables {
 		sources = append(sources, m.iterators(sequence)...)
 	}
 	for _, t := range v.tables {
 		sources = append(sources, t.iterator())
 	}
-	return newMergingIterator(sources)
+	return kv.NewMergingIterator(sources)
 }

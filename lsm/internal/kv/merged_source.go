@@ -1,4 +1,4 @@
-package lsm
+package kv
 
 import (
 	"bytes"
@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// mergedSource merges several sources. The entry of the newest source hides the others
+// MergedSource merges several sources. The entry of the newest source hides the others
 // with the same key.
-type mergedSource struct {
+type MergedSource struct {
 	all    []mergeCursor
 	shared int // length of the prefix common to all keys
 
@@ -21,28 +21,28 @@ type mergedSource struct {
 
 // mergeCursor is the position in a source.
 type mergeCursor struct {
-	entrySource
-	entries  []entry
+	Source
+	entries  []Entry
 	prefixes []uint64 // of the keys, after the common prefix
 	at       int
 	bytes    uint64 // size of the keys and values returned
 }
 
-// mergeBatch is the maximum number of entries per call of mergedSource.next.
+// mergeBatch is the maximum number of entries per call of MergedSource.next.
 const mergeBatch = 64
 
-// newMergedSource merges sources, newest first, whose keys share a prefix of the given
+// NewMergedSource merges sources, newest first, whose keys share a prefix of the given
 // length.
-func newMergedSource(sources []entrySource, shared int) *mergedSource {
-	m := &mergedSource{all: make([]mergeCursor, len(sources)), shared: shared, prefixes: make([]uint64, len(sources))}
+func NewMergedSource(sources []Source, shared int) *MergedSource {
+	m := &MergedSource{all: make([]mergeCursor, len(sources)), shared: shared, prefixes: make([]uint64, len(sources))}
 	for i, source := range sources {
-		m.all[i].entrySource = source
+		m.all[i].Source = source
 		m.cursors = append(m.cursors, &m.all[i])
 	}
 	return m
 }
 
-func (m *mergedSource) next(dst []entry) ([]entry, error) {
+func (m *MergedSource) Next(dst []Entry) ([]Entry, error) {
 	if err := m.refill(); err != nil || len(m.cursors) == 0 {
 		return dst, err
 	}
@@ -62,7 +62,7 @@ func (m *mergedSource) next(dst []entry) ([]entry, error) {
 
 // nextTied appends the entry with the least key of several with a given prefix, and
 // advances the cursors at that key. It reports whether none of them is exhausted.
-func (m *mergedSource) nextTied(dst []entry, prefix uint64) (all []entry, more bool) {
+func (m *MergedSource) nextTied(dst []Entry, prefix uint64) (all []Entry, more bool) {
 	first := -1
 	for i, p := range m.prefixes {
 		if p == prefix && (first < 0 || bytes.Compare(m.cursors[i].key(), m.cursors[first].key()) < 0) {
@@ -72,7 +72,7 @@ func (m *mergedSource) nextTied(dst []entry, prefix uint64) (all []entry, more b
 	e := m.cursors[first].take()
 	more = true
 	for i := first; i < len(m.cursors); i++ { // newer ones are at greater keys
-		if i == first || m.prefixes[i] == prefix && bytes.Equal(m.cursors[i].key(), e.key) {
+		if i == first || m.prefixes[i] == prefix && bytes.Equal(m.cursors[i].key(), e.Key) {
 			more = m.advance(i) && more
 		}
 	}
@@ -96,7 +96,7 @@ func least(prefixes []uint64) (at int, tied bool) {
 }
 
 // refill loads the next entries of exhausted cursors and drops those without any.
-func (m *mergedSource) refill() error {
+func (m *MergedSource) refill() error {
 	for i := 0; i < len(m.cursors); {
 		c := m.cursors[i]
 		if c.at == len(c.entries) {
@@ -116,7 +116,7 @@ func (m *mergedSource) refill() error {
 }
 
 // advance advances a cursor and reports whether it has another entry.
-func (m *mergedSource) advance(i int) bool {
+func (m *MergedSource) advance(i int) bool {
 	c := m.cursors[i]
 	if c.at++; c.at == len(c.entries) {
 		return false
@@ -125,8 +125,8 @@ func (m *mergedSource) advance(i int) bool {
 	return true
 }
 
-// newestShare returns the newest source's fraction of the bytes returned.
-func (m *mergedSource) newestShare() float64 {
+// NewestShare returns the newest source's fraction of the bytes returned.
+func (m *MergedSource) NewestShare() float64 {
 	all := uint64(0)
 	for i := range m.all {
 		all += m.all[i].bytes
@@ -136,19 +136,19 @@ func (m *mergedSource) newestShare() float64 {
 
 // load reads the next entries of the source.
 func (c *mergeCursor) load(shared int) (err error) {
-	c.entries, err = c.next(c.entries[:0])
+	c.entries, err = c.Next(c.entries[:0])
 	c.at, c.prefixes = 0, c.prefixes[:0]
 	for i := range c.entries {
-		c.prefixes = append(c.prefixes, keyPrefix(c.entries[i].key[shared:]))
+		c.prefixes = append(c.prefixes, Prefix(c.entries[i].Key[shared:]))
 	}
 	return err
 }
 
 // take returns the current entry and counts it.
-func (c *mergeCursor) take() *entry {
+func (c *mergeCursor) take() *Entry {
 	e := &c.entries[c.at]
-	c.bytes += uint64(len(e.key) + len(e.value))
+	c.bytes += uint64(len(e.Key) + len(e.Value))
 	return e
 }
 
-func (c *mergeCursor) key() []byte { return c.entries[c.at].key }
+func (c *mergeCursor) key() []byte { return c.entries[c.at].Key }

@@ -1,4 +1,4 @@
-package lsm
+package kv
 
 import (
 	"bytes"
@@ -6,13 +6,13 @@ import (
 	"docstore/internal/vfs"
 )
 
-// mergingIterator merges several iterators. The entry of the newest source hides the
+// MergingIterator merges several iterators. The entry of the newest source hides the
 // others with the same key. next moves in the direction of the last positioning call:
-// forwards after first and seekGE, backwards after last and seekLT.
+// forwards after first and SeekGE, backwards after last and SeekLT.
 //
 // Sources with a current entry form a heap, newest first among equal keys; its root is
 // the current entry.
-type mergingIterator struct {
+type MergingIterator struct {
 	sources  []mergeSource // newest first
 	heap     []*mergeSource
 	backward bool
@@ -20,73 +20,73 @@ type mergingIterator struct {
 }
 
 type mergeSource struct {
-	internalIterator
-	*entry     // current entry of the source
+	Iterator
+	*Entry     // current entry of the source
 	age    int // 0 is the newest
 	// rank orders entries by the first bytes of their keys: the prefix, or its
 	// complement when moving backwards.
 	rank uint64
 }
 
-// newMergingIterator merges sources, newest first.
-func newMergingIterator(sources []internalIterator) *mergingIterator {
-	m := &mergingIterator{
+// NewMergingIterator merges sources, newest first.
+func NewMergingIterator(sources []Iterator) *MergingIterator {
+	m := &MergingIterator{
 		sources: make([]mergeSource, len(sources)),
 		heap:    make([]*mergeSource, 0, len(sources)),
 	}
 	for i, it := range sources {
-		m.sources[i] = mergeSource{internalIterator: it, entry: it.shown(), age: i}
+		m.sources[i] = mergeSource{Iterator: it, Entry: it.Current(), age: i}
 	}
 	return m
 }
 
-func (m *mergingIterator) first() bool {
-	return m.restart(false, func(it internalIterator) bool { return it.first() })
+func (m *MergingIterator) First() bool {
+	return m.restart(false, func(it Iterator) bool { return it.First() })
 }
 
-func (m *mergingIterator) last() bool {
-	return m.restart(true, func(it internalIterator) bool { return it.last() })
+func (m *MergingIterator) Last() bool {
+	return m.restart(true, func(it Iterator) bool { return it.Last() })
 }
 
-func (m *mergingIterator) seekGE(key []byte) bool {
+func (m *MergingIterator) SeekGE(key []byte) bool {
 	m.prefetch(key)
-	return m.restart(false, func(it internalIterator) bool { return it.seekGE(key) })
+	return m.restart(false, func(it Iterator) bool { return it.SeekGE(key) })
 }
 
-func (m *mergingIterator) seekLT(key []byte) bool {
+func (m *MergingIterator) SeekLT(key []byte) bool {
 	m.prefetch(key)
-	return m.restart(true, func(it internalIterator) bool { return it.seekLT(key) })
+	return m.restart(true, func(it Iterator) bool { return it.SeekLT(key) })
 }
 
 // prefetch prefetches the memory that a seek of key reads in all sources, so that cache
 // misses overlap.
-func (m *mergingIterator) prefetch(key []byte) {
+func (m *MergingIterator) prefetch(key []byte) {
 	_ = vfs.Guard(func() { // the seek reports the fault
 		for i := range m.sources {
-			m.sources[i].prefetchIndex(key)
+			m.sources[i].PrefetchIndex(key)
 		}
 		for i := range m.sources {
-			m.sources[i].prefetchBlock(key)
+			m.sources[i].PrefetchBlock(key)
 		}
 	})
 }
 
-// release returns the memory of the sources to its pools.
-func (m *mergingIterator) release() {
+// Release returns the memory of the sources to its pools.
+func (m *MergingIterator) Release() {
 	for i := range m.sources {
-		m.sources[i].release()
+		m.sources[i].Release()
 	}
 }
 
 // restart positions all sources and builds the heap.
-func (m *mergingIterator) restart(backward bool, position func(internalIterator) bool) bool {
+func (m *MergingIterator) restart(backward bool, position func(Iterator) bool) bool {
 	m.backward, m.failure, m.heap = backward, nil, m.heap[:0]
 	for i := range m.sources {
 		source := &m.sources[i]
-		if position(source.internalIterator) {
+		if position(source.Iterator) {
 			m.load(source)
 			m.heap = append(m.heap, source)
-		} else if err := source.err(); err != nil && m.failure == nil {
+		} else if err := source.Err(); err != nil && m.failure == nil {
 			m.failure = err
 		}
 	}
@@ -96,23 +96,23 @@ func (m *mergingIterator) restart(backward bool, position func(internalIterator)
 	return m.found()
 }
 
-func (m *mergingIterator) shown() *entry { return m.heap[0].entry }
-func (m *mergingIterator) err() error    { return m.failure }
+func (m *MergingIterator) Current() *Entry { return m.heap[0].Entry }
+func (m *MergingIterator) Err() error      { return m.failure }
 
-func (m *mergingIterator) found() bool { return m.failure == nil && len(m.heap) > 0 }
+func (m *MergingIterator) found() bool { return m.failure == nil && len(m.heap) > 0 }
 
 // load updates the rank of a source that has moved.
-func (m *mergingIterator) load(source *mergeSource) {
-	source.rank = keyPrefix(source.key)
+func (m *MergingIterator) load(source *mergeSource) {
+	source.rank = Prefix(source.Key)
 	if m.backward {
 		source.rank = ^source.rank
 	}
 }
 
-// next moves past the current key in all sources that have it. The key remains readable
+// Next moves past the current key in all sources that have it. The key remains readable
 // meanwhile: sources with equal keys leave the heap one by one from the root, and the
 // next root is compared before the source that holds the key is moved.
-func (m *mergingIterator) next() bool {
+func (m *MergingIterator) Next() bool {
 	for m.failure == nil {
 		root := m.heap[0]
 		hidden := m.hides(root)
@@ -126,9 +126,9 @@ func (m *mergingIterator) next() bool {
 
 // hides reports whether another source has the root's key. If so, it is a child of the
 // root.
-func (m *mergingIterator) hides(root *mergeSource) bool {
+func (m *MergingIterator) hides(root *mergeSource) bool {
 	for _, child := range m.heap[1:min(3, len(m.heap))] {
-		if child.rank == root.rank && bytes.Equal(child.key, root.key) {
+		if child.rank == root.rank && bytes.Equal(child.Key, root.Key) {
 			return true
 		}
 	}
@@ -136,17 +136,17 @@ func (m *mergingIterator) hides(root *mergeSource) bool {
 }
 
 // advance moves the root's source and restores the heap.
-func (m *mergingIterator) advance(root *mergeSource) {
+func (m *MergingIterator) advance(root *mergeSource) {
 	var found bool
 	if m.backward {
-		found = root.prev()
+		found = root.Prev()
 	} else {
-		found = root.next()
+		found = root.Next()
 	}
 	if found {
 		m.load(root)
 	} else {
-		if err := root.err(); err != nil {
+		if err := root.Err(); err != nil {
 			m.failure = err
 		}
 		end := len(m.heap) - 1
@@ -156,7 +156,7 @@ func (m *mergingIterator) advance(root *mergeSource) {
 	m.sink(0)
 }
 
-func (m *mergingIterator) sink(i int) {
+func (m *MergingIterator) sink(i int) {
 	for {
 		least := i
 		for child := 2*i + 1; child <= 2*i+2 && child < len(m.heap); child++ {
@@ -173,7 +173,7 @@ func (m *mergingIterator) sink(i int) {
 }
 
 // before orders the heap.
-func (m *mergingIterator) before(a, b *mergeSource) bool {
+func (m *MergingIterator) before(a, b *mergeSource) bool {
 	if a.rank != b.rank {
 		return a.rank < b.rank
 	}
@@ -181,8 +181,8 @@ func (m *mergingIterator) before(a, b *mergeSource) bool {
 }
 
 // beforeByKey is before for keys with equal prefixes.
-func (m *mergingIterator) beforeByKey(a, b *mergeSource) bool {
-	order := bytes.Compare(a.key, b.key)
+func (m *MergingIterator) beforeByKey(a, b *mergeSource) bool {
+	order := bytes.Compare(a.Key, b.Key)
 	if order == 0 {
 		return a.age < b.age
 	}

@@ -1,4 +1,4 @@
-package lsm
+package kv
 
 import (
 	"fmt"
@@ -13,14 +13,14 @@ import (
 	"docstore/internal/testseed"
 )
 
-// sliceSource is an entrySource of a sorted slice that returns some entries at a time,
+// sliceSource is a Source of a sorted slice that returns some entries at a time,
 // and optionally an error at its end.
 type sliceSource struct {
-	entries []entry
+	entries []Entry
 	failure error
 }
 
-func (s *sliceSource) next(dst []entry) ([]entry, error) {
+func (s *sliceSource) Next(dst []Entry) ([]Entry, error) {
 	if len(s.entries) == 0 {
 		return dst, s.failure
 	}
@@ -57,14 +57,14 @@ func TestMergedSource(t *testing.T) {
 			s := &sliceSource{}
 			for n := range 400 {
 				if r.IntN(3) == 0 {
-					e := entry{key: fmt.Appendf(nil, format, shared, n), value: []byte(name), tombstone: r.IntN(4) == 0}
+					e := Entry{Key: fmt.Appendf(nil, format, shared, n), Value: []byte(name), Tombstone: r.IntN(4) == 0}
 					s.entries = append(s.entries, e)
-					model[string(e.key)] = fmt.Sprint(name, e.tombstone)
+					model[string(e.Key)] = fmt.Sprint(name, e.Tombstone)
 				}
 			}
 			return s
 		}
-		sources := make([]entrySource, 1+r.IntN(5))
+		sources := make([]Source, 1+r.IntN(5))
 		for i := range sources { // the oldest first: newer ones hide
 			sources[len(sources)-1-i] = random(fmt.Sprint(len(sources) - 1 - i))
 		}
@@ -72,16 +72,16 @@ func TestMergedSource(t *testing.T) {
 		if fails >= 0 {
 			sources[fails].(*sliceSource).failure = failure
 		}
-		s := newMergedSource(sources, len(shared))
+		s := NewMergedSource(sources, len(shared))
 		got, keys := map[string]string{}, []string(nil)
 		all, fresh := 0, 0
 		for {
-			batch, err := s.next(nil)
+			batch, err := s.Next(nil)
 			for _, e := range batch {
-				keys = append(keys, string(e.key))
-				got[string(e.key)] = fmt.Sprint(string(e.value), e.tombstone)
+				keys = append(keys, string(e.Key))
+				got[string(e.Key)] = fmt.Sprint(string(e.Value), e.Tombstone)
 				all++
-				if string(e.value) == "0" {
+				if string(e.Value) == "0" {
 					fresh++
 				}
 			}
@@ -98,7 +98,7 @@ func TestMergedSource(t *testing.T) {
 		}
 		require.True(t, slices.IsSorted(keys))
 		require.Len(t, keys, len(got))
-		require.InDelta(t, float64(fresh)/float64(max(1, all)), s.newestShare(), 1e-9)
+		require.InDelta(t, float64(fresh)/float64(max(1, all)), s.NewestShare(), 1e-9)
 		maps.DeleteFunc(got, func(key, value string) bool { return model[key] == value })
 		require.Empty(t, got)
 	}
