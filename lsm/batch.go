@@ -106,6 +106,39 @@ func (b *Batch) encoded() []byte {
 	return b.data
 }
 
+// applyWindow is the number of ops of a batch whose slots are prefetched together.
+const applyWindow = 16
+
+// applyBatch applies the ops of a checked batch to a memtable, with sequence numbers from
+// first on.
+func applyBatch(m *memtable, batch []byte, first uint64) error {
+	ops, err := decodeBatch(batch)
+	if err != nil {
+		return err
+	}
+	var window [applyWindow]struct {
+		op
+		hash uint32
+	}
+	for ops.count > 0 {
+		n := min(ops.count, applyWindow)
+		for i := range window[:n] {
+			w := &window[i]
+			if w.op, err = ops.next(); err != nil {
+				return err
+			}
+			w.hash = hashKey(w.key)
+			m.prefetchSlot(w.hash)
+		}
+		for i := range window[:n] {
+			w := &window[i]
+			m.add(w.hash, w.key, memVersion{first, w.kind == opDelete, w.value})
+			first++
+		}
+	}
+	return nil
+}
+
 // op is one write of a batch. Its slices refer to the batch.
 type op struct {
 	kind       byte

@@ -245,7 +245,7 @@ func BenchmarkScan(b *testing.B) {
 }
 
 func BenchmarkMemtable(b *testing.B) {
-	m := newMemtable(nil, 64<<20, nil)
+	m := newMemtable(nil, 64<<20, 0, memoryAccount{})
 	var batch Batch
 	var key []byte
 	value := make([]byte, benchValueBytes)
@@ -253,13 +253,13 @@ func BenchmarkMemtable(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if n%200_000 == 0 { // as many as fill one
-			m = newMemtable(nil, 64<<20, nil)
+			m = newMemtable(nil, 64<<20, 0, memoryAccount{})
 		}
 		n++
 		key = benchKey(key, n)
 		batch.Reset()
 		_ = batch.Set(key, value)
-		if err := m.apply(batch.encoded(), n); err != nil {
+		if err := applyBatch(m, batch.encoded(), n); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -77,6 +77,14 @@ func (b *Budget) grow(bytes int64) {
 	}
 }
 
+// account returns the functions that count the memory of memtables.
+func (b *Budget) account() memoryAccount {
+	if b == nil {
+		return memoryAccount{}
+	}
+	return memoryAccount{grow: b.grow, pin: b.pin, unpin: b.unpin}
+}
+
 // memtableBytes returns the size of a memtable, at most want.
 func (b *Budget) memtableBytes(want int64) int64 {
 	if b == nil {
@@ -111,9 +119,6 @@ func (b *Budget) pinnable() int64 { return b.bytes * 3 / 8 }
 
 // pin reserves memory for a pinned memtable, and reports whether there was enough.
 func (b *Budget) pin(bytes int64) bool {
-	if b == nil {
-		return true
-	}
 	pinned := b.pinned.Add(bytes)
 	if pinned > b.pinnable() {
 		b.pinned.Add(-bytes)
@@ -132,8 +137,4 @@ func (b *Budget) pinnedBytes() int64 {
 	return b.pinned.Load()
 }
 
-func (b *Budget) unpin(bytes int64) {
-	if b != nil {
-		b.pinned.Add(-bytes)
-	}
-}
+func (b *Budget) unpin(bytes int64) { b.pinned.Add(-bytes) }

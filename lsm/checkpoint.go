@@ -212,7 +212,7 @@ func (db *DB) writeMemtable(to *environment, number uint64, m *memtable) (tableF
 	}
 	var facts tableFacts
 	if err = db.fillTable(w, m.flushSource(), false, nil); err == nil {
-		facts, err = w.finish(m.firstSequence.Load(), m.lastSequence)
+		facts, err = w.finish(m.first(), m.last())
 	}
 	if err != nil {
 		w.abandon()

@@ -119,7 +119,7 @@ func (db *DB) applyOne(o op) error {
 	// Prefetch the key's slot in the memtable while the log is written.
 	hash := hashKey(o.key)
 	if v := db.schedule.current.Load(); v != nil {
-		v.memtables[0].versions.prefetchSlot(hash)
+		v.memtables[0].prefetchSlot(hash)
 	}
 	return db.commit.commitOne(o, hash)
 }

@@ -13,7 +13,7 @@ import (
 func (db *DB) Flush() error {
 	through := db.commit.visible.Load()
 	err := db.commit.exclusive(func() error {
-		if m := db.writer.current(); m.empty() || m.firstSequence.Load() > through {
+		if m := db.writer.current(); m.empty() || m.first() > through {
 			return nil
 		}
 		return db.writer.rotate()
@@ -153,7 +153,7 @@ func (db *DB) describe(tables []*table, flushed *memtable) manifest {
 			m.firstLog = min(m.firstLog, memory.log)
 		}
 		if !memory.empty() {
-			m.lastSequence = min(m.lastSequence, memory.firstSequence.Load()-1)
+			m.lastSequence = min(m.lastSequence, memory.first()-1)
 		}
 	}
 	return m

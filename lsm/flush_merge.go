@@ -62,7 +62,7 @@ func (db *DB) writeFlush(f *flush) (facts tableFacts, fresh uint64, err error) {
 	if m.empty() {
 		return tableFacts{}, 0, nil
 	}
-	first, last := m.firstSequence.Load(), m.lastSequence
+	first, last := m.first(), m.last()
 	var source kv.Source = m.flushSource()
 	var merged *kv.MergedSource
 	if len(f.inputs) > 0 {
@@ -74,7 +74,7 @@ func (db *DB) writeFlush(f *flush) (facts tableFacts, fresh uint64, err error) {
 			return tableFacts{}, 0, err
 		}
 		defer release()
-		shared := min(sharedBytes(f.inputs), kv.CommonPrefix(m.versions.sharedKey(), f.inputs[0].minKey))
+		shared := min(sharedBytes(f.inputs), kv.CommonPrefix(m.sharedKey(), f.inputs[0].minKey))
 		merged = kv.NewMergedSource(append([]kv.Source{source}, older...), shared)
 		source, first = merged, f.inputs[len(f.inputs)-1].facts.firstSequence
 	}

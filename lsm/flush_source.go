@@ -16,12 +16,12 @@ type flushSource struct {
 const flushWindow = 64
 
 // sortBytes returns the memory that sorting the keys takes.
-func (m *memtable) sortBytes() int64 { return 2 * orderedNodeBytes * int64(m.versions.count) }
+func (m *memtable) sortBytes() int64 { return 2 * orderedNodeBytes * int64(m.count) }
 
 func (m *memtable) flushSource() *flushSource {
 	writes := m.lastSequence - m.firstSequence.Load() + 1
-	nodes, _ := m.versions.newNodes(make([]orderedNode, 0, m.versions.count), firstRun, writes, m.versions.shared)
-	return &flushSource{versions: m.versions, nodes: m.versions.sorted(nodes)}
+	nodes, _ := m.newNodes(make([]orderedNode, 0, m.count), firstRun, writes, m.shared)
+	return &flushSource{versions: &m.versionMap, nodes: m.sorted(nodes)}
 }
 
 func (s *flushSource) Next(dst []kv.Entry) ([]kv.Entry, error) {

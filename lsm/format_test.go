@@ -247,9 +247,9 @@ func FuzzDecodeBatch(f *testing.F) {
 		if err != nil {
 			return
 		}
-		m := newMemtable(nil, 64<<20, nil)
-		require.NoError(t, m.apply(b, 1))
-		require.EqualValues(t, count, m.lastSequence)
+		m := newMemtable(nil, 64<<20, 0, memoryAccount{})
+		require.NoError(t, applyBatch(m, b, 1))
+		require.EqualValues(t, count, m.last())
 	})
 }
 

@@ -15,19 +15,19 @@ import (
 // TestLargeWrites writes values around the size of a memtable and of a log, between
 // small ones: all are readable at once, after a crash, and from tables.
 func TestLargeWrites(t *testing.T) {
-	const memtable = 64 << 10
+	const full = 64 << 10
 	// Overhead of a batch of one write in the log and in the memtable.
 	inLog := int(wal.CapacityFor(batchHeaderBytes + 1 + 1 + 3 + len("large")))
 	inMemory := int(memtableCost(1, batchHeaderBytes+1+1+3+uint64(len("large"))))
 	for name, size := range map[string]int{
-		"an eighth of a memtable": memtable/8 - inMemory, "more": memtable/8 - inMemory + 1,
-		"a memtable": memtable - inMemory, "more than a memtable": memtable - inMemory + 1,
-		"a log": memtable - inLog, "more than a log": memtable - inLog + 1,
-		"many": 40 * memtable,
+		"an eighth of a memtable": full/8 - inMemory, "more": full/8 - inMemory + 1,
+		"a memtable": full - inMemory, "more than a memtable": full - inMemory + 1,
+		"a log": full - inLog, "more than a log": full - inLog + 1,
+		"many": 40 * full,
 	} {
 		t.Run(name, func(t *testing.T) {
 			mem := vfs.NewMem()
-			o := &Options{FS: mem, MemtableBytes: memtable}
+			o := &Options{FS: mem, MemtableBytes: full}
 			db := open(t, "db", o)
 			value := bytes.Repeat([]byte("v"), size)
 			for i := range 50 {
@@ -47,7 +47,7 @@ func TestLargeWrites(t *testing.T) {
 				require.NoError(t, db.Check())
 			}
 			verify(db)
-			verify(open(t, "db", &Options{FS: mem.CrashClone(vfs.KeepAll), MemtableBytes: memtable}))
+			verify(open(t, "db", &Options{FS: mem.CrashClone(vfs.KeepAll), MemtableBytes: full}))
 			require.NoError(t, db.Flush())
 			require.NoError(t, db.WaitIdle(t.Context()))
 			verify(db)

@@ -83,16 +83,16 @@ func (m *memtable) runs(sequence uint64) [][]orderedNode {
 	if first == 0 || sequence < first+o.writes {
 		return o.runs
 	}
-	fresh, next := m.versions.newNodes(nil, max(o.next, firstRun), sequence-first+1-o.writes, 0)
+	fresh, next := m.newNodes(nil, max(o.next, firstRun), sequence-first+1-o.writes, 0)
 	o.next, o.writes = next, sequence-first+1
 	if len(fresh) == 0 {
 		return o.runs
 	}
 	m.grow(len(fresh) * orderedNodeBytes)
-	run := m.versions.sorted(fresh)
+	run := m.sorted(fresh)
 	keep := len(o.runs)
 	for ; keep > 0 && len(o.runs[keep-1]) <= 2*len(run); keep-- {
-		run = m.versions.mergeRuns(o.runs[keep-1], run)
+		run = m.mergeRuns(o.runs[keep-1], run)
 	}
 	o.runs = append(slices.Clone(o.runs[:keep]), run) // iterators have the old list
 	return o.runs
@@ -117,7 +117,7 @@ func (m *versionMap) mergeRuns(a, b []orderedNode) []orderedNode {
 func (m *memtable) iterators(sequence uint64) []kv.Iterator {
 	var its []kv.Iterator
 	for _, run := range m.runs(sequence) {
-		its = append(its, &runIterator{versions: m.versions, nodes: run, sequence: sequence, at: -1})
+		its = append(its, &runIterator{versions: &m.versionMap, nodes: run, sequence: sequence, at: -1})
 	}
 	return its
 }

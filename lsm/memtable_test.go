@@ -17,7 +17,7 @@ import (
 
 func TestMemtableKeepsEveryVersionInOrder(t *testing.T) {
 	r := testseed.Rand(t)
-	m := newMemtable(nil, 1<<20, nil)
+	m := newMemtable(nil, 1<<20, 0, memoryAccount{})
 	type write struct {
 		value     string
 		tombstone bool
@@ -26,15 +26,11 @@ func TestMemtableKeepsEveryVersionInOrder(t *testing.T) {
 	for sequence := uint64(1); sequence <= 500; sequence++ {
 		// Short keys, zeros and a common prefix: errors of a comparison by prefix.
 		key := bytes.Repeat([]byte{0, 1, 'p'}[r.IntN(3):][:1], r.IntN(12))
-		var b Batch
 		w := write{value: fmt.Sprint(sequence), tombstone: r.IntN(4) == 0}
 		if w.tombstone {
 			w.value = ""
-			require.NoError(t, b.Delete(key))
-		} else {
-			require.NoError(t, b.Set(key, []byte(w.value)))
 		}
-		require.NoError(t, m.apply(b.encoded(), sequence))
+		m.add(hashKey(key), key, memVersion{sequence, w.tombstone, []byte(w.value)})
 		state := maps.Clone(history[sequence-1])
 		state[string(key)] = w
 		history = append(history, state)
@@ -58,12 +54,12 @@ func TestMemtableKeepsEveryVersionInOrder(t *testing.T) {
 		}
 		require.Zero(t, at)
 	}
-	require.EqualValues(t, 1, m.firstSequence.Load())
-	require.LessOrEqual(t, m.used(), m.bytes.Load())
+	require.EqualValues(t, 1, m.first())
+	require.LessOrEqual(t, m.used(), m.memoryBytes())
 }
 
 func TestMemtableReadsDuringWrites(t *testing.T) {
-	m := newMemtable(nil, 1<<20, nil)
+	m := newMemtable(nil, 1<<20, 0, memoryAccount{})
 	var readers sync.WaitGroup
 	stop := make(chan struct{})
 	var visible atomic.Uint64
@@ -95,9 +91,8 @@ func TestMemtableReadsDuringWrites(t *testing.T) {
 	}
 	r := testseed.Rand(t)
 	for i, n := range r.Perm(3000) {
-		var b Batch
-		require.NoError(t, b.Set(fmt.Appendf(nil, "%d", n), make([]byte, n%300)))
-		require.NoError(t, m.apply(b.encoded(), uint64(i+1)))
+		key := fmt.Appendf(nil, "%d", n)
+		m.add(hashKey(key), key, memVersion{sequence: uint64(i + 1), value: make([]byte, n%300)})
 		visible.Store(uint64(i + 1))
 	}
 	close(stop)

@@ -74,8 +74,8 @@ func (w *memtableWriter) write(c *commit, first uint64) error {
 func (w *memtableWriter) apply(c *commit, first uint64) error {
 	m := w.current()
 	if c.one.kind != 0 {
-		m.add(c.one, c.hash, first)
-	} else if err := m.apply(c.data, first); err != nil {
+		m.add(c.hash, c.one.key, memVersion{first, c.one.kind == opDelete, c.one.value})
+	} else if err := applyBatch(m, c.data, first); err != nil {
 		return err
 	}
 	w.checkSize()
@@ -122,7 +122,7 @@ func (w *memtableWriter) stall() error {
 func (w *memtableWriter) begin() *memtable {
 	last := w.current()
 	last.seal()
-	fresh := newMemtableFor(last.expectedKeys(w.db.memtableBytes()), &w.db.memory, w.db.options.MemtableBytes, w.db.options.Budget)
+	fresh := newMemtable(&w.db.memory, w.db.options.MemtableBytes, last.expectedKeys(w.db.memtableBytes()), w.db.options.Budget.account())
 	w.logs.endCurrent()
 	w.pacer.restart()
 	w.due.Store(false)
@@ -133,7 +133,7 @@ func (w *memtableWriter) begin() *memtable {
 // enlarge replaces the current memtable, which is empty, by one with at least room
 // bytes.
 func (w *memtableWriter) enlarge(room int64) *memtable {
-	large := newMemtable(&w.db.memory, room, w.db.options.Budget)
+	large := newMemtable(&w.db.memory, room, 0, w.db.options.Budget.account())
 	large.log = w.current().log
 	w.db.schedule.replaceMemtables(func(memtables []*memtable) []*memtable { return append([]*memtable{large}, memtables[1:]...) })
 	return large
@@ -144,7 +144,7 @@ func (w *memtableWriter) enlarge(room int64) *memtable {
 // never does: the region that it reuses is at most as large as the share
 // (db.memory.Limit), and its slots are at most half of it (expectedKeys).
 func (w *memtableWriter) checkSize() {
-	if int64(w.current().versions.bytes) > w.db.mostMemtableBytes() && !w.due.Load() {
+	if w.current().ownBytes() > w.db.mostMemtableBytes() && !w.due.Load() {
 		w.requestFlush()
 	}
 }

@@ -134,12 +134,12 @@ func (g *group) find(v *view, keys [][]byte, sequence uint64) {
 // askMemtable looks up keys in a memtable and returns the unanswered ones.
 func (g *group) askMemtable(m *memtable, open []uint8, sequence uint64) (left []uint8) {
 	for _, i := range open {
-		m.versions.prefetchSlot(g.lookups[i].memHash)
+		m.prefetchSlot(g.lookups[i].memHash)
 	}
 	left = open[:0]
 	asked := g.asked[:0]
 	for _, i := range open {
-		if m.versions.prefetchRun(g.lookups[i].memHash) {
+		if m.prefetchRun(g.lookups[i].memHash) {
 			asked = append(asked, i)
 		} else {
 			left = append(left, i)

@@ -61,7 +61,7 @@ func newDB(dir string, o Options) *DB {
 	db.filters = bloom.NewManager(0)
 	db.stopFilters = func() {} // until startFilters
 	db.memory.Limit, db.memory.Grown = db.memtableBytes, o.Budget.grow
-	db.schedule.current.Store(newView([]*memtable{newMemtable(&db.memory, o.MemtableBytes, o.Budget)}, nil))
+	db.schedule.current.Store(newView([]*memtable{newMemtable(&db.memory, o.MemtableBytes, 0, o.Budget.account())}, nil))
 	db.share = storeShare{filters: db.filters, most: o.FilterBytes, probes: db.filterProbes, resized: db.adaptToBudget}
 	o.Budget.join(&db.share)
 	return db

@@ -37,6 +37,12 @@ const (
 	maxMemtableBytes = 1 << 30
 )
 
+// A memtable holds MemtableBytes, and any batch, also of the shortest ops.
+const (
+	_ = uint(maxRoomBytes - maxMemtableBytes)
+	_ = uint(maxRoomBytes - MaxBatchBytes/2*maxRunBytes - MaxBatchBytes)
+)
+
 // Options configure a store. A nil *Options has all defaults.
 type Options struct {
 	// MemtableBytes is the size of a memtable and the unit of the size-tiered rule. Two

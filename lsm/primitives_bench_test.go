@@ -139,23 +139,6 @@ func BenchmarkTable(b *testing.B) {
 	}
 }
 
-func BenchmarkSortByPrefix(b *testing.B) {
-	const n = 180_000
-	random := make([]orderedNode, n)
-	r := rand.New(rand.NewPCG(1, 2))
-	for i := range random {
-		random[i] = orderedNode{r.Uint64(), ref(i)}
-	}
-	nodes := make([]orderedNode, n)
-	for b.Loop() {
-		copy(nodes, random)
-		if sortByPrefix(nodes); nodes[0].prefix > nodes[n-1].prefix {
-			b.Fatal("not sorted")
-		}
-	}
-	reportEntries(b, n)
-}
-
 // BenchmarkPlan plans the merges of a store of a million memtables.
 func BenchmarkPlan(b *testing.B) {
 	var units []uint64

@@ -2,6 +2,7 @@ package lsm
 
 import (
 	"cmp"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -29,4 +30,21 @@ func TestRadixSortIsASort(t *testing.T) {
 			require.Equal(t, want, got)
 		}
 	}
+}
+
+func BenchmarkSortByPrefix(b *testing.B) {
+	const n = 180_000
+	random := make([]orderedNode, n)
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range random {
+		random[i] = orderedNode{r.Uint64(), ref(i)}
+	}
+	nodes := make([]orderedNode, n)
+	for b.Loop() {
+		copy(nodes, random)
+		if sortByPrefix(nodes); nodes[0].prefix > nodes[n-1].prefix {
+			b.Fatal("not sorted")
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/n, "ns/entry")
 }

@@ -99,7 +99,7 @@ func (r *recovery) record(sequence uint64, payload []byte) error {
 		if m.log == 0 {
 			m.log = r.log.number
 		}
-		if err = m.apply(payload, sequence); err == nil {
+		if err = applyBatch(m, payload, sequence); err == nil {
 			db.commit.visible.Store(sequence + uint64(count) - 1)
 		}
 	})

@@ -11,7 +11,8 @@ import (
 func (s *scheduler) units(tables []*table) []uint64 {
 	units := make([]uint64, len(tables))
 	for i, t := range tables {
-		units[i] = tableUnits(t.facts.cost(), uint64(s.memtableBytes()))
+		cost := memtableCost(t.facts.entries, t.facts.keyBytes+t.facts.valueBytes)
+		units[i] = tableUnits(cost, uint64(s.memtableBytes()))
 	}
 	return units
 }

@@ -33,8 +33,8 @@ func newTestScheduler(memtables int, sizes ...uint64) *scheduler {
 	}
 	var all []*memtable
 	for range memtables {
-		m := &memtable{versions: new(versionMap)}
-		m.firstSequence.Store(1)
+		m := newMemtable(nil, unit, 0, memoryAccount{})
+		m.add(0, nil, memVersion{sequence: 1})
 		all = append(all, m)
 	}
 	s.current.Store(newView(all, tables))

@@ -60,12 +60,6 @@ type tableFacts struct {
 	footerCRC     uint32 // identifies the file: the footer covers all other parts
 }
 
-// cost returns the size of the entries in a memtable, which is the table's size in the
-// size-tiered rule.
-func (f *tableFacts) cost() uint64 {
-	return memtableCost(f.entries, f.keyBytes+f.valueBytes)
-}
-
 // section locates one of the parts after the blocks.
 type section struct {
 	offset, length uint64

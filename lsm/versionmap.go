@@ -48,11 +48,11 @@ type versionMap struct {
 	data   []byte // of memory
 	end    int    // end of the runs
 	taken  int    // bytes of memory ever touched
-	bytes  int    // bytes of all memory, as reported to grown
+	own    int    // bytes of all memory, as reported to grown
 	count  int    // number of keys
 	needed uint   // log2 of the smallest slot table that holds count keys
 	shared int    // length of the prefix common to all keys
-	first  uint64 // sequence number of the first write
+	base   uint64 // sequence number of the first write
 
 	pool   *offheap.Pool
 	tables []offheap.Region // slots; readers may still use the smaller ones
@@ -79,6 +79,8 @@ const (
 	keyHeaderBytes     = 4 + 4
 	versionHeaderBytes = 4 + 4 + 4
 
+	// maxRoomBytes is the maximum room of a memtable: refs have 32 bits.
+	maxRoomBytes = 1<<32 - 1 - firstRun
 	// maxRunBytes is the maximum size of a write without key and value.
 	maxRunBytes = keyHeaderBytes + versionHeaderBytes + runAlignment - 1
 
@@ -90,22 +92,15 @@ const (
 	sparseBytes = 2 << 20
 )
 
-// Refs are large enough for all memtables and batches, including those of the shortest
-// ops.
-const (
-	_ = uint32(maxMemtableBytes + firstRun)
-	_ = uint32(MaxBatchBytes/2*maxRunBytes + MaxBatchBytes + firstRun)
-)
-
 // hashSeed is random per process, so that clients cannot choose keys that collide.
 var hashSeed = maphash.MakeSeed()
 
 func hashKey(key []byte) uint32 { return uint32(maphash.Bytes(hashSeed, key) >> 32) }
 
-// newVersionMap returns an empty map with capacity bytes for runs and slots for the
-// given number of keys. It calls grown with the memory allocated.
-func newVersionMap(pool *offheap.Pool, capacity, keys int, grown func(bytes int)) *versionMap {
-	m := &versionMap{end: firstRun, needed: firstSlotBits, pool: pool, grown: grown}
+// init makes an empty map with capacity bytes for runs and slots for the given number of
+// keys. It calls grown with the memory allocated.
+func (m *versionMap) init(pool *offheap.Pool, capacity, keys int, grown func(bytes int)) {
+	m.end, m.needed, m.pool, m.grown = firstRun, firstSlotBits, pool, grown
 	// A reused region is not cleared: runs are written before they are read.
 	m.memory, m.taken = pool.New(firstRun+capacity, sparseBytes)
 	m.take(m.taken)
@@ -115,12 +110,11 @@ func newVersionMap(pool *offheap.Pool, capacity, keys int, grown func(bytes int)
 		bits++
 	}
 	m.slots.Store(m.newSlots(bits))
-	return m
 }
 
 // take counts memory.
 func (m *versionMap) take(bytes int) {
-	m.bytes += bytes
+	m.own += bytes
 	m.grown(bytes)
 }
 
@@ -143,6 +137,9 @@ func (m *versionMap) used() int64 { return int64(m.end) + slotBytes<<m.needed }
 
 // room returns the free space for runs in bytes. Only for the writer.
 func (m *versionMap) room() int64 { return int64(len(m.data) - m.end) }
+
+// ownBytes returns the memory taken without that of sorted runs. Only for the writer.
+func (m *versionMap) ownBytes() int64 { return int64(m.own) }
 
 // release frees the memory. The map must not be used afterwards.
 func (m *versionMap) release() {
@@ -251,15 +248,15 @@ func (m *versionMap) version(r ref) memVersion {
 	b := m.data[r:]
 	packed := binary.LittleEndian.Uint32(b[8:])
 	end := versionHeaderBytes + packed>>1
-	sequence := m.first + uint64(binary.LittleEndian.Uint32(b))
+	sequence := m.base + uint64(binary.LittleEndian.Uint32(b))
 	return memVersion{sequence, packed&1 != 0, b[versionHeaderBytes:end:end]}
 }
 
-// add adds the newest version of a key. Its sequence number must be greater than all
+// put adds the newest version of a key. Its sequence number must be greater than all
 // previous ones, and room must be at least maxRunBytes, key and value.
-func (m *versionMap) add(hash uint32, key []byte, v memVersion) {
+func (m *versionMap) put(hash uint32, key []byte, v memVersion) {
 	if m.end == firstRun {
-		m.first = v.sequence
+		m.base = v.sequence
 	}
 	t := m.slots.Load()
 	at, slot, found := m.find(t, hash, key)
@@ -272,7 +269,7 @@ func (m *versionMap) add(hash uint32, key []byte, v memVersion) {
 		return
 	}
 	if m.count >= len(t.slots)/3*2 {
-		t = m.grow(t)
+		t = m.enlarge(t)
 		_, slot, _ = m.find(t, hash, key)
 	}
 	if m.count++; m.count > keysOf(m.needed) {
@@ -304,7 +301,7 @@ func (m *versionMap) sharedKey() []byte {
 // putVersion writes the last part of a run.
 func (m *versionMap) putVersion(r ref, v memVersion, older ref) {
 	b := m.data[r:]
-	binary.LittleEndian.PutUint32(b, uint32(v.sequence-m.first))
+	binary.LittleEndian.PutUint32(b, uint32(v.sequence-m.base))
 	binary.LittleEndian.PutUint32(b[4:], uint32(older))
 	packed := uint32(len(v.value)) << 1
 	if v.tombstone {
@@ -325,8 +322,8 @@ func runEnd(version ref, valueBytes int) int {
 	return (int(version) + versionHeaderBytes + valueBytes + runAlignment - 1) &^ (runAlignment - 1)
 }
 
-// grow replaces the slot table by one of twice the size.
-func (m *versionMap) grow(old *slotTable) *slotTable {
+// enlarge replaces the slot table by one of twice the size.
+func (m *versionMap) enlarge(old *slotTable) *slotTable {
 	t := m.newSlots(32 - old.shift + 1)
 	mask := uint32(len(t.slots) - 1)
 	for i := range old.slots {
