@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"docstore/lsm/internal/kv"
+	"docstore/lsm/internal/memtable"
 
 	"github.com/cockroachdb/errors"
 )
@@ -111,7 +112,7 @@ const applyWindow = 16
 
 // applyBatch applies the ops of a checked batch to a memtable, with sequence numbers from
 // first on.
-func applyBatch(m *memtable, batch []byte, first uint64) error {
+func applyBatch(m *memtable.Memtable, batch []byte, first uint64) error {
 	ops, err := decodeBatch(batch)
 	if err != nil {
 		return err
@@ -127,12 +128,12 @@ func applyBatch(m *memtable, batch []byte, first uint64) error {
 			if w.op, err = ops.next(); err != nil {
 				return err
 			}
-			w.hash = hashKey(w.key)
-			m.prefetchSlot(w.hash)
+			w.hash = memtable.Hash(w.key)
+			m.PrefetchSlot(w.hash)
 		}
 		for i := range window[:n] {
 			w := &window[i]
-			m.add(w.hash, w.key, memVersion{first, w.kind == opDelete, w.value})
+			m.Add(w.hash, w.key, memtable.Version{Sequence: first, Tombstone: w.kind == opDelete, Value: w.value})
 			first++
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"docstore/lsm/internal/memtable"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -245,7 +247,7 @@ func BenchmarkScan(b *testing.B) {
 }
 
 func BenchmarkMemtable(b *testing.B) {
-	m := newMemtable(nil, 64<<20, 0, memoryAccount{})
+	m := memtable.New(nil, 64<<20, 0, memtable.Account{})
 	var batch Batch
 	var key []byte
 	value := make([]byte, benchValueBytes)
@@ -253,7 +255,7 @@ func BenchmarkMemtable(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if n%200_000 == 0 { // as many as fill one
-			m = newMemtable(nil, 64<<20, 0, memoryAccount{})
+			m = memtable.New(nil, 64<<20, 0, memtable.Account{})
 		}
 		n++
 		key = benchKey(key, n)

@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"docstore/lsm/internal/memtable"
 )
 
 // Budget is a memory limit shared by several stores, for memtables (including those
@@ -78,11 +80,11 @@ func (b *Budget) grow(bytes int64) {
 }
 
 // account returns the functions that count the memory of memtables.
-func (b *Budget) account() memoryAccount {
+func (b *Budget) account() memtable.Account {
 	if b == nil {
-		return memoryAccount{}
+		return memtable.Account{}
 	}
-	return memoryAccount{grow: b.grow, pin: b.pin, unpin: b.unpin}
+	return memtable.Account{Grow: b.grow, Pin: b.pin, Unpin: b.unpin}
 }
 
 // memtableBytes returns the size of a memtable, at most want.

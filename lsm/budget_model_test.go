@@ -9,6 +9,7 @@ import (
 
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/lsm/internal/memtable"
 )
 
 // budgetedStore is an open store of budgetModel.
@@ -84,14 +85,14 @@ func (b *budgetModel) fill(s *budgetedStore, memtables float64) {
 		s.keys++
 		key, value := fmt.Appendf(nil, "%0*d", keyBytes, s.keys), make([]byte, valueBytes)
 		require.NoError(b.t, s.db.Set(key, value))
-		s.due += float64(memtableCost(1, uint64(keyBytes+valueBytes))) / float64(b.share())
+		s.due += float64(memtable.Cost(1, uint64(keyBytes+valueBytes))) / float64(b.share())
 	}
 }
 
 // writeBatch applies one batch, which can be much larger than a memtable.
 func (b *budgetModel) writeBatch(s *budgetedStore, memtables float64) {
 	var batch Batch
-	for cost := uint64(0); float64(cost) < memtables*float64(b.share()); cost += memtableCost(1, 10) {
+	for cost := uint64(0); float64(cost) < memtables*float64(b.share()); cost += memtable.Cost(1, 10) {
 		s.keys++
 		require.NoError(b.t, batch.Set(fmt.Appendf(nil, "%010d", s.keys), nil))
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"docstore/internal/vfs"
+	"docstore/lsm/internal/memtable"
 )
 
 // Checkpoint creates in dir a separate store with everything written before the call.
@@ -124,7 +125,7 @@ func (db *DB) keepFiles() (*view, manifest, error) {
 		return nil, manifest{}, err
 	}
 	defer present.unref()
-	var memtables []*memtable
+	var memtables []*memtable.Memtable
 	if db.options.ReadOnly {
 		memtables = present.memtables
 	}
@@ -155,7 +156,7 @@ func (db *DB) fillCheckpoint(dir string, v *view, m manifest) error {
 		}
 	}
 	for _, memory := range slices.Backward(v.memtables) { // oldest first
-		if memory.empty() {
+		if memory.Empty() {
 			continue
 		}
 		facts, err := db.writeMemtable(&env, m.nextNumber, memory)
@@ -205,14 +206,14 @@ func (db *DB) copyTable(to *environment, t *table) error {
 }
 
 // writeMemtable writes a sealed memtable to a table.
-func (db *DB) writeMemtable(to *environment, number uint64, m *memtable) (tableFacts, error) {
+func (db *DB) writeMemtable(to *environment, number uint64, m *memtable.Memtable) (tableFacts, error) {
 	w, err := newTableWriter(to, number, false)
 	if err != nil {
 		return tableFacts{}, err
 	}
 	var facts tableFacts
-	if err = db.fillTable(w, m.flushSource(), false, nil); err == nil {
-		facts, err = w.finish(m.first(), m.last())
+	if err = db.fillTable(w, m.Source(), false, nil); err == nil {
+		facts, err = w.finish(m.First(), m.Last())
 	}
 	if err != nil {
 		w.abandon()

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/virtualtime"
+	"docstore/lsm/internal/memtable"
 )
 
 // testEnv is a commitEnv without a store. The functions replace its default behavior.
@@ -90,7 +91,7 @@ func (e *testEnv) flush() error {
 
 func (e *testEnv) set(key string) error {
 	o := op{opSet, []byte(key), []byte("value")}
-	return e.c.commitOne(o, hashKey(o.key))
+	return e.c.commitOne(o, memtable.Hash(o.key))
 }
 
 // start commits n single writes concurrently. The channel receives their results.

@@ -8,6 +8,7 @@ import (
 
 	"docstore/bloom"
 	"docstore/internal/offheap"
+	"docstore/lsm/internal/memtable"
 )
 
 // DB is an open store. It is safe for concurrent use.
@@ -117,9 +118,9 @@ func (db *DB) applyOne(o op) error {
 		return err
 	}
 	// Prefetch the key's slot in the memtable while the log is written.
-	hash := hashKey(o.key)
+	hash := memtable.Hash(o.key)
 	if v := db.schedule.current.Load(); v != nil {
-		v.memtables[0].prefetchSlot(hash)
+		v.memtables[0].PrefetchSlot(hash)
 	}
 	return db.commit.commitOne(o, hash)
 }

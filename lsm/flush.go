@@ -7,13 +7,14 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"docstore/internal/vfs"
+	"docstore/lsm/internal/memtable"
 )
 
 // Flush writes all memtables to tables and waits until they are durable.
 func (db *DB) Flush() error {
 	through := db.commit.visible.Load()
 	err := db.commit.exclusive(func() error {
-		if m := db.writer.current(); m.empty() || m.first() > through {
+		if m := db.writer.current(); m.Empty() || m.First() > through {
 			return nil
 		}
 		return db.writer.rotate()
@@ -56,7 +57,7 @@ var errClosing = errors.New("lsm: closing")
 // is named. Until the manifest is renamed, a crash leaves the old store, and the table
 // is an orphan. After that it leaves the new store, and the replaced files are orphans.
 // Open removes orphans.
-func (db *DB) installTable(facts tableFacts, flushed *memtable, merged []*table) error {
+func (db *DB) installTable(facts tableFacts, flushed *memtable.Memtable, merged []*table) error {
 	db.install.Lock()
 	defer db.install.Unlock()
 
@@ -138,7 +139,7 @@ func replaceTables(tables []*table, output *table, merged []*table) []*table {
 
 // describe returns the manifest for the given tables, without a memtable that has been
 // flushed to one of them. Called under mu.
-func (db *DB) describe(tables []*table, flushed *memtable) manifest {
+func (db *DB) describe(tables []*table, flushed *memtable.Memtable) manifest {
 	m := manifest{id: db.env.id, nextNumber: db.schedule.mu.nextNumber, firstLog: db.schedule.mu.nextNumber}
 	for _, t := range tables {
 		m.tables = append(m.tables, t.facts)
@@ -149,11 +150,11 @@ func (db *DB) describe(tables []*table, flushed *memtable) manifest {
 		if memory == flushed {
 			continue
 		}
-		if memory.log != 0 {
-			m.firstLog = min(m.firstLog, memory.log)
+		if memory.Log != 0 {
+			m.firstLog = min(m.firstLog, memory.Log)
 		}
-		if !memory.empty() {
-			m.lastSequence = min(m.lastSequence, memory.first()-1)
+		if !memory.Empty() {
+			m.lastSequence = min(m.lastSequence, memory.First()-1)
 		}
 	}
 	return m

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"docstore/lsm/internal/kv"
+	"docstore/lsm/internal/memtable"
 )
 
 // maxFusedUnits is the maximum size in memtables of a flush that also merges. When the
@@ -14,7 +15,7 @@ const maxFusedUnits = 4
 
 // flush is a flush in progress. inputs and units change only under scheduler.mu.
 type flush struct {
-	memtable *memtable
+	memtable *memtable.Memtable
 	number   uint64   // of the table
 	inputs   []*table // newest tables, merged with the memtable
 	units    uint64   // size of the output in memtables
@@ -34,7 +35,7 @@ func (db *DB) flushOldest() error {
 		return err
 	}
 	defer db.schedule.endFlush()
-	sorting := f.memtable.sortBytes()
+	sorting := f.memtable.SortBytes()
 	db.options.Budget.grow(sorting)
 	defer db.options.Budget.grow(-sorting)
 	start := time.Now()
@@ -59,11 +60,11 @@ func (db *DB) flushOldest() error {
 // its bytes that come from the memtable. Tombstones are dropped if nothing is older.
 func (db *DB) writeFlush(f *flush) (facts tableFacts, fresh uint64, err error) {
 	m := f.memtable
-	if m.empty() {
+	if m.Empty() {
 		return tableFacts{}, 0, nil
 	}
-	first, last := m.first(), m.last()
-	var source kv.Source = m.flushSource()
+	first, last := m.First(), m.Last()
+	var source kv.Source = m.Source()
 	var merged *kv.MergedSource
 	if len(f.inputs) > 0 {
 		if err := db.roomForMerge(f.inputs); err != nil {
@@ -74,7 +75,7 @@ func (db *DB) writeFlush(f *flush) (facts tableFacts, fresh uint64, err error) {
 			return tableFacts{}, 0, err
 		}
 		defer release()
-		shared := min(sharedBytes(f.inputs), kv.CommonPrefix(m.sharedKey(), f.inputs[0].minKey))
+		shared := min(sharedBytes(f.inputs), kv.CommonPrefix(m.SharedKey(), f.inputs[0].minKey))
 		merged = kv.NewMergedSource(append([]kv.Source{source}, older...), shared)
 		source, first = merged, f.inputs[len(f.inputs)-1].facts.firstSequence
 	}

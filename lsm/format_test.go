@@ -18,6 +18,7 @@ import (
 	"docstore/internal/race"
 	"docstore/internal/vfs"
 	"docstore/lsm/internal/kv"
+	"docstore/lsm/internal/memtable"
 )
 
 var goldenID = storeID{0xd0, 0xc5, 0x70, 4: 0x01, 15: 0x0f}
@@ -247,9 +248,9 @@ func FuzzDecodeBatch(f *testing.F) {
 		if err != nil {
 			return
 		}
-		m := newMemtable(nil, 64<<20, 0, memoryAccount{})
+		m := memtable.New(nil, 64<<20, 0, memtable.Account{})
 		require.NoError(t, applyBatch(m, b, 1))
-		require.EqualValues(t, count, m.last())
+		require.EqualValues(t, count, m.Last())
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/vfs"
+	"docstore/lsm/internal/memtable"
 	"docstore/wal"
 )
 
@@ -18,7 +19,7 @@ func TestLargeWrites(t *testing.T) {
 	const full = 64 << 10
 	// Overhead of a batch of one write in the log and in the memtable.
 	inLog := int(wal.CapacityFor(batchHeaderBytes + 1 + 1 + 3 + len("large")))
-	inMemory := int(memtableCost(1, batchHeaderBytes+1+1+3+uint64(len("large"))))
+	inMemory := int(memtable.Cost(1, batchHeaderBytes+1+1+3+uint64(len("large"))))
 	for name, size := range map[string]int{
 		"an eighth of a memtable": full/8 - inMemory, "more": full/8 - inMemory + 1,
 		"a memtable": full - inMemory, "more than a memtable": full - inMemory + 1,

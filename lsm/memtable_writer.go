@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/lsm/internal/memtable"
 	"docstore/wal"
 )
 
@@ -31,27 +32,29 @@ type memtableWriter struct {
 	due atomic.Bool
 }
 
-func (w *memtableWriter) current() *memtable { return w.db.schedule.current.Load().memtables[0] }
+func (w *memtableWriter) current() *memtable.Memtable {
+	return w.db.schedule.current.Load().memtables[0]
+}
 
 // prepare ensures that memtable and log have space for a batch. A memtable exceeds its
 // size only for a batch that is larger than a memtable; it then holds nothing else.
 func (w *memtableWriter) prepare(dataBytes, count int) (delay time.Duration, err error) {
-	cost, room := int64(memtableCost(uint64(count), uint64(dataBytes))), writeBytes(count, dataBytes)
+	cost, room := int64(memtable.Cost(uint64(count), uint64(dataBytes))), memtable.WriteBytes(count, dataBytes)
 	for {
 		m := w.current()
-		fits := m.empty() || m.used()+cost <= w.db.memtableBytes()
+		fits := m.Empty() || m.Used()+cost <= w.db.memtableBytes()
 		logged := w.db.options.Durability == None || w.logs.fits(dataBytes)
 		switch {
 		case w.logs.failed():
 			err = w.stall()
-		case fits && m.room() < room: // it is empty
+		case fits && m.Room() < room: // it is empty
 			w.enlarge(room)
 		case fits && logged:
-			if !w.pacer.due(m.used()) {
+			if !w.pacer.due(m.Used()) {
 				return 0, nil
 			}
-			return w.delay(m.used()), nil
-		case fits && (m.empty() || w.logs.current() == nil):
+			return w.delay(m.Used()), nil
+		case fits && (m.Empty() || w.logs.current() == nil):
 			// No log yet, or one too small for this record.
 			err = w.newLog(dataBytes)
 		default:
@@ -74,7 +77,7 @@ func (w *memtableWriter) write(c *commit, first uint64) error {
 func (w *memtableWriter) apply(c *commit, first uint64) error {
 	m := w.current()
 	if c.one.kind != 0 {
-		m.add(c.hash, c.one.key, memVersion{first, c.one.kind == opDelete, c.one.value})
+		m.Add(c.hash, c.one.key, memtable.Version{Sequence: first, Tombstone: c.one.kind == opDelete, Value: c.one.value})
 	} else if err := applyBatch(m, c.data, first); err != nil {
 		return err
 	}
@@ -119,32 +122,36 @@ func (w *memtableWriter) stall() error {
 }
 
 // begin creates a memtable; its log is created by its first write.
-func (w *memtableWriter) begin() *memtable {
+func (w *memtableWriter) begin() *memtable.Memtable {
 	last := w.current()
-	last.seal()
-	fresh := newMemtable(&w.db.memory, w.db.options.MemtableBytes, last.expectedKeys(w.db.memtableBytes()), w.db.options.Budget.account())
+	last.Seal()
+	fresh := memtable.New(&w.db.memory, w.db.options.MemtableBytes, last.ExpectedKeys(w.db.memtableBytes()), w.db.options.Budget.account())
 	w.logs.endCurrent()
 	w.pacer.restart()
 	w.due.Store(false)
-	w.db.schedule.replaceMemtables(func(memtables []*memtable) []*memtable { return append([]*memtable{fresh}, memtables...) })
+	w.db.schedule.replaceMemtables(func(memtables []*memtable.Memtable) []*memtable.Memtable {
+		return append([]*memtable.Memtable{fresh}, memtables...)
+	})
 	return fresh
 }
 
 // enlarge replaces the current memtable, which is empty, by one with at least room
 // bytes.
-func (w *memtableWriter) enlarge(room int64) *memtable {
-	large := newMemtable(&w.db.memory, room, 0, w.db.options.Budget.account())
-	large.log = w.current().log
-	w.db.schedule.replaceMemtables(func(memtables []*memtable) []*memtable { return append([]*memtable{large}, memtables[1:]...) })
+func (w *memtableWriter) enlarge(room int64) *memtable.Memtable {
+	large := memtable.New(&w.db.memory, room, 0, w.db.options.Budget.account())
+	large.Log = w.current().Log
+	w.db.schedule.replaceMemtables(func(memtables []*memtable.Memtable) []*memtable.Memtable {
+		return append([]*memtable.Memtable{large}, memtables[1:]...)
+	})
 	return large
 }
 
 // checkSize requests a flush if the current memtable takes more memory than allowed: it
 // holds a large batch, or the store's share of the budget has shrunk. A new memtable
 // never does: the region that it reuses is at most as large as the share
-// (db.memory.Limit), and its slots are at most half of it (expectedKeys).
+// (db.memory.Limit), and its slots are at most half of it (ExpectedKeys).
 func (w *memtableWriter) checkSize() {
-	if w.current().ownBytes() > w.db.mostMemtableBytes() && !w.due.Load() {
+	if w.current().OwnBytes() > w.db.mostMemtableBytes() && !w.due.Load() {
 		w.requestFlush()
 	}
 }

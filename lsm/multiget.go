@@ -5,6 +5,7 @@ import (
 	"docstore/internal/prefetch"
 	"docstore/internal/vfs"
 	"docstore/lsm/internal/kv"
+	"docstore/lsm/internal/memtable"
 )
 
 // MultiGet looks up several keys in one state of the store. It calls fn once per key,
@@ -98,12 +99,12 @@ func (g *group) find(v *view, keys [][]byte, sequence uint64) {
 	}
 	hashed := false
 	for _, m := range v.memtables {
-		if !m.concerns(sequence) {
+		if !m.Concerns(sequence) {
 			continue
 		}
 		for i := range keys {
 			if !hashed {
-				g.lookups[i].memHash = hashKey(keys[i])
+				g.lookups[i].memHash = memtable.Hash(keys[i])
 			}
 		}
 		hashed = true
@@ -132,14 +133,14 @@ func (g *group) find(v *view, keys [][]byte, sequence uint64) {
 }
 
 // askMemtable looks up keys in a memtable and returns the unanswered ones.
-func (g *group) askMemtable(m *memtable, open []uint8, sequence uint64) (left []uint8) {
+func (g *group) askMemtable(m *memtable.Memtable, open []uint8, sequence uint64) (left []uint8) {
 	for _, i := range open {
-		m.prefetchSlot(g.lookups[i].memHash)
+		m.PrefetchSlot(g.lookups[i].memHash)
 	}
 	left = open[:0]
 	asked := g.asked[:0]
 	for _, i := range open {
-		if m.prefetchRun(g.lookups[i].memHash) {
+		if m.PrefetchRun(g.lookups[i].memHash) {
 			asked = append(asked, i)
 		} else {
 			left = append(left, i)
@@ -147,8 +148,8 @@ func (g *group) askMemtable(m *memtable, open []uint8, sequence uint64) (left []
 	}
 	for _, i := range asked {
 		l := &g.lookups[i]
-		if found, ok := m.get(l.memHash, l.key, sequence); ok {
-			l.answer(kv.Entry{Value: found.value, Tombstone: found.tombstone}, nil)
+		if found, ok := m.Get(l.memHash, l.key, sequence); ok {
+			l.answer(kv.Entry{Value: found.Value, Tombstone: found.Tombstone}, nil)
 		} else {
 			left = append(left, i)
 		}

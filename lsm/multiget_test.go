@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/vfs"
+	"docstore/lsm/internal/memtable"
 )
 
 func TestMultiGetAllocatesForTheValueOnly(t *testing.T) {
@@ -89,8 +90,8 @@ func TestKeysWithEqualHashesAreDistinguished(t *testing.T) {
 	var first, second string
 	for i := 0; first == ""; i++ { // some 80,000 keys
 		second = strconv.Itoa(i)
-		first = byHash[hashKey([]byte(second))]
-		byHash[hashKey([]byte(second))] = second
+		first = byHash[memtable.Hash([]byte(second))]
+		byHash[memtable.Hash([]byte(second))] = second
 	}
 	db := open(t, "db", memOptions())
 	keys := [][]byte{[]byte(first), []byte(second)}

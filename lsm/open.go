@@ -11,6 +11,7 @@ import (
 
 	"docstore/bloom"
 	"docstore/internal/vfs"
+	"docstore/lsm/internal/memtable"
 )
 
 // Open opens the store in a directory, and creates directory and store if they do not
@@ -61,7 +62,7 @@ func newDB(dir string, o Options) *DB {
 	db.filters = bloom.NewManager(0)
 	db.stopFilters = func() {} // until startFilters
 	db.memory.Limit, db.memory.Grown = db.memtableBytes, o.Budget.grow
-	db.schedule.current.Store(newView([]*memtable{newMemtable(&db.memory, o.MemtableBytes, 0, o.Budget.account())}, nil))
+	db.schedule.current.Store(newView([]*memtable.Memtable{memtable.New(&db.memory, o.MemtableBytes, 0, o.Budget.account())}, nil))
 	db.share = storeShare{filters: db.filters, most: o.FilterBytes, probes: db.filterProbes, resized: db.adaptToBudget}
 	o.Budget.join(&db.share)
 	return db

@@ -9,6 +9,7 @@ import (
 
 	"docstore/bloom"
 	"docstore/internal/vfs"
+	"docstore/lsm/internal/memtable"
 )
 
 // Durability determines which crashes a completed write survives.
@@ -39,8 +40,8 @@ const (
 
 // A memtable holds MemtableBytes, and any batch, also of the shortest ops.
 const (
-	_ = uint(maxRoomBytes - maxMemtableBytes)
-	_ = uint(maxRoomBytes - MaxBatchBytes/2*maxRunBytes - MaxBatchBytes)
+	_ = uint(memtable.MaxRoomBytes - maxMemtableBytes)
+	_ = uint(memtable.MaxRoomBytes - MaxBatchBytes/2*memtable.MaxRunBytes - MaxBatchBytes)
 )
 
 // Options configure a store. A nil *Options has all defaults.

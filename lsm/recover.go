@@ -5,6 +5,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/lsm/internal/memtable"
 	"docstore/wal"
 )
 
@@ -86,18 +87,18 @@ func (r *recovery) record(sequence uint64, payload []byte) error {
 		return r.corrupt("sequence number %d, want %d", sequence, want)
 	}
 	m := db.schedule.current.Load().memtables[0]
-	cost := int64(memtableCost(uint64(count), uint64(len(payload))))
-	if !m.empty() && m.used()+cost > db.memtableBytes() {
+	cost := int64(memtable.Cost(uint64(count), uint64(len(payload))))
+	if !m.Empty() && m.Used()+cost > db.memtableBytes() {
 		if m, err = r.nextMemtable(); err != nil {
 			return err
 		}
 	}
 	db.commit.advance(func() { // a Budget may measure the memtable meanwhile
-		if room := writeBytes(count, len(payload)); m.room() < room {
+		if room := memtable.WriteBytes(count, len(payload)); m.Room() < room {
 			m = db.writer.enlarge(room)
 		}
-		if m.log == 0 {
-			m.log = r.log.number
+		if m.Log == 0 {
+			m.Log = r.log.number
 		}
 		if err = applyBatch(m, payload, sequence); err == nil {
 			db.commit.visible.Store(sequence + uint64(count) - 1)
@@ -111,7 +112,7 @@ func (r *recovery) record(sequence uint64, payload []byte) error {
 }
 
 // nextMemtable creates a memtable, and flushes one first if too many wait.
-func (r *recovery) nextMemtable() (m *memtable, err error) {
+func (r *recovery) nextMemtable() (m *memtable.Memtable, err error) {
 	db := r.db
 	if r.flushOldest != nil && len(db.schedule.current.Load().memtables)-1 >= maxWaiting {
 		if err := r.flushOldest(); err != nil {
@@ -124,7 +125,7 @@ func (r *recovery) nextMemtable() (m *memtable, err error) {
 
 // dropLogs flushes all memtables and makes all logs obsolete.
 func (db *DB) dropLogs(flushOldest func() error) error {
-	if !db.schedule.current.Load().memtables[0].empty() {
+	if !db.schedule.current.Load().memtables[0].Empty() {
 		if _, err := (&recovery{db: db, flushOldest: flushOldest}).nextMemtable(); err != nil {
 			return err
 		}

@@ -172,7 +172,7 @@ func (s *scheduler) awaitFlush(through uint64) error {
 	for !s.mu.closing {
 		memtables := s.current.Load().memtables
 		oldest := memtables[len(memtables)-1]
-		if oldest.empty() || oldest.first() > through {
+		if oldest.Empty() || oldest.First() > through {
 			return nil
 		}
 		if err := s.mu.flush.err; err != nil {

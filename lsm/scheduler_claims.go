@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"docstore/lsm/internal/memtable"
+
 	"github.com/cockroachdb/errors"
 )
 
@@ -11,7 +13,7 @@ import (
 func (s *scheduler) units(tables []*table) []uint64 {
 	units := make([]uint64, len(tables))
 	for i, t := range tables {
-		cost := memtableCost(t.facts.entries, t.facts.keyBytes+t.facts.valueBytes)
+		cost := memtable.Cost(t.facts.entries, t.facts.keyBytes+t.facts.valueBytes)
 		units[i] = tableUnits(cost, uint64(s.memtableBytes()))
 	}
 	return units
@@ -51,8 +53,8 @@ func (s *scheduler) beginFlush() (*flush, error) {
 
 // fused returns the tables that the rule would merge at once with the memtable's table,
 // if they are small and no other merge uses them. Called under mu.
-func (s *scheduler) fused(tables []*table, m *memtable) []*table {
-	if m.empty() || m.used() > s.memtableBytes() || s.mu.merge.err != nil {
+func (s *scheduler) fused(tables []*table, m *memtable.Memtable) []*table {
+	if m.Empty() || m.Used() > s.memtableBytes() || s.mu.merge.err != nil {
 		return nil
 	}
 	limit := uint64(noLimit)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/virtualtime"
+	"docstore/lsm/internal/memtable"
 )
 
 // newTestScheduler returns a scheduler without a store, for tables of the given sizes in
@@ -31,10 +32,10 @@ func newTestScheduler(memtables int, sizes ...uint64) *scheduler {
 	for _, size := range sizes {
 		tables = append(tables, &table{tableReader: &tableReader{facts: tableFacts{valueBytes: size * unit}}})
 	}
-	var all []*memtable
+	var all []*memtable.Memtable
 	for range memtables {
-		m := newMemtable(nil, unit, 0, memoryAccount{})
-		m.add(0, nil, memVersion{sequence: 1})
+		m := memtable.New(nil, unit, 0, memtable.Account{})
+		m.Add(0, nil, memtable.Version{Sequence: 1})
 		all = append(all, m)
 	}
 	s.current.Store(newView(all, tables))

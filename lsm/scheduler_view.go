@@ -1,8 +1,10 @@
 package lsm
 
+import "docstore/lsm/internal/memtable"
+
 // setView replaces the current view and returns the old one, which the caller must
 // retire outside mu. Called under mu.
-func (s *scheduler) setView(memtables []*memtable, tables []*table) (old *view) {
+func (s *scheduler) setView(memtables []*memtable.Memtable, tables []*table) (old *view) {
 	old = s.current.Swap(newView(memtables, tables))
 	s.mu.changed.Broadcast()
 	return old
@@ -10,7 +12,7 @@ func (s *scheduler) setView(memtables []*memtable, tables []*table) (old *view) 
 
 // replaceMemtables replaces the list of memtables by the result of fn, which must have
 // all memtables of the list except an empty one. Called under committer.mu.
-func (s *scheduler) replaceMemtables(fn func(memtables []*memtable) []*memtable) {
+func (s *scheduler) replaceMemtables(fn func(memtables []*memtable.Memtable) []*memtable.Memtable) {
 	s.mu.Lock()
 	v := s.current.Load()
 	old := s.setView(fn(v.memtables), v.tables)
@@ -39,12 +41,12 @@ func (s *scheduler) takeNumber() uint64 {
 
 // beginLog returns the number of a new log, and notes the log in its memtable, so that a
 // manifest written from now on keeps it.
-func (s *scheduler) beginLog(m *memtable) uint64 {
+func (s *scheduler) beginLog(m *memtable.Memtable) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	number := s.takeNumber()
-	if m.log == 0 {
-		m.log = number
+	if m.Log == 0 {
+		m.Log = number
 	}
 	return number
 }

@@ -1,13 +1,17 @@
 package lsm
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"docstore/lsm/internal/memtable"
+)
 
 // pin is a long-term reference to a state of the store: a view, whose memtables count
 // to the budget, and a sequence number.
 type pin struct {
 	view     *view
 	sequence uint64
-	counted  []*memtable // counted as pinned
+	counted  []*memtable.Memtable // counted as pinned
 	budget   *Budget
 }
 
@@ -24,7 +28,7 @@ func (db *DB) pin() (*pin, error) {
 func (db *DB) pinView(v *view, sequence uint64) (*pin, error) {
 	p := &pin{view: v, sequence: sequence, budget: db.options.Budget}
 	for _, m := range v.memtables {
-		if !m.pin(db.mostMemtableBytes()) {
+		if !m.Pin(db.mostMemtableBytes()) {
 			p.release()
 			return nil, ErrBudget
 		}
@@ -36,7 +40,7 @@ func (db *DB) pinView(v *view, sequence uint64) (*pin, error) {
 // release releases the pin. It must be called once.
 func (p *pin) release() {
 	for _, m := range p.counted {
-		m.unpin()
+		m.Unpin()
 	}
 	p.view.unref()
 }

@@ -129,7 +129,7 @@ func (db *DB) Stats() Stats {
 	}
 	defer v.unref()
 	for _, m := range v.memtables {
-		s.MemtableBytes += m.memoryBytes()
+		s.MemtableBytes += m.Bytes()
 	}
 	s.LogBytes = db.writer.logs.bytes()
 	s.MemtablesWaiting = max(0, len(v.memtables)-1)

@@ -31,7 +31,7 @@ type tableWriter struct {
 	joined     bool   // the output has ended
 	writeBytes int    // size of a write
 	part       []byte // buffer being filled
-	offset     uint64 // offset of part in the file, a multiple of writeBytes
+	offset     uint64 // offset of part in the file, a multiple of WriteBytes
 	block      blockBuilder
 	index      indexBuilder
 	filter     *filterOutput

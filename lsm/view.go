@@ -7,6 +7,7 @@ import (
 	"docstore/internal/stripe"
 	"docstore/internal/vfs"
 	"docstore/lsm/internal/kv"
+	"docstore/lsm/internal/memtable"
 )
 
 // view is a version of the store: an immutable list of memtables and tables. Every
@@ -26,18 +27,18 @@ import (
 //   - The view struct is garbage-collected, so counting readers of a released view is
 //     harmless.
 type view struct {
-	memtables []*memtable // newest first; in a DB open for writing [0] is the current one
-	tables    []*table    // newest first
+	memtables []*memtable.Memtable // newest first; in a DB open for writing [0] is the current one
+	tables    []*table             // newest first
 	readers   stripe.Readers
 	retired   atomic.Bool
 	released  atomic.Bool
 }
 
 // newView returns a view that the caller must retire.
-func newView(memtables []*memtable, tables []*table) *view {
+func newView(memtables []*memtable.Memtable, tables []*table) *view {
 	v := &view{memtables: memtables, tables: tables}
 	for _, m := range memtables {
-		m.ref()
+		m.Ref()
 	}
 	for _, t := range tables {
 		t.ref()
@@ -72,7 +73,7 @@ func (v *view) releaseIfUnused() {
 		return
 	}
 	for _, m := range v.memtables {
-		m.unref()
+		m.Unref()
 	}
 	for _, t := range v.tables {
 		t.unref()
@@ -82,10 +83,10 @@ func (v *view) releaseIfUnused() {
 // get appends to dst the value of key at a sequence number.
 func (v *view) get(dst, key []byte, sequence uint64) ([]byte, error) {
 	if found, ok := v.getFromMemtables(key, sequence); ok {
-		if found.tombstone {
+		if found.Tombstone {
 			return dst, ErrNotFound
 		}
-		return append(dst, found.value...), nil
+		return append(dst, found.Value...), nil
 	}
 	if len(v.tables) == 0 {
 		return dst, ErrNotFound
@@ -102,10 +103,10 @@ func (v *view) get(dst, key []byte, sequence uint64) ([]byte, error) {
 // getVerified is get with verification of the value's block.
 func (v *view) getVerified(dst, key []byte, sequence uint64) ([]byte, error) {
 	if found, ok := v.getFromMemtables(key, sequence); ok {
-		if found.tombstone {
+		if found.Tombstone {
 			return dst, ErrNotFound
 		}
-		return append(dst, found.value...), nil
+		return append(dst, found.Value...), nil
 	}
 	return v.getOneByOne(dst, key, (*table).getVerified)
 }
@@ -134,16 +135,16 @@ func (v *view) getOneByOne(dst, key []byte, get func(t *table, h bloom.Hash, key
 	return dst, ErrNotFound
 }
 
-func (v *view) getFromMemtables(key []byte, sequence uint64) (found memVersion, ok bool) {
+func (v *view) getFromMemtables(key []byte, sequence uint64) (found memtable.Version, ok bool) {
 	hash, hashed := uint32(0), false
 	for _, m := range v.memtables {
-		if !m.concerns(sequence) {
+		if !m.Concerns(sequence) {
 			continue
 		}
 		if !hashed {
-			hash, hashed = hashKey(key), true
+			hash, hashed = memtable.Hash(key), true
 		}
-		if found, ok = m.get(hash, key, sequence); ok {
+		if found, ok = m.Get(hash, key, sequence); ok {
 			break
 		}
 	}
@@ -182,7 +183,7 @@ func (v *view) filters() []*bloom.Filter {
 func (v *view) iterator(sequence uint64) *kv.MergingIterator {
 	sources := make([]kv.Iterator, 0, len(v.memtables)+len(v.tables))
 	for _, m := range v.memtables {
-		sources = append(sources, m.iterators(sequence)...)
+		sources = append(sources, m.Iterators(sequence)...)
 	}
 	for _, t := range v.tables {
 		sources = append(sources, t.iterator())

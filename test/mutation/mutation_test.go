@@ -42,7 +42,7 @@ var mutations = []mutation{
 		pkg: "./wal", run: "TestDamage$",
 	},
 	{
-		name: "the memtable size counts unused slots", file: "lsm/versionmap.go",
+		name: "the memtable size counts unused slots", file: "lsm/internal/memtable/versionmap.go",
 		old: "slotBytes<<m.needed", new: "slotBytes<<(m.needed+6)",
 		pkg: "./lsm", run: "TestBudgetModel",
 	},

@@ -1,4 +1,4 @@
-package lsm
+package memtable
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 
 func TestMemtableKeepsEveryVersionInOrder(t *testing.T) {
 	r := testseed.Rand(t)
-	m := newMemtable(nil, 1<<20, 0, memoryAccount{})
+	m := New(nil, 1<<20, 0, Account{})
 	type write struct {
 		value     string
 		tombstone bool
@@ -30,21 +30,21 @@ func TestMemtableKeepsEveryVersionInOrder(t *testing.T) {
 		if w.tombstone {
 			w.value = ""
 		}
-		m.add(hashKey(key), key, memVersion{sequence, w.tombstone, []byte(w.value)})
+		m.Add(Hash(key), key, Version{sequence, w.tombstone, []byte(w.value)})
 		state := maps.Clone(history[sequence-1])
 		state[string(key)] = w
 		history = append(history, state)
 	}
 	for sequence, state := range history {
 		keys := slices.Sorted(maps.Keys(state))
-		it := kv.NewMergingIterator(m.iterators(uint64(sequence)))
+		it := kv.NewMergingIterator(m.Iterators(uint64(sequence)))
 		at := 0
 		for ok := it.First(); ok; ok = it.Next() {
 			require.Equal(t, keys[at], string(it.Current().Key))
 			require.Equal(t, state[keys[at]], write{string(it.Current().Value), it.Current().Tombstone})
-			v, found := m.get(hashKey([]byte(keys[at])), []byte(keys[at]), uint64(sequence))
+			v, found := m.Get(Hash([]byte(keys[at])), []byte(keys[at]), uint64(sequence))
 			require.True(t, found)
-			require.Equal(t, state[keys[at]], write{string(v.value), v.tombstone})
+			require.Equal(t, state[keys[at]], write{string(v.Value), v.Tombstone})
 			at++
 		}
 		require.Equal(t, len(keys), at)
@@ -54,12 +54,12 @@ func TestMemtableKeepsEveryVersionInOrder(t *testing.T) {
 		}
 		require.Zero(t, at)
 	}
-	require.EqualValues(t, 1, m.first())
-	require.LessOrEqual(t, m.used(), m.memoryBytes())
+	require.EqualValues(t, 1, m.First())
+	require.LessOrEqual(t, m.Used(), m.Bytes())
 }
 
 func TestMemtableReadsDuringWrites(t *testing.T) {
-	m := newMemtable(nil, 1<<20, 0, memoryAccount{})
+	m := New(nil, 1<<20, 0, Account{})
 	var readers sync.WaitGroup
 	stop := make(chan struct{})
 	var visible atomic.Uint64
@@ -73,7 +73,7 @@ func TestMemtableReadsDuringWrites(t *testing.T) {
 				}
 				through := visible.Load()
 				count, last := uint64(0), []byte(nil)
-				it := kv.NewMergingIterator(m.iterators(through))
+				it := kv.NewMergingIterator(m.Iterators(through))
 				for ok := it.First(); ok; ok = it.Next() {
 					if count > 0 && bytes.Compare(last, it.Current().Key) >= 0 {
 						t.Errorf("%q after %q", it.Current().Key, last)
@@ -92,7 +92,7 @@ func TestMemtableReadsDuringWrites(t *testing.T) {
 	r := testseed.Rand(t)
 	for i, n := range r.Perm(3000) {
 		key := fmt.Appendf(nil, "%d", n)
-		m.add(hashKey(key), key, memVersion{sequence: uint64(i + 1), value: make([]byte, n%300)})
+		m.Add(Hash(key), key, Version{Sequence: uint64(i + 1), Value: make([]byte, n%300)})
 		visible.Store(uint64(i + 1))
 	}
 	close(stop)

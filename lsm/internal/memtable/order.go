@@ -1,4 +1,4 @@
-package lsm
+package memtable
 
 import (
 	"bytes"
@@ -9,13 +9,13 @@ import (
 	"docstore/lsm/internal/kv"
 )
 
-// memtableOrder is the sorted order of a memtable's keys. It is computed when an
+// order is the sorted order of a memtable's keys. It is computed when an
 // iterator needs it: the keys added since the last time become a sorted run, which is
 // merged with runs that are not larger. So the number of runs, and the number of merges
 // of each key, is at most about log2(keys), however often iterators are created.
 //
 // Runs are immutable and have no key in common.
-type memtableOrder struct {
+type order struct {
 	sync.Mutex                 // for the creation of iterators; writers and lookups do not take it
 	next       ref             // end of the sorted part
 	writes     uint64          // number of writes in the sorted part
@@ -39,7 +39,7 @@ func (m *versionMap) newNodes(nodes []orderedNode, from ref, runs uint64, skip i
 			nodes = append(nodes, orderedNode{kv.Prefix(key[skip:]), from})
 			version += ref(4 + len(key))
 		}
-		from = ref(runEnd(version, len(m.version(version).value)))
+		from = ref(runEnd(version, len(m.version(version).Value)))
 	}
 	return nodes, from
 }
@@ -72,7 +72,7 @@ func (m *versionMap) before(a, b orderedNode) bool {
 
 // runs returns sorted runs with all keys visible at a sequence number, which must not
 // exceed that of the newest visible write.
-func (m *memtable) runs(sequence uint64) [][]orderedNode {
+func (m *Memtable) runs(sequence uint64) [][]orderedNode {
 	o := &m.order
 	o.Lock()
 	defer o.Unlock()
@@ -112,9 +112,9 @@ func (m *versionMap) mergeRuns(a, b []orderedNode) []orderedNode {
 	return append(append(merged, a...), b...)
 }
 
-// iterators returns iterators that together cover the keys of a memtable at a sequence
+// Iterators returns iterators that together cover the keys of a memtable at a sequence
 // number.
-func (m *memtable) iterators(sequence uint64) []kv.Iterator {
+func (m *Memtable) Iterators(sequence uint64) []kv.Iterator {
 	var its []kv.Iterator
 	for _, run := range m.runs(sequence) {
 		its = append(its, &runIterator{versions: &m.versionMap, nodes: run, sequence: sequence, at: -1})
@@ -178,7 +178,7 @@ func (it *runIterator) show(at int) bool {
 	node := it.nodes[at].node
 	v, ok := it.versions.versionAt(node, it.sequence)
 	if ok {
-		it.at, it.current = at, kv.Entry{Key: it.versions.key(node), Value: v.value, Tombstone: v.tombstone}
+		it.at, it.current = at, kv.Entry{Key: it.versions.key(node), Value: v.Value, Tombstone: v.Tombstone}
 	}
 	return ok
 }

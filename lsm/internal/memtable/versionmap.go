@@ -1,4 +1,4 @@
-package lsm
+package memtable
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 )
 
 // versionMap is an unordered map from keys to chains of versions, newest first.
-// memtableOrder sorts its keys when necessary.
+// order sorts its keys when necessary.
 //
 // It is an open-addressing hash table of keys. A slot, 0 if empty, is
 //
@@ -79,10 +79,10 @@ const (
 	keyHeaderBytes     = 4 + 4
 	versionHeaderBytes = 4 + 4 + 4
 
-	// maxRoomBytes is the maximum room of a memtable: refs have 32 bits.
-	maxRoomBytes = 1<<32 - 1 - firstRun
-	// maxRunBytes is the maximum size of a write without key and value.
-	maxRunBytes = keyHeaderBytes + versionHeaderBytes + runAlignment - 1
+	// MaxRoomBytes is the maximum room of a memtable: refs have 32 bits.
+	MaxRoomBytes = 1<<32 - 1 - firstRun
+	// MaxRunBytes is the maximum size of a write without key and value.
+	MaxRunBytes = keyHeaderBytes + versionHeaderBytes + runAlignment - 1
 
 	slotBytes     = 8
 	firstSlotBits = 6
@@ -95,7 +95,7 @@ const (
 // hashSeed is random per process, so that clients cannot choose keys that collide.
 var hashSeed = maphash.MakeSeed()
 
-func hashKey(key []byte) uint32 { return uint32(maphash.Bytes(hashSeed, key) >> 32) }
+func Hash(key []byte) uint32 { return uint32(maphash.Bytes(hashSeed, key) >> 32) }
 
 // init makes an empty map with capacity bytes for runs and slots for the given number of
 // keys. It calls grown with the memory allocated.
@@ -131,15 +131,15 @@ func (m *versionMap) newSlots(bits uint) *slotTable {
 	return &slotTable{slots: unsafe.Slice(first, 1<<bits), shift: 32 - bits}
 }
 
-// used returns the number of bytes that the entries need, without initial slots that
+// Used returns the number of bytes that the entries need, without initial slots that
 // are not needed yet. Only for the writer.
-func (m *versionMap) used() int64 { return int64(m.end) + slotBytes<<m.needed }
+func (m *versionMap) Used() int64 { return int64(m.end) + slotBytes<<m.needed }
 
-// room returns the free space for runs in bytes. Only for the writer.
-func (m *versionMap) room() int64 { return int64(len(m.data) - m.end) }
+// Room returns the free space for runs in bytes. Only for the writer.
+func (m *versionMap) Room() int64 { return int64(len(m.data) - m.end) }
 
-// ownBytes returns the memory taken without that of sorted runs. Only for the writer.
-func (m *versionMap) ownBytes() int64 { return int64(m.own) }
+// OwnBytes returns the memory taken without that of sorted runs. Only for the writer.
+func (m *versionMap) OwnBytes() int64 { return int64(m.own) }
 
 // release frees the memory. The map must not be used afterwards.
 func (m *versionMap) release() {
@@ -177,27 +177,27 @@ func (m *versionMap) find(t *slotTable, hash uint32, key []byte) (at ref, slot *
 	}
 }
 
-// get returns the newest version of a key up to a sequence number.
-func (m *versionMap) get(hash uint32, key []byte, sequence uint64) (memVersion, bool) {
+// Get returns the newest version of a key up to a sequence number.
+func (m *versionMap) Get(hash uint32, key []byte, sequence uint64) (Version, bool) {
 	at, _, found := m.find(m.slots.Load(), hash, key)
 	if !found {
-		return memVersion{}, false
+		return Version{}, false
 	}
 	return m.versionAt(at, sequence)
 }
 
 // A lookup has two dependent cache misses: the slot, then key and version, which
-// usually are one run. prefetchSlot and prefetchRun prefetch these in separate steps,
+// usually are one run. PrefetchSlot and PrefetchRun prefetch these in separate steps,
 // so that the cache misses of many lookups overlap.
 
-func (m *versionMap) prefetchSlot(hash uint32) {
+func (m *versionMap) PrefetchSlot(hash uint32) {
 	t := m.slots.Load()
 	prefetch.Of(&t.slots[hash>>t.shift])
 }
 
-// prefetchRun prefetches the first key with a hash, usually the right one, and reports
+// PrefetchRun prefetches the first key with a hash, usually the right one, and reports
 // whether there is one: if not, the map does not have the key.
-func (m *versionMap) prefetchRun(hash uint32) bool {
+func (m *versionMap) PrefetchRun(hash uint32) bool {
 	t := m.slots.Load()
 	mask := uint32(len(t.slots) - 1)
 	for at := hash >> t.shift; ; at++ {
@@ -223,40 +223,40 @@ func (m *versionMap) prefetchNewest(r ref) { m.prefetch(ref(m.word(r).Load())) }
 // prefetchedEntryBytes is the prefetched size of a key with its newest version.
 const prefetchedEntryBytes = 3 * prefetch.LineBytes
 
-// memVersion is a version of a key. value refers to data.
-type memVersion struct {
-	sequence  uint64
-	tombstone bool
-	value     []byte
+// Version is a version of a key. value refers to data.
+type Version struct {
+	Sequence  uint64
+	Tombstone bool
+	Value     []byte
 }
 
 // newest returns the newest version of a key.
-func (m *versionMap) newest(at ref) memVersion { return m.version(ref(m.word(at).Load())) }
+func (m *versionMap) newest(at ref) Version { return m.version(ref(m.word(at).Load())) }
 
 // versionAt returns the newest version of a key up to a sequence number.
-func (m *versionMap) versionAt(at ref, sequence uint64) (memVersion, bool) {
+func (m *versionMap) versionAt(at ref, sequence uint64) (Version, bool) {
 	for r := ref(m.word(at).Load()); r != noRef; {
-		if v := m.version(r); v.sequence <= sequence {
+		if v := m.version(r); v.Sequence <= sequence {
 			return v, true
 		}
 		r = ref(binary.LittleEndian.Uint32(m.data[r+4:]))
 	}
-	return memVersion{}, false
+	return Version{}, false
 }
 
-func (m *versionMap) version(r ref) memVersion {
+func (m *versionMap) version(r ref) Version {
 	b := m.data[r:]
 	packed := binary.LittleEndian.Uint32(b[8:])
 	end := versionHeaderBytes + packed>>1
 	sequence := m.base + uint64(binary.LittleEndian.Uint32(b))
-	return memVersion{sequence, packed&1 != 0, b[versionHeaderBytes:end:end]}
+	return Version{sequence, packed&1 != 0, b[versionHeaderBytes:end:end]}
 }
 
 // put adds the newest version of a key. Its sequence number must be greater than all
-// previous ones, and room must be at least maxRunBytes, key and value.
-func (m *versionMap) put(hash uint32, key []byte, v memVersion) {
+// previous ones, and room must be at least MaxRunBytes, key and value.
+func (m *versionMap) put(hash uint32, key []byte, v Version) {
 	if m.end == firstRun {
-		m.base = v.sequence
+		m.base = v.Sequence
 	}
 	t := m.slots.Load()
 	at, slot, found := m.find(t, hash, key)
@@ -277,7 +277,7 @@ func (m *versionMap) put(hash uint32, key []byte, v memVersion) {
 	}
 	if m.count == 1 {
 		m.shared = len(key)
-	} else if first := m.sharedKey(); !bytes.HasPrefix(key, first) {
+	} else if first := m.SharedKey(); !bytes.HasPrefix(key, first) {
 		m.shared = kv.CommonPrefix(key, first)
 	}
 	b := m.data[run:]
@@ -289,9 +289,9 @@ func (m *versionMap) put(hash uint32, key []byte, v memVersion) {
 	slot.Store(uint64(hash)<<32 | uint64(run))
 }
 
-// sharedKey returns the prefix common to all keys. Only for the writer, or after
+// SharedKey returns the prefix common to all keys. Only for the writer, or after
 // sealing.
-func (m *versionMap) sharedKey() []byte {
+func (m *versionMap) SharedKey() []byte {
 	if m.count == 0 {
 		return nil
 	}
@@ -299,17 +299,17 @@ func (m *versionMap) sharedKey() []byte {
 }
 
 // putVersion writes the last part of a run.
-func (m *versionMap) putVersion(r ref, v memVersion, older ref) {
+func (m *versionMap) putVersion(r ref, v Version, older ref) {
 	b := m.data[r:]
-	binary.LittleEndian.PutUint32(b, uint32(v.sequence-m.base))
+	binary.LittleEndian.PutUint32(b, uint32(v.Sequence-m.base))
 	binary.LittleEndian.PutUint32(b[4:], uint32(older))
-	packed := uint32(len(v.value)) << 1
-	if v.tombstone {
+	packed := uint32(len(v.Value)) << 1
+	if v.Tombstone {
 		packed |= 1
 	}
 	binary.LittleEndian.PutUint32(b[8:], packed)
-	copy(b[versionHeaderBytes:], v.value)
-	m.end = runEnd(r, len(v.value))
+	copy(b[versionHeaderBytes:], v.Value)
+	m.end = runEnd(r, len(v.Value))
 	if m.end > m.taken {
 		taken := m.memory.Touched(m.end)
 		m.take(taken - m.taken)

@@ -1,9 +1,8 @@
-package lsm
+package memtable
 
 import "docstore/lsm/internal/kv"
 
-// flushSource returns the newest version of each key of a sealed memtable, in key
-// order.
+// flushSource returns the newest version of each key, in key order.
 //
 // Consecutive keys are scattered in memory, so they are prefetched by the window:
 // without that, cache misses took 280 ns per key in a profile of 4 million writes.
@@ -15,10 +14,11 @@ type flushSource struct {
 
 const flushWindow = 64
 
-// sortBytes returns the memory that sorting the keys takes.
-func (m *memtable) sortBytes() int64 { return 2 * orderedNodeBytes * int64(m.count) }
+// SortBytes returns the memory that sorting the keys takes.
+func (m *Memtable) SortBytes() int64 { return 2 * orderedNodeBytes * int64(m.count) }
 
-func (m *memtable) flushSource() *flushSource {
+// Source returns the newest version of each key of a sealed memtable.
+func (m *Memtable) Source() kv.Source {
 	writes := m.lastSequence - m.firstSequence.Load() + 1
 	nodes, _ := m.newNodes(make([]orderedNode, 0, m.count), firstRun, writes, m.shared)
 	return &flushSource{versions: &m.versionMap, nodes: m.sorted(nodes)}
@@ -32,7 +32,7 @@ func (s *flushSource) Next(dst []kv.Entry) ([]kv.Entry, error) {
 	}
 	for _, n := range window {
 		v := s.versions.newest(n.node)
-		dst = append(dst, kv.Entry{Key: s.versions.key(n.node), Value: v.value, Tombstone: v.tombstone})
+		dst = append(dst, kv.Entry{Key: s.versions.key(n.node), Value: v.Value, Tombstone: v.Tombstone})
 	}
 	s.nodes, s.fetched = s.nodes[len(window):], s.fetched-len(window)
 	return dst, nil
