@@ -3,12 +3,11 @@ package boxcarrpc
 import (
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
@@ -167,7 +166,7 @@ type admission struct {
 
 	clients struct {
 		sync.Mutex
-		buckets core.Buckets[ClientKey]
+		buckets core.Buckets[budget.Client]
 		keep    int // tokens that batch leaves in a bucket
 	}
 	batch sync.Mutex // held while a batch request takes a token of the limiter
@@ -184,7 +183,7 @@ func (a *admission) set(options *Admission) {
 	a.clients.Lock()
 	defer a.clients.Unlock()
 	if rate, err := core.NewRate(options.ClientRate, options.ClientBurst); err == nil {
-		a.clients.buckets, a.clients.keep = core.NewBuckets[ClientKey](rate, maxClients), core.Reserve(rate.Burst())
+		a.clients.buckets, a.clients.keep = core.NewBuckets[budget.Client](rate, maxClients), core.Reserve(rate.Burst())
 	}
 	a.options.Store(options)
 }
@@ -202,7 +201,7 @@ func (s *Server) SetAdmission(a Admission) error {
 
 // enter admits a request or a stream, or returns the reason for refusing it. The caller
 // must call leave once for each that is admitted.
-func (a *admission) enter(now time.Time, client ClientKey, batch bool) refusal {
+func (a *admission) enter(now time.Time, client budget.Client, batch bool) refusal {
 	options := a.options.Load()
 	switch {
 	case !take(&a.inFlight, options.MaxInFlight, batch):
@@ -251,7 +250,7 @@ func (a *admission) refuse(why refusal, batch bool) {
 	}
 }
 
-func (a *admission) allowClient(now time.Time, client ClientKey, batch bool) bool {
+func (a *admission) allowClient(now time.Time, client budget.Client, batch bool) bool {
 	at := max(int64(now.Sub(a.start)), 0)
 	a.clients.Lock()
 	defer a.clients.Unlock()
@@ -292,40 +291,6 @@ func (a *admission) totals() (by, batch map[string]uint64, all uint64) {
 	return by, batch, all
 }
 
-// A ClientKey identifies a client, for limits: see ClientOf.
-type ClientKey struct {
-	name    string       // of the authenticated identity, if there is one
-	network netip.Prefix // else the network of its address; zero for peers without an IP address
-}
-
-// ClientOf returns the client that a peer is: all peers with the name of its identity or, for
-// a peer that did not authenticate, with its IP address, of IPv6 with the same first 64 bits.
-// All peers without either, as on Unix sockets, are one client.
-func ClientOf(p *Peer) ClientKey {
-	if p.Identity.Authenticated() {
-		return ClientKey{name: p.Identity.Name}
-	}
-	return clientAt(p.Address)
-}
-
-// clientAt returns the client at an address. A host with one IPv6 address usually has 2^64.
-func clientAt(address net.Addr) ClientKey {
-	port, err := netip.ParseAddrPort(address.String())
-	if err != nil {
-		return ClientKey{}
-	}
-	ip := port.Addr().Unmap().WithZone("")
-	bits := ip.BitLen()
-	if ip.Is6() {
-		bits = 64
-	}
-	network, err := ip.Prefix(bits)
-	if err != nil {
-		return ClientKey{}
-	}
-	return ClientKey{network: network}
-}
-
 // refuse answers a request that no handler has seen.
 func (c *serverConn) refuse(lane *serverLane, why refusal) {
 	c.turn.lastOK = false
@@ -359,7 +324,7 @@ func (s *Server) Admit(peer *Peer, batch bool) (leave func(), err error) {
 	if !s.usable() {
 		return nil, s.invalid
 	}
-	if why := s.admission.enter(time.Now(), ClientOf(peer), batch); why != admitted {
+	if why := s.admission.enter(time.Now(), peer.Client(), batch); why != admitted {
 		s.admission.refuse(why, batch)
 		refusal := refusalTable[why]
 		return nil, &Error{Code: refusal.code, Message: refusal.message}
@@ -378,15 +343,15 @@ const (
 // is guarded by the server's mutex.
 type clientShares struct {
 	conns, slots, streams int // limits of one client
-	clients               map[ClientKey]*clientShare
+	clients               map[budget.Client]*clientShare
 	// handshaking are the connections whose clients are not identified yet, by the network of
 	// their address.
-	handshaking core.Unauthenticated[ClientKey, *serverConn]
+	handshaking core.Unauthenticated[budget.Client, *serverConn]
 }
 
 // A clientShare counts the connections, slots and streams of one client.
 type clientShare struct {
-	key          ClientKey
+	key          budget.Client
 	conns, slots int // guarded by the server's mutex
 	streams      atomic.Int64
 	tools        atomic.Int64 // built-in streams
@@ -400,14 +365,14 @@ func newClientShares(o *ServerOptions) clientShares {
 		conns:   bound(o.MaxConns, leastConns),
 		slots:   bound(o.MaxLanes, leastSlots),
 		streams: bound(o.MaxStreams, leastStreams),
-		clients: make(map[ClientKey]*clientShare),
+		clients: make(map[budget.Client]*clientShare),
 
-		handshaking: core.NewUnauthenticated[ClientKey, *serverConn](bound(o.MaxConns, leastConns)),
+		handshaking: core.NewUnauthenticated[budget.Client, *serverConn](bound(o.MaxConns, leastConns)),
 	}
 }
 
 // ofLocked returns the share of a client.
-func (s *clientShares) ofLocked(key ClientKey) *clientShare {
+func (s *clientShares) ofLocked(key budget.Client) *clientShare {
 	if share := s.clients[key]; share != nil {
 		return share
 	}
@@ -415,7 +380,7 @@ func (s *clientShares) ofLocked(key ClientKey) *clientShare {
 }
 
 // joinLocked adds a connection of a client.
-func (s *clientShares) joinLocked(key ClientKey) *clientShare {
+func (s *clientShares) joinLocked(key budget.Client) *clientShare {
 	share := s.ofLocked(key)
 	s.clients[key] = share
 	share.conns++
@@ -462,7 +427,7 @@ var errReplaced = errors.New("replaced by another connection before it was ident
 
 // roomLocked reports whether a connection of a client, which is not identified yet, may be
 // accepted. victim is the connection that it replaces, nil if there is none.
-func (s *Server) roomLocked(client ClientKey) (victim *serverConn, ok bool) {
+func (s *Server) roomLocked(client budget.Client) (victim *serverConn, ok bool) {
 	switch {
 	case s.shares.ofLocked(client).conns >= s.shares.conns:
 		return s.shares.handshaking.EvictOf(client)

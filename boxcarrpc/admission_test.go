@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/time/rate"
 
+	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/internal/wire"
 	"docstore/internal/virtualtime"
@@ -154,17 +155,17 @@ func TestGreedyClientIsLimitedByItsRate(t *testing.T) {
 }
 
 func TestClientsAreDistinguishedByNetwork(t *testing.T) {
-	at := func(address string) ClientKey {
+	at := func(address string) budget.Client {
 		tcp, err := net.ResolveTCPAddr("tcp", address)
 		require.NoError(t, err)
-		return clientAt(tcp)
+		return budget.ClientAt(tcp)
 	}
 	require.Equal(t, at("10.0.0.1:7"), at("10.0.0.1:8"))
 	require.Equal(t, at("10.0.0.1:7"), at("[::ffff:10.0.0.1]:7"))
 	require.NotEqual(t, at("10.0.0.1:7"), at("10.0.0.2:7"))
 	require.Equal(t, at("[2001:db8::1]:7"), at("[2001:db8::ffff:1]:7"))
 	require.NotEqual(t, at("[2001:db8::1]:7"), at("[2001:db8:0:1::1]:7"))
-	require.Equal(t, clientAt(&net.UnixAddr{Name: "@"}), clientAt(pipeAddr{}))
+	require.Equal(t, budget.ClientAt(&net.UnixAddr{Name: "@"}), budget.ClientAt(pipeAddr{}))
 }
 
 func TestALimiterIsSafeForConcurrentUse(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"docstore/boxcarrpc/budget"
 )
 
 // A callContext is the context of one request in a handler. It has no parent, and no values
@@ -15,7 +17,7 @@ type callContext struct {
 	peer        *Peer
 	slot        int32 // -1 for a stream
 	batch       bool
-	reservation Reservation
+	reservation budget.Reservation
 
 	mu    sync.Mutex
 	extra *callExtra // nil for none
@@ -30,7 +32,7 @@ func (c *callContext) Value(key any) any {
 	switch key {
 	case callKey{}:
 		return c
-	case reservationKey{}:
+	case budget.ReservationKey{}:
 		return &c.reservation
 	case batchKey{}:
 		return c.batch

@@ -140,10 +140,10 @@
 //   - Call does not use the request or dst after it has returned.
 //   - A corrupted frame ends its connection; its content is not used.
 //   - A peer that sends invalid frames, or sends or reads nothing, loses its own
-//     connection only, and takes bounded memory: a [Budget] counts the bytes held for
+//     connection only, and takes bounded memory: a [budget.Budget] counts the bytes held for
 //     peers until they are sent, and disconnects the slowest peers when it is exceeded.
 //   - One client has at most ServerOptions.ClientShare of the connections, slots and
-//     streams of a server, and an eighth of its Budget.
+//     streams of a server, and an eighth of its budget.
 //
 // # Faults
 //

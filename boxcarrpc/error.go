@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+
+	"docstore/boxcarrpc/budget"
 )
 
 // Code is the result of a call. The numbers are gRPC's, so that a code means the same in
@@ -122,23 +124,30 @@ type notProcessedError struct{ cause error }
 func (e *notProcessedError) Error() string { return e.cause.Error() }
 func (e *notProcessedError) Unwrap() error { return e.cause }
 
-// IsNotProcessed reports whether err is a result of [NotProcessed]. It ignores the errors
-// that err wraps.
+// IsNotProcessed reports whether err is a result of [NotProcessed] or a
+// *budget.NoMemoryError. It ignores the errors that err wraps.
 func IsNotProcessed(err error) bool {
-	_, ok := err.(*notProcessedError) //nolint:errorlint // the mark of a wrapped error does not count
-	return ok
+	switch err.(type) { //nolint:errorlint // the mark of a wrapped error does not count
+	case *notProcessedError, *budget.NoMemoryError:
+		return true
+	}
+	return false
 }
 
-// CodeOf returns the code of an error of this package or of a context's error, CodeOK for
-// nil, and CodeUnknown for any other error.
+// CodeOf returns the code of an error of this package or of a context's error,
+// CodeResourceExhausted for a *budget.NoMemoryError, CodeOK for nil, and CodeUnknown for any
+// other error.
 func CodeOf(err error) Code {
 	if err == nil {
 		return CodeOK
 	}
-	var e *Error // declared here: it escapes
-	switch {
-	case errors.As(err, &e):
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code
+	}
+	if _, ok := errors.AsType[*budget.NoMemoryError](err); ok {
+		return CodeResourceExhausted
+	}
+	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return CodeDeadlineExceeded
 	case errors.Is(err, context.Canceled):

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/internal/wire"
 	"docstore/boxcarrpc/subset"
@@ -23,7 +24,7 @@ const (
 	// envelope.
 	MaxRequestBytes = 17 << 20
 	// MaxResponseBytes is the size of the largest response: a batch of documents.
-	MaxResponseBytes = 32 << 20
+	MaxResponseBytes = budget.MaxMessageBytes
 	// MaxMethodBytes is the length of the longest method name.
 	MaxMethodBytes = wire.MaxMethodBytes
 	// MaxMessageBytes is the length to which the message of an error is cut.
@@ -145,10 +146,10 @@ type ServerOptions struct {
 	// Budget limits the memory of messages: requests that are being received or handled,
 	// and responses, messages of streams and control frames that the peers have not read.
 	// Servers of other protocols may share it. The large requests of a client that holds an
-	// eighth of it are refused. A handler calls Reserve before it makes a large response,
+	// eighth of it are refused. A handler calls budget.Reserve before it makes a large response,
 	// and waits there. When the budget is exceeded, the slowest peers are disconnected. The
 	// default is a budget of BufferBytes.
-	Budget *Budget
+	Budget *budget.Budget
 	// BufferBytes is the size of the default Budget. The default is 512 MiB.
 	BufferBytes int64
 	// HandshakeTimeout limits the time from accepting a connection to the HELLO of its
@@ -305,7 +306,7 @@ func (o *ServerOptions) withDefaults() (ServerOptions, error) {
 	fill(&r.ClientShare, DefaultClientShare)
 	fill(&r.BufferBytes, DefaultBufferBytes)
 	if r.Budget == nil {
-		r.Budget = NewBudget(r.BufferBytes)
+		r.Budget = budget.New(r.BufferBytes)
 	}
 	fill(&r.HandshakeTimeout, DefaultHandshakeTimeout)
 	fill(&r.WriteTimeout, DefaultWriteTimeout)

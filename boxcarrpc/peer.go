@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode"
 
+	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/internal/wire"
 )
 
@@ -24,6 +25,15 @@ type Peer struct {
 	TLS *tls.ConnectionState
 
 	index int32 // of a server, in its pool
+}
+
+// Client returns the client that the peer is, for limits and shares: all peers with the name
+// of its identity or, for a peer that did not authenticate, at its address.
+func (p *Peer) Client() budget.Client {
+	if p.Identity.Authenticated() {
+		return budget.ClientNamed(p.Identity.Name)
+	}
+	return budget.ClientAt(p.Address)
 }
 
 // newPeer describes the peer of a connection after the handshakes.

@@ -88,8 +88,8 @@ func (c *serverConn) authenticate(hello wire.Hello) error {
 		return fmt.Errorf("%w: %w", errNotAdmitted, err)
 	}
 	peer.Identity, c.token = identity, hello.Token
-	c.client = ClientOf(peer)
-	c.account.Identify(peer)
+	c.client = peer.Client()
+	c.account.Identify(c.client)
 	return c.server.identify(c)
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/session"
@@ -30,7 +31,7 @@ type Server struct {
 	tls       *tls.Config // nil for plain text
 	options   ServerOptions
 	invalid   error // the errors in the options
-	budget    *Budget
+	budget    *budget.Budget
 	shares    clientShares
 	sessions  *session.Set
 	workers   workers
@@ -181,7 +182,7 @@ func (s *Server) isClosed() bool {
 func (s *Server) accept(nc net.Conn) {
 	s.counts.accepted.Add(1)
 	peer := &Peer{Address: nc.RemoteAddr()}
-	client := ClientOf(peer)
+	client := peer.Client()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.stopping || s.mu.closed {
@@ -317,6 +318,6 @@ func (s *Server) Stats() ServerStats {
 	r.RefusedBy, r.RefusedBatchBy, r.Refused = s.admission.totals()
 	r.Accepted = s.counts.accepted.Load()
 	r.Faults = s.counts.faults.Load()
-	r.BufferBytes = s.budget.messages.Load()
+	r.BufferBytes = s.budget.Stats().Messages
 	return r
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
 )
@@ -76,7 +77,7 @@ func (c *serverConn) request(f wire.Frame) error {
 		c.refuse(lane, why)
 		return nil
 	}
-	if int(r.Total) > smallRequest && !c.account.belowShare(0) {
+	if int(r.Total) > smallRequest && !c.account.BelowShare(0) {
 		c.server.admission.leave()
 		c.refuse(lane, refusedBuffers)
 		return nil
@@ -86,7 +87,7 @@ func (c *serverConn) request(f wire.Frame) error {
 	*lane.request = append(*lane.request, data...)
 	c.account.Await(int(r.Total) - len(data))
 	lane.charge()
-	lane.ctx = &callContext{peer: c.peer, slot: lane.slot, batch: lane.batch, reservation: Reservation{account: c.account}}
+	lane.ctx = &callContext{peer: c.peer, slot: lane.slot, batch: lane.batch, reservation: budget.Reservation{Account: c.account}}
 	if metadata != nil {
 		lane.ctx.extra = &callExtra{metadata: slices.Clone(metadata)}
 	}
@@ -116,7 +117,7 @@ func (c *serverConn) data(f wire.Frame) error {
 	case uint64(len(*lane.request))+uint64(len(data)) > uint64(lane.total):
 		return protocolError("DATA beyond the %d bytes of the request on lane %d", lane.total, f.Lane)
 	}
-	if int(lane.total) > smallRequest && len(*lane.request)+len(data) > cap(*lane.request) && !c.account.belowShare(lane.charged) {
+	if int(lane.total) > smallRequest && len(*lane.request)+len(data) > cap(*lane.request) && !c.account.BelowShare(lane.charged) {
 		lane.dropRequest()
 		lane.state = laneIdle
 		c.refuse(lane, refusedBuffers)
@@ -169,13 +170,13 @@ func (l *serverLane) charge() {
 	if n == l.charged {
 		return
 	}
-	l.conn.account.change(n - l.charged)
+	l.conn.account.Change(n - l.charged)
 	if n > smallRequest {
 		before := l.charged
 		if before <= smallRequest {
 			before = 0
 		}
-		l.conn.account.budget.messages.Add(n - before)
+		l.conn.account.CountMessages(n - before)
 	}
 	l.charged = n
 }
@@ -186,7 +187,7 @@ func (l *serverLane) dropRequest() {
 	l.conn.account.Moved(int(l.total) - len(*l.request))
 	l.conn.account.Release(l.charged)
 	if l.charged > smallRequest {
-		l.conn.account.budget.messages.Add(-l.charged)
+		l.conn.account.CountMessages(-l.charged)
 	}
 	l.charged = 0
 	keepRequestBuffer(l.request)
@@ -196,7 +197,7 @@ func (l *serverLane) dropRequest() {
 // A bulkAnswer is a response of several frames and the memory reserved for it.
 type bulkAnswer struct {
 	*conn.Bulk
-	reservation *Reservation
+	reservation *budget.Reservation
 }
 
 // respond ends the request of a running lane: the lane is idle, or gone, when it returns. A
@@ -209,7 +210,7 @@ func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bu
 		header, trailer = extra.header, extra.trailer
 	}
 	answer.Total = uint32(len(data))
-	l.ctx.reservation.fit(len(data), cap(data))
+	l.ctx.reservation.Fit(len(data), cap(data))
 	if len(data) > wire.ResponseRoom-wire.ResponseMetadataBytes(header, trailer) {
 		bulk = &bulkAnswer{conn.NewBulk(), &l.ctx.reservation}
 	}

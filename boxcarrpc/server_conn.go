@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
@@ -41,12 +42,12 @@ type serverConn struct {
 	in          conn.Reader
 	out         conn.Outbox
 	turn        serverTurn
-	account     *Account
+	account     *budget.Account
 	share       *clientShare
 	maxResponse uint32 // largest response that the client accepts
 	otherZone   bool   // the client is in another zone
 	peer        *Peer  // its name is known after its HELLO
-	client      ClientKey
+	client      budget.Client
 	method      *method // of the last request, as a cache
 	greeted     bool
 	replaced    atomic.Bool // by another connection: see errReplaced
@@ -78,10 +79,10 @@ func newServerConn(s *Server, nc net.Conn, peer *Peer) *serverConn {
 		nc = tls.Server(conn.NewTLSBatchConn(nc), s.tls)
 	}
 	c := &serverConn{server: s, conn: nc, peer: peer}
-	c.account = s.budget.Open(peer, c.cutOff)
-	c.in.Init(nc, connAccount{c.account})
+	c.account = s.budget.Open(peer.Client(), c.cutOff)
+	c.in.Init(nc, c.account)
 	c.in.BeforeRead = c.beforeRead
-	c.out.Init(nc, connAccount{c.account}, s.options.WriteTimeout, func(error) { conn.Close(nc) }) // Close ends the reading
+	c.out.Init(nc, c.account, s.options.WriteTimeout, func(error) { conn.Close(nc) }) // Close ends the reading
 	return c
 }
 
@@ -232,13 +233,13 @@ func (c *serverConn) beforeRead(partial bool) error {
 // holdBack waits while too many bytes for the peer are unread. It reports whether it has
 // waited.
 func (c *serverConn) holdBack() (waited bool) {
-	return c.out.WaitBelow(c.unreadLimit(), int(c.account.budget.share))
+	return c.out.WaitBelow(c.unreadLimit(), int(c.account.Share()))
 }
 
 // unreadLimit returns the number of unread bytes of small messages at which no more frames
 // of the peer are read.
 func (c *serverConn) unreadLimit() int {
-	if c.account.isTight() {
+	if c.account.Tight() {
 		return maxUnreadTight
 	}
 	return maxUnread

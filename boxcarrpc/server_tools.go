@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"docstore/boxcarrpc/budget"
 )
 
 // Built-in methods of every server, for tools. Every client may call them.
@@ -73,12 +75,12 @@ func (s *Server) withTools(h Handler) Handler {
 // marshalBoard returns the board in JSON.
 func (s *Server) marshalBoard(ctx context.Context) ([]byte, error) {
 	size := min(s.Stats().Slots, maxBoardSlots) * boardSlotBytes
-	if err := Reserve(ctx, size); err != nil {
+	if err := budget.Reserve(ctx, size); err != nil {
 		return nil, err
 	}
 	var board []byte
 	var err error
-	if late := Compute(ctx, size, func() { board, err = json.Marshal(s.Board()) }); late != nil {
+	if late := budget.Compute(ctx, size, func() { board, err = json.Marshal(s.Board()) }); late != nil {
 		return nil, late
 	}
 	return board, err

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
@@ -43,10 +44,10 @@ import (
 type serverTurn struct {
 	ready  *serverLane // its request is complete and is served next
 	number uint64
-	clock  time.Time // time of the last read or of the end of the last handler
-	held   time.Time // when the first unsent response was finished; zero if none
-	begun  time.Time // when the batch began
-	permit *Permit   // for the batch; nil if it needs none
+	clock  time.Time      // time of the last read or of the end of the last handler
+	held   time.Time      // when the first unsent response was finished; zero if none
+	begun  time.Time      // when the batch began
+	permit *budget.Permit // for the batch; nil if it needs none
 
 	pipeline core.Pipeline
 
@@ -137,7 +138,7 @@ func (c *serverConn) lead() error {
 		}
 		c.partialSince = time.Time{}
 		c.turn.frames++
-		if (c.turn.frames%framesUnread == 0 || c.account.isTight()) && !c.out.Below(c.unreadLimit()) {
+		if (c.turn.frames%framesUnread == 0 || c.account.Tight()) && !c.out.Below(c.unreadLimit()) {
 			c.out.Flush(false)
 			c.endBatch(time.Now())
 			c.holdBack()

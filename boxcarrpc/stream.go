@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
 )
@@ -20,7 +21,7 @@ import (
 // Lock order: stream.mu, the outbox's. No other lock is taken under stream.mu.
 type stream struct {
 	out        *conn.Outbox
-	account    *Account // charged for messages that were not received by the program; nil for none
+	account    *budget.Account // charged for messages that were not received by the program; nil for none
 	number     uint32
 	sequence   uint32
 	maxMessage int             // size of the largest incoming message
@@ -99,7 +100,7 @@ func (s *stream) takeMessage(data []byte, more bool) error {
 func (s *stream) chargeLocked() {
 	holds := cap(s.mu.data) + cap(s.mu.pieces)*int(unsafe.Sizeof(piece{}))
 	if s.account != nil && holds != s.mu.charged {
-		s.account.change(int64(holds - s.mu.charged))
+		s.account.Change(int64(holds - s.mu.charged))
 		s.mu.charged = holds
 	}
 }

@@ -65,9 +65,11 @@ func (s *ServerStream) Send(message []byte) error {
 	s.answer.Unlock()
 	if n := cap(message); n > conn.SmallMessage {
 		account := s.conn.account
-		account.chargeMessage(int64(n))
+		account.CountMessages(int64(n))
+		account.Charge(int64(n))
 		account.Await(n)
-		defer account.releaseMessage(int64(n))
+		defer account.CountMessages(-int64(n))
+		defer account.Release(int64(n))
 		defer account.Moved(n)
 	}
 	return s.send(message)
@@ -199,7 +201,7 @@ func (c *serverConn) open(f wire.Frame) error {
 	s.account = c.account
 	s.init(&c.out, f.Lane, head.Sequence, c.server.options.MaxRequestBytes)
 	s.ctx = &s.call
-	s.call.peer, s.call.slot, s.call.batch, s.call.reservation.account = c.peer, -1, batch, c.account
+	s.call.peer, s.call.slot, s.call.batch, s.call.reservation.Account = c.peer, -1, batch, c.account
 	if len(metadata) > 0 {
 		s.call.extra = &callExtra{metadata: slices.Clone(metadata)}
 	}
@@ -226,7 +228,7 @@ func (c *serverConn) admitStreamLocked(batch bool) refusal {
 		return refusedClientStreams
 	}
 	why := refusedBuffers
-	if c.account.belowShare(0) {
+	if c.account.BelowShare(0) {
 		why = c.admitLocked(batch)
 	}
 	if why != admitted {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/internal/wire"
 )
 
@@ -18,7 +19,7 @@ const (
 	unreadBudget = 8 << 20
 	unreadPeers  = 100
 	// The budget, one message above it, and 128 KiB for each connection and garbage.
-	unreadMemory = unreadBudget + budgetReserve + unreadPeers*128<<10
+	unreadMemory = unreadBudget + MaxResponseBytes + unreadPeers*128<<10
 )
 
 // unreadKinds are the requests whose answers a peer does not read, each repeated on one
@@ -70,11 +71,11 @@ var leaseAndRelease = func() (b []byte) {
 func unreadHandler(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
 	switch method {
 	case "small":
-		return append(dst, make([]byte, largeAnswer)...), nil
+		return append(dst, make([]byte, 16<<10)...), nil
 	case "good":
 		return append(dst, request...), nil
 	}
-	if err := Reserve(ctx, 4<<20); err != nil {
+	if err := budget.Reserve(ctx, 4<<20); err != nil {
 		return dst, err
 	}
 	return append(dst, make([]byte, 4<<20)...), nil
@@ -85,7 +86,7 @@ func unreadStreams(ctx context.Context, method string, s *ServerStream) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	if err := Reserve(ctx, 100<<10); err != nil {
+	if err := budget.Reserve(ctx, 100<<10); err != nil {
 		return err
 	}
 	for message := make([]byte, 100<<10); ; {
@@ -182,9 +183,8 @@ func TestPeerIsDisconnectedUnderTheLockOfItsOutbox(t *testing.T) {
 	here, there := net.Pipe()
 	server := NewServer(unreadHandler, &ServerOptions{BufferBytes: unreadBudget})
 	c := newServerConn(server, here, &Peer{Address: here.RemoteAddr()})
-	c.account.Charge(2 * unreadBudget)
+	c.account.Charge(2*unreadBudget + budget.MaxMessageBytes)
 	c.account.Await(1)
-	c.account.since.Store(1) // has not moved a byte since 1970
 	response := make([]byte, wire.ResponseRoom)
 	for range 3 { // the buffer grows beyond one chunk of the budget
 		c.out.Response(0, 0, wire.Response{Total: uint32(len(response))}, nil, nil, response, nil)

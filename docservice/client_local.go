@@ -12,7 +12,7 @@ import (
 // NewLocalClient returns a client that calls a handler in this process, which is
 // Service.Handle or a wrapper of it: a listener for another protocol uses it to answer what
 // the handler answers over Boxcar. A batch asks for each id once. The client shares the
-// cache of dictionaries. With a context of boxcarrpc.Account.NewReservation the handler
+// cache of dictionaries. With a context of budget.Account.NewReservation the handler
 // reserves memory for its responses, and the caller for the documents that it decodes.
 func NewLocalClient(handler boxcarrpc.Handler, collection string, cache *stored.DecoderCache) *Client {
 	return newClient(localCaller(handler), 0, collection, cache)

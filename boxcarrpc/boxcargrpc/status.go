@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 )
 
 // detailsKey is the trailer key of a status with details, as in gRPC.
@@ -82,7 +83,10 @@ func (e *notProcessedError) GRPCStatus() *status.Status { return statusOf(e.erro
 // one of [NotProcessed]. It returns nil for nil.
 func StatusError(err error) error {
 	var e *boxcarrpc.Error
+	var noMemory *budget.NoMemoryError
 	switch {
+	case boxcarrpc.IsNotProcessed(err) && errors.As(err, &noMemory):
+		return NotProcessed(&callError{statusOf(noMemory), err})
 	case boxcarrpc.IsNotProcessed(err):
 		return NotProcessed(StatusError(errors.Unwrap(err)))
 	case errors.As(err, &e):
@@ -96,11 +100,7 @@ func statusOf(err error) *status.Status {
 	if s, ok := status.FromError(err); ok {
 		return s
 	}
-	var e *boxcarrpc.Error
-	if errors.As(err, &e) {
-		return status.New(codes.Code(e.Code), messageOf(err))
-	}
-	return status.FromContextError(err)
+	return status.New(codes.Code(boxcarrpc.CodeOf(err)), messageOf(err))
 }
 
 // answer converts a handler's error to a Boxcar error. details is the encoded status if

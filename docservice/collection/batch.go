@@ -6,7 +6,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 
-	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 	"docstore/docservice"
 	"docstore/docservice/internal/wire"
 	"docstore/lsm"
@@ -54,7 +54,7 @@ func (r *reader) getMany(ctx context.Context, dst []byte, ids [][]byte, accept c
 	}
 	for expected := b.expectedBytes(); ; {
 		if accept != 0 {
-			if err := boxcarrpc.Reserve(ctx, expected); err != nil {
+			if err := budget.Reserve(ctx, expected); err != nil {
 				return dst, 0, err
 			}
 		}
@@ -66,7 +66,7 @@ func (r *reader) getMany(ctx context.Context, dst []byte, ids [][]byte, accept c
 			return dst, 0, ErrClosed
 		}
 		size := len(b.dst) - b.start
-		if accept == 0 || size <= expected || boxcarrpc.TryReserve(ctx, size) {
+		if accept == 0 || size <= expected || budget.TryReserve(ctx, size) {
 			return b.dst, b.answered, nil
 		}
 		expected = size // an erasure has encoded documents again

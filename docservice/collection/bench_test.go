@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 	"docstore/docservice"
 	"docstore/docservice/internal/wire"
 	"docstore/internal/vfs"
@@ -59,7 +59,7 @@ func BenchmarkGet(b *testing.B) {
 	for name, accept := range map[string]codec.Set{"stored": codec.Built(), "plain": 0} {
 		b.Run("for=client/"+name, func(b *testing.B) { // with a reservation for the response
 			b.ReportAllocs()
-			account := boxcarrpc.NewBudget(8<<20).Open(&boxcarrpc.Peer{Address: new(net.TCPAddr)}, func() {})
+			account := budget.New(8<<20).Open(budget.ClientAt(new(net.TCPAddr)), func() {})
 			defer account.Close()
 			ctx, room := account.NewReservation(b.Context())
 			defer room.Release()

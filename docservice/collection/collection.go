@@ -9,7 +9,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 
-	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 	"docstore/internal/vfs"
 	"docstore/queue/codec"
 )
@@ -167,7 +167,7 @@ func (c *Collection) Get(dst, id []byte) ([]byte, error) {
 }
 
 // GetContext is Get for a request whose response is the document: it reserves memory for
-// the document with boxcarrpc.Reserve and may return the error of Reserve.
+// the document with budget.Reserve and may return the error of Reserve.
 func (c *Collection) GetContext(ctx context.Context, dst, id []byte) ([]byte, error) {
 	dst, _, err := c.get(ctx, dst, id, 0, nil)
 	return dst, err
@@ -200,7 +200,7 @@ func (c *Collection) GetMany(dst []byte, ids [][]byte, maxBytes int) ([]byte, []
 // getMany is store.getMany: it passes the answers for the first ids to a receiver.
 // Documents in a codec of accept are passed in their stored form.
 func (c *Collection) getMany(ctx context.Context, dst []byte, ids [][]byte, accept codec.Set, maxBytes int, trace stages, memory *batchMemory, to receiver) (result []byte, answered int, err error) {
-	if accept != 0 || !boxcarrpc.HasReservation(ctx) {
+	if accept != 0 || !budget.HasReservation(ctx) {
 		return c.getManyOnce(ctx, dst, ids, accept, maxBytes, trace, memory, to)
 	}
 	noMemory := decodePlain(ctx, 0, func() int {

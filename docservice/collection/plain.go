@@ -3,23 +3,23 @@ package collection
 import (
 	"context"
 
-	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 )
 
 // decodePlain calls read, which decodes documents of about expected bytes and returns their
-// size, and reserves memory for them with boxcarrpc.Reserve. If they are larger than
+// size, and reserves memory for them with budget.Reserve. If they are larger than
 // expected and no memory is free, it calls discard, which drops all references to the
 // documents, waits, and calls read again. Clients of this package decode documents
 // themselves.
 func decodePlain(ctx context.Context, expected int, read func() (bytes int), discard func()) error {
 	for {
-		if err := boxcarrpc.Reserve(ctx, expected); err != nil {
+		if err := budget.Reserve(ctx, expected); err != nil {
 			return err
 		}
 		reserved := false
-		err := boxcarrpc.Compute(ctx, expected, func() {
+		err := budget.Compute(ctx, expected, func() {
 			expected = read()
-			reserved = boxcarrpc.TryReserve(ctx, expected)
+			reserved = budget.TryReserve(ctx, expected)
 		})
 		if reserved || err != nil {
 			return err

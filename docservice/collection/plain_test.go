@@ -9,14 +9,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 	"docstore/queue"
 	"docstore/queue/codec"
 )
 
 // A request does not decode a document while there is no memory for it.
 func TestDocumentIsNotDecodedWithoutMemory(t *testing.T) {
-	account := boxcarrpc.NewBudget(8<<20).Open(&boxcarrpc.Peer{Address: new(net.TCPAddr)}, func() {})
+	account := budget.New(8<<20).Open(budget.ClientAt(new(net.TCPAddr)), func() {})
 	defer account.Close()
 	ctx, room := account.NewReservation(t.Context())
 	defer room.Release()
@@ -36,7 +36,7 @@ func TestDocumentIsNotDecodedWithoutMemory(t *testing.T) {
 // dictionary, and the index keeps their previous sizes. A response that is larger than the
 // index states waits for memory, too, and is not held meanwhile.
 func TestStaleSizesAreNotTrusted(t *testing.T) {
-	const budget, documents, each = 8 << 20, 20, 100 << 10
+	const limit, documents, each = 8 << 20, 20, 100 << 10
 	f := newMemFixture(t)
 	var ids [][]byte
 	for i := range documents {
@@ -81,9 +81,9 @@ func TestStaleSizesAreNotTrusted(t *testing.T) {
 		"get": get(codec.Built()), "batch": batch(codec.Built()), "plain get": get(0), "plain batch": batch(0),
 	} {
 		t.Run(name, func(t *testing.T) {
-			account := boxcarrpc.NewBudget(budget).Open(&boxcarrpc.Peer{Address: new(net.TCPAddr)}, func() {})
+			account := budget.New(limit).Open(budget.ClientAt(new(net.TCPAddr)), func() {})
 			defer account.Close()
-			require.True(t, account.TryReserve(budget))
+			require.True(t, account.TryReserve(limit))
 			ctx, room := account.NewReservation(late)
 			bytes, err := read(ctx)
 			require.ErrorIs(t, err, context.Canceled)
@@ -95,7 +95,7 @@ func TestStaleSizesAreNotTrusted(t *testing.T) {
 			released := make(chan struct{})
 			go func() { // while it waits, or before
 				defer close(released)
-				account.Release(budget)
+				account.Release(limit)
 			}()
 			bytes, err = read(ctx)
 			<-released

@@ -7,7 +7,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 
-	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 	"docstore/docservice"
 	"docstore/docservice/internal/wire"
 	"docstore/internal/residency"
@@ -55,18 +55,18 @@ func (r *reader) get(ctx context.Context, dst, id []byte, accept codec.Set, trac
 		return dst, false, r.answer(err, queue.Address{})
 	}
 	cached := r.options.Cache != nil && !unsettled.holds(entry.address)
-	if accept == 0 && boxcarrpc.HasReservation(ctx) {
+	if accept == 0 && budget.HasReservation(ctx) {
 		return r.readPlain(ctx, dst, id, entry, cached, trace)
 	}
 	for expected := entry.place.StoredBytes() + storedHeaderRoom; ; {
 		if accept != 0 {
-			if err := boxcarrpc.Reserve(ctx, expected); err != nil {
+			if err := budget.Reserve(ctx, expected); err != nil {
 				return dst, false, err
 			}
 		}
 		result, asStored, err := r.read(dst, id, entry, accept, cached, trace)
 		size := len(result) - len(dst)
-		if accept == 0 || size <= expected || boxcarrpc.TryReserve(ctx, size) {
+		if accept == 0 || size <= expected || budget.TryReserve(ctx, size) {
 			return result, asStored, err
 		}
 		expected = size // an erasure has encoded the document again

@@ -5,7 +5,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 
-	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 	"docstore/docservice"
 	"docstore/lsm"
 	"docstore/queue"
@@ -165,7 +165,7 @@ func (w *scanWindow) deliver(ctx context.Context, idsOnly bool, fn func(id []byt
 			memory: &w.memory, reader: w.reader, ids: w.ids[from:], entries: w.entries[from:],
 			accept: w.accept, to: &w.answers, dst: w.documents[:0], maxBytes: scanWindowBytes,
 		}
-		if err := boxcarrpc.Compute(ctx, scanWindowBytes, b.readAll); err != nil {
+		if err := budget.Compute(ctx, scanWindowBytes, b.readAll); err != nil {
 			return err
 		}
 		if b.closed {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 	"docstore/docservice"
 	"docstore/docservice/docservicepb"
 	"docstore/docservice/internal/wire"
@@ -286,7 +287,7 @@ func (s *Service) scan(ctx context.Context, request, dst []byte) ([]byte, error)
 		o.Limit = docservice.DefaultScanIDs
 	}
 	if !o.IDsOnly {
-		if err := boxcarrpc.Reserve(ctx, docservice.MaxReplyBytes/2); err != nil {
+		if err := budget.Reserve(ctx, docservice.MaxReplyBytes/2); err != nil {
 			return dst, callError(err)
 		}
 	}
@@ -403,10 +404,10 @@ func (a Answer) status() docservicepb.Status {
 // marked as not processed, so that the pool tries another server.
 func callError(err error) error {
 	code := boxcarrpc.CodeInternal
-	var noMemory *boxcarrpc.Error
+	var noMemory *budget.NoMemoryError
 	switch {
-	case errors.As(err, &noMemory): // of boxcarrpc.Reserve
-		return boxcarrpc.NotProcessed(noMemory)
+	case errors.As(err, &noMemory):
+		return boxcarrpc.NotProcessed(&boxcarrpc.Error{Code: boxcarrpc.CodeResourceExhausted, Message: noMemory.Error()})
 	case errors.Is(err, docservice.ErrUnavailable), errors.Is(err, ErrClosed):
 		return boxcarrpc.NotProcessed(&boxcarrpc.Error{Code: boxcarrpc.CodeUnavailable, Message: err.Error()})
 	case errors.Is(err, context.Canceled):

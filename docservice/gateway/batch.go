@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 	"docstore/docservice"
 	"docstore/docservice/docservicepb"
 	"docstore/docservice/sharded"
@@ -65,7 +66,7 @@ func (g *Gateway) batchGet(ctx context.Context, request, dst []byte) ([]byte, er
 		return dst, g.result(err)
 	}
 	response := b.response()
-	boxcarrpc.Hold(ctx, proto.Size(response))
+	budget.Hold(ctx, proto.Size(response))
 	return marshal(dst, response)
 }
 

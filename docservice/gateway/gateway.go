@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/core"
 	"docstore/docservice"
 	"docstore/docservice/collection"
@@ -250,7 +251,7 @@ func (g *Gateway) scan(ctx context.Context, request, dst []byte) ([]byte, error)
 	if err != nil {
 		return dst, g.result(err)
 	}
-	boxcarrpc.Hold(ctx, page.bytes)
+	budget.Hold(ctx, page.bytes)
 	return marshal(dst, response)
 }
 

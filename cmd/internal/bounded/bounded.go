@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/session"
 )
@@ -54,7 +55,7 @@ type Options struct {
 	// CountCalls counts the bytes that are read, until the requests of all calls of the
 	// connection have arrived: see BeginCall.
 	CountCalls bool
-	Budget     *boxcarrpc.Budget
+	Budget     *budget.Budget
 	Logger     *slog.Logger
 }
 
@@ -66,8 +67,8 @@ type Listener struct {
 	mu struct {
 		sync.Mutex
 		conns           map[string]*Conn // by the peer's address
-		clients         map[boxcarrpc.ClientKey]*clientConns
-		unauthenticated core.Unauthenticated[boxcarrpc.ClientKey, *Conn]
+		clients         map[budget.Client]*clientConns
+		unauthenticated core.Unauthenticated[budget.Client, *Conn]
 	}
 }
 
@@ -80,12 +81,12 @@ type clientConns struct {
 // New returns a limited listener.
 func New(l net.Listener, options Options) *Listener {
 	o := &Listener{Listener: l, options: options}
-	o.mu.conns, o.mu.clients = make(map[string]*Conn), make(map[boxcarrpc.ClientKey]*clientConns)
+	o.mu.conns, o.mu.clients = make(map[string]*Conn), make(map[budget.Client]*clientConns)
 	limit := options.MaxConns
 	if options.RequireCredentials {
 		limit = o.reserve()
 	}
-	o.mu.unauthenticated = core.NewUnauthenticated[boxcarrpc.ClientKey, *Conn](limit)
+	o.mu.unauthenticated = core.NewUnauthenticated[budget.Client, *Conn](limit)
 	return o
 }
 
@@ -93,16 +94,16 @@ func New(l net.Listener, options Options) *Listener {
 type Conn struct {
 	net.Conn
 	listener      *Listener
-	account       *boxcarrpc.Account
-	client        boxcarrpc.ClientKey // guarded by listener.mu, as the next ones
+	account       *budget.Account
+	client        budget.Client // guarded by listener.mu, as the next ones
 	ofClient      *clientConns
 	present       bool        // counted
 	authenticated atomic.Bool // written under listener.mu
 	ending        sync.Once
-	retirement    time.Time         // see Retirement
-	settingUp     bool              // grpc-go has not written its settings yet
-	begun         time.Time         // when a batch of frames was read; used by the reader only
-	permit        *boxcarrpc.Permit // for the batch
+	retirement    time.Time      // see Retirement
+	settingUp     bool           // grpc-go has not written its settings yet
+	begun         time.Time      // when a batch of frames was read; used by the reader only
+	permit        *budget.Permit // for the batch
 
 	mu struct {
 		sync.Mutex
@@ -141,12 +142,11 @@ func (o *Listener) admit(conn net.Conn) *Conn {
 	if o.options.MaxAge > 0 {
 		c.retirement = time.Now().Add(jitter(o.options.MaxAge))
 	}
-	peer := &boxcarrpc.Peer{Address: conn.RemoteAddr()}
-	client := boxcarrpc.ClientOf(peer)
+	client := budget.ClientAt(conn.RemoteAddr())
 	o.mu.Lock()
 	victim, ok := o.roomLocked(client)
 	if ok {
-		c.account = o.options.Budget.Open(peer, c.cut)
+		c.account = o.options.Budget.Open(client, c.cut)
 		now := time.Now()
 		c.account.Spend(now, now.Add(connSpent))
 		if replaced, full := o.mu.unauthenticated.Add(client, c); full {
@@ -176,7 +176,7 @@ func (o *Listener) reserve() int { return max(1, o.options.MaxConns/ClientShare)
 
 // roomLocked reports whether a connection of a client may be accepted. victim is the
 // connection that it replaces, nil if there is none.
-func (o *Listener) roomLocked(client boxcarrpc.ClientKey) (victim *Conn, ok bool) {
+func (o *Listener) roomLocked(client budget.Client) (victim *Conn, ok bool) {
 	switch has := o.mu.clients[client]; {
 	case !o.options.RequireCredentials && has != nil && has.conns >= o.options.ClientConns:
 		return o.mu.unauthenticated.EvictOf(client)
@@ -187,7 +187,7 @@ func (o *Listener) roomLocked(client boxcarrpc.ClientKey) (victim *Conn, ok bool
 }
 
 // joinLocked counts a connection as one of a client.
-func (o *Listener) joinLocked(c *Conn, client boxcarrpc.ClientKey) {
+func (o *Listener) joinLocked(c *Conn, client budget.Client) {
 	c.client, c.ofClient = client, o.mu.clients[client]
 	if c.ofClient == nil {
 		c.ofClient = new(clientConns)
@@ -228,7 +228,7 @@ func (c *Conn) Authenticate(identity boxcarrpc.Identity) error {
 		return nil
 	}
 	peer := &boxcarrpc.Peer{Address: c.RemoteAddr(), Identity: identity}
-	o, client := c.listener, boxcarrpc.ClientOf(peer)
+	o, client := c.listener, peer.Client()
 	o.mu.Lock()
 	if c.authenticated.Load() || !c.present {
 		o.mu.Unlock()
@@ -245,7 +245,7 @@ func (c *Conn) Authenticate(identity boxcarrpc.Identity) error {
 	o.joinLocked(c, client)
 	c.authenticated.Store(true)
 	o.mu.Unlock()
-	c.account.Identify(peer)
+	c.account.Identify(client)
 	return nil
 }
 
@@ -263,8 +263,8 @@ func (c *Conn) Watches() *atomic.Int64 {
 }
 
 // NewReservation returns the reservation of memory of a request, as
-// boxcarrpc.Account.NewReservation.
-func (c *Conn) NewReservation(ctx context.Context) (context.Context, *boxcarrpc.Reservation) {
+// budget.Account.NewReservation.
+func (c *Conn) NewReservation(ctx context.Context) (context.Context, *budget.Reservation) {
 	return c.account.NewReservation(ctx)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 	"docstore/internal/testseed"
 )
 
@@ -32,7 +33,7 @@ func fromClient(t *testing.T, n, port int) net.Conn {
 func testBounds(limit int, requireCredentials bool) *Listener {
 	return New(nil, Options{
 		Name: "test", MaxConns: limit, ClientConns: limit / 8, RequireCredentials: requireCredentials,
-		Budget: boxcarrpc.NewBudget(8 << 20), Logger: slog.New(slog.DiscardHandler),
+		Budget: budget.New(8 << 20), Logger: slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -125,7 +126,7 @@ func TestResponsesAreReleasedOnce(t *testing.T) {
 	c := o.admit(fromClient(t, 1, 1))
 	response := func() *Response {
 		ctx, r := c.NewResponse(t.Context())
-		require.NoError(t, boxcarrpc.Reserve(ctx, 256<<10))
+		require.NoError(t, budget.Reserve(ctx, 256<<10))
 		return r
 	}
 	r := response()

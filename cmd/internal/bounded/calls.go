@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 )
 
 // grpc-go buffers the bytes of calls itself, so the budget counts them at the connection:
@@ -88,11 +88,11 @@ func (c *Conn) EndRequest() { c.changeReceiving(-1) }
 // the encoded response until it was sent or dropped.
 type Response struct {
 	conn   *Conn
-	room   *boxcarrpc.Reservation
+	room   *budget.Reservation
 	queued int // bytes that wait to be sent; guarded by conn.mu
 }
 
-// NewResponse returns a context in which boxcarrpc.Reserve reserves memory for the response
+// NewResponse returns a context in which budget.Reserve reserves memory for the response
 // to a call. The caller must call Release.
 func (c *Conn) NewResponse(ctx context.Context) (context.Context, *Response) {
 	ctx, room := c.account.NewReservation(ctx)
@@ -110,7 +110,7 @@ func (r *Response) Queue(n int) bool {
 		r.room.Release()
 		return false
 	}
-	r.room.Fit(n)
+	r.room.Fit(n, n)
 	c.account.Await(n)
 	r.queued = n
 	c.mu.queued[r] = struct{}{}

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 	"docstore/cmd/internal/bounded"
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/livepage"
@@ -55,7 +56,7 @@ type Daemon struct {
 	scrubSemaphore chan struct{}
 	// messages limits the bytes of requests and responses of all clients over all
 	// protocols.
-	messages       *boxcarrpc.Budget
+	messages       *budget.Budget
 	service        *collection.Service
 	handler        boxcarrpc.Handler // of HTTP and protocol
 	boxcar         *boxcarrpc.Server
@@ -106,7 +107,7 @@ func Start(env *cli.Env, o Options) (_ *Daemon, err error) {
 	}
 	memory := planForThisMachine(o.Memory).memory
 	shares := shareMemory(memory)
-	d.messages, d.decoders, d.budget = boxcarrpc.NewBudget(shares.messages), stored.NewDecoderCache(shares.dictionaries), lsm.NewBudget(shares.index)
+	d.messages, d.decoders, d.budget = budget.New(shares.messages), stored.NewDecoderCache(shares.dictionaries), lsm.NewBudget(shares.index)
 	d.mergeRate = mergeLimiter(o.MergeRate)
 	if err = d.listen(); err != nil {
 		return nil, err
@@ -354,7 +355,7 @@ func (d *Daemon) Authenticator() *Authenticator { return d.auth }
 func (d *Daemon) ClientConns(conns int) int { return d.options.Limits.clientConns(conns) }
 
 // Messages returns the budget of requests and responses.
-func (d *Daemon) Messages() *boxcarrpc.Budget { return d.messages }
+func (d *Daemon) Messages() *budget.Budget { return d.messages }
 
 // Service returns the service of all collections.
 func (d *Daemon) Service() *collection.Service { return d.service }

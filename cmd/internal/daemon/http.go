@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 	"docstore/cmd/internal/bounded"
 	"docstore/cmd/internal/httpapi"
 	"docstore/cmd/internal/livepage"
@@ -50,7 +51,7 @@ func charged(next http.Handler) http.Handler {
 		}
 		ctx, room := c.NewReservation(r.Context())
 		defer room.Release()
-		room.Fit(httpRequestBytes)
+		room.Fit(httpRequestBytes, httpRequestBytes)
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
@@ -60,7 +61,7 @@ func charged(next http.Handler) http.Handler {
 func reserve(w http.ResponseWriter, r *http.Request, n int) bool {
 	ctx, cancel := context.WithTimeout(r.Context(), httpMemoryWait)
 	defer cancel()
-	if err := boxcarrpc.Reserve(ctx, n); err != nil {
+	if err := budget.Reserve(ctx, n); err != nil {
 		httpapi.Errorf(httpapi.CodeUnavailable, noMemory).Write(w)
 		return false
 	}

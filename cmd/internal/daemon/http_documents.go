@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 	"docstore/cmd/internal/httpapi"
 	"docstore/docservice"
 	"docstore/internal/ndjson"
@@ -92,7 +93,7 @@ func serveDocument(w http.ResponseWriter, r *http.Request, client *docservice.Cl
 	}
 	var body transferred
 	var failed error
-	err = boxcarrpc.Compute(ctx, content.Bytes(), func() { body, failed = transfer(ctx, client, content, coding) })
+	err = budget.Compute(ctx, content.Bytes(), func() { body, failed = transfer(ctx, client, content, coding) })
 	if err == nil {
 		err = failed
 	}
@@ -100,7 +101,7 @@ func serveDocument(w http.ResponseWriter, r *http.Request, client *docservice.Cl
 		answerError(err).Write(w)
 		return
 	}
-	boxcarrpc.Hold(ctx, max(httpRequestBytes, content.Held()+cap(body.bytes)))
+	budget.Hold(ctx, max(httpRequestBytes, content.Held()+cap(body.bytes)))
 	body.send(w, r, version, ranges)
 }
 
@@ -166,7 +167,7 @@ func notModified(w http.ResponseWriter, r *http.Request, version string) bool {
 // compressed form if there is a coding. While it waits for memory it holds none.
 func fetchContent(ctx context.Context, client *docservice.Client, id string, coding httpapi.Coding) (docservice.Content, error) {
 	for expected := 0; ; {
-		if err := boxcarrpc.Reserve(ctx, expected); err != nil {
+		if err := budget.Reserve(ctx, expected); err != nil {
 			return docservice.Content{}, err
 		}
 		content, err := client.Fetch(ctx, id)
@@ -177,10 +178,10 @@ func fetchContent(ctx context.Context, client *docservice.Client, id string, cod
 		if coding != httpapi.Identity {
 			expected += content.Bytes()
 		}
-		if boxcarrpc.TryReserve(ctx, expected) {
+		if budget.TryReserve(ctx, expected) {
 			return content, nil
 		}
-		boxcarrpc.Hold(ctx, httpRequestBytes)
+		budget.Hold(ctx, httpRequestBytes)
 	}
 }
 
@@ -282,7 +283,7 @@ func readIDs(w http.ResponseWriter, r *http.Request) ([]string, *httpapi.Error) 
 	// The ids are about as long as the body, and have a header of 16 bytes each.
 	ctx, cancel := context.WithTimeout(r.Context(), httpMemoryWait)
 	defer cancel()
-	if err := boxcarrpc.Reserve(ctx, 3*int(length)); err != nil {
+	if err := budget.Reserve(ctx, 3*int(length)); err != nil {
 		return nil, httpapi.Errorf(httpapi.CodeUnavailable, noMemory)
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, batchBodyBytes))
@@ -343,7 +344,7 @@ func (b *batchResponse) window(ids []string) (int, error) {
 		}
 		var document []byte
 		var failed error
-		err := boxcarrpc.Compute(b.request.Context(), len(id), func() {
+		err := budget.Compute(b.request.Context(), len(id), func() {
 			if document, failed = batch.Document(b.request.Context(), i); failed == nil {
 				b.line = ndjson.AppendFound(b.line[:0], id, document)
 			}
@@ -360,13 +361,13 @@ func (b *batchResponse) window(ids []string) (int, error) {
 		}
 		if held := b.held + batch.Held() + cap(b.line); held > most {
 			most = held
-			boxcarrpc.Hold(b.request.Context(), most)
+			budget.Hold(b.request.Context(), most)
 		}
 		if _, err := b.out.Write(b.line); err != nil {
 			return 0, err
 		}
 	}
 	n := batch.Len()
-	boxcarrpc.Hold(b.request.Context(), b.held+cap(b.line)) // the next window waits for memory
+	budget.Hold(b.request.Context(), b.held+cap(b.line)) // the next window waits for memory
 	return n, nil
 }

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 	"docstore/cmd/internal/httpapi"
 	"docstore/docservice"
 	"docstore/docservice/collection"
@@ -134,7 +134,7 @@ func (d *Daemon) serveIDs(w http.ResponseWriter, r *http.Request) {
 		answerError(err).Write(w)
 		return
 	}
-	boxcarrpc.Hold(r.Context(), cap(body))
+	budget.Hold(r.Context(), cap(body))
 	body = append(body, ']')
 	if err != nil {
 		query := url.Values{"after": {last}, "limit": {strconv.Itoa(limit)}}
@@ -189,7 +189,7 @@ func (d *Daemon) serveExport(w http.ResponseWriter, r *http.Request) {
 	var line []byte
 	most := own // reserved so far
 	err := l.collection.Scan(r.Context(), l.options, func(id []byte, answer collection.Answer) error {
-		err := boxcarrpc.Compute(r.Context(), len(answer.Document), func() {
+		err := budget.Compute(r.Context(), len(answer.Document), func() {
 			if answer.Err != nil {
 				line = ndjson.AppendFailed(line[:0], string(id), docservice.AnswerCode(answer.Err), answer.Err.Error())
 			} else {
@@ -201,7 +201,7 @@ func (d *Daemon) serveExport(w http.ResponseWriter, r *http.Request) {
 		}
 		if held := own + cap(line) + 2*len(answer.Document); held > most {
 			most = held
-			boxcarrpc.Hold(r.Context(), most)
+			budget.Hold(r.Context(), most)
 		}
 		_, err = out.Write(line)
 		return err

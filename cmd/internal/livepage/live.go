@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 )
 
 // Live sends the sections of a page that have changed, once per second, as server-sent
@@ -20,13 +20,13 @@ import (
 // viewers. It is safe for concurrent use.
 type Live struct {
 	mu      sync.Mutex
-	viewers map[boxcarrpc.ClientKey][]*viewer // by client, in the order of their arrival
-	count   int                               // of all clients
+	viewers map[budget.Client][]*viewer // by client, in the order of their arrival
+	count   int                         // of all clients
 }
 
 // A viewer is a place of a client.
 type viewer struct {
-	client    boxcarrpc.ClientKey
+	client    budget.Client
 	displaced chan struct{} // closed when another viewer has the place
 }
 
@@ -74,13 +74,13 @@ func (l *Live) Serve(w http.ResponseWriter, r *http.Request, templates *template
 }
 
 // clientAt returns the client at an address: a host, or a network of IPv6.
-func clientAt(hostPort string) boxcarrpc.ClientKey {
+func clientAt(hostPort string) budget.Client {
 	address, _ := netip.ParseAddrPort(hostPort) // clients without an address are one
-	return boxcarrpc.ClientOf(&boxcarrpc.Peer{Address: net.TCPAddrFromAddrPort(address)})
+	return budget.ClientAt(net.TCPAddrFromAddrPort(address))
 }
 
 // addViewer gives a client a place for another viewer. It returns nil if there is none.
-func (l *Live) addViewer(client boxcarrpc.ClientKey) *viewer {
+func (l *Live) addViewer(client budget.Client) *viewer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.count >= MaxViewers {
@@ -96,7 +96,7 @@ func (l *Live) addViewer(client boxcarrpc.ClientKey) *viewer {
 		l.removeLocked(l.viewers[most][0])
 	}
 	if l.viewers == nil {
-		l.viewers = make(map[boxcarrpc.ClientKey][]*viewer)
+		l.viewers = make(map[budget.Client][]*viewer)
 	}
 	v := &viewer{client: client, displaced: make(chan struct{})}
 	l.viewers[client] = append(l.viewers[client], v)

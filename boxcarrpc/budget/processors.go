@@ -1,4 +1,4 @@
-package boxcarrpc
+package budget
 
 import (
 	"context"
@@ -54,7 +54,7 @@ type processorTime struct {
 
 	mu struct {
 		sync.Mutex
-		clients  map[ClientKey]*clientTime
+		clients  map[Client]*clientTime
 		computed int64 // when the shares were last computed
 		free     int   // permits
 		waiting  []*Permit
@@ -64,11 +64,11 @@ type processorTime struct {
 func (p *processorTime) init() {
 	p.processors = runtime.GOMAXPROCS(0)
 	p.start = time.Now()
-	p.mu.clients, p.mu.free = make(map[ClientKey]*clientTime), max(1, p.processors-1)
+	p.mu.clients, p.mu.free = make(map[Client]*clientTime), max(1, p.processors-1)
 }
 
 // join adds an account of a client.
-func (p *processorTime) join(a *Account, key ClientKey) {
+func (p *processorTime) join(a *Account, key Client) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.mu.clients[key]
@@ -81,7 +81,7 @@ func (p *processorTime) join(a *Account, key ClientKey) {
 }
 
 // leave removes an account of a client. The client is kept until its use has decayed.
-func (p *processorTime) leave(a *Account, key ClientKey) {
+func (p *processorTime) leave(a *Account, key Client) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := a.time.Load()
@@ -171,7 +171,7 @@ func Compute(ctx context.Context, n int, step func()) error {
 		step()
 		return nil
 	}
-	a := r.account
+	a := r.Account
 	if n > longStepBytes || a.time.Load().over.Load() {
 		p := a.request()
 		defer p.End()

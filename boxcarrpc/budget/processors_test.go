@@ -1,4 +1,4 @@
-package boxcarrpc
+package budget
 
 import (
 	"context"
@@ -42,7 +42,7 @@ func TestFairUse(t *testing.T) {
 // twoProcessors returns a budget for two processors, that is for one permit, with the
 // accounts of two clients. The first has used more than its share.
 func twoProcessors() (b *Budget, heavy, light *Account) {
-	b = NewBudget(8 << 20)
+	b = New(8 << 20)
 	b.processors.processors, b.processors.mu.free = 2, 1
 	heavy, light = b.Open(clientNumber(1), func() {}), b.Open(clientNumber(2), func() {})
 	now := time.Now()
@@ -121,7 +121,7 @@ func TestPermitsGoToTheClientWithTheSmallestUse(t *testing.T) {
 // Long steps leave one processor free, whatever their clients have used.
 func TestLongStepsLeaveAProcessorFree(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		b := NewBudget(8 << 20)
+		b := New(8 << 20)
 		b.processors.processors, b.processors.mu.free = 4, 3
 		var running, most atomic.Int64
 		var steps sync.WaitGroup

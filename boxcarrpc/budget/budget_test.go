@@ -1,4 +1,4 @@
-package boxcarrpc
+package budget
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 	"docstore/internal/virtualtime"
 )
 
-// clientNumber returns a peer with its own address.
-func clientNumber(n int) *Peer {
-	return &Peer{Address: &net.TCPAddr{IP: net.IPv4(10, 0, 0, byte(n)), Port: 1}}
+// clientNumber returns a client with its own address.
+func clientNumber(n int) Client {
+	return ClientAt(&net.TCPAddr{IP: net.IPv4(10, 0, 0, byte(n)), Port: 1})
 }
 
 // checkBudget compares a budget with its open accounts.
@@ -49,7 +49,7 @@ func checkBudget(t *testing.T, b *Budget, open []*Account) {
 
 func TestBudgetAccounting(t *testing.T) {
 	rng := testseed.Rand(t)
-	b := NewBudget(4 << 20)
+	b := New(4 << 20)
 	var all []*Account
 	held := make(map[*Account]int64)
 	for range 500 {
@@ -92,7 +92,7 @@ func TestBudgetAccounting(t *testing.T) {
 // Concurrent charges and releases lose no credit.
 func TestBudgetConcurrency(t *testing.T) {
 	rng := testseed.Rand(t)
-	b := NewBudget(1 << 20)
+	b := New(1 << 20)
 	var wg sync.WaitGroup
 	for i := range 8 {
 		a, size := b.Open(clientNumber(i%3), func() {}), 1+rng.Int64N(200<<10)
@@ -115,15 +115,15 @@ func TestBudgetConcurrency(t *testing.T) {
 // A client that holds its share waits; another client does not.
 func TestAClientHoldsItsShareOfTheBudget(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		b := NewBudget(8 << 20)
+		b := New(8 << 20)
 		one, same, other := b.Open(clientNumber(1), nil), b.Open(clientNumber(1), nil), b.Open(clientNumber(2), nil)
 		require.True(t, one.TryReserve(20<<20), "one message of any size")
 		require.False(t, one.TryReserve(1))
 		require.False(t, same.TryReserve(1))
-		require.False(t, same.belowShare(0))
-		require.True(t, one.belowShare(20<<20), "the message can be finished")
+		require.False(t, same.BelowShare(0))
+		require.True(t, one.BelowShare(20<<20), "the message can be finished")
 		require.False(t, other.TryReserve(1), "the budget is exceeded")
-		require.True(t, other.belowShare(0), "but another client's requests are taken")
+		require.True(t, other.BelowShare(0), "but another client's requests are taken")
 
 		ctx, cancel := context.WithTimeout(t.Context(), maxReservationWait/2)
 		defer cancel()
@@ -140,15 +140,15 @@ func TestAClientHoldsItsShareOfTheBudget(t *testing.T) {
 
 // A client that reconnected while handlers held its bytes had its whole share again.
 func TestBytesOfRunningHandlersCountForTheirClient(t *testing.T) {
-	b := NewBudget(8 << 20)
+	b := New(8 << 20)
 	gone, again := b.Open(clientNumber(1), nil), b.Open(clientNumber(1), nil)
 	require.True(t, gone.TryReserve(b.share))
 	gone.Close()
 	require.False(t, again.TryReserve(1))
-	require.False(t, again.belowShare(0))
+	require.False(t, again.BelowShare(0))
 	again.Close()
 	again = b.Open(clientNumber(1), nil)
-	require.False(t, again.belowShare(0))
+	require.False(t, again.BelowShare(0))
 	gone.Release(b.share / 2)
 	require.True(t, again.TryReserve(1))
 	gone.Release(b.share / 2)
@@ -162,7 +162,7 @@ func TestBytesOfRunningHandlersCountForTheirClient(t *testing.T) {
 // Peers that make progress, and peers with nothing to transfer, stay.
 func TestTheSlowestPeersAreDisconnected(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		b := NewBudget(8 << 20)
+		b := New(8 << 20)
 		var cut []int
 		accounts := make([]*Account, 6)
 		for i := range accounts {
@@ -201,7 +201,7 @@ func TestTheSlowestPeersAreDisconnected(t *testing.T) {
 // disconnected.
 func TestAReservationDoesNotWaitForASlowPeer(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		b := NewBudget(8 << 20)
+		b := New(8 << 20)
 		slow := b.Open(clientNumber(1), nil)
 		slow.cut = func() { slow.Close(); slow.Release(9 << 20) }
 		slow.Charge(9 << 20)
@@ -215,7 +215,7 @@ func TestAReservationDoesNotWaitForASlowPeer(t *testing.T) {
 func BenchmarkAccount(b *testing.B) {
 	for _, size := range []int64{1 << 10, 20 << 10} {
 		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) {
-			budget := NewBudget(1 << 30)
+			budget := New(1 << 30)
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				a := budget.Open(clientNumber(1), nil)
@@ -226,17 +226,4 @@ func BenchmarkAccount(b *testing.B) {
 			})
 		})
 	}
-}
-
-// If a handler returns the error of Reserve, the request is retried on another server.
-func TestAReservationThatFailsIsNotProcessed(t *testing.T) {
-	account := NewBudget(8<<20).Open(clientNumber(1), func() {})
-	ctx, room := account.NewReservation(t.Context())
-	defer room.Release()
-	account.Close()
-	err := Reserve(ctx, 1<<20)
-	require.True(t, IsNotProcessed(err))
-	code, _, processed := describe(err)
-	require.Equal(t, CodeResourceExhausted, code)
-	require.False(t, processed)
 }

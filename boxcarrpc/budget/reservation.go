@@ -1,4 +1,4 @@
-package boxcarrpc
+package budget
 
 import (
 	"context"
@@ -10,13 +10,13 @@ import (
 )
 
 // errReservationClosed is returned by a reservation whose connection has ended.
-var errReservationClosed = errors.New("boxcarrpc: the connection ended while it waited for memory")
+var errReservationClosed = errors.New("budget: the connection ended while it waited for memory")
 
 // maxReservationWait is the maximum wait of a reservation. The memory may be held by responses
 // of the same connection, which is not disconnected for its own reservations.
 const maxReservationWait = 10 * time.Second
 
-var errReservationTimeout = fmt.Errorf("boxcarrpc: no memory within %s: other responses to the client, or the budget, use it up", maxReservationWait)
+var errReservationTimeout = fmt.Errorf("budget: no memory within %s: other responses to the client, or the budget, use it up", maxReservationWait)
 
 // A reservationWait is a reservation that waits. It is guarded by the budget's mutex.
 type reservationWait struct {
@@ -173,7 +173,7 @@ const largeAnswer = 16 << 10
 // A Reservation is the memory for the response to one request. It is charged to the account
 // of the connection until the response was sent.
 type Reservation struct {
-	account *Account
+	Account *Account // of the connection; it must not change
 
 	mu struct {
 		sync.Mutex
@@ -181,19 +181,20 @@ type Reservation struct {
 	}
 }
 
-type reservationKey struct{}
+// ReservationKey is the key of the *Reservation of a request in its context.
+type ReservationKey struct{}
 
 // NewReservation returns a context in which Reserve charges the account, for a request of
 // another protocol. The caller must call Release when the response was sent.
 func (a *Account) NewReservation(ctx context.Context) (context.Context, *Reservation) {
-	r := &Reservation{account: a}
-	return context.WithValue(ctx, reservationKey{}, r), r
+	r := &Reservation{Account: a}
+	return context.WithValue(ctx, ReservationKey{}, r), r
 }
 
 // Reserve reserves memory for a response of about n bytes. A handler calls it before it
-// allocates the response. It waits while the server has no memory: see
-// ServerOptions.Budget. A handler that has changed nothing returns the error unchanged: it
-// is marked with NotProcessed, so that the client tries another server.
+// allocates the response. It waits while the server has no memory, and then returns an
+// error of the context or a *NoMemoryError. A handler that has changed nothing returns the
+// error unchanged: a server of Boxcar then tells the client to try another server.
 //
 // Reserve does nothing for a response that fits into one frame, and without a server's
 // context. A larger response that was not reserved is charged once it exists.
@@ -208,27 +209,35 @@ func Reserve(ctx context.Context, n int) error {
 	if more <= 0 {
 		return nil
 	}
-	switch err := r.account.Reserve(ctx, more); {
+	switch err := r.Account.Reserve(ctx, more); {
 	case err == nil:
 		r.charge(more)
 		return nil
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	default:
-		return NotProcessed(&Error{Code: CodeResourceExhausted, Message: "the server has no memory for the response", cause: err})
+		return &NoMemoryError{cause: err}
 	}
 }
 
+// A NoMemoryError is the error of Reserve if the server has no memory for a response.
+type NoMemoryError struct{ cause error }
+
+func (e *NoMemoryError) Error() string { return "the server has no memory for the response" }
+
+// Unwrap returns the reason: the end of the connection or of the patience of Reserve.
+func (e *NoMemoryError) Unwrap() error { return e.cause }
+
 // Hold changes the reservation of a response, which is an estimate, to the actual size. It
-// does nothing without a server's context. The servers of this package call it themselves.
+// does nothing without a server's context. Servers of Boxcar do this themselves.
 func Hold(ctx context.Context, bytes int) {
 	if r := reservationOf(ctx); r != nil {
-		r.Fit(bytes)
+		r.Fit(bytes, bytes)
 	}
 }
 
 func reservationOf(ctx context.Context) *Reservation {
-	r, _ := ctx.Value(reservationKey{}).(*Reservation)
+	r, _ := ctx.Value(ReservationKey{}).(*Reservation)
 	return r
 }
 
@@ -244,7 +253,7 @@ func TryReserve(ctx context.Context, n int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	more := int64(n) - r.mu.bytes
-	if more > 0 && !r.account.TryReserve(more) {
+	if more > 0 && !r.Account.TryReserve(more) {
 		return false
 	}
 	if more > 0 {
@@ -256,24 +265,22 @@ func TryReserve(ctx context.Context, n int) bool {
 // charge records n bytes that were charged to the account.
 func (r *Reservation) charge(n int64) {
 	r.mu.bytes += n
-	r.account.budget.messages.Add(n)
+	r.Account.budget.messages.Add(n)
 }
 
-// Fit changes the reservation to the real size of the response.
-func (r *Reservation) Fit(bytes int) { r.fit(bytes, bytes) }
-
-// fit charges the capacity of a large response.
-func (r *Reservation) fit(size, capacity int) {
+// Fit changes the reservation to the capacity of a response of that size. A response that
+// fits into one frame needs none.
+func (r *Reservation) Fit(size, capacity int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if size <= largeAnswer {
 		capacity = 0
 	}
 	if more := int64(capacity) - r.mu.bytes; more != 0 {
-		r.account.change(more)
+		r.Account.Change(more)
 		r.charge(more)
 	}
 }
 
 // Release ends the reservation. It is idempotent.
-func (r *Reservation) Release() { r.fit(0, 0) }
+func (r *Reservation) Release() { r.Fit(0, 0) }

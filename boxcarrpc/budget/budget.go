@@ -1,4 +1,4 @@
-package boxcarrpc
+package budget
 
 import (
 	"sync"
@@ -20,8 +20,11 @@ const (
 	budgetPatience = time.Second
 	// The budget may be exceeded by one message of the largest size, so that such a message
 	// can be finished. Above that the slowest peer is disconnected at once.
-	budgetReserve = MaxResponseBytes
+	budgetReserve = MaxMessageBytes
 )
+
+// MaxMessageBytes is the size of the largest message of the protocols that share a budget.
+const MaxMessageBytes = 32 << 20
 
 // A Budget limits the memory of the messages of all peers of a process: bytes received and
 // not yet handled, and bytes that wait to be sent. Servers of several protocols may share
@@ -32,7 +35,7 @@ const (
 // holds its share or the budget is used up. When the budget is exceeded, the peers that are
 // slowest to transfer their bytes are disconnected.
 //
-// A Budget also shares the processor time among the clients: see processor_time.go.
+// A Budget also shares the processor time among the clients: see processors.go.
 type Budget struct {
 	limit, share int64
 	messages     atomic.Int64 // exact bytes of large requests, responses and streams, for statistics
@@ -44,7 +47,7 @@ type Budget struct {
 		used    int64 // credit of all accounts
 		ending  int64 // of these, credit of accounts whose connections are being closed
 		cut     uint64
-		clients map[ClientKey]*budgetClient
+		clients map[Client]*budgetClient
 		waiting map[*budgetClient]struct{} // clients with reservations that wait
 		timer   *time.Timer                // disconnects slow peers while reservations wait; nil if none does
 	}
@@ -77,50 +80,49 @@ type Account struct {
 	client atomic.Pointer[budgetClient] // written under budget.mu
 
 	// Guarded by budget.mu.
-	key    ClientKey
+	key    Client
 	ending bool // the connection is being closed
 	closed bool
 	left   bool // closed and without credit: it belongs to no client
 }
 
-// BudgetStats are a budget's counters at one moment.
-type BudgetStats struct {
+// Stats are a budget's counters at one moment.
+type Stats struct {
 	Limit        int64
+	Messages     int64  // bytes that Account.CountMessages has counted
 	Used         int64  // bytes, in chunks of 64 KiB
 	Disconnected uint64 // peers disconnected because the budget was exceeded
 }
 
-// NewBudget returns a budget of that many bytes. A client may hold an eighth of it.
-func NewBudget(bytes int64) *Budget {
+// New returns a budget of that many bytes. A client may hold an eighth of it.
+func New(bytes int64) *Budget {
 	b := &Budget{limit: bytes, share: max(bytes/budgetClients, budgetChunk)}
-	b.mu.clients, b.mu.waiting = make(map[ClientKey]*budgetClient), make(map[*budgetClient]struct{})
+	b.mu.clients, b.mu.waiting = make(map[Client]*budgetClient), make(map[*budgetClient]struct{})
 	b.processors.init()
 	return b
 }
 
 // Stats returns the budget's counters.
-func (b *Budget) Stats() BudgetStats {
+func (b *Budget) Stats() Stats {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return BudgetStats{Limit: b.limit, Used: b.mu.used, Disconnected: b.mu.cut}
+	return Stats{Limit: b.limit, Messages: b.messages.Load(), Used: b.mu.used, Disconnected: b.mu.cut}
 }
 
-// Open opens an account for a connection of peer. disconnect must close the connection
+// Open opens an account for a connection of a client. disconnect must close the connection
 // without blocking; it is called at most once, by any goroutine, possibly with the caller's
 // locks held.
-func (b *Budget) Open(peer *Peer, disconnect func()) *Account {
+func (b *Budget) Open(client Client, disconnect func()) *Account {
 	a := &Account{budget: b, cut: disconnect}
 	a.credit.Store(budgetFree)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.joinLocked(a, ClientOf(peer))
+	b.joinLocked(a, client)
 	return a
 }
 
-// Identify moves the account to the client that peer has authenticated as.
-func (a *Account) Identify(peer *Peer) { a.move(ClientOf(peer)) }
-
-func (a *Account) move(key ClientKey) {
+// Identify moves the account to the client that the peer has authenticated as.
+func (a *Account) Identify(key Client) {
 	b := a.budget
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,7 +139,7 @@ func (a *Account) move(key ClientKey) {
 	}
 }
 
-func (b *Budget) joinLocked(a *Account, key ClientKey) {
+func (b *Budget) joinLocked(a *Account, key Client) {
 	c := b.mu.clients[key]
 	if c == nil {
 		c = &budgetClient{holders: make(map[*Account]struct{})}
@@ -167,8 +169,8 @@ func (a *Account) Charge(n int64) {
 	}
 }
 
-// change charges n bytes, or releases -n bytes if n is negative.
-func (a *Account) change(n int64) {
+// Change charges n bytes, or releases -n bytes if n is negative.
+func (a *Account) Change(n int64) {
 	if n >= 0 {
 		a.Charge(n)
 	} else {
@@ -176,17 +178,12 @@ func (a *Account) change(n int64) {
 	}
 }
 
-// chargeMessage is Charge for messages that BufferBytes of ServerStats counts.
-func (a *Account) chargeMessage(n int64) {
-	a.budget.messages.Add(n)
-	a.Charge(n)
-}
+// CountMessages adds n, which may be negative, to the bytes of large messages in Stats. It
+// does not charge them.
+func (a *Account) CountMessages(n int64) { a.budget.messages.Add(n) }
 
-// releaseMessage undoes chargeMessage.
-func (a *Account) releaseMessage(n int64) {
-	a.budget.messages.Add(-n)
-	a.Release(n)
-}
+// Share returns the bytes that one client may hold.
+func (a *Account) Share() int64 { return a.budget.share }
 
 // Release removes n bytes that were charged or reserved, because they were sent or freed.
 func (a *Account) Release(n int64) {
@@ -261,22 +258,16 @@ func (b *Budget) useLocked(c *budgetClient, credit int64) {
 	c.tight.Store(c.used > b.share/4*3)
 }
 
-// A connAccount implements conn.Account.
-type connAccount struct{ *Account }
-
-// Tight reports isTight.
-func (a connAccount) Tight() bool { return a.isTight() }
-
-// isTight reports whether more than half of the budget, or three quarters of the client's
+// Tight reports whether more than half of the budget, or three quarters of the client's
 // share, is used, so that idle connections must free their buffers. Otherwise these could
 // use up the share, and the client's reservations would wait forever.
-func (a *Account) isTight() bool {
+func (a *Account) Tight() bool {
 	return a != nil && (a.budget.tight.Load() || a.client.Load().tight.Load())
 }
 
-// belowShare reports whether the client holds less than its share, not counting own bytes
+// BelowShare reports whether the client holds less than its share, not counting own bytes
 // of this account: one message can always be finished.
-func (a *Account) belowShare(own int64) bool {
+func (a *Account) BelowShare(own int64) bool {
 	b := a.budget
 	b.mu.Lock()
 	if a.closed || a.client.Load().used-own < b.share {

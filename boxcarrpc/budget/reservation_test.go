@@ -1,0 +1,92 @@
+package budget
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/virtualtime"
+)
+
+// The reservations of a client are granted in the order of their arrival, one when there is
+// memory for one. Others do not wake up.
+func TestReservationsAreGrantedInOrder(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		b := New(8 << 20)
+		a := b.Open(clientNumber(1), func() {})
+		require.True(t, a.TryReserve(1<<20))
+		var order []int
+		for i := range 4 {
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				if a.Reserve(ctx, 1<<20) == nil {
+					order = append(order, i)
+				}
+			}()
+			synctest.Wait()
+			if i == 1 {
+				cancel()
+			}
+			defer cancel()
+		}
+		require.False(t, a.TryReserve(1), "others wait")
+		for _, want := range [][]int{{0}, {0, 2}, {0, 2, 3}} {
+			a.Release(1 << 20)
+			synctest.Wait()
+			require.Equal(t, want, order)
+		}
+		a.Release(1 << 20)
+		require.Zero(t, b.Stats().Used)
+		time.Sleep(budgetPatience)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		require.Empty(t, b.mu.waiting)
+		require.Nil(t, b.mu.timer)
+	})
+}
+
+// A wait for memory ends although the response that holds it is never read and the call has
+// no deadline.
+func TestReservationWaitEnds(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		b := New(8 << 20)
+		a := b.Open(clientNumber(1), func() { t.Error("disconnected for its own reservation") })
+		require.True(t, a.TryReserve(1<<20))
+		a.Await(1 << 20)
+		ctx, room := a.NewReservation(t.Context())
+		defer room.Release()
+		start := time.Now()
+		err := Reserve(ctx, 1<<20)
+		var noMemory *NoMemoryError
+		require.ErrorAs(t, err, &noMemory)
+		require.ErrorIs(t, err, errReservationTimeout)
+		require.Equal(t, maxReservationWait, time.Since(start))
+		a.Moved(1 << 20)
+		a.Release(1 << 20)
+		require.NoError(t, Reserve(ctx, 1<<20), "the queue of reservations is empty")
+	})
+}
+
+// A reservation fails when its connection ends. Those of the client's other connections
+// wait on.
+func TestReservationFailsWithItsConnection(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		b := New(8 << 20)
+		full, one, two := b.Open(clientNumber(1), func() {}), b.Open(clientNumber(1), func() {}), b.Open(clientNumber(1), func() {})
+		require.True(t, full.TryReserve(1<<20))
+		ends := make(chan error, 2)
+		go func() { ends <- one.Reserve(t.Context(), 1) }()
+		synctest.Wait()
+		go func() { ends <- two.Reserve(t.Context(), 1) }()
+		synctest.Wait()
+		one.Close()
+		require.ErrorIs(t, <-ends, errReservationClosed)
+		synctest.Wait()
+		require.Empty(t, ends)
+		full.Release(1 << 20)
+		require.NoError(t, <-ends)
+	})
+}
