@@ -147,7 +147,7 @@ func TestUnauthenticatedWatchEnds(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	limited := bounded.New(listener, bounded.Options{
-		Name: "gRPC", MaxConns: grpcMaxConns, ClientConns: grpcMaxConns, RequireCredentials: true, CountCalls: true, Budget: d.Messages(), Logger: d.Env().Log,
+		Name: "gRPC", MaxConns: grpcMaxConns, ClientConns: grpcMaxConns, RequireCredentials: true, CountCalls: true, Budget: d.Messages(), Logger: d.Logger(),
 	})
 	server := grpc.NewServer(grpc.StatsHandler(&grpcCounter{listener: limited}), grpc.ChainStreamInterceptor(d.grpc.admitStream))
 	grpc_health_v1.RegisterHealthServer(server, h)

@@ -159,7 +159,7 @@ func describeFollowed(f *follow.Follower, c *collection.Collection, describe dae
 // followOptions returns the options of a follower.
 func (r *remote) followOptions(options *collection.Options) *follow.Options {
 	return &follow.Options{
-		Collection: *options, Group: r.options.buckets.group, Logger: r.Env().Log,
+		Collection: *options, Group: r.options.buckets.group, Logger: r.Logger(),
 		Rate: r.downloads, Concurrency: r.options.buckets.concurrency, Disk: r.disk, MaxStaleness: r.options.MaxStaleness,
 	}
 }

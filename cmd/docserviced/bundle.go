@@ -140,11 +140,11 @@ func newBundleWriter(to io.Writer, now time.Time) *bundleWriter {
 // add adds a file, or records why it is missing.
 func (w *bundleWriter) add(name string, content []byte, missing error) {
 	if missing != nil {
-		w.missing = append(w.missing, daemon.WithoutPasswords(fmt.Sprintf("%s is missing: %v", name, missing)))
+		w.missing = append(w.missing, withoutPasswords(fmt.Sprintf("%s is missing: %v", name, missing)))
 		return
 	}
 	if filepath.Ext(name) != ".pprof" { // profiles are compressed
-		content = []byte(daemon.WithoutPasswords(string(content)))
+		content = []byte(withoutPasswords(string(content)))
 	}
 	if w.err == nil {
 		w.err = w.tar.WriteHeader(&tar.Header{Name: "docserviced-bundle/" + name, Mode: 0o600, Size: int64(len(content)), ModTime: w.now})

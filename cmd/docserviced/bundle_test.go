@@ -61,9 +61,10 @@ func TestBundle(t *testing.T) {
 	log := &daemontest.Buffer{}
 	env := &cli.Env{Stdout: log, Stderr: log, Recent: &cli.RecentLog{}}
 	env.Log = env.NewLogger(&env.Level)
-	d, err := startServer(env, *o)
-	require.NoError(t, err)
 	r, err := newReloader(command, env)
+	require.NoError(t, err)
+	o.Settings = r.describe
+	d, err := startServer(env, *o)
 	require.NoError(t, err)
 	stop := r.start(d.Daemon)
 	waitReady(t, d)

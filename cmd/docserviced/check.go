@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemon"
 	"docstore/cmd/internal/meter"
 	"docstore/docservice/collection"
 	"docstore/docservice/follow"
@@ -41,7 +40,7 @@ running. To check queues, use docstore-updater check.`,
 			}
 			queues := make(map[string]string)
 			if len(values) > 0 {
-				collections, err := daemon.ParseCollections(values)
+				collections, err := parseCollections(values)
 				if err != nil {
 					return err
 				}

@@ -108,7 +108,7 @@ func (r *remote) openColumn(c daemon.Collection, options *collection.Options) (_
 			err = errors.Join(err, of.Close())
 		}
 	}()
-	of.store, err = etcdmap.Open(r.options.buckets.etcd, c.Name, &etcdmap.Options{File: column.MapFile(dir), Logger: r.Env().Log})
+	of.store, err = etcdmap.Open(r.options.buckets.etcd, c.Name, &etcdmap.Options{File: column.MapFile(dir), Logger: r.Logger()})
 	if err != nil {
 		return nil, err
 	}
@@ -117,14 +117,14 @@ func (r *remote) openColumn(c daemon.Collection, options *collection.Options) (_
 			return nil, err
 		}
 	}
-	of.feed = follow.OpenFeed(watched, &follow.FeedOptions{Logger: r.Env().Log})
+	of.feed = follow.OpenFeed(watched, &follow.FeedOptions{Logger: r.Logger()})
 	pool, err := r.peerPool()
 	if err != nil {
 		return nil, err
 	}
 	pool.BufferBytes = r.Messages().Stats().Limit
 	r.tracer.pool(&pool)
-	of.client, err = sharded.NewClient(of.store, c.Name, etcdclient.ClientOptions(of.store, &etcdclient.Options{Pool: pool, Dir: dir, Logger: r.Env().Log}))
+	of.client, err = sharded.NewClient(of.store, c.Name, etcdclient.ClientOptions(of.store, &etcdclient.Options{Pool: pool, Dir: dir, Logger: r.Logger()}))
 	if err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (r *remote) openColumn(c daemon.Collection, options *collection.Options) (_
 		Collection: c.Name, Dir: dir, Column: r.options.columns.column, Zone: r.options.registration.zone,
 		Server: discovery.Server{Address: address, Weight: r.options.registration.weight, Zone: r.options.registration.zone}, Page: r.pageURL(address),
 		Store: of.store, Service: r.Service(), Disk: r.diskUse, Announced: of.announced,
-		Rejoin: r.options.columns.rejoin, KeepMoved: r.options.columns.keepMoved, Logger: r.Env().Log,
+		Rejoin: r.options.columns.rejoin, KeepMoved: r.options.columns.keepMoved, Logger: r.Logger(),
 		Open: func(layout shard.Layout, i int, dir string, serve func(*collection.Collection)) (column.Follower, error) {
 			o := r.followOptions(options)
 			o.Shard = &follow.Shard{Feed: of.feed, Layout: layout, Number: i}

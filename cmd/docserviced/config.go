@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io"
+
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
@@ -29,9 +31,8 @@ machine or container, and the limits that follow from it.`
   docserviced config --collection jobs=/srv/queue/jobs --data /srv/index --explain`
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if explain {
-			out := cli.NewOutput(env.Stdout)
-			o.Explain(out)
-			return out.Flush()
+			_, err := io.WriteString(env.Stdout, o.Explain())
+			return err
 		}
 		text, err := settings.Append(nil, command)
 		if err != nil {

@@ -91,14 +91,14 @@ func (d *server) stayEntered(ctx context.Context, e registration) error {
 	if err != nil {
 		return err
 	}
-	entry, err := byname.Register(e.discovery, discovery.Server{Address: address, Weight: e.weight, Zone: e.zone}, d.Env().Log)
+	entry, err := byname.Register(e.discovery, discovery.Server{Address: address, Weight: e.weight, Zone: e.zone}, d.Logger())
 	if err != nil {
 		return err
 	}
-	d.Env().Log.Info("entered", "address", address, "discovery", e.discovery)
+	d.Logger().Info("entered", "address", address, "discovery", e.discovery)
 	<-ctx.Done()
 	if err := entry.Close(); err != nil {
-		d.Env().Log.Warn("unregistering failed; the registration expires by itself", "error", err)
+		d.Logger().Warn("unregistering failed; the registration expires by itself", "error", err)
 	}
 	return nil
 }

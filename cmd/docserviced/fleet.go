@@ -31,7 +31,7 @@ func (r *remote) newFleetPage() *fleetview.Page {
 			names = append(names, c.Name)
 		}
 	}
-	return fleetview.NewPage(names, r.fleets.read, r.Env().Log)
+	return fleetview.NewPage(names, r.fleets.read, r.Logger())
 }
 
 // read implements fleetview.Source.
@@ -53,7 +53,7 @@ func (f *fleets) store(collection string) (*etcdmap.Store, error) {
 	if store := f.mu.stores[collection]; store != nil {
 		return store, nil
 	}
-	store, err := etcdmap.Open(f.remote.options.buckets.etcd, collection, &etcdmap.Options{Logger: f.remote.Env().Log})
+	store, err := etcdmap.Open(f.remote.options.buckets.etcd, collection, &etcdmap.Options{Logger: f.remote.Logger()})
 	if err != nil {
 		return nil, err
 	}

@@ -25,9 +25,9 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/credentials"
 	"docstore/cmd/internal/bounded"
-	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/daemon"
 	"docstore/docservice/docservicegrpc"
+	"docstore/internal/listen"
 )
 
 // Limits of the gRPC listener. Its bytes count against the budget of messages: see package
@@ -71,13 +71,13 @@ func (g *grpcProtocol) Name() string { return "grpc" }
 
 // Open implements daemon.Protocol.
 func (g *grpcProtocol) Open(d *daemon.Daemon) error {
-	listener, err := cli.Listen("--grpc", g.address)
+	listener, err := listen.TCP("--grpc", g.address)
 	if err != nil {
 		return err
 	}
 	g.Daemon = d
 	g.listener = bounded.New(listener, bounded.Options{
-		Name: g.Name(), MaxConns: grpcMaxConns, ClientConns: d.ClientConns(grpcMaxConns), RequireCredentials: g.requireCredentials, CountCalls: true, Budget: d.Messages(), Logger: d.Env().Log,
+		Name: g.Name(), MaxConns: grpcMaxConns, ClientConns: d.ClientConns(grpcMaxConns), RequireCredentials: g.requireCredentials, CountCalls: true, Budget: d.Messages(), Logger: d.Logger(),
 	})
 	return nil
 }
@@ -161,7 +161,7 @@ func (g *grpcProtocol) identify(ctx context.Context) (*boxcarrpc.Peer, error) {
 func (g *grpcProtocol) containPanic(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			g.Env().Log.Error("handler panicked", "method", info.FullMethod, "panic", v, "stack", string(debug.Stack()))
+			g.Logger().Error("handler panicked", "method", info.FullMethod, "panic", v, "stack", string(debug.Stack()))
 			err = status.Error(codes.Internal, "the handler panicked; see the server's log")
 		}
 	}()

@@ -120,8 +120,8 @@ func TestServeReportsAllInvalidFlags(t *testing.T) {
 	r := run(t.Context(), "serve", "--data", dir, "--collection", "jobs", "--memory", "1MiB", "--grace", "-1s", "--http", "7071", "--max-conns", "0",
 		"--rate-burst", "3", "--otlp", "collector", "--weight", "0", "--advertise", "be-1:7070", "--client-rate", "fast")
 	require.Equal(t, cli.ExitUsage, r.status)
-	require.Equal(t, `docserviced: --client-rate "fast": write a number, such as 0.5 or 2000; --memory 1MiB: must be at least 16 MiB; --grace -1s: must not be negative; `+
-		`--collection jobs: must be NAME=QUEUEDIR or NAME=URL; --http "7071": write an address as HOST:PORT, or :PORT for all of this machine; `+
+	require.Equal(t, `docserviced: --client-rate "fast": write a number, such as 0.5 or 2000; --grace -1s: must not be negative; `+
+		`--collection jobs: must be NAME=QUEUEDIR or NAME=URL; --memory 1MiB: must be at least 16 MiB; --http "7071": write an address as HOST:PORT, or :PORT for all of this machine; `+
 		`--max-conns 0: must be between 1 and 16777216; --rate-burst needs --rate; give both; --otlp collector: must be a URL like http://collector:4318; `+
 		`--advertise needs --discovery or --column; give both; --weight 0: must be more than 0 and at most 1000000; see docserviced serve --help`+"\n", r.stderr)
 }

@@ -90,7 +90,7 @@ func (r *remote) openPeers() error {
 	if err != nil {
 		return err
 	}
-	source, err := byname.Parse(o.target, r.Env().Log)
+	source, err := byname.Parse(o.target, r.Logger())
 	if err != nil {
 		return err
 	}
@@ -105,15 +105,15 @@ func (r *remote) openPeers() error {
 // peerPool returns the options of connections to other servers of the same collections.
 func (r *remote) peerPool() (pool boxcarrpc.PoolOptions, err error) {
 	o, security := &r.options.peers, &r.options.Security
-	pool = boxcarrpc.PoolOptions{Logger: r.Env().Log, Insecure: security.Insecure, Zone: r.options.registration.zone}
+	pool = boxcarrpc.PoolOptions{Logger: r.Logger(), Insecure: security.Insecure, Zone: r.options.registration.zone}
 	if ca := cmp.Or(o.ca, security.ClientCA); ca != "" {
-		pool.TLS, err = credentials.ClientTLS(credentials.Files{CA: ca, Certificate: security.Certificate, Key: security.Key}, r.Env().Log)
+		pool.TLS, err = credentials.ClientTLS(credentials.Files{CA: ca, Certificate: security.Certificate, Key: security.Key}, r.Logger())
 		if err != nil {
 			return pool, err
 		}
 	}
 	if o.tokenFile != "" {
-		pool.Token, err = credentials.Token(o.tokenFile, r.Env().Log)
+		pool.Token, err = credentials.Token(o.tokenFile, r.Logger())
 	}
 	return pool, err
 }

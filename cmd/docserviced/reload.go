@@ -6,9 +6,11 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -23,7 +25,7 @@ import (
 const configPoll = time.Second
 
 // reloadable are the settings that take effect at once. Other changes need a restart.
-var reloadable = []string{"collection", cli.LogLevelFlag, "max-in-flight", "rate", "rate-burst", "client-rate", "client-rate-burst", "grace", "quiet"}
+var reloadable = []string{"collection", cli.LogLevelFlag, "max-in-flight", "rate", "rate-burst", "client-rate", "client-rate-burst", graceFlag, "quiet"}
 
 // reloader rereads the settings of a running daemon, after SIGHUP and when the file has
 // changed.
@@ -32,6 +34,8 @@ type reloader struct {
 	env     *cli.Env
 	path    string      // of the file; empty: none
 	seen    os.FileInfo // the file when it was last read
+
+	settings atomic.Pointer[[]cli.Setting] // effective
 }
 
 func newReloader(command *cobra.Command, env *cli.Env) (*reloader, error) {
@@ -41,12 +45,42 @@ func newReloader(command *cobra.Command, env *cli.Env) (*reloader, error) {
 	}
 	r := &reloader{command: command, env: env, path: path}
 	r.changed()
+	r.set(settings.Of(command))
 	return r, nil
 }
 
+// set makes settings the effective ones.
+func (r *reloader) set(now []cli.Setting) { r.settings.Store(&now) }
+
+// describe describes the effective settings and their sources.
+func (r *reloader) describe() string {
+	var text strings.Builder
+	for _, s := range *r.settings.Load() {
+		fmt.Fprintf(&text, "%s: %s # %s\n", s.Name, withoutPasswords(s.Value), s.Source)
+	}
+	return text.String()
+}
+
+// grace returns the time for requests in flight to finish.
+func (r *reloader) grace() time.Duration {
+	for _, s := range *r.settings.Load() {
+		if s.Name == graceFlag {
+			grace, _ := time.ParseDuration(s.Value) // it was checked
+			return grace
+		}
+	}
+	return 0
+}
+
+// passwords matches user:password@ in URLs.
+var passwords = regexp.MustCompile(`://[^/@\s]*@`)
+
+// withoutPasswords removes passwords from a setting. Settings contain no tokens and keys,
+// only the names of their files.
+func withoutPasswords(value string) string { return passwords.ReplaceAllString(value, "://...@") }
+
 // start watches until stop is called, which waits for the goroutine.
 func (r *reloader) start(d *daemon.Daemon) (stop func()) {
-	d.SetSettings(settings.Of(r.command))
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -103,7 +137,7 @@ func (r *reloader) reload(d *daemon.Daemon) {
 		r.env.Log.Error("reloading the settings failed; correct them to retry", "error", strings.ReplaceAll(err.Error(), "\n", "; "))
 		return
 	}
-	changes, waiting := r.adopt(d, settings.Of(fresh))
+	changes, waiting := r.adopt(settings.Of(fresh))
 	r.env.Log.Info("settings were reloaded", "changed", changes)
 	if len(waiting) > 0 {
 		r.env.Log.Warn("changed settings need a restart", "settings", waiting)
@@ -112,9 +146,9 @@ func (r *reloader) reload(d *daemon.Daemon) {
 
 // adopt records the effective settings, and returns those that have changed and those that
 // need a restart.
-func (r *reloader) adopt(d *daemon.Daemon, now []cli.Setting) (changes, waiting []string) {
+func (r *reloader) adopt(now []cli.Setting) (changes, waiting []string) {
 	before := make(map[string]cli.Setting)
-	for _, setting := range d.Settings() {
+	for _, setting := range *r.settings.Load() {
 		before[setting.Name] = setting
 	}
 	for i, setting := range now {
@@ -134,6 +168,6 @@ func (r *reloader) adopt(d *daemon.Daemon, now []cli.Setting) (changes, waiting 
 			r.env.Level.Set(level)
 		}
 	}
-	d.SetSettings(now)
+	r.set(now)
 	return changes, waiting
 }

@@ -50,6 +50,7 @@ func startReloading(t *testing.T, args ...string) *reloading {
 	var err error
 	r.reloader, err = newReloader(command, r.env)
 	require.NoError(t, err)
+	o.Settings = r.reloader.describe
 	r.server, err = startServer(r.env, *o)
 	require.NoError(t, err)
 	stop := r.reloader.start(r.Daemon)
@@ -95,7 +96,7 @@ func TestReload(t *testing.T) {
 	log := r.log.String()
 	require.Contains(t, log, "memory: 1GiB (was auto)")
 	require.Contains(t, log, "max-in-flight: 7 (was 65536)")
-	require.Equal(t, 3*time.Second, r.Grace(), "the command line takes precedence")
+	require.Equal(t, 3*time.Second, r.reloader.grace(), "the command line takes precedence")
 	settings := daemontest.Get(r.HTTPHandler(), "/debug/settings").Body.String()
 	require.Contains(t, settings, "memory: auto # default\n", "what holds")
 	require.Regexp(t, `(?m)^max-in-flight: 7 # .*docserviced.yaml:\d+$`, settings)
@@ -137,4 +138,15 @@ func TestHangup(t *testing.T) {
 	cancel()
 	require.Equal(t, cli.ExitOK, cli.Run(ctx, newRoot, &cli.Env{Stdout: r.log, Stderr: r.log, Now: time.Now},
 		[]string{"serve", "--collection", "jobs=" + r.queueOf("jobs"), "--data", t.TempDir(), "--boxcar", "127.0.0.1:0", "--http", "127.0.0.1:0"}))
+}
+
+func TestSettingsShowNoPasswords(t *testing.T) {
+	for value, want := range map[string]string{
+		"https://user:secret@collector:4318":  "https://...@collector:4318",
+		"etcd://root:secret@a:2379,b:2379/be": "etcd://...@a:2379,b:2379/be",
+		"http://collector:4318/a@b":           "http://collector:4318/a@b",
+		"/etc/docstore/tokens":                "/etc/docstore/tokens",
+	} {
+		require.Equal(t, want, withoutPasswords(value))
+	}
 }

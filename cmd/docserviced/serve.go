@@ -3,12 +3,18 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"path"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"docstore/boxcarrpc"
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/daemon"
 	"docstore/cmd/internal/settings"
+	"docstore/docservice/collection"
 )
 
 func newServe(env *cli.Env) *cobra.Command { return newServeWith(env, newOptions()) }
@@ -113,6 +119,9 @@ for at most --grace, and the exit status is 0.`,
 // serveOptions configure a server.
 type serveOptions struct {
 	daemon.Options
+	collections  []string // values of --collection
+	grace        time.Duration
+	audit        cli.AuditLog
 	quiet        bool
 	grpc         string // address; empty: none
 	tracing      tracing
@@ -123,11 +132,13 @@ type serveOptions struct {
 }
 
 // newOptions returns the default options of serve.
-func newOptions() *serveOptions { return &serveOptions{Options: daemon.NewOptions()} }
+func newOptions() *serveOptions {
+	return &serveOptions{Options: daemon.Options{ScrubRate: collection.DefaultScrubBytesPerSecond}}
+}
 
 func (o *serveOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
-	o.AddFlags(flags)
+	o.addDaemonFlags(flags)
 	flags.BoolVar(&o.quiet, "quiet", false, "do not show the progress of the first indexing")
 	flags.StringVar(&o.grpc, "grpc", "", "address to serve gRPC on, for clients without Boxcar; empty: none")
 	o.tracing.addFlags(flags)
@@ -142,7 +153,7 @@ func (o *serveOptions) addFlags(command *cobra.Command) {
 // check completes the options, and reports all invalid ones.
 func (o *serveOptions) check() error {
 	column := o.columns.column != ""
-	return errors.Join(o.Check(o.grpc), o.tracing.check(), o.registration.check(column), o.buckets.check(), o.peers.check(column), o.columns.check(o))
+	return errors.Join(o.checkDaemon(), o.tracing.check(), o.registration.check(column), o.buckets.check(), o.peers.check(column), o.columns.check(o))
 }
 
 // server is a daemon with the collections of object stores, gRPC and tracing.
@@ -162,12 +173,15 @@ func startServer(env *cli.Env, o serveOptions) (*server, error) {
 		o.Tracer = tracer
 	}
 	s := &server{remote: newRemote(&o, tracer)}
-	o.Source = s.remote
+	o.Source, o.Logger, o.Audit = s.remote, env.Log, o.auditDrain(env)
+	if env.Recent != nil {
+		o.RecentLog = env.Recent.String
+	}
 	if o.grpc != "" {
 		s.grpc = &grpcProtocol{address: o.grpc, tracer: tracer, requireCredentials: o.Security.RequiresCredentials(), maxConnAge: o.Limits.ConnAge}
 		o.Protocol = s.grpc
 	}
-	s.Daemon, err = daemon.Start(env, o.Options)
+	s.Daemon, err = daemon.Start(o.Options)
 	return s, err
 }
 
@@ -185,10 +199,11 @@ func serve(ctx context.Context, env *cli.Env, o serveOptions, r *reloader) error
 	if err := daemon.RequireQueues(o.Collections, o.DataDir); err != nil {
 		return err
 	}
-	if err := o.Audit.Check(env); err != nil {
+	if err := o.audit.Check(env); err != nil {
 		return err
 	}
-	o.Memory.Apply()
+	daemon.SetMemoryLimit(o.Memory)
+	o.Settings = r.describe
 	s, err := startServer(env, o)
 	if err != nil {
 		return err
@@ -202,12 +217,28 @@ func serve(ctx context.Context, env *cli.Env, o serveOptions, r *reloader) error
 	leave := s.register(ctx, o.registration)
 	select {
 	case <-ctx.Done():
-		env.Log.Info("ending", "grace", s.Grace().String())
+		env.Log.Info("ending", "grace", r.grace().String())
 	case <-s.Failed():
 	}
 	s.Drain() // before this server leaves its columns, so that clients use the other rows
 	s.remote.leave()
 	leave() // before the shutdown, so that no new clients come
 	stopReloading()
-	return s.Stop(s.Grace())
+	return s.Stop(r.grace())
+}
+
+// auditDrain returns the function that records that a client drained or undrained the
+// daemon, or was refused.
+func (o *serveOptions) auditDrain(env *cli.Env) func(*boxcarrpc.Peer, string, error) {
+	return func(client *boxcarrpc.Peer, method string, refused error) {
+		by := client.Identity.Kind.String()
+		if client.Identity.Authenticated() {
+			by = client.Identity.Name
+		}
+		err := o.audit.Record(env, strings.ToLower(path.Base(method)), by, refused,
+			slog.String("identity", client.Identity.Kind.String()), slog.String("address", client.Address.String()), slog.String("client", client.Name))
+		if err != nil {
+			env.Log.Error("audit", "error", err)
+		}
+	}
 }

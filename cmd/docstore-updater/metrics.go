@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/net/netutil"
 
-	"docstore/cmd/internal/cli"
 	"docstore/ingest/merged"
+	"docstore/internal/listen"
 )
 
 // Limits of the listener of metrics.
@@ -66,7 +66,7 @@ func (m *metrics) listen(address string, log *slog.Logger) (err error) {
 	if address == "" {
 		return nil
 	}
-	if m.listener, err = cli.Listen("--metrics", address); err != nil {
+	if m.listener, err = listen.TCP("--metrics", address); err != nil {
 		return err
 	}
 	mux := http.NewServeMux()

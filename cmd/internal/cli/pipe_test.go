@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -60,7 +61,7 @@ func newPipeTestRoot(env *Env) *cobra.Command {
 	root.AddCommand(&cobra.Command{Use: "log", RunE: func(*cobra.Command, []string) error {
 		env.Log.Info("first")
 		env.Log.Info("second")
-		if recent := env.Recent.Bytes(); !bytes.Contains(recent, []byte("first")) || !bytes.Contains(recent, []byte("second")) {
+		if recent := env.Recent.String(); !strings.Contains(recent, "first") || !strings.Contains(recent, "second") {
 			return errors.New("the recent log lacks a line")
 		}
 		return printed("both lines are kept")

@@ -35,9 +35,9 @@ func (r *RecentLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Bytes returns the lines, oldest first.
-func (r *RecentLog) Bytes() []byte {
+// String returns the lines, oldest first.
+func (r *RecentLog) String() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return bytes.Join(r.mu.lines, nil)
+	return string(bytes.Join(r.mu.lines, nil))
 }

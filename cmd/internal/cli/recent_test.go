@@ -16,7 +16,7 @@ func TestRecentLog(t *testing.T) {
 	for i := range 10_000 {
 		log.Info("a line of some length, of which there are many", "number", i)
 	}
-	kept := string(r.Bytes())
+	kept := r.String()
 	require.LessOrEqual(t, len(kept), recentLogBytes)
 	require.Greater(t, len(kept), recentLogBytes*9/10)
 	require.True(t, strings.HasSuffix(kept, "number=9999\n"), "the newest")

@@ -74,7 +74,7 @@ func (c collectionCollector) Collect(to chan<- prometheus.Metric) {
 		collectResidency(to, name, one)
 		stats, err := one.Stats()
 		if err != nil {
-			c.env.Log.Warn("statistics are missing from the metrics", "collection", name, "error", err)
+			c.log.Warn("statistics are missing from the metrics", "collection", name, "error", err)
 			continue
 		}
 		segments.Send(to, float64(stats.Segments), name)

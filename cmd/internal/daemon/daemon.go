@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -24,11 +25,10 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/budget"
 	"docstore/cmd/internal/bounded"
-	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/livepage"
 	"docstore/docservice/collection"
 	"docstore/internal/ctxtime"
-	"docstore/internal/units"
+	"docstore/internal/listen"
 	"docstore/lsm"
 	"docstore/queue/stored"
 )
@@ -40,8 +40,8 @@ const readyInterval = 50 * time.Millisecond
 // Daemon owns all parts of a running daemon: the collections, the listeners, and the lock
 // of the data directory.
 type Daemon struct {
-	env     *cli.Env
-	options Options
+	options Options // with defaults
+	log     *slog.Logger
 	auth    *Authenticator
 	tracer  Tracer
 	lock    io.Closer
@@ -72,8 +72,6 @@ type Daemon struct {
 
 	metrics  *metrics
 	reporter *reporter
-	settings atomic.Pointer[[]cli.Setting] // effective; nil: unknown
-	grace    atomic.Int64                  // a time.Duration
 
 	alive   context.Context // until the daemon is closed
 	end     context.CancelFunc
@@ -87,12 +85,12 @@ type Daemon struct {
 }
 
 // Start opens all parts and starts to serve. On error it closes what it opened.
-func Start(env *cli.Env, o Options) (_ *Daemon, err error) {
-	d := &Daemon{env: env, options: o, tracer: o.Tracer, service: collection.NewService(), failed: make(chan struct{}), scrubSemaphore: make(chan struct{}, 1)}
-	if d.tracer == nil {
-		d.tracer = noTracer{}
+func Start(o Options) (_ *Daemon, err error) {
+	o = o.withDefaults()
+	if err := o.Check(""); err != nil {
+		return nil, err
 	}
-	d.grace.Store(int64(o.Grace))
+	d := &Daemon{options: o, log: o.Logger, tracer: o.Tracer, service: collection.NewService(), failed: make(chan struct{}), scrubSemaphore: make(chan struct{}, 1)}
 	d.alive, d.end = context.WithCancel(context.Background())
 	defer func() {
 		if err != nil {
@@ -102,7 +100,7 @@ func Start(env *cli.Env, o Options) (_ *Daemon, err error) {
 	if d.lock, err = lockData(o.DataDir); err != nil {
 		return nil, err
 	}
-	if d.auth, err = o.Security.open(env.Log); err != nil {
+	if d.auth, err = o.Security.open(d.log); err != nil {
 		return nil, err
 	}
 	memory := planForThisMachine(o.Memory).memory
@@ -113,7 +111,7 @@ func Start(env *cli.Env, o Options) (_ *Daemon, err error) {
 		return nil, err
 	}
 	if len(o.Memcached) > 0 {
-		if d.cache, err = collection.OpenCache(o.Memcached, env.Log); err != nil {
+		if d.cache, err = collection.OpenCache(o.Memcached, d.log); err != nil {
 			return nil, err
 		}
 	}
@@ -144,15 +142,15 @@ func Start(env *cli.Env, o Options) (_ *Daemon, err error) {
 
 // listen opens the listeners.
 func (d *Daemon) listen() (err error) {
-	if d.boxcarListener, err = cli.Listen("--boxcar", d.options.Boxcar); err != nil {
+	if d.boxcarListener, err = listen.TCP("--boxcar", d.options.Boxcar); err != nil {
 		return err
 	}
-	listener, err := cli.Listen("--http", d.options.HTTP.Address)
+	listener, err := listen.TCP("--http", d.options.HTTP.Address)
 	if err != nil {
 		return err
 	}
 	d.httpListener = bounded.New(listener, bounded.Options{Name: "http", MaxConns: httpMaxConns, ClientConns: d.ClientConns(httpMaxConns),
-		RequireCredentials: d.options.HTTP.requiresCredentials(), MaxAge: d.options.Limits.ConnAge, Budget: d.messages, Logger: d.env.Log})
+		RequireCredentials: d.options.HTTP.requiresCredentials(), MaxAge: d.options.Limits.ConnAge, Budget: d.messages, Logger: d.log})
 	if d.options.Protocol == nil {
 		return nil
 	}
@@ -165,12 +163,12 @@ func (d *Daemon) listen() (err error) {
 
 // openBoxcar makes the Boxcar server.
 func (d *Daemon) openBoxcar(memory int64) error {
-	options := &boxcarrpc.ServerOptions{Budget: d.messages, Logger: d.env.Log, Prefetch: d.service.Prefetch()}
+	options := &boxcarrpc.ServerOptions{Budget: d.messages, Logger: d.log, Prefetch: d.service.Prefetch()}
 	if d.parts.Boxcar != nil {
 		d.parts.Boxcar(options)
 	}
 	d.auth.configure(options)
-	options.Audit = d.auditDrain
+	options.Audit = d.options.Audit
 	if err := d.options.Limits.limit(options, memory); err != nil {
 		return err
 	}
@@ -187,7 +185,7 @@ func (d *Daemon) serve() {
 		d.protocol.Start(d.tracer.Handler(d.metrics.timed(d.protocol.Name(), d.handler)))
 	}
 	d.reporter = newReporter(d)
-	page := livepage.New(d.reporter, d.options.HTTP.lookUps(), d.env.Log)
+	page := livepage.New(d.reporter, d.options.HTTP.lookUps(), d.log)
 	d.http = newHTTPServer(d, page)
 	d.serving.Go(func() { page.Run(d.alive) })
 	d.serving.Go(func() { d.Note(d.boxcar.Serve(d.boxcarListener), boxcarrpc.ErrServerClosed) })
@@ -198,7 +196,7 @@ func (d *Daemon) serve() {
 const mergeBurst = 1 << 20
 
 // mergeLimiter returns the limiter of merges, nil for no limit.
-func mergeLimiter(bytesPerSecond units.Size) *rate.Limiter {
+func mergeLimiter(bytesPerSecond int64) *rate.Limiter {
 	if bytesPerSecond == 0 {
 		return nil
 	}
@@ -208,12 +206,12 @@ func mergeLimiter(bytesPerSecond units.Size) *rate.Limiter {
 // addCollection opens a collection and serves it.
 func (d *Daemon) addCollection(c Collection) error {
 	options := &collection.Options{
-		Logger: d.env.Log, Budget: d.budget, Decoders: d.decoders, Quarantine: d.options.Quarantine, Cache: d.cache,
-		ScrubInterval: d.options.ScrubInterval, ScrubBytesPerSecond: int64(d.options.ScrubRate), ScrubSemaphore: d.scrubSemaphore,
+		Logger: d.log, Budget: d.budget, Decoders: d.decoders, Quarantine: d.options.Quarantine, Cache: d.cache,
+		ScrubInterval: d.options.ScrubInterval, ScrubBytesPerSecond: d.options.ScrubRate, ScrubSemaphore: d.scrubSemaphore,
 		MaxStaleness: d.options.MaxStaleness, MergeRate: d.mergeRate,
 	}
 	if options.ScrubInterval == 0 {
-		options.ScrubInterval = -1 // 0 of the flag means never
+		options.ScrubInterval = -1 // 0 is the default of a collection
 	}
 	held, err := d.openCollection(c, options)
 	if err != nil {
@@ -303,12 +301,11 @@ func (d *Daemon) Apply(o *Options) error {
 			return err
 		}
 		d.options.Collections = append(d.options.Collections, c)
-		d.env.Log.Info("a collection was added", "collection", c.Name, "queue", c.Source)
+		d.log.Info("a collection was added", "collection", c.Name, "queue", c.Source)
 	}
 	if err := d.boxcar.SetAdmission(admission); err != nil {
 		return err
 	}
-	d.grace.Store(int64(o.Grace))
 	return nil
 }
 
@@ -342,8 +339,8 @@ func (d *Daemon) HTTPURL(hostPort string) string {
 	return d.options.HTTP.scheme(d.auth) + "://" + hostPort
 }
 
-// Env returns the environment that Start was given.
-func (d *Daemon) Env() *cli.Env { return d.env }
+// Logger returns the log.
+func (d *Daemon) Logger() *slog.Logger { return d.log }
 
 // DataDir returns the directory of the indexes.
 func (d *Daemon) DataDir() string { return d.options.DataDir }
@@ -384,20 +381,6 @@ func (d *Daemon) Failed() <-chan struct{} { return d.failed }
 // Ending reports whether the daemon is being stopped.
 func (d *Daemon) Ending() bool { return d.ending.Load() }
 
-// Grace returns the time for requests in flight to finish.
-func (d *Daemon) Grace() time.Duration { return time.Duration(d.grace.Load()) }
-
-// Settings returns the effective settings, none if they are unknown.
-func (d *Daemon) Settings() []cli.Setting {
-	if settings := d.settings.Load(); settings != nil {
-		return *settings
-	}
-	return nil
-}
-
-// SetSettings sets the effective settings, which /debug/settings shows. They must not change.
-func (d *Daemon) SetSettings(settings []cli.Setting) { d.settings.Store(&settings) }
-
 // Collections returns the served collections ordered by name.
 func (d *Daemon) Collections() []*collection.Collection { return d.service.Collections() }
 
@@ -431,7 +414,7 @@ func (d *Daemon) Stop(grace time.Duration) error {
 	for listener, shutdown := range listeners {
 		draining.Go(func() {
 			if err := shutdown(ctx); err != nil {
-				d.env.Log.Warn("requests in flight were aborted", "listener", listener, "error", err)
+				d.log.Warn("requests in flight were aborted", "listener", listener, "error", err)
 			}
 		})
 	}

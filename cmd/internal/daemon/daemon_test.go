@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/daemontest"
 )
 
@@ -33,9 +32,8 @@ func testOptions(t *testing.T, queueDir string) Options {
 func startTestDaemon(t *testing.T, o Options) (*Daemon, *daemontest.Buffer) {
 	t.Helper()
 	var log daemontest.Buffer
-	env := &cli.Env{Stdout: &log, Stderr: &log, Now: time.Now}
-	env.Log = env.NewLogger(slog.LevelInfo)
-	d, err := Start(env, o)
+	o.Logger = slog.New(slog.NewJSONHandler(&log, nil))
+	d, err := Start(o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, d.Stop(time.Second))
@@ -55,9 +53,7 @@ func waitReady(t *testing.T, d *Daemon) {
 func TestFailedListenerStopsDaemon(t *testing.T) {
 	queueDir := t.TempDir()
 	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
-	env := &cli.Env{Stdout: &daemontest.Buffer{}, Stderr: &daemontest.Buffer{}, Now: time.Now}
-	env.Log = env.NewLogger(slog.LevelInfo)
-	d, err := Start(env, testOptions(t, queueDir))
+	d, err := Start(testOptions(t, queueDir))
 	require.NoError(t, err)
 	require.NoError(t, d.httpListener.Close())
 	<-d.failed

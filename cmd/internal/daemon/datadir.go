@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"strings"
 
-	"docstore/cmd/internal/cli"
 	"docstore/internal/vfs"
 )
 
@@ -34,30 +33,6 @@ func (c Collection) IsURL() bool { return strings.Contains(c.Source, "://") }
 
 // ValidName reports whether a collection may have a name.
 func ValidName(name string) bool { return collectionName.MatchString(name) && name != lockName }
-
-// ParseCollections parses the values of --collection. It reports all errors together.
-func ParseCollections(values []string) ([]Collection, error) {
-	if len(values) == 0 {
-		return nil, cli.Usagef("--collection is missing; give at least one NAME=QUEUEDIR or NAME=URL")
-	}
-	var collections []Collection
-	var problems []error
-	seen := make(map[string]bool)
-	for _, value := range values {
-		name, dir, _ := strings.Cut(value, "=")
-		switch {
-		case dir == "":
-			problems = append(problems, cli.Usagef("--collection %s: must be NAME=QUEUEDIR or NAME=URL", value))
-		case !ValidName(name):
-			problems = append(problems, cli.Usagef("--collection %s: a name has up to 64 letters, digits, dots, dashes and underscores, begins with a letter or digit, and is not %s", value, lockName))
-		case seen[name]:
-			problems = append(problems, cli.Usagef("--collection %s: duplicate name", value))
-		}
-		seen[name] = true
-		collections = append(collections, Collection{Name: name, Source: dir})
-	}
-	return collections, errors.Join(problems...)
-}
 
 // RequireQueues reports missing queues, and queues that overlap the data directory: files
 // of one could be mistaken for, or copied with, files of the other.

@@ -2,16 +2,13 @@ package daemon
 
 import (
 	"context"
-	"log/slog"
 	"net/http"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"docstore/boxcarrpc"
-	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/daemontest"
 	"docstore/docservice/collection"
 )
@@ -109,8 +106,7 @@ func TestSource(t *testing.T) {
 func TestURLNeedsASource(t *testing.T) {
 	o := testOptions(t, t.TempDir())
 	o.Collections = append(o.Collections, Collection{"remote", "s3://bucket/remote"})
-	env := &cli.Env{Log: slog.New(slog.DiscardHandler), Now: time.Now}
-	_, err := Start(env, o)
+	_, err := Start(o)
 	require.ErrorContains(t, err, "--collection remote=s3://bucket/remote: this program serves only queue directories")
 }
 

@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -85,7 +85,7 @@ func newHTTPServer(d *Daemon, page *livepage.Page) *http.Server {
 		WriteTimeout:      httpWriteTimeout,
 		IdleTimeout:       httpIdleTimeout,
 		MaxHeaderBytes:    httpHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(d.env.Log.Handler(), slog.LevelWarn), // otherwise it writes plain text into a JSON log
+		ErrorLog:          slog.NewLogLogger(d.log.Handler(), slog.LevelWarn), // otherwise it writes plain text into a JSON log
 	}
 }
 
@@ -98,7 +98,7 @@ func newHTTPHandler(d *Daemon, page *livepage.Page) http.Handler {
 	if d.parts.Routes != nil {
 		d.parts.Routes(mux)
 	}
-	api := &documentAPI{handler: d.tracer.Handler(d.metrics.timed("http", d.handler)), decoders: d.decoders, log: d.env.Log}
+	api := &documentAPI{handler: d.tracer.Handler(d.metrics.timed("http", d.handler)), decoders: d.decoders, log: d.log}
 	served := func(next http.HandlerFunc) http.HandlerFunc {
 		return access.ifLookUps(admitted(next))
 	}
@@ -115,8 +115,8 @@ func newHTTPHandler(d *Daemon, page *livepage.Page) http.Handler {
 	mux.HandleFunc("/debug/pprof/profile", access.ifDebug(unlessHead(pprof.Profile)))
 	mux.HandleFunc("/debug/pprof/symbol", access.ifDebug(pprof.Symbol))
 	mux.HandleFunc("/debug/pprof/trace", access.ifDebug(unlessHead(pprof.Trace)))
-	mux.HandleFunc("GET /debug/log", access.ifDebug(d.serveLog))
-	mux.HandleFunc("GET /debug/settings", access.ifDebug(d.serveSettings))
+	mux.HandleFunc("GET /debug/log", access.ifDebug(serveText(d.options.RecentLog)))
+	mux.HandleFunc("GET /debug/settings", access.ifDebug(serveText(d.options.Settings)))
 	documents, others := served(api.serve), httpapi.Routes(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A mux cleans paths ("a//b" becomes "a/b"), which would change an id.
@@ -162,28 +162,15 @@ func answerError(err error) *httpapi.Error {
 	return httpapi.Errorf(httpapi.CodeInternal, "%v", err)
 }
 
-// serveLog returns the recent log.
-func (d *Daemon) serveLog(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	if d.env.Recent != nil {
-		_, _ = w.Write(d.env.Recent.Bytes()) // the client may have disconnected
+// serveText answers with a text; nil: with none.
+func serveText(text func() string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if text != nil {
+			_, _ = io.WriteString(w, text()) // the client may have disconnected
+		}
 	}
 }
-
-// serveSettings returns the effective settings and their sources.
-func (d *Daemon) serveSettings(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	for _, s := range d.Settings() {
-		_, _ = fmt.Fprintf(w, "%s: %s # %s\n", s.Name, WithoutPasswords(s.Value), s.Source) // see serveLog
-	}
-}
-
-// passwords matches user:password@ in URLs.
-var passwords = regexp.MustCompile(`://[^/@\s]*@`)
-
-// WithoutPasswords removes passwords from a setting. Settings contain no tokens and keys,
-// only the names of their files.
-func WithoutPasswords(value string) string { return passwords.ReplaceAllString(value, "://...@") }
 
 // Readiness is the body of /readyz.
 type Readiness struct {

@@ -3,17 +3,15 @@ package daemon
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/credentials"
 	"docstore/cmd/internal/bounded"
-	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/httpapi"
 )
 
@@ -29,15 +27,6 @@ type HTTP struct {
 	Hosts []string
 }
 
-// AddFlags adds the flags.
-func (h *HTTP) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&h.Address, "http", DefaultHTTP, "address to serve HTTP on; not on loopback it needs --tls-cert and --token-file or --tls-client-ca, or --http-open")
-	flags.BoolVar(&h.Open, "http-open", false, "serve HTTP to other hosts without authentication, in plain text without --tls-cert")
-	flags.StringSliceVar(&h.Hosts, "http-hosts", nil, "host names under which HTTP is served, comma-separated; on loopback in addition to loopback names and addresses, else in addition to addresses; empty: on loopback those without a dot, else every name")
-	flags.BoolVar(&h.LookUp, "http-lookup", false, "also serve documents, ids and exports over HTTP to other hosts")
-	flags.BoolVar(&h.Debug, "http-debug", false, "also serve profiles, the recent log and settings over HTTP to other hosts")
-}
-
 // local reports whether the listener is on loopback.
 func (h *HTTP) local() bool { return isLoopback(h.Address) }
 
@@ -50,9 +39,9 @@ func (h *HTTP) Check(s *Security) error {
 	case h.local() || h.Open:
 		return nil
 	case s.Certificate == "":
-		return cli.Usagef("--http %s would serve other hosts in plain text; give --tls-cert, --tls-key and --token-file, or --http-open if this is intended", h.Address)
+		return fmt.Errorf("--http %s would serve other hosts in plain text; give --tls-cert, --tls-key and --token-file, or --http-open if this is intended", h.Address)
 	case !s.RequiresCredentials():
-		return cli.Usagef("--http %s would serve clients without authentication; give --token-file or --tls-client-ca, or --http-open if this is intended", h.Address)
+		return fmt.Errorf("--http %s would serve clients without authentication; give --token-file or --tls-client-ca, or --http-open if this is intended", h.Address)
 	}
 	return nil
 }

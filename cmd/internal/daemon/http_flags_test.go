@@ -208,17 +208,6 @@ func TestHTTPRequiresCredentials(t *testing.T) {
 	}
 }
 
-func TestSettingsShowNoPasswords(t *testing.T) {
-	for value, want := range map[string]string{
-		"https://user:secret@collector:4318":  "https://...@collector:4318",
-		"etcd://root:secret@a:2379,b:2379/be": "etcd://...@a:2379,b:2379/be",
-		"http://collector:4318/a@b":           "http://collector:4318/a@b",
-		"/etc/docstore/tokens":                "/etc/docstore/tokens",
-	} {
-		require.Equal(t, want, WithoutPasswords(value))
-	}
-}
-
 // A failed handshake is logged as JSON, not as a line of text.
 func TestTLSErrorsOfHTTPAreInTheLog(t *testing.T) {
 	ca := testcert.NewCA(t, "CA")

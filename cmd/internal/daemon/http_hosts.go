@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -8,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/httpapi"
 )
 
@@ -91,7 +91,7 @@ func (h *HTTP) checkHosts() error {
 	for i, host := range h.Hosts {
 		_, err := netip.ParseAddr(host)
 		if host == "" || err != nil && strings.ContainsAny(host, ":/ *[]") {
-			return cli.Usagef("--http-hosts %q: must be host names, without a scheme, port or path", host)
+			return fmt.Errorf("--http-hosts %q: must be host names, without a scheme, port or path", host)
 		}
 		h.Hosts[i] = strings.ToLower(strings.TrimSuffix(host, "."))
 	}

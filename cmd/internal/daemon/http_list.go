@@ -210,7 +210,7 @@ func (d *Daemon) serveExport(w http.ResponseWriter, r *http.Request) {
 		err = out.Flush()
 	}
 	if err != nil {
-		endLines(w, patient, d.env.Log.With("collection", l.collection.Name()), err)
+		endLines(w, patient, d.log.With("collection", l.collection.Name()), err)
 	}
 }
 

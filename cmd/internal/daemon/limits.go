@@ -1,27 +1,27 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"docstore/boxcarrpc"
-	"docstore/cmd/internal/cli"
 )
 
 // MaxLimit is the maximum value of a limit.
 const MaxLimit = 1 << 24
 
 // Ages of connections over gRPC and HTTP. Clients behind an address of several servers use
-// a new one within defaultConnAge. A new connection over TLS costs about a millisecond of
+// a new one within DefaultConnAge. A new connection over TLS costs about a millisecond of
 // processor time on both sides.
 const (
-	defaultConnAge = 30 * time.Minute
+	DefaultConnAge = 30 * time.Minute
 	minConnAge     = time.Second
 )
 
-// Limits holds the flags that limit clients. The zero value selects the defaults.
+// Limits limit clients. The default of those without a meaning of 0 is that of
+// boxcarrpc.
 type Limits struct {
 	Conns, Slots, InFlight int
 	ClientShare            float64
@@ -30,23 +30,14 @@ type Limits struct {
 	ConnAge                time.Duration // 0: no limit
 }
 
-// AddFlags adds the flags.
-func (l *Limits) AddFlags(flags *pflag.FlagSet) {
-	flags.IntVar(&l.Conns, "max-conns", boxcarrpc.DefaultMaxConns, "maximum Boxcar connections, and at most one per 32 KiB of --memory; others are closed")
-	flags.IntVar(&l.Slots, "max-slots", boxcarrpc.DefaultMaxLanes, "maximum slots held by all Boxcar clients")
-	flags.IntVar(&l.InFlight, "max-in-flight", boxcarrpc.DefaultMaxInFlight, "maximum concurrent requests over Boxcar, gRPC and HTTP, and at most one per 8 KiB of --memory; "+
-		"others are refused, and Boxcar clients retry on another server")
-	flags.Float64Var(&l.ClientShare, "client-share", boxcarrpc.DefaultClientShare, "maximum share of connections, and of Boxcar slots and streams, for one client, identified as for --client-rate; 1: no limit")
-	flags.Float64Var(&l.Rate, "rate", 0, "maximum requests per second; others are refused; 0: no limit")
-	flags.IntVar(&l.Burst, "rate-burst", 0, "maximum burst of --rate; 0: the requests of 100 ms")
-	flags.Float64Var(&l.ClientRate, "client-rate", 0, "maximum requests per second of each client, identified by certificate or token, "+
-		"otherwise by address; 0: no limit")
-	flags.IntVar(&l.ClientBurst, "client-rate-burst", 0, "maximum burst of --client-rate; 0: the requests of 100 ms")
-	flags.DurationVar(&l.ConnAge, "max-conn-age", defaultConnAge, "age at which clients over gRPC and HTTP are asked to connect again, "+
-		"up to a tenth more or less; requests in progress are finished; 0: never")
+// withDefaults returns the limits with their defaults.
+func (l Limits) withDefaults() Limits {
+	l.Conns, l.Slots = cmp.Or(l.Conns, boxcarrpc.DefaultMaxConns), cmp.Or(l.Slots, boxcarrpc.DefaultMaxLanes)
+	l.InFlight, l.ClientShare = cmp.Or(l.InFlight, boxcarrpc.DefaultMaxInFlight), cmp.Or(l.ClientShare, boxcarrpc.DefaultClientShare)
+	return l
 }
 
-// Check reports invalid flags.
+// Check reports invalid limits.
 func (l *Limits) Check() error {
 	var problems []error
 	for _, one := range []struct {
@@ -54,14 +45,14 @@ func (l *Limits) Check() error {
 		value int
 	}{{"--max-conns", l.Conns}, {"--max-slots", l.Slots}, {"--max-in-flight", l.InFlight}} {
 		if one.value < 1 || one.value > MaxLimit {
-			problems = append(problems, cli.Usagef("%s %d: must be between 1 and %d", one.flag, one.value, MaxLimit))
+			problems = append(problems, fmt.Errorf("%s %d: must be between 1 and %d", one.flag, one.value, MaxLimit))
 		}
 	}
 	if l.ClientShare <= 0 || l.ClientShare > 1 {
-		problems = append(problems, cli.Usagef("--client-share %v: must be more than 0 and at most 1", l.ClientShare))
+		problems = append(problems, fmt.Errorf("--client-share %v: must be more than 0 and at most 1", l.ClientShare))
 	}
 	if l.ConnAge != 0 && l.ConnAge < minConnAge {
-		problems = append(problems, cli.Usagef("--max-conn-age %v: must be 0 for no limit, or at least %v", l.ConnAge, minConnAge))
+		problems = append(problems, fmt.Errorf("--max-conn-age %v: must be 0 for no limit, or at least %v", l.ConnAge, minConnAge))
 	}
 	for _, one := range []struct {
 		flag  string
@@ -70,9 +61,9 @@ func (l *Limits) Check() error {
 	}{{"--rate", l.Rate, l.Burst}, {"--client-rate", l.ClientRate, l.ClientBurst}} {
 		switch _, err := boxcarrpc.NewLimiter(one.rate, one.burst); {
 		case one.rate == 0 && one.burst != 0:
-			problems = append(problems, cli.Usagef("%s-burst needs %[1]s; give both", one.flag))
+			problems = append(problems, fmt.Errorf("%s-burst needs %[1]s; give both", one.flag))
 		case one.rate != 0 && err != nil:
-			problems = append(problems, cli.Usagef("%s: %v", one.flag, err))
+			problems = append(problems, fmt.Errorf("%s: %v", one.flag, err))
 		}
 	}
 	return errors.Join(problems...)

@@ -6,14 +6,16 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"strings"
 
-	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/machine"
 	"docstore/internal/units"
 )
 
+// MinMemory is the minimum of Options.Memory.
+const MinMemory = 16 << 20
+
 const (
-	minMemory = 16 << 20
 	// memoryShare: --memory auto is this fraction of the memory of the machine or container.
 	// With Go's overhead (goMemoryFactor) the process uses half of it, and the page cache has
 	// the rest for the index and the documents.
@@ -31,37 +33,6 @@ const (
 	containerShare = 85
 )
 
-// Memory is the value of --memory: a size, or auto, which is 0.
-type Memory units.Size
-
-const autoMemory = "auto"
-
-// Set implements pflag.Value.
-func (m *Memory) Set(text string) error {
-	if text == autoMemory {
-		*m = 0
-		return nil
-	}
-	if err := (*units.Size)(m).Set(text); err != nil {
-		return fmt.Errorf("%w; write auto for a share of the machine's memory", err)
-	}
-	if *m == 0 {
-		return fmt.Errorf("must be at least %s", units.FormatBytes(minMemory))
-	}
-	return nil
-}
-
-// Type implements pflag.Value.
-func (m *Memory) Type() string { return "size" }
-
-// String implements pflag.Value.
-func (m *Memory) String() string {
-	if *m == 0 {
-		return autoMemory
-	}
-	return (*units.Size)(m).String()
-}
-
 // memoryPlan is the division of the memory of a machine or container.
 type memoryPlan struct {
 	machine machine.Memory // 0 bytes: unknown
@@ -71,14 +42,14 @@ type memoryPlan struct {
 }
 
 // planMemory determines --memory if it is auto, and the limit of the Go runtime.
-func planMemory(flag Memory, m machine.Memory) memoryPlan {
-	p := memoryPlan{machine: m, memory: int64(flag), why: "--memory"}
+func planMemory(flag int64, m machine.Memory) memoryPlan {
+	p := memoryPlan{machine: m, memory: flag, why: "--memory"}
 	switch {
 	case flag != 0:
 	case m.Bytes == 0:
 		p.memory, p.why = unknownMemory, "the memory of this machine is unknown"
 	default:
-		p.memory = max(minMemory, m.Bytes/memoryShare)
+		p.memory = max(MinMemory, m.Bytes/memoryShare)
 		p.why = fmt.Sprintf("1/%d of %s (%s)", memoryShare, units.FormatBytes(m.Bytes), m.From)
 	}
 	p.goLimit = max(goMemoryFactor*p.memory, leastGoMemory)
@@ -100,7 +71,7 @@ func shareMemory(memory int64) memoryShares {
 }
 
 // planForThisMachine is planMemory for the machine or container of this process.
-func planForThisMachine(flag Memory) memoryPlan {
+func planForThisMachine(flag int64) memoryPlan {
 	memory, err := machine.ReadMemory(os.DirFS("/"))
 	if err != nil {
 		memory = machine.Memory{} // not Linux
@@ -108,18 +79,20 @@ func planForThisMachine(flag Memory) memoryPlan {
 	return planMemory(flag, memory)
 }
 
-// Apply sets the memory limit of the Go runtime, unless GOMEMLIMIT is set.
-func (m Memory) Apply() {
+// SetMemoryLimit sets the memory limit of the Go runtime for a value of Options.Memory,
+// unless GOMEMLIMIT is set.
+func SetMemoryLimit(memory int64) {
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(planForThisMachine(m).goLimit)
+		debug.SetMemoryLimit(planForThisMachine(memory).goLimit)
 	}
 }
 
-// Explain prints what follows from the settings and the memory of this machine or container.
-func (o *Options) Explain(out *cli.Output) { o.explain(out, planForThisMachine(o.Memory)) }
+// Explain describes what follows from the options and the memory of this machine or container.
+func (o *Options) Explain() string { return o.explain(planForThisMachine(o.Memory)) }
 
-func (o *Options) explain(out *cli.Output, p memoryPlan) {
-	line := func(name, value, why string) { out.Printf("%-14s %10s  %s\n", name, value, why) }
+func (o *Options) explain(p memoryPlan) string {
+	var text strings.Builder
+	line := func(name, value, why string) { fmt.Fprintf(&text, "%-14s %10s  %s\n", name, value, why) }
 	shares := shareMemory(p.memory)
 	line("memory", units.FormatBytes(p.memory), p.why)
 	line("  index", units.FormatBytes(shares.index), "memtables and Bloom filters")
@@ -140,4 +113,5 @@ func (o *Options) explain(out *cli.Output, p memoryPlan) {
 	line("max-conns", strconv.Itoa(o.Limits.maxConns(p.memory)), fmt.Sprintf("--max-conns %d, at most one per %s of memory", o.Limits.Conns, units.FormatBytes(connMemory)))
 	line("max-in-flight", strconv.Itoa(o.Limits.maxInFlight(p.memory)), fmt.Sprintf("--max-in-flight %d, at most one per %s of memory", o.Limits.InFlight, units.FormatBytes(inFlightMemory)))
 	line("processors", strconv.Itoa(runtime.GOMAXPROCS(0)), "GOMAXPROCS, or the limit of the container")
+	return text.String()
 }

@@ -13,12 +13,12 @@ func TestMemoryOfMachines(t *testing.T) {
 	const mib, gib = 1 << 20, 1 << 30
 	for _, test := range []struct {
 		name        string
-		flag        Memory
+		flag        int64
 		machine     machine.Memory
 		memory, goL int64
 	}{
 		{"container of 512 MiB", 0, machine.Memory{Bytes: 512 * mib, Limited: true}, 512 * mib / 6, 512 * mib / 100 * 85},
-		{"container of 64 MiB", 0, machine.Memory{Bytes: 64 * mib, Limited: true}, minMemory, 64 * mib / 100 * 85},
+		{"container of 64 MiB", 0, machine.Memory{Bytes: 64 * mib, Limited: true}, MinMemory, 64 * mib / 100 * 85},
 		{"container of 8 GiB", 0, machine.Memory{Bytes: 8 * gib, Limited: true}, 8 * gib / 6, 8 * gib / 6 * 3},
 		{"machine of 2 GiB", 0, machine.Memory{Bytes: 2 * gib}, 2 * gib / 6, 2 * gib / 6 * 3},
 		{"machine of 256 GiB", 0, machine.Memory{Bytes: 256 * gib}, 256 * gib / 6, 256 * gib / 6 * 3},
@@ -32,15 +32,4 @@ func TestMemoryOfMachines(t *testing.T) {
 		s := shareMemory(p.memory)
 		require.Equal(t, p.memory, s.index+s.dictionaries+s.messages, test.name)
 	}
-}
-
-func TestMemoryFlag(t *testing.T) {
-	var m Memory
-	require.Equal(t, "auto", m.String())
-	require.NoError(t, m.Set("2GiB"))
-	require.Equal(t, "2GiB", m.String())
-	require.NoError(t, m.Set("auto"))
-	require.Zero(t, m)
-	require.ErrorContains(t, m.Set("much"), "write auto for a share")
-	require.ErrorContains(t, m.Set("0"), "at least 16 MiB")
 }

@@ -7,10 +7,8 @@ import (
 )
 
 func TestMergeRate(t *testing.T) {
-	var o Options
-	require.Nil(t, mergeLimiter(o.MergeRate), "the default is no limit")
-	require.NoError(t, o.MergeRate.Set("5MiB"))
-	l := mergeLimiter(o.MergeRate)
+	require.Nil(t, mergeLimiter(Options{}.MergeRate), "the default is no limit")
+	l := mergeLimiter(5 << 20)
 	require.EqualValues(t, 5<<20, l.Limit())
 	require.Equal(t, mergeBurst, l.Burst())
 }

@@ -1,13 +1,14 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net"
 	"time"
 
-	"github.com/spf13/pflag"
-
-	"docstore/cmd/internal/cli"
+	"docstore/boxcarrpc"
 	"docstore/docservice/collection"
 	"docstore/internal/units"
 )
@@ -18,24 +19,36 @@ const (
 	DefaultHTTP   = "127.0.0.1:7071"
 )
 
-// Options configure a Daemon.
+// Options configure a Daemon. Only Collections and DataDir are required. Errors name the
+// options as the flags of docserviced.
 type Options struct {
-	CollectionFlags []string     // as given
-	Collections     []Collection // parsed by Check
-	DataDir         string
-	Boxcar          string // address
-	HTTP            HTTP
-	Memory          Memory
-	Limits          Limits
-	Security        Security
-	Grace           time.Duration
-	Quarantine      bool
-	ScrubInterval   time.Duration // 0: never
-	ScrubRate       units.Size    // bytes a second
-	MergeRate       units.Size    // bytes a second; 0: no limit
-	MaxStaleness    time.Duration // 0: no limit
-	Memcached       []string      // addresses; empty: none
-	Audit           cli.AuditLog
+	Collections []Collection
+	DataDir     string // of the indexes; used by one process only
+	Boxcar      string // address; the default is DefaultBoxcar
+	HTTP        HTTP
+	// Memory, in bytes, of all collections: 11/16 for memtables and Bloom filters, 1/16 for
+	// dictionaries, a quarter for requests and responses. The default is a sixth of that of the
+	// machine or container.
+	Memory     int64
+	Limits     Limits
+	Security   Security
+	Quarantine bool // rename damaged segments, so that rsync copies them again
+	// ScrubInterval is the pause between two verifications of an index; 0: never verify.
+	ScrubInterval time.Duration
+	ScrubRate     int64         // bytes per second; the default is that of the collection
+	MergeRate     int64         // bytes per second; 0: no limit
+	MaxStaleness  time.Duration // 0: no limit
+	Memcached     []string      // addresses; empty: none
+
+	// Logger receives the log; the default discards it.
+	Logger *slog.Logger
+	// RecentLog returns the latest lines of the log for /debug/log; nil: there are none.
+	RecentLog func() string
+	// Settings describes the effective settings for /debug/settings; nil: they are unknown.
+	Settings func() string
+	// Audit records that a client drained or undrained the daemon by a method, or why it was
+	// refused; nil: nothing is recorded.
+	Audit func(client *boxcarrpc.Peer, method string, refused error)
 
 	// Extensions; nil: none.
 	Source   Source
@@ -43,58 +56,39 @@ type Options struct {
 	Tracer   Tracer
 }
 
-// NewOptions returns the default options.
-func NewOptions() Options {
-	return Options{ScrubRate: collection.DefaultScrubBytesPerSecond}
-}
-
-// AddFlags adds the flags.
-func (o *Options) AddFlags(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&o.CollectionFlags, "collection", nil, "collection to serve and its queue directory, as NAME=QUEUEDIR, or where it is published, as NAME=URL; repeatable")
-	flags.StringVar(&o.DataDir, "data", "", "directory of the indexes; used by one daemon only")
-	flags.StringVar(&o.Boxcar, "boxcar", DefaultBoxcar, "address to serve Boxcar on")
-	o.HTTP.AddFlags(flags)
-	flags.Var(&o.Memory, "memory", "memory of all collections, or auto for a sixth of that of the machine or container: 11/16 for memtables and Bloom filters, 1/16 for dictionaries, a quarter for "+
-		"requests and responses; excludes mapped files and Go's overhead")
-	flags.DurationVar(&o.Grace, "grace", 10*time.Second, "time for requests in flight to finish at shutdown")
-	flags.BoolVar(&o.Quarantine, "quarantine", true, "rename a damaged segment to .bad, so that rsync copies it again; false: only report it")
-	flags.DurationVar(&o.ScrubInterval, "scrub-interval", collection.DefaultScrubInterval,
-		"pause between two verifications of an index; 0: never verify")
-	flags.Var(&o.ScrubRate, "scrub-rate", "maximum bytes of all indexes verified per second")
-	flags.Var(&o.MergeRate, "merge-rate", "maximum bytes per second that merges of all indexes write, unless they are behind; 0: no limit")
-	flags.DurationVar(&o.MaxStaleness, "max-staleness", 0,
-		"maximum age of the queue's head file, or of the last contact with the object store, for the daemon to be ready; 0: no limit")
-	flags.StringSliceVar(&o.Memcached, "memcached", nil, "memcached servers to load and serve from, host:port, comma-separated; daemons may share them")
-	o.Security.AddFlags(flags)
-	o.Limits.AddFlags(flags)
-	o.Audit.AddFlag(flags)
+// withDefaults returns the options with their defaults.
+func (o Options) withDefaults() Options {
+	o.Boxcar, o.HTTP.Address = cmp.Or(o.Boxcar, DefaultBoxcar), cmp.Or(o.HTTP.Address, DefaultHTTP)
+	o.ScrubRate = cmp.Or(o.ScrubRate, collection.DefaultScrubBytesPerSecond)
+	o.Limits = o.Limits.withDefaults()
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Tracer == nil {
+		o.Tracer = noTracer{}
+	}
+	return o
 }
 
 // Check completes the options, and reports all invalid ones. grpc is the address of that
 // listener, empty for none.
 func (o *Options) Check(grpc string) error {
 	var problems []error
-	if o.Memory != 0 && o.Memory < minMemory {
-		problems = append(problems, cli.Usagef("--memory %s: must be at least %s", &o.Memory, units.FormatBytes(minMemory)))
+	if o.Memory != 0 && o.Memory < MinMemory {
+		problems = append(problems, fmt.Errorf("--memory %s: must be at least %s", (*units.Size)(&o.Memory), units.FormatBytes(MinMemory)))
 	}
 	if o.DataDir == "" {
-		problems = append(problems, cli.Usagef("--data is missing; give the directory for the indexes"))
-	}
-	if o.Grace < 0 {
-		problems = append(problems, cli.Usagef("--grace %s: must not be negative", o.Grace))
+		problems = append(problems, fmt.Errorf("--data is missing; give the directory for the indexes"))
 	}
 	if o.ScrubInterval < 0 {
-		problems = append(problems, cli.Usagef("--scrub-interval %s: must not be negative; 0 disables the scrub", o.ScrubInterval))
+		problems = append(problems, fmt.Errorf("--scrub-interval %s: must not be negative; 0 disables the scrub", o.ScrubInterval))
 	}
-	if o.ScrubRate <= 0 {
-		problems = append(problems, cli.Usagef("--scrub-rate %s: must be positive; --scrub-interval 0 disables the scrub", &o.ScrubRate))
+	if o.ScrubRate < 0 {
+		problems = append(problems, fmt.Errorf("--scrub-rate %d: must be positive; --scrub-interval 0 disables the scrub", o.ScrubRate))
 	}
 	if o.MaxStaleness < 0 {
-		problems = append(problems, cli.Usagef("--max-staleness %s: must not be negative; 0 means no limit", o.MaxStaleness))
+		problems = append(problems, fmt.Errorf("--max-staleness %s: must not be negative; 0 means no limit", o.MaxStaleness))
 	}
-	var err error
-	o.Collections, err = ParseCollections(o.CollectionFlags)
-	problems = append(problems, err)
 	if err := o.checkAddresses(grpc); err != nil {
 		problems = append(problems, err)
 	} else { // they need valid addresses
@@ -109,7 +103,7 @@ func (o *Options) checkAddresses(grpc string) error {
 	for _, listener := range [][2]string{{"--boxcar", o.Boxcar}, {"--http", o.HTTP.Address}, {"--grpc", grpc}} {
 		flag, address := listener[0], listener[1]
 		if _, _, err := net.SplitHostPort(address); err != nil && (address != "" || flag != "--grpc") {
-			problems = append(problems, cli.Usagef("%s %q: write an address as HOST:PORT, or :PORT for all of this machine", flag, address))
+			problems = append(problems, fmt.Errorf("%s %q: write an address as HOST:PORT, or :PORT for all of this machine", flag, address))
 		}
 	}
 	return errors.Join(problems...)

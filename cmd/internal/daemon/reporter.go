@@ -191,7 +191,7 @@ func (r *reporter) queueReport(c *collection.Collection) queueReport {
 	}
 	if time.Since(report.listed) >= segmentsLife {
 		if segments, err := c.Segments(); err != nil {
-			r.env.Log.Warn("segments are missing from the status", "collection", c.Name(), "error", err)
+			r.log.Warn("segments are missing from the status", "collection", c.Name(), "error", err)
 		} else {
 			report.segments, report.listed = segments, time.Now()
 		}
@@ -224,7 +224,7 @@ func (r *reporter) count(c *collection.Collection, report *queueReport) {
 			report.stored[s.ID] = s.StoredBytes
 		}
 	} else if r.alive.Err() == nil {
-		r.env.Log.Warn("counting live bytes failed", "collection", c.Name(), "error", err)
+		r.log.Warn("counting live bytes failed", "collection", c.Name(), "error", err)
 	}
 }
 

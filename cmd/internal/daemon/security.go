@@ -3,17 +3,13 @@ package daemon
 import (
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
-	"path"
-	"strings"
-
-	"github.com/spf13/pflag"
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/credentials"
 	"docstore/boxcarrpc/session"
-	"docstore/cmd/internal/cli"
 )
 
 // Security holds the flags of authentication and encryption.
@@ -23,22 +19,10 @@ type Security struct {
 	Insecure, InsecureAnonymous                   bool
 }
 
-// AddFlags adds the flags.
-func (s *Security) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&s.Certificate, "tls-cert", "", "certificate (PEM) for TLS over Boxcar and gRPC, and over HTTP unless on loopback; reloaded when it changes")
-	flags.StringVar(&s.Key, "tls-key", "", "key of --tls-cert (PEM)")
-	flags.StringVar(&s.ClientCA, "tls-client-ca", "", "authorities (PEM) of client certificates; clients then need a certificate, or a token of --token-file")
-	flags.StringVar(&s.TokenFile, "token-file", "", "file with a line NAME TOKEN for each client; reloaded when it changes")
-	flags.StringVar(&s.Access, "access", "", "file with a line CLIENT COLLECTION... for each client that may use collections, by name of certificate or token; * is all; reloaded when it changes; empty: each may use all")
-	flags.StringSliceVar(&s.Operators, "operators", nil, "clients that may drain the daemon, by name of certificate or token, comma-separated")
-	flags.BoolVar(&s.Insecure, "insecure", false, "serve other hosts over Boxcar and gRPC in plain text without authentication")
-	flags.BoolVar(&s.InsecureAnonymous, "insecure-anonymous", false, "serve other hosts over TLS without authentication")
-}
-
 // Check reports conflicting flags. grpc may be empty.
 func (s *Security) Check(boxcar, grpc string) error {
 	var problems []error
-	problem := func(format string, args ...any) { problems = append(problems, cli.Usagef(format, args...)) }
+	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	encrypted := s.Certificate != ""
 	if encrypted != (s.Key != "") {
 		problem("--tls-cert and --tls-key go together; give both")
@@ -112,19 +96,6 @@ func (s *Security) open(log *slog.Logger) (*Authenticator, error) {
 	}
 	k.sessions = session.NewSet(k.tls)
 	return k, err
-}
-
-// auditDrain records that a client drained or undrained the daemon, or was refused.
-func (d *Daemon) auditDrain(client *boxcarrpc.Peer, method string, refused error) {
-	by := client.Identity.Kind.String()
-	if client.Identity.Authenticated() {
-		by = client.Identity.Name
-	}
-	err := d.options.Audit.Record(d.env, strings.ToLower(path.Base(method)), by, refused,
-		slog.String("identity", client.Identity.Kind.String()), slog.String("address", client.Address.String()), slog.String("client", client.Name))
-	if err != nil {
-		d.env.Log.Error("audit", "error", err)
-	}
 }
 
 // configure sets the options of the Boxcar listener.

@@ -24,6 +24,7 @@ import (
 	"docstore/docservice"
 	"docstore/docservice/collection"
 	"docstore/internal/jobs"
+	"docstore/internal/listen"
 	"docstore/internal/units"
 	"docstore/queue"
 )
@@ -206,12 +207,13 @@ func pace(documents int, elapsed time.Duration) string {
 func (d *demo) serve(ctx context.Context) (err error) {
 	d.working("indexing")
 	started := time.Now()
-	d.daemon, err = daemon.Start(d.env, daemon.Options{
+	d.daemon, err = daemon.Start(daemon.Options{
 		Collections: []daemon.Collection{{Name: demoCollection, Source: d.queueDir()}},
 		DataDir:     filepath.Join(d.dir, "data"),
 		Boxcar:      addressOrAny(daemon.DefaultBoxcar),
 		HTTP:        daemon.HTTP{Address: addressOrAny(daemon.DefaultHTTP)},
 		Memory:      demoMemory,
+		Logger:      d.env.Log,
 	})
 	if err != nil {
 		return err
@@ -228,7 +230,7 @@ func (d *demo) serve(ctx context.Context) (err error) {
 
 // addressOrAny returns the address if it is free, otherwise one with port 0.
 func addressOrAny(address string) string {
-	listener, err := cli.Listen("", address)
+	listener, err := listen.TCP("", address)
 	if err != nil {
 		return "127.0.0.1:0"
 	}

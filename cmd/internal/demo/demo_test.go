@@ -12,6 +12,7 @@ import (
 
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/daemontest"
+	"docstore/internal/listen"
 )
 
 // smallDemo runs a demonstration that takes less time than the real one.
@@ -59,7 +60,7 @@ func TestDemoInterruptedEarly(t *testing.T) {
 }
 
 func TestAddressOrAny(t *testing.T) {
-	taken, err := cli.Listen("", "127.0.0.1:0")
+	taken, err := listen.TCP("", "127.0.0.1:0")
 	require.NoError(t, err)
 	address := taken.Addr().String()
 	require.Equal(t, "127.0.0.1:0", addressOrAny(address))

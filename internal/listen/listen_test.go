@@ -1,4 +1,4 @@
-package cli
+package listen
 
 import (
 	"net"
@@ -26,7 +26,7 @@ func TestListenFamilies(t *testing.T) {
 		{"[::1]", false, true},
 	} {
 		t.Run(test.host, func(t *testing.T) {
-			listener, err := Listen("--http", test.host+":0")
+			listener, err := TCP("--http", test.host+":0")
 			require.NoError(t, err)
 			defer listener.Close()
 			_, port, err := net.SplitHostPort(listener.Addr().String())

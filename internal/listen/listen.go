@@ -1,4 +1,5 @@
-package cli
+// Package listen opens the listeners of commands and servers.
+package listen
 
 import (
 	"errors"
@@ -7,10 +8,10 @@ import (
 	"syscall"
 )
 
-// Listen opens a listener; flag is the name of its flag, for errors. An IPv4 address, also
+// TCP opens a listener; flag is the name of its flag, for errors. An IPv4 address, also
 // 0.0.0.0, accepts only IPv4 connections: package net would open 0.0.0.0 for IPv6 too. An
 // address without a host, and [::], accept both.
-func Listen(flag, address string) (net.Listener, error) {
+func TCP(flag, address string) (net.Listener, error) {
 	network := "tcp"
 	if resolved, err := net.ResolveTCPAddr(network, address); err == nil && resolved.IP.To4() != nil {
 		network = "tcp4"
