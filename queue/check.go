@@ -72,7 +72,7 @@ func Check(ctx context.Context, dir string, opts *CheckOptions) (Report, error) 
 		}
 	}
 	for _, n := range l.numbers {
-		info, err := c.fs.Stat(segmentPath(dir, n, suffixOf(&l, n)))
+		info, err := c.fs.Stat(segmentPath(dir, n, l.suffixOf(n)))
 		if err == nil {
 			c.total += info.Size
 		}
@@ -119,7 +119,7 @@ func (c *checker) findTruncated(l *listing) {
 			if s.header.rewrites == run {
 				c.truncated = append(c.truncated, s.relocations.truncated...)
 			}
-			s.file.Close()
+			s.close()
 		}
 	}
 }
@@ -158,7 +158,7 @@ func (c *checker) rewrite(ctx context.Context, run rewriteRun) error {
 	if s == nil {
 		return c.unopened(run.path(c.dir), run.first, true, err)
 	}
-	defer s.file.Close()
+	defer s.close()
 	c.report.Segments++
 	if s.header.rewrites != run {
 		c.damage(s.corruption(0, errors.New("header names another rewrite")))
@@ -174,7 +174,8 @@ func (c *checker) rewrite(ctx context.Context, run rewriteRun) error {
 	return nil
 }
 
-func suffixOf(l *listing, n SegmentID) string {
+// suffixOf returns the suffix of the file of segment n: of two, that of the sealed one.
+func (l *listing) suffixOf(n SegmentID) string {
 	if l.sealed[n] {
 		return sealedSuffix
 	}
@@ -242,7 +243,7 @@ func (c *checker) file(ctx context.Context, n SegmentID, suffix string) error {
 	if s == nil {
 		return c.unopened(path, n, suffix == sealedSuffix, err)
 	}
-	defer s.file.Close()
+	defer s.close()
 	c.report.Segments++
 	if err := c.checkStart(s); err != nil {
 		return err

@@ -110,7 +110,7 @@ func (c *compaction) oldAndSound(ctx context.Context, r rewriteRun, now time.Tim
 		return false, err
 	}
 	created, size := time.UnixMilli(s.header.created), s.info.Size
-	s.file.Close()
+	s.close()
 	if now.Sub(created) < c.options.DeleteAfter {
 		return false, nil
 	}

@@ -61,7 +61,7 @@ func (w *rewriter) begin(ctx context.Context) error {
 			err = s.chainInto(&table)
 		}
 		erases = erases || p.erase || s.header.erases
-		s.file.Close()
+		s.close()
 		if err != nil {
 			return err
 		}
@@ -199,7 +199,5 @@ func (w *rewriter) eachKept(s *segmentFile, b *block, at Address, offset int64,
 
 // damagedEntry is the error for a damaged document of the block at offset.
 func (s *segmentFile) damagedEntry(b *block, e *entry, offset int64, id []byte, reason error) error {
-	c := s.corruption(offset+b.dataOffset()+int64(e.start), reason)
-	c.ID = string(id)
-	return c
+	return s.damagedDocument(offset+b.dataOffset()+int64(e.start), id, reason)
 }

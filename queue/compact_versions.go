@@ -91,7 +91,7 @@ func (c *compaction) eachBlock(ctx context.Context, run plannedRun, fn func(s *s
 				err = cmp.Or(ctx.Err(), fn(s, &b, at, offset))
 			}
 		}
-		s.file.Close()
+		s.close()
 		if err != nil {
 			return err
 		}
@@ -107,7 +107,7 @@ func (p *part) open(fsys vfs.FS, dir string) (*segmentFile, error) {
 	}
 	s, err := openSegmentFile(fsys, name, p.first)
 	if err == nil && s.footer == nil {
-		s.file.Close()
+		s.close()
 		err = errIncomplete
 	}
 	return s, err

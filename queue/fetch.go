@@ -11,6 +11,7 @@ import (
 	"docstore/internal/checksum"
 	"docstore/internal/vfs"
 	"docstore/queue/codec"
+	"docstore/queue/stored"
 )
 
 // Reading one document from one file. A fetch has three steps, and each tells the next
@@ -28,9 +29,8 @@ import (
 // another document. An answer that there is no document is given only by tables that were
 // verified. StoredForAll takes each step for a group of documents.
 
-// request is a document to be fetched.
-type request struct {
-	r     *Reader
+// fetch is a document to be fetched.
+type fetch struct {
 	id    []byte // nil: any id
 	at    Address
 	place Place     // of the document; zero: unknown
@@ -41,9 +41,6 @@ type request struct {
 
 	asStored bool // result: the stored form was appended
 	length   int  // result with lengthOnly: of the decoded document
-	// tried is an open file that did not have the document, and reason is why.
-	tried  *cachedFile
-	reason error
 }
 
 // location is where a file has a document. It is unverified.
@@ -141,6 +138,9 @@ func (s *segmentFile) guard(fn func() error) (err error) {
 	return err
 }
 
+// errLost: a repair has recorded the document as lost.
+var errLost = errors.New("document was lost")
+
 // errNotAtPlace: a Place has other bytes.
 var errNotAtPlace = errors.New("queue: document is at another place")
 
@@ -216,14 +216,15 @@ func searchIndex(column []byte, index uint16) int {
 	return low
 }
 
-// fetch appends the document from a file that has its segment.
-func (q *request) fetch(s *segmentFile) error {
+// from appends the document from a file that has its segment. The error is errAbsent if a
+// rewrite does not have it, and errLost if a repair has recorded its loss.
+func (q *fetch) from(s *segmentFile, decoders *stored.DecoderCache) error {
 	spare := getScratch()
 	defer spare.release()
 	w := s.newWindow(spare)
 	defer w.release()
 	l, placed := q.place.location(s, q.at, q.id)
-	if placed && q.read(&w, &l) == nil {
+	if placed && q.read(&w, &l, decoders) == nil {
 		return nil
 	}
 	l = location{}
@@ -244,11 +245,11 @@ func (q *request) fetch(s *segmentFile) error {
 	if err != nil {
 		return err
 	}
-	return q.read(&w, &l)
+	return q.read(&w, &l, decoders)
 }
 
 // read copies and verifies the document at a location and appends it to q.dst.
-func (q *request) read(w *window, l *location) error {
+func (q *fetch) read(w *window, l *location, decoders *stored.DecoderCache) error {
 	if q.lengthOnly {
 		q.length = l.rawBytes()
 		return nil
@@ -259,10 +260,10 @@ func (q *request) read(w *window, l *location) error {
 	// The checksum covers the place, the id and the stored bytes. The first two are put
 	// together in scratch memory, as are stored bytes that are going to be decoded.
 	idEnd := placeBytes + int(l.idEnd-l.idStart)
-	var b, stored, out []byte
+	var b, document, out []byte
 	if coded {
 		b = w.spare.sized(idEnd + l.storedBytes())
-		stored = b[idEnd:]
+		document = b[idEnd:]
 	} else {
 		start := len(q.dst)
 		if asStored {
@@ -270,7 +271,7 @@ func (q *request) read(w *window, l *location) error {
 		}
 		b = w.spare.sized(idEnd)
 		out = slices.Grow(q.dst, start-len(q.dst)+l.storedBytes())[:start+l.storedBytes()]
-		stored = out[start:]
+		document = out[start:]
 	}
 	putPlace(b, q.at, l.rawAndFlags)
 	id := b[placeBytes:idEnd]
@@ -279,12 +280,12 @@ func (q *request) read(w *window, l *location) error {
 	// another document from a damaged one.
 	requested := len(q.id) == len(id)
 	copy(id, q.id)
-	got, err := l.read(w, b[:idEnd], stored, requested)
+	got, err := l.read(w, b[:idEnd], document, requested)
 	if err == nil && requested && got != l.crc {
 		if l.id == 0 {
 			return errNotAtPlace
 		}
-		got, err = l.read(w, b[:idEnd], stored, false)
+		got, err = l.read(w, b[:idEnd], document, false)
 	}
 	if err != nil {
 		return err
@@ -298,15 +299,15 @@ func (q *request) read(w *window, l *location) error {
 	case l.deleted():
 		return ErrDeleted
 	case l.lost():
-		return &LostError{Address: q.at}
+		return errLost
 	case asStored:
 		s.header.putStored(out[len(q.dst):], q.at, &l.entry)
 	case coded:
-		dec, err := s.decoder(q.r.files.decoders)
+		dec, err := s.decoder(decoders)
 		if err != nil {
 			return err
 		}
-		if out, err = dec.Decode(q.dst, stored, l.rawBytes()); err != nil {
+		if out, err = dec.Decode(q.dst, document, l.rawBytes()); err != nil {
 			return s.damagedDocument(l.data, id, err)
 		}
 	}
@@ -328,7 +329,8 @@ func (l *location) read(w *window, place, stored []byte, hasID bool) (crc uint32
 	return checksum.Update(checksum.Update(0, place), stored), err
 }
 
-func (s *segmentFile) damagedDocument(offset int64, id []byte, reason error) error {
+// damagedDocument is the error for a document whose stored bytes are at offset.
+func (s *segmentFile) damagedDocument(offset int64, id []byte, reason error) *CorruptionError {
 	c := s.corruption(offset, reason)
 	c.ID = string(id)
 	return c

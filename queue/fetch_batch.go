@@ -98,8 +98,7 @@ func (g *fetchGroup) locate(group []Wanted) {
 			d.file = nil
 			continue
 		}
-		d.file.prefetch(d.block, blockHeaderBytes)
-		d.file.prefetch(d.block+blockHeaderBytes+entryBytes*int64(max(w.Address.Index, 1)-1), 2*entryBytes)
+		d.file.prefetchEntry(d.block, w.Address.Index)
 	}
 	located := 0
 	_ = vfs.Guard(func() {
@@ -133,7 +132,7 @@ func (g *fetchGroup) read(dst []byte, i int, wanted *Wanted) (_ []byte, asStored
 	if d.file != nil && len(wanted.ID) > 0 {
 		g.moveTo(d.file)
 		q.id, q.at, q.dst = wanted.ID, wanted.Address, dst
-		if q.read(&g.window, &d.location) == nil {
+		if q.read(&g.window, &d.location, q.r.files.decoders) == nil {
 			return q.dst, q.asStored, nil
 		}
 		again.Place = Place{}
@@ -167,6 +166,12 @@ func (g *fetchGroup) release() {
 		g.request.r.files.put(f)
 	}
 	g.used = 0
+}
+
+// prefetchEntry prefetches what locate reads of an original block of a mapped file.
+func (s *segmentFile) prefetchEntry(block int64, index uint16) {
+	s.prefetch(block, blockHeaderBytes)
+	s.prefetch(block+blockHeaderBytes+entryBytes*int64(max(index, 1)-1), 2*entryBytes)
 }
 
 // prefetch prefetches bytes of a mapped file, as far as it has them.

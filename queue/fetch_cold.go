@@ -85,8 +85,7 @@ func (c *coldFetch) readTables(r *Reader, group []Wanted) {
 			d.file = nil
 			continue
 		}
-		entryEnd := blockHeaderBytes + entryBytes*(int64(w.Address.Index)+1)
-		c.add(d.file, d.block, d.block+min(max(entryEnd, d.file.tableBytes()), maxColdTableBytes))
+		c.add(d.file, d.block, d.block+min(d.file.tableBytes(w.Address.Index), maxColdTableBytes))
 	}
 	c.ranges.Read()
 }
@@ -136,8 +135,10 @@ func (c *coldFetch) file(r *Reader, n SegmentID) *cachedFile {
 	return f
 }
 
-// tableBytes is the mean length of the header and table of the blocks of a sealed file.
-func (s *segmentFile) tableBytes() int64 {
+// tableBytes is the mean length of the header and table of the blocks of a sealed file, and at
+// least that up to the entry with the index.
+func (s *segmentFile) tableBytes(index uint16) int64 {
 	t := &s.footer.totals
-	return (s.footer.limit() - s.header.firstFrame() - int64(t.stored)) / max(1, int64(t.blocks))
+	mean := (s.footer.limit() - s.header.firstFrame() - int64(t.stored)) / max(1, int64(t.blocks))
+	return max(blockHeaderBytes+entryBytes*(int64(index)+1), mean)
 }

@@ -10,6 +10,29 @@ import (
 	"github.com/cockroachdb/errors"
 )
 
+// request is a document to be fetched from the files of a queue.
+type request struct {
+	fetch
+	r *Reader
+	// tried is an open file that did not have the document, and reason is why.
+	tried  *cachedFile
+	reason error
+}
+
+// fetchFrom appends the document from a file that has its segment.
+func (q *request) fetchFrom(s *segmentFile) error {
+	err := q.from(s, q.r.files.decoders)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errLost):
+		return &LostError{Address: q.at}
+	case errors.Is(err, errAbsent):
+		return absence(s, q.at)
+	}
+	return err
+}
+
 // document appends the document to q.dst. It reads the file that is open for the segment,
 // and looks for other files only if that one fails.
 func (q *request) document() error {
@@ -22,7 +45,7 @@ func (q *request) document() error {
 		f = files.renew(f)
 	}
 	defer func() { files.put(f) }()
-	err := q.fetch(f.segmentFile)
+	err := q.fetchFrom(f.segmentFile)
 	if isAnswer(err) {
 		return err
 	}
@@ -161,7 +184,7 @@ func (q *request) documentIn(c candidate, keep bool) (hasEntry bool, err error) 
 		if c.run.generation > 0 && f.header.rewrites != c.run {
 			return false, f.corruption(0, errors.New("header names another rewrite"))
 		}
-		err = q.fetch(f.segmentFile)
+		err = q.fetchFrom(f.segmentFile)
 		if keep && (isAnswer(err) || isFinal(err)) {
 			files.keep(f, q.at.Segment)
 		}

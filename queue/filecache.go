@@ -144,7 +144,7 @@ func (c *fileCache) open(path string, number SegmentID, tried *cachedFile) (*cac
 		return nil, err
 	}
 	if err := c.checkBound(s); err != nil {
-		s.file.Close()
+		s.close()
 		return nil, err
 	}
 	f := &cachedFile{segmentFile: s}

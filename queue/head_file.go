@@ -92,7 +92,7 @@ func headOf(fsys vfs.FS, dir string, now func() time.Time) (*headFile, error) {
 	h := &headFile{fs: fsys, dir: dir, now: now}
 	h.Highest, h.End = l.last(), r.End()
 	for _, n := range slices.Backward(l.places()) {
-		s, err := r.openWhole(&l, n)
+		s, err := l.openWhole(r.options.FS, r.dir, n)
 		if err != nil {
 			return nil, err
 		}
@@ -100,7 +100,7 @@ func headOf(fsys vfs.FS, dir string, now func() time.Time) (*headFile, error) {
 		if s.footer != nil {
 			h.Sealed, h.Digest = max(n, s.header.rewrites.last), s.digest()
 		}
-		s.file.Close()
+		s.close()
 		if s.footer != nil {
 			break
 		}
@@ -110,12 +110,12 @@ func headOf(fsys vfs.FS, dir string, now func() time.Time) (*headFile, error) {
 
 // openWhole opens the file of a segment: the rewrite that replaces it, the sealed file,
 // or the open one.
-func (r *Reader) openWhole(l *listing, n SegmentID) (*segmentFile, error) {
-	s, _, err := l.openCovering(r.options.FS, r.dir, n)
+func (l *listing) openWhole(fsys vfs.FS, dir string, n SegmentID) (*segmentFile, error) {
+	s, _, err := l.openCovering(fsys, dir, n)
 	if s != nil || err != nil {
 		return s, err
 	}
-	return openSegmentFile(r.options.FS, segmentPath(r.dir, n, suffixOf(l, n)), n)
+	return openSegmentFile(fsys, segmentPath(dir, n, l.suffixOf(n)), n)
 }
 
 // incomplete is ErrIncomplete with the two remedies. keep is the last complete segment,
@@ -171,10 +171,10 @@ func verifySealed(fsys vfs.FS, dir string, l *listing, head *Head) error {
 		}
 		return err
 	}
-	defer s.file.Close()
+	defer s.close()
 	switch {
 	case s.header.queue != head.Queue:
-		return forked(s, head.Queue)
+		return s.forked(head.Queue)
 	case s.footer == nil || s.truncates(head.Sealed):
 		return nil
 	}

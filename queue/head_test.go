@@ -99,10 +99,10 @@ func requireHead(t *testing.T, mem *vfs.Mem) Head {
 	require.NoError(t, err)
 	require.Equal(t, l.last(), head.Highest)
 	if head.Sealed > 0 {
-		s, err := r.openWhole(&l, head.Sealed)
+		s, err := l.openWhole(r.options.FS, r.dir, head.Sealed)
 		require.NoError(t, err)
 		require.Equal(t, s.digest(), digest(head.Digest))
-		s.file.Close()
+		s.close()
 	}
 	return head
 }
@@ -196,7 +196,7 @@ func TestWriterRefusesIncompleteDirectory(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.frame(&b, headerBytes)
 	require.NoError(t, err)
-	s.file.Close()
+	s.close()
 	second := headerBytes + int(b.size())
 	other := memWith(t, map[string][]byte{"0000000001.seg": read(source, "0000000001.seg")})
 	write(other, 7)

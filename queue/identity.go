@@ -14,14 +14,14 @@ func (r *Reader) Bind(queue [16]byte) { r.files.bound.Store(&queue) }
 // checkBound returns an error if the cache is bound to another queue than the file's.
 func (c *fileCache) checkBound(s *segmentFile) error {
 	if bound := c.bound.Load(); bound != nil && s.header.queue != *bound {
-		return forked(s, *bound)
+		return s.forked(*bound)
 	}
 	return nil
 }
 
 // forked is the error for a file of a queue other than the one that is read.
-func forked(s *segmentFile, want [16]byte) error {
-	return &markedError{mark: ErrForked, detail: fmt.Sprintf("%s is of queue %x, not of %x", s.path, s.header.queue, want)}
+func (s *segmentFile) forked(want [16]byte) error {
+	return fmt.Errorf("%w: %s is of queue %x, not of %x", ErrForked, s.path, s.header.queue, want)
 }
 
 // IDOf returns the id of the queue that a segment's file belongs to, by its header.

@@ -86,7 +86,7 @@ func (r *Reader) isClosed() bool {
 // ErrDeleted: the address is that of a delete. ErrUnavailable: the document cannot be
 // read from the files in the directory.
 func (r *Reader) Document(dst []byte, a Address) ([]byte, error) {
-	q := request{r: r, at: a, dst: dst}
+	q := request{r: r, fetch: fetch{at: a, dst: dst}}
 	err := q.document()
 	return q.dst, err
 }
@@ -97,7 +97,7 @@ func (r *Reader) DocumentFor(dst, id []byte, a Address) ([]byte, error) {
 	if len(id) == 0 {
 		return dst, ErrIDEmpty
 	}
-	q := request{r: r, id: id, at: a, dst: dst}
+	q := request{r: r, fetch: fetch{id: id, at: a, dst: dst}}
 	err := q.document()
 	return q.dst, err
 }
@@ -120,7 +120,7 @@ func (r *Reader) Segments() ([]SegmentInfo, error) {
 			w.marked.totals = s.footer.totals
 			infos = append(infos, describe(s, w))
 			seen = s.header.rewrites.last
-			s.file.Close()
+			s.close()
 			continue
 		}
 		s, w, err := r.survey(n)
@@ -129,7 +129,7 @@ func (r *Reader) Segments() ([]SegmentInfo, error) {
 			continue
 		}
 		infos = append(infos, describe(s, w))
-		s.file.Close()
+		s.close()
 	}
 	return infos, nil
 }
@@ -168,7 +168,7 @@ func (r *Reader) survey(n SegmentID) (*segmentFile, *walk, error) {
 		}
 		var b block
 		if err := w.advance(s, &b); err != nil && !isContent(err) {
-			s.file.Close()
+			s.close()
 			return nil, nil, err
 		}
 		return s, w, nil
@@ -233,8 +233,8 @@ func (r *Reader) End() Position {
 			}
 			last = w.marked.lastBlock
 		}
-		end, ok := s.positionAfter(last)
-		s.file.Close()
+		end, ok := positionAfter(s, last)
+		s.close()
 		if ok {
 			return end
 		}
@@ -244,7 +244,7 @@ func (r *Reader) End() Position {
 
 // positionAfter returns the position after the block at an offset, the last one of this
 // file; 0: it has no block.
-func (s *segmentFile) positionAfter(last uint32) (Position, bool) {
+func positionAfter(s *segmentFile, last uint32) (Position, bool) {
 	var b block
 	if last == 0 {
 		return Position{}, false

@@ -220,7 +220,7 @@ func (r *repairer) identify() error {
 		} else {
 			r.queue = s.header.queue // not verified yet
 		}
-		s.file.Close()
+		s.close()
 	}
 	return nil
 }
@@ -259,7 +259,7 @@ func (r *repairer) repair(ctx context.Context, p *place, previous digest, next *
 		if s, err = r.open(p); err != nil {
 			return previous, err
 		}
-		defer s.file.Close()
+		defer s.close()
 		v.s = s
 	}
 	dictionary, err := r.prepare(v, p, &header)

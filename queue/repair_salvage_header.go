@@ -158,7 +158,7 @@ func (r *repairer) otherDictionaries() ([]knownDictionary, error) {
 			continue
 		}
 		content, err := s.dictionary()
-		s.file.Close()
+		s.close()
 		if err != nil && !isContent(err) {
 			return nil, err
 		}

@@ -37,7 +37,7 @@ func (r *repairer) survey(ctx context.Context) (err error) {
 		}
 	}
 	for _, n := range r.listing.numbers {
-		if info, err := r.options.FS.Stat(segmentPath(r.dir, n, suffixOf(&r.listing, n))); err == nil {
+		if info, err := r.options.FS.Stat(segmentPath(r.dir, n, r.listing.suffixOf(n))); err == nil {
 			r.total += info.Size
 		}
 	}
@@ -102,7 +102,7 @@ func (r *repairer) rewriteAt(ctx context.Context, n, last SegmentID, highest uin
 
 func (r *repairer) originalAt(ctx context.Context, n SegmentID) ([]*place, error) {
 	p := &place{run: rewriteRun{first: n, last: n}}
-	p.path = segmentPath(r.dir, n, suffixOf(&r.listing, n))
+	p.path = segmentPath(r.dir, n, r.listing.suffixOf(n))
 	p.open = r.listing.open[n] && !r.listing.sealed[n]
 	if !p.open && !r.listing.sealed[n] {
 		p.path, p.missing = segmentPath(r.dir, n, sealedSuffix), true
@@ -136,7 +136,7 @@ func (r *repairer) inspect(ctx context.Context, p *place) error {
 		}
 		return err
 	}
-	defer s.file.Close()
+	defer s.close()
 	p.header = &s.header
 	if s.footer != nil {
 		d := s.digest()
@@ -155,7 +155,7 @@ func (r *repairer) readEnds(p *place) error {
 	if err != nil {
 		return err
 	}
-	defer s.file.Close()
+	defer s.close()
 	b := make([]byte, headerBytes)
 	if s.readAt(b, 0) == nil {
 		if h, err := parseHeader(b); err == nil && h.rewrites == p.headerRun() && h.holds(p.run.first) {

@@ -37,7 +37,7 @@ func (l *listing) openCovering(fsys vfs.FS, dir string, n SegmentID) (s *segment
 		s, err := openSegmentFile(fsys, run.path(dir), n)
 		switch {
 		case err == nil && s.header.rewrites != run:
-			s.file.Close()
+			s.close()
 			damage = s.corruption(0, errors.New("header names another rewrite"))
 		case err == nil:
 			return s, damage, nil
@@ -74,7 +74,7 @@ func (r *Reader) DropReplaced() error {
 		s, err := openSegmentFile(r.options.FS, run.path(r.dir), run.first)
 		switch {
 		case err == nil:
-			s.file.Close()
+			s.close()
 			r.files.drop(run)
 		case !isContent(err) && !errors.Is(err, fs.ErrNotExist):
 			return err

@@ -31,7 +31,11 @@ func (r *relocations) mapped(mapping []byte) *relocations {
 	return kept
 }
 
-// find returns the offset in this file of the block with the address.
+// errAbsent: a rewrite does not have the address, as verified rows or a verified table show.
+var errAbsent = errors.New("the rewrite does not have the address")
+
+// find returns the offset in this file of the block with the address. If a rewrite does not
+// have the address, the error is errAbsent.
 func (s *segmentFile) find(at Address) (int64, error) {
 	r := s.relocations
 	if r == nil {
@@ -56,7 +60,7 @@ func (s *segmentFile) find(at Address) (int64, error) {
 	if err := s.verifyBetween(i, at); err != nil {
 		return 0, err
 	}
-	return 0, s.absent(at)
+	return 0, errAbsent
 }
 
 // verifyBetween verifies that row i and the row before it enclose an address without a
@@ -109,7 +113,7 @@ func (s *segmentFile) changedRelocations() error {
 }
 
 // verifyEntry verifies the table of the block at offset, to which the relocations map an
-// address, and that it has the entry. If not, the error is that of absent.
+// address, and that it has the entry. If not, the error is errAbsent.
 func (s *segmentFile) verifyEntry(offset int64, at Address) error {
 	var b block
 	if _, err := s.frame(&b, offset); err != nil {
@@ -123,5 +127,5 @@ func (s *segmentFile) verifyEntry(offset int64, at Address) error {
 			return nil
 		}
 	}
-	return s.absent(at)
+	return errAbsent
 }

@@ -322,8 +322,8 @@ func (s *segmentFile) truncates(n SegmentID) bool {
 	})
 }
 
-// absent returns the reason why a rewrite does not have the address.
-func (s *segmentFile) absent(at Address) error {
+// absence returns the reason why a rewrite does not have the address.
+func absence(s *segmentFile, at Address) error {
 	if s.relocations.isLost(at) {
 		return &LostError{Address: at}
 	}

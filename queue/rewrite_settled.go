@@ -90,7 +90,7 @@ func settledOf(fsys vfs.FS, path string, first SegmentID) (Position, error) {
 	if err != nil {
 		return Position{}, err
 	}
-	defer s.file.Close()
+	defer s.close()
 	if s.relocations == nil {
 		return Position{}, s.corruption(0, errors.New("it is not a rewrite"))
 	}
@@ -98,7 +98,7 @@ func settledOf(fsys vfs.FS, path string, first SegmentID) (Position, error) {
 }
 
 // describeRewrite describes an open rewrite.
-func (s *segmentFile) describeRewrite() Rewrite {
+func describeRewrite(s *segmentFile) Rewrite {
 	run := s.header.rewrites
 	return Rewrite{run.first, run.last, run.generation, Position{Queue: s.header.queue, Next: s.relocations.settled}}
 }

@@ -58,7 +58,7 @@ func (r *Reader) sealed() ([]SealedFile, error) {
 	var files []SealedFile
 	last := l.last()
 	for n := SegmentID(1); n <= last; n++ {
-		s, err := r.openWhole(&l, n)
+		s, err := l.openWhole(r.options.FS, r.dir, n)
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errIncomplete) {
 				err = fmt.Errorf("queue: segment %d in %s: %w (%w)", n, r.dir, ErrIncomplete, err)
@@ -66,7 +66,7 @@ func (r *Reader) sealed() ([]SealedFile, error) {
 			return nil, err
 		}
 		f := describeSealed(s)
-		s.file.Close()
+		s.close()
 		if strings.HasSuffix(s.path, openSuffix) {
 			f = nil // its footer may not be durable
 		}
@@ -108,7 +108,7 @@ func DescribeSealed(fsys vfs.FS, path string) (SealedFile, error) {
 	if err != nil {
 		return SealedFile{}, err
 	}
-	defer s.file.Close()
+	defer s.close()
 	f := describeSealed(s)
 	if f == nil {
 		return SealedFile{}, fmt.Errorf("queue: %s is not sealed: %w", path, ErrIncomplete)
@@ -127,8 +127,8 @@ func (r *Reader) SealedHead(files []SealedFile) (Head, error) {
 		if h.Sealed == 0 {
 			h.Queue, h.Highest, h.Sealed, h.Digest = s.header.queue, f.Last, f.Last, s.digest()
 		}
-		end, found := s.positionAfter(s.footer.lastBlock)
-		s.file.Close()
+		end, found := positionAfter(s, s.footer.lastBlock)
+		s.close()
 		if found {
 			h.End = end
 			break
@@ -156,11 +156,11 @@ func (r *Reader) footerOf(n SegmentID) (FooterDigest, error) {
 	if err != nil {
 		return FooterDigest{}, err
 	}
-	s, err := r.openWhole(&l, n)
+	s, err := l.openWhole(r.options.FS, r.dir, n)
 	if err != nil {
 		return FooterDigest{}, err
 	}
-	defer s.file.Close()
+	defer s.close()
 	switch {
 	case s.relocations != nil:
 		return s.digestOf(n).half(), nil

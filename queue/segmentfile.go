@@ -312,9 +312,7 @@ func (s *segmentFile) checkDocuments(b *block, offset int64, dec codec.Decoder) 
 			out.bytes, err = dec.Decode(out.bytes[:0], documents[e.start:e.end], e.rawBytes())
 		}
 		if err != nil {
-			c := s.corruption(offset+b.dataOffset()+int64(e.start), err)
-			c.ID = string(b.id(e))
-			bad = append(bad, c)
+			bad = append(bad, s.damagedDocument(offset+b.dataOffset()+int64(e.start), b.id(e), err))
 		}
 	}
 	return bad, nil

@@ -10,13 +10,12 @@ import (
 // segmentWriter writes one segment, from its header to its footer. The first error is
 // final for the file.
 type segmentWriter struct {
-	fs         vfs.FS
-	dir        string
-	file       vfs.File
-	header     segmentHeader
-	dictionary *dictionary // nil: none
-	size       int64       // of the file; the offset of the next frame
-	chain      uint32
+	fs     vfs.FS
+	dir    string
+	file   vfs.File
+	header segmentHeader
+	size   int64 // of the file; the offset of the next frame
+	chain  uint32
 	totals
 	end      int64                    // after the last block; 0: there is none
 	unmarked bool                     // blocks follow the last commit mark
@@ -31,11 +30,8 @@ const writebackBytes = 1 << 20
 // createSegment creates the file of a new segment. The header is durable before the file
 // gets its name, and the name before createSegment returns. So an open segment without a
 // header is damage and never the result of a crash.
-func createSegment(fsys vfs.FS, dir string, header segmentHeader, d *dictionary) (*segmentWriter, error) {
-	beginning := header.encode()
-	if d != nil {
-		beginning = append(beginning, d.bytes...)
-	}
+func createSegment(fsys vfs.FS, dir string, header segmentHeader, dictionary []byte) (*segmentWriter, error) {
+	beginning := append(header.encode(), dictionary...)
 	unfinished := segmentPath(dir, header.segment, newSuffix)
 	if err := writeNew(fsys, unfinished, beginning); err != nil {
 		return nil, err
@@ -52,7 +48,7 @@ func createSegment(fsys vfs.FS, dir string, header segmentHeader, d *dictionary)
 		return nil, err
 	}
 	return &segmentWriter{
-		fs: fsys, dir: dir, file: file, header: header, dictionary: d,
+		fs: fsys, dir: dir, file: file, header: header,
 		size: int64(len(beginning)), chain: header.crc,
 	}, nil
 }

@@ -34,7 +34,7 @@ func (r *Reader) StoredFor(dst []byte, wanted Wanted, take codec.Set) (_ []byte,
 	if len(wanted.ID) == 0 {
 		return dst, false, ErrIDEmpty
 	}
-	q := request{r: r, id: wanted.ID, at: wanted.Address, place: wanted.Place, take: take, dst: dst}
+	q := request{r: r, fetch: fetch{id: wanted.ID, at: wanted.Address, place: wanted.Place, take: take, dst: dst}}
 	err := q.document()
 	return q.dst, q.asStored, err
 }
@@ -42,7 +42,7 @@ func (r *Reader) StoredFor(dst []byte, wanted Wanted, take codec.Set) (_ []byte,
 // DecodedBytes returns the length of a decoded document without reading it. The length is
 // not verified, but at most MaxDocumentBytes.
 func (r *Reader) DecodedBytes(a Address) (int, error) {
-	q := request{r: r, at: a, lengthOnly: true}
+	q := request{r: r, fetch: fetch{at: a, lengthOnly: true}}
 	err := q.document()
 	return q.length, err
 }
@@ -90,7 +90,7 @@ func (r *Reader) dictionaryIn(path string, hash codec.DictionaryHash) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
-	defer s.file.Close()
+	defer s.close()
 	if s.header.dictionary.bytes == 0 || s.header.dictionary.hash != hash {
 		return nil, nil
 	}

@@ -165,7 +165,7 @@ func (t *tailer) closeFiles() {
 
 func (f *tailFile) close() {
 	if f.file != nil {
-		f.file.file.Close()
+		f.file.close()
 	}
 	*f = tailFile{suffix: f.suffix}
 }
@@ -355,7 +355,7 @@ func (t *tailer) place(s *segmentFile) (offset int64, chain uint32) {
 // checkContinues checks that a file belongs to the queue and continues the previous segment.
 func (t *tailer) checkContinues(s *segmentFile) error {
 	if t.known && s.header.queue != t.queue {
-		return forked(s, t.queue)
+		return s.forked(t.queue)
 	}
 	before := s.before(t.segment).half()
 	if t.previous != (FooterDigest{}) && before != (FooterDigest{}) && before != t.previous {

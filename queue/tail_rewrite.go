@@ -78,12 +78,12 @@ func (t *tailer) findRewrite(b *block) error {
 			err = t.checkProof(s, b)
 		}
 		if err == nil && t.onRewrite != nil {
-			err = t.onRewrite(s.describeRewrite(), Address{Segment: t.segment, Block: uint32(t.offset), Index: t.index})
+			err = t.onRewrite(describeRewrite(s), Address{Segment: t.segment, Block: uint32(t.offset), Index: t.index})
 		}
 	}
 	if err != nil || s == nil {
 		if s != nil {
-			s.file.Close()
+			s.close()
 		}
 		return err
 	}
@@ -135,7 +135,7 @@ func (t *tailer) checkTruncated(l *listing, next *segmentFile) error {
 	if err != nil || s == nil {
 		return err
 	}
-	defer s.file.Close()
+	defer s.close()
 	if err := t.truncatedBy(s); err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (t *tailer) checkTruncated(l *listing, next *segmentFile) error {
 
 func (t *tailer) truncatedBy(s *segmentFile) error {
 	if t.known && s.header.queue != t.queue {
-		return forked(s, t.queue)
+		return s.forked(t.queue)
 	}
 	at := t.delivered.Next
 	for _, r := range s.relocations.truncated {
@@ -222,7 +222,7 @@ func (s *segmentFile) afterBlock(b *block, at Address) Address {
 
 func (t *tailer) closeRewrite() {
 	if t.rewrite != nil {
-		t.rewrite.file.Close()
+		t.rewrite.close()
 		t.rewrite = nil
 	}
 }

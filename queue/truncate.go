@@ -169,7 +169,7 @@ func (t *truncation) done() (rewriteRun, error) {
 	if err != nil {
 		return rewriteRun{}, err
 	}
-	defer s.file.Close()
+	defer s.close()
 	if t.report.Entries > 0 || s.header.rewrites.last != t.highest || s.relocations == nil {
 		return rewriteRun{}, nil
 	}
@@ -196,7 +196,7 @@ func (t *truncation) find() error {
 		return errors.Newf("segment %d is missing; restore it, or truncate all of it", t.from.Segment)
 	default:
 		if s != nil {
-			s.file.Close()
+			s.close()
 		}
 		if err := t.findPrevious(); err != nil {
 			return err
@@ -257,7 +257,7 @@ func (t *truncation) verify() error {
 
 // open opens the file of a segment, or returns nil.
 func (t *truncation) open(n SegmentID) (*segmentFile, error) {
-	s, err := t.reader.openWhole(&t.listing, n)
+	s, err := t.listing.openWhole(t.options.FS, t.dir, n)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -267,7 +267,7 @@ func (t *truncation) open(n SegmentID) (*segmentFile, error) {
 func (t *truncation) close() {
 	for _, s := range []*segmentFile{t.kept, t.previous} {
 		if s != nil {
-			s.file.Close()
+			s.close()
 		}
 	}
 }

@@ -82,9 +82,9 @@ func (t *truncation) header() (header segmentHeader, dictionary []byte, err erro
 		header.queue = t.head.Queue
 	default:
 		var s *segmentFile
-		if s, err = t.reader.openWhole(&t.listing, t.listing.places()[0]); err == nil {
+		if s, err = t.listing.openWhole(t.options.FS, t.dir, t.listing.places()[0]); err == nil {
 			header.queue = s.header.queue
-			s.file.Close()
+			s.close()
 		}
 	}
 	header.segment, header.rewrites, header.created = t.run.first, t.run, t.options.Now().UnixMilli()
@@ -165,7 +165,7 @@ func (t *truncation) lastCursor() ([]byte, error) {
 		if n >= t.run.first {
 			continue
 		}
-		s, err := t.reader.openWhole(&t.listing, n)
+		s, err := t.listing.openWhole(t.options.FS, t.dir, n)
 		if err != nil {
 			return nil, err
 		}
@@ -173,7 +173,7 @@ func (t *truncation) lastCursor() ([]byte, error) {
 		if s.footer != nil {
 			err = s.chainInto(&table)
 		}
-		s.file.Close()
+		s.close()
 		if err != nil || s.footer == nil || s.footer.blocks > 0 || len(table.cursor) > 0 {
 			return table.cursor, err
 		}

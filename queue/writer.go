@@ -114,7 +114,7 @@ func (w *Writer) Put(r Record) (Address, error) {
 	}
 	b := w.mu.block
 	at := b.at
-	at.Index = b.add(r)
+	at.Index = b.add(r.ID, r.Document, r.Delete, r.Expires)
 	if r.Cursor != nil {
 		w.mu.cursor = append(w.mu.cursor[:0], r.Cursor...)
 	}
@@ -181,7 +181,11 @@ func (w *Writer) begin(now time.Time) error {
 		header.dictionary.bytes, header.dictionary.hash, header.sampled = uint32(len(d.bytes)), d.hash, d.sampled
 	}
 	w.mu.segment = &openSegment{number: w.mu.last, dictionary: d, size: header.firstFrame()}
-	w.pipeline.submit(step{begin: &segmentStart{header: header, dictionary: d}})
+	start := segmentStart{header: header}
+	if d != nil {
+		start.dictionary = d.bytes
+	}
+	w.pipeline.submit(step{begin: &start})
 	return nil
 }
 

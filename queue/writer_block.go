@@ -37,16 +37,16 @@ func (b *pendingBlock) takes(bytes, blockBytes int) bool {
 }
 
 // add copies an entry into the last chunk and returns its index in the block.
-func (b *pendingBlock) add(r Record) uint16 {
+func (b *pendingBlock) add(id, document []byte, deleted bool, expires time.Time) uint16 {
 	index := b.count
 	if b.filling == nil {
 		b.filling = newChunk(b, index)
 		b.chunks = append(b.chunks, b.filling)
 	}
-	expiry := expirySeconds(r.Expires)
-	b.filling.add(r, expiry)
+	expiry := expirySeconds(expires)
+	b.filling.add(id, document, deleted, expiry)
 	b.count++
-	b.rawBytes += len(r.ID) + len(r.Document)
+	b.rawBytes += len(id) + len(document)
 	b.expiries = b.expiries || expiry != 0
 	return uint16(index)
 }
@@ -174,11 +174,11 @@ func (c *chunk) release() {
 	}
 }
 
-func (c *chunk) add(r Record, expiry uint32) {
-	c.ids = append(c.ids, r.ID...)
-	c.documents = append(c.documents, r.Document...)
+func (c *chunk) add(id, document []byte, deleted bool, expiry uint32) {
+	c.ids = append(c.ids, id...)
+	c.documents = append(c.documents, document...)
 	c.entries = append(c.entries, pendingEntry{
-		idEnd: len(c.ids), end: len(c.documents), expiry: expiry, deleted: r.Delete,
+		idEnd: len(c.ids), end: len(c.documents), expiry: expiry, deleted: deleted,
 	})
 }
 

@@ -59,7 +59,7 @@ type step struct {
 // segmentStart describes the start of a segment.
 type segmentStart struct {
 	header     segmentHeader // but for the digest of the segment before
-	dictionary *dictionary   // nil: none
+	dictionary []byte
 }
 
 // startPipeline starts a pipeline that writes after the segments in the head. describe

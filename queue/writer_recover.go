@@ -27,21 +27,27 @@ func recoverSegment(fsys vfs.FS, dir string, n SegmentID, end Position, logger *
 	if err != nil {
 		return err
 	}
-	defer s.file.Close()
+	defer s.close()
 	w, err := s.lastMark()
 	if err != nil {
 		return err
 	}
 	if end.Next.Segment == n {
-		if err := s.reaches(end); err != nil {
+		if err := reaches(s, end); err != nil {
 			return err
 		}
 	}
-	file, err := fsys.OpenAppend(name)
+	return s.sealAgain(fsys, w, logger)
+}
+
+// sealAgain writes the end of an open segment again and seals it after its last whole block. w
+// is at the last commit mark.
+func (s *segmentFile) sealAgain(fsys vfs.FS, w *walk, logger *slog.Logger) error {
+	file, err := fsys.OpenAppend(s.path)
 	if err != nil {
 		return err
 	}
-	sw := &segmentWriter{fs: fsys, dir: dir, file: file, header: s.header}
+	sw := &segmentWriter{fs: fsys, dir: filepath.Dir(s.path), file: file, header: s.header}
 	if err := s.writeAgain(file, max(w.next-markBytes, s.header.firstFrame())); err != nil {
 		sw.close()
 		return err
@@ -54,7 +60,7 @@ func recoverSegment(fsys vfs.FS, dir string, n SegmentID, end Position, logger *
 		return err
 	}
 	lost := s.info.Size - w.next
-	logger.Warn("sealing a segment that was not closed", "path", name,
+	logger.Warn("sealing a segment that was not closed", "path", s.path,
 		"entries", w.seen.entries, "bytes", w.next, "unfinished_bytes", lost)
 	if lost > 0 {
 		if err := file.Truncate(w.next); err != nil {
@@ -83,7 +89,7 @@ func (s *segmentFile) lastMark() (*walk, error) {
 
 // reaches checks that the segment has the block that ends at the position, and everything
 // before it.
-func (s *segmentFile) reaches(end Position) error {
+func reaches(s *segmentFile, end Position) error {
 	var b block
 	w := s.newWalk()
 	for w.next < int64(end.Next.Block) {

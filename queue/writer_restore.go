@@ -64,7 +64,7 @@ func (w *Writer) recoverOpen(l *listing, end Position) error {
 			return err
 		}
 		if s != nil { // a rewrite of a repair or truncation replaces it
-			s.file.Close()
+			s.close()
 			continue
 		}
 		if l.after(n) {
@@ -90,7 +90,7 @@ func (w *Writer) openSealed(l *listing, n SegmentID) (*segmentFile, error) {
 	case errors.Is(err, fs.ErrNotExist) && damage != nil:
 		return nil, damage
 	case err == nil && s.footer == nil:
-		s.file.Close()
+		s.close()
 		err = errIncomplete
 	}
 	if errors.Is(err, errIncomplete) {
@@ -104,7 +104,7 @@ func (w *Writer) restoreLast(l *listing) error {
 	if err != nil {
 		return err
 	}
-	defer s.file.Close()
+	defer s.close()
 	w.mu.queue, w.mu.lastRaw = s.header.queue, s.footer.raw
 	return nil
 }
@@ -118,7 +118,7 @@ func (w *Writer) restoreCursor(l *listing) error {
 		}
 		var table relocations
 		err = s.chainInto(&table)
-		s.file.Close()
+		s.close()
 		if err != nil {
 			return err
 		}
@@ -173,7 +173,7 @@ func (w *Writer) erasedFrom(l *listing, sampled rewriteRun) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		s.file.Close()
+		s.close()
 		if s.header.erases {
 			return true, nil
 		}
@@ -188,7 +188,7 @@ func (w *Writer) dictionaryOf(l *listing, n SegmentID) ([]byte, rewriteRun, erro
 	if err != nil {
 		return nil, rewriteRun{}, err
 	}
-	defer s.file.Close()
+	defer s.close()
 	if s.header.codec != w.codec.ID {
 		return nil, rewriteRun{}, nil
 	}
