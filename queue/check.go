@@ -174,14 +174,6 @@ func (c *checker) rewrite(ctx context.Context, run rewriteRun) error {
 	return nil
 }
 
-// suffixOf returns the suffix of the file of segment n: of two, that of the sealed one.
-func (l *listing) suffixOf(n SegmentID) string {
-	if l.sealed[n] {
-		return sealedSuffix
-	}
-	return openSuffix
-}
-
 // checker verifies segments in ascending order.
 type checker struct {
 	fs       vfs.FS

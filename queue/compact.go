@@ -1,7 +1,9 @@
 package queue
 
 import (
+	"cmp"
 	"context"
+	"io/fs"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -9,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cockroachdb/errors"
-
 	"docstore/internal/vfs"
+
+	"github.com/cockroachdb/errors"
 )
 
 const (
@@ -271,4 +273,81 @@ func (c *compaction) deletesStay() (SegmentID, error) {
 		return oldest + 1, nil
 	}
 	return c.lost, nil
+}
+
+// deleteReplaced removes the files whose rewrite is old enough. It verifies every byte of
+// a rewrite first.
+func (c *compaction) deleteReplaced(ctx context.Context, now time.Time) error {
+	l, err := c.reader.list()
+	if err != nil {
+		return err
+	}
+	byGeneration := func(a, b rewriteRun) int { return cmp.Compare(b.generation, a.generation) }
+	for _, r := range slices.SortedFunc(slices.Values(l.rewrites), byGeneration) {
+		names := l.replacedBy(r)
+		if len(names) == 0 {
+			continue
+		}
+		old, err := c.oldAndSound(ctx, r, now)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed in favor of a higher generation
+		}
+		if err != nil {
+			return err
+		}
+		for _, name := range names {
+			if !old {
+				break
+			}
+			if err := c.remove(name); err != nil {
+				return err
+			}
+		}
+	}
+	return c.options.FS.SyncDir(c.dir)
+}
+
+func (c *compaction) remove(name string) error {
+	path := filepath.Join(c.dir, name)
+	info, err := c.options.FS.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // removed in favor of a higher generation
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.options.FS.Remove(path); err != nil {
+		return err
+	}
+	c.options.Logger.Info("replaced file removed", "path", path, "bytes", info.Size)
+	c.report.Deleted++
+	c.report.DeletedBytes += info.Size
+	return nil
+}
+
+// oldAndSound reports whether the files that a rewrite replaces may be removed. The error
+// is the first damage.
+func (c *compaction) oldAndSound(ctx context.Context, r rewriteRun, now time.Time) (bool, error) {
+	p := part{rewriteRun: r}
+	s, err := p.open(c.options.FS, c.dir)
+	if err != nil {
+		return false, err
+	}
+	created, size := time.UnixMilli(s.header.created), s.info.Size
+	s.close()
+	if now.Sub(created) < c.options.DeleteAfter {
+		return false, nil
+	}
+	c.total += size
+	before := c.done
+	err = c.eachBlock(ctx, plannedRun{parts: []part{p}}, func(s *segmentFile, b *block, _ Address, offset int64) error {
+		bad, err := s.checkDocuments(b, offset, nil)
+		if err == nil && len(bad) > 0 {
+			err = bad[0]
+		}
+		c.pass(b.size())
+		return err
+	})
+	c.pass(before + size - c.done)
+	return true, err
 }

@@ -1,9 +1,14 @@
 package queue
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"slices"
 	"time"
+
+	"docstore/internal/vfs"
+	"docstore/queue/codec"
 )
 
 // rewriter copies the entries that a rewrite keeps of a run.
@@ -84,31 +89,6 @@ func (w *rewriter) begin(ctx context.Context) error {
 		w.file.table = table
 	}
 	return err
-}
-
-// chainInto adds to the table of a rewrite the state of a file that it replaces: its
-// segments, the lost and truncated ranges, and its cursor if it has one.
-func (s *segmentFile) chainInto(table *relocations) error {
-	if s.relocations != nil {
-		table.originals = append(table.originals, s.relocations.originals...)
-		table.lost = append(table.lost, s.relocations.lost...)
-		table.truncated = append(table.truncated, s.relocations.truncated...)
-		if len(s.relocations.cursor) > 0 {
-			table.cursor = s.relocations.cursor
-		}
-		return nil
-	}
-	o := original{digest: s.footer.digest()}
-	if s.footer.lastBlock > 0 {
-		var b block
-		if _, err := s.frame(&b, int64(s.footer.lastBlock)); err != nil {
-			return err
-		}
-		o.end, o.chain = s.footer.lastBlock+uint32(b.size()), b.crc
-		table.cursor = slices.Clone(b.cursor())
-	}
-	table.originals = append(table.originals, o)
-	return nil
 }
 
 // decision is the outcome for an entry of a rewritten file.
@@ -197,7 +177,193 @@ func (w *rewriter) eachKept(s *segmentFile, b *block, at Address, offset int64,
 	return nil
 }
 
-// damagedEntry is the error for a damaged document of the block at offset.
-func (s *segmentFile) damagedEntry(b *block, e *entry, offset int64, id []byte, reason error) error {
-	return s.damagedDocument(offset+b.dataOffset()+int64(e.start), id, reason)
+// rewriteAll determines the entries to keep of the runs, in one pass over the tables of
+// the queue, and writes the rewrites.
+func (c *compaction) rewriteAll(ctx context.Context, runs []plannedRun, now time.Time) error {
+	versions := map[idHash]*version{}
+	for _, run := range runs {
+		if err := c.eachBlock(ctx, run, func(_ *segmentFile, b *block, _ Address, _ int64) error {
+			for i := range b.count {
+				versions[hashID(b.id(b.entry(i)))] = new(version)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	var settled Position
+	var newest Address
+	err := c.reader.Scan(ctx, Position{}, func(e Entry) error {
+		settled, newest = e.Next, e.Address
+		if v := versions[hashID(e.ID)]; v != nil {
+			if !e.Deleted && v.first == 0 {
+				v.first = e.Address.Segment
+			}
+			if !v.newest.IsZero() && len(retainedBetween(c.options.RetainedEnds, v.newest.Segment, e.Address.Segment)) > 0 {
+				v.retained = append(v.retained, v.newest)
+			}
+			v.newest = e.Address
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	deletesStay, err := c.deletesStay()
+	if err != nil {
+		return err
+	}
+	for _, run := range runs {
+		w := rewriter{
+			compaction: c, run: run, now: now, versions: versions, settled: settled.Next, newest: newest,
+			keepDeletes: deletesStay > 0 && deletesStay <= run.last(),
+		}
+		if err := w.rewrite(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// version is the state of an id in the queue.
+type version struct {
+	newest Address
+	first  SegmentID // the first segment with a document of it; 0: none
+	// retained are earlier entries that were the newest of the id in a retained state.
+	retained []Address
+}
+
+func hashID(id []byte) idHash {
+	sum := sha256.Sum256(id)
+	return idHash(sum[:16])
+}
+
+// eachBlock calls fn for each block of the files of a run, with its original address and
+// its offset in the file.
+func (c *compaction) eachBlock(ctx context.Context, run plannedRun, fn func(s *segmentFile, b *block, at Address, offset int64) error) error {
+	var b block
+	for _, p := range run.parts {
+		s, err := p.open(c.options.FS, c.dir)
+		if err != nil {
+			return err
+		}
+		w := s.newWalk()
+		for err == nil {
+			offset := w.next
+			var kind frameType
+			if kind, err = w.step(s, &b); err != nil || kind == frameFooter {
+				break
+			}
+			if kind == frameBlock {
+				at, _ := b.origin(Address{Segment: s.number, Block: uint32(offset)})
+				err = cmp.Or(ctx.Err(), fn(s, &b, at, offset))
+			}
+		}
+		s.close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// open opens a sealed file.
+func (p *part) open(fsys vfs.FS, dir string) (*segmentFile, error) {
+	name := segmentPath(dir, p.first, sealedSuffix)
+	if p.generation > 0 {
+		name = p.path(dir)
+	}
+	s, err := openSegmentFile(fsys, name, p.first)
+	if err == nil && s.footer == nil {
+		s.close()
+		err = errIncomplete
+	}
+	return s, err
+}
+
+// transcoder encodes documents again, without the dictionary of their file.
+type transcoder struct {
+	codec   codec.Codec
+	encoder codec.Encoder
+	from    *segmentFile // the file of decoder
+	decoder codec.Decoder
+	raw     []byte // buffer for an uncompressed document
+	stored  []byte // buffer for the encoded document
+}
+
+// decode returns the uncompressed document, valid until the next call.
+func (t *transcoder) decode(s *segmentFile, e *entry, document []byte) ([]byte, error) {
+	if e.storedRaw() {
+		return document, nil
+	}
+	if t.from != s {
+		content, err := s.dictionary()
+		if err != nil {
+			return nil, err
+		}
+		if t.decoder, err = t.codec.NewDecoder(content); err != nil {
+			return nil, err
+		}
+		t.from = s
+	}
+	var err error
+	t.raw, err = t.decoder.Decode(t.raw[:0], document, e.rawBytes())
+	return t.raw, err
+}
+
+// recode returns the document in its new encoding, valid until the next call, with its
+// length and flags.
+func (t *transcoder) recode(s *segmentFile, e *entry, document []byte) (stored []byte, rawAndFlags uint32, err error) {
+	raw, err := t.decode(s, e, document)
+	if err != nil {
+		return nil, 0, err
+	}
+	rawAndFlags = uint32(len(raw))
+	var storedRaw bool
+	if t.stored, storedRaw = appendEncoded(t.encoder, t.stored[:0], raw); storedRaw {
+		rawAndFlags |= flagStoredRaw
+	}
+	return t.stored, rawAndFlags, nil
+}
+
+// train trains the dictionary of a rewrite from the documents that it keeps, so that it
+// contains nothing of any other. It returns none if there are too few documents.
+func (w *rewriter) train(ctx context.Context, id codec.ID) ([]byte, error) {
+	c, err := codec.ByID(id)
+	if err != nil {
+		return nil, err
+	}
+	w.coder = &transcoder{codec: c}
+	size := w.options.dictionaryBytes
+	documents, bytes := newSample(sampleShare*size), 0
+	err = w.eachBlock(ctx, w.run, func(s *segmentFile, b *block, at Address, offset int64) error {
+		return w.eachKept(s, b, at, offset, func(place Address, e *entry, id, document []byte, _ time.Time) error {
+			if e.deleted() || e.lost() {
+				return nil
+			}
+			raw, err := w.coder.decode(s, e, document)
+			if err != nil {
+				return s.damagedEntry(b, e, offset, id, err)
+			}
+			documents.add(place.Segment, raw)
+			bytes += len(raw)
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.coder.from = nil // the files are reopened
+	var content []byte
+	if bytes >= dictionaryShare*size {
+		better, err := trainBetter(c, nil, documents.documents, size)
+		if err != nil {
+			w.options.Logger.Warn("rewriting without a dictionary", "reason", err)
+		}
+		if better != nil {
+			content = better.bytes
+		}
+	}
+	w.coder.encoder, err = c.NewEncoder(content)
+	return content, err
 }

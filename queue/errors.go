@@ -108,25 +108,6 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("queue: the entry at %s was lost to damage", e.Address)
 }
 
-// CorruptionError reports wrong bytes of a segment. It matches ErrCorrupt.
-type CorruptionError struct {
-	Path    string
-	Segment SegmentID
-	Offset  int64  // of the wrong header, block, document, mark or footer
-	ID      string // of the damaged document, if known
-	Reason  string
-}
-
-func (e *CorruptionError) Error() string {
-	if e.ID != "" {
-		return fmt.Sprintf("queue: %s: segment %d, offset %d, id %q: %s", e.Path, e.Segment, e.Offset, e.ID, e.Reason)
-	}
-	return fmt.Sprintf("queue: %s: segment %d, offset %d: %s", e.Path, e.Segment, e.Offset, e.Reason)
-}
-
-// Is makes errors.Is(err, ErrCorrupt) true.
-func (e *CorruptionError) Is(target error) bool { return target == ErrCorrupt }
-
 // markedError makes an error match a sentinel and wraps its reason.
 type markedError struct {
 	mark   error

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"docstore/internal/prefetch"
 	"docstore/internal/vfs"
 	"docstore/queue/codec"
 )
@@ -166,18 +165,4 @@ func (g *fetchGroup) release() {
 		g.request.r.files.put(f)
 	}
 	g.used = 0
-}
-
-// prefetchEntry prefetches what locate reads of an original block of a mapped file.
-func (s *segmentFile) prefetchEntry(block int64, index uint16) {
-	s.prefetch(block, blockHeaderBytes)
-	s.prefetch(block+blockHeaderBytes+entryBytes*int64(max(index, 1)-1), 2*entryBytes)
-}
-
-// prefetch prefetches bytes of a mapped file, as far as it has them.
-func (s *segmentFile) prefetch(offset, n int64) {
-	mapped := s.mapping.Bytes()
-	if offset < int64(len(mapped)) {
-		prefetch.Bytes(mapped[offset:min(offset+n, int64(len(mapped)))])
-	}
 }

@@ -134,11 +134,3 @@ func (c *coldFetch) file(r *Reader, n SegmentID) *cachedFile {
 	c.files = append(c.files, f)
 	return f
 }
-
-// tableBytes is the mean length of the header and table of the blocks of a sealed file, and at
-// least that up to the entry with the index.
-func (s *segmentFile) tableBytes(index uint16) int64 {
-	t := &s.footer.totals
-	mean := (s.footer.limit() - s.header.firstFrame() - int64(t.stored)) / max(1, int64(t.blocks))
-	return max(blockHeaderBytes+entryBytes*(int64(index)+1), mean)
-}

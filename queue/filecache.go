@@ -373,3 +373,11 @@ func (t *slotTable) set(n SegmentID, f *cachedFile) {
 	}
 	page[n%(1<<slotPageBits)].Store(f)
 }
+
+// checkBound returns an error if the cache is bound to another queue than the file's.
+func (c *fileCache) checkBound(s *segmentFile) error {
+	if bound := c.bound.Load(); bound != nil && s.header.queue != *bound {
+		return s.forked(*bound)
+	}
+	return nil
+}

@@ -108,16 +108,6 @@ func headOf(fsys vfs.FS, dir string, now func() time.Time) (*headFile, error) {
 	return h, nil
 }
 
-// openWhole opens the file of a segment: the rewrite that replaces it, the sealed file,
-// or the open one.
-func (l *listing) openWhole(fsys vfs.FS, dir string, n SegmentID) (*segmentFile, error) {
-	s, _, err := l.openCovering(fsys, dir, n)
-	if s != nil || err != nil {
-		return s, err
-	}
-	return openSegmentFile(fsys, segmentPath(dir, n, l.suffixOf(n)), n)
-}
-
 // incomplete is ErrIncomplete with the two remedies. keep is the last complete segment,
 // or the address before which the entries are complete.
 func incomplete(dir string, keep any, format string, args ...any) error {

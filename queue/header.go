@@ -6,6 +6,7 @@ import (
 
 	"docstore/internal/checksum"
 	"docstore/queue/codec"
+	"docstore/queue/stored"
 )
 
 // segmentMagic begins every segment file.
@@ -146,4 +147,20 @@ func parseHeader(b []byte) (segmentHeader, error) {
 		return h, fmt.Errorf("dictionary has %d bytes, more than %d", h.dictionary.bytes, codec.MaxDictionaryBytes)
 	}
 	return h, nil
+}
+
+// storedHeaderBytes is the size of the header of a stored form.
+const storedHeaderBytes = stored.HeaderBytes
+
+// putStored writes the header of the stored form of an entry's document, which follows it in
+// b.
+func (h *segmentHeader) putStored(b []byte, at Address, e *entry) {
+	header := stored.Header{DocumentCRC: e.crc, RawAndFlags: e.rawAndFlags, Address: at}
+	if !e.storedRaw() {
+		header.Codec = h.codec
+		if h.dictionary.bytes > 0 {
+			header.Dictionary = h.dictionary.hash
+		}
+	}
+	header.Put(b)
 }

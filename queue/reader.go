@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"slices"
@@ -9,10 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cockroachdb/errors"
-
 	"docstore/internal/vfs"
 	"docstore/queue/stored"
+
+	"github.com/cockroachdb/errors"
 )
 
 // Reader reads the queue in a directory, also while it is written or copied. It is safe
@@ -176,12 +177,6 @@ func (r *Reader) survey(n SegmentID) (*segmentFile, *walk, error) {
 	return nil, nil, first
 }
 
-// isContent reports whether an error is about the bytes of a file, and not about reading
-// it.
-func isContent(err error) bool {
-	return errors.Is(err, errIncomplete) || errors.Is(err, ErrCorrupt)
-}
-
 func describe(s *segmentFile, w *walk) SegmentInfo {
 	t := &w.marked.totals
 	info := SegmentInfo{
@@ -276,4 +271,27 @@ func (r *Reader) VerifyFile(ctx context.Context, name string) (Report, error) {
 	}
 	err := c.file(ctx, n, suffix)
 	return c.report, err
+}
+
+// Bind restricts fetches to segments of the queue with the id. It is needed if files of
+// another queue may be copied into the directory: both queues can have the same id at the
+// same address.
+func (r *Reader) Bind(queue [16]byte) { r.files.bound.Store(&queue) }
+
+// IDOf returns the id of the queue that a segment's file belongs to, by its header.
+func IDOf(fsys vfs.FS, path string) ([16]byte, error) {
+	file, err := fsys.Open(path)
+	if err != nil {
+		return [16]byte{}, err
+	}
+	defer file.Close()
+	b := make([]byte, headerBytes)
+	if _, err := file.ReadAt(b, 0); err != nil {
+		return [16]byte{}, fmt.Errorf("queue: %s: header: %w", path, err)
+	}
+	header, err := parseHeader(b)
+	if err != nil {
+		return [16]byte{}, fmt.Errorf("queue: %s: %w", path, err)
+	}
+	return header.queue, nil
 }

@@ -10,14 +10,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cockroachdb/errors"
-
 	"docstore/internal/vfs"
-)
 
-// DamagedSuffix ends the name that Repair gives a file which a rewrite has replaced.
-// Readers ignore such a file.
-const DamagedSuffix = ".damaged"
+	"github.com/cockroachdb/errors"
+)
 
 // RepairOptions configure Repair. Nil and zero values are the defaults.
 type RepairOptions struct {

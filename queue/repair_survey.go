@@ -209,13 +209,3 @@ func (r *repairer) open(p *place) (*segmentFile, error) {
 	}
 	return s, nil
 }
-
-// highestGeneration returns the highest generation of the rewrites that overlap a run.
-func (l *listing) highestGeneration(run rewriteRun) (highest uint32) {
-	for _, r := range l.rewrites {
-		if r.overlaps(run) {
-			highest = max(highest, r.generation)
-		}
-	}
-	return highest
-}

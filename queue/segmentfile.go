@@ -7,16 +7,11 @@ import (
 	"slices"
 
 	"docstore/internal/checksum"
+	"docstore/internal/prefetch"
 	"docstore/internal/vfs"
 	"docstore/queue/codec"
 	"docstore/queue/stored"
 )
-
-// errIncomplete: the file ends before the bytes to be read, or they were never written.
-// They may still arrive.
-var errIncomplete = errors.New("bytes are not there yet")
-
-var errBlockKind = errors.New("block is relocated in an original, or not relocated in a rewrite")
 
 // segmentFile is a file of a segment or rewrite, open for reading. Its fields are
 // constant except during refresh and mapSealed.
@@ -364,4 +359,71 @@ func (s *segmentFile) copyMapped(p []byte, offset int64) error {
 		return s.readError(err)
 	}
 	return nil
+}
+
+// damagedEntry is the error for a damaged document of the block at offset.
+func (s *segmentFile) damagedEntry(b *block, e *entry, offset int64, id []byte, reason error) error {
+	return s.damagedDocument(offset+b.dataOffset()+int64(e.start), id, reason)
+}
+
+// guard runs fn, and makes an error of a fault in the mapped file.
+func (s *segmentFile) guard(fn func() error) (err error) {
+	if s.mapping == nil {
+		return fn()
+	}
+	if fault := vfs.Guard(func() { err = fn() }); fault != nil {
+		return s.readError(fault)
+	}
+	return err
+}
+
+// damagedDocument is the error for a document whose stored bytes are at offset.
+func (s *segmentFile) damagedDocument(offset int64, id []byte, reason error) *CorruptionError {
+	c := s.corruption(offset, reason)
+	c.ID = string(id)
+	return c
+}
+
+// verifyDocument compares the stored bytes of a document with the checksum in its entry.
+func verifyDocument(at Address, e *entry, id, stored []byte) error {
+	if got := documentCRC(at, e.rawAndFlags, id, stored); got != e.crc {
+		return wrongChecksum(e.crc, got)
+	}
+	return nil
+}
+
+func wrongChecksum(want, got uint32) error {
+	return fmt.Errorf("document's checksum is %08x, its bytes have %08x", want, got)
+}
+
+// sameFile reports whether a file is the same and unchanged.
+func sameFile(a, b vfs.Info) bool {
+	return a.ID == b.ID && a.Size == b.Size && a.ModTime.Equal(b.ModTime)
+}
+
+// forked is the error for a file of a queue other than the one that is read.
+func (s *segmentFile) forked(want [16]byte) error {
+	return fmt.Errorf("%w: %s is of queue %x, not of %x", ErrForked, s.path, s.header.queue, want)
+}
+
+// prefetchEntry prefetches what locate reads of an original block of a mapped file.
+func (s *segmentFile) prefetchEntry(block int64, index uint16) {
+	s.prefetch(block, blockHeaderBytes)
+	s.prefetch(block+blockHeaderBytes+entryBytes*int64(max(index, 1)-1), 2*entryBytes)
+}
+
+// prefetch prefetches bytes of a mapped file, as far as it has them.
+func (s *segmentFile) prefetch(offset, n int64) {
+	mapped := s.mapping.Bytes()
+	if offset < int64(len(mapped)) {
+		prefetch.Bytes(mapped[offset:min(offset+n, int64(len(mapped)))])
+	}
+}
+
+// tableBytes is the mean length of the header and table of the blocks of a sealed file, and at
+// least that up to the entry with the index.
+func (s *segmentFile) tableBytes(index uint16) int64 {
+	t := &s.footer.totals
+	mean := (s.footer.limit() - s.header.firstFrame() - int64(t.stored)) / max(1, int64(t.blocks))
+	return max(blockHeaderBytes+entryBytes*(int64(index)+1), mean)
 }

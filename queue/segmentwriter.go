@@ -2,6 +2,8 @@ package queue
 
 import (
 	"fmt"
+	"log/slog"
+	"path/filepath"
 	"time"
 
 	"docstore/internal/vfs"
@@ -160,3 +162,58 @@ func (s *segmentWriter) write(p []byte) error {
 }
 
 func (s *segmentWriter) close() { s.file.Close() }
+
+// sealAgain writes the end of an open segment again and seals it after its last whole block. w
+// is at the last commit mark.
+func (s *segmentFile) sealAgain(fsys vfs.FS, w *walk, logger *slog.Logger) error {
+	file, err := fsys.OpenAppend(s.path)
+	if err != nil {
+		return err
+	}
+	sw := &segmentWriter{fs: fsys, dir: filepath.Dir(s.path), file: file, header: s.header}
+	if err := s.writeAgain(file, max(w.next-markBytes, s.header.firstFrame())); err != nil {
+		sw.close()
+		return err
+	}
+	if s.footer != nil { // the crash was before the rename
+		return sw.finish()
+	}
+	if err := w.passWhole(s); err != nil {
+		sw.close()
+		return err
+	}
+	lost := s.info.Size - w.next
+	logger.Warn("sealing a segment that was not closed", "path", s.path,
+		"entries", w.seen.entries, "bytes", w.next, "unfinished_bytes", lost)
+	if lost > 0 {
+		if err := file.Truncate(w.next); err != nil {
+			sw.close()
+			return err
+		}
+	}
+	sw.size, sw.chain, sw.totals = w.next, w.chain, w.seen
+	_, err = sw.seal()
+	return err
+}
+
+// writeAgain rewrites the bytes from an offset to the end of the file. After a failed
+// sync the kernel may mark pages as clean although the disk does not have them: reads
+// return them, and no later sync writes them or reports an error. Rewriting makes the
+// pages dirty again.
+//
+// It runs before the bytes are verified, because until they are rewritten a later read
+// may not return them.
+func (s *segmentFile) writeAgain(file vfs.File, from int64) error {
+	buffer := make([]byte, max(0, min(scanBytes, s.info.Size-from)))
+	for from < s.info.Size {
+		window := buffer[:min(scanBytes, s.info.Size-from)]
+		if err := s.readAt(window, from); err != nil {
+			return err
+		}
+		if _, err := file.WriteAt(window, from); err != nil {
+			return err
+		}
+		from += int64(len(window))
+	}
+	return nil
+}

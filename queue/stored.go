@@ -7,24 +7,7 @@ import (
 	"slices"
 
 	"docstore/queue/codec"
-	"docstore/queue/stored"
 )
-
-// storedHeaderBytes is the size of the header of a stored form.
-const storedHeaderBytes = stored.HeaderBytes
-
-// putStored writes the header of the stored form of an entry's document, which follows it in
-// b.
-func (h *segmentHeader) putStored(b []byte, at Address, e *entry) {
-	header := stored.Header{DocumentCRC: e.crc, RawAndFlags: e.rawAndFlags, Address: at}
-	if !e.storedRaw() {
-		header.Codec = h.codec
-		if h.dictionary.bytes > 0 {
-			header.Dictionary = h.dictionary.hash
-		}
-	}
-	header.Put(b)
-}
 
 // StoredFor is DocumentFor for a caller that can decode the codecs in take: a document
 // that needs no other codec is appended in its stored form, for stored.Parse, and asStored

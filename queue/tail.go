@@ -402,11 +402,6 @@ func (t *tailer) open(f *tailFile) error {
 	return nil
 }
 
-// sameFile reports whether a file is the same and unchanged.
-func sameFile(a, b vfs.Info) bool {
-	return a.ID == b.ID && a.Size == b.Size && a.ModTime.Equal(b.ModTime)
-}
-
 // committed returns the end of the frames that may be delivered: the footer, the last
 // commit mark, or damage, which is the error. With other errors the end is 0.
 func (f *tailFile) committed(b *block) (int64, error) {

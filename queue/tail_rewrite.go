@@ -193,33 +193,6 @@ func (t *tailer) checkProof(s *segmentFile, b *block) error {
 	return nil
 }
 
-// relocatedBlock reads block i of a rewrite into b and returns its original address.
-func (s *segmentFile) relocatedBlock(b *block, i int) (Address, error) {
-	at, offset := s.relocations.row(i)
-	if _, err := s.frame(b, offset); err != nil {
-		return at, err
-	}
-	if origin, _ := b.origin(at); origin != at {
-		return at, s.corruption(offset, errors.New("block is not the one that the relocations name"))
-	}
-	return at, nil
-}
-
-// afterBlock returns the address of the first entry after a block of this file that has
-// the original address at. If the last entries of the block were truncated, it is the
-// address of the first of these.
-func (s *segmentFile) afterBlock(b *block, at Address) Address {
-	if s.relocations != nil {
-		for _, r := range s.relocations.truncated {
-			if r.from.Segment == at.Segment && r.from.Block == at.Block {
-				return r.from
-			}
-		}
-	}
-	_, end := b.origin(at)
-	return Address{Segment: at.Segment, Block: end}
-}
-
 func (t *tailer) closeRewrite() {
 	if t.rewrite != nil {
 		t.rewrite.close()

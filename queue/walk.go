@@ -1,6 +1,9 @@
 package queue
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // walk follows the frames of a segment and verifies their chain.
 type walk struct {
@@ -116,4 +119,41 @@ func (w *walk) jump(s *segmentFile) error {
 	}
 	w.next, w.broken = mark, true
 	return err
+}
+
+// lastMark returns a walk at the end of the segment's last commit mark, or at its footer,
+// with everything before it verified except documents.
+func (s *segmentFile) lastMark() (*walk, error) {
+	var b block
+	w := s.newWalk()
+	if err := w.advance(s, &b); err != nil {
+		if err := s.damage(w.next, err); !errors.Is(err, errIncomplete) {
+			return nil, err
+		}
+	}
+	w.rewind()
+	return w, nil
+}
+
+// passWhole moves past the last whole block of the file. A block after the last mark
+// counts only if its documents are whole, too.
+func (w *walk) passWhole(s *segmentFile) error {
+	var b block
+	for {
+		kind, err := s.frame(&b, w.next)
+		if err == nil && kind == frameBlock {
+			err = w.chained(s, "block", b.previous)
+		}
+		if isContent(err) || err == nil && kind != frameBlock {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		bad, err := s.checkDocuments(&b, w.next, nil)
+		if err != nil || len(bad) > 0 {
+			return err
+		}
+		w.pass(&b)
+	}
 }

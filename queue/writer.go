@@ -371,3 +371,11 @@ func (w *Writer) Close() error {
 	})
 	return w.closeErr
 }
+
+// wantsDictionary reports whether the open segment, which has no dictionary, has reached
+// the size for one and one is ready. Then the next segment begins early. So the first
+// documents of a queue do not wait for a dictionary, and small segments have none.
+func (w *Writer) wantsDictionary() bool {
+	s, d := w.mu.segment, w.trainer.current()
+	return s.dictionary == nil && d != nil && s.raw >= w.trainer.share()*uint64(len(d.bytes))
+}

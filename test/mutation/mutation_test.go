@@ -97,7 +97,7 @@ var mutations = []mutation{
 		pkg: "./queue", run: "TestCrashAtEveryOperation",
 	},
 	{
-		name: "a segment whose fsync failed is sealed without being rewritten", file: "queue/writer_recover.go",
+		name: "a segment whose fsync failed is sealed without being rewritten", file: "queue/segmentwriter.go",
 		old: "if err := s.writeAgain(file, max(w.next-markBytes, s.header.firstFrame())); err != nil {", new: "if err := error(nil); err != nil {",
 		pkg: "./queue", run: "TestPowerLossAfterFailedSync",
 	},
@@ -117,7 +117,7 @@ var mutations = []mutation{
 		pkg: "./queue", run: "TestCompactCrash$",
 	},
 	{
-		name: "the checksum of a document is not compared", sample: true, file: "queue/fetch.go",
+		name: "the checksum of a document is not compared", sample: true, file: "queue/fetchfile.go",
 		old: "	if got != l.crc {", new: "	if got != l.crc && got == 0 {",
 		pkg: "./queue", run: "Flip|Byte|Damage|Corrupt",
 	},
@@ -127,12 +127,12 @@ var mutations = []mutation{
 		pkg: "./queue", run: "Flip|Byte|Damage|Corrupt",
 	},
 	{
-		name: "a fetch does not compare the document id", file: "queue/fetch.go",
+		name: "a fetch does not compare the document id", file: "queue/fetchfile.go",
 		old: "case q.id != nil && !bytes.Equal(q.id, id):", new: "case q.id != nil && !bytes.Equal(id, id):",
 		pkg: "./queue", run: "TestForeignAndForkedSegments|TestQuarantinedFile|TestStoredForm",
 	},
 	{
-		name: "a fetch reads an older file although a rewrite cannot be verified", file: "queue/fetch_document.go",
+		name: "a fetch reads an older file although a rewrite cannot be verified", file: "queue/fetch.go",
 		old: "			if !hasEntry {\n				break", new: "			if false && !hasEntry {\n				break",
 		pkg: "./queue", run: "TestCompactPartialReplica",
 	},

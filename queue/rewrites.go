@@ -11,6 +11,39 @@ import (
 	"docstore/internal/vfs"
 )
 
+// openCovering is listing.openCovering with the current listing.
+func (r *Reader) openCovering(n SegmentID) (s *segmentFile, damage, err error) {
+	l, err := r.list()
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil // the directory has not arrived
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return l.openCovering(r.options.FS, r.dir, n)
+}
+
+// DropReplaced closes open files that a rewrite has replaced, so that dropped entries are
+// no longer served and the space of removed files is released. Tail does this for the
+// rewrites that it reads; call DropReplaced from time to time for the others.
+func (r *Reader) DropReplaced() error {
+	l, err := r.list()
+	if err != nil {
+		return err
+	}
+	for run := range r.files.replacedBy(&l) {
+		s, err := openSegmentFile(r.options.FS, run.path(r.dir), run.first)
+		switch {
+		case err == nil:
+			s.close()
+			r.files.drop(run)
+		case !isContent(err) && !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
+	}
+	return nil
+}
+
 // Rewrite describes a rewrite in the directory.
 type Rewrite struct {
 	First, Last SegmentID // of the segments that it replaces

@@ -1,15 +1,65 @@
 package queue
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-
-	"docstore/internal/vfs"
 )
+
+// rewriteRun identifies a rewrite: the segments that it replaces, and its generation. Of
+// several rewrites of a segment the one with the highest generation is read.
+type rewriteRun struct {
+	first, last SegmentID
+	generation  uint32
+}
+
+func (r rewriteRun) valid() bool { return r.first > 0 && r.first <= r.last && r.generation > 0 }
+
+// covers reports whether segment n belongs to the run.
+func (r rewriteRun) covers(n SegmentID) bool { return r.first <= n && n <= r.last }
+
+// overlaps reports whether the runs share a segment.
+func (r rewriteRun) overlaps(other rewriteRun) bool {
+	return r.first <= other.last && other.first <= r.last
+}
+
+const (
+	generationDigits = 4              // the minimum in a file name
+	maxGeneration    = math.MaxUint32 // of the field of the header
+)
+
+// newRun identifies a rewrite that replaces the files of some segments, which have at most
+// the generation highest.
+func newRun(first, last SegmentID, highest uint32) (rewriteRun, error) {
+	if highest == maxGeneration {
+		return rewriteRun{}, fmt.Errorf("segments %d to %d have the highest possible generation, %d, and cannot be rewritten", first, last, highest)
+	}
+	return rewriteRun{first, last, highest + 1}, nil
+}
+
+func (r rewriteRun) name() string {
+	return fmt.Sprintf("%0*d-%0*d.%0*d%s", nameDigits, uint32(r.first), nameDigits, uint32(r.last), generationDigits, r.generation, sealedSuffix)
+}
+
+func (r rewriteRun) path(dir string) string { return filepath.Join(dir, r.name()) }
+
+// parseRewriteName parses the result of name.
+func parseRewriteName(name string) (r rewriteRun, ok bool) {
+	run, isSegment := strings.CutSuffix(name, sealedSuffix)
+	numbers, generation, _ := strings.Cut(run, ".")
+	first, last, _ := strings.Cut(numbers, "-")
+	a, errA := strconv.ParseUint(first, 10, 32)
+	b, errB := strconv.ParseUint(last, 10, 32)
+	g, errG := strconv.ParseUint(generation, 10, 32)
+	if !isSegment || errors.Join(errA, errB, errG) != nil {
+		return r, false
+	}
+	r = rewriteRun{first: SegmentID(a), last: SegmentID(b), generation: uint32(g)}
+	return r, r.valid() && r.name() == name
+}
 
 // Names of the files in a queue's directory.
 const (
@@ -68,87 +118,11 @@ func parseIgnoredName(name string) (FileName, bool) {
 	return FileName{}, false
 }
 
-// listing lists the files of a queue's directory.
-type listing struct {
-	numbers    []SegmentID // ascending
-	sealed     map[SegmentID]bool
-	open       map[SegmentID]bool
-	rewrites   []rewriteRun // from their names, in the order of their first segments
-	reach      []SegmentID  // the highest segment of each rewrite and of those listed before it
-	ignored    []string     // names of quarantined files and of files that Repair replaced
-	unfinished []string     // names of files left over by a killed writer
-}
-
-func list(fsys vfs.FS, dir string) (listing, error) {
-	l := listing{sealed: map[SegmentID]bool{}, open: map[SegmentID]bool{}}
-	names, err := fsys.List(dir)
-	if err != nil {
-		return l, err
-	}
-	for _, name := range names {
-		if run, ok := parseRewriteName(name); ok {
-			l.rewrites = append(l.rewrites, run)
-			continue
-		}
-		if _, ok := parseIgnoredName(name); ok {
-			l.ignored = append(l.ignored, name)
-			continue
-		}
-		n, suffix, ok := parseName(name)
-		if !ok {
-			continue
-		}
-		switch suffix {
-		case sealedSuffix:
-			l.sealed[n] = true
-		case openSuffix:
-			l.open[n] = true
-		default:
-			l.unfinished = append(l.unfinished, name)
-			continue
-		}
-		l.numbers = append(l.numbers, n)
-	}
-	slices.Sort(l.numbers)
-	l.numbers = slices.Compact(l.numbers)
-	slices.SortFunc(l.rewrites, func(a, b rewriteRun) int { return cmp.Compare(a.first, b.first) })
-	var reach SegmentID
-	for _, r := range l.rewrites {
-		reach = max(reach, r.last)
-		l.reach = append(l.reach, reach)
-	}
-	return l, nil
-}
-
-// last returns the highest segment number, including replaced segments; 0: there is none.
-func (l *listing) last() SegmentID {
-	var last SegmentID
-	if n := len(l.numbers); n > 0 {
-		last = l.numbers[n-1]
-	}
-	for _, r := range l.rewrites {
-		last = max(last, r.last)
-	}
-	return last
-}
-
-// after reports whether a segment with a number above n exists.
-func (l *listing) after(n SegmentID) bool { return l.last() > n }
-
-// places returns the numbers of the originals and the first numbers of the rewrites.
-func (l *listing) places() []SegmentID {
-	places := slices.Clone(l.numbers)
-	for _, r := range l.rewrites {
-		places = append(places, r.first)
-	}
-	slices.Sort(places)
-	return slices.Compact(places)
-}
-
-// rewritten reports whether a listed rewrite has segment n.
-func (l *listing) rewritten(n SegmentID) bool { return len(l.covering(n)) > 0 }
-
 // QuarantineSuffix ends the name of a segment's file that the server of a copy has
 // quarantined because of damage, so that it is copied again. Such a file is not part of
 // the queue, but its undamaged documents are served until the new copy arrives.
 const QuarantineSuffix = ".bad"
+
+// DamagedSuffix ends the name that Repair gives a file which a rewrite has replaced.
+// Readers ignore such a file.
+const DamagedSuffix = ".damaged"
