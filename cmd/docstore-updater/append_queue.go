@@ -1,9 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"time"
 
@@ -36,17 +34,17 @@ type destination interface {
 // openQueue opens the queue, and creates it if necessary. synced is called with the duration of
 // each fsync.
 func (o *appendOptions) openQueue(env *cli.Env, synced func(time.Duration)) (destination, error) {
-	layout, err := shard.ReadLayout(o.fs, o.queueDir)
+	layout, err := shard.Read(o.fs, o.queueDir)
 	switch {
-	case err == nil && o.shards > 0 && o.shards != layout.Shards:
+	case err != nil:
+		return nil, err // it has advice
+	case layout.Shards > 1 && o.shards > 0 && o.shards != layout.Shards:
 		return nil, fmt.Errorf("--shards %d: the queue %s has %d shards, and the number never changes; omit --shards, or give another directory",
 			o.shards, o.queueDir, layout.Shards)
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return nil, err // it has advice
-	case err != nil && o.shards > 1:
+	case layout.Shards == 1 && o.shards > 1:
 		layout = shard.Layout{Shards: o.shards, Seed: rand.Uint64()}
 	}
-	if layout.Shards == 0 {
+	if layout.Shards == 1 {
 		w, err := queue.OpenWriter(o.queueDir, &queue.WriterOptions{
 			FS: o.fs, Codec: o.codec, SegmentBytes: int64(o.segmentSize), SegmentAge: o.segmentAge, Synced: synced, Logger: env.Log,
 		})

@@ -46,11 +46,11 @@ func (l *shardedLife) append(entries ...string) {
 // documents returns the documents of a divided queue.
 func (l *shardedLife) documents(dir string) map[string]string {
 	l.t.Helper()
-	layout, err := shard.ReadLayout(vfs.OS, dir)
+	layout, err := shard.Read(vfs.OS, dir)
 	require.NoError(l.t, err)
 	documents := map[string]string{}
 	for i := range layout.Shards {
-		r, err := queue.OpenReader(shard.Dir(dir, i), nil)
+		r, err := queue.OpenReader(layout.Dir(dir, i), nil)
 		require.NoError(l.t, err)
 		require.NoError(l.t, r.Scan(l.t.Context(), queue.Position{}, func(e queue.Entry) error {
 			document, err := r.DocumentFor(nil, e.ID, e.Address)

@@ -18,16 +18,13 @@ func queueDirs(dir string) ([]string, error) {
 	if err := requireDir(dir); err != nil {
 		return nil, err
 	}
-	layout, err := shard.ReadLayout(vfs.OS, dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return []string{dir}, nil
-	}
+	layout, err := shard.Read(vfs.OS, dir)
 	if err != nil {
 		return nil, err // it has advice
 	}
 	dirs := make([]string, layout.Shards)
 	for i := range dirs {
-		dirs[i] = shard.Dir(dir, i)
+		dirs[i] = layout.Dir(dir, i)
 		if _, err := os.Stat(dirs[i]); errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%s is missing, and %s has %d shards; restore it from a copy", dirs[i], dir, layout.Shards)
 		}
@@ -41,7 +38,7 @@ func queueOf(dir string, id []byte) (string, error) {
 	if err != nil || len(dirs) == 1 {
 		return dir, err
 	}
-	layout, err := shard.ReadLayout(vfs.OS, dir)
+	layout, err := shard.Read(vfs.OS, dir)
 	if err != nil {
 		return "", err
 	}

@@ -26,11 +26,11 @@ import (
 // shardLines returns the lines of all shards, sorted.
 func shardLines(t *testing.T, dir string) []string {
 	t.Helper()
-	layout, err := shard.ReadLayout(vfs.OS, dir)
+	layout, err := shard.Read(vfs.OS, dir)
 	require.NoError(t, err)
 	var all []string
 	for i := range layout.Shards {
-		all = append(all, strings.SplitAfter(dump(t, shard.Dir(dir, i)), "\n")...)
+		all = append(all, strings.SplitAfter(dump(t, layout.Dir(dir, i)), "\n")...)
 	}
 	slices.Sort(all)
 	return slices.DeleteFunc(all, func(line string) bool { return line == "" })
@@ -129,7 +129,7 @@ func TestCommandsOnShards(t *testing.T) {
 	for _, flag := range []string{"--segment", "--until"} {
 		r := run(t.Context(), nil, "dump", "--queue", dir, flag, "1")
 		require.Equal(t, cli.ExitUsage, r.status)
-		require.Contains(t, r.lastLine(), "has 8 shards, and each has other segments; give --queue "+shard.Dir(dir, 0))
+		require.Contains(t, r.lastLine(), "has 8 shards, and each has other segments; give --queue "+shard.Layout{Shards: 8}.Dir(dir, 0))
 	}
 	var stats struct {
 		Shards   int
@@ -159,9 +159,9 @@ func TestCommandsOnShards(t *testing.T) {
 		require.Equal(t, cli.ExitFailure, r.status)
 		require.Contains(t, r.lastLine(), "has 8 shards, and "+args[0]+" works on one of them: give --queue "+filepath.Join(dir, "shard-0000"))
 	}
-	require.Contains(t, ok(t, "", "repair", "--queue", shard.Dir(dir, 3)).stdout, "nothing is damaged")
+	require.Contains(t, ok(t, "", "repair", "--queue", shard.Layout{Shards: 8}.Dir(dir, 3)).stdout, "nothing is damaged")
 
-	damaged := filepath.Join(shard.Dir(dir, 5), "0000000001.seg")
+	damaged := filepath.Join(shard.Layout{Shards: 8}.Dir(dir, 5), "0000000001.seg")
 	content, err := os.ReadFile(damaged)
 	require.NoError(t, err)
 	content[len(content)/2] ^= 1
@@ -171,13 +171,13 @@ func TestCommandsOnShards(t *testing.T) {
 	require.Contains(t, r.stdout, damaged)
 	require.NoError(t, os.Remove(damaged))
 	r = run(t.Context(), nil, "check", "--queue", dir)
-	require.Contains(t, r.stdout, "missing: segment 1 of "+shard.Dir(dir, 5))
+	require.Contains(t, r.stdout, "missing: segment 1 of "+shard.Layout{Shards: 8}.Dir(dir, 5))
 
-	require.NoError(t, os.RemoveAll(shard.Dir(dir, 5)))
+	require.NoError(t, os.RemoveAll(shard.Layout{Shards: 8}.Dir(dir, 5)))
 	for _, args := range [][]string{{"check"}, {"dump"}, {"stats"}, {"seal"}, {"compact"}, {"get", "0-17"}, {"delete", "0-17"}, {"append", "-"}} {
 		r := run(t.Context(), strings.NewReader(`{"id":"x"}`), append(args, "--queue", dir)...)
 		require.Equal(t, cli.ExitFailure, r.status, args)
-		require.Contains(t, r.lastLine(), shard.Dir(dir, 5), args)
+		require.Contains(t, r.lastLine(), shard.Layout{Shards: 8}.Dir(dir, 5), args)
 		require.Contains(t, r.lastLine(), "restore it", args)
 	}
 }

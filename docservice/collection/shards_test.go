@@ -39,7 +39,7 @@ func newCachedDivided(t testing.TB, cache *Cache, shards, n, documentBytes int) 
 	d := &divided{layout: shard.Layout{Shards: shards, Seed: 7}, docs: map[string]string{}}
 	writers := make([]*queue.Writer, shards)
 	for i := range writers {
-		w, err := queue.OpenWriter(shard.Dir("/queue", i), &queue.WriterOptions{FS: fs, Codec: "none"})
+		w, err := queue.OpenWriter(d.layout.Dir("/queue", i), &queue.WriterOptions{FS: fs, Codec: "none"})
 		require.NoError(t, err)
 		writers[i] = w
 	}
@@ -51,7 +51,7 @@ func newCachedDivided(t testing.TB, cache *Cache, shards, n, documentBytes int) 
 	}
 	for i, w := range writers {
 		require.NoError(t, w.Close())
-		c, err := Open(shard.Name("jobs", i), shard.Dir("/queue", i), shard.Dir("/data", i), &Options{FS: fs, Cache: cache})
+		c, err := Open(shard.Name("jobs", i), d.layout.Dir("/queue", i), d.layout.Dir("/data", i), &Options{FS: fs, Cache: cache})
 		require.NoError(t, err)
 		t.Cleanup(func() { c.Close() })
 		require.NoError(t, c.WaitReady(soon(t)))

@@ -253,7 +253,7 @@ func (c *Column) step(m *placement.Map, now time.Time) {
 
 // begin serves the collection by shards, and takes up the shards that have files.
 func (c *Column) begin(m *placement.Map, now time.Time) error {
-	numbers, err := present(c.options.Dir, m.Layout.Shards)
+	numbers, err := present(c.options.Dir, m.Layout)
 	if err != nil {
 		return err
 	}
@@ -270,7 +270,7 @@ func (c *Column) begin(m *placement.Map, now time.Time) error {
 }
 
 func (c *Column) newHeld(i int) *held {
-	return &held{number: i, dir: filepath.FromSlash(queueshard.Dir(filepath.ToSlash(c.options.Dir), i))}
+	return &held{number: i, dir: filepath.FromSlash(c.divided.Layout.Dir(filepath.ToSlash(c.options.Dir), i))}
 }
 
 // readDisk counts the used bytes.

@@ -61,7 +61,7 @@ func newCluster(t testing.TB) *cluster {
 	c := &cluster{t: t, etcd: etcdtest.Start(t), layout: queueshard.Layout{Shards: shards, Seed: 7}, queues: t.TempDir(), documents: map[string]string{}}
 	var writers []*queue.Writer
 	for i := range shards {
-		w, err := queue.OpenWriter(queueshard.Dir(c.queues, i), nil)
+		w, err := queue.OpenWriter(c.layout.Dir(c.queues, i), nil)
 		require.NoError(t, err)
 		writers = append(writers, w)
 	}
@@ -143,7 +143,7 @@ func (c *cluster) start(column, zone, dir string, edit func(*Options)) *server {
 		},
 		Disk: func() (used, limit int64, err error) { return 100, 1 << 20, nil },
 		Open: func(_ queueshard.Layout, i int, dir string, serve func(*collection.Collection)) (Follower, error) {
-			opened, err := collection.Open(queueshard.Name("jobs", i), queueshard.Dir(c.queues, i), dir, nil)
+			opened, err := collection.Open(queueshard.Name("jobs", i), c.layout.Dir(c.queues, i), dir, nil)
 			if err != nil {
 				return nil, err
 			}

@@ -116,14 +116,14 @@ func (c *Column) close(h *held) error {
 }
 
 // present returns the shards with a directory.
-func present(dir string, shards int) ([]int, error) {
+func present(dir string, layout queueshard.Layout) ([]int, error) {
 	names, err := vfs.OS.List(dir)
 	if err != nil {
 		return nil, err
 	}
 	var list []int
-	for i := range shards {
-		if slices.Contains(names, queueshard.Dir("", i)) {
+	for i := range layout.Shards {
+		if slices.Contains(names, layout.Dir("", i)) {
 			list = append(list, i)
 		}
 	}

@@ -103,7 +103,7 @@ type announcer struct {
 	store     bucket.Bucket // without delay
 	slow      *slowBucket
 	log       *publish.Log
-	layout    shard.Layout // zero: not divided
+	layout    shard.Layout
 	writers   []*queue.Writer
 	publisher *publish.Publisher
 	documents map[string]string // announced
@@ -123,20 +123,13 @@ func newAnnouncer(t *testing.T, layout shard.Layout) *announcer {
 	}
 	a.slow.delay.Store(int64(responseTime))
 	source := filepath.Join(dir, "queue")
-	dirs := []string{source}
-	if layout.Shards > 0 {
-		require.NoError(t, shard.WriteLayout(fsys, source, layout))
-		dirs = nil
-		for i := range layout.Shards {
-			dirs = append(dirs, shard.Dir(source, i))
-		}
-	}
-	for _, dir := range dirs {
-		w, err := queue.OpenWriter(dir, &queue.WriterOptions{FS: fsys, Codec: "none"})
+	require.NoError(t, shard.Write(fsys, source, layout))
+	for i := range layout.Shards {
+		w, err := queue.OpenWriter(layout.Dir(source, i), &queue.WriterOptions{FS: fsys, Codec: "none"})
 		require.NoError(t, err)
 		a.writers = append(a.writers, w)
 	}
-	a.put(8 * len(dirs)) // documents in each shard
+	a.put(8 * layout.Shards) // documents in each shard
 	a.seal()
 	a.publisher, err = publish.OpenPublisher(t.Context(), store, source, &publish.Options{FS: fsys, Stream: true})
 	require.NoError(t, err)
@@ -239,7 +232,7 @@ func (a *announcer) serve(name string) *reading {
 		require.NoError(a.t, err)
 		r.followers = append(r.followers, f)
 	}
-	if a.layout.Shards == 0 {
+	if a.layout.Shards == 1 {
 		open("jobs", dir)
 		return r
 	}
@@ -247,7 +240,7 @@ func (a *announcer) serve(name string) *reading {
 	r.feed = follow.OpenFeed(a.slow, nil)
 	for i := range a.layout.Shards {
 		options.Shard = &follow.Shard{Feed: r.feed, Layout: a.layout, Number: i}
-		open(shard.Name("jobs", i), shard.Dir(dir, i))
+		open(shard.Name("jobs", i), a.layout.Dir(dir, i))
 	}
 	return r
 }
@@ -264,7 +257,7 @@ func (r *reading) stop() {
 // get asks the collection of an id. ready: its Follower was ready before.
 func (r *reading) get(id string) (document string, ready bool, err error) {
 	name, follower := "jobs", r.followers[0]
-	if r.layout.Shards > 0 {
+	if r.layout.Shards > 1 {
 		i := r.layout.ShardString(id)
 		name, follower = shard.Name(name, i), r.followers[i]
 	}
@@ -342,7 +335,7 @@ func (r *reading) added() uint64 {
 // announced before its start. Until then it finds no document missing, and it reads them in
 // less than startLimit.
 func TestStartWhileIncrementsAreBehind(t *testing.T) {
-	outside := newAnnouncer(t, shard.Layout{})
+	outside := newAnnouncer(t, shard.Layout{Shards: 1})
 	outside.pin(1) // the shared compressors must not belong to a bubble of virtual time
 	outside.close()
 	random := testseed.Rand(t)
@@ -359,7 +352,7 @@ func TestStartWhileIncrementsAreBehind(t *testing.T) {
 		"lag":                   testLagIncludesIncrements,
 	} {
 		t.Run(name, func(t *testing.T) {
-			for name, layout := range map[string]shard.Layout{"one queue": {}, "shards": {Shards: 4, Seed: 3}} {
+			for name, layout := range map[string]shard.Layout{"one queue": {Shards: 1}, "shards": {Shards: 4, Seed: 3}} {
 				t.Run(name, func(t *testing.T) {
 					if testing.Short() && random.IntN(2) == 0 {
 						t.Skip("-short runs half of the cases")

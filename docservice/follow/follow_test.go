@@ -44,7 +44,7 @@ type fleet struct {
 	states    map[uint64]map[string]string
 	newest    uint64
 	queueName string
-	layout    shard.Layout   // zero: not divided
+	layout    shard.Layout
 	options   follow.Options // of servers that are started
 }
 
@@ -64,7 +64,7 @@ func newFleet(t *testing.T) *fleet {
 	require.NoError(t, err)
 	return &fleet{
 		t: t, dir: dir, bucket: &flakyBucket{Bucket: b}, log: log,
-		documents: map[string]string{}, states: map[uint64]map[string]string{0: {}}, queueName: "queue",
+		documents: map[string]string{}, states: map[uint64]map[string]string{0: {}}, queueName: "queue", layout: shard.Layout{Shards: 1},
 	}
 }
 
@@ -77,13 +77,10 @@ func newDividedFleet(t *testing.T) *fleet {
 
 // queues returns the directories of the queue, or of its shards.
 func (f *fleet) queues() []string {
-	if f.layout.Shards == 0 {
-		return []string{f.queue()}
-	}
-	require.NoError(f.t, shard.WriteLayout(vfs.OS, f.queue(), f.layout))
+	require.NoError(f.t, shard.Write(vfs.OS, f.queue(), f.layout))
 	dirs := make([]string, f.layout.Shards)
 	for i := range dirs {
-		dirs[i] = shard.Dir(f.queue(), i)
+		dirs[i] = f.layout.Dir(f.queue(), i)
 	}
 	return dirs
 }
@@ -195,7 +192,7 @@ type server struct {
 func (f *fleet) startServer(group, dir string) *server {
 	f.t.Helper()
 	s := &server{fleet: f, group: group, dir: filepath.Join(f.dir, dir), service: collection.NewService()}
-	if f.layout.Shards > 0 {
+	if f.layout.Shards > 1 {
 		s.service.Divide("jobs", f.layout)
 	}
 	s.start()
@@ -213,14 +210,14 @@ func (s *server) start() {
 		require.NoError(s.fleet.t, err)
 		s.followers = append(s.followers, f)
 	}
-	if s.followers = nil; s.fleet.layout.Shards == 0 {
+	if s.followers = nil; s.fleet.layout.Shards == 1 {
 		open("jobs", s.dir)
 	} else {
 		s.feed = follow.OpenFeed(s.fleet.bucket, &follow.FeedOptions{PollInterval: options.PollInterval})
-	}
-	for i := range s.fleet.layout.Shards {
-		options.Shard = &follow.Shard{Feed: s.feed, Layout: s.fleet.layout, Number: i}
-		open(shard.Name("jobs", i), shard.Dir(s.dir, i))
+		for i := range s.fleet.layout.Shards {
+			options.Shard = &follow.Shard{Feed: s.feed, Layout: s.fleet.layout, Number: i}
+			open(shard.Name("jobs", i), s.fleet.layout.Dir(s.dir, i))
+		}
 	}
 	s.follower = s.followers[0]
 }
@@ -245,7 +242,7 @@ func (s *server) restart() {
 // collection returns the collection that has an id.
 func (s *server) collection(id string) *collection.Collection {
 	name := "jobs"
-	if s.fleet.layout.Shards > 0 {
+	if s.fleet.layout.Shards > 1 {
 		name = shard.Name(name, s.fleet.layout.ShardString(id))
 	}
 	collections := s.service.Collections()

@@ -127,7 +127,7 @@ func TestShardsShareOneReader(t *testing.T) {
 	require.Equal(t, f.layout, division.Layout)
 	var followers []*follow.Follower
 	for i := range f.layout.Shards {
-		follower, err := follow.Open(shard.Name("jobs", i), counting, shard.Dir(s.dir, i), collection.NewService().Replace,
+		follower, err := follow.Open(shard.Name("jobs", i), counting, s.fleet.layout.Dir(s.dir, i), collection.NewService().Replace,
 			&follow.Options{PollInterval: interval, Shard: &follow.Shard{Feed: feed, Layout: f.layout, Number: i}})
 		require.NoError(t, err)
 		followers = append(followers, follower)

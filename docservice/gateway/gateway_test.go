@@ -59,7 +59,7 @@ func newFleet(t *testing.T, documentBytes int) *fleet {
 	fs := vfs.NewMem()
 	var writers []*queue.Writer
 	for i := range shards {
-		w, err := queue.OpenWriter(shard.Dir("/queue", i), &queue.WriterOptions{FS: fs})
+		w, err := queue.OpenWriter(f.layout.Dir("/queue", i), &queue.WriterOptions{FS: fs})
 		require.NoError(t, err)
 		writers = append(writers, w)
 	}
@@ -71,7 +71,7 @@ func newFleet(t *testing.T, documentBytes int) *fleet {
 	}
 	for i, w := range writers {
 		require.NoError(t, w.Close())
-		c, err := collection.Open(shard.Name("jobs", i), shard.Dir("/queue", i), shard.Dir("/data", i), &collection.Options{FS: fs})
+		c, err := collection.Open(shard.Name("jobs", i), f.layout.Dir("/queue", i), f.layout.Dir("/data", i), &collection.Options{FS: fs})
 		require.NoError(t, err)
 		t.Cleanup(func() { assert.NoError(t, c.Close()) })
 		require.NoError(t, c.WaitReady(soon(t)))

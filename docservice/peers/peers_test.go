@@ -290,9 +290,9 @@ func TestServerRefusesRequests(t *testing.T) {
 // their files, and the others come from the bucket.
 func TestShardsComeFromPeers(t *testing.T) {
 	dir, layout := t.TempDir(), shard.Layout{Shards: 4, Seed: 1}
-	require.NoError(t, shard.WriteLayout(vfs.OS, dir, layout))
+	require.NoError(t, shard.Write(vfs.OS, dir, layout))
 	for i := range layout.Shards {
-		w, err := queue.OpenWriter(shard.Dir(dir, i), nil)
+		w, err := queue.OpenWriter(layout.Dir(dir, i), nil)
 		require.NoError(t, err)
 		_, err = w.Append([]byte{byte(i)}, []byte("document"))
 		require.NoError(t, err)
@@ -307,7 +307,7 @@ func TestShardsComeFromPeers(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, p.Close())
 
-	held := map[string]string{shard.Name("jobs", 1): shard.Dir(dir, 1), shard.Name("jobs", 3): shard.Dir(dir, 3)}
+	held := map[string]string{shard.Name("jobs", 1): layout.Dir(dir, 1), shard.Name("jobs", 3): layout.Dir(dir, 3)}
 	client := newClient(t, startPeer(t, peers.NewServer(func(collection string) (string, bool) {
 		dir, ok := held[collection]
 		return dir, ok

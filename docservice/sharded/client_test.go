@@ -64,7 +64,7 @@ func newCluster(t testing.TB, shards, documents int) *cluster {
 	c := &cluster{t: t, layout: shard.Layout{Shards: shards, Seed: 11}, docs: map[string]string{}, servers: map[string]*server{}, rows: map[string][]string{}}
 	writers := make([]*queue.Writer, shards)
 	for i := range writers {
-		w, err := queue.OpenWriter(shard.Dir("/queue", i), &queue.WriterOptions{FS: fs})
+		w, err := queue.OpenWriter(c.layout.Dir("/queue", i), &queue.WriterOptions{FS: fs})
 		require.NoError(t, err)
 		writers[i] = w
 	}
@@ -77,7 +77,7 @@ func newCluster(t testing.TB, shards, documents int) *cluster {
 	}
 	for i, w := range writers {
 		require.NoError(t, w.Close())
-		one, err := collection.Open(shard.Name("jobs", i), shard.Dir("/queue", i), shard.Dir("/data", i), &collection.Options{FS: fs})
+		one, err := collection.Open(shard.Name("jobs", i), c.layout.Dir("/queue", i), c.layout.Dir("/data", i), &collection.Options{FS: fs})
 		require.NoError(t, err)
 		t.Cleanup(func() { one.Close() })
 		require.NoError(t, one.WaitReady(soon(t)))

@@ -104,7 +104,7 @@ func (c *Cluster) write(documents int) {
 	fs := vfs.NewMem()
 	writers := make([]*queue.Writer, c.Layout.Shards)
 	for i := range writers {
-		w, err := queue.OpenWriter(shard.Dir("/queue", i), &queue.WriterOptions{FS: fs})
+		w, err := queue.OpenWriter(c.Layout.Dir("/queue", i), &queue.WriterOptions{FS: fs})
 		require.NoError(c.t, err)
 		writers[i] = w
 	}
@@ -117,7 +117,7 @@ func (c *Cluster) write(documents int) {
 	}
 	for i, w := range writers {
 		require.NoError(c.t, w.Close())
-		one, err := collection.Open(shard.Name(Collection, i), shard.Dir("/queue", i), shard.Dir("/data", i), &collection.Options{FS: fs})
+		one, err := collection.Open(shard.Name(Collection, i), c.Layout.Dir("/queue", i), c.Layout.Dir("/data", i), &collection.Options{FS: fs})
 		require.NoError(c.t, err)
 		c.t.Cleanup(func() { assert.NoError(c.t, one.Close()) })
 		require.NoError(c.t, one.WaitReady(Context(c.t)))

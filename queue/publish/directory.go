@@ -35,16 +35,16 @@ type localQueue struct {
 
 // openDirectory opens the queues of a directory for reading.
 func openDirectory(fsys vfs.FS, path string) (*directory, error) {
+	layout, err := shard.Read(fsys, path)
+	if err != nil {
+		return nil, err
+	}
 	d := &directory{fs: fsys, path: path, queues: []localQueue{{path: path}}}
-	layout, err := shard.ReadLayout(fsys, path)
-	switch {
-	case err == nil:
+	if layout.Shards > 1 {
 		d.layout, d.queues = &layout, make([]localQueue, layout.Shards)
 		for i := range d.queues {
-			d.queues[i] = localQueue{path: filepath.Join(path, shard.Dir("", i)), prefix: dirPrefix(i)}
+			d.queues[i] = localQueue{path: filepath.FromSlash(layout.Dir(path, i)), prefix: dirPrefix(layout, i)}
 		}
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, err
 	}
 	for i := range d.queues {
 		if err := d.queues[i].open(d); err != nil {
@@ -271,19 +271,13 @@ func lockShards(dir string, m *Manifest, options Options) (unlock func(), err er
 // SealedSegments returns the last sealed segment of the queue in dir, or of each shard. open
 // reports whether a queue without a sealed segment has entries.
 func SealedSegments(fsys vfs.FS, dir string) (sealed []queue.SegmentID, open bool, err error) {
-	dirs := []string{dir}
-	layout, err := shard.ReadLayout(fsys, dir)
-	if err == nil {
-		dirs = make([]string, layout.Shards)
-		for i := range dirs {
-			dirs[i] = filepath.Join(dir, shard.Dir("", i))
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	layout, err := shard.Read(fsys, dir)
+	if err != nil {
 		return nil, false, err
 	}
-	sealed = make([]queue.SegmentID, len(dirs))
-	for i, dir := range dirs {
-		head, err := queue.ReadHead(fsys, dir)
+	sealed = make([]queue.SegmentID, layout.Shards)
+	for i := range sealed {
+		head, err := queue.ReadHead(fsys, layout.Dir(dir, i))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, false, err
 		}

@@ -47,13 +47,13 @@ func (m *Manifest) queueAt(i int) *Manifest {
 	}
 	return &Manifest{
 		Format: manifestFormat, Number: m.Number, Previous: m.Previous, Parent: m.Parent, Time: m.Time,
-		Head: m.Heads[i], Files: withoutPrefix(m.filesOf(i), dirPrefix(i)),
+		Head: m.Heads[i], Files: withoutPrefix(m.filesOf(i), dirPrefix(*m.Layout, i)),
 	}
 }
 
 // filesOf returns the files of a shard, which are contiguous because files are sorted.
 func (m *Manifest) filesOf(i int) []File {
-	prefix := dirPrefix(i)
+	prefix := dirPrefix(*m.Layout, i)
 	from := m.find(prefix)
 	to := from
 	for to < len(m.Files) && strings.HasPrefix(m.Files[to].Name, prefix) {
@@ -108,14 +108,14 @@ func (m *Manifest) sameQueue(other *Manifest) bool {
 }
 
 // dirPrefix is before the names of a shard's files.
-func dirPrefix(i int) string { return shard.Dir("", i) + "/" }
+func dirPrefix(l shard.Layout, i int) string { return l.Dir("", i) + "/" }
 
 // parseName parses the name of a file in a manifest. i is its shard; 0 without a layout.
 func (m *Manifest) parseName(name string) (i int, file queue.FileName, ok bool) {
 	if m.Layout != nil {
 		dir, base, _ := strings.Cut(name, "/")
 		n, err := strconv.Atoi(strings.TrimPrefix(dir, shardPrefix))
-		if err != nil || n < 0 || n >= m.Layout.Shards || shard.Dir("", n) != dir {
+		if err != nil || n < 0 || n >= m.Layout.Shards || m.Layout.Dir("", n) != dir {
 			return 0, queue.FileName{}, false
 		}
 		i, name = n, base
@@ -173,5 +173,5 @@ func (m *Manifest) queueDir(dir string, i int) string {
 	if m.Layout == nil {
 		return dir
 	}
-	return filepath.Join(dir, filepath.FromSlash(shard.Dir("", i)))
+	return filepath.FromSlash(m.Layout.Dir(dir, i))
 }

@@ -158,7 +158,7 @@ func TestLayoutChangesOnlyWithAGeneration(t *testing.T) {
 	b := newBucket(t)
 	one, four, eight := newSource(), newDivided(t), newSource()
 	eight.layout = shard.Layout{Shards: 8, Seed: 11}
-	require.NoError(t, shard.WriteLayout(eight.fs, eight.dir, eight.layout))
+	require.NoError(t, shard.Write(eight.fs, eight.dir, eight.layout))
 	for i, s := range []*source{one, four, eight, one} {
 		s.write(t, true, documents(20)...)
 		if i > 0 {

@@ -79,7 +79,7 @@ type life struct {
 
 func newLife(t *testing.T, rng *rand.Rand, s *source) *life {
 	l := &life{
-		t: t, rng: rng, b: newBucket(t), s: s, accepted: map[uint64]bool{}, cursor: make([]string, max(s.layout.Shards, 1)),
+		t: t, rng: rng, b: newBucket(t), s: s, accepted: map[uint64]bool{}, cursor: make([]string, s.layout.Shards),
 		states: map[uint64]map[string]string{}, cursors: map[uint64][]string{},
 	}
 	l.append()

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"path/filepath"
 	"testing"
@@ -26,13 +25,13 @@ import (
 type source struct {
 	fs        *vfs.Mem
 	dir       string
-	layout    shard.Layout // zero: not divided
+	layout    shard.Layout
 	documents map[string]string
 	sealed    map[string]string // the documents in sealed segments
 }
 
 func newSource() *source {
-	return &source{fs: vfs.NewMem(), dir: "queue", documents: map[string]string{}}
+	return &source{fs: vfs.NewMem(), dir: "queue", layout: shard.Layout{Shards: 1}, documents: map[string]string{}}
 }
 
 // newDivided returns a source with four shards. No writer has opened them.
@@ -40,18 +39,15 @@ func newDivided(t testing.TB) *source {
 	t.Helper()
 	s := newSource()
 	s.layout = shard.Layout{Shards: 4, Seed: 11}
-	require.NoError(t, shard.WriteLayout(s.fs, s.dir, s.layout))
+	require.NoError(t, shard.Write(s.fs, s.dir, s.layout))
 	return s
 }
 
 // dirs returns the directories of the queues.
 func (s *source) dirs() []string {
-	if s.layout.Shards == 0 {
-		return []string{s.dir}
-	}
 	dirs := make([]string, s.layout.Shards)
 	for i := range dirs {
-		dirs[i] = shard.Dir(s.dir, i)
+		dirs[i] = s.layout.Dir(s.dir, i)
 	}
 	return dirs
 }
@@ -99,14 +95,11 @@ func (s *source) write(t testing.TB, seal bool, entries ...[2]string) {
 // read returns the documents of a queue, or of all shards.
 func read(t testing.TB, fsys vfs.FS, dir string) map[string]string {
 	t.Helper()
-	layout, err := shard.ReadLayout(fsys, dir)
-	if err != nil {
-		require.ErrorIs(t, err, fs.ErrNotExist)
-		return readQueue(t, fsys, dir)
-	}
+	layout, err := shard.Read(fsys, dir)
+	require.NoError(t, err)
 	documents := map[string]string{}
 	for i := range layout.Shards {
-		for id, document := range readQueue(t, fsys, shard.Dir(dir, i)) {
+		for id, document := range readQueue(t, fsys, layout.Dir(dir, i)) {
 			require.Equal(t, i, layout.ShardString(id))
 			documents[id] = document
 		}
@@ -298,7 +291,7 @@ func TestPublishRefuses(t *testing.T) {
 	t.Run("an older copy", func(t *testing.T) {
 		b, s := newBucket(t), newSource()
 		s.write(t, true, [2]string{"a", "1"})
-		older := &source{fs: s.fs.CrashClone(vfs.KeepAll), dir: s.dir, documents: maps.Clone(s.documents)}
+		older := &source{fs: s.fs.CrashClone(vfs.KeepAll), dir: s.dir, layout: s.layout, documents: maps.Clone(s.documents)}
 		s.write(t, true, [2]string{"b", "2"})
 		publish(t, b, s)
 		require.ErrorContains(t, publishError(t, b, older), "it is an older copy")

@@ -95,7 +95,7 @@ func (r *Replica) open(m *Manifest) ([]*replicaQueue, error) {
 		return nil, err
 	}
 	if m.Layout != nil {
-		if err := shard.WriteLayout(r.options.FS, r.dir, *m.Layout); err != nil {
+		if err := shard.Write(r.options.FS, r.dir, *m.Layout); err != nil {
 			return nil, err
 		}
 	}
@@ -111,11 +111,9 @@ func (r *Replica) open(m *Manifest) ([]*replicaQueue, error) {
 
 // checkLayout returns an error if the directory has another layout than a manifest.
 func (r *Replica) checkLayout(m *Manifest) error {
-	layout, err := shard.ReadLayout(r.options.FS, r.dir)
+	layout, err := shard.Read(r.options.FS, r.dir)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
+	case err != nil || layout.Shards == 1:
 		return err
 	case !m.sameLayout(&Manifest{Layout: &layout}):
 		return refused("%s has %d shards with the seed %d, and manifest %d has another layout: give a new or empty directory", r.dir, layout.Shards, layout.Seed, m.Number)

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// LayoutName is the name of the file with the layout, in the directory of a divided queue.
+	// LayoutName is the name of the file with the layout of several shards.
 	LayoutName = "LAYOUT"
 
 	layoutFormat   = 1
 	maxLayoutBytes = 4 << 10
 )
 
-// Errors of ReadLayout and WriteLayout.
+// Errors of Read and Write.
 var (
 	// ErrCorrupt: the file with the layout is damaged.
 	ErrCorrupt = errors.New("shard: layout is damaged")
@@ -52,11 +52,14 @@ func (f layoutFile) sum() string {
 	return fmt.Sprintf("%08x", checksum.Of(f.encode()))
 }
 
-// ReadLayout reads the layout of the divided queue in a directory. The error matches
-// fs.ErrNotExist if the directory is not divided.
-func ReadLayout(fsys vfs.FS, dir string) (Layout, error) {
+// Read returns the layout of the collection in a directory: one shard if there is no file with
+// another layout, also if the directory does not exist.
+func Read(fsys vfs.FS, dir string) (Layout, error) {
 	name := filepath.Join(dir, LayoutName)
 	info, err := fsys.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Layout{Shards: 1}, nil
+	}
 	if err != nil {
 		return Layout{}, fmt.Errorf("shard: reading the layout: %w", err)
 	}
@@ -103,32 +106,26 @@ func parseLayout(content []byte) (Layout, error) {
 	if sum := f.sum(); f.CRC != sum {
 		return Layout{}, fmt.Errorf("its checksum is %q, its content has %q", f.CRC, sum)
 	}
-	return f.Layout, f.checkDivided()
-}
-
-// checkDivided is Check for the layout of a divided queue.
-func (l Layout) checkDivided() error {
-	if l.Shards == 1 {
-		return errors.New("shard: a divided queue has at least 2 shards; a queue of one shard has no layout")
+	if f.Shards == 1 {
+		return Layout{}, errors.New("shard: it has 1 shard, want at least 2; a collection of one shard has no layout")
 	}
-	return l.Check()
+	return f.Layout, f.Check()
 }
 
-// WriteLayout durably writes the layout of a queue before its first shard is created. The
-// caller holds the lock of the directory. A directory that has the same layout stays as it
-// is; if it has another one, the error is ErrDiffers: a layout never changes.
-func WriteLayout(fsys vfs.FS, dir string, l Layout) error {
-	if err := l.checkDivided(); err != nil {
+// Write durably writes the layout of a collection before its first shard is created. The
+// caller holds the lock of the directory. One shard needs no file. A directory that has the
+// same layout stays as it is; if it has another one of several shards, the error is
+// ErrDiffers: a layout never changes.
+func Write(fsys vfs.FS, dir string, l Layout) error {
+	if err := l.Check(); err != nil {
 		return err
 	}
-	switch has, err := ReadLayout(fsys, dir); {
-	case err == nil && has == l:
-		return nil
-	case err == nil:
+	switch has, err := Read(fsys, dir); {
+	case err != nil || has == l:
+		return err
+	case has.Shards > 1:
 		return fmt.Errorf("%w: %s has %d shards and the seed %d, not %d and %d; write another number of shards into another directory",
 			ErrDiffers, dir, has.Shards, has.Seed, l.Shards, l.Seed)
-	case !errors.Is(err, fs.ErrNotExist):
-		return err
 	}
 	if err := vfs.MakeDir(fsys, dir); err != nil {
 		return fmt.Errorf("shard: creating the directory: %w", err)

@@ -17,7 +17,7 @@ func FuzzLayout(f *testing.F) {
 		if err != nil {
 			return
 		}
-		require.NoError(t, l.checkDivided())
+		require.NoError(t, l.Check())
 		again := layoutFile{Format: layoutFormat, Layout: l}
 		again.CRC = again.sum()
 		got, err := parseLayout(again.encode())

@@ -14,22 +14,27 @@ import (
 
 func TestLayoutFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "jobs")
-	_, err := ReadLayout(vfs.OS, dir)
-	require.ErrorIs(t, err, fs.ErrNotExist)
+	one := Layout{Shards: 1}
+	require.NoError(t, Write(vfs.OS, dir, one))
+	_, err := os.Stat(dir)
+	require.ErrorIs(t, err, fs.ErrNotExist, "one shard needs no file")
+	got, err := Read(vfs.OS, dir)
+	require.NoError(t, err)
+	require.Equal(t, one, got)
 	l := Layout{Shards: 64, Seed: 1<<64 - 1}
-	require.NoError(t, WriteLayout(vfs.OS, dir, l))
-	got, err := ReadLayout(vfs.OS, dir)
+	require.NoError(t, Write(vfs.OS, dir, l))
+	got, err = Read(vfs.OS, dir)
 	require.NoError(t, err)
 	require.Equal(t, l, got)
 
-	require.NoError(t, WriteLayout(vfs.OS, dir, l), "the same layout again")
-	for _, other := range []Layout{{Shards: 32, Seed: l.Seed}, {Shards: 64, Seed: 1}} {
-		err := WriteLayout(vfs.OS, dir, other)
+	require.NoError(t, Write(vfs.OS, dir, l), "the same layout again")
+	for _, other := range []Layout{one, {Shards: 32, Seed: l.Seed}, {Shards: 64, Seed: 1}} {
+		err := Write(vfs.OS, dir, other)
 		require.ErrorIs(t, err, ErrDiffers)
 		require.ErrorContains(t, err, "has 64 shards")
 	}
-	for _, shards := range []int{-2, 0, 1, 3, MaxShards * 2} {
-		require.Error(t, WriteLayout(vfs.OS, t.TempDir(), Layout{Shards: shards}), shards)
+	for _, shards := range []int{-2, 0, 3, MaxShards * 2} {
+		require.Error(t, Write(vfs.OS, t.TempDir(), Layout{Shards: shards}), shards)
 	}
 }
 
@@ -37,7 +42,7 @@ func TestLayoutFile(t *testing.T) {
 func TestLayoutFileOfFormat1(t *testing.T) {
 	dir := t.TempDir()
 	writeLayoutFile(t, dir, `{"format":1,"shards":64,"seed":"123","crc":"9a1b4924"}`)
-	l, err := ReadLayout(vfs.OS, dir)
+	l, err := Read(vfs.OS, dir)
 	require.NoError(t, err)
 	require.Equal(t, Layout{Shards: 64, Seed: 123}, l)
 }
@@ -68,10 +73,10 @@ func TestBadLayoutFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			writeLayoutFile(t, dir, test.content)
-			_, err := ReadLayout(vfs.OS, dir)
+			_, err := Read(vfs.OS, dir)
 			require.ErrorIs(t, err, test.want)
 			require.ErrorContains(t, err, filepath.Join(dir, LayoutName))
-			require.ErrorIs(t, WriteLayout(vfs.OS, dir, Layout{Shards: 64, Seed: 5}), test.want, "a file that cannot be read is not replaced")
+			require.ErrorIs(t, Write(vfs.OS, dir, Layout{Shards: 64, Seed: 5}), test.want, "a file that cannot be read is not replaced")
 		})
 	}
 }
@@ -80,7 +85,7 @@ func TestBadLayoutFile(t *testing.T) {
 func TestLayoutFileWithFlippedBits(t *testing.T) {
 	dir := t.TempDir()
 	l := Layout{Shards: 16, Seed: 99}
-	require.NoError(t, WriteLayout(vfs.OS, dir, l))
+	require.NoError(t, Write(vfs.OS, dir, l))
 	content, err := os.ReadFile(filepath.Join(dir, LayoutName))
 	require.NoError(t, err)
 	for i := range content {

@@ -1,17 +1,20 @@
 // Package shard assigns documents to the shards of a collection.
 //
-//	layout, err := shard.NewLayout(64, seed)
-//	i := layout.Shard(id) // 0 <= i < 64
+//	layout, err := shard.Read(vfs.OS, dir)
+//	i := layout.Shard(id) // 0 <= i < layout.Shards
+//	queue := layout.Dir(dir, i)
 //
-// Each shard has a separate queue. The directory of a divided queue has the layout and a
-// directory for each shard:
+// Each shard has a separate queue. The directory of a collection has the layout and a directory
+// for each shard. A collection of one shard has no file LAYOUT, and its directory is that of the
+// shard; Layout.Dir returns it.
 //
 //	jobs/LAYOUT        {"format":1,"shards":64,"seed":"123","crc":"9a1b4924"}
 //	jobs/shard-0000/   a queue
 //	jobs/shard-0001/   ...
 //
 // The layout of a generation of a collection never changes; another number of shards needs a
-// new generation. ReadLayout and WriteLayout are the only access to the file.
+// new generation. Read and Write are the only access to the file. Package shardset writes the
+// queues.
 package shard
 
 import (
@@ -29,8 +32,8 @@ const (
 	MaxShards = 1 << 16
 )
 
-// Layout is the division of a collection into shards. The zero value is the layout of a
-// collection that is not divided: it has one shard.
+// Layout states how the documents of a collection are assigned to its shards. With one shard
+// the Seed is 0. The zero value is no layout.
 type Layout struct {
 	// Shards is the number of shards, a power of two.
 	Shards int `json:"shards"`
@@ -38,36 +41,39 @@ type Layout struct {
 	Seed uint64 `json:"seed,string"`
 }
 
-// NewLayout returns a valid layout.
-func NewLayout(shards int, seed uint64) (Layout, error) {
-	l := Layout{Shards: shards, Seed: seed}
-	return l, l.Check()
-}
-
-// Check returns an error if the number of shards is not valid.
+// Check returns an error if the layout is not valid.
 func (l Layout) Check() error {
-	if l.Shards < 1 || l.Shards > MaxShards || l.Shards&(l.Shards-1) != 0 {
+	switch {
+	case l.Shards < 1 || l.Shards > MaxShards || l.Shards&(l.Shards-1) != 0:
 		return fmt.Errorf("shard: %d shards: the number must be a power of two between 1 and %d", l.Shards, MaxShards)
+	case l.Shards == 1 && l.Seed != 0:
+		return fmt.Errorf("shard: one shard with the seed %d: want 0, because no id is hashed", l.Seed)
 	}
 	return nil
 }
 
 // Shard returns the number of the shard that has the document: the high bits of XXH64 of
-// the id, with the layout's seed.
-func (l Layout) Shard(id []byte) int { return l.of(sum(l.Seed, id)) }
+// the id, with the layout's seed. With one shard it does not read the id.
+func (l Layout) Shard(id []byte) int {
+	if l.Shards == 1 {
+		return 0
+	}
+	return int(sum(l.Seed, id) >> (64 - bits.TrailingZeros(uint(l.Shards))))
+}
 
 // ShardString is Shard without a conversion of the id.
 func (l Layout) ShardString(id string) int {
 	return l.Shard(unsafe.Slice(unsafe.StringData(id), len(id)))
 }
 
-func (l Layout) of(hash uint64) int {
-	// A shift by 64 is 0 in Go: the only shard.
-	return int(hash >> (64 - bits.TrailingZeros(uint(max(l.Shards, 1)))))
+// Dir returns the directory of a shard's queue in the directory of the collection: dir/shard-0007,
+// or dir itself if there is one shard.
+func (l Layout) Dir(dir string, shard int) string {
+	if l.Shards == 1 {
+		return dir
+	}
+	return path.Join(dir, fmt.Sprintf("shard-%04d", shard))
 }
-
-// Dir returns the directory of a shard's queue in the directory of the collection: shard-0007.
-func Dir(dir string, shard int) string { return path.Join(dir, fmt.Sprintf("shard-%04d", shard)) }
 
 // Name returns the name under which a server lists a shard of a collection: jobs/7.
 func Name(collection string, shard int) string { return collection + "/" + strconv.Itoa(shard) }

@@ -11,12 +11,11 @@ import (
 )
 
 func TestLayout(t *testing.T) {
-	for _, shards := range []int{-1, 0, 3, 65, MaxShards * 2} {
-		_, err := NewLayout(shards, 1)
-		require.Error(t, err, shards)
+	for _, l := range []Layout{{}, {Shards: -1}, {Shards: 1, Seed: 1}, {Shards: 3}, {Shards: 65}, {Shards: MaxShards * 2}} {
+		require.Error(t, l.Check(), l)
 	}
-	l, err := NewLayout(64, 7)
-	require.NoError(t, err)
+	l := Layout{Shards: 64, Seed: 7}
+	require.NoError(t, l.Check())
 	counts := make([]int, l.Shards)
 	for i := range 64_000 {
 		id := fmt.Sprintf("doc-%d", i)
@@ -27,10 +26,11 @@ func TestLayout(t *testing.T) {
 	for s, n := range counts {
 		require.InDelta(t, 1000, n, 200, s)
 	}
-	one, err := NewLayout(1, 7)
-	require.NoError(t, err)
+	require.Equal(t, "jobs/shard-0007", l.Dir("jobs", 7))
+	one := Layout{Shards: 1}
+	require.NoError(t, one.Check())
 	require.Zero(t, one.ShardString("doc"))
-	require.Zero(t, Layout{}.ShardString("doc"))
+	require.Equal(t, "./jobs", one.Dir("./jobs", 0), "the directory itself")
 }
 
 // The shard of an id is part of the format: it must never change.

@@ -80,7 +80,7 @@ func BenchmarkAppendBesideOneQueue(b *testing.B) {
 			require.NoError(b, divided.Close())
 			var dirs []string
 			for i := range shards {
-				dirs = append(dirs, shard.Dir(filepath.Join(dir, "divided"), i))
+				dirs = append(dirs, shard.Layout{Shards: shards}.Dir(filepath.Join(dir, "divided"), i))
 			}
 			b.ReportMetric(alone.Seconds()/inShards.Seconds(), "throughput/one-queue")
 			b.ReportMetric(float64(storedBytes(b, dirs...))/float64(storedBytes(b, filepath.Join(dir, "one"))), "stored/one-queue")

@@ -6,7 +6,7 @@
 //	err = w.Flush() // from here on it is durable
 //	err = w.Close()
 //
-// To read one, open the queue of each shard: shard.ReadLayout, shard.Dir, queue.OpenReader.
+// To read one, open the queue of each shard: shard.Read, Layout.Dir, queue.OpenReader.
 //
 // # Files
 //

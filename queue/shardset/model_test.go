@@ -175,7 +175,7 @@ func appendAll(random *rand.Rand, fsys vfs.FS, in testInput, resume bool, now fu
 // entries returns the documents of all shards, in the order of each shard.
 func entries(t require.TestingT, fsys vfs.FS, dir string, l shard.Layout) (documents []string) {
 	for i := range l.Shards {
-		r, err := queue.OpenReader(shard.Dir(dir, i), &queue.ReaderOptions{FS: fsys})
+		r, err := queue.OpenReader(l.Dir(dir, i), &queue.ReaderOptions{FS: fsys})
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(context.Background())
 		if r.End().IsZero() {

@@ -60,7 +60,7 @@ func blockBytes(shards int) int {
 // necessary.
 //
 // ErrUndivided: dir has another kind of queue. ErrIncomplete: a shard was removed. Other errors
-// are those of queue.OpenWriter and shard.ReadLayout.
+// are those of queue.OpenWriter and shard.Read.
 func Open(dir string, opts *Options) (*Writer, error) {
 	w := &Writer{dir: dir}
 	if opts != nil {
@@ -101,7 +101,7 @@ func (o *Options) complete() {
 func (w *Writer) prepare() error {
 	fsys := w.options.FS
 	if w.options.Layout == (shard.Layout{}) {
-		_, err := shard.ReadLayout(fsys, w.dir)
+		_, err := fsys.Stat(filepath.Join(w.dir, shard.LayoutName))
 		return err
 	}
 	if err := vfs.MakeDir(fsys, w.dir); err != nil {
@@ -123,9 +123,9 @@ func (w *Writer) prepare() error {
 func (w *Writer) open() (err error) {
 	fsys := w.options.FS
 	if w.layout = w.options.Layout; w.layout == (shard.Layout{}) {
-		w.layout, err = shard.ReadLayout(fsys, w.dir)
+		w.layout, err = shard.Read(fsys, w.dir)
 	} else if w.layout.Shards <= MaxShards {
-		err = shard.WriteLayout(fsys, w.dir, w.layout)
+		err = shard.Write(fsys, w.dir, w.layout)
 	}
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func (w *Writer) open() (err error) {
 }
 
 func (w *Writer) openShard(i int) (err error) {
-	w.shards[i], err = queue.OpenWriter(shard.Dir(w.dir, i), &queue.WriterOptions{
+	w.shards[i], err = queue.OpenWriter(w.layout.Dir(w.dir, i), &queue.WriterOptions{
 		FS:           w.options.FS,
 		Codec:        w.options.Codec,
 		BlockBytes:   blockBytes(w.layout.Shards),
@@ -182,7 +182,7 @@ func (w *Writer) restoreCursors() error {
 	for i, s := range w.shards {
 		if c != nil && c.Ends[i] != (end{}) && s.End().IsZero() {
 			return fmt.Errorf("%w: %s has no entries, but it had some; restore it, or remove %s to append them from the input",
-				ErrIncomplete, shard.Dir(w.dir, i), filepath.Join(w.dir, checkpointName))
+				ErrIncomplete, w.layout.Dir(w.dir, i), filepath.Join(w.dir, checkpointName))
 		}
 		s.SetCursor(c.cursorOf(i, s.End(), s.Cursor()))
 	}

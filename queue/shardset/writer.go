@@ -147,7 +147,7 @@ func (w *Writer) Resume(opener ingest.Opener) (from []byte, err error) {
 			continue
 		}
 		if c.positions[i], err = opener.Position(cursor); err != nil {
-			return nil, fmt.Errorf("shardset: the cursor of %s: %w", shard.Dir(w.dir, i), err)
+			return nil, fmt.Errorf("shardset: the cursor of %s: %w", w.layout.Dir(w.dir, i), err)
 		}
 		c.left++
 	}

@@ -99,7 +99,7 @@ func TestOpenRefuses(t *testing.T) {
 		"a shard that was removed": {
 			func(t *testing.T, mem *vfs.Mem) {
 				write(t, mem, 0, 100)
-				require.NoError(t, mem.RemoveAll(shard.Dir(testDir, 3)))
+				require.NoError(t, mem.RemoveAll(testLayout.Dir(testDir, 3)))
 			},
 			shard.Layout{}, ErrIncomplete, "shard-0003 has no entries, but it had some",
 		},
@@ -192,7 +192,7 @@ func TestDictionaryIsReused(t *testing.T) {
 	again := readDictionary(mem, testDir, queue.DefaultCodec, discard)
 	require.Equal(t, content, again)
 	for i := range layout.Shards {
-		r, err := queue.OpenReader(shard.Dir(testDir, i), &queue.ReaderOptions{FS: mem})
+		r, err := queue.OpenReader(layout.Dir(testDir, i), &queue.ReaderOptions{FS: mem})
 		require.NoError(t, err)
 		infos, err := r.Segments()
 		require.NoError(t, err)

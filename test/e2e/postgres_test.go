@@ -128,12 +128,8 @@ var transactionSteps = []string{
 func liveDocuments(t *testing.T, queue string, shards int) map[string]string {
 	t.Helper()
 	var lines [][]byte
-	if shards == 1 {
-		lines = dump(t, queue)
-	} else {
-		for i := range shards {
-			lines = append(lines, dump(t, shard.Dir(queue, i))...)
-		}
+	for i := range shards {
+		lines = append(lines, dump(t, shard.Layout{Shards: shards}.Dir(queue, i))...)
 	}
 	documents := map[string]string{}
 	for _, line := range lines {

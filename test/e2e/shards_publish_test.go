@@ -44,7 +44,7 @@ func (p *published) followShards(t *testing.T, etcd string) *shardServer {
 	s.service.Divide("debian", s.layout)
 	dir := t.TempDir()
 	for i := range s.layout.Shards {
-		f, err := follow.Open(shard.Name("debian", i), client, shard.Dir(dir, i), s.service.Replace,
+		f, err := follow.Open(shard.Name("debian", i), client, s.layout.Dir(dir, i), s.service.Replace,
 			&follow.Options{Shard: &follow.Shard{Feed: feed, Layout: s.layout, Number: i}})
 		require.NoError(t, err)
 		s.followers = append(s.followers, f)
