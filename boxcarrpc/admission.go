@@ -3,7 +3,6 @@ package boxcarrpc
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,121 +12,22 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
-const (
-	// maxClients limits the clients whose rates are tracked, at about 100 bytes each. When
-	// there are more, the one that was idle for longest is forgotten.
-	maxClients = 16 << 10
-	// The default burst is the number of requests that the rate allows in this time.
-	burstTime = 100 * time.Millisecond
-)
-
-// A Limiter limits a rate of requests: AllowN reports whether n may begin now. It must be
-// safe for concurrent use. NewLimiter makes one; a *rate.Limiter of golang.org/x/time/rate
-// implements it too.
-type Limiter interface {
-	AllowN(now time.Time, n int) bool
-}
-
-// NewLimiter makes a token bucket of perSecond requests on average and of burst requests at
-// once. A burst of 0 means perSecond over 100 ms, at least 1. The limiter is one atomic
-// word and takes no lock.
-func NewLimiter(perSecond float64, burst int) (Limiter, error) {
-	fill(&burst, usualBurst(perSecond))
-	rate, err := core.NewRate(perSecond, burst)
-	if err != nil {
-		return nil, err
-	}
-	return &limiter{rate: rate, start: time.Now()}, nil
-}
-
-// usualBurst returns the default burst.
-func usualBurst(perSecond float64) int {
-	return max(1, int(min(perSecond*burstTime.Seconds(), core.MaxBurst)))
-}
-
-type limiter struct {
-	rate   core.Rate
-	start  time.Time // start of the core's clock
-	bucket atomic.Int64
-}
-
-func (l *limiter) AllowN(now time.Time, n int) bool { return l.take(now, n, 0) }
-
-// take takes n tokens, and leaves at least keep.
-func (l *limiter) take(now time.Time, n, keep int) bool {
-	at := max(int64(now.Sub(l.start)), 0)
-	for {
-		bucket := l.bucket.Load()
-		after, ok := l.rate.Take(at, bucket, n, keep)
-		if !ok || l.bucket.CompareAndSwap(bucket, after) {
-			return ok
-		}
-	}
-}
-
-// A tokenBucket is a Limiter whose tokens are known, as a *rate.Limiter of
-// golang.org/x/time/rate: only then batch requests leave a reserve.
-type tokenBucket interface {
-	TokensAt(now time.Time) float64
-	Burst() int
-}
-
-// Admission limits the requests that a server accepts. A request above a limit is refused
-// as not processed, before a handler sees it, so that the client retries it on a slot of
-// another server; the client then uses this server last for a moment. The zero value of
-// each field means the default.
-//
-// Batch requests (see [WithBatch]) are admitted while a quarter of a limit, at least one
-// request, stays free, so that interactive ones are refused only after them. This applies to
-// all limits of this type and to those of streams, except a limit or burst of 1 and a Limiter
-// of another package without the methods TokensAt and Burst of golang.org/x/time/rate.
-type Admission struct {
-	// MaxInFlight limits the streams and the requests that are being received or handled.
-	// The default is 65,536; the limits of slots and streams apply as well.
-	MaxInFlight int
-	// Limiter limits the rate of all requests and streams together. The default is no
-	// limit.
-	Limiter Limiter
-	// ClientRate limits the requests and streams of each client per second. The default is
-	// no limit. A client is identified by its IP address, of IPv6 by the first 64 bits; all
-	// peers without an IP address, as on Unix sockets, are one client.
-	ClientRate float64
-	// ClientBurst is the number of requests that a client may begin at once. The default is
-	// ClientRate over 100 ms, at least 1.
-	ClientBurst int
-}
-
-func (a *Admission) withDefaults() {
-	fill(&a.MaxInFlight, DefaultMaxInFlight)
-	if a.ClientRate > 0 {
-		fill(&a.ClientBurst, usualBurst(a.ClientRate))
-	}
-}
-
-func (a *Admission) check() error {
-	var err error
-	if a.ClientRate != 0 {
-		if _, rateErr := core.NewRate(a.ClientRate, a.ClientBurst); rateErr != nil {
-			err = errors.New("boxcarrpc: ClientRate and ClientBurst are " + rateErr.Error())
-		}
-	}
-	return errors.Join(err,
-		within("MaxInFlight", a.MaxInFlight, 1, 1<<30),
-	)
-}
-
-// A refusal is the reason why a server does not accept a request.
+// A refusal is the reason why a server does not accept a request. The first ones are those of
+// package budget.
 type refusal uint8
 
 const (
-	admitted refusal = iota
-	refusedStopping
+	admitted          = refusal(budget.Admitted)
+	refusedInFlight   = refusal(budget.TooManyInFlight)
+	refusedRate       = refusal(budget.RateExceeded)
+	refusedClientRate = refusal(budget.ClientRateExceeded)
+)
+
+const (
+	refusedStopping refusal = iota + refusal(budget.Refusals)
 	refusedNotAdmitted
 	refusedDraining
 	refusedBuffers
-	refusedInFlight
-	refusedRate
-	refusedClientRate
 	refusedStreams
 	refusedClientStreams
 	refusedNoStreams
@@ -156,145 +56,46 @@ var refusalTable = [refusals]struct {
 	refusedLate:          {CodeDeadlineExceeded, "", "deadline"},
 }
 
-// An admission is the state of a server's Admission.
-type admission struct {
-	options  atomic.Pointer[Admission]
-	start    time.Time // the origin of the core's time
-	inFlight atomic.Int64
-	// The refused requests, and those of batch among them.
-	refused, refusedBatch [refusals]atomic.Uint64
-
-	clients struct {
-		sync.Mutex
-		buckets core.Buckets[budget.Client]
-		keep    int // tokens that batch leaves in a bucket
-	}
-	batch sync.Mutex // held while a batch request takes a token of the limiter
+// A refusalCount counts the refused requests, and those of batch among them.
+type refusalCount struct {
+	all, batch [refusals]atomic.Uint64
 }
 
-// init sets options that have been checked.
-func (a *admission) init(options Admission) {
-	a.start = time.Now()
-	a.set(&options)
-}
-
-// set replaces the options with others that have been checked.
-func (a *admission) set(options *Admission) {
-	a.clients.Lock()
-	defer a.clients.Unlock()
-	if rate, err := core.NewRate(options.ClientRate, options.ClientBurst); err == nil {
-		a.clients.buckets, a.clients.keep = core.NewBuckets[budget.Client](rate, maxClients), core.Reserve(rate.Burst())
-	}
-	a.options.Store(options)
-}
-
-// SetAdmission changes the limits for new requests. It returns an error and changes nothing
-// if a is invalid. The tracked rates of clients are reset.
-func (s *Server) SetAdmission(a Admission) error {
-	a.withDefaults()
-	if err := errors.Join(s.invalid, a.check()); err != nil {
-		return err
-	}
-	s.admission.set(&a)
-	return nil
-}
-
-// enter admits a request or a stream, or returns the reason for refusing it. The caller
-// must call leave once for each that is admitted.
-func (a *admission) enter(now time.Time, client budget.Client, batch bool) refusal {
-	options := a.options.Load()
-	switch {
-	case !take(&a.inFlight, options.MaxInFlight, batch):
-		return refusedInFlight
-	case options.ClientRate > 0 && !a.allowClient(now, client, batch):
-		// Checked before the rate of all, so that one client cannot use up the rate of the
-		// others.
-		a.leave()
-		return refusedClientRate
-	case options.Limiter != nil && !a.allow(options.Limiter, now, batch):
-		a.leave()
-		return refusedRate
-	}
-	return admitted
-}
-
-func (a *admission) leave() { a.inFlight.Add(-1) }
-
-// take adds 1 to a counter below a limit. Batch leaves the reserve of the limit free.
-func take(counter *atomic.Int64, limit int, batch bool) bool {
-	if !batch {
-		if counter.Add(1) <= int64(limit) {
-			return true
-		}
-		counter.Add(-1)
-		return false
-	}
-	// Batch must not exceed its part even for a moment, in which an interactive request would
-	// be refused.
-	for most := int64(limit - core.Reserve(limit)); ; {
-		n := counter.Load()
-		if n >= most {
-			return false
-		}
-		if counter.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
-// refuse counts a request that is not admitted.
-func (a *admission) refuse(why refusal, batch bool) {
-	a.refused[why].Add(1)
+// add counts a request that is not admitted.
+func (r *refusalCount) add(why refusal, batch bool) {
+	r.all[why].Add(1)
 	if batch {
-		a.refusedBatch[why].Add(1)
+		r.batch[why].Add(1)
 	}
-}
-
-func (a *admission) allowClient(now time.Time, client budget.Client, batch bool) bool {
-	at := max(int64(now.Sub(a.start)), 0)
-	a.clients.Lock()
-	defer a.clients.Unlock()
-	keep := 0
-	if batch {
-		keep = a.clients.keep
-	}
-	return a.clients.buckets.Take(at, client, 1, keep)
-}
-
-// allow takes a token of the limiter of all requests. Batch leaves its reserve.
-func (a *admission) allow(of Limiter, now time.Time, batch bool) bool {
-	if !batch {
-		return of.AllowN(now, 1)
-	}
-	switch of := of.(type) {
-	case *limiter:
-		return of.take(now, 1, core.Reserve(of.rate.Burst()))
-	case tokenBucket:
-		a.batch.Lock() // otherwise several could take the last token above the reserve
-		defer a.batch.Unlock()
-		if of.TokensAt(now) < float64(1+core.Reserve(of.Burst())) {
-			return false
-		}
-	}
-	return of.AllowN(now, 1)
 }
 
 // totals returns the refusals by reason, those of batch among them, and all.
-func (a *admission) totals() (by, batch map[string]uint64, all uint64) {
+func (r *refusalCount) totals() (by, batch map[string]uint64, all uint64) {
 	by, batch = make(map[string]uint64), make(map[string]uint64)
 	for reason := admitted + 1; reason < refusals; reason++ {
 		name := refusalTable[reason].name
-		batch[name] = a.refusedBatch[reason].Load() // first: at most as many as all
-		by[name] = a.refused[reason].Load()
+		batch[name] = r.batch[reason].Load() // first: at most as many as all
+		by[name] = r.all[reason].Load()
 		all += by[name]
 	}
 	return by, batch, all
 }
 
+// SetAdmission changes the limits for new requests. It returns an error and changes nothing
+// if a is invalid. The tracked rates of clients are reset.
+func (s *Server) SetAdmission(a budget.Admission) error {
+	a, err := a.Complete()
+	if err := errors.Join(s.invalid, err); err != nil {
+		return err
+	}
+	s.gate.Set(a)
+	return nil
+}
+
 // refuse answers a request that no handler has seen.
 func (c *serverConn) refuse(lane *serverLane, why refusal) {
 	c.turn.lastOK = false
-	c.server.admission.refuse(why, lane.batch)
+	c.server.refused.add(why, lane.batch)
 	refusal := refusalTable[why]
 	c.out.Response(lane.number, 0, wire.Response{
 		Sequence: lane.sequence,
@@ -306,7 +107,7 @@ func (c *serverConn) refuse(lane *serverLane, why refusal) {
 
 // refuseStream answers an OPEN that no handler has seen.
 func (c *serverConn) refuseStream(number, sequence uint32, why refusal, batch bool) {
-	c.server.admission.refuse(why, batch)
+	c.server.refused.add(why, batch)
 	refusal := refusalTable[why]
 	c.out.Append(wire.AppendStatus(nil, number, 0, wire.Status{Sequence: sequence, Code: uint32(refusal.code), Message: refusal.message}, nil))
 }
@@ -324,12 +125,12 @@ func (s *Server) Admit(peer *Peer, batch bool) (leave func(), err error) {
 	if !s.usable() {
 		return nil, s.invalid
 	}
-	if why := s.admission.enter(time.Now(), peer.Client(), batch); why != admitted {
-		s.admission.refuse(why, batch)
+	if why := refusal(s.gate.Enter(time.Now(), peer.Client(), batch)); why != admitted {
+		s.refused.add(why, batch)
 		refusal := refusalTable[why]
 		return nil, &Error{Code: refusal.code, Message: refusal.message}
 	}
-	return s.admission.leave, nil
+	return s.gate.Leave, nil
 }
 
 // Lower bounds of a client's share: a server with low limits is one with few clients.

@@ -114,7 +114,7 @@
 // # Priorities
 //
 // Calls with a context of [WithBatch] are the first that an overloaded server refuses: see
-// [Admission].
+// [budget.Admission].
 //
 // # Security
 //

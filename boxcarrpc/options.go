@@ -31,11 +31,10 @@ const (
 	MaxMessageBytes = 4 << 10
 )
 
-// Defaults of ServerOptions, Admission and PoolOptions.
+// Defaults of ServerOptions and PoolOptions.
 const (
 	DefaultMaxConns         = 16 << 10
 	DefaultMaxLanes         = 64 << 10
-	DefaultMaxInFlight      = 64 << 10
 	DefaultMaxStreams       = 1 << 10 // of a pool
 	DefaultServerMaxStreams = 8 << 10
 	DefaultClientShare      = 1.0 / 8
@@ -81,8 +80,10 @@ type ServerOptions struct {
 	// larger requests themselves. A server whose requests are small lowers it, to limit the
 	// memory that one request can occupy. The default and the maximum is 17 MiB.
 	MaxRequestBytes int
-	// Admission limits the requests in flight and their rates.
-	Admission Admission
+	// Admission limits the requests in flight and their rates. A refused request was not
+	// processed: the client retries it on a slot of another server, and uses this server last
+	// for a moment.
+	Admission budget.Admission
 	// StreamHandler serves streams. The default refuses them.
 	StreamHandler StreamHandler
 	// TLS returns the TLS configuration of a new connection. It is called for each, so that
@@ -132,13 +133,14 @@ type ServerOptions struct {
 	// connection, and the method counts as slow and is not prefetched for a while. The
 	// default is none.
 	Prefetch map[string]func(requests [][]byte)
-	// MaxStreams limits the streams of all connections together. Each may hold 256 KiB that
+	// MaxStreams limits the streams of all connections together, of batch ones as Admission
+	// does. Each may hold 256 KiB that
 	// its handler has not received. Further ones are refused as not processed. A server of
 	// watches raises it to its number of watchers. The default is 8,192.
 	MaxStreams int
 	// ClientShare is the fraction of MaxConns, MaxLanes and MaxStreams that one client may
 	// use, so that no client uses all of them. A client is identified by its identity, or
-	// else by its IP address as in Admission. A client may always have 128 connections,
+	// else by its IP address: see budget.ClientAt. A client may always have 128 connections,
 	// 1,024 slots and 128 streams. All connections before their HELLO together may be as
 	// many as those of one client; one more replaces the oldest one of the address with the
 	// most. The default is an eighth; 1 means no limit.
@@ -301,7 +303,8 @@ func (o *ServerOptions) withDefaults() (ServerOptions, error) {
 	fill(&r.MaxLanes, DefaultMaxLanes)
 	fill(&r.maxLanesPerConn, maxLanesPerConn)
 	fill(&r.MaxRequestBytes, MaxRequestBytes)
-	r.Admission.withDefaults()
+	var admission error
+	r.Admission, admission = r.Admission.Complete()
 	fill(&r.MaxStreams, DefaultServerMaxStreams)
 	fill(&r.ClientShare, DefaultClientShare)
 	fill(&r.BufferBytes, DefaultBufferBytes)
@@ -318,7 +321,7 @@ func (o *ServerOptions) withDefaults() (ServerOptions, error) {
 		within("MaxConns", r.MaxConns, 1, 1<<30),
 		within("MaxLanes", r.MaxLanes, 1, wire.MaxSlots),
 		within("MaxRequestBytes", r.MaxRequestBytes, 1, MaxRequestBytes),
-		r.Admission.check(),
+		admission,
 		within("MaxStreams", r.MaxStreams, 1, wire.MaxLanes),
 		within("ClientShare", r.ClientShare, 0, 1),
 		within("BufferBytes", r.BufferBytes, 8*wire.MaxPayload, 1<<50),

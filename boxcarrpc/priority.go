@@ -6,7 +6,7 @@ import (
 )
 
 // A request is interactive or batch. An overloaded server refuses batch first: see
-// [Admission]. Everything is interactive unless its client says otherwise.
+// [budget.Admission]. Everything is interactive unless its client says otherwise.
 //
 // The priority of a request is that of RFC 9218 in the metadata, as in the header of HTTP and
 // the metadata of gRPC: urgency 7, which the RFC reserves for background tasks, is batch.

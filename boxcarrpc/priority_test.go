@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/time/rate"
 
+	"docstore/boxcarrpc/budget"
 	"docstore/internal/virtualtime"
 )
 
@@ -33,15 +34,15 @@ func TestBatchIsRefusedFirst(t *testing.T) {
 		callers  = 4 // interactive: 400 requests a second
 	)
 	for name, c := range map[string]struct {
-		admission func() Admission
+		admission func() budget.Admission
 		reason    string
 		most      int64         // batch requests in flight
 		alone     time.Duration // between two batch requests without others; 0: not limited
 	}{
-		"in flight": {func() Admission { return Admission{MaxInFlight: 16} }, "in_flight", 12, 0},
-		"rate":      {func() Admission { return Admission{Limiter: newLimiter(t, 1000, 40)} }, "rate", 48, time.Millisecond},
-		"x/time":    {func() Admission { return Admission{Limiter: rate.NewLimiter(1000, 40)} }, "rate", 48, time.Millisecond},
-		"client":    {func() Admission { return Admission{ClientRate: 1000, ClientBurst: 40} }, "client_rate", 48, time.Millisecond},
+		"in flight": {func() budget.Admission { return budget.Admission{MaxInFlight: 16} }, "in_flight", 12, 0},
+		"rate":      {func() budget.Admission { return budget.Admission{Limiter: newLimiter(t, 1000, 40)} }, "rate", 48, time.Millisecond},
+		"x/time":    {func() budget.Admission { return budget.Admission{Limiter: rate.NewLimiter(1000, 40)} }, "rate", 48, time.Millisecond},
+		"client":    {func() budget.Admission { return budget.Admission{ClientRate: 1000, ClientBurst: 40} }, "client_rate", 48, time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var inFlight, most, served atomic.Int64
@@ -117,7 +118,7 @@ func TestRefusedBatchTakesNoPlace(t *testing.T) {
 	const limit, reserve = 16, 4
 	var counter atomic.Int64
 	for range limit - reserve {
-		require.True(t, take(&counter, limit, true))
+		require.True(t, budget.Take(&counter, limit, true))
 	}
 	var over atomic.Bool
 	var refused atomic.Int64
@@ -125,7 +126,7 @@ func TestRefusedBatchTakesNoPlace(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for !over.Load() {
-				if take(&counter, limit, true) {
+				if budget.Take(&counter, limit, true) {
 					t.Error("batch has a place of the reserve")
 					return
 				}
@@ -135,7 +136,7 @@ func TestRefusedBatchTakesNoPlace(t *testing.T) {
 	}
 	for refused.Load() < 1_000_000 && !t.Failed() {
 		for range reserve {
-			if !take(&counter, limit, false) {
+			if !budget.Take(&counter, limit, false) {
 				t.Error("an interactive request is refused")
 			}
 		}
@@ -153,7 +154,7 @@ func TestBatchStreamsLeaveAReserve(t *testing.T) {
 		reason  string
 	}{
 		"server":    {ServerOptions{MaxStreams: 8}, "streams"},
-		"in flight": {ServerOptions{Admission: Admission{MaxInFlight: 8}}, "in_flight"},
+		"in flight": {ServerOptions{Admission: budget.Admission{MaxInFlight: 8}}, "in_flight"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, p := streamPool(t, &c.options, nil)
@@ -241,7 +242,7 @@ func TestPriorityOfCallsOfAHandler(t *testing.T) {
 
 // Requests of other protocols have a priority too.
 func TestAdmitBatch(t *testing.T) {
-	s := serve(t, echo, &ServerOptions{Admission: Admission{MaxInFlight: 4}})
+	s := serve(t, echo, &ServerOptions{Admission: budget.Admission{MaxInFlight: 4}})
 	for range 3 {
 		_, err := s.Admit(&Peer{Identity: Identity{TokenIdentity, "a"}}, true)
 		require.NoError(t, err)

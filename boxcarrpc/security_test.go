@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/session"
 	"docstore/internal/testcert"
@@ -369,7 +370,7 @@ func TestAuthorize(t *testing.T) {
 func TestRatesGoByIdentity(t *testing.T) {
 	s := serve(t, echo, &ServerOptions{
 		Authenticate: (&keys{names: map[string]string{"a": "ali", "b": "baba"}}).authenticate,
-		Admission:    Admission{ClientRate: 1e-3, ClientBurst: 1},
+		Admission:    budget.Admission{ClientRate: 1e-3, ClientBurst: 1},
 	})
 	for _, token := range []string{"a", "b"} {
 		p := newPool(t, &PoolOptions{Token: fixed(token), Size: 1, MaxRetries: -1}, s.address)

@@ -26,19 +26,20 @@ type Handler func(ctx context.Context, method string, request, dst []byte) ([]by
 
 // A Server grants slots and serves the requests on them. It is safe for concurrent use.
 type Server struct {
-	handler   Handler
-	streams   StreamHandler
-	tls       *tls.Config // nil for plain text
-	options   ServerOptions
-	invalid   error // the errors in the options
-	budget    *budget.Budget
-	shares    clientShares
-	sessions  *session.Set
-	workers   workers
-	methods   methods
-	monitor   handlerMonitor
-	admission admission
-	warnings  warnLimit
+	handler  Handler
+	streams  StreamHandler
+	tls      *tls.Config // nil for plain text
+	options  ServerOptions
+	invalid  error // the errors in the options
+	budget   *budget.Budget
+	shares   clientShares
+	sessions *session.Set
+	workers  workers
+	methods  methods
+	monitor  handlerMonitor
+	gate     *budget.Gate
+	refused  refusalCount
+	warnings warnLimit
 
 	lowest atomic.Int32 // the board's lowest free slot, sent with every response
 	counts struct {
@@ -100,7 +101,7 @@ func NewServer(h Handler, opts *ServerOptions) *Server {
 	if s.invalid != nil {
 		return s
 	}
-	s.admission.init(s.options.Admission)
+	s.gate = budget.NewGate(s.options.Admission)
 	s.methods.prefetch = s.options.Prefetch
 	s.budget = s.options.Budget
 	s.shares = newClientShares(&s.options)
@@ -309,13 +310,13 @@ func (s *Server) Stats() ServerStats {
 		Denied:      s.mu.denied,
 	}
 	s.mu.Unlock()
-	r.InFlight = int(s.admission.inFlight.Load())
+	r.InFlight = int(s.gate.InFlight())
 	r.Streams = int(s.counts.streams.Load())
 	r.Requests = s.counts.requests.Load()
 	r.OtherZone = s.counts.otherZone.Load()
 	r.Errors = s.counts.errors.Load()
 	r.Panics = s.counts.panics.Load()
-	r.RefusedBy, r.RefusedBatchBy, r.Refused = s.admission.totals()
+	r.RefusedBy, r.RefusedBatchBy, r.Refused = s.refused.totals()
 	r.Accepted = s.counts.accepted.Load()
 	r.Faults = s.counts.faults.Load()
 	r.BufferBytes = s.budget.Stats().Messages

@@ -78,7 +78,7 @@ func (c *serverConn) request(f wire.Frame) error {
 		return nil
 	}
 	if int(r.Total) > smallRequest && !c.account.BelowShare(0) {
-		c.server.admission.leave()
+		c.server.gate.Leave()
 		c.refuse(lane, refusedBuffers)
 		return nil
 	}
@@ -183,7 +183,7 @@ func (l *serverLane) charge() {
 
 // dropRequest frees the memory of an admitted request.
 func (l *serverLane) dropRequest() {
-	l.conn.server.admission.leave()
+	l.conn.server.gate.Leave()
 	l.conn.account.Moved(int(l.total) - len(*l.request))
 	l.conn.account.Release(l.charged)
 	if l.charged > smallRequest {
@@ -263,7 +263,7 @@ func (c *serverConn) settle(m *method, out *[]byte, data []byte, bulk *bulkAnswe
 func (l *serverLane) call(now time.Time, out *[]byte) (answer wire.Response, flags uint8, data []byte) {
 	s := l.conn.server
 	if l.ctx.expired(now) {
-		s.admission.refuse(refusedLate, l.batch)
+		s.refused.add(refusedLate, l.batch)
 		return wire.Response{Code: uint32(CodeDeadlineExceeded)}, 0, nil
 	}
 	s.counts.requests.Add(1)

@@ -166,7 +166,7 @@ func (c *serverConn) admitLocked(batch bool) refusal {
 	case c.mu.draining:
 		return refusedDraining
 	}
-	return c.server.admission.enter(c.turn.clock, c.client, batch)
+	return refusal(c.server.gate.Enter(c.turn.clock, c.client, batch))
 }
 
 // expectCloseLocked gives the client of an idle connection drainGrace to close it, if the

@@ -89,7 +89,7 @@ func (s *Server) marshalBoard(ctx context.Context) ([]byte, error) {
 // load returns the requests in flight. Streams do not count, since they may be idle for
 // long.
 func (s *Server) load() uint32 {
-	return uint32(max(s.admission.inFlight.Load()-s.counts.streams.Load(), 0))
+	return uint32(max(s.gate.InFlight()-s.counts.streams.Load(), 0))
 }
 
 // Board returns the granted slots of the server.
@@ -145,10 +145,10 @@ const (
 
 // admitTool admits a built-in stream or returns the reason for refusing it.
 func (c *serverConn) admitTool() refusal {
-	if !take(&c.share.tools, maxClientTools, false) {
+	if !budget.Take(&c.share.tools, maxClientTools, false) {
 		return refusedClientStreams
 	}
-	if !take(&c.server.counts.tools, maxTools, false) {
+	if !budget.Take(&c.server.counts.tools, maxTools, false) {
 		c.share.tools.Add(-1)
 		return refusedStreams
 	}

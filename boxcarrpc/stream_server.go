@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
 )
@@ -220,10 +221,10 @@ func (c *serverConn) admitStreamLocked(batch bool) refusal {
 	if s.options.StreamHandler == nil {
 		return refusedNoStreams
 	}
-	if !take(&s.counts.streams, s.options.MaxStreams, batch) {
+	if !budget.Take(&s.counts.streams, s.options.MaxStreams, batch) {
 		return refusedStreams
 	}
-	if !take(&c.share.streams, s.shares.streams, batch) {
+	if !budget.Take(&c.share.streams, s.shares.streams, batch) {
 		s.counts.streams.Add(-1)
 		return refusedClientStreams
 	}
@@ -248,7 +249,7 @@ func (c *serverConn) releaseStreamLocked(tool bool) {
 	} else {
 		s.counts.streams.Add(-1)
 		c.share.streams.Add(-1)
-		s.admission.leave()
+		s.gate.Leave()
 	}
 	if c.mu.closed {
 		s.mu.Lock()

@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/discovery"
 )
 
@@ -107,7 +108,7 @@ func TestInvalidUTF8MethodsShareALabel(t *testing.T) {
 func TestExportedMetrics(t *testing.T) {
 	p := newPair(t, &boxcarrpc.ServerOptions{
 		StreamHandler: handleStream,
-		Admission:     boxcarrpc.Admission{ClientRate: 1e-3, ClientBurst: 8},
+		Admission:     budget.Admission{ClientRate: 1e-3, ClientBurst: 8},
 	})
 	// Each call takes a token; the ninth is refused. A panic loses the slot.
 	for _, method := range []string{"get", "get", "fail", "odd", "no such\xff", "panic"} {

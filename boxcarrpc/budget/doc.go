@@ -1,11 +1,11 @@
-// Package budget limits what the clients of a process may use: memory of messages and
-// processor time.
+// Package budget limits what the clients of a process may use: memory of messages,
+// processor time, and requests in flight and per second.
 //
 // # Use
 //
 // A process has one [Budget], which servers of several protocols share. A server opens an
 // [Account] for each connection, charges it for the bytes that it holds for the peer, and
-// calls Batch and Spend around its work. A handler calls three functions with the context of
+// calls Batch and Spend around its work. A handler calls these functions with the context of
 // its request:
 //
 //	if err := budget.Reserve(ctx, size); err != nil { // may wait
@@ -16,6 +16,8 @@
 // Without the context of a server they do nothing but run the step, so that the same code
 // runs in tools and tests.
 //
+// A [Gate] admits requests within an [Admission], before a handler sees them.
+//
 // # Guarantees
 //
 //   - A charge succeeds at once, because the bytes exist already. When the budget is
@@ -24,7 +26,10 @@
 //     The reservations of a client are granted in the order of their arrival.
 //   - A client holds at most an eighth of the budget, and one more message.
 //   - While the processors are short, a processor stays free for clients below their share.
-//   - Charge, Release and Spend take no lock, except once for 64 KiB or two milliseconds.
+//   - Batch requests leave a quarter of each limit of an Admission free for others, and one
+//     client cannot use up the rate of all.
+//   - Charge, Release and Spend take no lock, except once for 64 KiB or two milliseconds. A
+//     Gate takes one only for a rate per client or for batch.
 //
 // # Concurrency
 //
@@ -34,5 +39,5 @@
 // # Limits of knowledge
 //
 // The package knows connections only by their accounts and clients only by a [Client]: it
-// must not import a protocol, and returns errors without a code.
+// imports package core and no protocol, and returns errors without a code.
 package budget

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/daemon"
 	"docstore/docservice/collection"
@@ -51,7 +52,7 @@ func addHTTPFlags(flags *pflag.FlagSet, h *daemon.HTTP) {
 func addLimitFlags(flags *pflag.FlagSet, l *daemon.Limits) {
 	flags.IntVar(&l.Conns, "max-conns", boxcarrpc.DefaultMaxConns, "maximum Boxcar connections, and at most one per 32 KiB of --memory; others are closed")
 	flags.IntVar(&l.Slots, "max-slots", boxcarrpc.DefaultMaxLanes, "maximum slots held by all Boxcar clients")
-	flags.IntVar(&l.InFlight, "max-in-flight", boxcarrpc.DefaultMaxInFlight, "maximum concurrent requests over Boxcar, gRPC and HTTP, and at most one per 8 KiB of --memory; "+
+	flags.IntVar(&l.InFlight, "max-in-flight", budget.DefaultMaxInFlight, "maximum concurrent requests over Boxcar, gRPC and HTTP, and at most one per 8 KiB of --memory; "+
 		"others are refused, and Boxcar clients retry on another server")
 	flags.Float64Var(&l.ClientShare, "client-share", boxcarrpc.DefaultClientShare, "maximum share of connections, and of Boxcar slots and streams, for one client, identified as for --client-rate; 1: no limit")
 	flags.Float64Var(&l.Rate, "rate", 0, "maximum requests per second; others are refused; 0: no limit")

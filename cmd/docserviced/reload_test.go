@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
-	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/daemontest"
 )
@@ -123,7 +123,7 @@ func TestReloadOfInvalidSettings(t *testing.T) {
 	}
 	require.Len(t, r.Collections(), 1)
 	require.NotContains(t, daemontest.Get(r.HTTPHandler(), "/debug/settings").Body.String(), "max-in-flight: 3")
-	require.Error(t, r.Boxcar().SetAdmission(boxcarrpc.Admission{MaxInFlight: -1}))
+	require.Error(t, r.Boxcar().SetAdmission(budget.Admission{MaxInFlight: -1}))
 }
 
 // SIGHUP reloads the settings even if no file has changed.

@@ -88,9 +88,9 @@ var boxcarMutations = []mutation{
 		pkg: "./boxcarrpc", run: "TestMaxInFlightBoundsTheRequests",
 	},
 	{
-		name: "the rate limit per client is not enforced", file: "boxcarrpc/admission.go",
-		old: "	case options.ClientRate > 0 && !a.allowClient(now, client, batch):", new: "	case a == nil:",
-		pkg: "./boxcarrpc", run: "TestGreedyClientIsLimitedByItsRate",
+		name: "the rate limit per client is not enforced", file: "boxcarrpc/budget/admission.go",
+		old: "	case options.ClientRate > 0 && !g.allowClient(now, client, batch):", new: "	case g == nil:",
+		pkg: "./boxcarrpc/budget", run: "TestAGateTracksClients",
 	},
 	{
 		name: "the gRPC listener enforces no limits", file: "cmd/docserviced/grpc.go",

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 )
 
 // MaxLimit is the maximum value of a limit.
@@ -33,7 +34,7 @@ type Limits struct {
 // withDefaults returns the limits with their defaults.
 func (l Limits) withDefaults() Limits {
 	l.Conns, l.Slots = cmp.Or(l.Conns, boxcarrpc.DefaultMaxConns), cmp.Or(l.Slots, boxcarrpc.DefaultMaxLanes)
-	l.InFlight, l.ClientShare = cmp.Or(l.InFlight, boxcarrpc.DefaultMaxInFlight), cmp.Or(l.ClientShare, boxcarrpc.DefaultClientShare)
+	l.InFlight, l.ClientShare = cmp.Or(l.InFlight, budget.DefaultMaxInFlight), cmp.Or(l.ClientShare, boxcarrpc.DefaultClientShare)
 	return l
 }
 
@@ -59,7 +60,7 @@ func (l *Limits) Check() error {
 		rate  float64
 		burst int
 	}{{"--rate", l.Rate, l.Burst}, {"--client-rate", l.ClientRate, l.ClientBurst}} {
-		switch _, err := boxcarrpc.NewLimiter(one.rate, one.burst); {
+		switch _, err := budget.NewLimiter(one.rate, one.burst); {
 		case one.rate == 0 && one.burst != 0:
 			problems = append(problems, fmt.Errorf("%s-burst needs %[1]s; give both", one.flag))
 		case one.rate != 0 && err != nil:
@@ -99,10 +100,10 @@ func (l *Limits) limit(o *boxcarrpc.ServerOptions, memory int64) (err error) {
 }
 
 // admission returns the limits that can change while the server runs.
-func (l *Limits) admission(memory int64) (a boxcarrpc.Admission, err error) {
-	a = boxcarrpc.Admission{MaxInFlight: l.maxInFlight(memory), ClientRate: l.ClientRate, ClientBurst: l.ClientBurst}
+func (l *Limits) admission(memory int64) (a budget.Admission, err error) {
+	a = budget.Admission{MaxInFlight: l.maxInFlight(memory), ClientRate: l.ClientRate, ClientBurst: l.ClientBurst}
 	if l.Rate != 0 {
-		a.Limiter, err = boxcarrpc.NewLimiter(l.Rate, l.Burst)
+		a.Limiter, err = budget.NewLimiter(l.Rate, l.Burst)
 	}
 	return a, err
 }
