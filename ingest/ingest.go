@@ -1,16 +1,3 @@
-// Package ingest defines how documents are read from the systems that have them: files,
-// object stores, Kafka, PostgreSQL and so on. Its subpackages implement it.
-//
-// # Exactly once
-//
-// A cursor is a position in a source. The program that appends stores the cursor after a
-// record in the block of the queue that holds the record, so records and cursor become
-// durable together, and reading continues behind the last durable record after any crash.
-// A source keeps no other state about progress; Durable only lets the other system discard
-// records that are not needed any more.
-//
-// Each shard of a collection has a cursor, and the cursors differ after a crash. Reading
-// starts at Earliest, and Included says which records a shard already has.
 package ingest
 
 import (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"path/filepath"
 	"slices"
@@ -25,6 +26,10 @@ import (
 	"docstore/queue/codec"
 	"docstore/queue/shardset"
 )
+
+// badLinesName is the default file of --bad-lines in the queue's directory, which the updater may
+// write to. docstore-sync does not copy it.
+const badLinesName = "bad-lines.ndjson"
 
 // minSegmentSize is the minimum of --segment-size. Every segment is a file that is listed,
 // copied and mapped: a queue of 1 GiB has 32,768 of this size.
@@ -58,12 +63,10 @@ type appendOptions struct {
 	bounds        announceBounds
 	etcd          string // of publish
 	metrics       string // address; empty: none
-
-	fs vfs.FS // of the queue and the file of bad records
 }
 
 func newAppend(env *cli.Env) *cobra.Command {
-	o := appendOptions{segmentSize: queue.DefaultSegmentBytes, parquetMemory: parquet.DefaultMaxBytes, fs: vfs.OS}
+	o := appendOptions{segmentSize: queue.DefaultSegmentBytes, parquetMemory: parquet.DefaultMaxBytes}
 	command := &cobra.Command{
 		Use:   "append --queue DIR [FILE... | --from URL]",
 		Short: "Append documents and deletes from NDJSON, CSV, JSON or files",
@@ -246,7 +249,7 @@ func (o *appendOptions) check() error {
 	refuse(!slices.Contains(codec.Names(), o.codec), "--codec %s: this build has %s", o.codec, strings.Join(codec.Names(), ", "))
 	refuse(o.from != "" && o.format == string(files.Directories), "--format %s needs directories, not --from", files.Directories)
 	refuse(o.parquetMemory < parquet.MinMaxBytes, "--parquet-memory %s: must be at least %s", &o.parquetMemory, units.FormatBytes(parquet.MinMaxBytes))
-	refuse(!(o.rate >= 0) || o.rate > maxRate, "--rate %v: must be from 0 to %v a second", o.rate, maxRate)
+	refuse(!(o.rate >= 0) || o.rate > ingest.MaxRate, "--rate %v: must be from 0 to %v a second", o.rate, ingest.MaxRate)
 	refuse(o.flushInterval < 0, "--flush-interval %s: must not be negative", o.flushInterval)
 	refuse(o.flushEvery < 0, "--flush-every %d: must not be negative", o.flushEvery)
 	refuse(o.segmentAge < 0, "--segment-age %s: must not be negative", o.segmentAge)
@@ -273,7 +276,7 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 	if o.dryRun {
 		return o.printDocuments(ctx, env, in)
 	}
-	if err := requireNoOtherFiles(o.fs, o.queueDir); err != nil {
+	if err := requireNoOtherFiles(o.queueDir); err != nil {
 		return err
 	}
 	var target *store    // of publish
@@ -307,7 +310,7 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 	var stored []byte
 	if o.resume {
 		in.warnOfPipes(env)
-		if stored, err = writer.resume(in.opener); err != nil {
+		if stored, err = writer.Resume(in.opener); err != nil {
 			return err
 		}
 	}
@@ -316,218 +319,92 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 		return err
 	}
 	defer func() { _ = from.Close() }() // it was only read
-	a := &appender{options: o, env: env, source: from, name: in.name, parsing: in.parsing, writer: writer, metrics: m, started: env.Now()}
-	a.reached.ends = in.ends
-	if o.rate > 0 {
-		a.pace = &pace{interval: time.Duration(float64(time.Second) / o.rate)}
+	var shown *meter.Meter              // nil with --quiet
+	if !o.quiet {
+		shown = meter.New(env, "appending", totalBytes(from))
 	}
-	if o.badLines != "" {
-		a.badLines = &badLines{fsys: o.fs, path: o.badLines, maxBytes: maxBadLinesBytes}
-	}
+	appender := ingest.NewAppender(from, in.ends, writer, o.appenderOptions(env, in, from, m, shown))
 	if target != nil {
-		if publishing, err = a.newPublishing(ctx, target); err != nil {
+		if publishing, err = o.newPublishing(ctx, env, writer, appender, target); err != nil {
 			return err
 		}
 		publishing.start(ctx)
 	}
-	m.serve(&appendCollector{a, publishing})
-	if !o.quiet {
-		a.meter = meter.New(env, "appending", totalBytes(from))
-	}
+	m.serve(&appendCollector{appender, from, writer, publishing})
 	defer in.warnOfFields(env)
-	return a.run(ctx)
-}
-
-// appender moves records from the source into the queue. Only one goroutine uses it, except
-// for progress.
-type appender struct {
-	options *appendOptions
-	env     *cli.Env
-	source  ingest.Source
-	name    string // of the source
-	parsing []parsing
-	writer  destination
-	metrics *metrics
-	meter   *meter.Meter // nil with --quiet
-	started time.Time
-
-	badLines *badLines // nil: invalid records are not kept
-
-	progress  progress
-	reached   reached // ahead of what progress knows, within a batch
-	unflushed int     // documents and deletes since the last flush by --flush-every
-	broken    bool    // the writer has failed and must not be used
-	encoded   []byte  // the cursor, for the writer
-	pace      *pace   // nil: no limit
-}
-
-// run appends all records. In any case it flushes everything appended.
-func (a *appender) run(ctx context.Context) error {
-	a.progress.publish(a.reached)
-	p := newProducer(a.source, a.parsing)
-	stop := p.start(ctx)
-	defer stop()
-
-	flushing := a.startFlushing()
-	err := a.consume(ctx, p, flushing.failed)
-	flushing.stop()
-	a.meter.Finish()
-	if a.broken {
+	started := env.Now()
+	err = appender.Run(ctx)
+	shown.Finish()
+	if errors.Is(err, ingest.ErrWriter) {
 		return err
 	}
-	if flushErr := a.flush(); flushErr != nil {
-		return flushErr
-	}
-	if errors.Is(err, errInterrupted) {
-		err = a.interrupted()
-	}
-	a.report()
-	return err
+	o.report(env, appender.Progress(), env.Now().Sub(started))
+	return o.explain(err, in, appender.Progress())
 }
 
-// errInterrupted: the context ended before the source.
-var errInterrupted = errors.New("interrupted")
-
-// consume appends what the producer sends until it ends, ctx does, or a flush
-// fails.
-func (a *appender) consume(ctx context.Context, p *producer, flushFailed <-chan error) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return errInterrupted
-		case err := <-flushFailed:
-			a.broken = true
-			return err
-		case b, more := <-p.filled:
-			if !more && !p.complete {
-				return errInterrupted
-			}
-			if !more {
-				a.writer.inputEnded()
-				return nil
-			}
-			if b.err != nil {
-				return b.err
-			}
-			<-b.parsed // soon: parsers do not block
-			if err := a.appendBatch(ctx, b); err != nil {
-				return err
-			}
-			if b.Release != nil {
-				b.Release()
-			}
-		}
+// appenderOptions returns the options of the Appender.
+func (o *appendOptions) appenderOptions(env *cli.Env, in *inputSource, from ingest.Source, m *metrics, shown *meter.Meter) ingest.Options {
+	options := ingest.Options{
+		Queue: o.queueDir, Parsing: in.parsing, Rate: o.rate, FlushInterval: o.flushInterval, FlushEvery: o.flushEvery,
+		SkipInvalid: o.skipBad, Logger: env.Log, Now: env.Now,
+		Appended: func(at ingest.Progress) { shown.Update(at.Entries(), at.Bytes) },
+		Flushed: func(at ingest.Progress, took time.Duration) {
+			m.flush.Observe(took.Seconds())
+			logFlushed(env, from, at)
+		},
 	}
+	if o.badLines != "" {
+		options.DeadLetters = ingest.NewDeadLetters(vfs.OS, o.badLines)
+	}
+	return options
 }
 
-func (a *appender) appendBatch(ctx context.Context, b *batch) error {
-	if err := a.keepBad(b); err != nil {
+// logFlushed logs what became durable.
+func logFlushed(env *cli.Env, from ingest.Source, at ingest.Progress) {
+	level := slog.LevelInfo
+	if env.Terminal {
+		level = slog.LevelDebug // the progress bar shows it
+	}
+	lag, unit := from.Lag()
+	waiting := slog.Attr{} // omitted
+	if unit != "" {
+		waiting = slog.Int64("waiting_"+unit, lag)
+	}
+	env.Log.Log(context.Background(), level, "flushed",
+		"documents", at.Documents, "deletes", at.Deletes, "bad_records", at.Invalid, "at", at.Place, waiting)
+}
+
+// explain adds advice to an error of the Appender. An interrupted run is an error if the rest of
+// a source that ends was not read.
+func (o *appendOptions) explain(err error, in *inputSource, at ingest.Progress) error {
+	switch {
+	case errors.Is(err, ingest.ErrInvalid):
+		return cli.Bare(fmt.Errorf("%w; correct it, or skip invalid records with --skip-bad", err))
+	case errors.Is(err, ingest.ErrDeadLetters):
+		return fmt.Errorf("%w; free space, or choose another file with --bad-lines", err)
+	case !errors.Is(err, ingest.ErrInterrupted):
 		return err
-	}
-	a.reached.ends = b.Ends
-	last := -1
-	defer func() { a.reach(b, last) }()
-	for i := range b.Records {
-		if ctx.Err() != nil {
-			return errInterrupted
-		}
-		if a.pace != nil && !a.pace.wait(ctx, a.env.Now()) {
-			return errInterrupted
-		}
-		if err := a.appendRecord(b, i); err != nil {
-			return err
-		}
-		if b.Records[i].Problem == nil {
-			last = i
-		}
-	}
-	a.reached.bytes += b.Bytes
-	a.meter.Update(a.reached.entries(), a.reached.bytes)
-	return nil
-}
-
-func (a *appender) appendRecord(b *batch, i int) error {
-	r := &b.Records[i]
-	if r.Problem != nil {
-		return a.bad(b, i)
-	}
-	if a.writer.has(b.Batch, i) {
+	case !at.Ends:
 		return nil
+	case at.Place == "":
+		return fmt.Errorf("interrupted before %s was read", in.name)
 	}
-	record := queue.Record{ID: r.ID, Document: r.Document, Expires: r.Expires, Delete: r.Delete}
-	if a.encoded = b.AppendCursor(a.encoded[:0], i); len(a.encoded) > 0 {
-		record.Cursor = a.encoded
-	}
-	if err := a.writer.put(record); err != nil {
-		a.broken = true
-		return fmt.Errorf("appending %s to %s: %w", b.Place(i), a.options.queueDir, err)
-	}
-	a.reached.count(r)
-	a.unflushed++
-	if every := a.options.flushEvery; every > 0 && a.unflushed >= every {
-		a.reach(b, i)
-		return a.flush()
-	}
-	return nil
-}
-
-// reach publishes the progress up to an entry of a batch; -1: the batch before.
-func (a *appender) reach(b *batch, i int) {
-	if i >= 0 {
-		a.reached.place, a.reached.cursor = b.Place(i), b.AppendCursor(nil, i)
-	}
-	a.progress.publish(a.reached)
-}
-
-// bad skips an invalid record, or returns the error that stops append.
-func (a *appender) bad(b *batch, i int) error {
-	problem := b.Records[i].Problem
-	if !a.options.skipBad {
-		return cli.Bare(fmt.Errorf("%s: %w; correct it, or skip invalid records with --skip-bad", b.Place(i), problem))
-	}
-	a.reached.bad++
-	if a.badLines == nil {
-		a.env.Log.Warn("skipped an invalid record", "at", b.Place(i), "problem", problem.Error())
-	}
-	return nil
-}
-
-// flush calls flushDurably in the goroutine that appends.
-func (a *appender) flush() error {
-	a.unflushed = 0
-	err := a.flushDurably()
-	a.broken = err != nil
-	return err
-}
-
-// interrupted returns the result of an interrupted run: an error if the rest of a source that
-// ends was not read.
-func (a *appender) interrupted() error {
-	switch at := a.progress.now(); {
-	case !at.ends:
-		return nil
-	case at.place == "":
-		return fmt.Errorf("interrupted before %s was read", a.name)
-	default:
-		return fmt.Errorf("interrupted after %s; the queue holds everything up to there; continue with --resume", at.place)
-	}
+	return fmt.Errorf("interrupted after %s; the queue holds everything up to there; continue with --resume", at.Place)
 }
 
 // report logs a summary of the run.
-func (a *appender) report() {
-	done := a.progress.now()
-	if done.bad > 0 {
-		attributes := []any{"records", done.bad}
-		if a.options.badLines != "" {
-			attributes = append(attributes, "kept_in", a.options.badLines)
+func (o *appendOptions) report(env *cli.Env, done ingest.Progress, elapsed time.Duration) {
+	if done.Invalid > 0 {
+		attributes := []any{"records", done.Invalid}
+		if o.badLines != "" {
+			attributes = append(attributes, "kept_in", o.badLines)
 		}
-		a.env.Log.Warn("invalid records were skipped", attributes...)
+		env.Log.Warn("invalid records were skipped", attributes...)
 	}
-	elapsed := a.env.Now().Sub(a.started)
 	perSecond := int64(0)
 	if elapsed > 0 {
-		perSecond = int64(float64(done.entries()) / elapsed.Seconds())
+		perSecond = int64(float64(done.Entries()) / elapsed.Seconds())
 	}
-	a.env.Log.Info("appended", "documents", done.documents, "deletes", done.deletes, "bad_records", done.bad, "bytes", done.bytes,
+	env.Log.Info("appended", "documents", done.Documents, "deletes", done.Deletes, "bad_records", done.Invalid, "bytes", done.Bytes,
 		"seconds", elapsed.Round(time.Millisecond).Seconds(), "documents_per_second", perSecond)
 }

@@ -19,7 +19,7 @@ type inputSource struct {
 	ends   bool     // see ingest.Batch; before the first batch
 	pipes  []string // inputs without cursor
 	// parsing is that of each source: see ingest.Batch.
-	parsing []parsing
+	parsing []ingest.Parsing
 }
 
 // openInput checks the arguments before anything is appended.
@@ -43,7 +43,7 @@ func (o *appendOptions) openInput(ctx context.Context, env *cli.Env, args []stri
 	if err != nil {
 		return nil, err
 	}
-	return &inputSource{opener: opener, name: opener.Name(), ends: opener.Ends(), pipes: opener.Pipes(), parsing: []parsing{from.parsing}}, nil
+	return &inputSource{opener: opener, name: opener.Name(), ends: opener.Ends(), pipes: opener.Pipes(), parsing: []ingest.Parsing{from.parsing}}, nil
 }
 
 func lastIndex(args []string, arg string) int {
@@ -55,21 +55,13 @@ func lastIndex(args []string, arg string) int {
 	return -1
 }
 
-// parsing is how the records of a source become entries.
-type parsing struct {
-	options *records.Options
-	fields  *records.Fields
-}
-
-// uses reports whether a top-level field of a record is needed.
-func (p parsing) uses(name string) bool { return p.fields.Uses(name, p.options) }
-
-func (o *appendOptions) parsing(t *transformation) parsing {
+// parsing states how the records of a source become documents.
+func (o *appendOptions) parsing(t *transformation) ingest.Parsing {
 	options := &records.Options{
 		IDField: o.idField, PlainFields: !o.controlFields, MaxIDBytes: queue.MaxIDBytes,
 		Template: t.template, Delimiter: t.comma, TypedCells: t.typedCells,
 	}
-	return parsing{options, &t.fields}
+	return ingest.Parsing{Options: options, Fields: &t.fields}
 }
 
 // warnOfPipes logs which inputs cannot be resumed.
@@ -84,7 +76,7 @@ func (in *inputSource) warnOfPipes(env *cli.Env) {
 // they are nested or misspelled.
 func (in *inputSource) warnOfFields(env *cli.Env) {
 	for _, p := range in.parsing {
-		if names := p.fields.Missing(); len(names) > 0 {
+		if names := p.Fields.Missing(); len(names) > 0 {
 			env.Log.Warn("no document of this run has these top-level fields, which are to be kept, dropped or renamed", "fields", names)
 		}
 	}

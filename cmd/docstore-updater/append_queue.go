@@ -7,6 +7,7 @@ import (
 
 	"docstore/cmd/internal/cli"
 	"docstore/ingest"
+	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/shard"
 	"docstore/queue/shardset"
@@ -14,27 +15,19 @@ import (
 
 // destination is the queue that append writes.
 type destination interface {
-	put(r queue.Record) error
-	Flush() error
+	ingest.Writer
 	Seal() error
 	Close() error
-	// resume returns the cursor behind which the input is read.
-	resume(opener ingest.Opener) ([]byte, error)
-	// has reports whether a record that is read again is in the queue.
-	has(b *ingest.Batch, i int) bool
-	// inputEnded reports that the input was read to its end.
-	inputEnded()
-	// ends returns the address after the last entry of each shard; any goroutine may call it.
-	ends() []queue.Address
-	// resumable returns the cursor before which no later run reads, given that everything up
-	// to a cursor is durable.
-	resumable(durable []byte) []byte
+	// Resume returns the cursor behind which the input is read.
+	Resume(opener ingest.Opener) ([]byte, error)
+	// Ends returns the address after the last entry of each shard; any goroutine may call it.
+	Ends() []queue.Address
 }
 
 // openQueue opens the queue, and creates it if necessary. synced is called with the duration of
 // each fsync.
 func (o *appendOptions) openQueue(env *cli.Env, synced func(time.Duration)) (destination, error) {
-	layout, err := shard.Read(o.fs, o.queueDir)
+	layout, err := shard.Read(vfs.OS, o.queueDir)
 	switch {
 	case err != nil:
 		return nil, err // it has advice
@@ -46,7 +39,7 @@ func (o *appendOptions) openQueue(env *cli.Env, synced func(time.Duration)) (des
 	}
 	if layout.Shards == 1 {
 		w, err := queue.OpenWriter(o.queueDir, &queue.WriterOptions{
-			FS: o.fs, Codec: o.codec, SegmentBytes: int64(o.segmentSize), SegmentAge: o.segmentAge, Synced: synced, Logger: env.Log,
+			Codec: o.codec, SegmentBytes: int64(o.segmentSize), SegmentAge: o.segmentAge, Synced: synced, Logger: env.Log,
 		})
 		if err != nil {
 			return nil, cannotOpen(o.queueDir, err)
@@ -54,7 +47,7 @@ func (o *appendOptions) openQueue(env *cli.Env, synced func(time.Duration)) (des
 		return &oneQueue{w}, nil
 	}
 	w, err := shardset.Open(o.queueDir, &shardset.Options{
-		FS: o.fs, Layout: layout, Codec: o.codec, SegmentBytes: int64(o.segmentSize), SegmentAge: o.segmentAge, Synced: synced, Logger: env.Log,
+		Layout: layout, Codec: o.codec, SegmentBytes: int64(o.segmentSize), SegmentAge: o.segmentAge, Synced: synced, Logger: env.Log,
 	})
 	if err != nil {
 		return nil, cannotOpen(o.queueDir, err)
@@ -65,23 +58,18 @@ func (o *appendOptions) openQueue(env *cli.Env, synced func(time.Duration)) (des
 // oneQueue is a queue without shards.
 type oneQueue struct{ *queue.Writer }
 
-func (q *oneQueue) put(r queue.Record) error {
-	_, err := q.Put(r)
+func (q *oneQueue) Put(r queue.Record) error {
+	_, err := q.Writer.Put(r)
 	return err
 }
 
-func (q *oneQueue) resume(ingest.Opener) ([]byte, error)    { return q.Cursor(), nil }
-func (q *oneQueue) has(*ingest.Batch, int) bool             { return false }
-func (q *oneQueue) inputEnded()                             {}
-func (q *oneQueue) ends() []queue.Address                   { return []queue.Address{q.End()} }
-func (q *oneQueue) resumable(durable []byte) (start []byte) { return durable }
+func (q *oneQueue) Resume(ingest.Opener) ([]byte, error)    { return q.Cursor(), nil }
+func (q *oneQueue) Has(*ingest.Batch, int, []byte) bool     { return false }
+func (q *oneQueue) InputEnded()                             {}
+func (q *oneQueue) Ends() []queue.Address                   { return []queue.Address{q.End()} }
+func (q *oneQueue) Resumable(durable []byte) (start []byte) { return durable }
 
 // dividedQueue is a queue with shards.
 type dividedQueue struct{ *shardset.Writer }
 
-func (q *dividedQueue) put(r queue.Record) error                    { return q.Put(r) }
-func (q *dividedQueue) resume(opener ingest.Opener) ([]byte, error) { return q.Resume(opener) }
-func (q *dividedQueue) has(b *ingest.Batch, i int) bool             { return q.Has(b, i, b.Records[i].ID) }
-func (q *dividedQueue) inputEnded()                                 { q.InputEnded() }
-func (q *dividedQueue) ends() []queue.Address                       { return q.Ends() }
-func (q *dividedQueue) resumable([]byte) (start []byte)             { return q.Checkpoint() }
+func (q *dividedQueue) Resumable([]byte) (start []byte) { return q.Checkpoint() }

@@ -233,3 +233,17 @@ func TestSegments(t *testing.T) {
 	require.Empty(t, open)
 	require.Equal(t, input.String(), dump(t, queueDir))
 }
+
+// TestLineEndsAtReadBufferEnd: bytes read to detect the end of the file must not overwrite
+// the line.
+func TestLineEndsAtReadBufferEnd(t *testing.T) {
+	var lines strings.Builder
+	for i := range 1 << 10 {
+		fmt.Fprintf(&lines, `{"id":"%01014d"}`+"\n", i)
+	}
+	require.Equal(t, 1<<20, lines.Len(), "a power of two for each line")
+	input := write(t, filepath.Join(t.TempDir(), "in.ndjson"), lines.String())
+	queueDir := t.TempDir()
+	ok(t, "", "append", "--queue", queueDir, input)
+	require.Equal(t, lines.String(), dump(t, queueDir))
+}

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
-	"docstore/internal/vfs"
 	"docstore/queue"
 )
 
@@ -39,13 +38,13 @@ func deleteAll(env *cli.Env, dir string, ids []string) (err error) {
 	if err := requireQueue(dir); err != nil {
 		return err
 	}
-	w, err := (&appendOptions{queueDir: dir, codec: queue.DefaultCodec, segmentSize: queue.DefaultSegmentBytes, fs: vfs.OS}).openQueue(env, nil)
+	w, err := (&appendOptions{queueDir: dir, codec: queue.DefaultCodec, segmentSize: queue.DefaultSegmentBytes}).openQueue(env, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	for _, id := range ids {
-		if err := w.put(queue.Record{ID: []byte(id), Delete: true}); err != nil {
+		if err := w.Put(queue.Record{ID: []byte(id), Delete: true}); err != nil {
 			return fmt.Errorf("deleting %q: %w", id, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"docstore/cmd/internal/cli"
+	"docstore/ingest"
 	"docstore/internal/eof"
 )
 
@@ -21,20 +22,19 @@ func (o *appendOptions) printDocuments(ctx context.Context, env *cli.Env, in *in
 	}
 	defer func() { _ = from.Close() }() // it was only read
 	out := cli.NewOutput(env.Stdout)
-	parsers := newParsers(in.parsing)
+	parser := ingest.NewParser(in.parsing)
 	printed, valid := 0, 0
 	for printed < dryRunDocuments {
-		records, err := from.Next(ctx)
+		b, err := from.Next(ctx)
 		if eof.Is(err) {
 			break
 		}
 		if err != nil {
 			return errors.Join(out.Flush(), err)
 		}
-		b := &batch{Batch: records}
-		b.parse(parsers)
+		parser.Parse(b)
 		for i := range b.Records[:min(len(b.Records), dryRunDocuments-printed)] {
-			out.Printf("%s\n", b.describe(i))
+			out.Printf("%s\n", describe(b, i))
 			printed++
 			if b.Records[i].Problem == nil {
 				valid++
@@ -50,7 +50,7 @@ func (o *appendOptions) printDocuments(ctx context.Context, env *cli.Env, in *in
 }
 
 // describe describes the stored form of a record.
-func (b *batch) describe(i int) string {
+func describe(b *ingest.Batch, i int) string {
 	r := &b.Records[i]
 	switch {
 	case r.Problem != nil:

@@ -39,7 +39,7 @@ var schemes = []scheme{
 type fromOptions struct {
 	flags   *appendOptions
 	format  records.Format
-	parsing parsing
+	parsing ingest.Parsing
 	// idOption is the option that was given for the id of this source; empty: none.
 	idOption string
 	log      *slog.Logger
@@ -57,8 +57,8 @@ func (o *fromOptions) refuseID(explanation string) error {
 // files returns the options of files and objects.
 func (o *fromOptions) files() files.Options {
 	return files.Options{
-		Format: o.format, Follow: o.flags.follow, Records: o.parsing.options,
-		ParquetBytes: int64(o.flags.parquetMemory), Columns: o.parsing.uses,
+		Format: o.format, Follow: o.flags.follow, Records: o.parsing.Options,
+		ParquetBytes: int64(o.flags.parquetMemory), Columns: o.parsing.Uses,
 	}
 }
 
@@ -91,7 +91,7 @@ func openFrom(ctx context.Context, from string, o *fromOptions) (*inputSource, e
 		if err != nil {
 			return nil, err
 		}
-		return &inputSource{opener: opener, name: from, ends: ends(opener), parsing: []parsing{o.parsing}}, nil
+		return &inputSource{opener: opener, name: from, ends: ends(opener), parsing: []ingest.Parsing{o.parsing}}, nil
 	}
 	if !strings.HasSuffix(from, ".yaml") && !strings.HasSuffix(from, ".yml") {
 		return nil, cli.Usagef("--from %s: write a URL (%s) or the name of a .yaml file", from, strings.Join(schemeURLs(), ", "))

@@ -8,6 +8,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"docstore/ingest"
 	"docstore/ingest/files"
 	"docstore/ingest/merged"
 	"docstore/ingest/records"
@@ -177,8 +178,8 @@ func (e *fromEntry) set(key string, value *yaml.Node, given map[string]bool) err
 		return decode(value, &t.typedCells, "true or false")
 	case "rate":
 		err := decode(value, &e.rate, "a number")
-		if err == nil && (!(e.rate > 0) || e.rate > maxRate) {
-			err = fmt.Errorf("%d: rate %v: must be above 0 and at most %v a second", value.Line, e.rate, maxRate)
+		if err == nil && (!(e.rate > 0) || e.rate > ingest.MaxRate) {
+			err = fmt.Errorf("%d: rate %v: must be above 0 and at most %v a second", value.Line, e.rate, ingest.MaxRate)
 		}
 		return err
 	}

@@ -78,8 +78,8 @@ func requireQueue(dir string) error {
 
 // requireNoOtherFiles refuses to create a queue in a directory with other files, except
 // hidden files and lost+found.
-func requireNoOtherFiles(fsys vfs.FS, dir string) error {
-	names, err := fsys.List(dir)
+func requireNoOtherFiles(dir string) error {
+	names, err := vfs.OS.List(dir)
 	if err != nil {
 		return nil //nolint:nilerr // opening the queue creates the directory or reports the error
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/net/netutil"
 
+	"docstore/ingest"
 	"docstore/ingest/merged"
 	"docstore/internal/listen"
 )
@@ -131,9 +132,11 @@ var (
 	publishError      = gauge("publish_error", "1 while the last attempt to publish or announce failed; see the log.")
 )
 
-// appendCollector collects the metrics of an appender.
+// appendCollector collects the metrics of an Appender.
 type appendCollector struct {
-	*appender
+	appender   *ingest.Appender
+	source     ingest.Source
+	writer     destination
 	publishing *publishing // nil: nothing is published
 }
 
@@ -149,11 +152,11 @@ func (c *appendCollector) Describe(to chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c *appendCollector) Collect(to chan<- prometheus.Metric) {
-	at := c.progress.now()
-	appendedDocuments.send(to, float64(at.documents))
-	appendedDeletes.send(to, float64(at.deletes))
-	badRecords.send(to, float64(at.bad))
-	sourceBytes.send(to, float64(at.bytes))
+	at := c.appender.Progress()
+	appendedDocuments.send(to, float64(at.Documents))
+	appendedDeletes.send(to, float64(at.Deletes))
+	badRecords.send(to, float64(at.Invalid))
+	sourceBytes.send(to, float64(at.Bytes))
 	if several, ok := c.source.(*merged.Source); ok {
 		for _, lag := range several.Lags() {
 			sendLag(to, lag.N, lag.Unit, lag.Name)
@@ -162,7 +165,7 @@ func (c *appendCollector) Collect(to chan<- prometheus.Metric) {
 		n, unit := c.source.Lag()
 		sendLag(to, n, unit, "")
 	}
-	ends := c.writer.ends()
+	ends := c.writer.Ends()
 	for i, end := range ends {
 		shard := ""
 		if len(ends) > 1 {
@@ -176,7 +179,7 @@ func (c *appendCollector) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// sendLag sends the lag of a source; unit is that of source.Source.Lag.
+// sendLag sends the lag of a source; unit is that of ingest.Source.Lag.
 func sendLag(to chan<- prometheus.Metric, n int64, unit, name string) {
 	switch unit {
 	case "messages":

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"docstore/cmd/internal/cli"
+	"docstore/ingest"
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/bucket"
@@ -88,18 +89,17 @@ func checkPublishable(ctx context.Context, b bucket.Bucket, dir string) error {
 	return nil
 }
 
-// newPublishing returns the publishing of an appender.
-func (a *appender) newPublishing(ctx context.Context, b *store) (*publishing, error) {
-	o := a.options
+// newPublishing returns the publishing of the queue that an Appender writes.
+func (o *appendOptions) newPublishing(ctx context.Context, env *cli.Env, writer destination, appender *ingest.Appender, b *store) (*publishing, error) {
 	if err := checkPublishable(ctx, b, o.queueDir); err != nil {
 		return nil, fmt.Errorf("publish %s to %s: %w", o.queueDir, o.publish, err)
 	}
 	return &publishing{
-		env: a.env, dir: o.queueDir, url: o.publish, bucket: b, announce: o.announce, seal: a.writer.Seal,
+		env: env, dir: o.queueDir, url: o.publish, bucket: b, announce: o.announce, seal: writer.Seal,
 		breaker: publish.Breaker{MaxDeletes: o.bounds.deletes / 100, MaxBad: o.bounds.bad / 100, MaxRate: o.bounds.rate},
 		counts: func() publish.Counts {
-			at := a.progress.now()
-			return publish.Counts{Documents: at.documents, Deletes: at.deletes, Bad: at.bad}
+			at := appender.Progress()
+			return publish.Counts{Documents: at.Documents, Deletes: at.Deletes, Bad: at.Invalid}
 		},
 	}, nil
 }

@@ -72,15 +72,7 @@ func TestFieldsThatNoDocumentHas(t *testing.T) {
 	}
 }
 
-func TestPace(t *testing.T) {
-	p := pace{interval: 10 * time.Millisecond}
-	start := time.Unix(1, 0)
-	for i := range 10 {
-		require.Equal(t, time.Duration(i)*p.interval, p.reserve(start))
-	}
-	require.Zero(t, p.reserve(start.Add(time.Second)), "unused time is lost")
-	require.Equal(t, p.interval, p.reserve(start.Add(time.Second)))
-
+func TestRate(t *testing.T) {
 	started := time.Now()
 	appended(t, strings.Repeat(`{"id":"x"}`+"\n", 21), "--rate", "1000")
 	require.GreaterOrEqual(t, time.Since(started), 15*time.Millisecond)

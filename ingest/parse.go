@@ -1,11 +1,10 @@
-package main
+package ingest
 
 import (
 	"fmt"
 	"runtime"
 	"sync"
 
-	"docstore/ingest"
 	"docstore/ingest/records"
 	"docstore/queue"
 )
@@ -20,9 +19,9 @@ func (p *producer) startParsers() (stop func()) {
 	var running sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), maxParsers) {
 		running.Go(func() {
-			parsers := newParsers(p.parsing)
+			parser := NewParser(p.parsing)
 			for b := range p.unparsed {
-				b.parse(parsers)
+				parser.Parse(b.Batch)
 				b.parsed <- struct{}{}
 			}
 		})
@@ -33,35 +32,47 @@ func (p *producer) startParsers() (stop func()) {
 	}
 }
 
-// parser parses the records of one source.
-type parser struct {
+// Parsing states how the records of a source become documents.
+type Parsing struct {
+	Options *records.Options // nil selects the defaults
+	Fields  *records.Fields  // changes documents, after their ids were read
+}
+
+// Uses reports whether a top-level field of a record is needed.
+func (p Parsing) Uses(name string) bool { return p.Fields.Uses(name, p.Options) }
+
+// Parser parses batches. It is used by one goroutine.
+type Parser struct{ of []sourceParser }
+
+// sourceParser parses the records of one source.
+type sourceParser struct {
 	*records.Parser
 	fields *records.Fields
 }
 
-// newParsers returns the parsers of one goroutine.
-func newParsers(of []parsing) []parser {
-	parsers := make([]parser, len(of))
+// NewParser returns a parser of the batches of a source, given its Options.Parsing.
+func NewParser(of []Parsing) *Parser {
+	parser := &Parser{make([]sourceParser, len(of))}
 	for i, p := range of {
-		parsers[i] = parser{records.NewParser(p.options), p.fields}
+		parser.of[i] = sourceParser{records.NewParser(p.Options), p.Fields}
 	}
-	return parsers
+	return parser
 }
 
-// parse replaces the records without id by the entries that they request, and changes the
-// fields of documents.
-func (b *batch) parse(parsers []parser) {
-	p := &parsers[b.Source]
+// Parse replaces the records without id by the entries that they request, and changes the
+// fields of documents. It sets Problem of those that are invalid.
+func (p *Parser) Parse(b *Batch) {
+	of := &p.of[b.Source]
 	for i := range b.Records {
 		r := &b.Records[i]
 		if r.Problem == nil {
-			r.Problem = p.parse(r)
+			r.Problem = of.parse(r)
 		}
 	}
 }
 
 // parse leaves the record as it is if it returns an error.
-func (p *parser) parse(r *ingest.Record) (err error) {
+func (p *sourceParser) parse(r *Record) (err error) {
 	entry := records.Entry{ID: r.ID, Document: r.Document, Delete: r.Delete, Expires: r.Expires}
 	if len(r.ID) == 0 {
 		if entry, err = p.Parse(r.Document); err != nil {

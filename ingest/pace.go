@@ -1,4 +1,4 @@
-package main
+package ingest
 
 import (
 	"context"
@@ -7,12 +7,11 @@ import (
 	"docstore/internal/ctxtime"
 )
 
-const (
-	// maxRate is the maximum of --rate.
-	maxRate = 1e9
-	// paceStep is how far appending may be ahead of its pace: shorter sleeps are inaccurate.
-	paceStep = 5 * time.Millisecond
-)
+// MaxRate is the maximum of Options.Rate.
+const MaxRate = 1e9
+
+// paceStep is how far appending may be ahead of its pace: shorter sleeps are inaccurate.
+const paceStep = 5 * time.Millisecond
 
 // pace limits the rate of a goroutine. Time that was not used is lost.
 type pace struct {

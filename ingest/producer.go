@@ -1,22 +1,21 @@
-package main
+package ingest
 
 import (
 	"context"
 	"sync"
 
-	"docstore/ingest"
 	"docstore/internal/eof"
 )
 
 // batchesWait is the number of batches read ahead of the writer.
 const batchesWait = 4
 
-// batch is a batch of records on the way from the source through a parser to the writer. One
-// of them owns it at a time.
-type batch struct {
-	*ingest.Batch               // nil with err
-	err           error         // ended reading
-	parsed        chan struct{} // capacity 1: receives when the records have been parsed
+// parsedBatch is a batch on the way from the source through a parser to the writer. One of them
+// owns it at a time.
+type parsedBatch struct {
+	*Batch               // nil with err
+	err    error         // ended reading
+	parsed chan struct{} // capacity 1: receives when the records have been parsed
 }
 
 // producer reads and parses the records of a source, while earlier ones are appended:
@@ -31,16 +30,16 @@ type batch struct {
 // several parse. The writer takes the batches in the order of reading, each after it has
 // been parsed, so the result is that of a single goroutine.
 type producer struct {
-	source   ingest.Source
-	parsing  []parsing // of each source
-	unparsed chan *batch
-	filled   chan *batch
+	source   Source
+	parsing  []Parsing // of each source
+	unparsed chan *parsedBatch
+	filled   chan *parsedBatch
 	// complete is set before filled is closed: the source was read to its end.
 	complete bool
 }
 
-func newProducer(from ingest.Source, of []parsing) *producer {
-	return &producer{source: from, parsing: of, unparsed: make(chan *batch, batchesWait), filled: make(chan *batch, batchesWait)}
+func newProducer(from Source, of []Parsing) *producer {
+	return &producer{source: from, parsing: of, unparsed: make(chan *parsedBatch, batchesWait), filled: make(chan *parsedBatch, batchesWait)}
 }
 
 // start starts to read. The function that it returns stops reading and waits for the
@@ -61,7 +60,7 @@ func (p *producer) run(ctx context.Context) {
 	defer p.startParsers()()
 	for {
 		records, err := p.source.Next(ctx)
-		b := &batch{Batch: records, err: err, parsed: make(chan struct{}, 1)}
+		b := &parsedBatch{Batch: records, err: err, parsed: make(chan struct{}, 1)}
 		switch {
 		case eof.Is(err):
 			p.complete = true
@@ -78,7 +77,7 @@ func (p *producer) run(ctx context.Context) {
 
 // offer sends a batch. It returns false if ctx ended; an error of the batch is then
 // probably that of ctx.
-func offer(ctx context.Context, to chan<- *batch, b *batch) bool {
+func offer(ctx context.Context, to chan<- *parsedBatch, b *parsedBatch) bool {
 	if ctx.Err() != nil {
 		return false
 	}

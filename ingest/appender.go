@@ -1,0 +1,259 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"docstore/queue"
+)
+
+// Writer is what an Appender needs of the writer of a queue. One goroutine calls Put, Has and
+// InputEnded; any may call Flush and Resumable.
+type Writer interface {
+	// Put adds an entry. The slices may be reused after it returns.
+	Put(r queue.Record) error
+	// Flush makes all previous entries durable.
+	Flush() error
+	// Has reports whether the queue has Records[i] of a batch, which has this id, from an
+	// earlier run. It is called for each record in order before Put.
+	Has(b *Batch, i int, id []byte) bool
+	// InputEnded reports that the source was read to its end.
+	InputEnded()
+	// Resumable returns the cursor before which no later run reads, given that everything up
+	// to a cursor is durable; empty: it is unknown.
+	Resumable(durable []byte) []byte
+}
+
+// Options configure an Appender.
+type Options struct {
+	Queue string // name of the queue, for messages
+	// Parsing is that of each source: see Batch.Source.
+	Parsing []Parsing
+	// Rate is the maximum number of records a second; 0: no limit.
+	Rate float64
+	// FlushInterval and FlushEvery are the maximum time, and the maximum number of entries,
+	// until an entry is flushed; 0: no limit. Run flushes at its end in any case.
+	FlushInterval time.Duration
+	FlushEvery    int
+	// SkipInvalid skips invalid records; without it the first one is an error.
+	SkipInvalid bool
+	// DeadLetters keeps the skipped records; nil: they are only logged.
+	DeadLetters *DeadLetters
+	// Appended is called after each batch by the goroutine of Run; nil: it is not.
+	Appended func(Progress)
+	// Flushed is called when entries became durable, with the duration of the flush; nil: it
+	// is not. Any goroutine may call it.
+	Flushed func(at Progress, took time.Duration)
+	Logger  *slog.Logger
+	Now     func() time.Time // for the dead letters and Rate
+}
+
+// Appender moves records from a source into a queue. Progress is safe for concurrent use.
+type Appender struct {
+	source  Source
+	writer  Writer
+	options Options
+
+	progress  progress
+	reached   Progress // ahead of what progress knows, within a batch
+	unflushed int      // entries since the last flush by FlushEvery
+	encoded   []byte   // the cursor, for the writer
+	pace      *pace    // nil: no limit
+}
+
+// NewAppender returns an Appender. ends says whether the source ends, before its first batch: see
+// Batch.Ends.
+func NewAppender(from Source, ends bool, to Writer, options Options) *Appender {
+	a := &Appender{source: from, writer: to, options: options}
+	a.reached.Ends = ends
+	a.progress.publish(a.reached)
+	if options.Rate > 0 {
+		a.pace = &pace{interval: time.Duration(float64(time.Second) / options.Rate)}
+	}
+	return a
+}
+
+// Progress returns the point that appending has reached.
+func (a *Appender) Progress() Progress { return a.progress.now() }
+
+// Run's errors match one of these, unless the source failed.
+var (
+	ErrInterrupted = errors.New("interrupted") // the context ended before the source
+	ErrInvalid     = errors.New("invalid record")
+	ErrDeadLetters = errors.New("an invalid record cannot be kept")
+	// ErrWriter matches an error of the writer: earlier flushes are durable, and entries after
+	// them may be lost.
+	ErrWriter = errors.New("the writer failed")
+)
+
+// markedError is an error that also matches a sentinel.
+type markedError struct {
+	error
+	mark error
+}
+
+func (e *markedError) Is(target error) bool { return target == e.mark }
+func (e *markedError) Unwrap() error        { return e.error }
+
+// Run appends all records. It is called once. In any case it flushes everything appended, unless
+// the writer failed.
+func (a *Appender) Run(ctx context.Context) error {
+	p := newProducer(a.source, a.options.Parsing)
+	stop := p.start(ctx)
+	defer stop()
+
+	flushing := a.startFlushing()
+	err := a.consume(ctx, p, flushing.failed)
+	flushing.stop()
+	if errors.Is(err, ErrWriter) {
+		return err
+	}
+	if failed := a.flush(); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// consume appends what the producer sends until it ends, ctx does, or a flush
+// fails.
+func (a *Appender) consume(ctx context.Context, p *producer, flushFailed <-chan error) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ErrInterrupted
+		case err := <-flushFailed:
+			return err
+		case b, more := <-p.filled:
+			if !more && !p.complete {
+				return ErrInterrupted
+			}
+			if !more {
+				a.writer.InputEnded()
+				return nil
+			}
+			if b.err != nil {
+				return b.err
+			}
+			<-b.parsed // soon: parsers do not block
+			if err := a.appendBatch(ctx, b.Batch); err != nil {
+				return err
+			}
+			if b.Release != nil {
+				b.Release()
+			}
+		}
+	}
+}
+
+func (a *Appender) appendBatch(ctx context.Context, b *Batch) error {
+	if err := a.keepInvalid(b); err != nil {
+		return err
+	}
+	a.reached.Ends = b.Ends
+	last := -1
+	defer func() { a.reach(b, last) }()
+	for i := range b.Records {
+		if ctx.Err() != nil {
+			return ErrInterrupted
+		}
+		if a.pace != nil && !a.pace.wait(ctx, a.options.Now()) {
+			return ErrInterrupted
+		}
+		if err := a.appendRecord(b, i); err != nil {
+			return err
+		}
+		if b.Records[i].Problem == nil {
+			last = i
+		}
+	}
+	a.reached.Bytes += b.Bytes
+	if a.options.Appended != nil {
+		a.options.Appended(a.reached)
+	}
+	return nil
+}
+
+func (a *Appender) appendRecord(b *Batch, i int) error {
+	r := &b.Records[i]
+	if r.Problem != nil {
+		return a.skip(b, i)
+	}
+	if a.writer.Has(b, i, r.ID) {
+		return nil
+	}
+	record := queue.Record{ID: r.ID, Document: r.Document, Expires: r.Expires, Delete: r.Delete}
+	if a.encoded = b.AppendCursor(a.encoded[:0], i); len(a.encoded) > 0 {
+		record.Cursor = a.encoded
+	}
+	if err := a.writer.Put(record); err != nil {
+		return &markedError{fmt.Errorf("appending %s to %s: %w", b.Place(i), a.options.Queue, err), ErrWriter}
+	}
+	a.reached.count(r)
+	a.unflushed++
+	if every := a.options.FlushEvery; every > 0 && a.unflushed >= every {
+		a.reach(b, i)
+		return a.flush()
+	}
+	return nil
+}
+
+// reach publishes the progress up to an entry of a batch; -1: the batch before.
+func (a *Appender) reach(b *Batch, i int) {
+	if i >= 0 {
+		a.reached.Place, a.reached.Cursor = b.Place(i), b.AppendCursor(nil, i)
+	}
+	a.progress.publish(a.reached)
+}
+
+// skip skips an invalid record, or returns the error that stops Run.
+func (a *Appender) skip(b *Batch, i int) error {
+	problem := b.Records[i].Problem
+	if !a.options.SkipInvalid {
+		return &markedError{fmt.Errorf("%s: %w", b.Place(i), problem), ErrInvalid}
+	}
+	a.reached.Invalid++
+	if a.options.DeadLetters == nil {
+		a.options.Logger.Warn("skipped an invalid record", "at", b.Place(i), "problem", problem.Error())
+	}
+	return nil
+}
+
+// keepInvalid makes the invalid records of a batch durable in the dead-letter file, before any
+// record of the batch is appended.
+func (a *Appender) keepInvalid(b *Batch) error {
+	letters := a.options.DeadLetters
+	if letters == nil {
+		return nil
+	}
+	first, count := -1, 0
+	for i := range b.Records {
+		r := &b.Records[i]
+		if r.Problem == nil {
+			continue
+		}
+		if err := letters.add(a.options.Now(), b.Place(i), r); err != nil {
+			return fmt.Errorf("keeping the invalid record %s: %w", b.Place(i), err)
+		}
+		if count++; first < 0 {
+			first = i
+		}
+	}
+	if count == 0 {
+		return nil
+	}
+	if err := letters.sync(); err != nil {
+		return &markedError{fmt.Errorf("keeping invalid records in %s: %w", letters.path, err), ErrDeadLetters}
+	}
+	a.options.Logger.Warn("invalid records were kept in the dead-letter file", "records", count, "first", b.Place(first),
+		"problem", b.Records[first].Problem.Error(), "file", letters.path)
+	return nil
+}
+
+// flush is flushDurably in the goroutine of Run.
+func (a *Appender) flush() error {
+	a.unflushed = 0
+	return a.flushDurably()
+}

@@ -1,0 +1,27 @@
+// Package ingest brings records into queues: an Appender moves them from a Source to a Writer.
+//
+//	source, err := opener.Open(ctx, cursor)
+//	appender := ingest.NewAppender(source, ends, writer, ingest.Options{Parsing: parsing, FlushInterval: time.Second})
+//	err = appender.Run(ctx)
+//
+// Subpackages implement Source: files reads files and object stores in the formats of records and
+// parquet; kafka, nats and postgres read servers, the first two with the formats of envelope; merged
+// reads several sources as one. Sources and Appender know no command line: they take options as
+// data, and report by errors, callbacks and a Logger.
+//
+// # Exactly once
+//
+// A cursor is a position in a source. The Appender stores the cursor after a record in the block of
+// the queue that holds the record, so records and cursor become durable together, and reading
+// continues behind the last durable record after any crash. A source keeps no other state about
+// progress; Durable only lets the other system discard records that are not needed any more.
+//
+// Each shard of a collection has a cursor, and the cursors differ after a crash. Reading starts at
+// Earliest, and Included says which records a shard already has.
+//
+// # Invalid records
+//
+// An invalid record ends Run, or is skipped. DeadLetters keeps skipped records in a file of lines:
+//
+//	{"time":"2026-11-26T20:00:00Z","at":"jobs.ndjson:17","problem":"not JSON: ...","bytes":4,"text":"oops"}
+package ingest
