@@ -9,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/fleetview"
 	"docstore/docservice/placement/etcdmap"
 	"docstore/docservice/placement/fleet"
+	"docstore/docservice/server/fleetview"
 )
 
 // fleetFlags holds the flags of the command.

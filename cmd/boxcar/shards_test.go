@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/livepage"
 	"docstore/docservice/placement"
 	"docstore/docservice/placement/etcdmap"
 	"docstore/docservice/placement/fleet"
+	"docstore/docservice/server/livepage"
 	"docstore/internal/shardtest"
 	"docstore/queue/shard"
 )

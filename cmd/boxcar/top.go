@@ -16,7 +16,7 @@ import (
 
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/httpclient"
-	"docstore/cmd/internal/livepage"
+	"docstore/docservice/server/livepage"
 )
 
 // minTopInterval is the minimum interval at which a daemon updates its status.

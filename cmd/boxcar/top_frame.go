@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"docstore/cmd/internal/livepage"
+	"docstore/docservice/server/livepage"
 	"docstore/internal/units"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/livepage"
+	"docstore/docservice/server/livepage"
 )
 
 // moments returns two statuses of a daemon, two seconds apart.

@@ -24,11 +24,11 @@ import (
 	"docstore/boxcarrpc/credentials"
 	"docstore/boxcarrpc/discovery"
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemon"
-	"docstore/cmd/internal/daemontest"
 	"docstore/docservice/docservicegrpc"
 	"docstore/docservice/docservicepb"
 	"docstore/docservice/peers"
+	"docstore/docservice/server"
+	"docstore/internal/servertest"
 	"docstore/internal/testcert"
 )
 
@@ -37,11 +37,11 @@ import (
 func TestAccess(t *testing.T) {
 	const frontendToken, operatorToken = "frontend-frontend", "operator-operator"
 	jobs, salaries, dir := t.TempDir(), t.TempDir(), t.TempDir()
-	daemontest.Fill(t, jobs, "a", `{"id":"a"}`)
-	daemontest.Fill(t, salaries, "a", `{"id":"a","salary":1}`)
+	servertest.Fill(t, jobs, "a", `{"id":"a"}`)
+	servertest.Fill(t, salaries, "a", `{"id":"a","salary":1}`)
 	ca := testcert.NewCA(t, "CA")
 	o := testOptions(t, jobs)
-	o.Collections = append(o.Collections, daemon.Collection{Name: "salaries", Source: salaries})
+	o.Collections = append(o.Collections, server.Collection{Name: "salaries", Source: salaries})
 	o.grpc, o.HTTP.Address, o.HTTP.LookUp = "127.0.0.1:0", "0.0.0.0:0", true
 	o.peers.transfers = 4
 	o.Security.Certificate, o.Security.Key = ca.Files(t, dir, "server")
@@ -112,7 +112,7 @@ func fetchFile(pool *boxcarrpc.Pool, collection string) error {
 }
 
 // testAccessHTTP requests the paths of both collections.
-func testAccessHTTP(t *testing.T, d *server, client *http.Client, name, token string) {
+func testAccessHTTP(t *testing.T, d *process, client *http.Client, name, token string) {
 	defer client.CloseIdleConnections()
 	_, port, err := net.SplitHostPort(d.HTTPAddress())
 	require.NoError(t, err)
@@ -159,7 +159,7 @@ func testAccessHTTP(t *testing.T, d *server, client *http.Client, name, token st
 // permissions over any listener.
 func TestNamesOfCertificatesGiveNoAccess(t *testing.T) {
 	jobs, dir := t.TempDir(), t.TempDir()
-	daemontest.Fill(t, jobs, "a", `{"id":"a"}`)
+	servertest.Fill(t, jobs, "a", `{"id":"a"}`)
 	ca := testcert.NewCA(t, "CA")
 	o := testOptions(t, jobs)
 	o.grpc, o.HTTP.Address, o.HTTP.LookUp = "127.0.0.1:0", "0.0.0.0:0", true
@@ -212,12 +212,12 @@ func TestNamesOfCertificatesGiveNoAccess(t *testing.T) {
 }
 
 // testNameOverBoxcar gets a document and tries to drain the server, which has no operators.
-func testNameOverBoxcar(t *testing.T, d *server, config func() (*tls.Config, error), name string, want codes.Code, connected bool) {
+func testNameOverBoxcar(t *testing.T, d *process, config func() (*tls.Config, error), name string, want codes.Code, connected bool) {
 	pool, err := boxcarrpc.NewPool(discovery.Static(d.BoxcarAddress()), &boxcarrpc.PoolOptions{TLS: config})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, pool.Close()) }()
 	if !connected {
-		daemontest.Until(t.Context(), func() bool {
+		servertest.Until(t.Context(), func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 			defer cancel()
 			err := pool.WaitReady(ctx)
@@ -238,9 +238,9 @@ func testNameOverBoxcar(t *testing.T, d *server, config func() (*tls.Config, err
 }
 
 func TestAccessFlags(t *testing.T) {
-	require.ErrorContains(t, (&daemon.Security{Access: "a"}).Check("localhost:7070", ""), "--access needs --tls-client-ca or --token-file")
+	require.ErrorContains(t, (&server.Security{Access: "a"}).Check("localhost:7070", ""), "--access needs --tls-client-ca or --token-file")
 	queueDir := t.TempDir()
-	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	tokens := testcert.Write(t, t.TempDir(), "tokens", []byte("frontend "+testToken+"\n"))
 	r := run(t.Context(), "serve", "--collection", "jobs="+queueDir, "--data", t.TempDir(), "--boxcar", "127.0.0.1:0", "--http", "127.0.0.1:0",
 		"--token-file", tokens, "--access", filepath.Join(t.TempDir(), "missing"))

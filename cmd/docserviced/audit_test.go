@@ -12,7 +12,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemontest"
+	"docstore/internal/servertest"
 )
 
 // audited returns the actions of an audit log, each with its result.
@@ -71,7 +71,7 @@ func TestDrainsAreAudited(t *testing.T) {
 
 func TestReindexIsAudited(t *testing.T) {
 	queue, audit := t.TempDir(), filepath.Join(t.TempDir(), "audit.log")
-	daemontest.Fill(t, queue, "1", "one")
+	servertest.Fill(t, queue, "1", "one")
 	o := testOptions(t, queue)
 	indexOnce(t, o)
 	require.Equal(t, cli.ExitOK, run(t.Context(), "reindex", "--data", o.DataDir, "--audit-log", audit, "jobs").status)
@@ -82,7 +82,7 @@ func TestReindexIsAudited(t *testing.T) {
 // A daemon does not start if its audit log cannot be written.
 func TestServeNeedsItsAuditLog(t *testing.T) {
 	queue := t.TempDir()
-	daemontest.Fill(t, queue, "1", "one")
+	servertest.Fill(t, queue, "1", "one")
 	r := run(t.Context(), "serve", "--collection", "jobs="+queue, "--data", t.TempDir(), "--boxcar", "127.0.0.1:0", "--http", "127.0.0.1:0",
 		"--audit-log", filepath.Join(queue, "none", "audit.log"))
 	require.Equal(t, cli.ExitFailure, r.status)

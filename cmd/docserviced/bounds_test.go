@@ -20,19 +20,19 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"docstore/cmd/internal/bounded"
-	"docstore/cmd/internal/daemontest"
 	"docstore/docservice/docservicegrpc"
 	"docstore/docservice/docservicepb"
+	"docstore/internal/bounded"
+	"docstore/internal/servertest"
 )
 
 // startWithTokens starts a daemon that requires tokens, and returns a valid one.
 // otherToken is that of another client of startWithTokens.
 const otherToken = "fedcba9876543210"
 
-func startWithTokens(t *testing.T) (d *server, token string) {
+func startWithTokens(t *testing.T) (d *process, token string) {
 	queueDir := t.TempDir()
-	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	o := testOptions(t, queueDir)
 	o.grpc, token = "127.0.0.1:0", "0123456789abcdef"
 	o.Security.TokenFile = filepath.Join(t.TempDir(), "tokens")
@@ -42,7 +42,7 @@ func startWithTokens(t *testing.T) (d *server, token string) {
 	return d, token
 }
 
-func dialGRPC(t *testing.T, d *server, options ...grpc.DialOption) *grpc.ClientConn {
+func dialGRPC(t *testing.T, d *process, options ...grpc.DialOption) *grpc.ClientConn {
 	options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	conn, err := grpc.NewClient(d.grpc.listener.Addr().String(), options...)
 	require.NoError(t, err)
@@ -97,7 +97,7 @@ func watchError(t *testing.T, conn *grpc.ClientConn) error {
 // clients.
 func TestWatchesAreLimited(t *testing.T) {
 	queueDir := t.TempDir()
-	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	d, conn := startGRPCDaemon(t, testOptions(t, queueDir))
 	for i := range grpcMaxWatches / bounded.ClientShare {
 		if i%(grpcMaxStreams/2) == 0 {
@@ -180,7 +180,7 @@ func TestUnauthenticatedWatchEnds(t *testing.T) {
 func TestBytesOverGRPCAreCounted(t *testing.T) {
 	queueDir := t.TempDir()
 	document := strings.Repeat("x", 1<<20)
-	daemontest.Fill(t, queueDir, "a", document)
+	servertest.Fill(t, queueDir, "a", document)
 	d, conn := startGRPCDaemon(t, testOptions(t, queueDir))
 	waitReady(t, d)
 	client := docservicegrpc.NewDocumentsClient(conn)
@@ -207,7 +207,7 @@ func TestBytesOverGRPCAreCounted(t *testing.T) {
 func TestCompressedResponsesOverGRPCAreReleased(t *testing.T) {
 	queueDir := t.TempDir()
 	document := strings.Repeat("x", 960<<10)
-	daemontest.Fill(t, queueDir, "a", document)
+	servertest.Fill(t, queueDir, "a", document)
 	d, conn := startGRPCDaemon(t, testOptions(t, queueDir))
 	waitReady(t, d)
 	client, ctx := docservicegrpc.NewDocumentsClient(conn), shortly(t)
@@ -224,7 +224,7 @@ func TestCompressedResponsesOverGRPCAreReleased(t *testing.T) {
 func TestAbortedResponsesOverGRPCAreReleased(t *testing.T) {
 	queueDir := t.TempDir()
 	document := strings.Repeat("x", 960<<10)
-	daemontest.Fill(t, queueDir, "a", document)
+	servertest.Fill(t, queueDir, "a", document)
 	d, _ := startGRPCDaemon(t, testOptions(t, queueDir))
 	waitReady(t, d)
 	conn := dialGRPC(t, d, grpc.WithStaticStreamWindowSize(64<<10))
@@ -271,7 +271,7 @@ func TestAbortedResponsesOverGRPCAreReleased(t *testing.T) {
 }
 
 // requireNoMessages waits until the budget of messages is unused.
-func requireNoMessages(t *testing.T, d *server) {
+func requireNoMessages(t *testing.T, d *process) {
 	t.Helper()
 	require.Eventually(t, func() bool { return d.Messages().Stats().Used == 0 }, 10*time.Second, time.Millisecond)
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/pflag"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemon"
-	"docstore/cmd/internal/livepage"
-	"docstore/cmd/internal/metric"
 	"docstore/docservice/collection"
 	"docstore/docservice/follow"
+	"docstore/docservice/server"
+	"docstore/docservice/server/livepage"
+	"docstore/internal/metric"
 	"docstore/internal/units"
 	"docstore/queue/bucket"
 	"docstore/queue/publish"
@@ -77,7 +77,7 @@ type followed struct {
 }
 
 // openFollower opens a collection of a bucket and serves it.
-func (r *remote) openFollower(c daemon.Collection, options *collection.Options) (daemon.Held, error) {
+func (r *remote) openFollower(c server.Collection, options *collection.Options) (server.Held, error) {
 	b, watched, err := r.openBucket(c)
 	if err != nil {
 		return nil, err
@@ -98,41 +98,41 @@ func (r *remote) openFollower(c daemon.Collection, options *collection.Options) 
 	return held, nil
 }
 
-// Name is part of daemon.Held.
+// Name is part of server.Held.
 func (f *followed) Name() string { return f.name }
 
 // collection returns the served collection: another one after each manifest that does not
 // extend the last.
 func (f *followed) collection() *collection.Collection { return f.remote.Collection(f.name) }
 
-// Collections is part of daemon.Held.
+// Collections is part of server.Held.
 func (f *followed) Collections() []*collection.Collection {
 	return []*collection.Collection{f.collection()}
 }
 
-// Readiness is part of daemon.Held.
-func (f *followed) Readiness() daemon.CollectionReadiness {
+// Readiness is part of server.Held.
+func (f *followed) Readiness() server.CollectionReadiness {
 	return readinessOf(f.Follower, f.collection())
 }
 
-// Ready is part of daemon.Held.
+// Ready is part of server.Held.
 func (f *followed) Ready() bool { return f.collection().Ready() && f.Status().NotReady == "" }
 
-// Report is part of daemon.Held.
-func (f *followed) Report(status *livepage.Status, describe daemon.Describe) {
+// Report is part of server.Held.
+func (f *followed) Report(status *livepage.Status, describe server.Describe) {
 	status.Collections = append(status.Collections, describeFollowed(f.Follower, f.collection(), describe))
 }
 
-// Lookup is part of daemon.Held.
+// Lookup is part of server.Held.
 func (f *followed) Lookup(string) (*collection.Collection, string) { return f.collection(), "" }
 
-// Lister is part of daemon.Held.
-func (f *followed) Lister() daemon.Lister { return f.collection() }
+// Lister is part of server.Held.
+func (f *followed) Lister() server.Lister { return f.collection() }
 
-// Replicated is part of daemon.Held: Boxcar clients find the server when it is ready.
+// Replicated is part of server.Held: Boxcar clients find the server when it is ready.
 func (f *followed) Replicated() bool { return false }
 
-// Close is part of daemon.Held.
+// Close is part of server.Held.
 func (f *followed) Close() error {
 	err := f.Follower.Close()
 	f.bucket.CloseIdle()
@@ -141,8 +141,8 @@ func (f *followed) Close() error {
 
 // readinessOf returns the readiness of a collection or shard in an object store: it is ready
 // when its follower and its index are.
-func readinessOf(f *follow.Follower, c *collection.Collection) daemon.CollectionReadiness {
-	r := daemon.DescribeReadiness(c.Status())
+func readinessOf(f *follow.Follower, c *collection.Collection) server.CollectionReadiness {
+	r := server.DescribeReadiness(c.Status())
 	if reason := f.Status().NotReady; reason != "" {
 		r.Ready, r.Reason = false, reason
 	}
@@ -150,7 +150,7 @@ func readinessOf(f *follow.Follower, c *collection.Collection) daemon.Collection
 }
 
 // describeFollowed describes a collection or shard with the manifest that it serves.
-func describeFollowed(f *follow.Follower, c *collection.Collection, describe daemon.Describe) livepage.Collection {
+func describeFollowed(f *follow.Follower, c *collection.Collection, describe server.Describe) livepage.Collection {
 	described := describe(c, readinessOf(f, c))
 	described.Manifest = manifestStatus(f.Status())
 	return described
@@ -166,7 +166,7 @@ func (r *remote) followOptions(options *collection.Options) *follow.Options {
 
 // openBucket opens the bucket of a collection. watched is the bucket as it is followed:
 // etcd announces its changes if the daemon has one.
-func (r *remote) openBucket(c daemon.Collection) (_ *bucket.Client, watched bucket.Bucket, _ error) {
+func (r *remote) openBucket(c server.Collection) (_ *bucket.Client, watched bucket.Bucket, _ error) {
 	b, err := bucket.Open(context.Background(), c.Source, r.options.buckets.store)
 	if errors.Is(err, bucket.ErrURL) {
 		return nil, nil, cli.Usagef("--collection %s=%s: %w", c.Name, c.Source, err)

@@ -18,8 +18,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemon"
 	"docstore/cmd/internal/httpclient"
+	"docstore/docservice/server"
 	"docstore/internal/buildinfo"
 )
 
@@ -58,7 +58,7 @@ bundle continues without it and names it in README.txt and on standard error.`,
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&b.address, "http", daemon.DefaultHTTP, "the daemon's --http, as HOST:PORT or https://HOST:PORT")
+	flags.StringVar(&b.address, "http", server.DefaultHTTP, "the daemon's --http, as HOST:PORT or https://HOST:PORT")
 	flags.StringVar(&b.output, "output", "", "file to write, which must not exist; empty: docserviced-HOST-TIME.tar.gz")
 	flags.StringVar(&b.dataDir, "data", "", "the daemon's --data, to list its files; empty: do not list them")
 	flags.StringVar(&b.unit, "unit", "docserviced", "systemd unit whose journal to include; empty: none")

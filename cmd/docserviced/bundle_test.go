@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemontest"
+	"docstore/internal/servertest"
 	"docstore/internal/testcert"
 )
 
@@ -45,7 +45,7 @@ func readBundle(t *testing.T, path string) map[string]string {
 func TestBundle(t *testing.T) {
 	const password, document = "hunter2hunter2", "a document that is private"
 	dir, queueDir := t.TempDir(), t.TempDir()
-	daemontest.Fill(t, queueDir, "a", document)
+	servertest.Fill(t, queueDir, "a", document)
 	ca := testcert.NewCA(t, "CA")
 	certificate, key := ca.Files(t, dir, "server")
 	tokens := testcert.Write(t, dir, "tokens", []byte("me "+testToken))
@@ -58,15 +58,15 @@ func TestBundle(t *testing.T) {
 		"--http", "0.0.0.0:0", "--http-debug", "--tls-cert", certificate, "--tls-key", key, "--token-file", tokens,
 		"--otlp", "http://collector:" + password + "@127.0.0.1:1"}))
 	require.NoError(t, command.PreRunE(command, nil))
-	log := &daemontest.Buffer{}
+	log := &servertest.Buffer{}
 	env := &cli.Env{Stdout: log, Stderr: log, Recent: &cli.RecentLog{}}
 	env.Log = env.NewLogger(&env.Level)
 	r, err := newReloader(command, env)
 	require.NoError(t, err)
 	o.Settings = r.describe
-	d, err := startServer(env, *o)
+	d, err := startProcess(env, *o)
 	require.NoError(t, err)
-	stop := r.start(d.Daemon)
+	stop := r.start(d.Server)
 	waitReady(t, d)
 	env.Log.Info("serving documents", "password_in_a_url", "http://root:"+password+"@elsewhere/")
 

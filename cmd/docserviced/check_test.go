@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemontest"
 	"docstore/internal/crashtest"
+	"docstore/internal/servertest"
 	"docstore/internal/testseed"
 	"docstore/lsm"
 )
@@ -26,7 +26,7 @@ func TestCheckFindsEveryWrongByte(t *testing.T) {
 	for i := range 100 {
 		pairs = append(pairs, fmt.Sprint("document-", i), `{"id":"a"}`)
 	}
-	daemontest.Fill(t, queueDir, pairs...)
+	servertest.Fill(t, queueDir, pairs...)
 	o := testOptions(t, queueDir)
 	indexOnce(t, o)
 	target := filepath.Join(t.TempDir(), "copy") // a checkpoint has tables
@@ -59,10 +59,10 @@ func TestCheckFindsEveryWrongByte(t *testing.T) {
 // older copy and appended to, and one whose newest segment was replaced.
 func TestCheckComparesWithTheQueue(t *testing.T) {
 	queueDir := t.TempDir()
-	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	older := t.TempDir()
 	require.NoError(t, os.CopyFS(older, os.DirFS(queueDir)))
-	daemontest.Fill(t, queueDir, "b", `{"id":"b"}`)
+	servertest.Fill(t, queueDir, "b", `{"id":"b"}`)
 	o := testOptions(t, queueDir)
 	indexOnce(t, o)
 	check := func(queue string) result {
@@ -70,7 +70,7 @@ func TestCheckComparesWithTheQueue(t *testing.T) {
 	}
 	r := check(queueDir)
 	require.Equal(t, cli.ExitOK, r.status, r.stderr)
-	daemontest.Fill(t, older, "c", `{"id":"c"}`)
+	servertest.Fill(t, older, "c", `{"id":"c"}`)
 	r = check(older)
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Contains(t, r.stdout, "jobs: the queue in "+older+" does not continue the history of the index: ")
@@ -83,7 +83,7 @@ func TestCheckComparesWithTheQueue(t *testing.T) {
 // stopped daemon.
 func TestCheckIDsAndReindex(t *testing.T) {
 	queueDir := t.TempDir()
-	daemontest.Fill(t, queueDir, "a", `{"v":1}`, "b", `{"v":1}`, "a", `{"v":2}`, "gone", "{}", "gone", "")
+	servertest.Fill(t, queueDir, "a", `{"v":1}`, "b", `{"v":1}`, "a", `{"v":2}`, "gone", "{}", "gone", "")
 	o := testOptions(t, queueDir)
 	indexOnce(t, o)
 	check := func() result {
@@ -92,7 +92,7 @@ func TestCheckIDsAndReindex(t *testing.T) {
 	r := check()
 	require.Equal(t, cli.ExitOK, r.status, r.stderr)
 	require.Contains(t, r.stdout, "jobs: 2 ids are as in the queue\n")
-	daemontest.Fill(t, queueDir, "b", `{"v":2}`, "new", `{}`)
+	servertest.Fill(t, queueDir, "b", `{"v":2}`, "new", `{}`)
 	r = check()
 	require.Equal(t, cli.ExitOK, r.status, r.stderr)
 	require.Contains(t, r.stdout, "jobs: 1 id is as in the queue, 2 ids have not been compared")
@@ -127,11 +127,11 @@ func TestCheckIDsAndReindex(t *testing.T) {
 			return err == nil && len(entries) == 1 && filepath.Base(entries[0]) == index
 		}
 	}
-	daemontest.Until(t.Context(), rebuilt("index-0002.v1"))
-	require.Equal(t, `{"v":2}`, daemontest.Get(d.HTTPHandler(), "/documents/jobs/a").Body.String())
+	servertest.Until(t.Context(), rebuilt("index-0002.v1"))
+	require.Equal(t, `{"v":2}`, servertest.Get(d.HTTPHandler(), "/documents/jobs/a").Body.String())
 	require.Contains(t, check().stdout, "jobs: 3 ids are as in the queue\n")
 	require.Equal(t, cli.ExitOK, run(t.Context(), "reindex", "--data", o.DataDir, "jobs").status)
-	daemontest.Until(t.Context(), rebuilt("index-0003.v1"))
+	servertest.Until(t.Context(), rebuilt("index-0003.v1"))
 
 	for _, c := range []struct {
 		args    []string
@@ -153,20 +153,20 @@ func TestCheckIDsAndReindex(t *testing.T) {
 // A queue that was restored from an older copy and continued is served after a reindex.
 func TestReindexAfterFork(t *testing.T) {
 	queueDir, older := t.TempDir(), t.TempDir()
-	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	require.NoError(t, os.CopyFS(older, os.DirFS(queueDir)))
-	daemontest.Fill(t, queueDir, "b", `{"id":"b"}`)
+	servertest.Fill(t, queueDir, "b", `{"id":"b"}`)
 	o := testOptions(t, queueDir)
 	indexOnce(t, o)
 	require.NoError(t, os.RemoveAll(queueDir))
-	daemontest.Fill(t, older, "c", `{"id":"c"}`)
+	servertest.Fill(t, older, "c", `{"id":"c"}`)
 	require.NoError(t, os.CopyFS(queueDir, os.DirFS(older)))
 	d, _ := startTestDaemon(t, o)
-	daemontest.Until(t.Context(), func() bool {
-		return strings.Contains(daemontest.Get(d.HTTPHandler(), "/readyz").Body.String(), "reading the queue failed")
+	servertest.Until(t.Context(), func() bool {
+		return strings.Contains(servertest.Get(d.HTTPHandler(), "/readyz").Body.String(), "reading the queue failed")
 	})
 	require.Equal(t, cli.ExitOK, run(t.Context(), "reindex", "--data", o.DataDir, "jobs").status)
 	waitReady(t, d)
-	require.Equal(t, http.StatusOK, daemontest.Get(d.HTTPHandler(), "/documents/jobs/c").Code)
-	require.Equal(t, http.StatusNotFound, daemontest.Get(d.HTTPHandler(), "/documents/jobs/b").Code)
+	require.Equal(t, http.StatusOK, servertest.Get(d.HTTPHandler(), "/documents/jobs/c").Code)
+	require.Equal(t, http.StatusNotFound, servertest.Get(d.HTTPHandler(), "/documents/jobs/b").Code)
 }

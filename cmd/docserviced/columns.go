@@ -16,17 +16,17 @@ import (
 
 	"docstore/boxcarrpc/discovery"
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemon"
-	"docstore/cmd/internal/livepage"
-	"docstore/cmd/internal/metric"
 	"docstore/docservice/collection"
 	"docstore/docservice/column"
 	"docstore/docservice/follow"
 	"docstore/docservice/peers"
 	"docstore/docservice/placement/etcdmap"
+	"docstore/docservice/server"
+	"docstore/docservice/server/livepage"
 	"docstore/docservice/sharded"
 	"docstore/docservice/sharded/etcdclient"
 	"docstore/internal/ctxtime"
+	"docstore/internal/metric"
 	"docstore/internal/vfs"
 	"docstore/queue/bucket"
 	"docstore/queue/publish"
@@ -93,7 +93,7 @@ type columnOf struct {
 const divisionTimeout = 5 * time.Second
 
 // openColumn begins to hold the shards of a collection.
-func (r *remote) openColumn(c daemon.Collection, options *collection.Options) (_ daemon.Held, err error) {
+func (r *remote) openColumn(c server.Collection, options *collection.Options) (_ server.Held, err error) {
 	b, watched, err := r.openBucket(c)
 	if err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func (c *columnOf) announced(ctx context.Context) (column.Announced, error) {
 	return column.Announced{Generation: division.Incarnation, Layout: division.Layout, Bytes: division.Bytes}, err
 }
 
-// Close closes the parts that are open. It is part of daemon.Held.
+// Close closes the parts that are open. It is part of server.Held.
 func (c *columnOf) Close() error {
 	var errs []error
 	if c.Column != nil {
@@ -295,10 +295,10 @@ func (r *remote) leave() {
 	leaving.Wait()
 }
 
-// Name is part of daemon.Held.
+// Name is part of server.Held.
 func (c *columnOf) Name() string { return c.name }
 
-// Collections is part of daemon.Held: it returns the shards that are served here.
+// Collections is part of server.Held: it returns the shards that are served here.
 func (c *columnOf) Collections() []*collection.Collection {
 	var shards []*collection.Collection
 	for _, one := range c.remote.Collections() {
@@ -309,18 +309,18 @@ func (c *columnOf) Collections() []*collection.Collection {
 	return shards
 }
 
-// Readiness is part of daemon.Held: a divided collection is ready when the shards that the
+// Readiness is part of server.Held: a divided collection is ready when the shards that the
 // placement assigned to the column at the start are.
-func (c *columnOf) Readiness() daemon.CollectionReadiness {
+func (c *columnOf) Readiness() server.CollectionReadiness {
 	reason := c.Status().NotReady
-	return daemon.CollectionReadiness{Ready: reason == "", Reason: reason, Faults: []livepage.Fault{}}
+	return server.CollectionReadiness{Ready: reason == "", Reason: reason, Faults: []livepage.Fault{}}
 }
 
-// Ready is part of daemon.Held.
+// Ready is part of server.Held.
 func (c *columnOf) Ready() bool { return c.Status().NotReady == "" }
 
-// Report is part of daemon.Held.
-func (c *columnOf) Report(status *livepage.Status, describe daemon.Describe) {
+// Report is part of server.Held.
+func (c *columnOf) Report(status *livepage.Status, describe server.Describe) {
 	status.Columns = append(status.Columns, c.describe())
 	var shards []livepage.Collection
 	for _, one := range c.Collections() {
@@ -334,7 +334,7 @@ func (c *columnOf) Report(status *livepage.Status, describe daemon.Describe) {
 	}
 }
 
-// Lookup is part of daemon.Held.
+// Lookup is part of server.Held.
 func (c *columnOf) Lookup(id string) (of *collection.Collection, problem string) {
 	m, _ := c.store.Map()
 	if m == nil {
@@ -347,10 +347,10 @@ func (c *columnOf) Lookup(id string) (of *collection.Collection, problem string)
 	return of, ""
 }
 
-// Lister is part of daemon.Held.
-func (c *columnOf) Lister() daemon.Lister { return c.remote.gateway.Collection(c.name) }
+// Lister is part of server.Held.
+func (c *columnOf) Lister() server.Lister { return c.remote.gateway.Collection(c.name) }
 
-// Replicated is part of daemon.Held: the other rows of the column have the same shards.
+// Replicated is part of server.Held: the other rows of the column have the same shards.
 func (c *columnOf) Replicated() bool { return true }
 
 // describe describes the column on the page.

@@ -17,12 +17,12 @@ import (
 
 	"docstore/boxcarrpc/discovery"
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemon"
-	"docstore/cmd/internal/daemontest"
-	"docstore/cmd/internal/livepage"
 	"docstore/docservice/placement"
 	"docstore/docservice/placement/etcdmap"
+	"docstore/docservice/server"
+	"docstore/docservice/server/livepage"
 	"docstore/internal/etcdtest"
+	"docstore/internal/servertest"
 	"docstore/queue"
 	"docstore/queue/bucket"
 	"docstore/queue/publish"
@@ -109,14 +109,14 @@ func publishQueue(t *testing.T, etcd *etcdtest.Server, url, dir string) {
 	require.NoError(t, err)
 }
 
-func (f *dividedFixture) start(column string) *server {
+func (f *dividedFixture) start(column string) *process {
 	d, _ := startTestDaemon(f.t, f.options(column))
 	return d
 }
 
 func (f *dividedFixture) options(column string) serveOptions {
 	o := testOptions(f.t, "")
-	o.Collections = []daemon.Collection{{Name: "jobs", Source: f.url}}
+	o.Collections = []server.Collection{{Name: "jobs", Source: f.url}}
 	o.buckets.etcd, o.buckets.concurrency = f.etcd.Address, 4
 	o.registration.zone = "z"
 	o.columns = columnOptions{column: column, rejoin: time.Minute, keepMoved: time.Minute}
@@ -140,30 +140,30 @@ func TestServeColumns(t *testing.T) {
 		c.Wanted = []string{"a", "b", "b", "a"}
 		return nil
 	}))
-	ready := func(d *server) bool { return daemontest.Get(d.HTTPHandler(), "/readyz").Code == http.StatusOK }
+	ready := func(d *process) bool { return servertest.Get(d.HTTPHandler(), "/readyz").Code == http.StatusOK }
 	f.eventually("the shards are served", func() bool {
 		return len(a.Collections()) == 2 && len(b.Collections()) == 2 && ready(a) && ready(b)
 	})
-	for _, d := range []*server{a, b} {
+	for _, d := range []*process{a, b} {
 		var response *httptest.ResponseRecorder
 		for i := range 100 {
 			// The pool of the other column may not know its server yet.
 			f.eventually("the document is served", func() bool {
-				response = daemontest.Get(d.HTTPHandler(), fmt.Sprintf("/documents/jobs/d-%d", i))
+				response = servertest.Get(d.HTTPHandler(), fmt.Sprintf("/documents/jobs/d-%d", i))
 				return response.Code == http.StatusOK
 			})
 			require.Equal(t, fmt.Sprintf(`{"n":%d}`, i), response.Body.String())
 		}
-		require.Equal(t, http.StatusNotFound, daemontest.Get(d.HTTPHandler(), "/documents/jobs/none").Code)
-		require.Equal(t, "{\"count\":100}\n", daemontest.Get(d.HTTPHandler(), "/collections/jobs/count").Body.String())
+		require.Equal(t, http.StatusNotFound, servertest.Get(d.HTTPHandler(), "/documents/jobs/none").Code)
+		require.Equal(t, "{\"count\":100}\n", servertest.Get(d.HTTPHandler(), "/collections/jobs/count").Body.String())
 		export, err := http.Get("http://" + d.HTTPAddress() + "/collections/jobs/export")
 		require.NoError(t, err)
 		lines, err := io.ReadAll(export.Body)
 		require.NoError(t, errors.Join(err, export.Body.Close()))
 		require.Equal(t, 100, bytes.Count(lines, []byte("\n")))
-		require.Contains(t, daemontest.Get(d.HTTPHandler(), "/collections/jobs/ids?limit=2").Body.String(), `{"ids":["d-0","d-1"],"next":`)
-		require.Contains(t, daemontest.Get(d.HTTPHandler(), "/collections").Body.String(), `{"collections":[{"name":"jobs","ready":true,`)
-		metrics := daemontest.Get(d.HTTPHandler(), "/metrics").Body.String()
+		require.Contains(t, servertest.Get(d.HTTPHandler(), "/collections/jobs/ids?limit=2").Body.String(), `{"ids":["d-0","d-1"],"next":`)
+		require.Contains(t, servertest.Get(d.HTTPHandler(), "/collections").Body.String(), `{"collections":[{"name":"jobs","ready":true,`)
+		metrics := servertest.Get(d.HTTPHandler(), "/metrics").Body.String()
 		require.Contains(t, metrics, `docstore_shards{collection="jobs",state="serving"} 2`)
 		require.Contains(t, metrics, `docstore_placement_moves{collection="jobs"} 0`)
 		require.Contains(t, metrics, `docstore_column_row{collection="jobs",column="`)
@@ -210,15 +210,15 @@ func TestColumnStartsWithoutEtcd(t *testing.T) {
 	}))
 	o := f.options("a")
 	run := func(then func()) {
-		var log daemontest.Buffer
+		var log servertest.Buffer
 		env := &cli.Env{Stdout: &log, Stderr: &log, Now: time.Now}
 		env.Log = env.NewLogger(slog.LevelInfo)
-		d, err := startServer(env, o)
+		d, err := startProcess(env, o)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, d.Stop(time.Second)) }()
 		for i := range 100 {
 			f.eventually("the document is served", func() bool {
-				response := daemontest.Get(d.HTTPHandler(), fmt.Sprintf("/documents/jobs/d-%d", i))
+				response := servertest.Get(d.HTTPHandler(), fmt.Sprintf("/documents/jobs/d-%d", i))
 				return response.Code == http.StatusOK && response.Body.String() == fmt.Sprintf(`{"n":%d}`, i)
 			})
 		}
@@ -251,16 +251,16 @@ func TestStartingColumnIsDrained(t *testing.T) {
 	require.True(t, d.Boxcar().Stats().Draining, "the placement is not known")
 	f.etcd.Restart(t)
 	f.eventually("it is ready", func() bool { return !d.Boxcar().Stats().Draining })
-	require.Equal(t, http.StatusOK, daemontest.Get(d.HTTPHandler(), "/readyz").Code)
+	require.Equal(t, http.StatusOK, servertest.Get(d.HTTPHandler(), "/readyz").Code)
 	d.Drain()
 	require.True(t, d.Boxcar().Stats().Draining)
-	require.Equal(t, http.StatusServiceUnavailable, daemontest.Get(d.HTTPHandler(), "/readyz").Code)
+	require.Equal(t, http.StatusServiceUnavailable, servertest.Get(d.HTTPHandler(), "/readyz").Code)
 }
 
 // A collection that is not divided is refused with --column.
 func TestColumnOfCollectionThatIsNotDivided(t *testing.T) {
 	dir := t.TempDir()
-	daemontest.Fill(t, filepath.Join(dir, "queue"), "a", `{"id":"a"}`)
+	servertest.Fill(t, filepath.Join(dir, "queue"), "a", `{"id":"a"}`)
 	w, err := queue.OpenWriter(filepath.Join(dir, "queue"), nil)
 	require.NoError(t, err)
 	require.NoError(t, w.Seal())

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemon"
+	"docstore/docservice/server"
 )
 
 // Data and queue directories that contain each other are refused.
@@ -38,6 +38,6 @@ func TestDataAndQueuesDoNotOverlap(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, entries)
 	for _, data := range []string{filepath.Join(dir, "index"), dir, queueDir + "-index"} {
-		require.NoError(t, daemon.RequireQueues([]daemon.Collection{{Name: "jobs", Source: queueDir}}, data), data)
+		require.NoError(t, server.RequireQueues([]server.Collection{{Name: "jobs", Source: queueDir}}, data), data)
 	}
 }

@@ -59,7 +59,7 @@ func (e *registration) check(column bool) error {
 
 // register registers the daemon as soon as it is ready, until leave is called, which waits
 // until it is unregistered.
-func (d *server) register(ctx context.Context, e registration) (leave func()) {
+func (d *process) register(ctx context.Context, e registration) (leave func()) {
 	if e.discovery == "" {
 		return func() {}
 	}
@@ -77,7 +77,7 @@ func (d *server) register(ctx context.Context, e registration) (leave func()) {
 	}
 }
 
-func (d *server) stayEntered(ctx context.Context, e registration) error {
+func (d *process) stayEntered(ctx context.Context, e registration) error {
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
 	for !d.Readiness().Ready {

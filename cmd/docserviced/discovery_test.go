@@ -9,14 +9,14 @@ import (
 
 	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/discovery/byname"
-	"docstore/cmd/internal/daemontest"
 	"docstore/internal/freeport"
+	"docstore/internal/servertest"
 )
 
 // A daemon is registered while it serves, and clients find it by the same name.
 func TestServeRegistersItself(t *testing.T) {
 	queueDir := t.TempDir()
-	daemontest.Fill(t, queueDir, "a", "document")
+	servertest.Fill(t, queueDir, "a", "document")
 	seed, boxcar := freeport.Address(t), freeport.Address(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan result)

@@ -11,19 +11,19 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/budget"
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemon"
 	"docstore/docservice/collection"
+	"docstore/docservice/server"
 	"docstore/internal/units"
 )
 
 // graceFlag is read by the reloader.
 const graceFlag = "grace"
 
-// addDaemonFlags adds the flags of daemon.Options.
+// addDaemonFlags adds the flags of server.Options.
 func (o *serveOptions) addDaemonFlags(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&o.collections, "collection", nil, "collection to serve and its queue directory, as NAME=QUEUEDIR, or where it is published, as NAME=URL; repeatable")
 	flags.StringVar(&o.DataDir, "data", "", "directory of the indexes; used by one daemon only")
-	flags.StringVar(&o.Boxcar, "boxcar", daemon.DefaultBoxcar, "address to serve Boxcar on")
+	flags.StringVar(&o.Boxcar, "boxcar", server.DefaultBoxcar, "address to serve Boxcar on")
 	addHTTPFlags(flags, &o.HTTP)
 	flags.Var((*memorySize)(&o.Memory), "memory", "memory of all collections, or auto for a sixth of that of the machine or container: 11/16 for memtables and Bloom filters, 1/16 for dictionaries, a quarter for "+
 		"requests and responses; excludes mapped files and Go's overhead")
@@ -41,15 +41,15 @@ func (o *serveOptions) addDaemonFlags(flags *pflag.FlagSet) {
 	o.audit.AddFlag(flags)
 }
 
-func addHTTPFlags(flags *pflag.FlagSet, h *daemon.HTTP) {
-	flags.StringVar(&h.Address, "http", daemon.DefaultHTTP, "address to serve HTTP on; not on loopback it needs --tls-cert and --token-file or --tls-client-ca, or --http-open")
+func addHTTPFlags(flags *pflag.FlagSet, h *server.HTTP) {
+	flags.StringVar(&h.Address, "http", server.DefaultHTTP, "address to serve HTTP on; not on loopback it needs --tls-cert and --token-file or --tls-client-ca, or --http-open")
 	flags.BoolVar(&h.Open, "http-open", false, "serve HTTP to other hosts without authentication, in plain text without --tls-cert")
 	flags.StringSliceVar(&h.Hosts, "http-hosts", nil, "host names under which HTTP is served, comma-separated; on loopback in addition to loopback names and addresses, else in addition to addresses; empty: on loopback those without a dot, else every name")
 	flags.BoolVar(&h.LookUp, "http-lookup", false, "also serve documents, ids and exports over HTTP to other hosts")
 	flags.BoolVar(&h.Debug, "http-debug", false, "also serve profiles, the recent log and settings over HTTP to other hosts")
 }
 
-func addLimitFlags(flags *pflag.FlagSet, l *daemon.Limits) {
+func addLimitFlags(flags *pflag.FlagSet, l *server.Limits) {
 	flags.IntVar(&l.Conns, "max-conns", boxcarrpc.DefaultMaxConns, "maximum Boxcar connections, and at most one per 32 KiB of --memory; others are closed")
 	flags.IntVar(&l.Slots, "max-slots", boxcarrpc.DefaultMaxLanes, "maximum slots held by all Boxcar clients")
 	flags.IntVar(&l.InFlight, "max-in-flight", budget.DefaultMaxInFlight, "maximum concurrent requests over Boxcar, gRPC and HTTP, and at most one per 8 KiB of --memory; "+
@@ -60,11 +60,11 @@ func addLimitFlags(flags *pflag.FlagSet, l *daemon.Limits) {
 	flags.Float64Var(&l.ClientRate, "client-rate", 0, "maximum requests per second of each client, identified by certificate or token, "+
 		"otherwise by address; 0: no limit")
 	flags.IntVar(&l.ClientBurst, "client-rate-burst", 0, "maximum burst of --client-rate; 0: the requests of 100 ms")
-	flags.DurationVar(&l.ConnAge, "max-conn-age", daemon.DefaultConnAge, "age at which clients over gRPC and HTTP are asked to connect again, "+
+	flags.DurationVar(&l.ConnAge, "max-conn-age", server.DefaultConnAge, "age at which clients over gRPC and HTTP are asked to connect again, "+
 		"up to a tenth more or less; requests in progress are finished; 0: never")
 }
 
-func addSecurityFlags(flags *pflag.FlagSet, s *daemon.Security) {
+func addSecurityFlags(flags *pflag.FlagSet, s *server.Security) {
 	flags.StringVar(&s.Certificate, "tls-cert", "", "certificate (PEM) for TLS over Boxcar and gRPC, and over HTTP unless on loopback; reloaded when it changes")
 	flags.StringVar(&s.Key, "tls-key", "", "key of --tls-cert (PEM)")
 	flags.StringVar(&s.ClientCA, "tls-client-ca", "", "authorities (PEM) of client certificates; clients then need a certificate, or a token of --token-file")
@@ -94,11 +94,11 @@ func (o *serveOptions) checkDaemon() error {
 }
 
 // parseCollections parses the values of --collection. It reports all errors together.
-func parseCollections(values []string) ([]daemon.Collection, error) {
+func parseCollections(values []string) ([]server.Collection, error) {
 	if len(values) == 0 {
 		return nil, cli.Usagef("--collection is missing; give at least one NAME=QUEUEDIR or NAME=URL")
 	}
-	var collections []daemon.Collection
+	var collections []server.Collection
 	var problems []error
 	seen := make(map[string]bool)
 	for _, value := range values {
@@ -106,13 +106,13 @@ func parseCollections(values []string) ([]daemon.Collection, error) {
 		switch {
 		case dir == "":
 			problems = append(problems, cli.Usagef("--collection %s: must be NAME=QUEUEDIR or NAME=URL", value))
-		case !daemon.ValidName(name):
+		case !server.ValidName(name):
 			problems = append(problems, cli.Usagef("--collection %s: a name has up to 64 letters, digits, dots, dashes and underscores, begins with a letter or digit, and is not LOCK", value))
 		case seen[name]:
 			problems = append(problems, cli.Usagef("--collection %s: duplicate name", value))
 		}
 		seen[name] = true
-		collections = append(collections, daemon.Collection{Name: name, Source: dir})
+		collections = append(collections, server.Collection{Name: name, Source: dir})
 	}
 	return collections, errors.Join(problems...)
 }
@@ -132,7 +132,7 @@ func (m *memorySize) Set(text string) error {
 		return fmt.Errorf("%w; write auto for a share of the machine's memory", err)
 	}
 	if *m == 0 {
-		return fmt.Errorf("must be at least %s", units.FormatBytes(daemon.MinMemory))
+		return fmt.Errorf("must be at least %s", units.FormatBytes(server.MinMemory))
 	}
 	return nil
 }

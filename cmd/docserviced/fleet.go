@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"sync"
 
-	"docstore/cmd/internal/fleetview"
 	"docstore/docservice/placement/etcdmap"
 	"docstore/docservice/placement/fleet"
+	"docstore/docservice/server/fleetview"
 )
 
 // fleets reads the states of sharded collections for the fleet page. It connects to etcd when

@@ -24,9 +24,9 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/credentials"
-	"docstore/cmd/internal/bounded"
-	"docstore/cmd/internal/daemon"
 	"docstore/docservice/docservicegrpc"
+	"docstore/docservice/server"
+	"docstore/internal/bounded"
 	"docstore/internal/listen"
 )
 
@@ -50,10 +50,10 @@ const (
 	grpcUnauthenticatedWatch   = 10 * time.Minute
 )
 
-// grpcProtocol is the daemon.Protocol of gRPC: documents, health and reflection. It has no
+// grpcProtocol is the server.Protocol of gRPC: documents, health and reflection. It has no
 // slots: clients need a load balancer to use several servers.
 type grpcProtocol struct {
-	*daemon.Daemon // set by Open
+	*server.Server // set by Open
 	address        string
 	tracer         *tracer // nil: none
 	// requireCredentials says that clients must authenticate.
@@ -66,23 +66,23 @@ type grpcProtocol struct {
 	watches, unauthenticatedWatches atomic.Int64
 }
 
-// Name implements daemon.Protocol.
+// Name implements server.Protocol.
 func (g *grpcProtocol) Name() string { return "grpc" }
 
-// Open implements daemon.Protocol.
-func (g *grpcProtocol) Open(d *daemon.Daemon) error {
+// Open implements server.Protocol.
+func (g *grpcProtocol) Open(d *server.Server) error {
 	listener, err := listen.TCP("--grpc", g.address)
 	if err != nil {
 		return err
 	}
-	g.Daemon = d
+	g.Server = d
 	g.listener = bounded.New(listener, bounded.Options{
 		Name: g.Name(), MaxConns: grpcMaxConns, ClientConns: d.ClientConns(grpcMaxConns), RequireCredentials: g.requireCredentials, CountCalls: true, Budget: d.Messages(), Logger: d.Logger(),
 	})
 	return nil
 }
 
-// Start implements daemon.Protocol.
+// Start implements server.Protocol.
 func (g *grpcProtocol) Start(handler boxcarrpc.Handler) {
 	options := []grpc.ServerOption{
 		grpc.StatsHandler(&grpcCounter{listener: g.listener}),
@@ -113,7 +113,7 @@ func (g *grpcProtocol) Start(handler boxcarrpc.Handler) {
 	})
 }
 
-// Shutdown implements daemon.Protocol.
+// Shutdown implements server.Protocol.
 func (g *grpcProtocol) Shutdown(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, g.server.Stop)
 	g.server.GracefulStop()
@@ -123,7 +123,7 @@ func (g *grpcProtocol) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// Close implements daemon.Protocol.
+// Close implements server.Protocol.
 func (g *grpcProtocol) Close() error {
 	if g.server == nil {
 		return g.listener.Close()
@@ -174,7 +174,7 @@ func (g *grpcProtocol) admitCall(ctx context.Context, request any, info *grpc.Un
 		return nil, err
 	}
 	defer leave()
-	ctx = daemon.WithIdentity(ctx, client)
+	ctx = server.WithIdentity(ctx, client)
 	if isBatch(ctx) {
 		ctx = boxcarrpc.WithBatch(ctx)
 	}

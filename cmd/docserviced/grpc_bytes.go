@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
-	"docstore/cmd/internal/bounded"
+	"docstore/internal/bounded"
 )
 
 // grpcCounter counts the calls of a gRPC listener.

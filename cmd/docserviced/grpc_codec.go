@@ -10,8 +10,8 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/boxcargrpc"
-	"docstore/cmd/internal/bounded"
 	"docstore/docservice/docservicegrpc"
+	"docstore/internal/bounded"
 )
 
 // grpcBytes is an encoded message. The handler of docservice takes and returns encoded

@@ -21,15 +21,15 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/boxcargrpc"
 	"docstore/boxcarrpc/discovery"
-	"docstore/cmd/internal/daemontest"
 	"docstore/docservice/docservicegrpc"
 	"docstore/docservice/docservicepb"
+	"docstore/internal/servertest"
 	"docstore/internal/testcert"
 	"docstore/internal/testprogram"
 )
 
 // startGRPCDaemon starts a daemon with a gRPC listener and connects to it.
-func startGRPCDaemon(t *testing.T, o serveOptions) (*server, *grpc.ClientConn) {
+func startGRPCDaemon(t *testing.T, o serveOptions) (*process, *grpc.ClientConn) {
 	t.Helper()
 	o.grpc = "127.0.0.1:0"
 	d, _ := startTestDaemon(t, o)
@@ -48,7 +48,7 @@ func shortly(t *testing.T) context.Context {
 // The same stub gets the same answers over gRPC and over Boxcar.
 func TestGRPC(t *testing.T) {
 	queueDir := t.TempDir()
-	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`, "b", `{"id":"b"}`)
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`, "b", `{"id":"b"}`)
 	d, conn := startGRPCDaemon(t, testOptions(t, queueDir))
 	waitReady(t, d)
 	pool, err := boxcarrpc.NewPool(discovery.Static(d.BoxcarAddress()), nil)
@@ -94,7 +94,7 @@ func TestGRPC(t *testing.T) {
 	stats, err := docservicegrpc.NewDocumentsClient(conn).Stats(shortly(t), new(docservicepb.StatsRequest))
 	require.NoError(t, err)
 	assert.Equal(t, "jobs", stats.GetCollections()[0].GetName())
-	assert.Contains(t, daemontest.Get(d.HTTPHandler(), "/metrics").Body.String(), `docstore_fetch_seconds_count{listener="grpc",method="Get"} 4`)
+	assert.Contains(t, servertest.Get(d.HTTPHandler(), "/metrics").Body.String(), `docstore_fetch_seconds_count{listener="grpc",method="Get"} 4`)
 }
 
 func TestGRPCHealth(t *testing.T) {
@@ -115,7 +115,7 @@ func TestGRPCHealth(t *testing.T) {
 	}
 	now, code := watched()
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_NOT_SERVING, now, code)
-	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	waitReady(t, d)
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, check("docstore.v1.Documents"))
 	now, code = watched()
@@ -186,7 +186,7 @@ func nodeExample(t *testing.T, args ...string) result {
 	require.NoError(t, err)
 	node := testprogram.Path(t, "node")
 	require.FileExists(t, "../../clients/node/dist/src/index.js", "run make setup, which builds the client")
-	var stdout, stderr daemontest.Buffer
+	var stdout, stderr servertest.Buffer
 	command := exec.CommandContext(shortly(t), node, append([]string{script}, args...)...)
 	command.Stdout, command.Stderr = &stdout, &stderr
 	if err := command.Run(); err != nil {
@@ -197,7 +197,7 @@ func nodeExample(t *testing.T, args ...string) result {
 
 func TestNode(t *testing.T) {
 	queueDir := t.TempDir()
-	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`, "ü", `{"id":"ü"}`)
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`, "ü", `{"id":"ü"}`)
 	d, _ := startGRPCDaemon(t, testOptions(t, queueDir))
 	waitReady(t, d)
 	for _, one := range []struct {
@@ -214,7 +214,7 @@ func TestNode(t *testing.T) {
 
 func TestNodeWithTLS(t *testing.T) {
 	queueDir, dir := t.TempDir(), t.TempDir()
-	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	ca := testcert.NewCA(t, "CA")
 	o := testOptions(t, queueDir)
 	o.grpc = "127.0.0.1:0"

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemon"
 	"docstore/cmd/internal/httpclient"
+	"docstore/docservice/server"
 )
 
 // healthTimeout bounds a health check.
@@ -40,7 +40,7 @@ health check of the container image, which has no other programs.`,
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&h.address, "http", daemon.DefaultHTTP, "the daemon's --http, as HOST:PORT or https://HOST:PORT")
+	flags.StringVar(&h.address, "http", server.DefaultHTTP, "the daemon's --http, as HOST:PORT or https://HOST:PORT")
 	flags.BoolVar(&h.ready, "ready", false, "also require that all collections are ready")
 	h.access.Add(flags)
 	return command
@@ -63,7 +63,7 @@ func (h *healthFlags) run(ctx context.Context, env *cli.Env) error {
 	if !h.ready {
 		return nil
 	}
-	var state daemon.Readiness
+	var state server.Readiness
 	if err := json.Unmarshal(answer, &state); err != nil {
 		return fmt.Errorf("the answer of %s to /readyz: %w", h.address, err)
 	}

@@ -6,12 +6,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemontest"
+	"docstore/internal/servertest"
 )
 
 func TestHealth(t *testing.T) {
 	queueDir := t.TempDir()
-	daemontest.Fill(t, queueDir, "a", "a document")
+	servertest.Fill(t, queueDir, "a", "a document")
 	d, _ := startTestDaemon(t, testOptions(t, queueDir))
 	waitReady(t, d)
 	at := "--http=" + d.HTTPAddress()

@@ -5,7 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"docstore/cmd/internal/daemon"
+	"docstore/docservice/server"
 	"docstore/internal/vfs"
 )
 
@@ -18,7 +18,7 @@ func listIndexes(dir string) ([]string, error) {
 	}
 	var names []string
 	for _, entry := range entries {
-		if !entry.IsDir() || !daemon.ValidName(entry.Name()) {
+		if !entry.IsDir() || !server.ValidName(entry.Name()) {
 			continue
 		}
 		shards, err := filepath.Glob(filepath.Join(dir, entry.Name(), "shard-*"))

@@ -14,11 +14,11 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemon"
-	"docstore/cmd/internal/daemontest"
 	"docstore/docservice"
 	"docstore/docservice/docservicegrpc"
 	"docstore/docservice/docservicepb"
+	"docstore/docservice/server"
+	"docstore/internal/servertest"
 )
 
 func TestInvalidLimits(t *testing.T) {
@@ -52,9 +52,9 @@ func TestInvalidLimits(t *testing.T) {
 // The flags reach the server, and limit the Boxcar and the gRPC listener together.
 func TestLimitsOfADaemon(t *testing.T) {
 	queueDir := t.TempDir()
-	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	o := testOptions(t, queueDir)
-	o.Limits = daemon.Limits{Conns: 1, Slots: 3, InFlight: 2, Rate: 1e-3, Burst: 5, ClientRate: 1e-3, ClientBurst: 3}
+	o.Limits = server.Limits{Conns: 1, Slots: 3, InFlight: 2, Rate: 1e-3, Burst: 5, ClientRate: 1e-3, ClientBurst: 3}
 	d, conn := startGRPCDaemon(t, o)
 	waitReady(t, d)
 
@@ -75,7 +75,7 @@ func TestLimitsOfADaemon(t *testing.T) {
 	_, err = boxcar.Get(shortly(t), nil, "a")
 	require.Equal(t, boxcarrpc.CodeResourceExhausted, boxcarrpc.CodeOf(err))
 	require.Equal(t, uint64(2), d.Boxcar().Stats().RefusedBy["client_rate"])
-	daemontest.Until(shortly(t), func() bool { return d.Boxcar().Stats().Denied > 0 })
+	servertest.Until(shortly(t), func() bool { return d.Boxcar().Stats().Denied > 0 })
 	require.Equal(t, 3, d.Boxcar().Stats().Slots)
 
 	health, err := grpc_health_v1.NewHealthClient(conn).Check(shortly(t), nil)
@@ -100,7 +100,7 @@ func TestLimitsOfADaemon(t *testing.T) {
 	other, err := boxcarrpc.NewPool(discovery.Static(d.BoxcarAddress()), nil)
 	require.NoError(t, err)
 	defer other.Close()
-	daemontest.Until(shortly(t), func() bool { return d.Boxcar().Stats().Accepted > 1 })
+	servertest.Until(shortly(t), func() bool { return d.Boxcar().Stats().Accepted > 1 })
 	require.Equal(t, 1, d.Boxcar().Stats().Connections)
 }
 
@@ -108,7 +108,7 @@ func TestLimitsOfADaemon(t *testing.T) {
 // admitted.
 func TestBatchOverGRPCIsRefusedFirst(t *testing.T) {
 	queueDir := t.TempDir()
-	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	o := testOptions(t, queueDir)
 	o.Limits.InFlight = 4
 	d, conn := startGRPCDaemon(t, o)

@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemon"
-	"docstore/cmd/internal/daemontest"
+	"docstore/docservice/server"
+	"docstore/internal/servertest"
 )
 
 // A memberlist probe in progress at shutdown ends later by itself.
@@ -30,7 +30,7 @@ type result struct {
 }
 
 func run(ctx context.Context, args ...string) result {
-	var stdout, stderr daemontest.Buffer
+	var stdout, stderr servertest.Buffer
 	env := &cli.Env{Stdin: strings.NewReader(""), Stdout: &stdout, Stderr: &stderr, Now: time.Now}
 	status := cli.Run(ctx, newRoot, env, args)
 	return result{status, stdout.String(), stderr.String()}
@@ -44,22 +44,22 @@ func (r result) lastLine() string {
 
 // testOptions returns options of a daemon on free ports with one collection, "jobs".
 func testOptions(t *testing.T, queueDir string) serveOptions {
-	return serveOptions{Options: daemon.Options{
-		Collections: []daemon.Collection{{Name: "jobs", Source: queueDir}},
+	return serveOptions{Options: server.Options{
+		Collections: []server.Collection{{Name: "jobs", Source: queueDir}},
 		DataDir:     filepath.Join(t.TempDir(), "data"),
 		Boxcar:      "127.0.0.1:0",
-		HTTP:        daemon.HTTP{Address: "127.0.0.1:0"},
+		HTTP:        server.HTTP{Address: "127.0.0.1:0"},
 		Memory:      64 << 20,
 	}}
 }
 
 // startTestDaemon starts a daemon and stops it at the end of the test.
-func startTestDaemon(t *testing.T, o serveOptions) (*server, *daemontest.Buffer) {
+func startTestDaemon(t *testing.T, o serveOptions) (*process, *servertest.Buffer) {
 	t.Helper()
-	var log daemontest.Buffer
+	var log servertest.Buffer
 	env := &cli.Env{Stdout: &log, Stderr: &log, Now: time.Now}
 	env.Log = env.NewLogger(slog.LevelInfo)
-	d, err := startServer(env, o)
+	d, err := startProcess(env, o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, d.Stop(time.Second))
@@ -70,7 +70,7 @@ func startTestDaemon(t *testing.T, o serveOptions) (*server, *daemontest.Buffer)
 	return d, &log
 }
 
-func waitReady(t *testing.T, d *server) {
+func waitReady(t *testing.T, d *process) {
 	t.Helper()
 	require.NoError(t, d.Collections()[0].WaitReady(t.Context()))
 }
@@ -78,9 +78,9 @@ func waitReady(t *testing.T, d *server) {
 // indexOnce creates the index of a queue in a data directory.
 func indexOnce(t *testing.T, o serveOptions) {
 	t.Helper()
-	env := &cli.Env{Stdout: &daemontest.Buffer{}, Stderr: &daemontest.Buffer{}, Now: time.Now}
+	env := &cli.Env{Stdout: &servertest.Buffer{}, Stderr: &servertest.Buffer{}, Now: time.Now}
 	env.Log = env.NewLogger(slog.LevelInfo)
-	d, err := startServer(env, o)
+	d, err := startProcess(env, o)
 	require.NoError(t, err)
 	waitReady(t, d)
 	require.NoError(t, d.Stop(time.Second))
@@ -139,7 +139,7 @@ func TestHelp(t *testing.T) {
 
 func TestOpenErrors(t *testing.T) {
 	queueDir := t.TempDir()
-	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	running := testOptions(t, queueDir)
 	d, _ := startTestDaemon(t, running)
 	for _, test := range []struct {
@@ -170,17 +170,17 @@ func TestOpenErrors(t *testing.T) {
 // TestServe runs the command until its context ends, as on SIGTERM.
 func TestServe(t *testing.T) {
 	queueDir, dataDir := t.TempDir(), t.TempDir()
-	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`, "b", `{"id":"b"}`)
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`, "b", `{"id":"b"}`)
 	for range 2 { // the second time with an existing index
 		ctx, cancel := context.WithCancel(t.Context())
-		var stderr daemontest.Buffer
+		var stderr servertest.Buffer
 		env := &cli.Env{Stdout: &stderr, Stderr: &stderr, Now: time.Now}
 		ended := make(chan int)
 		go func() {
 			ended <- cli.Run(ctx, newRoot, env, []string{"serve", "--collection", "jobs=" + queueDir, "--data", dataDir,
 				"--boxcar", "127.0.0.1:0", "--http", "127.0.0.1:0", "--memory", "32MiB"})
 		}()
-		daemontest.Until(t.Context(), func() bool { return strings.Contains(stderr.String(), "the queue has been read to its end") })
+		servertest.Until(t.Context(), func() bool { return strings.Contains(stderr.String(), "the queue has been read to its end") })
 		cancel()
 		require.Equal(t, cli.ExitOK, <-ended, stderr.String())
 	}
@@ -191,7 +191,7 @@ func TestServe(t *testing.T) {
 
 func TestCheckpoint(t *testing.T) {
 	queueDir := t.TempDir()
-	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`, "b", `{"id":"b"}`, "b", "")
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`, "b", `{"id":"b"}`, "b", "")
 	o := testOptions(t, queueDir)
 	target := filepath.Join(t.TempDir(), "copy")
 
@@ -224,7 +224,7 @@ func TestNoIndexes(t *testing.T) {
 
 func TestCheckFindsDamage(t *testing.T) {
 	queueDir := t.TempDir()
-	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	o := testOptions(t, queueDir)
 	indexOnce(t, o)
 	target := filepath.Join(t.TempDir(), "copy") // a checkpoint has tables

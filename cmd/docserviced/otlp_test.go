@@ -25,12 +25,12 @@ import (
 	"docstore/boxcarrpc/boxcarotel"
 	"docstore/boxcarrpc/discovery"
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemontest"
 	"docstore/docservice"
 	"docstore/docservice/collection"
 	"docstore/docservice/docservicegrpc"
 	"docstore/docservice/docservicepb"
 	"docstore/docservice/placement"
+	"docstore/internal/servertest"
 )
 
 // A collector receives the requests that clients trace, at the latest when the daemon
@@ -49,7 +49,7 @@ func TestSpansReachACollector(t *testing.T) {
 	}))
 	defer collector.Close()
 	queueDir := t.TempDir()
-	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	o := testOptions(t, queueDir)
 	o.tracing.url = collector.URL
 	d, _ := startTestDaemon(t, o)
@@ -136,7 +136,7 @@ func TestTraceOverHTTPAndGRPC(t *testing.T) {
 	}))
 	f.eventually("the shards are served", func() bool { return len(a.Collections()) == 2 && len(b.Collections()) == 2 })
 	id := idOfShard(1) // of column b
-	f.eventually("requests are passed on", func() bool { return daemontest.Get(a.HTTPHandler(), "/documents/jobs/"+id).Code == http.StatusOK })
+	f.eventually("requests are passed on", func() bool { return servertest.Get(a.HTTPHandler(), "/documents/jobs/"+id).Code == http.StatusOK })
 	request := httptest.NewRequest(http.MethodGet, "http://localhost/documents/jobs/"+id, nil)
 	request.Header.Set("Traceparent", "00-"+traceID+"-b7ad6b7169203331-01")
 	w := httptest.NewRecorder()
@@ -175,7 +175,7 @@ func TestTraceOverHTTPAndGRPC(t *testing.T) {
 func TestOneTraceFromClientToSegment(t *testing.T) {
 	collector := newCollector(t)
 	queueDir := t.TempDir()
-	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	o := testOptions(t, queueDir)
 	o.tracing.url = collector.URL
 	d, _ := startTestDaemon(t, o)
@@ -232,7 +232,7 @@ func TestInvalidTracingURL(t *testing.T) {
 // An unreachable collector only loses spans, and is logged.
 func TestUnreachableCollector(t *testing.T) {
 	queueDir := t.TempDir()
-	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	collector := httptest.NewServer(http.NotFoundHandler())
 	collector.Close()
 	t.Setenv("OTEL_TRACES_SAMPLER", "always_on")

@@ -13,9 +13,9 @@ import (
 	"docstore/boxcarrpc/credentials"
 	"docstore/boxcarrpc/discovery/byname"
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemon"
-	"docstore/cmd/internal/metric"
 	"docstore/docservice/peers"
+	"docstore/docservice/server"
+	"docstore/internal/metric"
 	"docstore/internal/units"
 )
 
@@ -43,8 +43,8 @@ func (o *peerOptions) check(column bool) error {
 	} else if (o.ca != "" || o.tokenFile != "") && !column {
 		problems = append(problems, cli.Usagef("--peers-ca and --peers-token-file need --peers or --column"))
 	}
-	if o.transfers < 0 || o.transfers > daemon.MaxLimit {
-		problems = append(problems, cli.Usagef("--peer-transfers %d: must be between 0 and %d", o.transfers, daemon.MaxLimit))
+	if o.transfers < 0 || o.transfers > server.MaxLimit {
+		problems = append(problems, cli.Usagef("--peer-transfers %d: must be between 0 and %d", o.transfers, server.MaxLimit))
 	}
 	return errors.Join(problems...)
 }

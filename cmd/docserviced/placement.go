@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/fleetview"
 	"docstore/docservice/placement"
 	"docstore/docservice/placement/etcdmap"
 	"docstore/docservice/placement/fleet"
+	"docstore/docservice/server/fleetview"
 	"docstore/internal/units"
 )
 

@@ -11,10 +11,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemon"
-	"docstore/cmd/internal/daemontest"
 	"docstore/docservice/placement"
 	"docstore/docservice/placement/fleet"
+	"docstore/docservice/server"
+	"docstore/internal/servertest"
 	"docstore/internal/shardtest"
 )
 
@@ -167,18 +167,18 @@ func TestFleetPage(t *testing.T) {
 	c := shardtest.New(t, 4, 60)
 	c.Even("a", "b")
 	o := testOptions(t, "")
-	o.Collections = []daemon.Collection{{Name: "jobs", Source: "file://" + t.TempDir()}, {Name: "other", Source: "file://" + t.TempDir()}}
+	o.Collections = []server.Collection{{Name: "jobs", Source: "file://" + t.TempDir()}, {Name: "other", Source: "file://" + t.TempDir()}}
 	o.buckets.etcd = c.Etcd.Address
 	d, _ := startTestDaemon(t, o)
-	r := daemontest.Get(d.HTTPHandler(), "/api/v1/fleet?collection=jobs")
+	r := servertest.Get(d.HTTPHandler(), "/api/v1/fleet?collection=jobs")
 	require.Equal(t, http.StatusOK, r.Code, r.Body)
 	var f fleet.Fleet
 	require.NoError(t, json.Unmarshal(r.Body.Bytes(), &f))
 	require.Len(t, f.Columns, 2)
-	r = daemontest.Get(d.HTTPHandler(), "/fleet?collection=jobs")
+	r = servertest.Get(d.HTTPHandler(), "/fleet?collection=jobs")
 	require.Equal(t, http.StatusOK, r.Code)
 	require.Contains(t, r.Body.String(), "Fleet of jobs")
-	r = daemontest.Get(d.HTTPHandler(), "/api/v1/fleet?collection=other")
+	r = servertest.Get(d.HTTPHandler(), "/api/v1/fleet?collection=other")
 	require.Equal(t, http.StatusServiceUnavailable, r.Code)
 	require.Contains(t, r.Body.String(), "collection other has no placement: it is not sharded")
 }

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemon"
 	"docstore/cmd/internal/meter"
 	"docstore/docservice/collection"
+	"docstore/docservice/server"
 )
 
 // progressInterval is how often the progress is updated.
@@ -15,7 +15,7 @@ const progressInterval = 200 * time.Millisecond
 
 // showIndexing shows the progress of the first indexing, until every collection has read
 // its queue to the end or is stopped by a fault.
-func showIndexing(ctx context.Context, env *cli.Env, d *daemon.Daemon) {
+func showIndexing(ctx context.Context, env *cli.Env, d *server.Server) {
 	first := sumIndexing(d.Collections())
 	if first.settled {
 		return
@@ -43,7 +43,7 @@ func showIndexing(ctx context.Context, env *cli.Env, d *daemon.Daemon) {
 
 // showReplacements shows, until ctx ends, the progress of replacements: other queues, and
 // indexes that are rebuilt.
-func showReplacements(ctx context.Context, env *cli.Env, d *daemon.Daemon) {
+func showReplacements(ctx context.Context, env *cli.Env, d *server.Server) {
 	meters := map[string]*replacementMeter{}
 	defer func() {
 		for _, m := range meters {

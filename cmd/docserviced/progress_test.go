@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemontest"
+	"docstore/internal/servertest"
 )
 
 // Check shows progress on a terminal, and none with --quiet or without a terminal.
 func TestCheckShowsItsProgress(t *testing.T) {
 	queueDir := t.TempDir()
-	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	o := testOptions(t, queueDir)
 	indexOnce(t, o)
 	table := o.DataDir + ".copy" // a checkpoint has no log
@@ -34,7 +34,7 @@ func TestCheckShowsItsProgress(t *testing.T) {
 		{true, []string{"check", "--quiet", "--data", table}, ""},
 		{false, []string{"check", "--data", table}, ""},
 	} {
-		var out, shown daemontest.Buffer
+		var out, shown servertest.Buffer
 		now := time.Now()
 		env := &cli.Env{Stdout: &out, Stderr: &shown, Terminal: c.terminal, Now: func() time.Time {
 			now = now.Add(time.Second)
@@ -54,25 +54,25 @@ func TestCheckShowsItsProgress(t *testing.T) {
 // progress.
 func TestReplacementShowsProgress(t *testing.T) {
 	queueDir, next := t.TempDir(), t.TempDir()
-	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	for _, id := range []string{"b", "c", "d"} { // one segment each
-		daemontest.Fill(t, next, id, `{"id":"`+id+`"}`)
+		servertest.Fill(t, next, id, `{"id":"`+id+`"}`)
 	}
 	d, _ := startTestDaemon(t, testOptions(t, queueDir))
 	waitReady(t, d)
 	for _, segment := range []string{"0000000003.seg", "0000000001.seg"} {
 		require.NoError(t, os.Rename(filepath.Join(next, segment), filepath.Join(queueDir, segment)))
 	}
-	daemontest.Until(t.Context(), func() bool { return d.Collections()[0].Status().Replacement != nil })
+	servertest.Until(t.Context(), func() bool { return d.Collections()[0].Status().Replacement != nil })
 
-	var shown daemontest.Buffer
+	var shown servertest.Buffer
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		showReplacements(ctx, &cli.Env{Stderr: &shown, Terminal: true, Now: time.Now}, d.Daemon)
+		showReplacements(ctx, &cli.Env{Stderr: &shown, Terminal: true, Now: time.Now}, d.Server)
 	}()
-	daemontest.Until(t.Context(), func() bool { return strings.Contains(shown.String(), "reindexing jobs") })
+	servertest.Until(t.Context(), func() bool { return strings.Contains(shown.String(), "reindexing jobs") })
 	cancel()
 	<-done
 	require.True(t, strings.HasSuffix(shown.String(), "\n"), "the line must be terminated")
@@ -81,10 +81,10 @@ func TestReplacementShowsProgress(t *testing.T) {
 // The display of the first indexing ends although a fault stops the tail.
 func TestIndexingDisplayEndsAtAFault(t *testing.T) {
 	queueDir := t.TempDir()
-	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
-	daemontest.FlipByte(t, queueDir, `{"id":"a"}`)
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	servertest.FlipByte(t, queueDir, `{"id":"a"}`)
 	d, _ := startTestDaemon(t, testOptions(t, queueDir))
-	var shown daemontest.Buffer
-	showIndexing(t.Context(), &cli.Env{Stderr: &shown, Terminal: true, Now: time.Now}, d.Daemon)
-	daemontest.Until(t.Context(), func() bool { return len(d.Collections()[0].Status().Faults) > 0 })
+	var shown servertest.Buffer
+	showIndexing(t.Context(), &cli.Env{Stderr: &shown, Terminal: true, Now: time.Now}, d.Server)
+	servertest.Until(t.Context(), func() bool { return len(d.Collections()[0].Status().Faults) > 0 })
 }

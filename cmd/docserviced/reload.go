@@ -17,8 +17,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemon"
 	"docstore/cmd/internal/settings"
+	"docstore/docservice/server"
 )
 
 // configPoll is how often the file of settings is checked.
@@ -80,7 +80,7 @@ var passwords = regexp.MustCompile(`://[^/@\s]*@`)
 func withoutPasswords(value string) string { return passwords.ReplaceAllString(value, "://...@") }
 
 // start watches until stop is called, which waits for the goroutine.
-func (r *reloader) start(d *daemon.Daemon) (stop func()) {
+func (r *reloader) start(d *server.Server) (stop func()) {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -125,7 +125,7 @@ func (r *reloader) changed() bool {
 }
 
 // reload applies the current settings, or logs the error.
-func (r *reloader) reload(d *daemon.Daemon) {
+func (r *reloader) reload(d *server.Server) {
 	o := newOptions()
 	fresh := &cobra.Command{Use: r.command.Use}
 	o.addFlags(fresh)

@@ -16,15 +16,15 @@ import (
 
 	"docstore/boxcarrpc/budget"
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemontest"
+	"docstore/internal/servertest"
 )
 
 // reloading is a daemon with a file of settings and its reloader.
 type reloading struct {
-	*server
+	*process
 	reloader *reloader
 	env      *cli.Env
-	log      *daemontest.Buffer
+	log      *servertest.Buffer
 	path     string
 	base     string // the first lines of every file
 }
@@ -32,10 +32,10 @@ type reloading struct {
 func startReloading(t *testing.T, args ...string) *reloading {
 	t.Helper()
 	dir := t.TempDir()
-	r := &reloading{log: &daemontest.Buffer{}, path: filepath.Join(dir, "docserviced.yaml")}
+	r := &reloading{log: &servertest.Buffer{}, path: filepath.Join(dir, "docserviced.yaml")}
 	for _, name := range []string{"jobs", "resumes"} {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o777))
-		daemontest.Fill(t, filepath.Join(dir, name), "a", `{"id":"a","in":"`+name+`"}`)
+		servertest.Fill(t, filepath.Join(dir, name), "a", `{"id":"a","in":"`+name+`"}`)
 	}
 	r.base = fmt.Sprintf("data: %s\nboxcar: 127.0.0.1:0\nhttp: 127.0.0.1:0\n", filepath.Join(dir, "data"))
 	r.write(t, "collection: jobs="+filepath.Join(dir, "jobs"))
@@ -51,9 +51,9 @@ func startReloading(t *testing.T, args ...string) *reloading {
 	r.reloader, err = newReloader(command, r.env)
 	require.NoError(t, err)
 	o.Settings = r.reloader.describe
-	r.server, err = startServer(r.env, *o)
+	r.process, err = startProcess(r.env, *o)
 	require.NoError(t, err)
-	stop := r.reloader.start(r.Daemon)
+	stop := r.reloader.start(r.Server)
 	t.Cleanup(func() {
 		stop()
 		require.NoError(t, r.Stop(time.Second))
@@ -76,7 +76,7 @@ func (r *reloading) queueOf(name string) string { return filepath.Join(filepath.
 
 func (r *reloading) awaitLog(t *testing.T, text string) {
 	t.Helper()
-	daemontest.Until(t.Context(), func() bool { return strings.Contains(r.log.String(), text) })
+	servertest.Until(t.Context(), func() bool { return strings.Contains(r.log.String(), text) })
 }
 
 // The daemon notices a change of the file and applies the reloadable settings.
@@ -97,7 +97,7 @@ func TestReload(t *testing.T) {
 	require.Contains(t, log, "memory: 1GiB (was auto)")
 	require.Contains(t, log, "max-in-flight: 7 (was 65536)")
 	require.Equal(t, 3*time.Second, r.reloader.grace(), "the command line takes precedence")
-	settings := daemontest.Get(r.HTTPHandler(), "/debug/settings").Body.String()
+	settings := servertest.Get(r.HTTPHandler(), "/debug/settings").Body.String()
 	require.Contains(t, settings, "memory: auto # default\n", "what holds")
 	require.Regexp(t, `(?m)^max-in-flight: 7 # .*docserviced.yaml:\d+$`, settings)
 }
@@ -116,13 +116,13 @@ func TestReloadOfInvalidSettings(t *testing.T) {
 	} {
 		before := len(r.log.String())
 		r.write(t, c.lines...)
-		daemontest.Until(t.Context(), func() bool { return strings.Contains(r.log.String()[before:], "reloading the settings failed") })
+		servertest.Until(t.Context(), func() bool { return strings.Contains(r.log.String()[before:], "reloading the settings failed") })
 		for _, want := range c.want {
 			require.Contains(t, r.log.String()[before:], want)
 		}
 	}
 	require.Len(t, r.Collections(), 1)
-	require.NotContains(t, daemontest.Get(r.HTTPHandler(), "/debug/settings").Body.String(), "max-in-flight: 3")
+	require.NotContains(t, servertest.Get(r.HTTPHandler(), "/debug/settings").Body.String(), "max-in-flight: 3")
 	require.Error(t, r.Boxcar().SetAdmission(budget.Admission{MaxInFlight: -1}))
 }
 
@@ -133,7 +133,7 @@ func TestHangup(t *testing.T) {
 	self, err := os.FindProcess(os.Getpid())
 	require.NoError(t, err)
 	require.NoError(t, self.Signal(syscall.SIGHUP))
-	daemontest.Until(t.Context(), func() bool { return r.env.Level.Level() == slog.LevelWarn })
+	servertest.Until(t.Context(), func() bool { return r.env.Level.Level() == slog.LevelWarn })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.Equal(t, cli.ExitOK, cli.Run(ctx, newRoot, &cli.Env{Stdout: r.log, Stderr: r.log, Now: time.Now},

@@ -8,18 +8,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/time/rate"
 
-	"docstore/cmd/internal/daemon"
 	"docstore/docservice/collection"
 	"docstore/docservice/follow"
 	"docstore/docservice/gateway"
 	"docstore/docservice/peers"
+	"docstore/docservice/server"
 	"docstore/queue/publish/etcdlog"
 )
 
-// remote is the daemon.Source of collections in object stores, and of the shards that a
+// remote is the server.Source of collections in object stores, and of the shards that a
 // placement assigns to this server.
 type remote struct {
-	*daemon.Daemon // set by Start
+	*server.Server // set by Start
 	options        *serveOptions
 	tracer         *tracer // nil: none
 	// gateway answers HTTP and gRPC: it passes on requests for shards of other columns.
@@ -45,14 +45,14 @@ func newRemote(o *serveOptions, t *tracer) *remote {
 	return r
 }
 
-// Start implements daemon.Source.
-func (r *remote) Start(d *daemon.Daemon) (daemon.Parts, error) {
-	r.Daemon, r.gateway = d, gateway.New(d.Service())
+// Start implements server.Source.
+func (r *remote) Start(d *server.Server) (server.Parts, error) {
+	r.Server, r.gateway = d, gateway.New(d.Service())
 	if err := r.openPeers(); err != nil {
-		return daemon.Parts{}, err
+		return server.Parts{}, err
 	}
 	r.limitDownloads()
-	return daemon.Parts{
+	return server.Parts{
 		Handler: r.gateway.Handle,
 		Boxcar:  r.servePeers,
 		Routes:  func(mux *http.ServeMux) { r.newFleetPage().Handle(mux) },
@@ -62,15 +62,15 @@ func (r *remote) Start(d *daemon.Daemon) (daemon.Parts, error) {
 	}, nil
 }
 
-// Open implements daemon.Source.
-func (r *remote) Open(c daemon.Collection, options *collection.Options) (daemon.Held, error) {
+// Open implements server.Source.
+func (r *remote) Open(c server.Collection, options *collection.Options) (server.Held, error) {
 	if r.options.columns.column != "" {
 		return r.openColumn(c, options)
 	}
 	return r.openFollower(c, options)
 }
 
-// Close implements daemon.Source.
+// Close implements server.Source.
 func (r *remote) Close() error {
 	errs := []error{r.fleets.close()}
 	r.mu.Lock()

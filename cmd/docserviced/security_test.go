@@ -20,11 +20,11 @@ import (
 	"docstore/boxcarrpc/credentials"
 	"docstore/boxcarrpc/discovery"
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemon"
-	"docstore/cmd/internal/daemontest"
 	"docstore/docservice"
 	"docstore/docservice/docservicegrpc"
 	"docstore/docservice/docservicepb"
+	"docstore/docservice/server"
+	"docstore/internal/servertest"
 	"docstore/internal/testcert"
 )
 
@@ -55,19 +55,19 @@ func TestConflictingSecurityFlags(t *testing.T) {
 	r := run(t.Context(), "serve", "--data", dir, "--collection", "jobs="+queueDir, "--token-file", filepath.Join(dir, "none"))
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Contains(t, r.stderr, "no such file")
-	require.ErrorContains(t, (&daemon.Security{Operators: []string{"baba"}}).Check("localhost:7070", ""), "--operators needs")
-	require.NoError(t, (&daemon.Security{Operators: []string{"baba"}, TokenFile: "c"}).Check("localhost:7070", ""))
-	require.NoError(t, (&daemon.Security{Insecure: true}).Check(":7070", ":7072"))
-	require.NoError(t, (&daemon.Security{Certificate: "a", Key: "b", TokenFile: "c"}).Check(":7070", ":7072"))
-	require.NoError(t, (&daemon.Security{TokenFile: "c"}).Check("localhost:7070", "[::1]:7072"))
-	require.NoError(t, (&daemon.Security{Certificate: "a", Key: "b", InsecureAnonymous: true}).Check(":7070", ":7072"))
-	require.NoError(t, (&daemon.Security{Certificate: "a", Key: "b"}).Check("localhost:7070", "[::1]:7072"))
+	require.ErrorContains(t, (&server.Security{Operators: []string{"baba"}}).Check("localhost:7070", ""), "--operators needs")
+	require.NoError(t, (&server.Security{Operators: []string{"baba"}, TokenFile: "c"}).Check("localhost:7070", ""))
+	require.NoError(t, (&server.Security{Insecure: true}).Check(":7070", ":7072"))
+	require.NoError(t, (&server.Security{Certificate: "a", Key: "b", TokenFile: "c"}).Check(":7070", ":7072"))
+	require.NoError(t, (&server.Security{TokenFile: "c"}).Check("localhost:7070", "[::1]:7072"))
+	require.NoError(t, (&server.Security{Certificate: "a", Key: "b", InsecureAnonymous: true}).Check(":7070", ":7072"))
+	require.NoError(t, (&server.Security{Certificate: "a", Key: "b"}).Check("localhost:7070", "[::1]:7072"))
 }
 
 // All listeners of a daemon that requires TLS and a certificate or token.
 func TestDaemonRequiresCredentials(t *testing.T) {
 	queueDir, dir := t.TempDir(), t.TempDir()
-	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	ca := testcert.NewCA(t, "CA")
 	o := testOptions(t, queueDir)
 	o.grpc = "127.0.0.1:0"
@@ -93,7 +93,7 @@ func TestDaemonRequiresCredentials(t *testing.T) {
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(shortly(t))
 		if name == "nothing" {
-			daemontest.Until(t.Context(), func() bool { return d.Boxcar().Stats().Faults > 0 })
+			servertest.Until(t.Context(), func() bool { return d.Boxcar().Stats().Faults > 0 })
 			cancel()
 			require.ErrorIs(t, pool.WaitReady(ctx), boxcarrpc.ErrNoServer)
 		} else {
@@ -112,7 +112,7 @@ func TestDaemonRequiresCredentials(t *testing.T) {
 // else.
 func TestGRPCHealthNeedsNoCertificate(t *testing.T) {
 	queueDir, dir := t.TempDir(), t.TempDir()
-	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	ca := testcert.NewCA(t, "CA")
 	o := testOptions(t, queueDir)
 	o.grpc = "127.0.0.1:0"
@@ -145,7 +145,7 @@ func TestGRPCHealthNeedsNoCertificate(t *testing.T) {
 }
 
 // dialWithTLS connects with these certificates.
-func dialWithTLS(t *testing.T, d *server, ca *testcert.CA, pairs ...tls.Certificate) *grpc.ClientConn {
+func dialWithTLS(t *testing.T, d *process, ca *testcert.CA, pairs ...tls.Certificate) *grpc.ClientConn {
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.Certificate)
 	conn, err := grpc.NewClient(d.grpc.listener.Addr().String(), grpc.WithTransportCredentials(grpccredentials.NewTLS(
@@ -155,7 +155,7 @@ func dialWithTLS(t *testing.T, d *server, ca *testcert.CA, pairs ...tls.Certific
 	return conn
 }
 
-func testGRPCProof(t *testing.T, d *server, ca *testcert.CA, certificate, key string) {
+func testGRPCProof(t *testing.T, d *process, ca *testcert.CA, certificate, key string) {
 	ask := func(conn *grpc.ClientConn, token string) codes.Code {
 		ctx := shortly(t)
 		if token != "" {

@@ -12,9 +12,9 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemon"
 	"docstore/cmd/internal/settings"
 	"docstore/docservice/collection"
+	"docstore/docservice/server"
 )
 
 func newServe(env *cli.Env) *cobra.Command { return newServeWith(env, newOptions()) }
@@ -118,7 +118,7 @@ for at most --grace, and the exit status is 0.`,
 
 // serveOptions configure a server.
 type serveOptions struct {
-	daemon.Options
+	server.Options
 	collections  []string // values of --collection
 	grace        time.Duration
 	audit        cli.AuditLog
@@ -133,7 +133,7 @@ type serveOptions struct {
 
 // newOptions returns the default options of serve.
 func newOptions() *serveOptions {
-	return &serveOptions{Options: daemon.Options{ScrubRate: collection.DefaultScrubBytesPerSecond}}
+	return &serveOptions{Options: server.Options{ScrubRate: collection.DefaultScrubBytesPerSecond}}
 }
 
 func (o *serveOptions) addFlags(command *cobra.Command) {
@@ -156,15 +156,15 @@ func (o *serveOptions) check() error {
 	return errors.Join(o.checkDaemon(), o.tracing.check(), o.registration.check(column), o.buckets.check(), o.peers.check(column), o.columns.check(o))
 }
 
-// server is a daemon with the collections of object stores, gRPC and tracing.
-type server struct {
-	*daemon.Daemon
+// process is a server with the collections of object stores, gRPC and tracing.
+type process struct {
+	*server.Server
 	remote *remote
 	grpc   *grpcProtocol // nil: none
 }
 
-// startServer opens all parts and starts to serve. On error it closes what it opened.
-func startServer(env *cli.Env, o serveOptions) (*server, error) {
+// startProcess opens all parts and starts to serve. On error it closes what it opened.
+func startProcess(env *cli.Env, o serveOptions) (*process, error) {
 	tracer, err := o.tracing.open(context.Background(), env)
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func startServer(env *cli.Env, o serveOptions) (*server, error) {
 	if tracer != nil {
 		o.Tracer = tracer
 	}
-	s := &server{remote: newRemote(&o, tracer)}
+	s := &process{remote: newRemote(&o, tracer)}
 	o.Source, o.Logger, o.Audit = s.remote, env.Log, o.auditDrain(env)
 	if env.Recent != nil {
 		o.RecentLog = env.Recent.String
@@ -181,12 +181,12 @@ func startServer(env *cli.Env, o serveOptions) (*server, error) {
 		s.grpc = &grpcProtocol{address: o.grpc, tracer: tracer, requireCredentials: o.Security.RequiresCredentials(), maxConnAge: o.Limits.ConnAge}
 		o.Protocol = s.grpc
 	}
-	s.Daemon, err = daemon.Start(o.Options)
+	s.Server, err = server.Start(o.Options)
 	return s, err
 }
 
 // addresses returns the addresses of the listeners, for the log.
-func (s *server) addresses() []any {
+func (s *process) addresses() []any {
 	r := []any{"boxcar", s.BoxcarAddress(), "http", s.HTTPURL(s.HTTPAddress())}
 	if s.grpc != nil {
 		r = append(r, "grpc", s.grpc.listener.Addr().String())
@@ -196,23 +196,23 @@ func (s *server) addresses() []any {
 
 // serve runs a server until ctx ends.
 func serve(ctx context.Context, env *cli.Env, o serveOptions, r *reloader) error {
-	if err := daemon.RequireQueues(o.Collections, o.DataDir); err != nil {
+	if err := server.RequireQueues(o.Collections, o.DataDir); err != nil {
 		return err
 	}
 	if err := o.audit.Check(env); err != nil {
 		return err
 	}
-	daemon.SetMemoryLimit(o.Memory)
+	server.SetMemoryLimit(o.Memory)
 	o.Settings = r.describe
-	s, err := startServer(env, o)
+	s, err := startProcess(env, o)
 	if err != nil {
 		return err
 	}
-	stopReloading := r.start(s.Daemon)
+	stopReloading := r.start(s.Server)
 	env.Log.Info("serving", append(s.addresses(), "collections", len(o.Collections))...)
 	if env.Terminal && !o.quiet {
-		showIndexing(ctx, env, s.Daemon)
-		s.Go(func() { showReplacements(s.Alive(), env, s.Daemon) })
+		showIndexing(ctx, env, s.Server)
+		s.Go(func() { showReplacements(s.Alive(), env, s.Server) })
 	}
 	leave := s.register(ctx, o.registration)
 	select {

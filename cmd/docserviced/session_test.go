@@ -22,31 +22,31 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"docstore/cmd/internal/daemontest"
 	"docstore/docservice/docservicegrpc"
 	"docstore/docservice/docservicepb"
+	"docstore/internal/servertest"
 	"docstore/internal/testcert"
 )
 
 // A secured is a daemon that serves gRPC and HTTP to clients with a certificate or a token,
 // and the files of its credentials.
 type secured struct {
-	*server
+	*process
 	dir string
 	ca  *testcert.CA
 }
 
 func startSecured(t *testing.T, age time.Duration) *secured {
 	queueDir := t.TempDir()
-	daemontest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	s := &secured{dir: t.TempDir(), ca: testcert.NewCA(t, "CA")}
 	o := testOptions(t, queueDir)
 	o.grpc, o.HTTP.Address, o.HTTP.LookUp, o.Limits.ConnAge = "127.0.0.1:0", "0.0.0.0:0", true, age
 	o.Security.Certificate, o.Security.Key = s.ca.Files(t, s.dir, "server")
 	o.Security.ClientCA = s.ca.File(t, s.dir, "clients")
 	o.Security.TokenFile = testcert.Write(t, s.dir, "tokens", []byte("frontend "+testToken))
-	s.server, _ = startTestDaemon(t, o)
-	waitReady(t, s.server)
+	s.process, _ = startTestDaemon(t, o)
+	waitReady(t, s.process)
 	return s
 }
 

@@ -27,7 +27,7 @@ func TestFewDependencies(t *testing.T) {
 	out, err := list.Output()
 	require.NoError(t, err)
 	packages := strings.Fields(string(out))
-	require.Contains(t, packages, "docstore/cmd/internal/daemon")
+	require.Contains(t, packages, "docstore/docservice/server")
 	others := 0
 	for _, path := range packages {
 		if !strings.HasPrefix(path, "docstore/") {

@@ -20,9 +20,9 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemon"
 	"docstore/docservice"
 	"docstore/docservice/collection"
+	"docstore/docservice/server"
 	"docstore/internal/jobs"
 	"docstore/internal/listen"
 	"docstore/internal/units"
@@ -68,7 +68,7 @@ type demo struct {
 	env    *cli.Env
 	out    *cli.Output
 	dir    string
-	daemon *daemon.Daemon
+	daemon *server.Server
 	client *docservice.Client
 }
 
@@ -207,11 +207,11 @@ func pace(documents int, elapsed time.Duration) string {
 func (d *demo) serve(ctx context.Context) (err error) {
 	d.working("indexing")
 	started := time.Now()
-	d.daemon, err = daemon.Start(daemon.Options{
-		Collections: []daemon.Collection{{Name: demoCollection, Source: d.queueDir()}},
+	d.daemon, err = server.Start(server.Options{
+		Collections: []server.Collection{{Name: demoCollection, Source: d.queueDir()}},
 		DataDir:     filepath.Join(d.dir, "data"),
-		Boxcar:      addressOrAny(daemon.DefaultBoxcar),
-		HTTP:        daemon.HTTP{Address: addressOrAny(daemon.DefaultHTTP)},
+		Boxcar:      addressOrAny(server.DefaultBoxcar),
+		HTTP:        server.HTTP{Address: addressOrAny(server.DefaultHTTP)},
 		Memory:      demoMemory,
 		Logger:      d.env.Log,
 	})
@@ -223,8 +223,8 @@ func (d *demo) serve(ctx context.Context) (err error) {
 	}
 	d.say("2. Index    the daemon has tailed the queue into its index: %s", pace(d.documents, time.Since(started)))
 	d.say("3. Serve    Boxcar on %s%s, HTTP on %s%s",
-		d.daemon.BoxcarAddress(), whyNot(daemon.DefaultBoxcar, d.daemon.BoxcarAddress()),
-		d.daemon.HTTPAddress(), whyNot(daemon.DefaultHTTP, d.daemon.HTTPAddress()))
+		d.daemon.BoxcarAddress(), whyNot(server.DefaultBoxcar, d.daemon.BoxcarAddress()),
+		d.daemon.HTTPAddress(), whyNot(server.DefaultHTTP, d.daemon.HTTPAddress()))
 	return nil
 }
 

@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/daemontest"
 	"docstore/internal/listen"
+	"docstore/internal/servertest"
 )
 
 // smallDemo runs a demonstration that takes less time than the real one.
-func smallDemo(ctx context.Context, t *testing.T, stdout *daemontest.Buffer, exit bool) error {
+func smallDemo(ctx context.Context, t *testing.T, stdout *servertest.Buffer, exit bool) error {
 	t.Setenv("TMPDIR", t.TempDir())
 	env := &cli.Env{Stdout: stdout, Stderr: stdout, Now: time.Now}
 	d := demo{documents: 500, fetches: 200, fetchesMany: 640, exit: exit}
@@ -28,7 +28,7 @@ func smallDemo(ctx context.Context, t *testing.T, stdout *daemontest.Buffer, exi
 }
 
 func TestDemo(t *testing.T) {
-	var out daemontest.Buffer
+	var out servertest.Buffer
 	require.NoError(t, smallDemo(t.Context(), t, &out, true), out.String())
 	text := out.String()
 	for _, want := range []string{
@@ -44,9 +44,9 @@ func TestDemo(t *testing.T) {
 
 func TestDemoServesUntilInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	var out daemontest.Buffer
+	var out servertest.Buffer
 	go func() {
-		daemontest.Until(ctx, func() bool { return strings.Contains(out.String(), "press Ctrl-C") })
+		servertest.Until(ctx, func() bool { return strings.Contains(out.String(), "press Ctrl-C") })
 		cancel()
 	}()
 	require.NoError(t, smallDemo(ctx, t, &out, false), out.String())
@@ -55,7 +55,7 @@ func TestDemoServesUntilInterrupted(t *testing.T) {
 func TestDemoInterruptedEarly(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	var out daemontest.Buffer
+	var out servertest.Buffer
 	require.NoError(t, smallDemo(ctx, t, &out, false), out.String())
 }
 

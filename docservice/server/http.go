@@ -1,0 +1,286 @@
+package server
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"slices"
+	"strings"
+	"time"
+
+	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
+	"docstore/docservice"
+	"docstore/docservice/collection"
+	"docstore/docservice/server/internal/httpapi"
+	"docstore/docservice/server/livepage"
+	"docstore/internal/bounded"
+	"docstore/internal/units"
+)
+
+// Limits of the HTTP listener. The write timeout is long: profiles take as long as
+// requested, and documents may be large.
+const (
+	httpHeaderTimeout = 5 * time.Second
+	httpReadTimeout   = 10 * time.Second
+	httpWriteTimeout  = 2 * time.Minute
+	httpIdleTimeout   = time.Minute
+	httpHeaderBytes   = 64 << 10
+	httpMaxConns      = 1 << 10 // one more is closed, or replaces one of a client that has not authenticated
+	// Memory charged for the buffers of a request.
+	httpRequestBytes = 32 << 10
+	// Maximum wait of a request for memory; then it is answered 503.
+	httpMemoryWait = 10 * time.Second
+)
+
+// charged charges the memory of each request to the budget of messages until its response
+// has been written.
+func charged(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := bounded.ConnOf(r.Context())
+		if c == nil {
+			next.ServeHTTP(w, r) // in a test, without a connection
+			return
+		}
+		ctx, room := c.NewReservation(r.Context())
+		defer room.Release()
+		room.Fit(httpRequestBytes, httpRequestBytes)
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// reserve waits for the memory of a response of about n bytes. If there is none it answers
+// 503 and returns false.
+func reserve(w http.ResponseWriter, r *http.Request, n int) bool {
+	ctx, cancel := context.WithTimeout(r.Context(), httpMemoryWait)
+	defer cancel()
+	if err := budget.Reserve(ctx, n); err != nil {
+		httpapi.Errorf(httpapi.CodeUnavailable, noMemory).Write(w)
+		return false
+	}
+	return true
+}
+
+const noMemory = "no memory for the response: other responses use what --memory allows; retry"
+
+func newHTTPServer(d *Server, page *livepage.Page) *http.Server {
+	return &http.Server{
+		Handler: aging(charged(d.options.HTTP.onlyOwnHosts(d.options.HTTP.guard(d.auth, newHTTPHandler(d, page))))),
+		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
+			if c := bounded.Below(conn); c != nil {
+				return bounded.WithConn(ctx, c)
+			}
+			return ctx
+		},
+		TLSConfig:         d.options.HTTP.tls(d.auth),
+		ReadHeaderTimeout: httpHeaderTimeout,
+		ReadTimeout:       httpReadTimeout,
+		WriteTimeout:      httpWriteTimeout,
+		IdleTimeout:       httpIdleTimeout,
+		MaxHeaderBytes:    httpHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(d.log.Handler(), slog.LevelWarn), // otherwise it writes plain text into a JSON log
+	}
+}
+
+const documentsPath = "/documents/"
+
+func newHTTPHandler(d *Server, page *livepage.Page) http.Handler {
+	mux, access := http.NewServeMux(), &d.options.HTTP
+	admitted := func(next http.HandlerFunc) http.HandlerFunc { return d.admitHTTP(d.tracer.HTTP(next)) }
+	page.Handle(mux, admitted)
+	if d.parts.Routes != nil {
+		d.parts.Routes(mux)
+	}
+	api := &documentAPI{handler: d.tracer.Handler(d.metrics.timed("http", d.handler)), decoders: d.decoders, log: d.log}
+	served := func(next http.HandlerFunc) http.HandlerFunc {
+		return access.ifLookUps(admitted(next))
+	}
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", d.serveReady)
+	mux.HandleFunc("GET /openapi.yaml", serveOpenAPI)
+	mux.HandleFunc("GET /collections", served(d.serveCollections))
+	mux.HandleFunc("GET /collections/{collection}/ids", served(d.serveIDs))
+	mux.HandleFunc("GET /collections/{collection}/count", served(d.serveCount))
+	mux.HandleFunc("GET /collections/{collection}/export", batchByDefault(served(d.serveExport)))
+	mux.Handle("GET /metrics", d.metrics.handler())
+	mux.HandleFunc("/debug/pprof/", access.ifDebug(pprof.Index))
+	mux.HandleFunc("/debug/pprof/cmdline", access.ifDebug(pprof.Cmdline))
+	mux.HandleFunc("/debug/pprof/profile", access.ifDebug(unlessHead(pprof.Profile)))
+	mux.HandleFunc("/debug/pprof/symbol", access.ifDebug(pprof.Symbol))
+	mux.HandleFunc("/debug/pprof/trace", access.ifDebug(unlessHead(pprof.Trace)))
+	mux.HandleFunc("GET /debug/log", access.ifDebug(serveText(d.options.RecentLog)))
+	mux.HandleFunc("GET /debug/settings", access.ifDebug(serveText(d.options.Settings)))
+	documents, others := served(api.serve), httpapi.Routes(mux)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A mux cleans paths ("a//b" becomes "a/b"), which would change an id.
+		if strings.HasPrefix(r.URL.EscapedPath(), documentsPath) {
+			documents(w, r)
+			return
+		}
+		others.ServeHTTP(w, r)
+	})
+}
+
+// unlessHead answers HEAD without the work of the handler, which takes a profile for seconds.
+func unlessHead(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodHead {
+			w.Header().Set("Content-Type", "application/octet-stream")
+			return
+		}
+		next(w, r)
+	}
+}
+
+// answerError returns the response for an error of a document or a list.
+func answerError(err error) *httpapi.Error {
+	var call *boxcarrpc.Error
+	switch {
+	case errors.Is(err, docservice.ErrNotFound):
+		return httpapi.Errorf(httpapi.CodeNotFound, "not found")
+	case errors.Is(err, docservice.ErrNoCollection) && errors.As(err, &call):
+		return httpapi.Errorf(httpapi.CodeNoCollection, "%s", call.Message)
+	case boxcarrpc.CodeOf(err) == boxcarrpc.CodePermissionDenied && errors.As(err, &call):
+		return httpapi.Errorf(httpapi.CodeForbidden, "%s", call.Message)
+	case boxcarrpc.CodeOf(err) == boxcarrpc.CodeResourceExhausted, boxcarrpc.CodeOf(err) == boxcarrpc.CodeDeadlineExceeded,
+		errors.Is(err, context.DeadlineExceeded):
+		return httpapi.Errorf(httpapi.CodeUnavailable, noMemory)
+	case errors.Is(err, docservice.ErrUnavailable), errors.Is(err, collection.ErrClosed):
+		return httpapi.Errorf(httpapi.CodeUnavailable, "%v", err)
+	case errors.Is(err, docservice.ErrMoved):
+		return httpapi.Errorf(httpapi.CodeMoved, "%v", err)
+	case errors.Is(err, docservice.ErrBadID), boxcarrpc.CodeOf(err) == boxcarrpc.CodeInvalidArgument:
+		return httpapi.Errorf(httpapi.CodeInvalidArgument, "%v", err)
+	}
+	return httpapi.Errorf(httpapi.CodeInternal, "%v", err)
+}
+
+// serveText answers with a text; nil: with none.
+func serveText(text func() string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		if text != nil {
+			_, _ = io.WriteString(w, text()) // the client may have disconnected
+		}
+	}
+}
+
+// Readiness is the body of /readyz.
+type Readiness struct {
+	Ready       bool                           `json:"ready"`
+	Ending      bool                           `json:"ending,omitempty"`
+	Draining    bool                           `json:"draining,omitempty"`
+	Collections map[string]CollectionReadiness `json:"collections"`
+}
+
+// CollectionReadiness is the readiness of a collection.
+type CollectionReadiness struct {
+	Ready      bool             `json:"ready"`
+	Reason     string           `json:"reason,omitempty"` // why it is not ready
+	Position   string           `json:"position"`
+	LagBytes   int64            `json:"lag_bytes"`
+	LagSeconds float64          `json:"lag_seconds"`
+	Faults     []livepage.Fault `json:"faults"`
+	MoreFaults int              `json:"more_faults,omitempty"`
+	// QueueID is the id of the queue; zero: none, or that of shards.
+	QueueID [16]byte `json:"-"`
+	// Replacement is a queue that is being indexed to replace this one.
+	Replacement *ReplacementReadiness `json:"replacement,omitempty"`
+}
+
+// ReplacementReadiness describes the queue that replaces another.
+type ReplacementReadiness struct {
+	Queue    string   `json:"queue"`
+	LagBytes int64    `json:"lag_bytes"`
+	Faults   []string `json:"faults"` // the faults that stop it
+}
+
+// serveReady answers 200 if every collection includes all entries of its queue. Damaged
+// documents are reported but do not make the daemon unready: clients read them from other
+// servers.
+//
+// A draining daemon is ready, because it still answers, except for a probe with
+// ?draining=503, for balancers that shall stop sending requests.
+func (d *Server) serveReady(w http.ResponseWriter, r *http.Request) {
+	drainingIsUnready := false
+	switch when := r.URL.Query().Get("draining"); when {
+	case "", "200":
+	case "503":
+		drainingIsUnready = true
+	default:
+		httpapi.Errorf(httpapi.CodeInvalidArgument, "draining=%s: want 503, or 200 for the default", when).Write(w)
+		return
+	}
+	body := d.Readiness()
+	body.Draining = d.boxcar.Stats().Draining
+	body.Ready = body.Ready && (!body.Draining || !drainingIsUnready)
+	w.Header().Set("Content-Type", "application/json")
+	if !body.Ready {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	_ = encoder.Encode(body) // the client may have disconnected
+}
+
+// Readiness returns the body of /readyz.
+func (d *Server) Readiness() Readiness {
+	body := Readiness{Ready: true, Collections: make(map[string]CollectionReadiness)}
+	if d.ending.Load() {
+		body.Ready, body.Ending = false, true
+	}
+	for _, h := range d.Held() {
+		one := h.Readiness()
+		body.Collections[h.Name()] = one
+		body.Ready = body.Ready && one.Ready
+	}
+	return body
+}
+
+// Ready is Readiness().Ready, without its cost.
+func (d *Server) Ready() bool {
+	return !d.ending.Load() && !slices.ContainsFunc(d.Held(), func(h Held) bool { return !h.Ready() })
+}
+
+// DescribeReadiness describes the readiness of a collection of the service.
+func DescribeReadiness(status collection.Status) CollectionReadiness {
+	r := CollectionReadiness{
+		Ready:      status.Ready,
+		Position:   status.Position.Next.String(),
+		LagBytes:   status.LagBytes(),
+		LagSeconds: status.Lag.Seconds(),
+		Faults:     []livepage.Fault{},
+		MoreFaults: status.MoreFaults,
+		QueueID:    status.Position.Queue,
+	}
+	if next := status.Replacement; next != nil {
+		r.Replacement = &ReplacementReadiness{
+			Queue: hex.EncodeToString(next.Queue[:]), LagBytes: next.PresentBytes - next.TailedBytes, Faults: []string{},
+		}
+		for _, f := range next.Faults {
+			r.Replacement.Faults = append(r.Replacement.Faults, f.String())
+		}
+	}
+	if !r.Ready {
+		r.Reason = status.NotReady
+		if left := status.LagBytes(); left > 0 {
+			r.Reason += fmt.Sprintf("; %s are left to read", units.FormatBytes(left))
+		}
+	}
+	for _, f := range status.Faults {
+		r.Faults = append(r.Faults, livepage.Fault{
+			Segment: uint32(f.Segment), Offset: f.Offset, Path: f.Path, Reason: f.Reason, StopsTail: f.StopsTail, Since: f.Since,
+		})
+		if f.StopsTail && !r.Ready {
+			r.Reason = "reading the queue failed: " + f.String()
+		}
+	}
+	return r
+}

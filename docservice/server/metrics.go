@@ -1,0 +1,123 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"path"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+
+	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/boxcarprom"
+	"docstore/docservice"
+	"docstore/docservice/server/livepage"
+	"docstore/internal/buildinfo"
+)
+
+// metrics are the Prometheus metrics of a daemon. Counters of other packages are read at
+// each scrape; only latencies are measured here.
+type metrics struct {
+	daemon   *Server
+	registry *prometheus.Registry
+	seconds  *prometheus.HistogramVec
+	timings  []timing
+	boxcar   *boxcarprom.Server
+}
+
+// timing is a histogram of metrics.seconds.
+type timing struct {
+	listener, method string
+	histogram        prometheus.Histogram
+}
+
+// From 10 us, for a document in memory, to 10 s.
+var latencyBuckets = prometheus.ExponentialBuckets(10e-6, 2, 21)
+
+func newMetrics(d *Server) *metrics {
+	m := &metrics{
+		daemon:   d,
+		registry: prometheus.NewRegistry(),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "docstore_fetch_seconds",
+			Help:    "Duration of requests on this server, by listener and method.",
+			Buckets: latencyBuckets,
+		}, []string{"listener", "method"}),
+		boxcar: boxcarprom.NewServer(&boxcarprom.Options{WithoutSeconds: true}),
+	}
+	m.registry.MustRegister(m.seconds, collectionCollector{d}, m.boxcar, cacheCollector{d}, newBuildInfo(),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.registry.MustRegister(d.parts.Collectors...)
+	return m
+}
+
+// timing adds the histogram of a method.
+func (m *metrics) timing(listener, method string) prometheus.Observer {
+	observer := m.seconds.WithLabelValues(listener, method)
+	m.timings = append(m.timings, timing{listener, method, observer.(prometheus.Histogram)})
+	return observer
+}
+
+// latencies returns the histograms for the live page.
+func (m *metrics) latencies() []livepage.MethodSample {
+	samples := make([]livepage.MethodSample, len(m.timings))
+	for i, t := range m.timings {
+		var written dto.Metric
+		if err := t.histogram.Write(&written); err != nil {
+			panic(err) // writing to memory does not fail
+		}
+		counts := make([]uint64, len(latencyBuckets)+1)
+		before := uint64(0)
+		for j, bucket := range written.GetHistogram().GetBucket() {
+			counts[j], before = bucket.GetCumulativeCount()-before, bucket.GetCumulativeCount()
+		}
+		counts[len(latencyBuckets)] = written.GetHistogram().GetSampleCount() - before
+		samples[i] = livepage.MethodSample{Listener: t.listener, Method: t.method, Latencies: livepage.Histogram{Bounds: latencyBuckets, Counts: counts}}
+	}
+	return samples
+}
+
+func (m *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
+}
+
+// timed measures the duration of a listener's handler.
+func (m *metrics) timed(listener string, next boxcarrpc.Handler) boxcarrpc.Handler {
+	byMethod := make(map[string]prometheus.Observer)
+	for _, method := range []string{docservice.MethodGet, docservice.MethodBatchGet, docservice.MethodDictionary, docservice.MethodScan, docservice.MethodStats} {
+		byMethod[method] = m.timing(listener, path.Base(method))
+	}
+	return func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
+		started := time.Now()
+		response, err := next(ctx, method, request, dst)
+		if observer := byMethod[method]; observer != nil {
+			m.observe(ctx, observer, time.Since(started))
+		}
+		return response, err
+	}
+}
+
+// observe adds a duration to a histogram, with its trace as exemplar.
+func (m *metrics) observe(ctx context.Context, observer prometheus.Observer, took time.Duration) {
+	if id := m.daemon.tracer.TraceID(ctx); id != "" {
+		if histogram, ok := observer.(prometheus.ExemplarObserver); ok {
+			histogram.ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": id})
+			return
+		}
+	}
+	observer.Observe(took.Seconds())
+}
+
+// newBuildInfo returns a metric that is always 1 and has the build as labels.
+func newBuildInfo() prometheus.Collector {
+	info := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "docstore_build_info", Help: "Always 1; the labels identify the build.",
+	}, []string{"version", "commit", "go"})
+	build := buildinfo.This()
+	info.WithLabelValues(build.Version, build.Commit, runtime.Version()).Set(1)
+	return info
+}

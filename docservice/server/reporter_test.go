@@ -1,0 +1,197 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/docservice/collection"
+	"docstore/docservice/server/livepage"
+	"docstore/internal/servertest"
+)
+
+func statusOf(t *testing.T, d *Server) (status livepage.Status) {
+	t.Helper()
+	r := servertest.Get(d.http.Handler, "/api/v1/status")
+	require.Equal(t, http.StatusOK, r.Code)
+	require.NoError(t, json.Unmarshal(r.Body.Bytes(), &status))
+	return status
+}
+
+// TestStatusOfADaemon reads the status of a daemon that has served requests.
+func TestStatusOfADaemon(t *testing.T) {
+	queueDir := t.TempDir()
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`, "b", `{"id":"b"}`, "a", `{"id":"a","again":true}`, "b", "")
+	d, _ := startTestDaemon(t, testOptions(t, queueDir))
+	waitReady(t, d)
+	require.Equal(t, http.StatusOK, servertest.Get(d.http.Handler, "/documents/jobs/a").Code)
+	require.Equal(t, http.StatusNotFound, servertest.Get(d.http.Handler, "/documents/jobs/b").Code)
+
+	var status livepage.Status
+	servertest.Until(t.Context(), func() bool { // live bytes are counted on request
+		status = statusOf(t, d)
+		return status.Collections[0].Queue.Census != nil
+	})
+	require.True(t, status.Ready)
+	require.EqualValues(t, 44<<20, status.Memory.BudgetBytes)
+	require.EqualValues(t, 16<<20, status.Memory.RequestBudget)
+	require.Positive(t, status.Memory.GoHeapBytes)
+	require.Equal(t, d.BoxcarAddress(), status.Boxcar.Address)
+	jobs := status.Collections[0]
+	require.Equal(t, "jobs", jobs.Name)
+	require.Equal(t, livepage.Gets{Found: 1, NotFound: 1}, jobs.Gets)
+	require.EqualValues(t, 4, jobs.Applied)
+	require.Len(t, jobs.Queue.Segments, 1)
+	segment := jobs.Queue.Segments[0]
+	require.EqualValues(t, 3, segment.Documents)
+	require.EqualValues(t, 1, segment.Deletes)
+	require.EqualValues(t, 1, segment.LiveDocuments)
+	require.True(t, segment.Counted)
+	require.Positive(t, segment.LiveBytes)
+	require.Less(t, segment.LiveBytes, segment.StoredBytes)
+	require.Positive(t, jobs.Index.MemtableBytes)
+	requireResidency(t, jobs)
+
+	// A segment that arrives after the census is not shown as dead.
+	servertest.Fill(t, queueDir, "c", `{"id":"c"}`)
+	servertest.Until(t.Context(), func() bool { return len(statusOf(t, d).Collections[0].Queue.Segments) == 2 })
+	require.False(t, statusOf(t, d).Collections[0].Queue.Segments[1].Counted)
+
+	page := servertest.Get(d.http.Handler, "/")
+	require.Equal(t, http.StatusOK, page.Code)
+	require.Contains(t, page.Body.String(), d.BoxcarAddress())
+}
+
+// A collection that is closed, as a shard that has moved away, is not kept for the status.
+func TestStatusForgetsClosedCollections(t *testing.T) {
+	queueDir := t.TempDir()
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	d, _ := startTestDaemon(t, testOptions(t, queueDir))
+	waitReady(t, d)
+	moved, err := collection.Open("moved", queueDir, t.TempDir(), nil)
+	require.NoError(t, err)
+	d.reporter.queueReport(moved)
+	require.NoError(t, moved.Close())
+	statusOf(t, d)
+	d.reporter.mu.Lock()
+	defer d.reporter.mu.Unlock()
+	require.NotContains(t, d.reporter.queues, moved)
+	require.Len(t, d.reporter.queues, 1)
+}
+
+// requireResidency requires the residency of a collection whose index has no table, or nothing
+// where the system does not tell.
+func requireResidency(t *testing.T, c livepage.Collection) {
+	require.Nil(t, c.Index.Mapped, "there is no table")
+	if runtime.GOOS != "linux" {
+		require.Nil(t, c.Queue.Mapped)
+		require.Nil(t, c.Queue.ColdReads)
+		require.Nil(t, c.Index.ColdReads)
+		return
+	}
+	require.NotNil(t, c.Queue.Mapped)
+	require.Positive(t, c.Queue.Mapped.Bytes)
+	require.LessOrEqual(t, c.Queue.Mapped.Bytes, c.Queue.Bytes)
+	require.InDelta(t, 0.5, c.Queue.Mapped.ResidentRatio, 0.5)
+	require.NotNil(t, c.Queue.ColdReads)
+	require.NotNil(t, c.Index.ColdReads)
+}
+
+// TestLatenciesOfADaemon compares samples with the measured latencies.
+func TestLatenciesOfADaemon(t *testing.T) {
+	queueDir := t.TempDir()
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	d, _ := startTestDaemon(t, testOptions(t, queueDir))
+	waitReady(t, d)
+	m := newMetrics(d)
+	seconds := m.timing("http", "Get")
+	seconds.Observe(15e-6) // in the second bucket: up to 20 us
+	seconds.Observe(1000)  // beyond the last
+	var last livepage.MethodSample
+	for _, sample := range m.latencies() {
+		last = sample
+	}
+	require.Equal(t, "http", last.Listener)
+	counts := last.Latencies.Counts
+	require.EqualValues(t, 1, counts[1])
+	require.EqualValues(t, 1, counts[len(counts)-1])
+	sum := uint64(0)
+	for _, n := range counts {
+		sum += n
+	}
+	require.EqualValues(t, 2, sum)
+}
+
+func TestLookUpInADaemon(t *testing.T) {
+	queueDir := t.TempDir()
+	long := strings.Repeat("ü", shownDocumentBytes)
+	servertest.Fill(t, queueDir, "a/ü", `{"n":1}`, "a/ü", `{"n":2}`, "long", long, "binary", "\xff\xfe", "gone", "x", "gone", "")
+	d, _ := startTestDaemon(t, testOptions(t, queueDir))
+	waitReady(t, d)
+	lookUp := func(collection, id, more string) (int, string) {
+		r := servertest.Get(d.http.Handler, "/lookup?collection="+collection+"&id="+url.QueryEscape(id)+more)
+		return r.Code, r.Body.String()
+	}
+	status, body := lookUp("jobs", "a/ü", "&versions=1")
+	require.Equal(t, http.StatusOK, status)
+	for _, want := range []string{"{&#34;n&#34;:2}", "<dd>s2</dd>", "1/", "7 B"} {
+		require.Contains(t, body, want)
+	}
+	require.Equal(t, 2, strings.Count(body, "<td>document<details>"))
+	require.Contains(t, body, "{&#34;n&#34;:1}", "the content of the older version")
+	status, body = lookUp("jobs", "long", "")
+	require.Equal(t, http.StatusOK, status)
+	require.Contains(t, body, "ü\n…")
+	_, body = lookUp("jobs", "binary", "")
+	require.Contains(t, body, "The document is not text.")
+	status, body = lookUp("jobs", "gone", "&versions=1")
+	require.Equal(t, http.StatusNotFound, status)
+	require.Contains(t, body, "not found")
+	require.Contains(t, body, "deleted")
+	status, body = lookUp("resumes", "a", "")
+	require.Equal(t, http.StatusNotFound, status)
+	require.Contains(t, body, "No such collection")
+}
+
+// The page lists the newest versions, and the contents of the newest of them.
+func TestVersionsAreBounded(t *testing.T) {
+	queueDir := t.TempDir()
+	var pairs []string
+	n := 2*shownVersions + 30
+	for i := range n {
+		pairs = append(pairs, "a", fmt.Sprintf(`{"n":%d}`, i))
+	}
+	pairs = append(pairs, "a", "", "a", strings.Repeat("x", 2*shownContentBytes))
+	servertest.Fill(t, queueDir, pairs...)
+	d, _ := startTestDaemon(t, testOptions(t, queueDir))
+	waitReady(t, d)
+	r := newReporter(d)
+	found := r.LookUp(t.Context(), "jobs", "a", true)
+	require.Len(t, found.Versions, shownVersions)
+	require.Equal(t, n+2-shownVersions, found.OlderVersions)
+	require.Empty(t, found.VersionsProblem)
+	last := found.Versions[shownVersions-1]
+	require.True(t, last.Read && last.Cut)
+	require.Equal(t, shownContentBytes-1, len(last.Document))
+	require.Equal(t, 2*shownContentBytes, last.Bytes)
+	require.True(t, found.Versions[shownVersions-2].Deleted)
+	require.Equal(t, fmt.Sprintf(`{"n":%d}`, n-1), found.Versions[shownVersions-3].Document)
+	require.True(t, found.Versions[shownVersions-shownContents].Read)
+	require.False(t, found.Versions[shownVersions-shownContents-1].Read)
+
+	r.searching <- struct{}{}
+	found = r.LookUp(t.Context(), "jobs", "a", true)
+	require.Empty(t, found.Versions)
+	require.Contains(t, found.VersionsProblem, "Another search")
+	<-r.searching
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.Contains(t, r.LookUp(ctx, "jobs", "a", true).VersionsProblem, "not read to its end")
+}
