@@ -18,7 +18,7 @@ func TestCommitsInEtcd(t *testing.T) {
 	p := newPublished(t, startS3(t), "--etcd", etcd.Address)
 	documents := corpus(t)[:2_000]
 	want := expected(documents)
-	p.source(t, documents)
+	p.ingest(t, documents)
 	p.release(t)
 	require.Contains(t, p.refuses(t, append([]string{"announce"}, p.s3.flags...)...), "are made in etcd: give --etcd")
 	require.Contains(t, p.refuses(t, append([]string{"restore"}, p.flags...)...), "nothing is lost")
@@ -47,7 +47,7 @@ func TestServingWithoutEtcdAndBucket(t *testing.T) {
 	p := newPublished(t, startS3(t), "--etcd", etcd.Address)
 	documents := corpus(t)[:2_000]
 	want := expected(documents)
-	p.source(t, documents)
+	p.ingest(t, documents)
 	p.release(t)
 	daemons := []*daemon{p.serve(t), p.serve(t)}
 	for _, d := range daemons {
@@ -85,7 +85,7 @@ func TestServingWithoutEtcdAndBucket(t *testing.T) {
 func TestDamagedObjectIsNotServed(t *testing.T) {
 	p := newPublished(t, startS3(t))
 	documents := corpus(t)[:200] // in one segment
-	p.source(t, documents)
+	p.ingest(t, documents)
 	p.release(t)
 	p.updater(t, "manifests", "--verify")
 	files := p.s3.objects(t, "debian/file")
