@@ -23,7 +23,6 @@ import (
 	"docstore/boxcarrpc/boxcargrpc"
 	"docstore/boxcarrpc/credentials"
 	"docstore/boxcarrpc/discovery"
-	"docstore/cmd/internal/cli"
 	"docstore/docservice/docservicegrpc"
 	"docstore/docservice/docservicepb"
 	"docstore/docservice/peers"
@@ -63,13 +62,13 @@ func TestAccess(t *testing.T) {
 		overBoxcar, err := boxcargrpc.NewClient(pool, nil)
 		require.NoError(t, err)
 		defer overBoxcar.Close()
-		overGRPC, err := grpc.NewClient(d.grpc.listener.Addr().String(), grpc.WithTransportCredentials(grpccredentials.NewTLS(clientTLS)))
+		overGRPC, err := grpc.NewClient(d.grpc.Address(), grpc.WithTransportCredentials(grpccredentials.NewTLS(clientTLS)))
 		require.NoError(t, err)
 		defer overGRPC.Close()
 		for name, stub := range map[string]docservicegrpc.DocumentsClient{
 			"Boxcar": docservicegrpc.NewDocumentsClient(overBoxcar), "gRPC": docservicegrpc.NewDocumentsClient(overGRPC),
 		} {
-			ctx := shortly(t)
+			ctx := servertest.Shortly(t)
 			if name == "gRPC" {
 				ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
 			}
@@ -194,9 +193,9 @@ func TestNamesOfCertificatesGiveNoAccess(t *testing.T) {
 		clientTLS, err := config()
 		require.NoError(t, err)
 
-		overGRPC, err := grpc.NewClient(d.grpc.listener.Addr().String(), grpc.WithTransportCredentials(grpccredentials.NewTLS(clientTLS)))
+		overGRPC, err := grpc.NewClient(d.grpc.Address(), grpc.WithTransportCredentials(grpccredentials.NewTLS(clientTLS)))
 		require.NoError(t, err)
-		_, err = docservicegrpc.NewDocumentsClient(overGRPC).Get(shortly(t), &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
+		_, err = docservicegrpc.NewDocumentsClient(overGRPC).Get(servertest.Shortly(t), &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
 		require.Equal(t, c.overGRPC, status.Code(err), "%q: %v", c.name, err)
 		require.NoError(t, overGRPC.Close())
 
@@ -228,22 +227,11 @@ func testNameOverBoxcar(t *testing.T, d *process, config func() (*tls.Config, er
 	overBoxcar, err := boxcargrpc.NewClient(pool, nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, overBoxcar.Close()) }()
-	_, err = docservicegrpc.NewDocumentsClient(overBoxcar).Get(shortly(t), &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
+	_, err = docservicegrpc.NewDocumentsClient(overBoxcar).Get(servertest.Shortly(t), &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
 	require.Equal(t, want, status.Code(err), "%q: %v", name, err)
-	stream, err := pool.Stream(shortly(t), boxcarrpc.MethodDrain, nil)
+	stream, err := pool.Stream(servertest.Shortly(t), boxcarrpc.MethodDrain, nil)
 	require.NoError(t, err)
 	defer stream.Close()
 	_, err = stream.Receive(nil)
 	require.Equal(t, boxcarrpc.CodePermissionDenied, boxcarrpc.CodeOf(err), name)
-}
-
-func TestAccessFlags(t *testing.T) {
-	require.ErrorContains(t, (&server.Security{Access: "a"}).Check("localhost:7070", ""), "--access needs --tls-client-ca or --token-file")
-	queueDir := t.TempDir()
-	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
-	tokens := testcert.Write(t, t.TempDir(), "tokens", []byte("frontend "+testToken+"\n"))
-	r := run(t.Context(), "serve", "--collection", "jobs="+queueDir, "--data", t.TempDir(), "--boxcar", "127.0.0.1:0", "--http", "127.0.0.1:0",
-		"--token-file", tokens, "--access", filepath.Join(t.TempDir(), "missing"))
-	require.NotEqual(t, cli.ExitOK, r.status)
-	require.Contains(t, r.lastLine(), "missing: no such file")
 }

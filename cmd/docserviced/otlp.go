@@ -144,14 +144,11 @@ func (t *tracer) pool(o *boxcarrpc.PoolOptions) {
 
 // call is HTTP for the metadata of gRPC.
 func (t *tracer) call(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	if t != nil {
-		headers := propagation.MapCarrier{}
-		for _, key := range (propagation.TraceContext{}).Fields() {
-			if values := metadata.ValueFromIncomingContext(ctx, key); len(values) > 0 {
-				headers.Set(key, values[0])
-			}
+	headers := propagation.MapCarrier{}
+	for _, key := range (propagation.TraceContext{}).Fields() {
+		if values := metadata.ValueFromIncomingContext(ctx, key); len(values) > 0 {
+			headers.Set(key, values[0])
 		}
-		ctx = propagation.TraceContext{}.Extract(ctx, headers)
 	}
-	return handler(ctx, request)
+	return handler(propagation.TraceContext{}.Extract(ctx, headers), request)
 }

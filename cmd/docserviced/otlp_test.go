@@ -18,6 +18,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	collectortracepb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
@@ -68,10 +70,10 @@ func TestSpansReachACollector(t *testing.T) {
 	})
 	require.NoError(t, err)
 	client := docservice.NewClient(pool, "jobs")
-	_, err = client.Get(shortly(t), nil, "a")
+	_, err = client.Get(servertest.Shortly(t), nil, "a")
 	require.NoError(t, err)
 	traced = true
-	_, err = client.Get(shortly(t), nil, "a")
+	_, err = client.Get(servertest.Shortly(t), nil, "a")
 	require.NoError(t, err)
 	require.NoError(t, pool.Close())
 	d.remote.tracer.Close()
@@ -142,9 +144,10 @@ func TestTraceOverHTTPAndGRPC(t *testing.T) {
 	w := httptest.NewRecorder()
 	a.HTTPHandler().ServeHTTP(w, request)
 	require.Equal(t, http.StatusOK, w.Code)
-	ctx := metadata.AppendToOutgoingContext(shortly(t), "traceparent", "00-"+traceID+"-00f067aa0ba902b7-01")
-	conn := dialGRPC(t, a)
-	_, err := docservicegrpc.NewDocumentsClient(conn).Get(ctx, &docservicepb.GetRequest{Collection: "jobs", Id: []byte(id)})
+	ctx := metadata.AppendToOutgoingContext(servertest.Shortly(t), "traceparent", "00-"+traceID+"-00f067aa0ba902b7-01")
+	conn, err := grpc.NewClient(a.grpc.Address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	_, err = docservicegrpc.NewDocumentsClient(conn).Get(ctx, &docservicepb.GetRequest{Collection: "jobs", Id: []byte(id)})
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
 	a.remote.tracer.Close()
@@ -187,11 +190,11 @@ func TestOneTraceFromClientToSegment(t *testing.T) {
 	pool, err := boxcarrpc.NewPool(discovery.Static(d.BoxcarAddress()), boxcarotel.InstrumentPool(&boxcarrpc.PoolOptions{}, &boxcarotel.Options{TracerProvider: provider}))
 	require.NoError(t, err)
 	client := docservice.NewClient(pool, "jobs")
-	_, err = client.Get(shortly(t), nil, "a")
+	_, err = client.Get(servertest.Shortly(t), nil, "a")
 	require.NoError(t, err)
-	require.NoError(t, client.GetMany(shortly(t), []string{"a"}, func(int, []byte, error) error { return nil }))
+	require.NoError(t, client.GetMany(servertest.Shortly(t), []string{"a"}, func(int, []byte, error) error { return nil }))
 	require.NoError(t, pool.Close())
-	require.NoError(t, provider.Shutdown(shortly(t)))
+	require.NoError(t, provider.Shutdown(servertest.Shortly(t)))
 	d.remote.tracer.Close()
 
 	spans := map[string]*tracepb.Span{} // by name
@@ -242,7 +245,7 @@ func TestUnreachableCollector(t *testing.T) {
 	waitReady(t, d)
 	pool, err := boxcarrpc.NewPool(discovery.Static(d.BoxcarAddress()), nil)
 	require.NoError(t, err)
-	_, err = docservice.NewClient(pool, "jobs").Get(shortly(t), nil, "a")
+	_, err = docservice.NewClient(pool, "jobs").Get(servertest.Shortly(t), nil, "a")
 	require.NoError(t, err)
 	require.NoError(t, pool.Close())
 	d.remote.tracer.Close()

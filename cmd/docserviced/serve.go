@@ -15,6 +15,7 @@ import (
 	"docstore/cmd/internal/settings"
 	"docstore/docservice/collection"
 	"docstore/docservice/server"
+	"docstore/docservice/server/grpcserver"
 )
 
 func newServe(env *cli.Env) *cobra.Command { return newServeWith(env, newOptions()) }
@@ -160,7 +161,7 @@ func (o *serveOptions) check() error {
 type process struct {
 	*server.Server
 	remote *remote
-	grpc   *grpcProtocol // nil: none
+	grpc   *grpcserver.Protocol // nil: none
 }
 
 // startProcess opens all parts and starts to serve. On error it closes what it opened.
@@ -178,7 +179,11 @@ func startProcess(env *cli.Env, o serveOptions) (*process, error) {
 		o.RecentLog = env.Recent.String
 	}
 	if o.grpc != "" {
-		s.grpc = &grpcProtocol{address: o.grpc, tracer: tracer, requireCredentials: o.Security.RequiresCredentials(), maxConnAge: o.Limits.ConnAge}
+		options := grpcserver.Options{Address: o.grpc}
+		if tracer != nil {
+			options.Interceptor = tracer.call
+		}
+		s.grpc = grpcserver.New(options)
 		o.Protocol = s.grpc
 	}
 	s.Server, err = server.Start(o.Options)
@@ -189,7 +194,7 @@ func startProcess(env *cli.Env, o serveOptions) (*process, error) {
 func (s *process) addresses() []any {
 	r := []any{"boxcar", s.BoxcarAddress(), "http", s.HTTPURL(s.HTTPAddress())}
 	if s.grpc != nil {
-		r = append(r, "grpc", s.grpc.listener.Addr().String())
+		r = append(r, "grpc", s.grpc.Address())
 	}
 	return r
 }

@@ -106,6 +106,9 @@ func (k *Authenticator) configure(o *boxcarrpc.ServerOptions) {
 	}
 }
 
+// Required reports whether clients must authenticate.
+func (k *Authenticator) Required() bool { return k.required }
+
 // TLS returns the TLS configuration of a listener for these protocols, nil for plain text.
 // The handshake accepts clients without a certificate, so that they can ask for the health
 // and others get an error response: the listener checks each request with Identify.

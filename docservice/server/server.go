@@ -351,6 +351,10 @@ func (d *Server) Authenticator() *Authenticator { return d.auth }
 // ClientConns returns how many of the connections of a listener one client may have.
 func (d *Server) ClientConns(conns int) int { return d.options.Limits.clientConns(conns) }
 
+// MaxConnAge returns the age at which clients over gRPC and HTTP are asked to connect again;
+// 0: never.
+func (d *Server) MaxConnAge() time.Duration { return d.options.Limits.ConnAge }
+
 // Messages returns the budget of requests and responses.
 func (d *Server) Messages() *budget.Budget { return d.messages }
 

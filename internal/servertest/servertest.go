@@ -88,3 +88,10 @@ func FlipByte(t *testing.T, queueDir, text string) string {
 	require.Fail(t, "no file holds the text", text)
 	return ""
 }
+
+// Shortly returns a context for the calls of a test, which ends after 30 s.
+func Shortly(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -93,8 +93,8 @@ var boxcarMutations = []mutation{
 		pkg: "./boxcarrpc/budget", run: "TestAGateTracksClients",
 	},
 	{
-		name: "the gRPC listener enforces no limits", file: "cmd/docserviced/grpc.go",
+		name: "the gRPC listener enforces no limits", file: "docservice/server/grpcserver/protocol.go",
 		old: "	if leave, err = g.Boxcar().Admit(client, isBatch(ctx)); err != nil {", new: "	if leave = func() {}; client == nil {",
-		pkg: "./cmd/docserviced", run: "TestLimitsOfADaemon",
+		pkg: "./docservice/server/grpcserver", run: "TestLimitsOfADaemon",
 	},
 }

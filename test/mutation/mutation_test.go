@@ -203,9 +203,9 @@ var mutations = []mutation{
 		pkg: "./boxcarrpc/credentials", run: "TestTokensOfAFile",
 	},
 	{
-		name: "the gRPC listener does not authenticate", file: "cmd/docserviced/grpc.go",
+		name: "the gRPC listener does not authenticate", file: "docservice/server/grpcserver/protocol.go",
 		old: "if client.Identity, err = g.Authenticator().Identify(state, token); err != nil {", new: "if client.Identity, err = g.Authenticator().Identify(state, token); err != nil && token == \"\" {",
-		pkg: "./cmd/docserviced", run: "TestDaemonRequiresCredentials",
+		pkg: "./docservice/server/grpcserver", run: "TestDaemonRequiresCredentials",
 	},
 }
 

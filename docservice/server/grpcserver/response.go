@@ -1,4 +1,4 @@
-package main
+package grpcserver
 
 import (
 	"context"
@@ -11,11 +11,11 @@ import (
 	"docstore/internal/bounded"
 )
 
-// grpcCounter counts the calls of a gRPC listener.
-type grpcCounter struct{ listener *bounded.Listener }
+// counter counts the calls of a gRPC listener.
+type counter struct{ listener *bounded.Listener }
 
-// A grpcCall is a call; its events are sequential.
-type grpcCall struct {
+// An rpc is a call; its events are sequential.
+type rpc struct {
 	conn      *bounded.Conn
 	receiving bool // its request
 	response  *bounded.Response
@@ -24,7 +24,7 @@ type grpcCall struct {
 
 // queue returns the message to send as the response of a call. A large one is charged until
 // grpc-go has sent or dropped it.
-func (c *grpcCall) queue(ctx context.Context, message grpcBytes) (any, error) {
+func (c *rpc) queue(ctx context.Context, message encoded) (any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, status.FromContextError(err).Err()
 	}
@@ -35,26 +35,26 @@ func (c *grpcCall) queue(ctx context.Context, message grpcBytes) (any, error) {
 	if err := grpc.SetSendCompressor(ctx, encoding.Identity); err != nil {
 		return nil, err
 	}
-	return &grpcResponse{message: message, response: c.response}, nil
+	return &charged{message: message, response: c.response}, nil
 }
 
-type grpcCallKey struct{}
+type rpcKey struct{}
 
-func (g *grpcCounter) TagConn(ctx context.Context, info *stats.ConnTagInfo) context.Context {
+func (g *counter) TagConn(ctx context.Context, info *stats.ConnTagInfo) context.Context {
 	if c := g.listener.Find(info.RemoteAddr); c != nil {
 		return bounded.WithConn(ctx, c)
 	}
 	return ctx
 }
 
-func (g *grpcCounter) HandleConn(context.Context, stats.ConnStats) {}
+func (g *counter) HandleConn(context.Context, stats.ConnStats) {}
 
-func (g *grpcCounter) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
-	return context.WithValue(ctx, grpcCallKey{}, &grpcCall{conn: bounded.ConnOf(ctx)})
+func (g *counter) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
+	return context.WithValue(ctx, rpcKey{}, &rpc{conn: bounded.ConnOf(ctx)})
 }
 
-func (g *grpcCounter) HandleRPC(ctx context.Context, event stats.RPCStats) {
-	call, _ := ctx.Value(grpcCallKey{}).(*grpcCall)
+func (g *counter) HandleRPC(ctx context.Context, event stats.RPCStats) {
+	call, _ := ctx.Value(rpcKey{}).(*rpc)
 	if call == nil || call.conn == nil {
 		return
 	}
@@ -75,7 +75,7 @@ func (g *grpcCounter) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	}
 }
 
-func (c *grpcCall) endRequest() {
+func (c *rpc) endRequest() {
 	if c.receiving {
 		c.conn.EndRequest()
 		c.receiving = false

@@ -1,4 +1,4 @@
-package main
+package grpcserver
 
 import (
 	"context"
@@ -14,40 +14,40 @@ import (
 	"docstore/internal/bounded"
 )
 
-// grpcBytes is an encoded message. The handler of docservice takes and returns encoded
+// encoded is an encoded message. The handler of docservice takes and returns encoded
 // messages: decoding and encoding them again would copy each document twice.
-type grpcBytes []byte
+type encoded []byte
 
-// A grpcResponse is an encoded response whose memory is counted until grpc-go frees it. It
+// A charged is an encoded response whose memory is counted until grpc-go frees it. It
 // is the pool to which its buffer is returned.
-type grpcResponse struct {
+type charged struct {
 	mem.NopBufferPool
-	message  grpcBytes
+	message  encoded
 	response *bounded.Response
 }
 
 // Put implements mem.BufferPool.
-func (r *grpcResponse) Put(*[]byte) { r.response.Release() }
+func (r *charged) Put(*[]byte) { r.response.Release() }
 
-// grpcCodec passes encoded messages unchanged and encodes others as the codec of grpc-go.
-type grpcCodec struct{ encoding.CodecV2 }
+// codec passes encoded messages unchanged and encodes others as the codec of grpc-go.
+type codec struct{ encoding.CodecV2 }
 
-func newGRPCCodec() grpcCodec { return grpcCodec{encoding.GetCodecV2(proto.Name)} }
+func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
 
 // Marshal encodes a message.
-func (c grpcCodec) Marshal(message any) (mem.BufferSlice, error) {
+func (c codec) Marshal(message any) (mem.BufferSlice, error) {
 	switch m := message.(type) {
-	case grpcBytes:
+	case encoded:
 		return mem.BufferSlice{mem.SliceBuffer(m)}, nil
-	case *grpcResponse:
+	case *charged:
 		return mem.BufferSlice{mem.NewBuffer((*[]byte)(&m.message), m)}, nil
 	}
 	return c.CodecV2.Marshal(message)
 }
 
 // Unmarshal decodes a message.
-func (c grpcCodec) Unmarshal(data mem.BufferSlice, message any) error {
-	if b, ok := message.(*grpcBytes); ok {
+func (c codec) Unmarshal(data mem.BufferSlice, message any) error {
+	if b, ok := message.(*encoded); ok {
 		*b = data.Materialize()
 		return nil
 	}
@@ -68,14 +68,14 @@ func registerDocuments(server *grpc.Server, handler boxcarrpc.Handler) {
 
 func encodedMethod(method string, handler boxcarrpc.Handler) grpc.MethodHandler {
 	call := func(ctx context.Context, request any) (any, error) {
-		response, err := handler(ctx, method, request.(grpcBytes), nil)
+		response, err := handler(ctx, method, request.(encoded), nil)
 		if err != nil {
 			return nil, boxcargrpc.StatusError(err)
 		}
-		return grpcBytes(response), nil
+		return encoded(response), nil
 	}
 	return func(service any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
-		var request grpcBytes
+		var request encoded
 		if err := decode(&request); err != nil {
 			return nil, err
 		}

@@ -1,4 +1,4 @@
-package main
+package grpcserver
 
 import (
 	"context"
@@ -23,26 +23,21 @@ import (
 	"docstore/boxcarrpc/discovery"
 	"docstore/docservice/docservicegrpc"
 	"docstore/docservice/docservicepb"
+	"docstore/docservice/server"
 	"docstore/internal/servertest"
 	"docstore/internal/testcert"
 	"docstore/internal/testprogram"
 )
 
 // startGRPCDaemon starts a daemon with a gRPC listener and connects to it.
-func startGRPCDaemon(t *testing.T, o serveOptions) (*process, *grpc.ClientConn) {
+func startGRPCDaemon(t *testing.T, o options) (*testServer, *grpc.ClientConn) {
 	t.Helper()
 	o.grpc = "127.0.0.1:0"
 	d, _ := startTestDaemon(t, o)
-	conn, err := grpc.NewClient(d.grpc.listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(d.grpc.Address(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return d, conn
-}
-
-func shortly(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // The same stub gets the same answers over gRPC and over Boxcar.
@@ -60,7 +55,7 @@ func TestGRPC(t *testing.T) {
 
 	ask := func(conn *grpc.ClientConn) (answers []proto.Message, failures []string) {
 		client := docservicegrpc.NewDocumentsClient(conn)
-		ctx := shortly(t)
+		ctx := servertest.Shortly(t)
 		add := func(answer proto.Message, err error) {
 			answers = append(answers, answer)
 			failures = append(failures, status.Code(err).String()+": "+status.Convert(err).Message())
@@ -91,7 +86,7 @@ func TestGRPC(t *testing.T) {
 	}
 	assert.Equal(t, `{"id":"a"}`, string(answers[0].(*docservicepb.GetResponse).GetDocument()))
 	assert.Equal(t, []string{"OK: ", "OK: ", "InvalidArgument", "NotFound"}, []string{failures[0], failures[1], failures[2][:15], failures[3][:8]})
-	stats, err := docservicegrpc.NewDocumentsClient(conn).Stats(shortly(t), new(docservicepb.StatsRequest))
+	stats, err := docservicegrpc.NewDocumentsClient(conn).Stats(servertest.Shortly(t), new(docservicepb.StatsRequest))
 	require.NoError(t, err)
 	assert.Equal(t, "jobs", stats.GetCollections()[0].GetName())
 	assert.Contains(t, servertest.Get(d.HTTPHandler(), "/metrics").Body.String(), `docstore_fetch_seconds_count{listener="grpc",method="Get"} 4`)
@@ -102,12 +97,12 @@ func TestGRPCHealth(t *testing.T) {
 	d, conn := startGRPCDaemon(t, testOptions(t, queueDir))
 	client := grpc_health_v1.NewHealthClient(conn)
 	check := func(service string) grpc_health_v1.HealthCheckResponse_ServingStatus {
-		response, err := client.Check(shortly(t), &grpc_health_v1.HealthCheckRequest{Service: service})
+		response, err := client.Check(servertest.Shortly(t), &grpc_health_v1.HealthCheckRequest{Service: service})
 		require.NoError(t, err)
 		return response.GetStatus()
 	}
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_NOT_SERVING, check(""), "there is no queue yet")
-	watch, err := client.Watch(shortly(t), &grpc_health_v1.HealthCheckRequest{Service: "docstore.v1.Documents"})
+	watch, err := client.Watch(servertest.Shortly(t), &grpc_health_v1.HealthCheckRequest{Service: "docstore.v1.Documents"})
 	require.NoError(t, err)
 	watched := func() (grpc_health_v1.HealthCheckResponse_ServingStatus, codes.Code) {
 		response, err := watch.Recv()
@@ -121,9 +116,9 @@ func TestGRPCHealth(t *testing.T) {
 	now, code = watched()
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, now, code)
 
-	_, err = client.Check(shortly(t), &grpc_health_v1.HealthCheckRequest{Service: "none"})
+	_, err = client.Check(servertest.Shortly(t), &grpc_health_v1.HealthCheckRequest{Service: "none"})
 	require.Equal(t, codes.NotFound, status.Code(err))
-	unknown, err := client.Watch(shortly(t), &grpc_health_v1.HealthCheckRequest{Service: "none"})
+	unknown, err := client.Watch(servertest.Shortly(t), &grpc_health_v1.HealthCheckRequest{Service: "none"})
 	require.NoError(t, err)
 	response, err := unknown.Recv()
 	require.NoError(t, err)
@@ -147,7 +142,7 @@ func TestGRPCHealth(t *testing.T) {
 
 func TestGRPCReflection(t *testing.T) {
 	_, conn := startGRPCDaemon(t, testOptions(t, t.TempDir()))
-	stream, err := grpc_reflection_v1.NewServerReflectionClient(conn).ServerReflectionInfo(shortly(t))
+	stream, err := grpc_reflection_v1.NewServerReflectionClient(conn).ServerReflectionInfo(servertest.Shortly(t))
 	require.NoError(t, err)
 	require.NoError(t, stream.Send(&grpc_reflection_v1.ServerReflectionRequest{
 		MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_ListServices{},
@@ -172,22 +167,27 @@ func TestGRPCPanic(t *testing.T) {
 
 func TestGRPCAddressInUse(t *testing.T) {
 	d, _ := startGRPCDaemon(t, testOptions(t, t.TempDir()))
-	r := run(t.Context(), "serve", "--collection", "jobs="+t.TempDir(), "--data", t.TempDir(),
-		"--boxcar", "127.0.0.1:0", "--http", "127.0.0.1:0", "--grpc", d.grpc.listener.Addr().String())
-	require.Equal(t, 1, r.status)
-	require.Contains(t, r.lastLine(), "--grpc")
-	require.Contains(t, r.lastLine(), "in use")
+	o := testOptions(t, t.TempDir())
+	o.Protocol = New(Options{Address: d.grpc.Address()})
+	_, err := server.Start(o.Options)
+	require.ErrorContains(t, err, "--grpc "+d.grpc.Address()+": the address is in use")
+}
+
+// result is the result of a command.
+type result struct {
+	status         int
+	stdout, stderr string
 }
 
 // nodeExample runs the example of the Node client.
 func nodeExample(t *testing.T, args ...string) result {
 	t.Helper()
-	script, err := filepath.Abs("../../clients/node/examples/get.js")
+	script, err := filepath.Abs("../../../clients/node/examples/get.js")
 	require.NoError(t, err)
 	node := testprogram.Path(t, "node")
-	require.FileExists(t, "../../clients/node/dist/src/index.js", "run make setup, which builds the client")
+	require.FileExists(t, "../../../clients/node/dist/src/index.js", "run make setup, which builds the client")
 	var stdout, stderr servertest.Buffer
-	command := exec.CommandContext(shortly(t), node, append([]string{script}, args...)...)
+	command := exec.CommandContext(servertest.Shortly(t), node, append([]string{script}, args...)...)
 	command.Stdout, command.Stderr = &stdout, &stderr
 	if err := command.Run(); err != nil {
 		require.IsType(t, &exec.ExitError{}, err)
@@ -208,7 +208,7 @@ func TestNode(t *testing.T) {
 		{[]string{"ü", "none", "a"}, result{1, "{\"id\":\"ü\"}\n{\"id\":\"a\"}\n", "none: not found\n"}},
 		{[]string{""}, result{1, "", "invalid_argument: id 0 has 0 bytes: want 1 to 1024\n"}},
 	} {
-		assert.Equal(t, one.want, nodeExample(t, append([]string{d.grpc.listener.Addr().String(), "jobs"}, one.ids...)...))
+		assert.Equal(t, one.want, nodeExample(t, append([]string{d.grpc.Address(), "jobs"}, one.ids...)...))
 	}
 }
 
@@ -223,7 +223,7 @@ func TestNodeWithTLS(t *testing.T) {
 	d, _ := startTestDaemon(t, o)
 	waitReady(t, d)
 	caFile, tokenFile := ca.File(t, dir, "ca"), testcert.Write(t, dir, "token", []byte(testToken+"\n"))
-	_, port, err := net.SplitHostPort(d.grpc.listener.Addr().String())
+	_, port, err := net.SplitHostPort(d.grpc.Address())
 	require.NoError(t, err)
 	get := []string{"localhost:" + port, "jobs", "a"} // Node warns about IP addresses in certificates
 	assert.Equal(t, result{0, "{\"id\":\"a\"}\n", ""}, nodeExample(t, append([]string{"--ca", caFile, "--token-file", tokenFile}, get...)...))

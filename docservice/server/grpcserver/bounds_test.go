@@ -1,4 +1,4 @@
-package main
+package grpcserver
 
 import (
 	"context"
@@ -30,7 +30,7 @@ import (
 // otherToken is that of another client of startWithTokens.
 const otherToken = "fedcba9876543210"
 
-func startWithTokens(t *testing.T) (d *process, token string) {
+func startWithTokens(t *testing.T) (d *testServer, token string) {
 	queueDir := t.TempDir()
 	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	o := testOptions(t, queueDir)
@@ -42,9 +42,9 @@ func startWithTokens(t *testing.T) (d *process, token string) {
 	return d, token
 }
 
-func dialGRPC(t *testing.T, d *process, options ...grpc.DialOption) *grpc.ClientConn {
+func dialGRPC(t *testing.T, d *testServer, options ...grpc.DialOption) *grpc.ClientConn {
 	options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	conn, err := grpc.NewClient(d.grpc.listener.Addr().String(), options...)
+	conn, err := grpc.NewClient(d.grpc.Address(), options...)
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return conn
@@ -55,23 +55,23 @@ func dialGRPC(t *testing.T, d *process, options ...grpc.DialOption) *grpc.Client
 func TestUnauthenticatedWatchesAreLimited(t *testing.T) {
 	d, token := startWithTokens(t)
 	refused := 0
-	for range 2 * grpcMaxConns / bounded.ClientShare {
-		watch, err := grpc_health_v1.NewHealthClient(dialGRPC(t, d)).Watch(shortly(t), new(grpc_health_v1.HealthCheckRequest))
+	for range 2 * maxConns / bounded.ClientShare {
+		watch, err := grpc_health_v1.NewHealthClient(dialGRPC(t, d)).Watch(servertest.Shortly(t), new(grpc_health_v1.HealthCheckRequest))
 		require.NoError(t, err)
 		if _, err := watch.Recv(); status.Code(err) == codes.ResourceExhausted {
 			refused++
 		}
 	}
 	assert.NotZero(t, refused)
-	require.LessOrEqual(t, d.grpc.unauthenticatedWatches.Load(), int64(grpcUnauthenticatedWatches))
+	require.LessOrEqual(t, d.grpc.unauthenticatedWatches.Load(), int64(unauthenticatedWatches))
 
 	conn := dialGRPC(t, d)
-	ctx := metadata.AppendToOutgoingContext(shortly(t), "authorization", "Bearer "+token)
+	ctx := metadata.AppendToOutgoingContext(servertest.Shortly(t), "authorization", "Bearer "+token)
 	for range 10 {
 		_, err := docservicegrpc.NewDocumentsClient(conn).Get(ctx, &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
 		require.NoError(t, err)
 	}
-	for range 2 * grpcUnauthenticatedWatches {
+	for range 2 * unauthenticatedWatches {
 		watch, err := grpc_health_v1.NewHealthClient(conn).Watch(ctx, new(grpc_health_v1.HealthCheckRequest))
 		require.NoError(t, err)
 		if _, err = watch.Recv(); err != nil {
@@ -81,13 +81,13 @@ func TestUnauthenticatedWatchesAreLimited(t *testing.T) {
 			conn = dialGRPC(t, d)
 		}
 	}
-	_, err := grpc_health_v1.NewHealthClient(dialGRPC(t, d)).Check(shortly(t), new(grpc_health_v1.HealthCheckRequest))
+	_, err := grpc_health_v1.NewHealthClient(dialGRPC(t, d)).Check(servertest.Shortly(t), new(grpc_health_v1.HealthCheckRequest))
 	require.NoError(t, err, "every client may call Check")
 }
 
 // watchError opens a health stream and returns the error of its first message.
 func watchError(t *testing.T, conn *grpc.ClientConn) error {
-	watch, err := grpc_health_v1.NewHealthClient(conn).Watch(shortly(t), new(grpc_health_v1.HealthCheckRequest))
+	watch, err := grpc_health_v1.NewHealthClient(conn).Watch(servertest.Shortly(t), new(grpc_health_v1.HealthCheckRequest))
 	require.NoError(t, err)
 	_, err = watch.Recv()
 	return err
@@ -99,14 +99,14 @@ func TestWatchesAreLimited(t *testing.T) {
 	queueDir := t.TempDir()
 	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	d, conn := startGRPCDaemon(t, testOptions(t, queueDir))
-	for i := range grpcMaxWatches / bounded.ClientShare {
-		if i%(grpcMaxStreams/2) == 0 {
+	for i := range maxWatches / bounded.ClientShare {
+		if i%(maxStreams/2) == 0 {
 			conn = dialGRPC(t, d)
 		}
 		require.NoError(t, watchError(t, conn))
 	}
 	require.ErrorContains(t, watchError(t, dialGRPC(t, d)), "128 for a client")
-	other, err := grpc.NewClient(d.grpc.listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()),
+	other, err := grpc.NewClient(d.grpc.Address(), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 			return dialer.DialContext(ctx, "tcp", address)
@@ -114,7 +114,7 @@ func TestWatchesAreLimited(t *testing.T) {
 	require.NoError(t, err)
 	defer other.Close()
 	require.NoError(t, watchError(t, other), "another client")
-	d.grpc.watches.Add(grpcMaxWatches - d.grpc.watches.Load() - 1)
+	d.grpc.watches.Add(maxWatches - d.grpc.watches.Load() - 1)
 	require.NoError(t, watchError(t, other))
 	require.ErrorContains(t, watchError(t, other), "1024 for all clients")
 }
@@ -129,8 +129,8 @@ func TestAuthenticatedWatchesOfAClientAreLimited(t *testing.T) {
 		}))
 	}
 	var conn *grpc.ClientConn
-	for i := range grpcMaxWatches / bounded.ClientShare {
-		if i%(grpcMaxStreams/2) == 0 {
+	for i := range maxWatches / bounded.ClientShare {
+		if i%(maxStreams/2) == 0 {
 			conn = dial(token)
 		}
 		require.NoError(t, watchError(t, conn))
@@ -143,13 +143,13 @@ func TestAuthenticatedWatchesOfAClientAreLimited(t *testing.T) {
 // A health stream of a client without credentials ends after a time.
 func TestUnauthenticatedWatchEnds(t *testing.T) {
 	d, token := startWithTokens(t)
-	h := &grpcHealth{protocol: d.grpc, unauthenticatedWatch: 10 * time.Millisecond}
+	h := &health{protocol: d.grpc, unauthenticatedWatch: 10 * time.Millisecond}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	limited := bounded.New(listener, bounded.Options{
-		Name: "gRPC", MaxConns: grpcMaxConns, ClientConns: grpcMaxConns, RequireCredentials: true, CountCalls: true, Budget: d.Messages(), Logger: d.Logger(),
+		Name: "gRPC", MaxConns: maxConns, ClientConns: maxConns, RequireCredentials: true, CountCalls: true, Budget: d.Messages(), Logger: d.Logger(),
 	})
-	server := grpc.NewServer(grpc.StatsHandler(&grpcCounter{listener: limited}), grpc.ChainStreamInterceptor(d.grpc.admitStream))
+	server := grpc.NewServer(grpc.StatsHandler(&counter{listener: limited}), grpc.ChainStreamInterceptor(d.grpc.admitStream))
 	grpc_health_v1.RegisterHealthServer(server, h)
 	go func() { _ = server.Serve(limited) }() // until it is stopped
 	defer server.Stop()
@@ -185,16 +185,16 @@ func TestBytesOverGRPCAreCounted(t *testing.T) {
 	waitReady(t, d)
 	client := docservicegrpc.NewDocumentsClient(conn)
 	for range 50 {
-		answer, err := client.Get(shortly(t), &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
+		answer, err := client.Get(servertest.Shortly(t), &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
 		require.NoError(t, err)
 		require.Len(t, answer.GetDocument(), len(document))
 	}
-	_, err := client.Get(shortly(t), &docservicepb.GetRequest{Collection: "jobs", Id: make([]byte, 1<<20)})
+	_, err := client.Get(servertest.Shortly(t), &docservicepb.GetRequest{Collection: "jobs", Id: make([]byte, 1<<20)})
 	require.Error(t, err)
 	requireNoMessages(t, d)
 
 	// An incomplete call is held.
-	stream, err := conn.NewStream(shortly(t), &grpc.StreamDesc{ClientStreams: true}, "/docstore.v1.Documents/Get")
+	stream, err := conn.NewStream(servertest.Shortly(t), &grpc.StreamDesc{ClientStreams: true}, "/docstore.v1.Documents/Get")
 	require.NoError(t, err)
 	require.NoError(t, stream.SendMsg(&docservicepb.GetRequest{Collection: "jobs", Id: make([]byte, 3<<20)}))
 	_ = stream.CloseSend()
@@ -210,7 +210,7 @@ func TestCompressedResponsesOverGRPCAreReleased(t *testing.T) {
 	servertest.Fill(t, queueDir, "a", document)
 	d, conn := startGRPCDaemon(t, testOptions(t, queueDir))
 	waitReady(t, d)
-	client, ctx := docservicegrpc.NewDocumentsClient(conn), shortly(t)
+	client, ctx := docservicegrpc.NewDocumentsClient(conn), servertest.Shortly(t)
 	for range 100 {
 		answer, err := client.Get(ctx, &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")}, grpc.UseCompressor(gzip.Name))
 		require.NoError(t, err)
@@ -239,7 +239,7 @@ func TestAbortedResponsesOverGRPCAreReleased(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for range 30 {
-		ctx, cancel := context.WithCancel(shortly(t))
+		ctx, cancel := context.WithCancel(servertest.Shortly(t))
 		unread(ctx)
 		require.NotZero(t, d.Messages().Stats().Used)
 		cancel()
@@ -259,19 +259,19 @@ func TestAbortedResponsesOverGRPCAreReleased(t *testing.T) {
 	all.Wait()
 	requireNoMessages(t, d)
 	for range 4 {
-		_, err := client.BatchGet(shortly(t), request)
+		_, err := client.BatchGet(servertest.Shortly(t), request)
 		require.NoError(t, err)
 	}
 	requireNoMessages(t, d)
 
-	unread(shortly(t))
+	unread(servertest.Shortly(t))
 	require.NotZero(t, d.Messages().Stats().Used)
 	require.NoError(t, conn.Close())
 	requireNoMessages(t, d)
 }
 
 // requireNoMessages waits until the budget of messages is unused.
-func requireNoMessages(t *testing.T, d *process) {
+func requireNoMessages(t *testing.T, d *testServer) {
 	t.Helper()
 	require.Eventually(t, func() bool { return d.Messages().Stats().Used == 0 }, 10*time.Second, time.Millisecond)
 }

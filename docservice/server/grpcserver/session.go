@@ -1,4 +1,4 @@
-package main
+package grpcserver
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"docstore/boxcarrpc/session"
 )
 
-// grpcAgeGrace is the time for calls in progress on a connection that has reached its
+// ageGrace is the time for calls in progress on a connection that has reached its
 // maximum age. Streams of the health that are still open then end with UNAVAILABLE.
-const grpcAgeGrace = time.Minute
+const ageGrace = time.Minute
 
 // A sessionStream is a stream of a client with a token. It ends when the token is revoked.
 type sessionStream struct {
@@ -25,7 +25,7 @@ type sessionStream struct {
 
 // whileValid calls handler with a stream that ends when the client of ctx is no longer
 // identity.
-func (g *grpcProtocol) whileValid(service any, stream grpc.ServerStream, identity boxcarrpc.Identity, handler grpc.StreamHandler) error {
+func (g *Protocol) whileValid(service any, stream grpc.ServerStream, identity boxcarrpc.Identity, handler grpc.StreamHandler) error {
 	ctx, s, end := g.Authenticator().WhileValid(stream.Context(), func() error {
 		client, err := g.identify(stream.Context())
 		if err == nil && client.Identity != identity {

@@ -1,4 +1,4 @@
-package main
+package grpcserver
 
 import (
 	"bufio"
@@ -31,7 +31,7 @@ import (
 // A secured is a daemon that serves gRPC and HTTP to clients with a certificate or a token,
 // and the files of its credentials.
 type secured struct {
-	*process
+	*testServer
 	dir string
 	ca  *testcert.CA
 }
@@ -45,8 +45,8 @@ func startSecured(t *testing.T, age time.Duration) *secured {
 	o.Security.Certificate, o.Security.Key = s.ca.Files(t, s.dir, "server")
 	o.Security.ClientCA = s.ca.File(t, s.dir, "clients")
 	o.Security.TokenFile = testcert.Write(t, s.dir, "tokens", []byte("frontend "+testToken))
-	s.process, _ = startTestDaemon(t, o)
-	waitReady(t, s.process)
+	s.testServer, _ = startTestDaemon(t, o)
+	waitReady(t, s.testServer)
 	return s
 }
 
@@ -63,7 +63,7 @@ func (s *secured) clientTLS(t *testing.T, certified bool) *tls.Config {
 }
 
 func (s *secured) dial(t *testing.T, certified bool) *grpc.ClientConn {
-	conn, err := grpc.NewClient(s.grpc.listener.Addr().String(), grpc.WithTransportCredentials(grpccredentials.NewTLS(s.clientTLS(t, certified))))
+	conn, err := grpc.NewClient(s.grpc.Address(), grpc.WithTransportCredentials(grpccredentials.NewTLS(s.clientTLS(t, certified))))
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return conn
@@ -94,7 +94,7 @@ func getOverGRPC(ctx context.Context, conn *grpc.ClientConn, options ...grpc.Cal
 // their client.
 func TestRefusedClientsAreDisconnected(t *testing.T) {
 	s := startSecured(t, 0)
-	ctx := shortly(t)
+	ctx := servertest.Shortly(t)
 	ended := make(chan error, 4)
 	var conns []*grpc.ClientConn
 	for _, certified := range []bool{true, false} {
@@ -141,7 +141,7 @@ func TestRefusedClientsAreDisconnected(t *testing.T) {
 // An idle connection of a client whose authority was removed is closed.
 func TestIdleConnectionsOfRefusedClientsAreClosed(t *testing.T) {
 	s := startSecured(t, 0)
-	ctx := shortly(t)
+	ctx := servertest.Shortly(t)
 	conn, err := tls.Dial("tcp", strings.Replace(s.HTTPAddress(), "0.0.0.0", "127.0.0.1", 1), s.clientTLS(t, true))
 	require.NoError(t, err)
 	defer conn.Close()
@@ -165,7 +165,7 @@ func TestIdleConnectionsOfRefusedClientsAreClosed(t *testing.T) {
 // their requests fails.
 func TestConnectionsHaveAMaximumAge(t *testing.T) {
 	s := startSecured(t, time.Second)
-	ctx := shortly(t)
+	ctx := servertest.Shortly(t)
 	t.Run("gRPC", func(t *testing.T) {
 		conn := s.dial(t, true)
 		seen := map[string]bool{}

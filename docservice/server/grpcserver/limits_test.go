@@ -1,8 +1,6 @@
-package main
+package grpcserver
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,41 +11,12 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
-	"docstore/cmd/internal/cli"
 	"docstore/docservice"
 	"docstore/docservice/docservicegrpc"
 	"docstore/docservice/docservicepb"
 	"docstore/docservice/server"
 	"docstore/internal/servertest"
 )
-
-func TestInvalidLimits(t *testing.T) {
-	dir := t.TempDir()
-	serve := []string{"serve", "--data", dir, "--collection", "jobs=" + dir}
-	for _, c := range []struct {
-		want string
-		args []string
-	}{
-		{"--max-conns 0: must be between 1 and 16777216", []string{"--max-conns", "0"}},
-		{"--max-slots -1: must be", []string{"--max-slots", "-1"}},
-		{"--max-in-flight 0: must be", []string{"--max-in-flight", "0"}},
-		{"--rate: rate -1 per second: must be from 1 per hour to 1000000000 per second", []string{"--rate", "-1"}},
-		{"--rate-burst needs --rate; give both", []string{"--rate-burst", "7"}},
-		{"--client-rate: rate 2e+09 per second: must be from", []string{"--client-rate", "2e9"}},
-		{"--client-rate: burst -7: must be from", []string{"--client-rate", "1", "--client-rate-burst", "-7"}},
-		{"--client-rate-burst needs --client-rate; give both", []string{"--client-rate-burst", "7"}},
-	} {
-		r := run(t.Context(), append(serve, c.args...)...)
-		require.Equal(t, cli.ExitUsage, r.status, c.args)
-		require.Contains(t, r.stderr, c.want)
-	}
-
-	file := filepath.Join(dir, "docserviced.yaml")
-	require.NoError(t, os.WriteFile(file, []byte("max-in-flight: 0\n"), 0o600))
-	require.Contains(t, run(t.Context(), append(serve, "--config", file)...).stderr, "--max-in-flight 0: must be")
-	t.Setenv("DOCSERVICED_CLIENT_RATE", "-3")
-	require.Contains(t, run(t.Context(), serve...).stderr, "--client-rate: rate -3 per second")
-}
 
 // The flags reach the server, and limit the Boxcar and the gRPC listener together.
 func TestLimitsOfADaemon(t *testing.T) {
@@ -63,22 +32,22 @@ func TestLimitsOfADaemon(t *testing.T) {
 	defer pool.Close()
 	boxcar := docservice.NewClient(pool, "jobs")
 	overGRPC := func() codes.Code {
-		_, err := docservicegrpc.NewDocumentsClient(conn).Get(shortly(t), &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
+		_, err := docservicegrpc.NewDocumentsClient(conn).Get(servertest.Shortly(t), &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
 		return status.Code(err)
 	}
-	_, err = boxcar.Get(shortly(t), nil, "a")
+	_, err = boxcar.Get(servertest.Shortly(t), nil, "a")
 	require.NoError(t, err)
 	require.Equal(t, codes.OK, overGRPC())
-	_, err = boxcar.Get(shortly(t), nil, "a")
+	_, err = boxcar.Get(servertest.Shortly(t), nil, "a")
 	require.NoError(t, err)
 	require.Equal(t, codes.ResourceExhausted, overGRPC(), "the fourth of one address")
-	_, err = boxcar.Get(shortly(t), nil, "a")
+	_, err = boxcar.Get(servertest.Shortly(t), nil, "a")
 	require.Equal(t, boxcarrpc.CodeResourceExhausted, boxcarrpc.CodeOf(err))
 	require.Equal(t, uint64(2), d.Boxcar().Stats().RefusedBy["client_rate"])
-	servertest.Until(shortly(t), func() bool { return d.Boxcar().Stats().Denied > 0 })
+	servertest.Until(servertest.Shortly(t), func() bool { return d.Boxcar().Stats().Denied > 0 })
 	require.Equal(t, 3, d.Boxcar().Stats().Slots)
 
-	health, err := grpc_health_v1.NewHealthClient(conn).Check(shortly(t), nil)
+	health, err := grpc_health_v1.NewHealthClient(conn).Check(servertest.Shortly(t), nil)
 	require.NoError(t, err, "Check is never limited")
 	require.Equal(t, grpc_health_v1.HealthCheckResponse_SERVING, health.GetStatus())
 
@@ -100,7 +69,7 @@ func TestLimitsOfADaemon(t *testing.T) {
 	other, err := boxcarrpc.NewPool(discovery.Static(d.BoxcarAddress()), nil)
 	require.NoError(t, err)
 	defer other.Close()
-	servertest.Until(shortly(t), func() bool { return d.Boxcar().Stats().Accepted > 1 })
+	servertest.Until(servertest.Shortly(t), func() bool { return d.Boxcar().Stats().Accepted > 1 })
 	require.Equal(t, 1, d.Boxcar().Stats().Connections)
 }
 
@@ -114,7 +83,7 @@ func TestBatchOverGRPCIsRefusedFirst(t *testing.T) {
 	d, conn := startGRPCDaemon(t, o)
 	waitReady(t, d)
 	ask := func(priority string) codes.Code {
-		ctx := metadata.AppendToOutgoingContext(shortly(t), "priority", priority)
+		ctx := metadata.AppendToOutgoingContext(servertest.Shortly(t), "priority", priority)
 		_, err := docservicegrpc.NewDocumentsClient(conn).Get(ctx, &docservicepb.GetRequest{Collection: "jobs", Id: []byte("a")})
 		return status.Code(err)
 	}

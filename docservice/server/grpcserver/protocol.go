@@ -1,4 +1,4 @@
-package main
+package grpcserver
 
 import (
 	"context"
@@ -33,78 +33,89 @@ import (
 // Limits of the gRPC listener. Its bytes count against the budget of messages: see package
 // bounded.
 const (
-	grpcMaxConns         = 1 << 10 // one more is closed, or replaces one of a client that has not authenticated
-	grpcMaxStreams       = 1 << 7  // concurrent calls of a connection
-	grpcRequestBytes     = 4 << 20
-	grpcHeaderBytes      = 16 << 10
-	grpcHandshakeTimeout = 5 * time.Second
-	grpcIdleTimeout      = 5 * time.Minute
-	grpcMinPing          = 10 * time.Second // a client that pings more often is disconnected
-	// grpcHealthInterval is the maximum delay of a change for a watcher of the health.
-	grpcHealthInterval = 200 * time.Millisecond
+	maxConns         = 1 << 10 // one more is closed, or replaces one of a client that has not authenticated
+	maxStreams       = 1 << 7  // concurrent calls of a connection
+	requestBytes     = 4 << 20
+	headerBytes      = 16 << 10
+	handshakeTimeout = 5 * time.Second
+	idleTimeout      = 5 * time.Minute
+	minPing          = 10 * time.Second // a client that pings more often is disconnected
+	// healthInterval is the maximum delay of a change for a watcher of the health.
+	healthInterval = 200 * time.Millisecond
 	// Limits of concurrent health streams, which take 16 KiB each. If credentials are
 	// required, streams of clients without them are limited separately, in number and
 	// duration. One client may have as many as connections, unauthenticated an eighth.
-	grpcMaxWatches             = 1 << 10
-	grpcUnauthenticatedWatches = 1 << 6
-	grpcUnauthenticatedWatch   = 10 * time.Minute
+	maxWatches             = 1 << 10
+	unauthenticatedWatches = 1 << 6
+	unauthenticatedWatch   = 10 * time.Minute
 )
 
-// grpcProtocol is the server.Protocol of gRPC: documents, health and reflection. It has no
+// Options configure a Protocol.
+type Options struct {
+	// Address is HOST:PORT, or :PORT for all of this machine.
+	Address string
+	// Interceptor is called for each call after its credentials and limits have been checked,
+	// for traces; nil: none.
+	Interceptor grpc.UnaryServerInterceptor
+}
+
+// Protocol is the server.Protocol of gRPC: documents, health and reflection. It has no
 // slots: clients need a load balancer to use several servers.
-type grpcProtocol struct {
+type Protocol struct {
 	*server.Server // set by Open
-	address        string
-	tracer         *tracer // nil: none
-	// requireCredentials says that clients must authenticate.
-	requireCredentials bool
-	maxConnAge         time.Duration // 0: no limit
-	listener           *bounded.Listener
-	server             *grpc.Server // nil: not started
+	options        Options
+	listener       *bounded.Listener
+	server         *grpc.Server // nil: not started
 	// Open health streams of authenticated and of unauthenticated clients. If no
 	// credentials are required, all count as authenticated.
 	watches, unauthenticatedWatches atomic.Int64
 }
 
+// New returns a protocol for Options.Protocol of a server.
+func New(o Options) *Protocol { return &Protocol{options: o} }
+
+// Address returns the address of the listener.
+func (g *Protocol) Address() string { return g.listener.Addr().String() }
+
 // Name implements server.Protocol.
-func (g *grpcProtocol) Name() string { return "grpc" }
+func (g *Protocol) Name() string { return "grpc" }
 
 // Open implements server.Protocol.
-func (g *grpcProtocol) Open(d *server.Server) error {
-	listener, err := listen.TCP("--grpc", g.address)
+func (g *Protocol) Open(d *server.Server) error {
+	listener, err := listen.TCP("--grpc", g.options.Address)
 	if err != nil {
 		return err
 	}
 	g.Server = d
 	g.listener = bounded.New(listener, bounded.Options{
-		Name: g.Name(), MaxConns: grpcMaxConns, ClientConns: d.ClientConns(grpcMaxConns), RequireCredentials: g.requireCredentials, CountCalls: true, Budget: d.Messages(), Logger: d.Logger(),
+		Name: g.Name(), MaxConns: maxConns, ClientConns: d.ClientConns(maxConns), RequireCredentials: d.Authenticator().Required(), CountCalls: true, Budget: d.Messages(), Logger: d.Logger(),
 	})
 	return nil
 }
 
 // Start implements server.Protocol.
-func (g *grpcProtocol) Start(handler boxcarrpc.Handler) {
+func (g *Protocol) Start(handler boxcarrpc.Handler) {
 	options := []grpc.ServerOption{
-		grpc.StatsHandler(&grpcCounter{listener: g.listener}),
+		grpc.StatsHandler(&counter{listener: g.listener}),
 		grpc.InTapHandle(g.tapCall),
-		grpc.ChainUnaryInterceptor(g.containPanic, g.admitCall, g.tracer.call), // outermost first
+		grpc.ChainUnaryInterceptor(g.interceptors()...),
 		grpc.ChainStreamInterceptor(g.admitStream),
-		grpc.ForceServerCodecV2(newGRPCCodec()),
-		grpc.MaxRecvMsgSize(grpcRequestBytes),
-		grpc.MaxConcurrentStreams(grpcMaxStreams),
-		grpc.MaxHeaderListSize(grpcHeaderBytes),
-		grpc.ConnectionTimeout(grpcHandshakeTimeout),
+		grpc.ForceServerCodecV2(newCodec()),
+		grpc.MaxRecvMsgSize(requestBytes),
+		grpc.MaxConcurrentStreams(maxStreams),
+		grpc.MaxHeaderListSize(headerBytes),
+		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			MaxConnectionIdle: grpcIdleTimeout, MaxConnectionAge: g.maxConnAge, MaxConnectionAgeGrace: grpcAgeGrace,
+			MaxConnectionIdle: idleTimeout, MaxConnectionAge: g.MaxConnAge(), MaxConnectionAgeGrace: ageGrace,
 		}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: grpcMinPing, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing, PermitWithoutStream: true}),
 	}
 	if config := g.Authenticator().TLS("h2"); config != nil {
 		options = append(options, grpc.Creds(grpccredentials.NewTLS(config)))
 	}
 	g.server = grpc.NewServer(options...)
 	registerDocuments(g.server, handler)
-	grpc_health_v1.RegisterHealthServer(g.server, &grpcHealth{protocol: g, unauthenticatedWatch: grpcUnauthenticatedWatch})
+	grpc_health_v1.RegisterHealthServer(g.server, &health{protocol: g, unauthenticatedWatch: unauthenticatedWatch})
 	reflection.Register(g.server)
 	g.Go(func() {
 		if err := g.server.Serve(g.listener); err != nil {
@@ -114,7 +125,7 @@ func (g *grpcProtocol) Start(handler boxcarrpc.Handler) {
 }
 
 // Shutdown implements server.Protocol.
-func (g *grpcProtocol) Shutdown(ctx context.Context) error {
+func (g *Protocol) Shutdown(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, g.server.Stop)
 	g.server.GracefulStop()
 	if !stop() {
@@ -124,7 +135,7 @@ func (g *grpcProtocol) Shutdown(ctx context.Context) error {
 }
 
 // Close implements server.Protocol.
-func (g *grpcProtocol) Close() error {
+func (g *Protocol) Close() error {
 	if g.server == nil {
 		return g.listener.Close()
 	}
@@ -132,9 +143,18 @@ func (g *grpcProtocol) Close() error {
 	return nil
 }
 
+// interceptors returns the interceptors of calls, outermost first.
+func (g *Protocol) interceptors() []grpc.UnaryServerInterceptor {
+	list := []grpc.UnaryServerInterceptor{g.containPanic, g.admitCall}
+	if g.options.Interceptor != nil {
+		list = append(list, g.options.Interceptor)
+	}
+	return list
+}
+
 // identify returns the client of a call, by "authorization: Bearer TOKEN" or by its
 // certificate, or an error if it is not allowed.
-func (g *grpcProtocol) identify(ctx context.Context) (*boxcarrpc.Peer, error) {
+func (g *Protocol) identify(ctx context.Context) (*boxcarrpc.Peer, error) {
 	client := &boxcarrpc.Peer{Address: new(net.TCPAddr)}
 	var state *tls.ConnectionState
 	if p, ok := peer.FromContext(ctx); ok {
@@ -158,7 +178,7 @@ func (g *grpcProtocol) identify(ctx context.Context) (*boxcarrpc.Peer, error) {
 }
 
 // containPanic turns a panic of a handler into an error, as the other listeners do.
-func (g *grpcProtocol) containPanic(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
+func (g *Protocol) containPanic(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			g.Logger().Error("handler panicked", "method", info.FullMethod, "panic", v, "stack", string(debug.Stack()))
@@ -168,7 +188,7 @@ func (g *grpcProtocol) containPanic(ctx context.Context, request any, info *grpc
 	return handler(ctx, request)
 }
 
-func (g *grpcProtocol) admitCall(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+func (g *Protocol) admitCall(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	client, leave, err := g.admit(ctx, info.FullMethod)
 	if err != nil {
 		return nil, err
@@ -178,19 +198,19 @@ func (g *grpcProtocol) admitCall(ctx context.Context, request any, info *grpc.Un
 	if isBatch(ctx) {
 		ctx = boxcarrpc.WithBatch(ctx)
 	}
-	call, _ := ctx.Value(grpcCallKey{}).(*grpcCall)
+	call, _ := ctx.Value(rpcKey{}).(*rpc)
 	if call == nil || call.conn == nil {
 		return handler(ctx, request)
 	}
 	ctx, call.response = call.conn.NewResponse(ctx)
 	answer, err := handler(ctx, request)
-	if message, ok := answer.(grpcBytes); ok && err == nil {
+	if message, ok := answer.(encoded); ok && err == nil {
 		return call.queue(ctx, message)
 	}
 	return answer, err
 }
 
-func (g *grpcProtocol) admitStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+func (g *Protocol) admitStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	identity, leave, err := g.admit(stream.Context(), info.FullMethod)
 	if err != nil {
 		return err
@@ -214,14 +234,14 @@ func (l *watchLimit) err() error {
 }
 
 // watchLimits returns the limits for another health stream of the peer.
-func (g *grpcProtocol) watchLimits(ctx context.Context) []watchLimit {
+func (g *Protocol) watchLimits(ctx context.Context) []watchLimit {
 	client, err := g.identify(ctx)
 	authenticated := err == nil && client.Identity.Authenticated()
-	all := watchLimit{&g.watches, grpcMaxWatches, "for all clients; call Check"}
-	share := int64(g.ClientConns(grpcMaxWatches)) // one for each connection
-	if g.requireCredentials && !authenticated {
-		share = grpcUnauthenticatedWatches / bounded.ClientShare
-		all = watchLimit{&g.unauthenticatedWatches, grpcUnauthenticatedWatches, "for clients without a token or certificate; authenticate, or call Check"}
+	all := watchLimit{&g.watches, maxWatches, "for all clients; call Check"}
+	share := int64(g.ClientConns(maxWatches)) // one for each connection
+	if g.Authenticator().Required() && !authenticated {
+		share = unauthenticatedWatches / bounded.ClientShare
+		all = watchLimit{&g.unauthenticatedWatches, unauthenticatedWatches, "for clients without a token or certificate; authenticate, or call Check"}
 	}
 	conn := bounded.ConnOf(ctx)
 	if conn == nil {
@@ -231,7 +251,7 @@ func (g *grpcProtocol) watchLimits(ctx context.Context) []watchLimit {
 }
 
 // admitWatch counts a health stream, and refuses it above a limit.
-func (g *grpcProtocol) admitWatch(ctx context.Context) (leave func(), err error) {
+func (g *Protocol) admitWatch(ctx context.Context) (leave func(), err error) {
 	limits := g.watchLimits(ctx)
 	leave = func() {
 		for _, l := range limits {
@@ -251,7 +271,7 @@ func (g *grpcProtocol) admitWatch(ctx context.Context) (leave func(), err error)
 }
 
 // tapCall refuses a health stream above a limit before grpc-go starts a goroutine for it.
-func (g *grpcProtocol) tapCall(ctx context.Context, call *tap.Info) (context.Context, error) {
+func (g *Protocol) tapCall(ctx context.Context, call *tap.Info) (context.Context, error) {
 	if call.FullMethodName == grpc_health_v1.Health_Watch_FullMethodName {
 		for _, l := range g.watchLimits(ctx) {
 			if l.open.Load() >= l.most {
@@ -265,7 +285,7 @@ func (g *grpcProtocol) tapCall(ctx context.Context, call *tap.Info) (context.Con
 // admit checks the credentials of a call and the limits, which it shares with the Boxcar
 // listener. Every client may call Check; streams of unauthenticated clients are limited.
 // identity is that of the client, anonymous if it is unknown.
-func (g *grpcProtocol) admit(ctx context.Context, method string) (identity boxcarrpc.Identity, leave func(), err error) {
+func (g *Protocol) admit(ctx context.Context, method string) (identity boxcarrpc.Identity, leave func(), err error) {
 	client, err := g.identify(ctx)
 	conn := bounded.ConnOf(ctx)
 	authenticated := err == nil && client.Identity.Authenticated()
@@ -302,11 +322,11 @@ func isBatch(ctx context.Context) bool {
 	return boxcarrpc.IsBatchPriority(strings.Join(metadata.ValueFromIncomingContext(ctx, boxcarrpc.PriorityKey), ","))
 }
 
-// grpcHealth reports over gRPC what /readyz reports, and NOT_SERVING while the server is
+// health reports over gRPC what /readyz reports, and NOT_SERVING while the server is
 // draining: for the server as a whole, "", and for the document service.
-type grpcHealth struct {
+type health struct {
 	grpc_health_v1.UnimplementedHealthServer
-	protocol             *grpcProtocol
+	protocol             *Protocol
 	unauthenticatedWatch time.Duration
 
 	mu struct {
@@ -316,7 +336,7 @@ type grpcHealth struct {
 	}
 }
 
-func (h *grpcHealth) Check(_ context.Context, request *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
+func (h *health) Check(_ context.Context, request *grpc_health_v1.HealthCheckRequest) (*grpc_health_v1.HealthCheckResponse, error) {
 	if !h.known(request) {
 		return nil, status.Errorf(codes.NotFound, "no service %s", request.GetService())
 	}
@@ -324,7 +344,7 @@ func (h *grpcHealth) Check(_ context.Context, request *grpc_health_v1.HealthChec
 }
 
 // Watch sends the health now and whenever it changes, until the daemon ends.
-func (h *grpcHealth) Watch(request *grpc_health_v1.HealthCheckRequest, stream grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
+func (h *health) Watch(request *grpc_health_v1.HealthCheckRequest, stream grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
 	var end <-chan time.Time
 	if conn := bounded.ConnOf(stream.Context()); conn != nil && !conn.Authenticated() {
 		timer := time.NewTimer(h.unauthenticatedWatch)
@@ -357,7 +377,7 @@ func (h *grpcHealth) Watch(request *grpc_health_v1.HealthCheckRequest, stream gr
 
 // latest returns the health and a channel that is closed when it changes. One goroutine
 // polls for all watchers.
-func (h *grpcHealth) latest() (grpc_health_v1.HealthCheckResponse_ServingStatus, <-chan struct{}) {
+func (h *health) latest() (grpc_health_v1.HealthCheckResponse_ServingStatus, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.mu.changed == nil {
@@ -368,8 +388,8 @@ func (h *grpcHealth) latest() (grpc_health_v1.HealthCheckResponse_ServingStatus,
 }
 
 // poll detects changes until the daemon is closed.
-func (h *grpcHealth) poll() {
-	ticker := time.NewTicker(grpcHealthInterval)
+func (h *health) poll() {
+	ticker := time.NewTicker(healthInterval)
 	defer ticker.Stop()
 	for ending := false; ; {
 		select {
@@ -388,12 +408,12 @@ func (h *grpcHealth) poll() {
 	}
 }
 
-func (h *grpcHealth) known(request *grpc_health_v1.HealthCheckRequest) bool {
+func (h *health) known(request *grpc_health_v1.HealthCheckRequest) bool {
 	name := request.GetService()
 	return name == "" || name == docservicegrpc.Documents_ServiceDesc.ServiceName
 }
 
-func (h *grpcHealth) status() grpc_health_v1.HealthCheckResponse_ServingStatus {
+func (h *health) status() grpc_health_v1.HealthCheckResponse_ServingStatus {
 	if h.protocol.Ready() && !h.protocol.Boxcar().Stats().Draining {
 		return grpc_health_v1.HealthCheckResponse_SERVING
 	}
