@@ -64,7 +64,7 @@ func (db *DB) writeFlush(f *flush) (facts tableFacts, fresh uint64, err error) {
 		return tableFacts{}, 0, nil
 	}
 	first, last := m.First(), m.Last()
-	var source kv.Source = m.Source()
+	source := m.Source()
 	var merged *kv.MergedSource
 	if len(f.inputs) > 0 {
 		if err := db.roomForMerge(f.inputs); err != nil {

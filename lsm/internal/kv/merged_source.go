@@ -42,6 +42,7 @@ func NewMergedSource(sources []Source, shared int) *MergedSource {
 	return m
 }
 
+// Next implements Source.
 func (m *MergedSource) Next(dst []Entry) ([]Entry, error) {
 	if err := m.refill(); err != nil || len(m.cursors) == 0 {
 		return dst, err

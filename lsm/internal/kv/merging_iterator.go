@@ -40,19 +40,23 @@ func NewMergingIterator(sources []Iterator) *MergingIterator {
 	return m
 }
 
+// First moves to the smallest key.
 func (m *MergingIterator) First() bool {
 	return m.restart(false, func(it Iterator) bool { return it.First() })
 }
 
+// Last moves to the greatest key.
 func (m *MergingIterator) Last() bool {
 	return m.restart(true, func(it Iterator) bool { return it.Last() })
 }
 
+// SeekGE moves to the smallest key that is at least key.
 func (m *MergingIterator) SeekGE(key []byte) bool {
 	m.prefetch(key)
 	return m.restart(false, func(it Iterator) bool { return it.SeekGE(key) })
 }
 
+// SeekLT moves to the greatest key below key.
 func (m *MergingIterator) SeekLT(key []byte) bool {
 	m.prefetch(key)
 	return m.restart(true, func(it Iterator) bool { return it.SeekLT(key) })
@@ -96,8 +100,11 @@ func (m *MergingIterator) restart(backward bool, position func(Iterator) bool) b
 	return m.found()
 }
 
+// Current returns the current entry.
 func (m *MergingIterator) Current() *Entry { return m.heap[0].Entry }
-func (m *MergingIterator) Err() error      { return m.failure }
+
+// Err returns the reason why the last positioning call failed; nil at an end.
+func (m *MergingIterator) Err() error { return m.failure }
 
 func (m *MergingIterator) found() bool { return m.failure == nil && len(m.heap) > 0 }
 

@@ -61,7 +61,7 @@ func Cost(count uint64, keyAndValueBytes uint64) uint64 {
 // holds the given number of keys without growing.
 func New(pool *offheap.Pool, room int64, keys int, account Account) *Memtable {
 	m := &Memtable{account: account}
-	m.versionMap.init(pool, int(room), keys, m.grow)
+	m.init(pool, int(room), keys, m.grow)
 	return m
 }
 

@@ -95,6 +95,7 @@ const (
 // hashSeed is random per process, so that clients cannot choose keys that collide.
 var hashSeed = maphash.MakeSeed()
 
+// Hash returns the hash of a key.
 func Hash(key []byte) uint32 { return uint32(maphash.Bytes(hashSeed, key) >> 32) }
 
 // init makes an empty map with capacity bytes for runs and slots for the given number of
