@@ -4,6 +4,7 @@ package lsm
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"maps"
@@ -66,7 +67,7 @@ func newAttack(t *testing.T, random *rand.Rand, dir string) *attack {
 	if random.IntN(2) == 0 {
 		a.value = func() int {
 			if random.IntN(100) == 0 {
-				return random.IntN(4 * blockTargetBytes)
+				return random.IntN(4 * blockSize)
 			}
 			return random.IntN(60)
 		}
@@ -91,9 +92,9 @@ func (a *attack) write() {
 			require.NoError(a.t, a.db.Delete(key))
 			continue
 		}
-		value := order.AppendUint64(nil, a.writes)
+		value := binary.LittleEndian.AppendUint64(nil, a.writes)
 		value = append(value, make([]byte, a.value())...)
-		value = order.AppendUint32(value, checksum.Of(key, value))
+		value = binary.LittleEndian.AppendUint32(value, checksum.Of(key, value))
 		a.state[string(key)] = string(value)
 		require.NoError(a.t, a.db.Set(key, value))
 	}
@@ -125,7 +126,7 @@ func (a *attack) round() {
 		return
 	}
 	defer d.close()
-	d.do(a.random, victim, other)
+	d.do(a.random, other)
 	a.read(r, 100)
 	r.walk(it, true, at, a.random.IntN(2) == 0, len(r.sorted))
 	a.readSnapshot(r, snapshot)
@@ -226,13 +227,12 @@ func (d *damage) close() { require.NoError(d.t, d.file.Close()) }
 
 // do damages the file in a random way, usually within a randomly chosen part of the
 // table.
-func (d *damage) do(random *rand.Rand, victim, other *table) {
+func (d *damage) do(random *rand.Rand, other *tableReader) {
 	size := len(d.whole)
-	index, filter := int(victim.footer.index.offset), int(victim.footer.filter.offset)
-	properties := int(victim.footer.properties.offset)
+	p := partsOf(d.whole)
 	parts := [][2]int{
-		{0, tableHeaderBytes}, {tableHeaderBytes, index}, {tableHeaderBytes, index}, {index, filter}, {index, filter},
-		{filter, properties}, {properties, size - tableFooterBytes}, {size - tableFooterBytes, size}, {0, size},
+		{0, tableHeaderSize}, {tableHeaderSize, p.index}, {tableHeaderSize, p.index}, {p.index, p.filter}, {p.index, p.filter},
+		{p.filter, p.properties}, {p.properties, p.footer}, {p.footer, size}, {0, size},
 	}
 	part := parts[random.IntN(len(parts))]
 	from := part[0] + random.IntN(part[1]-part[0])
@@ -251,13 +251,12 @@ func (d *damage) do(random *rand.Rand, victim, other *table) {
 		}},
 		{"delete", func() { b = append(b[:from:from], b[min(size, from+1+random.IntN(4)):]...) }},
 		{"truncate", func() { b = b[:from] }},
-		{"truncate to pages", func() { b = b[:from&^(pageBytes-1)] }},
-		{"another table", func() { copy(b[from:to], other.data[min(from, len(other.data)):]) }},
+		{"truncate to pages", func() { b = b[:from&^(blockSize-1)] }},
+		{"another table", func() { copy(b[from:to], other.mapped()[min(from, len(other.mapped())):]) }},
 		{"another place", func() { copy(b[from:to], d.whole[random.IntN(size):]) }},
 		{"another block", func() {
-			i, j := random.IntN(victim.blocks), random.IntN(victim.blocks)
-			start, end := victim.blockRange(i)
-			copy(b[start:end], d.whole[victim.blockOffset(j):])
+			start, end := p.block(random.IntN(len(p.blocks)))
+			copy(b[start:end], d.whole[p.blocks[random.IntN(len(p.blocks))]:])
 		}},
 	}
 	way := ways[random.IntN(len(ways))]
@@ -296,7 +295,7 @@ func TestTablesDamagedAtAnyMoment(t *testing.T) {
 		for range 100 {
 			victim := v.tables[random.IntN(len(v.tables))]
 			d := openDamage(t, victim.path)
-			d.do(random, victim, victim)
+			d.do(random, victim)
 			a.hurriedRead(random, nil)
 			d.undo()
 			d.close()

@@ -57,8 +57,8 @@ func TestBlocksDoNotCrossPages(t *testing.T) {
 		"16 and 1024": {16, 1024, 3, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			env := &environment{fs: vfs.NewMem(), dir: ".", id: goldenID, logger: memOptions().Logger}
-			w, err := newTableWriter(env, 1, false)
+			env := testTableEnv()
+			w, err := newTableWriter(env, "table", "spool", 1, false)
 			require.NoError(t, err)
 			value := bytes.Repeat([]byte("v"), c.valueBytes)
 			const blocks = 50
@@ -67,7 +67,7 @@ func TestBlocksDoNotCrossPages(t *testing.T) {
 			}
 			facts, err := w.finish(1, blocks)
 			require.NoError(t, err)
-			r, err := openTableReader(env, facts, vfs.AdviseRandom)
+			r, err := openTableReader(env, "table", facts, vfs.AdviseRandom)
 			require.NoError(t, err)
 			defer r.close()
 			require.Equal(t, blocks, r.blocks)
@@ -89,9 +89,8 @@ func TestBlocksDoNotCrossPages(t *testing.T) {
 			whole, err := vfs.ReadFile(env.fs, r.path)
 			require.NoError(t, err)
 			whole[end-1] = 1
-			require.NoError(t, env.fs.Remove(r.path))
-			writeFile(t, env.fs, r.path, whole)
-			damaged, err := openTableReader(env, facts, vfs.AdviseRandom)
+			require.NoError(t, vfs.WriteFileAtomic(env.fs, r.path, whole))
+			damaged, err := openTableReader(env, "table", facts, vfs.AdviseRandom)
 			require.NoError(t, err)
 			defer damaged.close()
 			_, err = damaged.block(blocks - 2)
@@ -103,8 +102,8 @@ func TestBlocksDoNotCrossPages(t *testing.T) {
 }
 
 func requireTable(t *testing.T, entries map[string]string) {
-	env := &environment{fs: vfs.NewMem(), dir: ".", id: goldenID, logger: memOptions().Logger}
-	w, err := newTableWriter(env, 1, false)
+	env := testTableEnv()
+	w, err := newTableWriter(env, "table", "spool", 1, false)
 	require.NoError(t, err)
 	var keys []string
 	for key := range entries {
@@ -116,7 +115,7 @@ func requireTable(t *testing.T, entries map[string]string) {
 	}
 	facts, err := w.finish(1, uint64(len(keys)))
 	require.NoError(t, err)
-	r, err := openTableReader(env, facts, vfs.AdviseRandom)
+	r, err := openTableReader(env, "table", facts, vfs.AdviseRandom)
 	require.NoError(t, err)
 	defer r.close()
 	it := r.iterator()

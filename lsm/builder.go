@@ -14,6 +14,7 @@ import (
 type Builder struct {
 	env    environment
 	lock   io.Closer
+	number uint64 // of the table
 	writer *tableWriter
 	err    error // the first error; final
 }
@@ -31,7 +32,7 @@ func NewBuilder(dir string, opts *Options) (*Builder, error) {
 	if err := vfs.MakeDir(o.FS, dir); err != nil {
 		return nil, errors.Wrap(err, "lsm: make the directory")
 	}
-	b := &Builder{env: environment{fs: o.FS, dir: dir, falsePositiveRate: o.FalsePositiveRate, logger: o.Logger}}
+	b := &Builder{env: newEnvironment(dir, o, nil)}
 	if b.lock, err = lockDir(o.FS, dir); err != nil {
 		return nil, err
 	}
@@ -49,11 +50,11 @@ func (b *Builder) begin(o Options) error {
 		err = errors.Wrapf(ErrExists, "%s holds a store", b.env.dir)
 	}
 	b.env.id = db.env.id
-	number := db.schedule.mu.nextNumber
+	b.number = db.schedule.mu.nextNumber
 	if err := errors.CombineErrors(err, db.Close()); err != nil {
 		return err
 	}
-	b.writer, err = newTableWriter(&b.env, number, true)
+	b.writer, err = b.env.createTable(b.number, true)
 	return err
 }
 
@@ -75,7 +76,7 @@ func (b *Builder) Finish() error {
 	if b.err != nil {
 		return b.err
 	}
-	entries := b.writer.properties.entries
+	entries := b.writer.entries()
 	facts, err := b.writer.finish(1, max(1, entries))
 	if err == nil && entries > 0 {
 		err = b.env.fs.SyncDir(b.env.dir)
@@ -85,7 +86,7 @@ func (b *Builder) Finish() error {
 		b.writer, b.err = nil, err
 		return err
 	}
-	m := manifest{id: b.env.id, nextNumber: b.writer.number + 1, firstLog: b.writer.number + 1}
+	m := manifest{id: b.env.id, nextNumber: b.number + 1, firstLog: b.number + 1}
 	if entries > 0 {
 		m.tables, m.lastSequence = []tableFacts{facts}, entries
 	}

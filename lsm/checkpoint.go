@@ -180,7 +180,7 @@ func (db *DB) fillCheckpoint(dir string, v *view, m manifest) error {
 
 // copyTable copies a table to another directory. If the writer has removed the file,
 // the contents are still mapped.
-func (db *DB) copyTable(to *environment, t *table) error {
+func (db *DB) copyTable(to *environment, t *tableReader) error {
 	target := to.path(tableName(t.facts.number))
 	err := to.fs.Link(t.path, target)
 	if errors.Is(err, vfs.ErrCrossDevice) {
@@ -190,24 +190,24 @@ func (db *DB) copyTable(to *environment, t *table) error {
 		return err
 	}
 	if isNotExist(err) {
-		err = writeDurably(to.fs, target, io.NewSectionReader(guardedReader{t.data}, 0, int64(len(t.data))))
+		err = writeDurably(to.fs, target, t.content())
 	}
 	if err != nil {
 		return err
 	}
 	// The file was opened by name, and the writer may have replaced it: verify that it
 	// is the same table.
-	r, err := openTableReader(to, t.facts, vfs.AdviseNormal)
+	source, err := to.openSource(t.facts)
 	if err != nil {
 		return err
 	}
-	r.close()
+	source.close()
 	return nil
 }
 
 // writeMemtable writes a sealed memtable to a table.
 func (db *DB) writeMemtable(to *environment, number uint64, m *memtable.Memtable) (tableFacts, error) {
-	w, err := newTableWriter(to, number, false)
+	w, err := to.createTable(number, false)
 	if err != nil {
 		return tableFacts{}, err
 	}

@@ -24,7 +24,7 @@ type obsoleteFiles struct {
 }
 
 // add adds logs and tables that the manifest no longer names.
-func (o *obsoleteFiles) add(logs []*logFile, tables []*table) {
+func (o *obsoleteFiles) add(logs []*logFile, tables []*tableReader) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.mu.logs = append(o.mu.logs, logs...)

@@ -25,9 +25,8 @@ func (db *DB) ReadAhead(keys [][]byte) {
 		for _, key := range keys {
 			h := bloom.HashKey(key)
 			for _, t := range v.tables {
-				if prefix, covered := t.place(key); covered && (t.filter == nil || t.filter.MayContain(h, key)) {
-					start, end := t.blockRange(t.find(prefix, key))
-					ranges.Add(t.data[start:end])
+				if block := t.blockOf(h, key); block != nil {
+					ranges.Add(block)
 					break // a filter is rarely wrong
 				}
 			}
@@ -47,7 +46,7 @@ func (db *DB) Resident() (share float64, mapped int64) {
 	defer v.unref()
 	mappings := make([][]byte, len(v.tables))
 	for i, t := range v.tables {
-		mappings[i] = t.data
+		mappings[i] = t.mapped()
 	}
 	return residency.Share(mappings)
 }

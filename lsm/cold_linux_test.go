@@ -2,12 +2,11 @@ package lsm
 
 import (
 	"os"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-
-	"docstore/internal/vfs"
 )
 
 // TestReadAheadAvoidsFaults: after ReadAhead the lookups of blocks that were not in memory
@@ -29,13 +28,13 @@ func TestReadAheadAvoidsFaults(t *testing.T) {
 		keys = append(keys, benchKey(nil, uint64(i*(entries/lookups))))
 	}
 	waits := func(ahead bool) int {
-		require.NoError(t, table.mapping.Advise(vfs.AdviseDontNeed))
-		require.NoError(t, table.mapping.Advise(vfs.AdviseRandom))
+		require.NoError(t, unix.Madvise(table.mapped(), unix.MADV_DONTNEED))
+		require.NoError(t, unix.Madvise(table.mapped(), unix.MADV_RANDOM))
 		file, err := os.Open(table.path)
 		require.NoError(t, err)
 		defer file.Close()
 		// Drop only the blocks: the index stays in memory.
-		blocks := int64(table.footer.index.offset) &^ (pageBytes - 1)
+		blocks := int64(partsOf(table.mapped()).index) &^ (blockSize - 1)
 		require.NoError(t, unix.Fadvise(int(file.Fd()), 0, blocks, unix.FADV_DONTNEED))
 		if ahead {
 			db.ReadAhead(keys)
@@ -53,7 +52,7 @@ func TestReadAheadAvoidsFaults(t *testing.T) {
 	t.Logf("%d lookups: %d faults after ReadAhead, %d without", lookups, with, without)
 	require.Less(t, with, lookups/4)
 	share, mapped := db.Resident()
-	require.EqualValues(t, len(table.data), mapped)
+	require.EqualValues(t, len(table.mapped()), mapped)
 	if without < lookups/2 {
 		t.Skip("the lookups do not wait without ReadAhead either: the test's directory is in memory or on a fast disk")
 	}
@@ -62,4 +61,13 @@ func TestReadAheadAvoidsFaults(t *testing.T) {
 	db.ReadAhead(keys)
 	_, mapped = db.Resident()
 	require.Zero(t, mapped)
+}
+
+// majorFaults returns the number of pages for which this process has waited for the
+// disk.
+func majorFaults(t *testing.T) int {
+	t.Helper()
+	var usage syscall.Rusage
+	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return int(usage.Majflt)
 }

@@ -1,10 +1,14 @@
 package lsm
 
 import (
+	"encoding/binary"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"docstore/internal/vfs"
+	"docstore/lsm/internal/kv"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -13,23 +17,21 @@ import (
 // TestColdScanReadsAhead scans a table outside the page cache in both directions: it
 // waits for the disk for few of its pages, and without read-ahead for most of them.
 func TestColdScanReadsAhead(t *testing.T) {
-	dir := t.TempDir()
-	db := open(t, dir, nil)
-	const n = 100_000
-	var key []byte
-	for i := range n {
-		key = benchKey(key, uint64(i))
-		require.NoError(t, db.Set(key, make([]byte, benchValueBytes)))
+	env := testTableEnv()
+	env.fs = vfs.OS
+	path := filepath.Join(t.TempDir(), "table")
+	w, err := newTableWriter(env, path, path+".spool", 1, false)
+	require.NoError(t, err)
+	for i := range 100_000 {
+		key := binary.BigEndian.AppendUint64(nil, uint64(i))
+		require.NoError(t, w.add([]kv.Entry{{Key: key, Value: make([]byte, 96)}}, false))
 	}
-	require.NoError(t, db.Flush())
-	require.NoError(t, db.WaitIdle(t.Context()))
-	require.Len(t, db.Stats().Tables, 1)
-	table := db.schedule.current.Load().tables[0]
-	path, blocks := table.path, table.blocks
-	require.NoError(t, db.Close()) // mapped pages stay in the page cache
+	facts, err := w.finish(1, 1)
+	require.NoError(t, err)
+	const blocks = 100_000 / 39
 	for _, backward := range []bool{false, true} {
-		without := coldScanWaits(t, path, n, backward, false)
-		with := coldScanWaits(t, path, n, backward, true)
+		without := coldScanWaits(t, env, path, facts, backward, false)
+		with := coldScanWaits(t, env, path, facts, backward, true)
 		t.Logf("backward %v: %d blocks, %d waits without reading ahead, %d with", backward, blocks, without, with)
 		require.Less(t, with, blocks/4, "backward %v", backward)
 		if without < blocks/2 {
@@ -38,39 +40,39 @@ func TestColdScanReadsAhead(t *testing.T) {
 	}
 }
 
-// coldScanWaits scans a store with one table of n entries, nearly all outside the page
-// cache, and returns the number of major faults.
-func coldScanWaits(t *testing.T, path string, n int, backward, readsAhead bool) int {
+// coldScanWaits scans a table, nearly all outside the page cache, and returns the number
+// of major faults.
+func coldScanWaits(t *testing.T, env *tableEnv, path string, facts tableFacts, backward, readsAhead bool) int {
 	t.Helper()
-	db, err := Open(filepath.Dir(path), nil)
+	r, err := openTable(env, path, facts)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, db.Close()) }()
+	defer r.close()
 	file, err := os.Open(path)
 	require.NoError(t, err)
 	require.NoError(t, unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED))
 	require.NoError(t, file.Close())
-	db.schedule.current.Load().tables[0].randomAccess = readsAhead
+	r.randomAccess = readsAhead
 
-	it := db.NewIter(nil)
+	it := r.iterator()
+	defer it.Release()
 	move, step := it.First, it.Next
 	if backward {
 		move, step = it.Last, it.Prev
 	}
-	before := majorFaults(t)
-	count := 0
+	before := scanFaults(t)
+	count := uint64(0)
 	for ok := move(); ok; ok = step() {
 		count++
 	}
-	waited := majorFaults(t) - before
+	waited := scanFaults(t) - before
 	require.NoError(t, it.Err())
-	require.NoError(t, it.Close())
-	require.Equal(t, n, count)
+	require.Equal(t, facts.entries, count)
 	return waited
 }
 
-// majorFaults returns the number of pages for which this process has waited for the
+// scanFaults returns the number of pages for which this process has waited for the
 // disk.
-func majorFaults(t *testing.T) int {
+func scanFaults(t *testing.T) int {
 	t.Helper()
 	var usage syscall.Rusage
 	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))

@@ -18,12 +18,18 @@ const mergeStepBytes = 1 << 20
 // is merged again only after as much has been written.
 const lastingUnits = 16
 
+// lasting reports whether a table of a size in memtables is written as a long-lived one,
+// with larger buffers if the budget has memory for them.
+func (db *DB) lasting(units uint64) bool {
+	return units >= lastingUnits && db.options.Budget.mergesFit(lastingBufferBytes)
+}
+
 // mergeNewer runs the merges that dueMerge returns.
 //
 // Merges run one at a time, but a large merge pauses for smaller ones that become due:
 // so flushes continue during a large merge, and the number of tables stays as the rule
 // requires.
-func (db *DB) mergeNewer(underWay []*table) error {
+func (db *DB) mergeNewer(underWay []*tableReader) error {
 	for {
 		m, oldest := db.schedule.beginMerge(underWay)
 		if m == nil {
@@ -49,7 +55,7 @@ func (db *DB) merge(m *merge, oldest bool) error {
 	}
 	defer release()
 	source := kv.NewMergedSource(sources, sharedBytes(inputs))
-	w, err := newTableWriter(&db.env, m.number, sumUnits(db.schedule.units(inputs)) >= lastingUnits)
+	w, err := db.env.createTable(m.number, db.lasting(sumUnits(db.schedule.units(inputs))))
 	if err != nil {
 		return err
 	}
@@ -82,21 +88,20 @@ func (db *DB) merge(m *merge, oldest bool) error {
 }
 
 // tableSources opens tables for a merge; release closes them.
-func (db *DB) tableSources(inputs []*table) (sources []kv.Source, release func(), err error) {
-	var readers []*tableReader
+func (db *DB) tableSources(inputs []*tableReader) (sources []kv.Source, release func(), err error) {
+	var opened []*tableSource
 	release = func() {
-		for _, r := range readers {
-			r.close()
+		for _, s := range opened {
+			s.close()
 		}
 	}
 	for _, t := range inputs {
-		// A separate mapping with read-ahead; its blocks are verified again.
-		r, err := openTableReader(&db.env, t.facts, vfs.AdviseSequential)
+		s, err := db.env.openSource(t.facts)
 		if err != nil {
 			release()
 			return nil, nil, err
 		}
-		readers, sources = append(readers, r), append(sources, &tableSource{r: r})
+		opened, sources = append(opened, s), append(sources, s)
 	}
 	return sources, release, nil
 }
@@ -105,9 +110,9 @@ func (db *DB) tableSources(inputs []*table) (sources []kv.Source, release func()
 // memtables, too: a merge reads through its own mappings, and no other goroutine
 // removes its inputs from the list.
 type merge struct {
-	inputs []*table // newest first
-	number uint64   // of the output table
-	bytes  uint64   // of the inputs' keys and values
+	inputs []*tableReader // newest first
+	number uint64         // of the output table
+	bytes  uint64         // of the inputs' keys and values
 	done   atomic.Uint64
 	begun  time.Time
 }
@@ -115,10 +120,10 @@ type merge struct {
 // roomForMerge checks before a merge that the disk has space for its output, assuming
 // distinct keys, and its spool, plus the log and table of a memtable: writes have priority
 // over merges.
-func (db *DB) roomForMerge(inputs []*table) error {
+func (db *DB) roomForMerge(inputs []*tableReader) error {
 	need := 2 * db.memtableBytes()
 	for _, t := range inputs {
-		need += int64(t.facts.fileBytes + t.footer.filter.length + t.footer.index.length)
+		need += int64(t.facts.fileBytes + t.spoolBytes())
 	}
 	free, err := db.env.fs.FreeBytes(db.env.dir)
 	if err != nil {
@@ -131,11 +136,12 @@ func (db *DB) roomForMerge(inputs []*table) error {
 }
 
 // sharedBytes returns the length of the prefix common to all keys of the tables.
-func sharedBytes(tables []*table) int {
-	first := tables[0].minKey
+func sharedBytes(tables []*tableReader) int {
+	first, _ := tables[0].bounds()
 	shared := len(first)
 	for _, t := range tables {
-		shared = min(shared, kv.CommonPrefix(first, t.minKey), kv.CommonPrefix(first, t.maxKey))
+		minKey, maxKey := t.bounds()
+		shared = min(shared, kv.CommonPrefix(first, minKey), kv.CommonPrefix(first, maxKey))
 	}
 	return shared
 }

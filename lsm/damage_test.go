@@ -2,6 +2,7 @@ package lsm
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -41,17 +42,16 @@ func twoTables(t *testing.T, key func(i int) []byte) (*DB, map[string]string) {
 	tables := db.schedule.current.Load().tables
 	require.Len(t, tables, 2)
 	for _, table := range tables {
-		require.Greater(t, table.blocks, 1)
-		for i := range table.blocks {
-			_, err := table.block(i)
-			require.NoError(t, err)
-		}
+		require.Greater(t, len(partsOf(table.mapped()).blocks), 1)
 	}
+	it := db.NewIter(nil)
+	defer it.Close()
+	contents(t, it) // verifies the blocks
 	return db, state
 }
 
 var keyShapes = map[string]func(i int) []byte{
-	"words": func(i int) []byte { return order.AppendUint64(nil, uint64(i+1)*0x9e3779b97f4a7c15) },
+	"words": func(i int) []byte { return binary.LittleEndian.AppendUint64(nil, uint64(i+1)*0x9e3779b97f4a7c15) },
 	"even":  func(i int) []byte { return fmt.Appendf(nil, "document%06d", i) },
 	"mixed": func(i int) []byte { return fmt.Appendf(nil, "document%d", i*i) },
 }
@@ -176,11 +176,11 @@ func TestNotFoundNeverRestsOnDamagedBytes(t *testing.T) {
 			db, state := twoTables(t, key)
 			for _, table := range db.schedule.current.Load().tables {
 				r := newReader(t, db, state, table.path)
-				for at := 0; at < len(table.data); at += crashtest.Share(3, 1) {
-					was := table.data[at]
-					table.data[at] ^= 1 << (random.IntN(2) * random.IntN(8)) // the first bit may be that of a tombstone
+				for at := 0; at < len(table.mapped()); at += crashtest.Share(3, 1) {
+					was := table.mapped()[at]
+					table.mapped()[at] ^= 1 << (random.IntN(2) * random.IntN(8)) // the first bit may be that of a tombstone
 					// Keys near the damaged byte, if it is in a block.
-					near := int(float64(at) / float64(len(table.data)) * 600)
+					near := int(float64(at) / float64(len(table.mapped())) * 600)
 					keys := make([][]byte, 8)
 					for i := range keys {
 						keys[i] = key(min(599, max(0, near+random.IntN(100)-50)))
@@ -189,7 +189,7 @@ func TestNotFoundNeverRestsOnDamagedBytes(t *testing.T) {
 					r.get(key(random.IntN(2000)))
 					r.multiGet(keys)
 					r.seek(keys[0], at%2 == 0, 5)
-					table.data[at] = was
+					table.mapped()[at] = was
 				}
 				r.multiGet([][]byte{key(1)})
 			}
@@ -203,8 +203,8 @@ func TestLookupDetectsDamagedKey(t *testing.T) {
 	db, _ := twoTables(t, keyShapes["even"])
 	table := db.schedule.current.Load().tables[1]
 	key := keyShapes["even"](301)
-	at := bytes.Index(table.data, key)
-	copy(table.data[at:], "damaged")
+	at := bytes.Index(table.mapped(), key)
+	copy(table.mapped()[at:], "damaged")
 
 	_, err := db.Get(nil, key)
 	require.ErrorIs(t, err, ErrCorrupt)
@@ -225,12 +225,12 @@ func TestLookupDetectsDamagedKey(t *testing.T) {
 func TestGetVerifiedDetectsDamagedValue(t *testing.T) {
 	db, _ := twoTables(t, keyShapes["even"])
 	table := db.schedule.current.Load().tables[1]
-	at := bytes.Index(table.data, []byte("old0301"))
-	table.data[at] ^= 1
+	at := bytes.Index(table.mapped(), []byte("old0301"))
+	table.mapped()[at] ^= 1
 	requireValue(t, db, "document000301", "nld0301")
 	_, err := db.GetVerified(nil, []byte("document000301"))
 	require.ErrorIs(t, err, ErrCorrupt)
-	table.data[at] ^= 1
+	table.mapped()[at] ^= 1
 	value, err := db.GetVerified([]byte("is "), []byte("document000301"))
 	require.NoError(t, err)
 	require.Equal(t, "is old0301", string(value))
@@ -247,14 +247,15 @@ func TestInsertedBytesDoNotPanic(t *testing.T) {
 			db, state := twoTables(t, key)
 			for _, table := range db.schedule.current.Load().tables {
 				r := newReader(t, db, state, table.path)
-				whole := bytes.Clone(table.data)
+				whole := bytes.Clone(table.mapped())
+				p := partsOf(whole)
 				for range crashtest.Share(100, 5000) {
 					at, n := random.IntN(len(whole)), 1+random.IntN(4)
 					if random.IntN(2) == 0 { // the index follows the blocks
-						at = int(table.footer.index.offset) + random.IntN(int(table.footer.index.length))
+						at = p.index + random.IntN(p.filter-p.index)
 					}
-					n = copy(table.data[at:], randomBytes(random, n))
-					copy(table.data[at+n:], whole[at:])
+					n = copy(table.mapped()[at:], randomBytes(random, n))
+					copy(table.mapped()[at+n:], whole[at:])
 					var keys [][]byte
 					for range 2 * groupKeys {
 						keys = append(keys, key(random.IntN(700)))
@@ -264,7 +265,7 @@ func TestInsertedBytesDoNotPanic(t *testing.T) {
 						r.get(key)
 						r.seek(key, random.IntN(2) == 0, 100)
 					}
-					copy(table.data, whole)
+					copy(table.mapped(), whole)
 				}
 			}
 		})
@@ -294,17 +295,17 @@ func TestBlockOverwrittenByAnotherBlock(t *testing.T) {
 	}
 	newer, older := db.schedule.current.Load().tables[0], db.schedule.current.Load().tables[1]
 	r := newReader(t, db, state, newer.path)
-	blocksEnd := int(newer.footer.index.offset)
-	require.Equal(t, blocksEnd, int(older.footer.index.offset))
+	p := partsOf(newer.mapped())
+	require.Equal(t, p.index, partsOf(older.mapped()).index)
 
-	whole := bytes.Clone(newer.data)
-	copy(newer.data[tableHeaderBytes:blocksEnd], older.data[tableHeaderBytes:])
+	whole := bytes.Clone(newer.mapped())
+	copy(newer.mapped()[tableHeaderSize:p.index], older.mapped()[tableHeaderSize:])
 	_, err := db.Get(nil, key(1))
 	require.ErrorIs(t, err, ErrCorrupt, "old value instead of the new one")
 	r.seek(nil, false, 600)
-	copy(newer.data, whole)
+	copy(newer.mapped(), whole)
 
-	first, second := whole[newer.blockOffset(0):newer.blockOffset(1)], newer.data[newer.blockOffset(1):newer.blockOffset(2)]
+	first, second := whole[p.blocks[0]:p.blocks[1]], newer.mapped()[p.blocks[1]:p.blocks[2]]
 	copy(second, first)
 	for i := range 600 {
 		r.get(key(i))
@@ -317,8 +318,8 @@ func TestBlockOverwrittenByAnotherBlock(t *testing.T) {
 func TestAccessOutOfBoundsIsCorruption(t *testing.T) {
 	db, _ := twoTables(t, keyShapes["words"])
 	table := db.schedule.current.Load().tables[0]
-	beyond := len(table.data) + 1
-	fn := func() error { return fmt.Errorf("%x", table.data[:beyond]) }
+	beyond := len(table.mapped()) + 1
+	fn := func() error { return fmt.Errorf("%x", table.mapped()[:beyond]) }
 	if invariants.Enabled {
 		require.Panics(t, func() { _ = table.guard(fn) })
 		return

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cockroachdb/errors"
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/vfs"
@@ -298,6 +299,33 @@ func TestBuilder(t *testing.T) {
 	set(t, db, "key0999", "newer")
 	require.NoError(t, db.Flush())
 	requireValue(t, db, "key0999", "newer")
+}
+
+// TestSpoolFaults: if the spool of a table cannot be created, written or read, Finish returns
+// the error, and no file stays.
+func TestSpoolFaults(t *testing.T) {
+	fault := errors.New("injected")
+	for _, kind := range []vfs.OpKind{vfs.OpCreate, vfs.OpWrite, vfs.OpReadAt} {
+		t.Run(kind.String(), func(t *testing.T) {
+			mem := vfs.NewMem()
+			b, err := NewBuilder("db", &Options{FS: vfs.NewFault(mem, func(op vfs.Op) error {
+				if op.Kind == kind && filepath.Ext(op.Name) == spoolSuffix {
+					return fault
+				}
+				return nil
+			})})
+			require.NoError(t, err)
+			key := make([]byte, 0, 20)
+			for i := 0; i < 300_000 && err == nil; i++ {
+				key = fmt.Appendf(key[:0], "%020d", i)
+				err = b.Set(key, nil)
+			}
+			require.ErrorIs(t, b.Finish(), fault)
+			require.NoError(t, b.Close())
+			require.Empty(t, namesIn(t, mem, "db", tableSuffix))
+			require.Empty(t, namesIn(t, mem, "db", spoolSuffix))
+		})
+	}
 }
 
 func TestBuilderThatFailsOrIsAbandonedLeavesAnEmptyStore(t *testing.T) {

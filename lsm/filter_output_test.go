@@ -9,6 +9,7 @@ import (
 	"docstore/bloom"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/lsm/internal/kv"
 )
 
 // TestFilterOutput builds filters of keys of all lengths: they are those of a
@@ -17,7 +18,7 @@ import (
 func TestFilterOutput(t *testing.T) {
 	r := testseed.Rand(t)
 	for _, count := range []int{1, 10, keyListBytes / 8, 20_000, 1<<20 + 1} {
-		spool := &spool{fs: vfs.NewMem(), path: "spool", charge: &memoryCharge{}}
+		spool := &spool{fs: vfs.NewMem(), path: "spool", charge: &memoryCharge{count: func(int64) {}}}
 		f := newFilterOutput(nil, spool)
 		want := bloom.NewBuilder(nil)
 		var key []byte
@@ -35,7 +36,7 @@ func TestFilterOutput(t *testing.T) {
 		require.Equal(t, count > 1<<20, spool.mu.file != nil)
 		f.stop()
 	}
-	f := newFilterOutput(nil, &spool{charge: &memoryCharge{}})
-	f.add(make([]byte, MaxKeyBytes))
+	f := newFilterOutput(nil, &spool{charge: &memoryCharge{count: func(int64) {}}})
+	f.add(make([]byte, kv.MaxKeyBytes))
 	f.stop()
 }

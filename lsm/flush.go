@@ -6,7 +6,6 @@ import (
 
 	"github.com/cockroachdb/errors"
 
-	"docstore/internal/vfs"
 	"docstore/lsm/internal/memtable"
 )
 
@@ -57,11 +56,11 @@ var errClosing = errors.New("lsm: closing")
 // is named. Until the manifest is renamed, a crash leaves the old store, and the table
 // is an orphan. After that it leaves the new store, and the replaced files are orphans.
 // Open removes orphans.
-func (db *DB) installTable(facts tableFacts, flushed *memtable.Memtable, merged []*table) error {
+func (db *DB) installTable(facts tableFacts, flushed *memtable.Memtable, merged []*tableReader) error {
 	db.install.Lock()
 	defer db.install.Unlock()
 
-	var output *table
+	var output *tableReader
 	if facts.entries > 0 {
 		var err error
 		if output, err = db.openOutput(facts); err != nil {
@@ -106,26 +105,24 @@ func (db *DB) installTable(facts tableFacts, flushed *memtable.Memtable, merged 
 
 // openOutput opens a new table for reading. A table that cannot be read is not
 // installed.
-func (db *DB) openOutput(facts tableFacts) (*table, error) {
+func (db *DB) openOutput(facts tableFacts) (*tableReader, error) {
 	path := db.env.path(tableName(facts.number))
 	err := db.env.fs.SyncDir(db.env.dir)
-	var t *table
+	var t *tableReader
 	if err == nil {
-		t, err = openTable(&db.env, facts)
+		t, err = db.env.openTable(facts)
 	}
 	if err != nil {
 		_ = db.env.fs.Remove(path)
 		return nil, errors.Wrap(err, "lsm: open a new table")
 	}
-	// Most of the table is still in the page cache. Mapping it now avoids page faults
-	// in lookups.
-	_ = t.mapping.Advise(vfs.AdvisePresent) // best effort
+	t.adviseAll()
 	return t, nil
 }
 
 // replaceTables returns tables with output in place of merged, which are consecutive,
 // or before all if merged is empty. output may be nil.
-func replaceTables(tables []*table, output *table, merged []*table) []*table {
+func replaceTables(tables []*tableReader, output *tableReader, merged []*tableReader) []*tableReader {
 	at := 0
 	if len(merged) > 0 {
 		at = slices.Index(tables, merged[0])
@@ -139,7 +136,7 @@ func replaceTables(tables []*table, output *table, merged []*table) []*table {
 
 // describe returns the manifest for the given tables, without a memtable that has been
 // flushed to one of them. Called under mu.
-func (db *DB) describe(tables []*table, flushed *memtable.Memtable) manifest {
+func (db *DB) describe(tables []*tableReader, flushed *memtable.Memtable) manifest {
 	m := manifest{id: db.env.id, nextNumber: db.schedule.mu.nextNumber, firstLog: db.schedule.mu.nextNumber}
 	for _, t := range tables {
 		m.tables = append(m.tables, t.facts)

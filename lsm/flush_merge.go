@@ -16,10 +16,10 @@ const maxFusedUnits = 4
 // flush is a flush in progress. inputs and units change only under scheduler.mu.
 type flush struct {
 	memtable *memtable.Memtable
-	number   uint64   // of the table
-	inputs   []*table // newest tables, merged with the memtable
-	units    uint64   // size of the output in memtables
-	oldest   bool     // no table is older than the inputs
+	number   uint64         // of the table
+	inputs   []*tableReader // newest tables, merged with the memtable
+	units    uint64         // size of the output in memtables
+	oldest   bool           // no table is older than the inputs
 }
 
 // flushOldest writes the oldest memtable to a table. In the same pass it merges the
@@ -75,11 +75,12 @@ func (db *DB) writeFlush(f *flush) (facts tableFacts, fresh uint64, err error) {
 			return tableFacts{}, 0, err
 		}
 		defer release()
-		shared := min(sharedBytes(f.inputs), kv.CommonPrefix(m.SharedKey(), f.inputs[0].minKey))
+		least, _ := f.inputs[0].bounds()
+		shared := min(sharedBytes(f.inputs), kv.CommonPrefix(m.SharedKey(), least))
 		merged = kv.NewMergedSource(append([]kv.Source{source}, older...), shared)
 		source, first = merged, f.inputs[len(f.inputs)-1].facts.firstSequence
 	}
-	w, err := newTableWriter(&db.env, f.number, false)
+	w, err := db.env.createTable(f.number, false)
 	if err != nil {
 		return tableFacts{}, 0, err
 	}

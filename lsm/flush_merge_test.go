@@ -68,7 +68,7 @@ func TestDamagedTableDoesNotStopFlushes(t *testing.T) {
 	path := db.schedule.current.Load().tables[0].path
 	b, err := vfs.ReadFile(o.FS, path)
 	require.NoError(t, err)
-	b[tableHeaderBytes+blockHeaderBytes+8] ^= 1
+	b[tableHeaderSize+blockHeaderSize+8] ^= 1
 	require.NoError(t, o.FS.Remove(path))
 	writeFile(t, o.FS, path, b)
 

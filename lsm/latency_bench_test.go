@@ -21,7 +21,7 @@ func BenchmarkMemory(b *testing.B) {
 		}
 		region := offheap.New(size, small)
 		memory := region.Bytes()
-		for at := 0; at < size; at += pageBytes {
+		for at := 0; at < size; at += blockSize {
 			memory[at] = 1 // allocates the page
 		}
 		for _, lines := range []int{1, 4, 17} {
@@ -29,7 +29,7 @@ func BenchmarkMemory(b *testing.B) {
 				at := uint64(1)
 				for b.Loop() {
 					at = (at ^ at>>33) * 0xff51afd7ed558ccd
-					page := memory[at>>32%(size/pageBytes)*pageBytes:]
+					page := memory[at>>32%(size/blockSize)*blockSize:]
 					prefetch.Bytes(page[:lines*prefetch.LineBytes])
 					for line := range lines {
 						at += binary.LittleEndian.Uint64(page[line*prefetch.LineBytes:])

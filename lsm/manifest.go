@@ -1,6 +1,7 @@
 package lsm
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -40,7 +41,8 @@ type manifest struct {
 	tables       []tableFacts // newest first
 }
 
-func (f *tableFacts) fields() [8]*uint64 {
+// fieldsOf returns the numbers of a table's record, in their binary.LittleEndian.
+func fieldsOf(f *tableFacts) [8]*uint64 {
 	return [...]*uint64{
 		&f.number, &f.fileBytes, &f.entries, &f.tombstones,
 		&f.keyBytes, &f.valueBytes, &f.firstSequence, &f.lastSequence,
@@ -50,22 +52,22 @@ func (f *tableFacts) fields() [8]*uint64 {
 func (m *manifest) encode() []byte {
 	b := make([]byte, manifestHeaderBytes, manifestHeaderBytes+len(m.tables)*manifestTableBytes)
 	copy(b, manifestMagic[:])
-	order.PutUint16(b[12:], manifestVersion)
-	order.PutUint16(b[14:], kindManifest)
+	binary.LittleEndian.PutUint16(b[12:], manifestVersion)
+	binary.LittleEndian.PutUint16(b[14:], kindManifest)
 	copy(b[16:], m.id[:])
-	order.PutUint64(b[32:], m.nextNumber)
-	order.PutUint64(b[40:], m.lastSequence)
-	order.PutUint64(b[48:], m.firstLog)
-	order.PutUint32(b[56:], uint32(len(m.tables)))
+	binary.LittleEndian.PutUint64(b[32:], m.nextNumber)
+	binary.LittleEndian.PutUint64(b[40:], m.lastSequence)
+	binary.LittleEndian.PutUint64(b[48:], m.firstLog)
+	binary.LittleEndian.PutUint32(b[56:], uint32(len(m.tables)))
 	for i := range m.tables {
 		t := &m.tables[i]
-		for _, field := range t.fields() {
-			b = order.AppendUint64(b, *field)
+		for _, field := range fieldsOf(t) {
+			b = binary.LittleEndian.AppendUint64(b, *field)
 		}
-		b = order.AppendUint32(b, t.footerCRC)
-		b = order.AppendUint32(b, 0)
+		b = binary.LittleEndian.AppendUint32(b, t.footerCRC)
+		b = binary.LittleEndian.AppendUint32(b, 0)
 	}
-	order.PutUint32(b[8:], checksum.Of(b[12:]))
+	binary.LittleEndian.PutUint32(b[8:], checksum.Of(b[12:]))
 	if invariants.Enabled {
 		if _, fault := decodeManifest(b); fault != nil { // for example overlapping tables
 			panic("lsm: inconsistent manifest: " + fault.reason)
@@ -84,10 +86,10 @@ func decodeManifest(b []byte) (manifest, *formatFault) {
 		return m, fault
 	}
 	copy(m.id[:], b[16:])
-	m.nextNumber = order.Uint64(b[32:])
-	m.lastSequence = order.Uint64(b[40:])
-	m.firstLog = order.Uint64(b[48:])
-	count := uint64(order.Uint32(b[56:]))
+	m.nextNumber = binary.LittleEndian.Uint64(b[32:])
+	m.lastSequence = binary.LittleEndian.Uint64(b[40:])
+	m.firstLog = binary.LittleEndian.Uint64(b[48:])
+	count := uint64(binary.LittleEndian.Uint32(b[56:]))
 	rest := b[manifestHeaderBytes:]
 	if count > maxManifestTables || count*manifestTableBytes != uint64(len(rest)) {
 		return m, &formatFault{reason: fmt.Sprintf("%d tables in %d bytes", count, len(rest))}
@@ -96,10 +98,10 @@ func decodeManifest(b []byte) (manifest, *formatFault) {
 	newer := m.lastSequence
 	for i := range m.tables {
 		t, record := &m.tables[i], rest[i*manifestTableBytes:]
-		for j, field := range t.fields() {
-			*field = order.Uint64(record[8*j:])
+		for j, field := range fieldsOf(t) {
+			*field = binary.LittleEndian.Uint64(record[8*j:])
 		}
-		t.footerCRC = order.Uint32(record[64:])
+		t.footerCRC = binary.LittleEndian.Uint32(record[64:])
 		if t.number >= m.nextNumber || t.firstSequence > t.lastSequence || t.lastSequence > newer || t.firstSequence == 0 {
 			return m, &formatFault{reason: fmt.Sprintf("table %d is inconsistent with the rest", t.number)}
 		}

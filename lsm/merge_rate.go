@@ -8,7 +8,7 @@ const urgentExcess = slowExcess * 3 / 4
 
 // limitMerge waits after a merge of tables has written so many bytes, as Options.MergeRate
 // requires. It runs the merges of newer tables that become due meanwhile.
-func (db *DB) limitMerge(bytes uint64, tables []*table) error {
+func (db *DB) limitMerge(bytes uint64, tables []*tableReader) error {
 	limiter := db.options.MergeRate
 	for limiter != nil && bytes > 0 && !db.schedule.mergesUrgent() {
 		part := min(bytes, uint64(limiter.Burst()))
@@ -41,7 +41,7 @@ func (s *scheduler) urgent() bool {
 
 // pauseMerge waits until a time, or until merges are urgent. It returns false if a merge of
 // newer tables than those of the paused merge is due before.
-func (s *scheduler) pauseMerge(until time.Time, tables []*table) bool {
+func (s *scheduler) pauseMerge(until time.Time, tables []*tableReader) bool {
 	timer := time.AfterFunc(time.Until(until), s.wake)
 	defer timer.Stop()
 	s.mu.Lock()

@@ -2,7 +2,6 @@ package lsm
 
 import (
 	"docstore/bloom"
-	"docstore/internal/prefetch"
 	"docstore/internal/vfs"
 	"docstore/lsm/internal/kv"
 	"docstore/lsm/internal/memtable"
@@ -27,7 +26,7 @@ func (db *DB) MultiGet(keys [][]byte, fn func(i int, value []byte, err error) er
 		g.find(v, keys[begin:min(begin+groupKeys, len(keys))], sequence)
 		for i := range g.lookups[:g.count] {
 			var err error
-			if value, err = g.lookups[i].value(value[:0]); err != nil {
+			if value, err = valueOf(&g.lookups[i], value[:0]); err != nil {
 				err = fn(begin+i, nil, err)
 			} else {
 				err = fn(begin+i, value, nil)
@@ -48,39 +47,22 @@ const groupKeys = 32
 // group is a group of keys looked up together.
 type group struct {
 	count   int
-	lookups [groupKeys]lookup
+	lookups [groupKeys]tableLookup
+	hashes  [groupKeys]uint32 // of the keys, for memtables
 	// Indexes of lookups; pointers would move the group to the heap.
 	open  [groupKeys]uint8 // not answered by a newer memtable or table
 	asked [groupKeys]uint8 // subset that the current memtable or table must answer
 }
 
-// lookup is the lookup of one key.
-type lookup struct {
-	key     []byte
-	memHash uint32 // hash of the key for memtables
-
-	hash  bloom.Hash
-	probe bloom.Probe // of the current table's filter
-	place uint64      // prefix of the key in the current table's index
-	at    int         // block in the current table
-
-	answered bool
-	table    *table   // table with the answer; nil for a memtable
-	entry    kv.Entry // the answer
-	err      error    // or why there is none
-}
-
-func (l *lookup) answer(e kv.Entry, err error) {
-	if err == nil && e.Tombstone {
-		err = ErrNotFound
-	}
-	l.answered, l.entry, l.err = true, e, err
-}
-
-// value appends the result to dst.
-func (l *lookup) value(dst []byte) (value []byte, err error) {
-	if l.err != nil {
+// valueOf appends the result of a lookup to dst.
+func valueOf(l *tableLookup, dst []byte) (value []byte, err error) {
+	switch {
+	case l.err != nil:
 		return dst, l.err
+	case !l.answered, l.entry.Tombstone:
+		return dst, ErrNotFound
+	case l.table == nil:
+		return append(dst, l.entry.Value...), nil
 	}
 	value = dst
 	if fault := vfs.Guard(func() { value = append(value, l.entry.Value...) }); fault != nil {
@@ -94,7 +76,7 @@ func (g *group) find(v *view, keys [][]byte, sequence uint64) {
 	g.count = len(keys)
 	open := g.open[:0]
 	for i, key := range keys {
-		g.lookups[i] = lookup{key: key}
+		g.lookups[i] = tableLookup{key: key}
 		open = append(open, uint8(i))
 	}
 	hashed := false
@@ -104,7 +86,7 @@ func (g *group) find(v *view, keys [][]byte, sequence uint64) {
 		}
 		for i := range keys {
 			if !hashed {
-				g.lookups[i].memHash = memtable.Hash(keys[i])
+				g.hashes[i] = memtable.Hash(keys[i])
 			}
 		}
 		hashed = true
@@ -116,18 +98,16 @@ func (g *group) find(v *view, keys [][]byte, sequence uint64) {
 	}
 	fault := vfs.Guard(func() {
 		for _, t := range v.tables {
-			open = g.askTable(t, open)
+			open = t.getMany(g.lookups[:], open, g.asked[:0])
 		}
 	})
-	for i := range g.lookups[:g.count] {
-		l := &g.lookups[i]
-		switch {
-		case l.answered:
-		case fault != nil: // retry one by one, so that only affected keys fail
-			value, err := v.get(nil, l.key, sequence)
-			l.answer(kv.Entry{Value: value}, err)
-		default:
-			l.answer(kv.Entry{}, ErrNotFound)
+	if fault == nil {
+		return
+	}
+	for i := range g.lookups[:g.count] { // one by one, so that only affected keys fail
+		if l := &g.lookups[i]; !l.answered {
+			l.answered = true
+			l.entry.Value, l.err = v.get(nil, l.key, sequence)
 		}
 	}
 }
@@ -135,12 +115,12 @@ func (g *group) find(v *view, keys [][]byte, sequence uint64) {
 // askMemtable looks up keys in a memtable and returns the unanswered ones.
 func (g *group) askMemtable(m *memtable.Memtable, open []uint8, sequence uint64) (left []uint8) {
 	for _, i := range open {
-		m.PrefetchSlot(g.lookups[i].memHash)
+		m.PrefetchSlot(g.hashes[i])
 	}
 	left = open[:0]
 	asked := g.asked[:0]
 	for _, i := range open {
-		if m.PrefetchRun(g.lookups[i].memHash) {
+		if m.PrefetchRun(g.hashes[i]) {
 			asked = append(asked, i)
 		} else {
 			left = append(left, i)
@@ -148,60 +128,11 @@ func (g *group) askMemtable(m *memtable.Memtable, open []uint8, sequence uint64)
 	}
 	for _, i := range asked {
 		l := &g.lookups[i]
-		if found, ok := m.Get(l.memHash, l.key, sequence); ok {
-			l.answer(kv.Entry{Value: found.Value, Tombstone: found.Tombstone}, nil)
+		if found, ok := m.Get(g.hashes[i], l.key, sequence); ok {
+			l.answered, l.entry = true, kv.Entry{Value: found.Value, Tombstone: found.Tombstone}
 		} else {
 			left = append(left, i)
 		}
-	}
-	return left
-}
-
-// askTable looks up keys in a table and returns the unanswered ones.
-func (g *group) askTable(t *table, open []uint8) (left []uint8) {
-	left = open[:0]
-	asked := g.asked[:0]
-	for _, i := range open {
-		l := &g.lookups[i]
-		var covered bool
-		if l.place, covered = t.place(l.key); !covered {
-			left = append(left, i)
-			continue
-		}
-		if t.filter != nil {
-			l.probe = t.filter.Probe(l.key)
-			l.probe.Prefetch(l.hash)
-		}
-		asked = append(asked, i)
-	}
-	maybe := asked[:0]
-	for _, i := range asked {
-		l := &g.lookups[i]
-		if t.filter != nil && !l.probe.MayContain(l.hash) {
-			left = append(left, i)
-			continue
-		}
-		t.prefetchWords(l.place)
-		maybe = append(maybe, i)
-	}
-	for _, i := range maybe {
-		l := &g.lookups[i]
-		l.at = t.find(l.place, l.key)
-		t.prefetchKeys(l.at)
-	}
-	for _, i := range maybe {
-		l := &g.lookups[i]
-		e, found, err := t.search(l.at, l.key)
-		if !found && err == nil {
-			if t.filter != nil {
-				l.probe.Missed()
-			}
-			left = append(left, i)
-			continue
-		}
-		prefetch.Bytes(e.Value[:min(len(e.Value), prefetchedValueBytes)])
-		l.table = t
-		l.answer(e, err)
 	}
 	return left
 }

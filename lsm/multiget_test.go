@@ -31,21 +31,21 @@ func TestMultiGetAllocatesForTheValueOnly(t *testing.T) {
 func TestMultiGetFailsOnlyForAffectedKeys(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		damage func(table *os.File) error
+		damage func(file *os.File) error
 		want   error
 		spared int // keys that are found nevertheless
 	}{
 		// The index follows the blocks, so only keys in memory are found.
-		{"table truncated while mapped", func(table *os.File) error { return table.Truncate(0) }, vfs.ErrFault, groupKeys},
-		{"a block is damaged", func(table *os.File) error {
-			_, err := table.WriteAt([]byte("damage"), tableHeaderBytes+100)
+		{"table truncated while mapped", func(file *os.File) error { return file.Truncate(0) }, vfs.ErrFault, groupKeys},
+		{"a block is damaged", func(file *os.File) error {
+			_, err := file.WriteAt([]byte("damage"), tableHeaderSize+100)
 			return err
 		}, ErrCorrupt, 2*groupKeys - 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			db := open(t, dir, nil)
-			value := make([]byte, blockTargetBytes) // one value per block
+			value := make([]byte, blockSize) // one value per block
 			keys := make([][]byte, 2*groupKeys)
 			for i := range keys {
 				// Keys in the table alternate with keys in memory.

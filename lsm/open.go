@@ -46,7 +46,7 @@ func Open(dir string, opts *Options) (*DB, error) {
 // newDB returns an empty DB without background work.
 func newDB(dir string, o Options) *DB {
 	db := &DB{
-		env:      environment{fs: o.FS, dir: dir, falsePositiveRate: o.FalsePositiveRate, budget: o.Budget, logger: o.Logger},
+		env:      newEnvironment(dir, o, o.Budget),
 		options:  o,
 		schedule: scheduler{rule: o.MergeRule, closing: make(chan struct{})},
 	}
@@ -109,7 +109,7 @@ func (db *DB) checkPresent(m manifest, names []string) error {
 
 // load opens the tables of a manifest of this store and replaces the view. It reuses
 // the tables in have that are still listed.
-func (db *DB) load(m manifest, have []*table) error {
+func (db *DB) load(m manifest, have []*tableReader) error {
 	tables, err := db.openTables(m.tables, have)
 	if err != nil {
 		return err
@@ -126,15 +126,15 @@ func (db *DB) load(m manifest, have []*table) error {
 }
 
 // openTables opens the tables of a manifest that are not in have.
-func (db *DB) openTables(all []tableFacts, have []*table) (tables []*table, err error) {
-	opened := make([]*table, 0, len(all))
+func (db *DB) openTables(all []tableFacts, have []*tableReader) (tables []*tableReader, err error) {
+	opened := make([]*tableReader, 0, len(all))
 	for _, facts := range all {
-		i := slices.IndexFunc(have, func(t *table) bool { return t.facts == facts })
+		i := slices.IndexFunc(have, func(t *tableReader) bool { return t.facts == facts })
 		if i >= 0 {
 			tables = append(tables, have[i])
 			continue
 		}
-		t, err := openTable(&db.env, facts)
+		t, err := db.env.openTable(facts)
 		if err != nil {
 			for _, t := range opened {
 				t.close()

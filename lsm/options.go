@@ -131,12 +131,31 @@ func (o *Options) resolve() (Options, error) {
 
 // environment describes the store's location. It is immutable once the store is open.
 type environment struct {
-	fs                vfs.FS
-	dir               string
-	id                storeID
-	falsePositiveRate float64
-	budget            *Budget
-	logger            *slog.Logger
+	tableEnv
+	dir string
+}
+
+// newEnvironment returns an environment whose tables count to a budget, or nil.
+func newEnvironment(dir string, o Options, budget *Budget) environment {
+	return environment{dir: dir, tableEnv: tableEnv{
+		fs: o.FS, falsePositiveRate: o.FalsePositiveRate, logger: o.Logger,
+		countIndex: budget.table, countBuffer: budget.merge,
+	}}
 }
 
 func (e *environment) path(name string) string { return filepath.Join(e.dir, name) }
+
+// openTable opens a table for lookups.
+func (e *environment) openTable(facts tableFacts) (*tableReader, error) {
+	return openTable(&e.tableEnv, e.path(tableName(facts.number)), facts)
+}
+
+// openSource opens a table for one pass over its entries, apart from lookups.
+func (e *environment) openSource(facts tableFacts) (*tableSource, error) {
+	return openTableSource(&e.tableEnv, e.path(tableName(facts.number)), facts)
+}
+
+// createTable creates a table; lasting means that it will not be merged soon.
+func (e *environment) createTable(number uint64, lasting bool) (*tableWriter, error) {
+	return newTableWriter(&e.tableEnv, e.path(tableName(number)), e.path(spoolName(number)), number, lasting)
+}

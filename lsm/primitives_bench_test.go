@@ -82,7 +82,7 @@ func BenchmarkMerge(b *testing.B) {
 				sources, release, err := db.tableSources(inputs)
 				require.NoError(b, err)
 				source := kv.NewMergedSource(sources, sharedBytes(inputs))
-				w, err := newTableWriter(&db.env, 1<<32, false)
+				w, err := db.env.createTable(1<<32, false)
 				require.NoError(b, err)
 				require.NoError(b, db.fillTable(w, source, true, nil))
 				facts, err := w.finish(1, uint64(tables*each))
@@ -100,45 +100,6 @@ func reportEntries(b *testing.B, n int) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/entry")
 }
 
-// BenchmarkTable finds a key's block in the index, and the key in the block.
-func BenchmarkTable(b *testing.B) {
-	const n = 1_000_000
-	for _, c := range []struct{ keyBytes, valueBytes int }{{8, 96}, {16, 8}, {40, 200}} {
-		dir := b.TempDir()
-		builder, err := NewBuilder(dir, nil)
-		require.NoError(b, err)
-		key := func(i int) []byte { return fmt.Appendf(nil, "%0*x", c.keyBytes, uint64(i)<<8) }
-		for i := range n {
-			require.NoError(b, builder.Set(key(i), make([]byte, c.valueBytes)))
-		}
-		require.NoError(b, builder.Finish())
-		db := open(b, dir, nil)
-		r := db.schedule.current.Load().tables[0].tableReader
-		random := rand.New(rand.NewPCG(1, 2))
-		keys := make([][]byte, 1<<16)
-		at := make([]int, len(keys))
-		for i := range keys {
-			keys[i] = key(random.IntN(n))
-			at[i] = r.findBlock(keys[i])
-		}
-		b.Run(fmt.Sprintf("entry=%d+%d/index", c.keyBytes, c.valueBytes), func(b *testing.B) {
-			for i := 0; b.Loop(); i++ {
-				if k := i % len(keys); r.findBlock(keys[k]) != at[k] {
-					b.Fatal("another block")
-				}
-			}
-		})
-		b.Run(fmt.Sprintf("entry=%d+%d/block", c.keyBytes, c.valueBytes), func(b *testing.B) {
-			for i := 0; b.Loop(); i++ {
-				k := i % len(keys)
-				if _, found, err := r.search(at[k], keys[k]); !found || err != nil {
-					b.Fatal(found, err)
-				}
-			}
-		})
-	}
-}
-
 // BenchmarkPlan plans the merges of a store of a million memtables.
 func BenchmarkPlan(b *testing.B) {
 	var units []uint64
@@ -149,24 +110,5 @@ func BenchmarkPlan(b *testing.B) {
 		if begin, end := planMerge(units, noLimit); begin != end {
 			b.Fatal(begin, end)
 		}
-	}
-}
-
-// BenchmarkVerifyBlock verifies a block, which the first lookup in the block does.
-func BenchmarkVerifyBlock(b *testing.B) {
-	for _, keyBytes := range []int{8, 16} {
-		b.Run(fmt.Sprintf("key=%d", keyBytes), func(b *testing.B) {
-			var entries []kv.Entry
-			for i := range (blockTargetBytes - blockHeaderBytes) / (keyBytes + benchValueBytes) {
-				entries = append(entries, kv.Entry{Key: fmt.Appendf(nil, "%0*d", keyBytes, i), Value: make([]byte, benchValueBytes)})
-			}
-			block, fault := parseBlock(buildBlock(entries, false))
-			require.Nil(b, fault)
-			for b.Loop() {
-				if fault := block.checkEntries(); fault != nil || !block.headIsValid(0) || !block.valuesAreValid() {
-					b.Fatal(fault)
-				}
-			}
-		})
 	}
 }

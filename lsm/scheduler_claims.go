@@ -10,7 +10,7 @@ import (
 )
 
 // units returns the sizes of tables in memtables.
-func (s *scheduler) units(tables []*table) []uint64 {
+func (s *scheduler) units(tables []*tableReader) []uint64 {
 	units := make([]uint64, len(tables))
 	for i, t := range tables {
 		cost := memtable.Cost(t.facts.entries, t.facts.keyBytes+t.facts.valueBytes)
@@ -53,7 +53,7 @@ func (s *scheduler) beginFlush() (*flush, error) {
 
 // fused returns the tables that the rule would merge at once with the memtable's table,
 // if they are small and no other merge uses them. Called under mu.
-func (s *scheduler) fused(tables []*table, m *memtable.Memtable) []*table {
+func (s *scheduler) fused(tables []*tableReader, m *memtable.Memtable) []*tableReader {
 	if m.Empty() || m.Used() > s.memtableBytes() || s.mu.merge.err != nil {
 		return nil
 	}
@@ -97,7 +97,7 @@ func (s *scheduler) mergeDue() bool {
 // dueMerge returns the tables of the due merge, and whether no table is older. Inputs
 // of the current flush are excluded. If a merge of the tables underWay is running, it
 // considers only newer tables with a smaller total size. Called under mu.
-func (s *scheduler) dueMerge(underWay []*table) (inputs []*table, oldest bool) {
+func (s *scheduler) dueMerge(underWay []*tableReader) (inputs []*tableReader, oldest bool) {
 	tables := s.current.Load().tables
 	end, limit := len(tables), uint64(noLimit)
 	if underWay != nil {
@@ -113,7 +113,7 @@ func (s *scheduler) dueMerge(underWay []*table) (inputs []*table, oldest bool) {
 }
 
 // beginMerge registers the due merge, if any.
-func (s *scheduler) beginMerge(underWay []*table) (m *merge, oldest bool) {
+func (s *scheduler) beginMerge(underWay []*tableReader) (m *merge, oldest bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	inputs, oldest := s.dueMerge(underWay)

@@ -2,7 +2,6 @@ package lsm
 
 import (
 	"errors"
-	"io"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -20,7 +19,7 @@ import (
 func newTestScheduler(memtables int, sizes ...uint64) *scheduler {
 	const unit = 1 << 20
 	s := &scheduler{
-		env:           &environment{logger: slog.New(slog.NewTextHandler(io.Discard, nil))},
+		env:           &environment{tableEnv: tableEnv{logger: slog.New(slog.DiscardHandler)}},
 		counters:      new(counters),
 		memtableBytes: func() int64 { return unit },
 		due:           new(atomic.Bool),
@@ -28,9 +27,9 @@ func newTestScheduler(memtables int, sizes ...uint64) *scheduler {
 		closing:       make(chan struct{}),
 	}
 	s.mu.changed.L = &s.mu.Mutex
-	var tables []*table
+	var tables []*tableReader
 	for _, size := range sizes {
-		tables = append(tables, &table{tableReader: &tableReader{facts: tableFacts{valueBytes: size * unit}}})
+		tables = append(tables, &tableReader{facts: tableFacts{valueBytes: size * unit}})
 	}
 	var all []*memtable.Memtable
 	for range memtables {

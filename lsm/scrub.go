@@ -39,7 +39,7 @@ func (db *DB) Scrub(ctx context.Context, bytesPerSecond int64, verified func(byt
 		if t == nil {
 			continue // merged
 		}
-		err = db.checkTable(t, false, rest)
+		err = t.check(false, rest)
 		t.unref()
 		if err != nil {
 			return err
@@ -76,13 +76,13 @@ func (db *DB) tableNumbers() (numbers []uint64, err error) {
 }
 
 // holdTable returns a reference to a table, nil if it no longer exists.
-func (db *DB) holdTable(number uint64) (*table, error) {
+func (db *DB) holdTable(number uint64) (*tableReader, error) {
 	v, err := db.acquire()
 	if err != nil {
 		return nil, err
 	}
 	defer v.unref()
-	i := slices.IndexFunc(v.tables, func(t *table) bool { return t.facts.number == number })
+	i := slices.IndexFunc(v.tables, func(t *tableReader) bool { return t.facts.number == number })
 	if i < 0 {
 		return nil, nil
 	}

@@ -152,16 +152,16 @@ func (f *spool) remove() {
 	}
 }
 
-// memoryCharge counts the memory of a table that is being written to a Budget.
+// memoryCharge counts the memory of a table that is being written.
 type memoryCharge struct {
-	budget *Budget
-	bytes  atomic.Int64
+	count func(bytes int64)
+	bytes atomic.Int64
 }
 
 func (c *memoryCharge) add(bytes int) {
 	c.bytes.Add(int64(bytes))
-	c.budget.merge(int64(bytes))
+	c.count(int64(bytes))
 }
 
 // release ends the count. It is idempotent.
-func (c *memoryCharge) release() { c.budget.merge(-c.bytes.Swap(0)) }
+func (c *memoryCharge) release() { c.count(-c.bytes.Swap(0)) }

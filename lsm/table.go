@@ -1,83 +1,120 @@
 package lsm
 
 import (
-	"io"
-	"log/slog"
-	"sync/atomic"
-
 	"docstore/bloom"
-	"docstore/internal/invariants"
-	"docstore/internal/vfs"
+	"docstore/internal/prefetch"
 	"docstore/lsm/internal/kv"
 )
-
-// table is a table of the store, shared by the views that list it.
-type table struct {
-	*tableReader
-	filter *bloom.Filter // nil if it could not be opened: every key may exist then
-	refs   atomic.Int32  // views that list the table
-}
-
-// openTable opens a table for lookups.
-func openTable(env *environment, facts tableFacts) (*table, error) {
-	r, err := openTableReader(env, facts, vfs.AdviseRandom)
-	if err != nil {
-		return nil, err
-	}
-	t := &table{tableReader: r}
-	if t.filter, err = r.openFilter(); err != nil {
-		env.logger.Warn("a table is read without its filter", slog.String("table", r.path), slog.Any("error", err))
-	}
-	return t, nil
-}
-
-func (r *tableReader) openFilter() (*bloom.Filter, error) {
-	s := r.footer.filter
-	return bloom.Open(r.path, io.NewSectionReader(guardedReader{r.data}, int64(s.offset), int64(s.length)))
-}
-
-func (t *table) ref() { t.refs.Add(1) }
-
-func (t *table) unref() {
-	left := t.refs.Add(-1)
-	invariants.References(int64(left), "a table")
-	if left == 0 {
-		t.close()
-	}
-}
 
 // get looks up a key. It has up to three dependent cache misses: the filter, a record
 // of the index, and the block, whose lines are prefetched together. Prefetching the
 // record before the filter's answer made hits 2 % faster and misses, which do not need
 // it, 19 % slower.
-func (t *table) get(h bloom.Hash, key []byte) (e kv.Entry, found bool, err error) {
-	prefix, covered := t.place(key)
+func (r *tableReader) get(h bloom.Hash, key []byte) (e kv.Entry, found bool, err error) {
+	prefix, covered := r.place(key)
 	if !covered {
 		return kv.Entry{}, false, nil
 	}
 	var probe bloom.Probe
-	if t.filter != nil {
-		if probe = t.filter.Probe(key); !probe.MayContain(h) {
+	if r.filter != nil {
+		if probe = r.filter.Probe(key); !probe.MayContain(h) {
 			return kv.Entry{}, false, nil
 		}
 	}
-	i := t.find(prefix, key)
-	t.prefetchKeys(i)
-	t.prefetchValue(i, prefix)
-	if e, found, err = t.search(i, key); !found && err == nil && t.filter != nil {
+	i := r.find(prefix, key)
+	r.prefetchKeys(i)
+	r.prefetchValue(i, prefix)
+	if e, found, err = r.search(i, key); !found && err == nil && r.filter != nil {
 		probe.Missed()
 	}
 	return e, found, err
 }
 
 // getVerified is get from a verified copy.
-func (t *table) getVerified(h bloom.Hash, key []byte) (e kv.Entry, found bool, err error) {
-	prefix, covered := t.place(key)
-	if !covered || t.filter != nil && !t.filter.MayContain(h, key) {
+func (r *tableReader) getVerified(h bloom.Hash, key []byte) (e kv.Entry, found bool, err error) {
+	prefix, covered := r.place(key)
+	if !covered || r.filter != nil && !r.filter.MayContain(h, key) {
 		return kv.Entry{}, false, nil
 	}
-	if e, found, err = t.searchCopy(t.find(prefix, key), key); !found && err == nil && t.filter != nil {
-		t.filter.Missed(key)
+	if e, found, err = r.searchCopy(r.find(prefix, key), key); !found && err == nil && r.filter != nil {
+		r.filter.Missed(key)
 	}
 	return e, found, err
+}
+
+// blockOf returns the mapped block that a lookup of the key reads; nil if the table does
+// not have the key.
+func (r *tableReader) blockOf(h bloom.Hash, key []byte) []byte {
+	prefix, covered := r.place(key)
+	if !covered || r.filter != nil && !r.filter.MayContain(h, key) {
+		return nil
+	}
+	start, end := r.blockRange(r.find(prefix, key))
+	return r.data[start:end]
+}
+
+// tableLookup is one of several lookups.
+type tableLookup struct {
+	key  []byte
+	hash bloom.Hash
+
+	// The answer.
+	answered bool
+	entry    kv.Entry // a tombstone is an answer
+	err      error
+	table    *tableReader // that answered; it guards entry. Nil: entry is not mapped
+
+	probe bloom.Probe // of the current table's filter
+	place uint64      // prefix of the key in the current table's index
+	at    int         // block in the current table
+}
+
+// getMany looks up the open ones of several keys and returns the unanswered ones. It
+// takes each step for all keys before the next step, so that their cache misses overlap.
+// scratch must have the capacity of open.
+func (r *tableReader) getMany(lookups []tableLookup, open, scratch []uint8) (left []uint8) {
+	left = open[:0]
+	asked := scratch[:0]
+	for _, i := range open {
+		l := &lookups[i]
+		var covered bool
+		if l.place, covered = r.place(l.key); !covered {
+			left = append(left, i)
+			continue
+		}
+		if r.filter != nil {
+			l.probe = r.filter.Probe(l.key)
+			l.probe.Prefetch(l.hash)
+		}
+		asked = append(asked, i)
+	}
+	maybe := asked[:0]
+	for _, i := range asked {
+		l := &lookups[i]
+		if r.filter != nil && !l.probe.MayContain(l.hash) {
+			left = append(left, i)
+			continue
+		}
+		r.prefetchWords(l.place)
+		maybe = append(maybe, i)
+	}
+	for _, i := range maybe {
+		l := &lookups[i]
+		l.at = r.find(l.place, l.key)
+		r.prefetchKeys(l.at)
+	}
+	for _, i := range maybe {
+		l := &lookups[i]
+		e, found, err := r.search(l.at, l.key)
+		if !found && err == nil {
+			if r.filter != nil {
+				l.probe.Missed()
+			}
+			left = append(left, i)
+			continue
+		}
+		prefetch.Bytes(e.Value[:min(len(e.Value), prefetchedValueBytes)])
+		l.answered, l.entry, l.err, l.table = true, e, err, r
+	}
+	return left
 }

@@ -2,6 +2,7 @@ package lsm
 
 import (
 	"docstore/internal/prefetch"
+	"docstore/internal/vfs"
 	"docstore/lsm/internal/kv"
 )
 
@@ -192,6 +193,20 @@ type tableSource struct {
 	copy  blockCopy
 }
 
+// openTableSource opens the table described by facts, with a separate mapping that is read
+// ahead. Its blocks are verified again.
+func openTableSource(env *tableEnv, path string, facts tableFacts) (*tableSource, error) {
+	r, err := openTableReader(env, path, facts, vfs.AdviseSequential)
+	if err != nil {
+		return nil, err
+	}
+	return &tableSource{r: r}, nil
+}
+
+// close unmaps the table.
+func (s *tableSource) close() { s.r.close() }
+
+// Next implements kv.Source.
 func (s *tableSource) Next(dst []kv.Entry) ([]kv.Entry, error) {
 	if s.block == s.r.blocks {
 		return dst, nil

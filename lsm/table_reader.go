@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync/atomic"
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/bloom"
 	"docstore/internal/checksum"
+	"docstore/internal/invariants"
 	"docstore/internal/vfs"
 	"docstore/lsm/internal/kv"
 )
@@ -18,12 +21,17 @@ import (
 //
 // The index is verified when the table is opened, a block when it is first read. Bytes
 // read from the mapping after that may be damaged: see blockCopy.
+//
+// Views share it: it is closed when none references it.
 type tableReader struct {
+	env          *tableEnv
 	path         string
+	facts        tableFacts
+	filter       *bloom.Filter // nil if it could not be opened: every key may exist then
+	refs         atomic.Int32
 	mapping      vfs.Mapping
 	data         []byte
 	footer       footer
-	facts        tableFacts
 	minKey       []byte
 	maxKey       []byte
 	mean         meanEntry
@@ -31,13 +39,36 @@ type tableReader struct {
 	tableIndex
 	headerCRC uint32          // prefix of the checksum of each block
 	verified  []atomic.Uint32 // a bit per block
-	budget    *Budget         // charged for the index
+}
+
+// tableEnv is what the tables of a store have in common.
+type tableEnv struct {
+	fs                vfs.FS
+	id                storeID // in the header of each table
+	falsePositiveRate float64 // of the filters
+	logger            *slog.Logger
+	// countIndex and countBuffer count the memory of the indexes of open tables, and of
+	// the buffers of tables that are being written. Negative bytes were released.
+	countIndex, countBuffer func(bytes int64)
+}
+
+// openTable opens the table described by facts for lookups. Without a filter, which it
+// logs, it is only slower.
+func openTable(env *tableEnv, path string, facts tableFacts) (*tableReader, error) {
+	r, err := openTableReader(env, path, facts, vfs.AdviseRandom)
+	if err != nil {
+		return nil, err
+	}
+	if r.filter, err = r.openFilter(); err != nil {
+		env.logger.Warn("a table is read without its filter", slog.String("table", r.path), slog.Any("error", err))
+	}
+	return r, nil
 }
 
 // openTableReader maps the table described by facts and verifies all of it except
 // blocks and filter.
-func openTableReader(env *environment, facts tableFacts, advice vfs.Advice) (r *tableReader, err error) {
-	r = &tableReader{path: env.path(tableName(facts.number)), facts: facts, mean: newMeanEntry(facts), randomAccess: advice == vfs.AdviseRandom, budget: env.budget}
+func openTableReader(env *tableEnv, path string, facts tableFacts, advice vfs.Advice) (r *tableReader, err error) {
+	r = &tableReader{env: env, path: path, facts: facts, mean: newMeanEntry(facts), randomAccess: advice == vfs.AdviseRandom}
 	file, err := env.fs.Open(r.path)
 	if err != nil {
 		return nil, errors.Wrap(err, "lsm: open a table")
@@ -54,18 +85,19 @@ func openTableReader(env *environment, facts tableFacts, advice vfs.Advice) (r *
 		return nil, errors.Wrapf(err, "lsm: map %s", r.path)
 	}
 	r.data = r.mapping.Bytes()
-	if err = r.guard(func() error { return r.open(env.id) }); err == nil {
+	if err = r.guard(r.open); err == nil {
 		err = errors.Wrapf(r.mapping.Advise(advice), "lsm: advise on %s", r.path)
 	}
 	if err != nil {
-		r.close()
+		_ = r.mapping.Close()
 		return nil, err
 	}
+	env.countIndex(r.indexBytes())
 	return r, nil
 }
 
 // open decodes and verifies header, footer, properties and index.
-func (r *tableReader) open(id storeID) error {
+func (r *tableReader) open() error {
 	header := bytes.Clone(r.data[:tableHeaderBytes])
 	if fault := checkPreamble(header, tableMagic, tableVersion, kindTableHeader); fault != nil {
 		return r.fault(0, fault)
@@ -73,7 +105,7 @@ func (r *tableReader) open(id storeID) error {
 	if number := order.Uint64(header[16:]); number != r.facts.number {
 		return r.corrupt(0, "the header is of table %d", number)
 	}
-	if !bytes.Equal(header[24:40], id[:]) {
+	if !bytes.Equal(header[24:40], r.env.id[:]) {
 		return r.corrupt(0, "the header is of another store")
 	}
 	r.headerCRC = headerCRC(header)
@@ -113,7 +145,6 @@ func (r *tableReader) loadIndex() error {
 		return r.corrupt(int(at), "%s", reason)
 	}
 	r.verified = make([]atomic.Uint32, (r.blocks+31)/32)
-	r.budget.table(r.indexBytes())
 	return nil
 }
 
@@ -194,15 +225,27 @@ func (r *tableReader) failed(fault error) error {
 	return errors.WithStack(&ReadError{Path: r.path, Err: fault})
 }
 
-// indexBytes returns the memory of the index, 0 if it has not been loaded.
+// indexBytes returns the memory of the index.
 func (r *tableReader) indexBytes() int64 {
 	return int64(8*len(r.words) + 4*len(r.buckets) + 4*len(r.verified))
+}
+
+// ref adds a reference.
+func (r *tableReader) ref() { r.refs.Add(1) }
+
+// unref removes a reference. The last one unmaps the table, which no reader may use then.
+func (r *tableReader) unref() {
+	left := r.refs.Add(-1)
+	invariants.References(int64(left), "a table")
+	if left == 0 {
+		r.close()
+	}
 }
 
 // close unmaps the table. There must be no readers.
 func (r *tableReader) close() {
 	_ = r.mapping.Close()
-	r.budget.table(-r.indexBytes())
+	r.env.countIndex(-r.indexBytes())
 }
 
 func (r *tableReader) corrupt(offset int, format string, args ...any) error {
@@ -214,6 +257,31 @@ func (r *tableReader) fault(offset int, f *formatFault) error {
 		return errors.Wrapf(ErrNewerVersion, "%s", r.path)
 	}
 	return r.corrupt(offset, "%s", f.reason)
+}
+
+func (r *tableReader) openFilter() (*bloom.Filter, error) {
+	s := r.footer.filter
+	return bloom.Open(r.path, io.NewSectionReader(guardedReader{r.data}, int64(s.offset), int64(s.length)))
+}
+
+// mapped returns the file, as it is in memory. It must be read inside guard.
+func (r *tableReader) mapped() []byte { return r.data }
+
+// content returns a reader of the file, also if its name was removed.
+func (r *tableReader) content() *io.SectionReader {
+	return io.NewSectionReader(guardedReader{r.data}, 0, int64(len(r.data)))
+}
+
+// bounds returns the smallest and the greatest key.
+func (r *tableReader) bounds() (minKey, maxKey []byte) { return r.minKey, r.maxKey }
+
+// spoolBytes returns the size of the sections that a tableWriter keeps in a spool.
+func (r *tableReader) spoolBytes() uint64 { return r.footer.filter.length + r.footer.index.length }
+
+// adviseAll asks the kernel to map the whole table, most of which is in the page cache
+// after it was written. That avoids page faults in lookups.
+func (r *tableReader) adviseAll() {
+	_ = r.mapping.Advise(vfs.AdvisePresent) // best effort
 }
 
 // guardedReader is an io.ReaderAt of a mapping.

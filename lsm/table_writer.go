@@ -51,8 +51,8 @@ const (
 )
 
 // newTableWriter creates a table; lasting means that it will not be merged soon.
-func newTableWriter(env *environment, number uint64, lasting bool) (*tableWriter, error) {
-	path := env.path(tableName(number))
+// Its spool is at spoolPath.
+func newTableWriter(env *tableEnv, path, spoolPath string, number uint64, lasting bool) (*tableWriter, error) {
 	file, err := env.fs.Create(path)
 	if err != nil {
 		return nil, errors.Wrap(err, "lsm: create a table")
@@ -62,12 +62,12 @@ func newTableWriter(env *environment, number uint64, lasting bool) (*tableWriter
 		output: newTableOutput(file), writeBytes: tableWriteBytes,
 		part: encodeTableHeader(number, env.id),
 	}
-	w.charge.budget = env.budget
-	w.spool = spool{fs: env.fs, path: env.path(spoolName(number)), charge: &w.charge}
+	w.charge.count = env.countBuffer
+	w.spool = spool{fs: env.fs, path: spoolPath, charge: &w.charge}
 	w.index.spooled.spool = &w.spool
 	w.filter = newFilterOutput(&bloom.Options{FalsePositiveRate: env.falsePositiveRate}, &w.spool)
 	w.headerCRC = headerCRC(w.part)
-	if lasting && env.budget.mergesFit(lastingBufferBytes) {
+	if lasting {
 		w.writeBytes = lastingWriteBytes
 	}
 	return w, nil
@@ -174,6 +174,9 @@ func (w *tableWriter) blockSeed() uint32 {
 	w.bound = append(w.bound, w.index.last...)
 	return checksum.Update(w.headerCRC, w.bound)
 }
+
+// entries returns the number of entries added.
+func (w *tableWriter) entries() uint64 { return w.properties.entries }
 
 // added returns the size of the keys and values added.
 func (w *tableWriter) added() uint64 { return w.properties.keyBytes + w.properties.valueBytes }

@@ -28,14 +28,14 @@ import (
 //     harmless.
 type view struct {
 	memtables []*memtable.Memtable // newest first; in a DB open for writing [0] is the current one
-	tables    []*table             // newest first
+	tables    []*tableReader       // newest first
 	readers   stripe.Readers
 	retired   atomic.Bool
 	released  atomic.Bool
 }
 
 // newView returns a view that the caller must retire.
-func newView(memtables []*memtable.Memtable, tables []*table) *view {
+func newView(memtables []*memtable.Memtable, tables []*tableReader) *view {
 	v := &view{memtables: memtables, tables: tables}
 	for _, m := range memtables {
 		m.Ref()
@@ -95,7 +95,7 @@ func (v *view) get(dst, key []byte, sequence uint64) ([]byte, error) {
 	var err error
 	result := dst
 	if fault := vfs.Guard(func() { result, err = v.getFromTables(dst, key, h) }); fault != nil {
-		return v.getOneByOne(dst, key, (*table).get)
+		return v.getOneByOne(dst, key, (*tableReader).get)
 	}
 	return result, err
 }
@@ -108,11 +108,11 @@ func (v *view) getVerified(dst, key []byte, sequence uint64) ([]byte, error) {
 		}
 		return append(dst, found.Value...), nil
 	}
-	return v.getOneByOne(dst, key, (*table).getVerified)
+	return v.getOneByOne(dst, key, (*tableReader).getVerified)
 }
 
 // getOneByOne guards each table separately, so that an error names the table.
-func (v *view) getOneByOne(dst, key []byte, get func(t *table, h bloom.Hash, key []byte) (kv.Entry, bool, error)) ([]byte, error) {
+func (v *view) getOneByOne(dst, key []byte, get func(t *tableReader, h bloom.Hash, key []byte) (kv.Entry, bool, error)) ([]byte, error) {
 	h := bloom.HashKey(key)
 	for _, t := range v.tables {
 		var e kv.Entry
