@@ -20,6 +20,7 @@ import (
 	"docstore/internal/checksum"
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
+	"docstore/lsm/internal/table"
 )
 
 // TestTablesDamagedInPlace damages the tables of an open store one after the other, in
@@ -110,7 +111,7 @@ func (a *attack) round() {
 	}
 	victim := v.tables[a.random.IntN(len(v.tables))]
 	other := v.tables[a.random.IntN(len(v.tables))]
-	r := newReader(a.t, a.db, maps.Clone(a.state), victim.path)
+	r := newReader(a.t, a.db, maps.Clone(a.state), victim.Path)
 	if a.random.IntN(2) == 0 { // else blocks are verified when they are read
 		a.read(r, attackKeys/2)
 	}
@@ -121,7 +122,7 @@ func (a *attack) round() {
 	at := a.random.IntN(len(r.sorted))
 	require.True(a.t, it.SeekGE([]byte(r.sorted[at])))
 
-	d := openDamage(a.t, victim.path)
+	d := openDamage(a.t, victim.Path)
 	if d == nil {
 		return
 	}
@@ -137,7 +138,7 @@ func (a *attack) round() {
 	if a.random.IntN(3) == 0 { // a flush or merge reads the table, possibly until after the repair
 		a.write()
 		r.honest(a.db.Flush())
-		a.read(newReader(a.t, a.db, a.state, victim.path), 100)
+		a.read(newReader(a.t, a.db, a.state, victim.Path), 100)
 	}
 	d.undo()
 	// No damaged byte is cached: all results are correct at once.
@@ -227,7 +228,7 @@ func (d *damage) close() { require.NoError(d.t, d.file.Close()) }
 
 // do damages the file in a random way, usually within a randomly chosen part of the
 // table.
-func (d *damage) do(random *rand.Rand, other *tableReader) {
+func (d *damage) do(random *rand.Rand, other *table.Reader) {
 	size := len(d.whole)
 	p := partsOf(d.whole)
 	parts := [][2]int{
@@ -252,7 +253,7 @@ func (d *damage) do(random *rand.Rand, other *tableReader) {
 		{"delete", func() { b = append(b[:from:from], b[min(size, from+1+random.IntN(4)):]...) }},
 		{"truncate", func() { b = b[:from] }},
 		{"truncate to pages", func() { b = b[:from&^(blockSize-1)] }},
-		{"another table", func() { copy(b[from:to], other.mapped()[min(from, len(other.mapped())):]) }},
+		{"another table", func() { copy(b[from:to], other.Mapped()[min(from, len(other.Mapped())):]) }},
 		{"another place", func() { copy(b[from:to], d.whole[random.IntN(size):]) }},
 		{"another block", func() {
 			start, end := p.block(random.IntN(len(p.blocks)))
@@ -294,7 +295,7 @@ func TestTablesDamagedAtAnyMoment(t *testing.T) {
 		}
 		for range 100 {
 			victim := v.tables[random.IntN(len(v.tables))]
-			d := openDamage(t, victim.path)
+			d := openDamage(t, victim.Path)
 			d.do(random, victim)
 			a.hurriedRead(random, nil)
 			d.undo()

@@ -11,6 +11,7 @@ import (
 
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/lsm/internal/table"
 	"docstore/wal"
 )
 
@@ -58,7 +59,7 @@ func TestBudgetFollowsNeed(t *testing.T) {
 		t.Helper()
 		s := budget.Stats()
 		require.LessOrEqual(t, s.Memtables+s.Filters, s.Bytes+s.Bytes/10)
-		require.LessOrEqual(t, s.Merges, int64(len(stores)*tableBufferBytes))
+		require.LessOrEqual(t, s.Merges, int64(len(stores)*table.BufferBytes))
 	}
 	const keys = 100_000
 	for i := range 3 {
@@ -171,11 +172,11 @@ func TestIteratorsDuringLargeMerge(t *testing.T) {
 	require.NoError(t, db.WaitIdle(t.Context()))
 	opened.Store(nil)
 	tables := db.schedule.current.Load().tables
-	require.Greater(t, int64(tables[len(tables)-1].spoolBytes()), budget.pinnable(), "else the test is void")
+	require.Greater(t, int64(tables[len(tables)-1].SpoolBytes()), budget.pinnable(), "else the test is void")
 	require.Greater(t, tried.Load(), int64(20))
 	require.Zero(t, failed.Load(), "of %d iterators", tried.Load())
 	require.Positive(t, spooled.Load())
-	require.LessOrEqual(t, inUse.Load(), int64(tableBufferBytes))
+	require.LessOrEqual(t, inUse.Load(), int64(table.BufferBytes))
 	require.Greater(t, inUse.Load(), int64(3*256<<10), "the parts of the output are not counted")
 
 	i, found := db.NewIter(nil), 0

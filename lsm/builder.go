@@ -7,6 +7,7 @@ import (
 
 	"docstore/internal/vfs"
 	"docstore/lsm/internal/kv"
+	"docstore/lsm/internal/table"
 )
 
 // Builder creates a store with one table from sorted input. It is not safe for
@@ -15,7 +16,7 @@ type Builder struct {
 	env    environment
 	lock   io.Closer
 	number uint64 // of the table
-	writer *tableWriter
+	writer *table.Writer
 	err    error // the first error; final
 }
 
@@ -49,7 +50,7 @@ func (b *Builder) begin(o Options) error {
 	if err == nil && (len(db.schedule.current.Load().tables) > 0 || db.commit.visible.Load() > 0) {
 		err = errors.Wrapf(ErrExists, "%s holds a store", b.env.dir)
 	}
-	b.env.id = db.env.id
+	b.env.Store = db.env.Store
 	b.number = db.schedule.mu.nextNumber
 	if err := errors.CombineErrors(err, db.Close()); err != nil {
 		return err
@@ -65,7 +66,7 @@ func (b *Builder) Set(key, value []byte) error {
 		b.err = checkSizes(key, len(value))
 	}
 	if b.err == nil {
-		b.err = b.writer.add([]kv.Entry{{Key: key, Value: value}}, false)
+		b.err = b.writer.Add([]kv.Entry{{Key: key, Value: value}}, false)
 	}
 	return b.err
 }
@@ -76,22 +77,22 @@ func (b *Builder) Finish() error {
 	if b.err != nil {
 		return b.err
 	}
-	entries := b.writer.entries()
-	facts, err := b.writer.finish(1, max(1, entries))
+	entries := b.writer.Entries()
+	facts, err := b.writer.Finish(1, max(1, entries))
 	if err == nil && entries > 0 {
-		err = b.env.fs.SyncDir(b.env.dir)
+		err = b.env.FS.SyncDir(b.env.dir)
 	}
 	if err != nil {
-		b.writer.abandon()
+		b.writer.Abandon()
 		b.writer, b.err = nil, err
 		return err
 	}
-	m := manifest{id: b.env.id, nextNumber: b.number + 1, firstLog: b.number + 1}
+	m := manifest{id: b.env.Store, nextNumber: b.number + 1, firstLog: b.number + 1}
 	if entries > 0 {
-		m.tables, m.lastSequence = []tableFacts{facts}, entries
+		m.tables, m.lastSequence = []table.Facts{facts}, entries
 	}
 	b.writer = nil
-	if err := m.write(b.env.fs, b.env.path(manifestName)); err != nil {
+	if err := m.write(b.env.FS, b.env.path(manifestName)); err != nil {
 		b.err = err
 		return err
 	}
@@ -101,7 +102,7 @@ func (b *Builder) Finish() error {
 // Close aborts unless Finish was called. It is idempotent.
 func (b *Builder) Close() error {
 	if b.writer != nil {
-		b.writer.abandon()
+		b.writer.Abandon()
 		b.writer = nil
 	}
 	b.err = ErrClosed

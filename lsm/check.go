@@ -24,17 +24,17 @@ func (db *DB) CheckWith(progress func(done, total int64)) error {
 	var found []error
 	var done, total int64
 	for _, t := range v.tables {
-		total += int64(t.facts.fileBytes)
+		total += int64(t.Facts.FileBytes)
 	}
 	for _, t := range v.tables {
 		before := done
-		found = append(found, t.check(true, func(bytes int64) error {
+		found = append(found, t.Check(true, func(bytes int64) error {
 			if done += bytes; progress != nil {
 				progress(done, total)
 			}
 			return nil
 		}))
-		done = before + int64(t.facts.fileBytes) // also if it is damaged
+		done = before + int64(t.Facts.FileBytes) // also if it is damaged
 		if db.schedule.isClosing() {
 			return ErrClosed
 		}
@@ -45,11 +45,11 @@ func (db *DB) CheckWith(progress func(done, total int64)) error {
 
 // checkManifest verifies the manifest and the logs after it.
 func (db *DB) checkManifest() []error {
-	m, err := readManifest(db.env.fs, db.env.path(manifestName))
+	m, err := readManifest(db.env.FS, db.env.path(manifestName))
 	if err != nil || db.options.Follow {
 		return []error{err}
 	}
-	names, err := db.env.fs.List(db.env.dir)
+	names, err := db.env.FS.List(db.env.dir)
 	if err != nil {
 		return []error{errors.Wrap(err, "lsm: list the store")}
 	}

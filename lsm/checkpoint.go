@@ -11,6 +11,7 @@ import (
 
 	"docstore/internal/vfs"
 	"docstore/lsm/internal/memtable"
+	"docstore/lsm/internal/table"
 )
 
 // Checkpoint creates in dir a separate store with everything written before the call.
@@ -28,7 +29,7 @@ import (
 // files that a crash left there. If the directory has files of other kinds, Checkpoint
 // returns an error and does not change it.
 func (db *DB) Checkpoint(dir string) error {
-	fsys, dir := db.env.fs, filepath.Clean(dir)
+	fsys, dir := db.env.FS, filepath.Clean(dir)
 	if _, err := fsys.Stat(dir); err == nil {
 		return errors.Wrapf(ErrExists, "%s", dir)
 	} else if !isNotExist(err) {
@@ -164,59 +165,59 @@ func (db *DB) fillCheckpoint(dir string, v *view, m manifest) error {
 			return err
 		}
 		m.tables = slices.Insert(m.tables, 0, facts)
-		m.lastSequence = facts.lastSequence
+		m.lastSequence = facts.LastSequence
 		m.nextNumber++
 	}
 	m.firstLog = m.nextNumber // it has no logs
 	// With the filter statistics the checkpoint opens warm.
-	if err := vfs.WriteFileAtomic(env.fs, env.path(filtersName), db.filters.Scores()); err != nil {
+	if err := vfs.WriteFileAtomic(env.FS, env.path(filtersName), db.filters.Scores()); err != nil {
 		return err
 	}
-	if err := env.fs.SyncDir(dir); err != nil {
+	if err := env.FS.SyncDir(dir); err != nil {
 		return err
 	}
-	return m.write(env.fs, env.path(manifestName))
+	return m.write(env.FS, env.path(manifestName))
 }
 
 // copyTable copies a table to another directory. If the writer has removed the file,
 // the contents are still mapped.
-func (db *DB) copyTable(to *environment, t *tableReader) error {
-	target := to.path(tableName(t.facts.number))
-	err := to.fs.Link(t.path, target)
+func (db *DB) copyTable(to *environment, t *table.Reader) error {
+	target := to.path(tableName(t.Facts.Number))
+	err := to.FS.Link(t.Path, target)
 	if errors.Is(err, vfs.ErrCrossDevice) {
-		err = copyFile(to.fs, target, t.path)
+		err = copyFile(to.FS, target, t.Path)
 	}
 	if !db.options.ReadOnly {
 		return err
 	}
 	if isNotExist(err) {
-		err = writeDurably(to.fs, target, t.content())
+		err = writeDurably(to.FS, target, t.Content())
 	}
 	if err != nil {
 		return err
 	}
 	// The file was opened by name, and the writer may have replaced it: verify that it
 	// is the same table.
-	source, err := to.openSource(t.facts)
+	source, err := to.openSource(t.Facts)
 	if err != nil {
 		return err
 	}
-	source.close()
+	source.Close()
 	return nil
 }
 
 // writeMemtable writes a sealed memtable to a table.
-func (db *DB) writeMemtable(to *environment, number uint64, m *memtable.Memtable) (tableFacts, error) {
+func (db *DB) writeMemtable(to *environment, number uint64, m *memtable.Memtable) (table.Facts, error) {
 	w, err := to.createTable(number, false)
 	if err != nil {
-		return tableFacts{}, err
+		return table.Facts{}, err
 	}
-	var facts tableFacts
+	var facts table.Facts
 	if err = db.fillTable(w, m.Source(), false, nil); err == nil {
-		facts, err = w.finish(m.First(), m.Last())
+		facts, err = w.Finish(m.First(), m.Last())
 	}
 	if err != nil {
-		w.abandon()
+		w.Abandon()
 	}
 	if errors.Is(err, errClosing) {
 		err = ErrClosed

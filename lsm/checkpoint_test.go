@@ -60,7 +60,7 @@ func TestCheckpointOfReader(t *testing.T) {
 				require.NoError(t, db.Flush())
 				require.NoError(t, db.WaitIdle(t.Context()))
 				for _, table := range reader.schedule.current.Load().tables {
-					if _, err := mem.Stat(table.path); isNotExist(err) {
+					if _, err := mem.Stat(table.Path); isNotExist(err) {
 						vanished++
 					}
 				}

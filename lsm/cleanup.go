@@ -1,6 +1,10 @@
 package lsm
 
-import "sync"
+import (
+	"sync"
+
+	"docstore/lsm/internal/table"
+)
 
 // leftovers is work for the cleanup worker.
 type leftovers struct {
@@ -24,12 +28,12 @@ type obsoleteFiles struct {
 }
 
 // add adds logs and tables that the manifest no longer names.
-func (o *obsoleteFiles) add(logs []*logFile, tables []*tableReader) {
+func (o *obsoleteFiles) add(logs []*logFile, tables []*table.Reader) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.mu.logs = append(o.mu.logs, logs...)
 	for _, t := range tables {
-		o.mu.paths = append(o.mu.paths, t.path)
+		o.mu.paths = append(o.mu.paths, t.Path)
 	}
 	o.mu.filters = true
 }
@@ -80,14 +84,14 @@ func (o *obsoleteFiles) release() {
 // removes files that it could not remove.
 func (db *DB) cleanUp(left leftovers) {
 	if err := db.writer.logs.closeFiles(left.logs); err != nil {
-		db.env.logger.Warn("an obsolete log could not be closed", "dir", db.env.dir, "error", err)
+		db.env.Logger.Warn("an obsolete log could not be closed", "dir", db.env.dir, "error", err)
 	}
 	for _, log := range left.logs {
 		left.paths = append(left.paths, log.path)
 	}
 	for _, path := range left.paths {
-		if err := db.env.fs.Remove(path); err != nil {
-			db.env.logger.Warn("a file could not be removed", "path", path, "error", err)
+		if err := db.env.FS.Remove(path); err != nil {
+			db.env.Logger.Warn("a file could not be removed", "path", path, "error", err)
 		}
 	}
 	if left.filters {

@@ -25,7 +25,7 @@ func (db *DB) ReadAhead(keys [][]byte) {
 		for _, key := range keys {
 			h := bloom.HashKey(key)
 			for _, t := range v.tables {
-				if block := t.blockOf(h, key); block != nil {
+				if block := t.BlockOf(h, key); block != nil {
 					ranges.Add(block)
 					break // a filter is rarely wrong
 				}
@@ -46,7 +46,7 @@ func (db *DB) Resident() (share float64, mapped int64) {
 	defer v.unref()
 	mappings := make([][]byte, len(v.tables))
 	for i, t := range v.tables {
-		mappings[i] = t.mapped()
+		mappings[i] = t.Mapped()
 	}
 	return residency.Share(mappings)
 }

@@ -28,13 +28,13 @@ func TestReadAheadAvoidsFaults(t *testing.T) {
 		keys = append(keys, benchKey(nil, uint64(i*(entries/lookups))))
 	}
 	waits := func(ahead bool) int {
-		require.NoError(t, unix.Madvise(table.mapped(), unix.MADV_DONTNEED))
-		require.NoError(t, unix.Madvise(table.mapped(), unix.MADV_RANDOM))
-		file, err := os.Open(table.path)
+		require.NoError(t, unix.Madvise(table.Mapped(), unix.MADV_DONTNEED))
+		require.NoError(t, unix.Madvise(table.Mapped(), unix.MADV_RANDOM))
+		file, err := os.Open(table.Path)
 		require.NoError(t, err)
 		defer file.Close()
 		// Drop only the blocks: the index stays in memory.
-		blocks := int64(partsOf(table.mapped()).index) &^ (blockSize - 1)
+		blocks := int64(partsOf(table.Mapped()).index) &^ (blockSize - 1)
 		require.NoError(t, unix.Fadvise(int(file.Fd()), 0, blocks, unix.FADV_DONTNEED))
 		if ahead {
 			db.ReadAhead(keys)
@@ -52,7 +52,7 @@ func TestReadAheadAvoidsFaults(t *testing.T) {
 	t.Logf("%d lookups: %d faults after ReadAhead, %d without", lookups, with, without)
 	require.Less(t, with, lookups/4)
 	share, mapped := db.Resident()
-	require.EqualValues(t, len(table.mapped()), mapped)
+	require.EqualValues(t, len(table.Mapped()), mapped)
 	if without < lookups/2 {
 		t.Skip("the lookups do not wait without ReadAhead either: the test's directory is in memory or on a fast disk")
 	}

@@ -8,6 +8,7 @@ import (
 
 	"docstore/internal/vfs"
 	"docstore/lsm/internal/kv"
+	"docstore/lsm/internal/table"
 )
 
 // mergeStepBytes is the number of bytes that a merge writes before it checks for other
@@ -21,7 +22,7 @@ const lastingUnits = 16
 // lasting reports whether a table of a size in memtables is written as a long-lived one,
 // with larger buffers if the budget has memory for them.
 func (db *DB) lasting(units uint64) bool {
-	return units >= lastingUnits && db.options.Budget.mergesFit(lastingBufferBytes)
+	return units >= lastingUnits && db.options.Budget.mergesFit(table.LastingBufferBytes)
 }
 
 // mergeNewer runs the merges that dueMerge returns.
@@ -29,7 +30,7 @@ func (db *DB) lasting(units uint64) bool {
 // Merges run one at a time, but a large merge pauses for smaller ones that become due:
 // so flushes continue during a large merge, and the number of tables stays as the rule
 // requires.
-func (db *DB) mergeNewer(underWay []*tableReader) error {
+func (db *DB) mergeNewer(underWay []*table.Reader) error {
 	for {
 		m, oldest := db.schedule.beginMerge(underWay)
 		if m == nil {
@@ -59,44 +60,44 @@ func (db *DB) merge(m *merge, oldest bool) error {
 	if err != nil {
 		return err
 	}
-	var facts tableFacts
+	var facts table.Facts
 	var limited uint64
 	err = db.fillTable(w, source, oldest, func() error {
-		m.done.Store(w.added())
+		m.done.Store(w.Added())
 		if err := db.mergeNewer(inputs); err != nil {
 			return err
 		}
-		written := w.end() - limited
+		written := w.Written() - limited
 		limited += written
 		return db.limitMerge(written, inputs)
 	})
 	if err == nil {
-		facts, err = w.finish(inputs[len(inputs)-1].facts.firstSequence, inputs[0].facts.lastSequence)
+		facts, err = w.Finish(inputs[len(inputs)-1].Facts.FirstSequence, inputs[0].Facts.LastSequence)
 	}
 	if err != nil {
-		w.abandon()
+		w.Abandon()
 		return err
 	}
 	if err := db.installTable(facts, nil, inputs); err != nil {
 		return err
 	}
 	db.counters.merges.Add(1)
-	db.counters.mergeBytes.Add(facts.fileBytes)
-	db.env.logger.Debug("merged tables", "tables", len(inputs), "into", m.number,
-		"entries", facts.entries, "bytes", facts.fileBytes, "took", time.Since(start))
+	db.counters.mergeBytes.Add(facts.FileBytes)
+	db.env.Logger.Debug("merged tables", "tables", len(inputs), "into", m.number,
+		"entries", facts.Entries, "bytes", facts.FileBytes, "took", time.Since(start))
 	return nil
 }
 
 // tableSources opens tables for a merge; release closes them.
-func (db *DB) tableSources(inputs []*tableReader) (sources []kv.Source, release func(), err error) {
-	var opened []*tableSource
+func (db *DB) tableSources(inputs []*table.Reader) (sources []kv.Source, release func(), err error) {
+	var opened []*table.Source
 	release = func() {
 		for _, s := range opened {
-			s.close()
+			s.Close()
 		}
 	}
 	for _, t := range inputs {
-		s, err := db.env.openSource(t.facts)
+		s, err := db.env.openSource(t.Facts)
 		if err != nil {
 			release()
 			return nil, nil, err
@@ -110,9 +111,9 @@ func (db *DB) tableSources(inputs []*tableReader) (sources []kv.Source, release 
 // memtables, too: a merge reads through its own mappings, and no other goroutine
 // removes its inputs from the list.
 type merge struct {
-	inputs []*tableReader // newest first
-	number uint64         // of the output table
-	bytes  uint64         // of the inputs' keys and values
+	inputs []*table.Reader // newest first
+	number uint64          // of the output table
+	bytes  uint64          // of the inputs' keys and values
 	done   atomic.Uint64
 	begun  time.Time
 }
@@ -120,12 +121,12 @@ type merge struct {
 // roomForMerge checks before a merge that the disk has space for its output, assuming
 // distinct keys, and its spool, plus the log and table of a memtable: writes have priority
 // over merges.
-func (db *DB) roomForMerge(inputs []*tableReader) error {
+func (db *DB) roomForMerge(inputs []*table.Reader) error {
 	need := 2 * db.memtableBytes()
 	for _, t := range inputs {
-		need += int64(t.facts.fileBytes + t.spoolBytes())
+		need += int64(t.Facts.FileBytes + t.SpoolBytes())
 	}
-	free, err := db.env.fs.FreeBytes(db.env.dir)
+	free, err := db.env.FS.FreeBytes(db.env.dir)
 	if err != nil {
 		return errors.Wrap(err, "lsm: room for a merge")
 	}
@@ -136,11 +137,11 @@ func (db *DB) roomForMerge(inputs []*tableReader) error {
 }
 
 // sharedBytes returns the length of the prefix common to all keys of the tables.
-func sharedBytes(tables []*tableReader) int {
-	first, _ := tables[0].bounds()
+func sharedBytes(tables []*table.Reader) int {
+	first, _ := tables[0].Bounds()
 	shared := len(first)
 	for _, t := range tables {
-		minKey, maxKey := t.bounds()
+		minKey, maxKey := t.Bounds()
 		shared = min(shared, kv.CommonPrefix(first, minKey), kv.CommonPrefix(first, maxKey))
 	}
 	return shared
@@ -157,7 +158,7 @@ func deleteObsolete(entries []kv.Entry, obsolete func(key, value []byte) bool) {
 
 // fillTable writes the entries of a source, optionally without tombstones. At every
 // mergeStepBytes it checks whether the DB is closing and calls pause, if not nil.
-func (db *DB) fillTable(w *tableWriter, source kv.Source, dropTombstones bool, pause func() error) error {
+func (db *DB) fillTable(w *table.Writer, source kv.Source, dropTombstones bool, pause func() error) error {
 	var batch []kv.Entry
 	var obsolete func(key, value []byte) bool
 	if db.options.Obsolete != nil {
@@ -165,14 +166,14 @@ func (db *DB) fillTable(w *tableWriter, source kv.Source, dropTombstones bool, p
 	}
 	for {
 		var err error
-		for until := w.added() + mergeStepBytes; w.added() < until; {
+		for until := w.Added() + mergeStepBytes; w.Added() < until; {
 			if batch, err = source.Next(batch[:0]); err != nil || len(batch) == 0 {
 				return err
 			}
 			if obsolete != nil {
 				deleteObsolete(batch, obsolete)
 			}
-			if err = w.add(batch, dropTombstones); err != nil {
+			if err = w.Add(batch, dropTombstones); err != nil {
 				return err
 			}
 		}

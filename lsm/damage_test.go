@@ -42,7 +42,7 @@ func twoTables(t *testing.T, key func(i int) []byte) (*DB, map[string]string) {
 	tables := db.schedule.current.Load().tables
 	require.Len(t, tables, 2)
 	for _, table := range tables {
-		require.Greater(t, len(partsOf(table.mapped()).blocks), 1)
+		require.Greater(t, len(partsOf(table.Mapped()).blocks), 1)
 	}
 	it := db.NewIter(nil)
 	defer it.Close()
@@ -175,12 +175,12 @@ func TestNotFoundNeverRestsOnDamagedBytes(t *testing.T) {
 			random := testseed.Rand(t)
 			db, state := twoTables(t, key)
 			for _, table := range db.schedule.current.Load().tables {
-				r := newReader(t, db, state, table.path)
-				for at := 0; at < len(table.mapped()); at += crashtest.Share(3, 1) {
-					was := table.mapped()[at]
-					table.mapped()[at] ^= 1 << (random.IntN(2) * random.IntN(8)) // the first bit may be that of a tombstone
+				r := newReader(t, db, state, table.Path)
+				for at := 0; at < len(table.Mapped()); at += crashtest.Share(3, 1) {
+					was := table.Mapped()[at]
+					table.Mapped()[at] ^= 1 << (random.IntN(2) * random.IntN(8)) // the first bit may be that of a tombstone
 					// Keys near the damaged byte, if it is in a block.
-					near := int(float64(at) / float64(len(table.mapped())) * 600)
+					near := int(float64(at) / float64(len(table.Mapped())) * 600)
 					keys := make([][]byte, 8)
 					for i := range keys {
 						keys[i] = key(min(599, max(0, near+random.IntN(100)-50)))
@@ -189,7 +189,7 @@ func TestNotFoundNeverRestsOnDamagedBytes(t *testing.T) {
 					r.get(key(random.IntN(2000)))
 					r.multiGet(keys)
 					r.seek(keys[0], at%2 == 0, 5)
-					table.mapped()[at] = was
+					table.Mapped()[at] = was
 				}
 				r.multiGet([][]byte{key(1)})
 			}
@@ -203,8 +203,8 @@ func TestLookupDetectsDamagedKey(t *testing.T) {
 	db, _ := twoTables(t, keyShapes["even"])
 	table := db.schedule.current.Load().tables[1]
 	key := keyShapes["even"](301)
-	at := bytes.Index(table.mapped(), key)
-	copy(table.mapped()[at:], "damaged")
+	at := bytes.Index(table.Mapped(), key)
+	copy(table.Mapped()[at:], "damaged")
 
 	_, err := db.Get(nil, key)
 	require.ErrorIs(t, err, ErrCorrupt)
@@ -225,12 +225,12 @@ func TestLookupDetectsDamagedKey(t *testing.T) {
 func TestGetVerifiedDetectsDamagedValue(t *testing.T) {
 	db, _ := twoTables(t, keyShapes["even"])
 	table := db.schedule.current.Load().tables[1]
-	at := bytes.Index(table.mapped(), []byte("old0301"))
-	table.mapped()[at] ^= 1
+	at := bytes.Index(table.Mapped(), []byte("old0301"))
+	table.Mapped()[at] ^= 1
 	requireValue(t, db, "document000301", "nld0301")
 	_, err := db.GetVerified(nil, []byte("document000301"))
 	require.ErrorIs(t, err, ErrCorrupt)
-	table.mapped()[at] ^= 1
+	table.Mapped()[at] ^= 1
 	value, err := db.GetVerified([]byte("is "), []byte("document000301"))
 	require.NoError(t, err)
 	require.Equal(t, "is old0301", string(value))
@@ -246,16 +246,16 @@ func TestInsertedBytesDoNotPanic(t *testing.T) {
 			random := testseed.Rand(t)
 			db, state := twoTables(t, key)
 			for _, table := range db.schedule.current.Load().tables {
-				r := newReader(t, db, state, table.path)
-				whole := bytes.Clone(table.mapped())
+				r := newReader(t, db, state, table.Path)
+				whole := bytes.Clone(table.Mapped())
 				p := partsOf(whole)
 				for range crashtest.Share(100, 5000) {
 					at, n := random.IntN(len(whole)), 1+random.IntN(4)
 					if random.IntN(2) == 0 { // the index follows the blocks
 						at = p.index + random.IntN(p.filter-p.index)
 					}
-					n = copy(table.mapped()[at:], randomBytes(random, n))
-					copy(table.mapped()[at+n:], whole[at:])
+					n = copy(table.Mapped()[at:], randomBytes(random, n))
+					copy(table.Mapped()[at+n:], whole[at:])
 					var keys [][]byte
 					for range 2 * groupKeys {
 						keys = append(keys, key(random.IntN(700)))
@@ -265,7 +265,7 @@ func TestInsertedBytesDoNotPanic(t *testing.T) {
 						r.get(key)
 						r.seek(key, random.IntN(2) == 0, 100)
 					}
-					copy(table.mapped(), whole)
+					copy(table.Mapped(), whole)
 				}
 			}
 		})
@@ -294,18 +294,18 @@ func TestBlockOverwrittenByAnotherBlock(t *testing.T) {
 		require.NoError(t, db.Flush())
 	}
 	newer, older := db.schedule.current.Load().tables[0], db.schedule.current.Load().tables[1]
-	r := newReader(t, db, state, newer.path)
-	p := partsOf(newer.mapped())
-	require.Equal(t, p.index, partsOf(older.mapped()).index)
+	r := newReader(t, db, state, newer.Path)
+	p := partsOf(newer.Mapped())
+	require.Equal(t, p.index, partsOf(older.Mapped()).index)
 
-	whole := bytes.Clone(newer.mapped())
-	copy(newer.mapped()[tableHeaderSize:p.index], older.mapped()[tableHeaderSize:])
+	whole := bytes.Clone(newer.Mapped())
+	copy(newer.Mapped()[tableHeaderSize:p.index], older.Mapped()[tableHeaderSize:])
 	_, err := db.Get(nil, key(1))
 	require.ErrorIs(t, err, ErrCorrupt, "old value instead of the new one")
 	r.seek(nil, false, 600)
-	copy(newer.mapped(), whole)
+	copy(newer.Mapped(), whole)
 
-	first, second := whole[p.blocks[0]:p.blocks[1]], newer.mapped()[p.blocks[1]:p.blocks[2]]
+	first, second := whole[p.blocks[0]:p.blocks[1]], newer.Mapped()[p.blocks[1]:p.blocks[2]]
 	copy(second, first)
 	for i := range 600 {
 		r.get(key(i))
@@ -318,13 +318,13 @@ func TestBlockOverwrittenByAnotherBlock(t *testing.T) {
 func TestAccessOutOfBoundsIsCorruption(t *testing.T) {
 	db, _ := twoTables(t, keyShapes["words"])
 	table := db.schedule.current.Load().tables[0]
-	beyond := len(table.mapped()) + 1
-	fn := func() error { return fmt.Errorf("%x", table.mapped()[:beyond]) }
+	beyond := len(table.Mapped()) + 1
+	fn := func() error { return fmt.Errorf("%x", table.Mapped()[:beyond]) }
 	if invariants.Enabled {
-		require.Panics(t, func() { _ = table.guard(fn) })
+		require.Panics(t, func() { _ = table.Guard(fn) })
 		return
 	}
-	err := table.guard(fn)
+	err := table.Guard(fn)
 	require.ErrorIs(t, err, ErrCorrupt)
-	require.ErrorContains(t, err, tableName(table.facts.number))
+	require.ErrorContains(t, err, tableName(table.Facts.Number))
 }

@@ -2,6 +2,8 @@ package lsm
 
 import (
 	"github.com/cockroachdb/errors"
+
+	"docstore/lsm/internal/table"
 )
 
 // Results of lookups.
@@ -36,3 +38,23 @@ var (
 	// ErrNoStore: a directory opened read-only has no store.
 	ErrNoStore = errors.New("lsm: no store here")
 )
+
+// Faults of files.
+var (
+	// ErrCorrupt matches every *CorruptionError.
+	ErrCorrupt = table.ErrCorrupt
+	// ErrUnreadable matches every *ReadError.
+	ErrUnreadable = table.ErrUnreadable
+	// ErrNewerVersion: a file was written by a newer version of this package. The file
+	// is intact.
+	ErrNewerVersion = table.ErrNewerVersion
+	// ErrOutOfOrder: a key added to a Builder is not greater than the previous one.
+	ErrOutOfOrder = table.ErrOutOfOrder
+)
+
+// CorruptionError reports a damaged file: its Path, the Offset in bytes, and the Reason.
+type CorruptionError = table.CorruptionError
+
+// ReadError reports that a mapped file could not be read: it was truncated, or its disk
+// failed. It unwraps to the *vfs.FaultError.
+type ReadError = table.ReadError

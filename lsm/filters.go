@@ -14,12 +14,12 @@ import (
 // scores of an earlier run. Pages are loaded in the background.
 func (db *DB) trackFilters() {
 	path := db.env.path(filtersName)
-	scores, err := vfs.ReadFile(db.env.fs, path)
+	scores, err := vfs.ReadFile(db.env.FS, path)
 	if err == nil {
 		err = db.filters.Restore(path, scores)
 	}
 	if err != nil && !isNotExist(err) {
-		db.env.logger.Warn("the scores of filter pages could not be restored; the ranking starts from zero", "dir", db.env.dir, "error", err)
+		db.env.Logger.Warn("the scores of filter pages could not be restored; the ranking starts from zero", "dir", db.env.dir, "error", err)
 	}
 	db.filters.Track(db.schedule.current.Load().filters()...)
 }
@@ -76,21 +76,21 @@ func (db *DB) updateFilters() {
 }
 
 func (db *DB) reportFilters(err error) {
-	db.env.logger.Warn("some filter pages could not be loaded", "dir", db.env.dir, "error", err)
+	db.env.Logger.Warn("some filter pages could not be loaded", "dir", db.env.dir, "error", err)
 }
 
 // saveFilters saves the scores of filter pages. They are optional, so a failure is only
 // logged.
 func (db *DB) saveFilters() {
-	if err := vfs.WriteFileAtomic(db.env.fs, db.env.path(filtersName), db.filters.Scores()); err != nil {
-		db.env.logger.Warn("the scores of filter pages could not be saved", "dir", db.env.dir, "error", err)
+	if err := vfs.WriteFileAtomic(db.env.FS, db.env.path(filtersName), db.filters.Scores()); err != nil {
+		db.env.Logger.Warn("the scores of filter pages could not be saved", "dir", db.env.dir, "error", err)
 	}
 }
 
 // checkFilters verifies the saved scores.
 func (db *DB) checkFilters() error {
 	path := db.env.path(filtersName)
-	scores, err := vfs.ReadFile(db.env.fs, path)
+	scores, err := vfs.ReadFile(db.env.FS, path)
 	if isNotExist(err) {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"docstore/lsm/internal/memtable"
+	"docstore/lsm/internal/table"
 )
 
 // Flush writes all memtables to tables and waits until they are durable.
@@ -56,18 +57,18 @@ var errClosing = errors.New("lsm: closing")
 // is named. Until the manifest is renamed, a crash leaves the old store, and the table
 // is an orphan. After that it leaves the new store, and the replaced files are orphans.
 // Open removes orphans.
-func (db *DB) installTable(facts tableFacts, flushed *memtable.Memtable, merged []*tableReader) error {
+func (db *DB) installTable(facts table.Facts, flushed *memtable.Memtable, merged []*table.Reader) error {
 	db.install.Lock()
 	defer db.install.Unlock()
 
-	var output *tableReader
-	if facts.entries > 0 {
+	var output *table.Reader
+	if facts.Entries > 0 {
 		var err error
 		if output, err = db.openOutput(facts); err != nil {
 			return err
 		}
-		output.ref()
-		defer output.unref()
+		output.Ref()
+		defer output.Unref()
 	}
 	v := db.schedule.current.Load() // its tables change only under install
 	tables := replaceTables(v.tables, output, merged)
@@ -75,7 +76,7 @@ func (db *DB) installTable(facts tableFacts, flushed *memtable.Memtable, merged 
 	db.schedule.mu.Lock()
 	next := db.describe(tables, flushed)
 	db.schedule.mu.Unlock()
-	if err := next.write(db.env.fs, db.env.path(manifestName)); err != nil {
+	if err := next.write(db.env.FS, db.env.path(manifestName)); err != nil {
 		db.dropUnlessNamed(facts)
 		return err
 	}
@@ -90,7 +91,7 @@ func (db *DB) installTable(facts tableFacts, flushed *memtable.Memtable, merged 
 		logs, resolved = db.writer.logs.cut(next.firstLog)
 	})
 	if resolved {
-		db.env.logger.Info("writes continue in a new log", "dir", db.env.dir)
+		db.env.Logger.Info("writes continue in a new log", "dir", db.env.dir)
 	}
 
 	// Drop the filter pages of removed tables before their mappings, and the mappings
@@ -105,24 +106,24 @@ func (db *DB) installTable(facts tableFacts, flushed *memtable.Memtable, merged 
 
 // openOutput opens a new table for reading. A table that cannot be read is not
 // installed.
-func (db *DB) openOutput(facts tableFacts) (*tableReader, error) {
-	path := db.env.path(tableName(facts.number))
-	err := db.env.fs.SyncDir(db.env.dir)
-	var t *tableReader
+func (db *DB) openOutput(facts table.Facts) (*table.Reader, error) {
+	path := db.env.path(tableName(facts.Number))
+	err := db.env.FS.SyncDir(db.env.dir)
+	var t *table.Reader
 	if err == nil {
 		t, err = db.env.openTable(facts)
 	}
 	if err != nil {
-		_ = db.env.fs.Remove(path)
+		_ = db.env.FS.Remove(path)
 		return nil, errors.Wrap(err, "lsm: open a new table")
 	}
-	t.adviseAll()
+	t.Populate()
 	return t, nil
 }
 
 // replaceTables returns tables with output in place of merged, which are consecutive,
 // or before all if merged is empty. output may be nil.
-func replaceTables(tables []*tableReader, output *tableReader, merged []*tableReader) []*tableReader {
+func replaceTables(tables []*table.Reader, output *table.Reader, merged []*table.Reader) []*table.Reader {
 	at := 0
 	if len(merged) > 0 {
 		at = slices.Index(tables, merged[0])
@@ -136,10 +137,10 @@ func replaceTables(tables []*tableReader, output *tableReader, merged []*tableRe
 
 // describe returns the manifest for the given tables, without a memtable that has been
 // flushed to one of them. Called under mu.
-func (db *DB) describe(tables []*tableReader, flushed *memtable.Memtable) manifest {
-	m := manifest{id: db.env.id, nextNumber: db.schedule.mu.nextNumber, firstLog: db.schedule.mu.nextNumber}
+func (db *DB) describe(tables []*table.Reader, flushed *memtable.Memtable) manifest {
+	m := manifest{id: db.env.Store, nextNumber: db.schedule.mu.nextNumber, firstLog: db.schedule.mu.nextNumber}
 	for _, t := range tables {
-		m.tables = append(m.tables, t.facts)
+		m.tables = append(m.tables, t.Facts)
 	}
 	memtables := db.schedule.current.Load().memtables
 	m.lastSequence = db.commit.visible.Load()
@@ -159,9 +160,9 @@ func (db *DB) describe(tables []*tableReader, flushed *memtable.Memtable) manife
 
 // dropUnlessNamed removes a table after writing its manifest failed. If the manifest
 // was replaced nevertheless, or cannot be read, the table stays.
-func (db *DB) dropUnlessNamed(facts tableFacts) {
-	m, err := readManifest(db.env.fs, db.env.path(manifestName))
-	if err == nil && !slices.Contains(m.tables, facts) && facts.entries > 0 {
-		_ = db.env.fs.Remove(db.env.path(tableName(facts.number)))
+func (db *DB) dropUnlessNamed(facts table.Facts) {
+	m, err := readManifest(db.env.FS, db.env.path(manifestName))
+	if err == nil && !slices.Contains(m.tables, facts) && facts.Entries > 0 {
+		_ = db.env.FS.Remove(db.env.path(tableName(facts.Number)))
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"docstore/lsm/internal/kv"
 	"docstore/lsm/internal/memtable"
+	"docstore/lsm/internal/table"
 )
 
 // maxFusedUnits is the maximum size in memtables of a flush that also merges. When the
@@ -16,10 +17,10 @@ const maxFusedUnits = 4
 // flush is a flush in progress. inputs and units change only under scheduler.mu.
 type flush struct {
 	memtable *memtable.Memtable
-	number   uint64         // of the table
-	inputs   []*tableReader // newest tables, merged with the memtable
-	units    uint64         // size of the output in memtables
-	oldest   bool           // no table is older than the inputs
+	number   uint64          // of the table
+	inputs   []*table.Reader // newest tables, merged with the memtable
+	units    uint64          // size of the output in memtables
+	oldest   bool            // no table is older than the inputs
 }
 
 // flushOldest writes the oldest memtable to a table. In the same pass it merges the
@@ -42,7 +43,7 @@ func (db *DB) flushOldest() error {
 	facts, fresh, err := db.writeFlush(f)
 	if err != nil && len(f.inputs) > 0 && !db.schedule.isClosing() {
 		// An input may be damaged, or the disk lacks space for the merge.
-		db.env.logger.Warn("a memtable is flushed without merging", "dir", db.env.dir, "error", err)
+		db.env.Logger.Warn("a memtable is flushed without merging", "dir", db.env.dir, "error", err)
 		db.schedule.dropInputs(f)
 		facts, fresh, err = db.writeFlush(f)
 	}
@@ -58,40 +59,40 @@ func (db *DB) flushOldest() error {
 
 // writeFlush writes the newest version of each key to a table. fresh is the number of
 // its bytes that come from the memtable. Tombstones are dropped if nothing is older.
-func (db *DB) writeFlush(f *flush) (facts tableFacts, fresh uint64, err error) {
+func (db *DB) writeFlush(f *flush) (facts table.Facts, fresh uint64, err error) {
 	m := f.memtable
 	if m.Empty() {
-		return tableFacts{}, 0, nil
+		return table.Facts{}, 0, nil
 	}
 	first, last := m.First(), m.Last()
 	source := m.Source()
 	var merged *kv.MergedSource
 	if len(f.inputs) > 0 {
 		if err := db.roomForMerge(f.inputs); err != nil {
-			return tableFacts{}, 0, err
+			return table.Facts{}, 0, err
 		}
 		older, release, err := db.tableSources(f.inputs)
 		if err != nil {
-			return tableFacts{}, 0, err
+			return table.Facts{}, 0, err
 		}
 		defer release()
-		least, _ := f.inputs[0].bounds()
+		least, _ := f.inputs[0].Bounds()
 		shared := min(sharedBytes(f.inputs), kv.CommonPrefix(m.SharedKey(), least))
 		merged = kv.NewMergedSource(append([]kv.Source{source}, older...), shared)
-		source, first = merged, f.inputs[len(f.inputs)-1].facts.firstSequence
+		source, first = merged, f.inputs[len(f.inputs)-1].Facts.FirstSequence
 	}
 	w, err := db.env.createTable(f.number, false)
 	if err != nil {
-		return tableFacts{}, 0, err
+		return table.Facts{}, 0, err
 	}
 	if err = db.fillTable(w, source, f.oldest, nil); err == nil {
-		facts, err = w.finish(first, last)
+		facts, err = w.Finish(first, last)
 	}
 	if err != nil {
-		w.abandon()
-		return tableFacts{}, 0, err
+		w.Abandon()
+		return table.Facts{}, 0, err
 	}
-	fresh = facts.fileBytes
+	fresh = facts.FileBytes
 	if merged != nil {
 		fresh = uint64(float64(fresh) * merged.NewestShare())
 	}
@@ -99,14 +100,14 @@ func (db *DB) writeFlush(f *flush) (facts tableFacts, fresh uint64, err error) {
 }
 
 // noteFlush counts a flush, and a merge if it had inputs.
-func (db *DB) noteFlush(f *flush, facts tableFacts, fresh uint64, took time.Duration) {
+func (db *DB) noteFlush(f *flush, facts table.Facts, fresh uint64, took time.Duration) {
 	db.schedule.noteFlush(f, took)
 	db.counters.flushes.Add(1)
 	db.counters.flushBytes.Add(fresh)
 	if len(f.inputs) > 0 {
 		db.counters.merges.Add(1)
-		db.counters.mergeBytes.Add(facts.fileBytes - fresh)
+		db.counters.mergeBytes.Add(facts.FileBytes - fresh)
 	}
-	db.env.logger.Debug("flushed a memtable", "table", f.number, "merged", len(f.inputs),
-		"entries", facts.entries, "bytes", facts.fileBytes, "took", took)
+	db.env.Logger.Debug("flushed a memtable", "table", f.number, "merged", len(f.inputs),
+		"entries", facts.Entries, "bytes", facts.FileBytes, "took", took)
 }

@@ -65,7 +65,7 @@ func TestDamagedTableDoesNotStopFlushes(t *testing.T) {
 	db := open(t, "db", o)
 	set(t, db, "a", "old")
 	require.NoError(t, db.Flush())
-	path := db.schedule.current.Load().tables[0].path
+	path := db.schedule.current.Load().tables[0].Path
 	b, err := vfs.ReadFile(o.FS, path)
 	require.NoError(t, err)
 	b[tableHeaderSize+blockHeaderSize+8] ^= 1

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"docstore/lsm/internal/table"
+
 	"github.com/cockroachdb/errors"
 )
 
@@ -32,27 +34,27 @@ func openReadOnly(dir string, o Options) (*DB, error) {
 
 // openPresent loads the current manifest.
 func (db *DB) openPresent() (manifest, error) {
-	m, err := readManifest(db.env.fs, db.env.path(manifestName))
+	m, err := readManifest(db.env.FS, db.env.path(manifestName))
 	if isNotExist(err) {
 		err = errors.WithStack(fmt.Errorf("%w: %w", ErrNoStore, err))
 	}
 	if err != nil {
 		return m, err
 	}
-	db.schedule.mu.nextNumber, db.env.id = m.nextNumber, m.id
+	db.schedule.mu.nextNumber, db.env.Store = m.nextNumber, m.id
 	if err := db.load(m, nil); err != nil {
 		return m, err
 	}
 	if db.options.Follow {
 		return m, nil
 	}
-	names, err := db.env.fs.List(db.env.dir)
+	names, err := db.env.FS.List(db.env.dir)
 	if err != nil {
 		return m, errors.Wrap(err, "lsm: list the store")
 	}
 	// Logs are removed after the manifest has changed. If it has not, all logs are
 	// listed.
-	if now, err := readManifest(db.env.fs, db.env.path(manifestName)); err != nil {
+	if now, err := readManifest(db.env.FS, db.env.path(manifestName)); err != nil {
 		return m, err
 	} else if !now.sameFiles(&m) {
 		return m, errChanged
@@ -80,13 +82,13 @@ func (db *DB) Refresh(ctx context.Context) (changed bool, err error) {
 		if err := ctx.Err(); err != nil {
 			return false, err
 		}
-		m, failed := readManifest(db.env.fs, db.env.path(manifestName))
+		m, failed := readManifest(db.env.FS, db.env.path(manifestName))
 		if failed != nil {
 			return false, failed
 		}
 		v := db.schedule.current.Load()
 		switch {
-		case m.id != db.env.id:
+		case m.id != db.env.Store:
 			return false, errors.Newf("lsm: the store at %s was replaced by another one", db.env.dir)
 		case db.lists(v, m):
 			return false, nil
@@ -103,9 +105,9 @@ func (db *DB) Refresh(ctx context.Context) (changed bool, err error) {
 
 // lists reports whether a view has exactly the tables of a manifest.
 func (db *DB) lists(v *view, m manifest) bool {
-	have := manifest{tables: make([]tableFacts, len(v.tables))}
+	have := manifest{tables: make([]table.Facts, len(v.tables))}
 	for i, t := range v.tables {
-		have.tables[i] = t.facts
+		have.tables[i] = t.Facts
 	}
 	return m.sameTables(&have)
 }

@@ -19,17 +19,18 @@ import (
 	"docstore/internal/race"
 	"docstore/internal/vfs"
 	"docstore/lsm/internal/memtable"
+	"docstore/lsm/internal/table"
 )
 
-var goldenID = storeID{0xd0, 0xc5, 0x70, 4: 0x01, 15: 0x0f}
+var goldenID = table.StoreID{0xd0, 0xc5, 0x70, 4: 0x01, 15: 0x0f}
 
 // goldenManifest encodes the manifest of docs/format/manifest.md, of the table of table.md.
 func goldenManifest() []byte {
-	facts := tableFacts{
-		number: 7, fileBytes: 0x181, entries: 2, tombstones: 1, keyBytes: 9, valueBytes: 3,
-		firstSequence: 11, lastSequence: 14, footerCRC: 0xa23d80df,
+	facts := table.Facts{
+		Number: 7, FileBytes: 0x181, Entries: 2, Tombstones: 1, KeyBytes: 9, ValueBytes: 3,
+		FirstSequence: 11, LastSequence: 14, FooterCRC: 0xa23d80df,
 	}
-	return (&manifest{id: goldenID, nextNumber: 9, lastSequence: 14, firstLog: 8, tables: []tableFacts{facts}}).encode()
+	return (&manifest{id: goldenID, nextNumber: 9, lastSequence: 14, firstLog: 8, tables: []table.Facts{facts}}).encode()
 }
 
 func goldenBatch(t testing.TB) []byte {
@@ -71,7 +72,7 @@ func TestNewerVersionIsNotCorruption(t *testing.T) {
 		return b
 	}
 	_, fault := decodeManifest(newer(goldenManifest()))
-	require.True(t, fault.newer)
+	require.True(t, fault.Newer)
 	fsys := vfs.NewMem()
 	require.NoError(t, fsys.MkdirAll("db"))
 	require.NoError(t, vfs.WriteFileAtomic(fsys, "db/MANIFEST", newer(goldenManifest())))
@@ -113,7 +114,7 @@ func TestEveryByteDamaged(t *testing.T) {
 	set(t, db, "in the log", "too")
 	want["in the log"] = "too"
 	require.NoError(t, db.Sync())
-	require.Greater(t, len(partsOf(db.schedule.current.Load().tables[0].mapped()).blocks), 1)
+	require.Greater(t, len(partsOf(db.schedule.current.Load().tables[0].Mapped()).blocks), 1)
 	require.NoError(t, db.Close())
 
 	names, err := fsys.List("db")

@@ -78,7 +78,7 @@ func (s *logSet) add(log *logFile) {
 
 // begin creates the current log. Called under committer.mu.
 func (s *logSet) begin(path string, number uint64, capacity int64) error {
-	writer, err := wal.Create(path, number, &wal.Options{FS: s.env.fs, Capacity: capacity, Owner: s.env.id[:]})
+	writer, err := wal.Create(path, number, &wal.Options{FS: s.env.FS, Capacity: capacity, Owner: s.env.Store[:]})
 	if err != nil {
 		return errors.Wrap(err, "lsm: create a log")
 	}
@@ -177,7 +177,7 @@ func (s *logSet) sync() error {
 		named = named && log.named
 	}
 	if !named {
-		if err := s.env.fs.SyncDir(s.env.dir); err != nil {
+		if err := s.env.FS.SyncDir(s.env.dir); err != nil {
 			return errors.Wrap(err, "lsm: sync the directory of the logs")
 		}
 	}

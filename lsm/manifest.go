@@ -11,6 +11,7 @@ import (
 	"docstore/internal/checksum"
 	"docstore/internal/invariants"
 	"docstore/internal/vfs"
+	"docstore/lsm/internal/table"
 )
 
 // The manifest lists the files of the store. It is replaced atomically by a rename,
@@ -34,18 +35,18 @@ const (
 var manifestMagic = [8]byte{'L', 'S', 'M', 'm', 'a', 'n', 'i', 'f'}
 
 type manifest struct {
-	id           storeID
-	nextNumber   uint64       // above that of every file that the store has had
-	lastSequence uint64       // last write in tables; the logs continue from there
-	firstLog     uint64       // logs with lower numbers are obsolete
-	tables       []tableFacts // newest first
+	id           table.StoreID
+	nextNumber   uint64        // above that of every file that the store has had
+	lastSequence uint64        // last write in tables; the logs continue from there
+	firstLog     uint64        // logs with lower numbers are obsolete
+	tables       []table.Facts // newest first
 }
 
 // fieldsOf returns the numbers of a table's record, in their binary.LittleEndian.
-func fieldsOf(f *tableFacts) [8]*uint64 {
+func fieldsOf(f *table.Facts) [8]*uint64 {
 	return [...]*uint64{
-		&f.number, &f.fileBytes, &f.entries, &f.tombstones,
-		&f.keyBytes, &f.valueBytes, &f.firstSequence, &f.lastSequence,
+		&f.Number, &f.FileBytes, &f.Entries, &f.Tombstones,
+		&f.KeyBytes, &f.ValueBytes, &f.FirstSequence, &f.LastSequence,
 	}
 }
 
@@ -64,25 +65,25 @@ func (m *manifest) encode() []byte {
 		for _, field := range fieldsOf(t) {
 			b = binary.LittleEndian.AppendUint64(b, *field)
 		}
-		b = binary.LittleEndian.AppendUint32(b, t.footerCRC)
+		b = binary.LittleEndian.AppendUint32(b, t.FooterCRC)
 		b = binary.LittleEndian.AppendUint32(b, 0)
 	}
 	binary.LittleEndian.PutUint32(b[8:], checksum.Of(b[12:]))
 	if invariants.Enabled {
 		if _, fault := decodeManifest(b); fault != nil { // for example overlapping tables
-			panic("lsm: inconsistent manifest: " + fault.reason)
+			panic("lsm: inconsistent manifest: " + fault.Reason)
 		}
 	}
 	return b
 }
 
 // decodeManifest decodes a manifest and checks its consistency.
-func decodeManifest(b []byte) (manifest, *formatFault) {
+func decodeManifest(b []byte) (manifest, *table.FormatFault) {
 	var m manifest
 	if len(b) < manifestHeaderBytes {
-		return m, &formatFault{reason: fmt.Sprintf("%d bytes, want at least %d", len(b), manifestHeaderBytes)}
+		return m, &table.FormatFault{Reason: fmt.Sprintf("%d bytes, want at least %d", len(b), manifestHeaderBytes)}
 	}
-	if fault := checkPreamble(b, manifestMagic, manifestVersion, kindManifest); fault != nil {
+	if fault := table.CheckPreamble(b, manifestMagic, manifestVersion, kindManifest); fault != nil {
 		return m, fault
 	}
 	copy(m.id[:], b[16:])
@@ -92,20 +93,20 @@ func decodeManifest(b []byte) (manifest, *formatFault) {
 	count := uint64(binary.LittleEndian.Uint32(b[56:]))
 	rest := b[manifestHeaderBytes:]
 	if count > maxManifestTables || count*manifestTableBytes != uint64(len(rest)) {
-		return m, &formatFault{reason: fmt.Sprintf("%d tables in %d bytes", count, len(rest))}
+		return m, &table.FormatFault{Reason: fmt.Sprintf("%d tables in %d bytes", count, len(rest))}
 	}
-	m.tables = make([]tableFacts, count)
+	m.tables = make([]table.Facts, count)
 	newer := m.lastSequence
 	for i := range m.tables {
 		t, record := &m.tables[i], rest[i*manifestTableBytes:]
 		for j, field := range fieldsOf(t) {
 			*field = binary.LittleEndian.Uint64(record[8*j:])
 		}
-		t.footerCRC = binary.LittleEndian.Uint32(record[64:])
-		if t.number >= m.nextNumber || t.firstSequence > t.lastSequence || t.lastSequence > newer || t.firstSequence == 0 {
-			return m, &formatFault{reason: fmt.Sprintf("table %d is inconsistent with the rest", t.number)}
+		t.FooterCRC = binary.LittleEndian.Uint32(record[64:])
+		if t.Number >= m.nextNumber || t.FirstSequence > t.LastSequence || t.LastSequence > newer || t.FirstSequence == 0 {
+			return m, &table.FormatFault{Reason: fmt.Sprintf("table %d is inconsistent with the rest", t.Number)}
 		}
-		newer = t.firstSequence - 1
+		newer = t.FirstSequence - 1
 	}
 	return m, nil
 }
@@ -120,10 +121,10 @@ func readManifest(fsys vfs.FS, path string) (manifest, error) {
 	switch {
 	case fault == nil:
 		return m, nil
-	case fault.newer:
+	case fault.Newer:
 		return manifest{}, errors.Wrapf(ErrNewerVersion, "%s", path)
 	}
-	return manifest{}, errors.WithStack(&CorruptionError{Path: path, Reason: fault.reason})
+	return manifest{}, errors.WithStack(&CorruptionError{Path: path, Reason: fault.Reason})
 }
 
 // write durably replaces the manifest. After an error the file has the old or the new

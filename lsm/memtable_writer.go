@@ -96,7 +96,7 @@ func (w *memtableWriter) flush() error { return w.db.Flush() }
 func (w *memtableWriter) fail(err error) error {
 	err = errors.WithStack(fmt.Errorf("%w: %w", errLogFailed, err))
 	if w.logs.fail(err, w.db.schedule.peekNumber()) {
-		w.db.env.logger.Error("a log failed; writes wait until memtables are flushed", "dir", w.db.env.dir, "error", err)
+		w.db.env.Logger.Error("a log failed; writes wait until memtables are flushed", "dir", w.db.env.dir, "error", err)
 		w.requestFlush()
 	}
 	return err
@@ -167,7 +167,7 @@ func (w *memtableWriter) newLog(recordBytes int) error {
 	path := w.db.env.path(logName(number))
 	err := w.logs.begin(path, number, max(w.db.memtableBytes(), wal.CapacityFor(recordBytes)))
 	if err != nil {
-		if gone := w.db.env.fs.Remove(path); gone == nil || isNotExist(gone) {
+		if gone := w.db.env.FS.Remove(path); gone == nil || isNotExist(gone) {
 			w.db.schedule.returnNumber(number) // the next attempt then fails with the same error message
 		}
 	}

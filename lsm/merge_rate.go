@@ -1,6 +1,10 @@
 package lsm
 
-import "time"
+import (
+	"time"
+
+	"docstore/lsm/internal/table"
+)
 
 // urgentExcess is the number of tables above the rule's number at which Options.MergeRate no
 // longer limits merges: fewer than slowExcess, at which writers are slowed.
@@ -8,7 +12,7 @@ const urgentExcess = slowExcess * 3 / 4
 
 // limitMerge waits after a merge of tables has written so many bytes, as Options.MergeRate
 // requires. It runs the merges of newer tables that become due meanwhile.
-func (db *DB) limitMerge(bytes uint64, tables []*tableReader) error {
+func (db *DB) limitMerge(bytes uint64, tables []*table.Reader) error {
 	limiter := db.options.MergeRate
 	for limiter != nil && bytes > 0 && !db.schedule.mergesUrgent() {
 		part := min(bytes, uint64(limiter.Burst()))
@@ -41,7 +45,7 @@ func (s *scheduler) urgent() bool {
 
 // pauseMerge waits until a time, or until merges are urgent. It returns false if a merge of
 // newer tables than those of the paused merge is due before.
-func (s *scheduler) pauseMerge(until time.Time, tables []*tableReader) bool {
+func (s *scheduler) pauseMerge(until time.Time, tables []*table.Reader) bool {
 	timer := time.AfterFunc(time.Until(until), s.wake)
 	defer timer.Stop()
 	s.mu.Lock()

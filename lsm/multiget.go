@@ -5,6 +5,7 @@ import (
 	"docstore/internal/vfs"
 	"docstore/lsm/internal/kv"
 	"docstore/lsm/internal/memtable"
+	"docstore/lsm/internal/table"
 )
 
 // MultiGet looks up several keys in one state of the store. It calls fn once per key,
@@ -47,7 +48,7 @@ const groupKeys = 32
 // group is a group of keys looked up together.
 type group struct {
 	count   int
-	lookups [groupKeys]tableLookup
+	lookups [groupKeys]table.Lookup
 	hashes  [groupKeys]uint32 // of the keys, for memtables
 	// Indexes of lookups; pointers would move the group to the heap.
 	open  [groupKeys]uint8 // not answered by a newer memtable or table
@@ -55,18 +56,18 @@ type group struct {
 }
 
 // valueOf appends the result of a lookup to dst.
-func valueOf(l *tableLookup, dst []byte) (value []byte, err error) {
+func valueOf(l *table.Lookup, dst []byte) (value []byte, err error) {
 	switch {
-	case l.err != nil:
-		return dst, l.err
-	case !l.answered, l.entry.Tombstone:
+	case l.Err != nil:
+		return dst, l.Err
+	case !l.Answered, l.Entry.Tombstone:
 		return dst, ErrNotFound
-	case l.table == nil:
-		return append(dst, l.entry.Value...), nil
+	case l.Table == nil:
+		return append(dst, l.Entry.Value...), nil
 	}
 	value = dst
-	if fault := vfs.Guard(func() { value = append(value, l.entry.Value...) }); fault != nil {
-		return dst, l.table.failed(fault)
+	if fault := vfs.Guard(func() { value = append(value, l.Entry.Value...) }); fault != nil {
+		return dst, l.Table.Failed(fault)
 	}
 	return value, nil
 }
@@ -76,7 +77,7 @@ func (g *group) find(v *view, keys [][]byte, sequence uint64) {
 	g.count = len(keys)
 	open := g.open[:0]
 	for i, key := range keys {
-		g.lookups[i] = tableLookup{key: key}
+		g.lookups[i] = table.Lookup{Key: key}
 		open = append(open, uint8(i))
 	}
 	hashed := false
@@ -94,20 +95,20 @@ func (g *group) find(v *view, keys [][]byte, sequence uint64) {
 	}
 	for _, i := range open {
 		l := &g.lookups[i]
-		l.hash = bloom.HashKey(l.key)
+		l.Hash = bloom.HashKey(l.Key)
 	}
 	fault := vfs.Guard(func() {
 		for _, t := range v.tables {
-			open = t.getMany(g.lookups[:], open, g.asked[:0])
+			open = t.GetMany(g.lookups[:], open, g.asked[:0])
 		}
 	})
 	if fault == nil {
 		return
 	}
 	for i := range g.lookups[:g.count] { // one by one, so that only affected keys fail
-		if l := &g.lookups[i]; !l.answered {
-			l.answered = true
-			l.entry.Value, l.err = v.get(nil, l.key, sequence)
+		if l := &g.lookups[i]; !l.Answered {
+			l.Answered = true
+			l.Entry.Value, l.Err = v.get(nil, l.Key, sequence)
 		}
 	}
 }
@@ -128,8 +129,8 @@ func (g *group) askMemtable(m *memtable.Memtable, open []uint8, sequence uint64)
 	}
 	for _, i := range asked {
 		l := &g.lookups[i]
-		if found, ok := m.Get(g.hashes[i], l.key, sequence); ok {
-			l.answered, l.entry = true, kv.Entry{Value: found.Value, Tombstone: found.Tombstone}
+		if found, ok := m.Get(g.hashes[i], l.Key, sequence); ok {
+			l.Answered, l.Entry = true, kv.Entry{Value: found.Value, Tombstone: found.Tombstone}
 		} else {
 			left = append(left, i)
 		}

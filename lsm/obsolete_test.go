@@ -98,7 +98,7 @@ func TestObsoleteModel(t *testing.T) {
 	require.NoError(t, db.WaitIdle(t.Context()))
 	left := uint64(0)
 	for _, table := range db.schedule.current.Load().tables {
-		left += table.facts.entries - table.facts.tombstones
+		left += table.Facts.Entries - table.Facts.Tombstones
 	}
 	require.EqualValues(t, 1, left)
 }

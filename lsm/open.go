@@ -12,6 +12,7 @@ import (
 	"docstore/bloom"
 	"docstore/internal/vfs"
 	"docstore/lsm/internal/memtable"
+	"docstore/lsm/internal/table"
 )
 
 // Open opens the store in a directory, and creates directory and store if they do not
@@ -71,21 +72,21 @@ func newDB(dir string, o Options) *DB {
 // open loads the state of the directory.
 func (db *DB) open() error {
 	path := db.env.path(manifestName)
-	m, err := readManifest(db.env.fs, path)
+	m, err := readManifest(db.env.FS, path)
 	if isNotExist(err) {
 		m, err = createStore(&db.env)
 	}
 	if err != nil {
 		return err
 	}
-	names, err := db.env.fs.List(db.env.dir)
+	names, err := db.env.FS.List(db.env.dir)
 	if err != nil {
 		return errors.Wrap(err, "lsm: list the store")
 	}
 	if err := db.checkPresent(m, names); err != nil {
 		return err
 	}
-	db.env.id = m.id
+	db.env.Store = m.id
 	if err := db.load(m, nil); err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func (db *DB) open() error {
 // caller holds the directory's lock, so no other process removes tables.
 func (db *DB) checkPresent(m manifest, names []string) error {
 	for _, facts := range m.tables {
-		if name := tableName(facts.number); !slices.Contains(names, name) {
+		if name := tableName(facts.Number); !slices.Contains(names, name) {
 			return errors.WithStack(&CorruptionError{Path: db.env.path(name), Reason: "missing, though the manifest names it"})
 		}
 	}
@@ -109,7 +110,7 @@ func (db *DB) checkPresent(m manifest, names []string) error {
 
 // load opens the tables of a manifest of this store and replaces the view. It reuses
 // the tables in have that are still listed.
-func (db *DB) load(m manifest, have []*tableReader) error {
+func (db *DB) load(m manifest, have []*table.Reader) error {
 	tables, err := db.openTables(m.tables, have)
 	if err != nil {
 		return err
@@ -126,10 +127,10 @@ func (db *DB) load(m manifest, have []*tableReader) error {
 }
 
 // openTables opens the tables of a manifest that are not in have.
-func (db *DB) openTables(all []tableFacts, have []*tableReader) (tables []*tableReader, err error) {
-	opened := make([]*tableReader, 0, len(all))
+func (db *DB) openTables(all []table.Facts, have []*table.Reader) (tables []*table.Reader, err error) {
+	opened := make([]*table.Reader, 0, len(all))
 	for _, facts := range all {
-		i := slices.IndexFunc(have, func(t *tableReader) bool { return t.facts == facts })
+		i := slices.IndexFunc(have, func(t *table.Reader) bool { return t.Facts == facts })
 		if i >= 0 {
 			tables = append(tables, have[i])
 			continue
@@ -137,7 +138,7 @@ func (db *DB) openTables(all []tableFacts, have []*tableReader) (tables []*table
 		t, err := db.env.openTable(facts)
 		if err != nil {
 			for _, t := range opened {
-				t.close()
+				t.Close()
 			}
 			return nil, err
 		}
@@ -149,7 +150,7 @@ func (db *DB) openTables(all []tableFacts, have []*tableReader) (tables []*table
 // createStore writes the manifest of an empty store. If there are tables or logs, the
 // manifest was lost, and they are not overwritten.
 func createStore(env *environment) (manifest, error) {
-	names, err := env.fs.List(env.dir)
+	names, err := env.FS.List(env.dir)
 	if err != nil {
 		return manifest{}, errors.Wrap(err, "lsm: list the store")
 	}
@@ -165,7 +166,7 @@ func createStore(env *environment) (manifest, error) {
 	}
 	m := manifest{nextNumber: 1, firstLog: 1}
 	rand.Read(m.id[:])
-	return m, m.write(env.fs, env.path(manifestName))
+	return m, m.write(env.FS, env.path(manifestName))
 }
 
 // nextNumber returns a number above every number in use.
@@ -202,11 +203,11 @@ func (db *DB) removeOrphans(m manifest, names []string) error {
 	if len(orphans) == 0 {
 		return nil
 	}
-	if err := db.env.fs.SyncDir(db.env.dir); err != nil {
+	if err := db.env.FS.SyncDir(db.env.dir); err != nil {
 		return errors.Wrap(err, "lsm: remove orphans")
 	}
 	for _, name := range orphans {
-		if err := db.env.fs.Remove(db.env.path(name)); err != nil {
+		if err := db.env.FS.Remove(db.env.path(name)); err != nil {
 			return errors.Wrap(err, "lsm: remove an orphan")
 		}
 	}
@@ -216,7 +217,7 @@ func (db *DB) removeOrphans(m manifest, names []string) error {
 func orphansOf(m manifest, names []string) (orphans []string) {
 	named := make(map[uint64]bool, len(m.tables))
 	for _, t := range m.tables {
-		named[t.number] = true
+		named[t.Number] = true
 	}
 	for _, name := range names {
 		table, isTable := parseName(name, tableSuffix)

@@ -56,8 +56,8 @@ func BenchmarkFlush(b *testing.B) {
 	for b.Loop() {
 		facts, _, err := db.writeFlush(&flush{memtable: m, number: 1 << 32, units: 1})
 		require.NoError(b, err)
-		require.EqualValues(b, n, facts.entries)
-		require.NoError(b, db.env.fs.Remove(db.env.path(tableName(facts.number))))
+		require.EqualValues(b, n, facts.Entries)
+		require.NoError(b, db.env.FS.Remove(db.env.path(tableName(facts.Number))))
 	}
 	reportEntries(b, n)
 }
@@ -85,11 +85,11 @@ func BenchmarkMerge(b *testing.B) {
 				w, err := db.env.createTable(1<<32, false)
 				require.NoError(b, err)
 				require.NoError(b, db.fillTable(w, source, true, nil))
-				facts, err := w.finish(1, uint64(tables*each))
+				facts, err := w.Finish(1, uint64(tables*each))
 				require.NoError(b, err)
-				require.EqualValues(b, tables*each, facts.entries)
+				require.EqualValues(b, tables*each, facts.Entries)
 				release()
-				require.NoError(b, db.env.fs.Remove(db.env.path(tableName(facts.number))))
+				require.NoError(b, db.env.FS.Remove(db.env.path(tableName(facts.Number))))
 			}
 			reportEntries(b, tables*each)
 		})

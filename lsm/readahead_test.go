@@ -89,10 +89,10 @@ func TestIteratorReturnsEntriesBeforeDamage(t *testing.T) {
 	}
 	require.NoError(t, db.Flush())
 	table := db.schedule.current.Load().tables[0]
-	p := partsOf(table.mapped())
+	p := partsOf(table.Mapped())
 	damaged := testseed.Rand(t).IntN(len(p.blocks)-2) + 1
 	start, end := p.block(damaged)
-	table.mapped()[start+(end-start)/2] ^= 1
+	table.Mapped()[start+(end-start)/2] ^= 1
 
 	it := db.NewIter(nil)
 	defer it.Close()
@@ -100,8 +100,8 @@ func TestIteratorReturnsEntriesBeforeDamage(t *testing.T) {
 		move, step func() bool
 		want       int // entries
 	}{
-		{it.First, it.Next, entriesOf(table.mapped(), p.blocks[:damaged])},
-		{it.Last, it.Prev, entriesOf(table.mapped(), p.blocks[damaged+1:])},
+		{it.First, it.Next, entriesOf(table.Mapped(), p.blocks[:damaged])},
+		{it.Last, it.Prev, entriesOf(table.Mapped(), p.blocks[damaged+1:])},
 	} {
 		count := 0
 		for ok := c.move(); ok; ok = c.step() {

@@ -6,6 +6,7 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"docstore/lsm/internal/memtable"
+	"docstore/lsm/internal/table"
 	"docstore/wal"
 )
 
@@ -53,7 +54,7 @@ func (db *DB) replayLogs(numbers []uint64, flushOldest func() error) error {
 			return r.describe(err)
 		}
 		if gap {
-			db.env.logger.Warn("the newest writes were lost in a crash; a later log is dropped",
+			db.env.Logger.Warn("the newest writes were lost in a crash; a later log is dropped",
 				"log", r.log.path, "after", db.commit.visible.Load())
 		}
 	}
@@ -65,7 +66,7 @@ func (db *DB) replayLogs(numbers []uint64, flushOldest func() error) error {
 
 // replay reads the log.
 func (r *recovery) replay(fn func(sequence uint64, payload []byte) error) (wal.Result, error) {
-	return wal.Replay(r.log.path, &wal.Options{FS: r.db.env.fs, Number: r.log.number, Owner: r.db.env.id[:]}, fn)
+	return wal.Replay(r.log.path, &wal.Options{FS: r.db.env.FS, Number: r.log.number, Owner: r.db.env.Store[:]}, fn)
 }
 
 // record applies a record of the log.
@@ -135,7 +136,7 @@ func (db *DB) dropLogs(flushOldest func() error) error {
 			return err
 		}
 	}
-	return db.installTable(tableFacts{}, nil, nil)
+	return db.installTable(table.Facts{}, nil, nil)
 }
 
 func (r *recovery) corrupt(format string, args ...any) error {

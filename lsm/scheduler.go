@@ -109,7 +109,7 @@ func (s *scheduler) work(t *task) {
 			continue
 		}
 		s.counters.failures.Add(1)
-		s.env.logger.Error("a "+t.name+" failed and will be tried again",
+		s.env.Logger.Error("a "+t.name+" failed and will be tried again",
 			"dir", s.env.dir, "error", err, "after", retry)
 		select {
 		case <-s.closing:
@@ -198,7 +198,7 @@ func (s *scheduler) progress() (merges []MergeProgress, flushErr, mergeErr error
 	for _, m := range s.mu.merges {
 		p := MergeProgress{InputBytes: m.bytes, WrittenBytes: m.done.Load(), Begun: m.begun}
 		for _, t := range m.inputs {
-			p.Tables = append(p.Tables, t.facts.number)
+			p.Tables = append(p.Tables, t.Facts.Number)
 		}
 		merges = append(merges, p)
 	}

@@ -5,15 +5,16 @@ import (
 	"time"
 
 	"docstore/lsm/internal/memtable"
+	"docstore/lsm/internal/table"
 
 	"github.com/cockroachdb/errors"
 )
 
 // units returns the sizes of tables in memtables.
-func (s *scheduler) units(tables []*tableReader) []uint64 {
+func (s *scheduler) units(tables []*table.Reader) []uint64 {
 	units := make([]uint64, len(tables))
 	for i, t := range tables {
-		cost := memtable.Cost(t.facts.entries, t.facts.keyBytes+t.facts.valueBytes)
+		cost := memtable.Cost(t.Facts.Entries, t.Facts.KeyBytes+t.Facts.ValueBytes)
 		units[i] = tableUnits(cost, uint64(s.memtableBytes()))
 	}
 	return units
@@ -53,7 +54,7 @@ func (s *scheduler) beginFlush() (*flush, error) {
 
 // fused returns the tables that the rule would merge at once with the memtable's table,
 // if they are small and no other merge uses them. Called under mu.
-func (s *scheduler) fused(tables []*tableReader, m *memtable.Memtable) []*tableReader {
+func (s *scheduler) fused(tables []*table.Reader, m *memtable.Memtable) []*table.Reader {
 	if m.Empty() || m.Used() > s.memtableBytes() || s.mu.merge.err != nil {
 		return nil
 	}
@@ -97,7 +98,7 @@ func (s *scheduler) mergeDue() bool {
 // dueMerge returns the tables of the due merge, and whether no table is older. Inputs
 // of the current flush are excluded. If a merge of the tables underWay is running, it
 // considers only newer tables with a smaller total size. Called under mu.
-func (s *scheduler) dueMerge(underWay []*tableReader) (inputs []*tableReader, oldest bool) {
+func (s *scheduler) dueMerge(underWay []*table.Reader) (inputs []*table.Reader, oldest bool) {
 	tables := s.current.Load().tables
 	end, limit := len(tables), uint64(noLimit)
 	if underWay != nil {
@@ -113,7 +114,7 @@ func (s *scheduler) dueMerge(underWay []*tableReader) (inputs []*tableReader, ol
 }
 
 // beginMerge registers the due merge, if any.
-func (s *scheduler) beginMerge(underWay []*tableReader) (m *merge, oldest bool) {
+func (s *scheduler) beginMerge(underWay []*table.Reader) (m *merge, oldest bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	inputs, oldest := s.dueMerge(underWay)
@@ -122,7 +123,7 @@ func (s *scheduler) beginMerge(underWay []*tableReader) (m *merge, oldest bool) 
 	}
 	m = &merge{inputs: inputs, number: s.takeNumber(), begun: time.Now()}
 	for _, t := range inputs {
-		m.bytes += t.facts.keyBytes + t.facts.valueBytes
+		m.bytes += t.Facts.KeyBytes + t.Facts.ValueBytes
 	}
 	s.mu.merges = append(s.mu.merges, m)
 	return m, oldest

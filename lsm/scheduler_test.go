@@ -12,6 +12,7 @@ import (
 
 	"docstore/internal/virtualtime"
 	"docstore/lsm/internal/memtable"
+	"docstore/lsm/internal/table"
 )
 
 // newTestScheduler returns a scheduler without a store, for tables of the given sizes in
@@ -19,7 +20,7 @@ import (
 func newTestScheduler(memtables int, sizes ...uint64) *scheduler {
 	const unit = 1 << 20
 	s := &scheduler{
-		env:           &environment{tableEnv: tableEnv{logger: slog.New(slog.DiscardHandler)}},
+		env:           &environment{Env: table.Env{Logger: slog.New(slog.DiscardHandler)}},
 		counters:      new(counters),
 		memtableBytes: func() int64 { return unit },
 		due:           new(atomic.Bool),
@@ -27,9 +28,9 @@ func newTestScheduler(memtables int, sizes ...uint64) *scheduler {
 		closing:       make(chan struct{}),
 	}
 	s.mu.changed.L = &s.mu.Mutex
-	var tables []*tableReader
+	var tables []*table.Reader
 	for _, size := range sizes {
-		tables = append(tables, &tableReader{facts: tableFacts{valueBytes: size * unit}})
+		tables = append(tables, &table.Reader{Facts: table.Facts{ValueBytes: size * unit}})
 	}
 	var all []*memtable.Memtable
 	for range memtables {

@@ -1,10 +1,13 @@
 package lsm
 
-import "docstore/lsm/internal/memtable"
+import (
+	"docstore/lsm/internal/memtable"
+	"docstore/lsm/internal/table"
+)
 
 // setView replaces the current view and returns the old one, which the caller must
 // retire outside mu. Called under mu.
-func (s *scheduler) setView(memtables []*memtable.Memtable, tables []*tableReader) (old *view) {
+func (s *scheduler) setView(memtables []*memtable.Memtable, tables []*table.Reader) (old *view) {
 	old = s.current.Swap(newView(memtables, tables))
 	s.mu.changed.Broadcast()
 	return old
@@ -22,7 +25,7 @@ func (s *scheduler) replaceMemtables(fn func(memtables []*memtable.Memtable) []*
 
 // publish replaces the tables of the view and returns the old view. If flushed is set, it
 // also removes the oldest memtable.
-func (s *scheduler) publish(tables []*tableReader, flushed bool) (old *view) {
+func (s *scheduler) publish(tables []*table.Reader, flushed bool) (old *view) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	memtables := s.current.Load().memtables

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"docstore/lsm/internal/table"
+
 	"github.com/cockroachdb/errors"
 )
 
@@ -39,8 +41,8 @@ func (db *DB) Scrub(ctx context.Context, bytesPerSecond int64, verified func(byt
 		if t == nil {
 			continue // merged
 		}
-		err = t.check(false, rest)
-		t.unref()
+		err = t.Check(false, rest)
+		t.Unref()
 		if err != nil {
 			return err
 		}
@@ -70,22 +72,22 @@ func (db *DB) tableNumbers() (numbers []uint64, err error) {
 	}
 	defer v.unref()
 	for _, t := range v.tables {
-		numbers = append(numbers, t.facts.number)
+		numbers = append(numbers, t.Facts.Number)
 	}
 	return numbers, nil
 }
 
 // holdTable returns a reference to a table, nil if it no longer exists.
-func (db *DB) holdTable(number uint64) (*tableReader, error) {
+func (db *DB) holdTable(number uint64) (*table.Reader, error) {
 	v, err := db.acquire()
 	if err != nil {
 		return nil, err
 	}
 	defer v.unref()
-	i := slices.IndexFunc(v.tables, func(t *tableReader) bool { return t.facts.number == number })
+	i := slices.IndexFunc(v.tables, func(t *table.Reader) bool { return t.Facts.Number == number })
 	if i < 0 {
 		return nil, nil
 	}
-	v.tables[i].ref()
+	v.tables[i].Ref()
 	return v.tables[i], nil
 }

@@ -61,8 +61,8 @@ func (db *DB) FilterPages() []TableFilter {
 	defer v.unref()
 	var filters []TableFilter
 	for _, t := range v.tables {
-		if t.filter != nil {
-			filters = append(filters, TableFilter{t.facts.number, db.filters.Pages(nil, t.filter)})
+		if t.Filter != nil {
+			filters = append(filters, TableFilter{t.Facts.Number, db.filters.Pages(nil, t.Filter)})
 		}
 	}
 	return filters
@@ -136,11 +136,11 @@ func (db *DB) Stats() Stats {
 	units := db.schedule.units(v.tables)
 	for i, t := range v.tables {
 		stats := TableStats{
-			Number: t.facts.number, Entries: t.facts.entries, Tombstones: t.facts.tombstones,
-			Bytes: t.facts.fileBytes, Units: units[i],
+			Number: t.Facts.Number, Entries: t.Facts.Entries, Tombstones: t.Facts.Tombstones,
+			Bytes: t.Facts.FileBytes, Units: units[i],
 		}
-		if t.filter != nil {
-			stats.Filter = t.filter.Stats()
+		if t.Filter != nil {
+			stats.Filter = t.Filter.Stats()
 		}
 		s.Tables = append(s.Tables, stats)
 	}

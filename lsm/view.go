@@ -8,6 +8,7 @@ import (
 	"docstore/internal/vfs"
 	"docstore/lsm/internal/kv"
 	"docstore/lsm/internal/memtable"
+	"docstore/lsm/internal/table"
 )
 
 // view is a version of the store: an immutable list of memtables and tables. Every
@@ -28,20 +29,20 @@ import (
 //     harmless.
 type view struct {
 	memtables []*memtable.Memtable // newest first; in a DB open for writing [0] is the current one
-	tables    []*tableReader       // newest first
+	tables    []*table.Reader      // newest first
 	readers   stripe.Readers
 	retired   atomic.Bool
 	released  atomic.Bool
 }
 
 // newView returns a view that the caller must retire.
-func newView(memtables []*memtable.Memtable, tables []*tableReader) *view {
+func newView(memtables []*memtable.Memtable, tables []*table.Reader) *view {
 	v := &view{memtables: memtables, tables: tables}
 	for _, m := range memtables {
 		m.Ref()
 	}
 	for _, t := range tables {
-		t.ref()
+		t.Ref()
 	}
 	return v
 }
@@ -76,7 +77,7 @@ func (v *view) releaseIfUnused() {
 		m.Unref()
 	}
 	for _, t := range v.tables {
-		t.unref()
+		t.Unref()
 	}
 }
 
@@ -95,7 +96,7 @@ func (v *view) get(dst, key []byte, sequence uint64) ([]byte, error) {
 	var err error
 	result := dst
 	if fault := vfs.Guard(func() { result, err = v.getFromTables(dst, key, h) }); fault != nil {
-		return v.getOneByOne(dst, key, (*tableReader).get)
+		return v.getOneByOne(dst, key, (*table.Reader).Get)
 	}
 	return result, err
 }
@@ -108,17 +109,17 @@ func (v *view) getVerified(dst, key []byte, sequence uint64) ([]byte, error) {
 		}
 		return append(dst, found.Value...), nil
 	}
-	return v.getOneByOne(dst, key, (*tableReader).getVerified)
+	return v.getOneByOne(dst, key, (*table.Reader).GetVerified)
 }
 
 // getOneByOne guards each table separately, so that an error names the table.
-func (v *view) getOneByOne(dst, key []byte, get func(t *tableReader, h bloom.Hash, key []byte) (kv.Entry, bool, error)) ([]byte, error) {
+func (v *view) getOneByOne(dst, key []byte, get func(t *table.Reader, h bloom.Hash, key []byte) (kv.Entry, bool, error)) ([]byte, error) {
 	h := bloom.HashKey(key)
 	for _, t := range v.tables {
 		var e kv.Entry
 		var found bool
 		result := dst
-		err := t.guard(func() (err error) {
+		err := t.Guard(func() (err error) {
 			e, found, err = get(t, h, key)
 			result = append(result[:len(dst)], e.Value...)
 			return err
@@ -153,7 +154,7 @@ func (v *view) getFromMemtables(key []byte, sequence uint64) (found memtable.Ver
 
 func (v *view) getFromTables(dst, key []byte, h bloom.Hash) ([]byte, error) {
 	for _, t := range v.tables {
-		e, found, err := t.get(h, key)
+		e, found, err := t.Get(h, key)
 		if err != nil {
 			return dst, err
 		}
@@ -172,8 +173,8 @@ func (v *view) getFromTables(dst, key []byte, h bloom.Hash) ([]byte, error) {
 func (v *view) filters() []*bloom.Filter {
 	var filters []*bloom.Filter
 	for _, t := range v.tables {
-		if t.filter != nil {
-			filters = append(filters, t.filter)
+		if t.Filter != nil {
+			filters = append(filters, t.Filter)
 		}
 	}
 	return filters
@@ -186,7 +187,7 @@ func (v *view) iterator(sequence uint64) *kv.MergingIterator {
 		sources = append(sources, m.Iterators(sequence)...)
 	}
 	for _, t := range v.tables {
-		sources = append(sources, t.iterator())
+		sources = append(sources, t.NewIterator())
 	}
 	return kv.NewMergingIterator(sources)
 }

@@ -48,17 +48,17 @@ var mutations = []mutation{
 	},
 	{
 		name: "the log directory is not synced", file: "lsm/log.go",
-		old: "if err := s.env.fs.SyncDir(s.env.dir); err != nil {", new: "if err := error(nil); err != nil {",
+		old: "if err := s.env.FS.SyncDir(s.env.dir); err != nil {", new: "if err := error(nil); err != nil {",
 		pkg: "./lsm", run: "TestCrash$/power",
 	},
 	{
-		name: "a table is not synced before the manifest refers to it", sample: true, file: "lsm/table_writer.go",
+		name: "a table is not synced before the manifest refers to it", sample: true, file: "lsm/internal/table/writer.go",
 		old: "if err := w.file.Sync(); err != nil {", new: "if err := error(nil); err != nil {",
 		pkg: "./lsm", run: "TestCrash$/power",
 	},
 	{
 		name: "the directory is not synced before the manifest refers to a new table", file: "lsm/flush.go",
-		old: "	err := db.env.fs.SyncDir(db.env.dir)\n	var t *table", new: "	var err error\n	var t *table",
+		old: "	err := db.env.FS.SyncDir(db.env.dir)\n	var t *table", new: "	var err error\n	var t *table",
 		pkg: "./lsm", run: "TestCrash$/power",
 	},
 	{
@@ -72,13 +72,13 @@ var mutations = []mutation{
 		pkg: "./lsm", run: "TestCrash$/power",
 	},
 	{
-		name: "the checksum of a table block is not compared", sample: true, file: "lsm/block.go",
+		name: "the checksum of a table block is not compared", sample: true, file: "lsm/internal/table/block.go",
 		old: "return order.Uint32(b.data) == checksum.Update(seed, b.head()[4:])", new: "return true",
 		pkg: "./lsm", run: "Flip|Byte|Damage|Corrupt",
 	},
 	{
 		name: "replay continues after a gap in the sequence numbers", file: "lsm/recover.go",
-		old: "		return errGap\n", new: "		db.visible.Store(sequence - 1)\n",
+		old: "		return errGap\n", new: "		db.commit.visible.Store(sequence - 1)\n",
 		pkg: "./lsm", run: "TestCrash$/process",
 	},
 	{
@@ -108,7 +108,7 @@ var mutations = []mutation{
 	},
 	{
 		name: "orphans are deleted before the manifest is durable", file: "lsm/open.go",
-		old: "	if err := db.env.fs.SyncDir(db.env.dir); err != nil {", new: "	if err := error(nil); err != nil {",
+		old: "	if err := db.env.FS.SyncDir(db.env.dir); err != nil {", new: "	if err := error(nil); err != nil {",
 		pkg: "./lsm", run: "TestPowerLossBehindAnOpenAfterAKill",
 	},
 	{
@@ -164,7 +164,7 @@ var mutations = []mutation{
 	},
 	{
 		name: "the index scrub reads tables and does not verify them", file: "lsm/scrub.go",
-		old: "		err = db.checkTable(t, false, rest)\n", new: "		err = rest(int64(len(t.data)))\n",
+		old: "		err = t.Check(false, rest)\n", new: "		err = rest(int64(t.Facts.FileBytes))\n",
 		pkg: "./lsm", run: "TestScrubFindsDamageBeneathAnOpenStore",
 	},
 	{

@@ -1,4 +1,4 @@
-package lsm
+package table
 
 import (
 	"math"
@@ -23,9 +23,9 @@ type meanEntry struct {
 	large bool // too many values would have to be prefetched
 }
 
-func newMeanEntry(f tableFacts) meanEntry {
-	n := float64(max(1, f.entries))
-	m := meanEntry{key: float64(f.keyBytes) / n, value: float64(f.valueBytes) / n}
+func newMeanEntry(f Facts) meanEntry {
+	n := float64(max(1, f.Entries))
+	m := meanEntry{key: float64(f.KeyBytes) / n, value: float64(f.ValueBytes) / n}
 	m.bytes = max(1, m.key+m.value)
 	m.slack = math.Sqrt(blockTargetBytes/m.bytes) / 2
 	m.large = (2*m.slack+1)*m.value > prefetchedValueBytes
@@ -34,7 +34,7 @@ func newMeanEntry(f tableFacts) meanEntry {
 
 // prefetchKeys prefetches what a search of a block reads first: in an even block, the
 // keys.
-func (r *tableReader) prefetchKeys(i int) {
+func (r *Reader) prefetchKeys(i int) {
 	start, end := r.blockRange(i)
 	keys := uint64(float64(end-start) * r.mean.key / r.mean.bytes)
 	prefetch.Bytes(r.data[start:min(start+blockHeaderBytes+min(keys, prefetchedKeyBytes), end)])
@@ -42,7 +42,7 @@ func (r *tableReader) prefetchKeys(i int) {
 
 // prefetchValue prefetches the likely position of a key's value in an even block, by
 // interpolating the key between the last keys of the previous block and this one.
-func (r *tableReader) prefetchValue(i int, prefix uint64) {
+func (r *Reader) prefetchValue(i int, prefix uint64) {
 	m := &r.mean
 	if m.large {
 		return

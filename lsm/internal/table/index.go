@@ -1,4 +1,4 @@
-package lsm
+package table
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"docstore/lsm/internal/kv"
 )
 
-// tableIndex finds the block of a key. It consists of the mapped index of a table and,
+// blockIndex finds the block of a key. It consists of the mapped index of a table and,
 // in memory, of a word for each block and buckets, four bytes for four to eight blocks.
 //
 // The prefix common to all keys of the table is left out. A record has the next eight
@@ -22,7 +22,7 @@ import (
 // Records and keys are mapped and can be damaged after parseIndex has checked them. So
 // all accesses are bounds-checked, and a result is only a hint: the block itself proves
 // that it is the right one.
-type tableIndex struct {
+type blockIndex struct {
 	records []byte
 	keys    []byte // the last key of each block, concatenated
 	blocks  int
@@ -41,19 +41,19 @@ type tableIndex struct {
 // is twice as large.
 const blocksPerBucket = 4
 
-func (x *tableIndex) prefix(i int) uint64 { return order.Uint64(x.records[indexRecordBytes*i:]) }
-func (x *tableIndex) recordOffset(i int) uint64 {
+func (x *blockIndex) prefix(i int) uint64 { return order.Uint64(x.records[indexRecordBytes*i:]) }
+func (x *blockIndex) recordOffset(i int) uint64 {
 	return order.Uint64(x.records[indexRecordBytes*i+8:])
 }
-func (x *tableIndex) keyEnd(i int) uint64 { return order.Uint64(x.records[indexRecordBytes*i+16:]) }
+func (x *blockIndex) keyEnd(i int) uint64 { return order.Uint64(x.records[indexRecordBytes*i+16:]) }
 
 // word returns the word of a block at offset 0 whose last key has the prefix.
-func (x *tableIndex) word(prefix uint64) uint64 { return (prefix - x.least) << x.scale &^ x.offsets }
+func (x *blockIndex) word(prefix uint64) uint64 { return (prefix - x.least) << x.scale &^ x.offsets }
 
-func (x *tableIndex) blockOffset(i int) uint64 { return x.words[i] & x.offsets }
+func (x *blockIndex) blockOffset(i int) uint64 { return x.words[i] & x.offsets }
 
 // lastKey returns the last key of a block; nil if the index is damaged there.
-func (x *tableIndex) lastKey(i int) []byte {
+func (x *blockIndex) lastKey(i int) []byte {
 	start, end := uint64(0), x.keyEnd(i)
 	if i > 0 {
 		start = x.keyEnd(i - 1)
@@ -66,7 +66,7 @@ func (x *tableIndex) lastKey(i int) []byte {
 
 // parseIndex checks the index of a table whose blocks end at blocksEnd and whose keys
 // are between minKey and maxKey.
-func parseIndex(index []byte, blocksEnd uint64, minKey, maxKey []byte) (x tableIndex, reason string) {
+func parseIndex(index []byte, blocksEnd uint64, minKey, maxKey []byte) (x blockIndex, reason string) {
 	if len(index) < indexHeaderBytes {
 		return x, "truncated index"
 	}
@@ -75,14 +75,14 @@ func parseIndex(index []byte, blocksEnd uint64, minKey, maxKey []byte) (x tableI
 		return x, "index with an impossible number of blocks"
 	}
 	keysAt := indexHeaderBytes + count*indexRecordBytes
-	x = tableIndex{
+	x = blockIndex{
 		records: index[indexHeaderBytes:keysAt], keys: index[keysAt:],
 		blocks: int(count), shared: kv.CommonPrefix(minKey, maxKey),
 	}
 	if uint64(order.Uint32(index[4:])) != uint64(x.shared) {
 		return x, "index with a wrong length of the common prefix"
 	}
-	offset, keyEnd := uint64(tableHeaderBytes), uint64(0)
+	offset, keyEnd := uint64(headerBytes), uint64(0)
 	last := minKey
 	for i := range x.blocks {
 		gotOffset, gotEnd := x.recordOffset(i), x.keyEnd(i)
@@ -112,7 +112,7 @@ func parseIndex(index []byte, blocksEnd uint64, minKey, maxKey []byte) (x tableI
 }
 
 // fillWords fills words and buckets from checked records.
-func (x *tableIndex) fillWords(blocksEnd uint64) {
+func (x *blockIndex) fillWords(blocksEnd uint64) {
 	x.offsets = 1<<bits.Len64(blocksEnd) - 1
 	x.scale = uint(bits.LeadingZeros64((x.greatest - x.least) | 1))
 	x.words = make([]uint64, x.blocks)
@@ -134,7 +134,7 @@ func (x *tableIndex) fillWords(blocksEnd uint64) {
 
 // place returns the prefix of a key, and whether the key is between the smallest and
 // greatest key of the table. If not, the prefix is undefined.
-func (r *tableReader) place(key []byte) (prefix uint64, covered bool) {
+func (r *Reader) place(key []byte) (prefix uint64, covered bool) {
 	rest := key
 	if n := r.shared; n > 0 {
 		if len(key) < n || !bytes.Equal(key[:n], r.minKey[:n]) {
@@ -150,7 +150,7 @@ func (r *tableReader) place(key []byte) (prefix uint64, covered bool) {
 }
 
 // find returns the first block whose last key is at least key, for a key with a place.
-func (x *tableIndex) find(prefix uint64, key []byte) int {
+func (x *blockIndex) find(prefix uint64, key []byte) int {
 	word := x.word(prefix)
 	b := word >> x.shift
 	high := int(x.buckets[b+1])
@@ -170,7 +170,7 @@ func (x *tableIndex) find(prefix uint64, key []byte) int {
 
 // lowerBound returns the first block from low to high whose word is at least word, or
 // high. It is a branch-free binary search: the branch would be unpredictable.
-func (x *tableIndex) lowerBound(low, high int, word uint64) int {
+func (x *blockIndex) lowerBound(low, high int, word uint64) int {
 	for n := high - low; n > 0; {
 		half := (n + 1) >> 1
 		if next := low + half; x.words[next-1] < word {
@@ -182,7 +182,7 @@ func (x *tableIndex) lowerBound(low, high int, word uint64) int {
 }
 
 // prefetchWords prefetches the words that find reads for a prefix.
-func (x *tableIndex) prefetchWords(prefix uint64) {
+func (x *blockIndex) prefetchWords(prefix uint64) {
 	b := x.word(prefix) >> x.shift
 	prefetch.Of(&x.words[x.buckets[b]])
 	prefetch.Of(&x.words[x.buckets[b+1]])

@@ -1,4 +1,4 @@
-package lsm
+package table
 
 import (
 	"encoding/binary"
@@ -17,16 +17,16 @@ import (
 // TestColdScanReadsAhead scans a table outside the page cache in both directions: it
 // waits for the disk for few of its pages, and without read-ahead for most of them.
 func TestColdScanReadsAhead(t *testing.T) {
-	env := testTableEnv()
-	env.fs = vfs.OS
+	env := testEnv()
+	env.FS = vfs.OS
 	path := filepath.Join(t.TempDir(), "table")
-	w, err := newTableWriter(env, path, path+".spool", 1, false)
+	w, err := Create(env, path, path+".spool", 1, false)
 	require.NoError(t, err)
 	for i := range 100_000 {
 		key := binary.BigEndian.AppendUint64(nil, uint64(i))
-		require.NoError(t, w.add([]kv.Entry{{Key: key, Value: make([]byte, 96)}}, false))
+		require.NoError(t, w.Add([]kv.Entry{{Key: key, Value: make([]byte, 96)}}, false))
 	}
-	facts, err := w.finish(1, 1)
+	facts, err := w.Finish(1, 1)
 	require.NoError(t, err)
 	const blocks = 100_000 / 39
 	for _, backward := range []bool{false, true} {
@@ -42,11 +42,11 @@ func TestColdScanReadsAhead(t *testing.T) {
 
 // coldScanWaits scans a table, nearly all outside the page cache, and returns the number
 // of major faults.
-func coldScanWaits(t *testing.T, env *tableEnv, path string, facts tableFacts, backward, readsAhead bool) int {
+func coldScanWaits(t *testing.T, env *Env, path string, facts Facts, backward, readsAhead bool) int {
 	t.Helper()
-	r, err := openTable(env, path, facts)
+	r, err := Open(env, path, facts)
 	require.NoError(t, err)
-	defer r.close()
+	defer r.Close()
 	file, err := os.Open(path)
 	require.NoError(t, err)
 	require.NoError(t, unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED))
@@ -66,7 +66,7 @@ func coldScanWaits(t *testing.T, env *tableEnv, path string, facts tableFacts, b
 	}
 	waited := scanFaults(t) - before
 	require.NoError(t, it.Err())
-	require.Equal(t, facts.entries, count)
+	require.Equal(t, facts.Entries, count)
 	return waited
 }
 

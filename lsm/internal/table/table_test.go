@@ -1,4 +1,4 @@
-package lsm
+package table
 
 import (
 	"bytes"
@@ -57,19 +57,19 @@ func TestBlocksDoNotCrossPages(t *testing.T) {
 		"16 and 1024": {16, 1024, 3, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			env := testTableEnv()
-			w, err := newTableWriter(env, "table", "spool", 1, false)
+			env := testEnv()
+			w, err := Create(env, "table", "spool", 1, false)
 			require.NoError(t, err)
 			value := bytes.Repeat([]byte("v"), c.valueBytes)
 			const blocks = 50
 			for i := range blocks * c.perBlock {
-				require.NoError(t, w.add([]kv.Entry{{Key: fmt.Appendf(nil, "%0*d", c.keyBytes, i), Value: value}}, false))
+				require.NoError(t, w.Add([]kv.Entry{{Key: fmt.Appendf(nil, "%0*d", c.keyBytes, i), Value: value}}, false))
 			}
-			facts, err := w.finish(1, blocks)
+			facts, err := w.Finish(1, blocks)
 			require.NoError(t, err)
-			r, err := openTableReader(env, "table", facts, vfs.AdviseRandom)
+			r, err := openReader(env, "table", facts, vfs.AdviseRandom)
 			require.NoError(t, err)
-			defer r.close()
+			defer r.Close()
 			require.Equal(t, blocks, r.blocks)
 			padding := 0
 			for i := range blocks {
@@ -81,18 +81,18 @@ func TestBlocksDoNotCrossPages(t *testing.T) {
 					require.Equal(t, start/pageBytes, last/pageBytes, "block %d", i)
 				}
 			}
-			require.LessOrEqual(t, padding, int(facts.fileBytes/32))
+			require.LessOrEqual(t, padding, int(facts.FileBytes/32))
 			if !c.padded {
 				return
 			}
 			_, end := r.blockRange(blocks - 2)
-			whole, err := vfs.ReadFile(env.fs, r.path)
+			whole, err := vfs.ReadFile(env.FS, r.Path)
 			require.NoError(t, err)
 			whole[end-1] = 1
-			require.NoError(t, vfs.WriteFileAtomic(env.fs, r.path, whole))
-			damaged, err := openTableReader(env, "table", facts, vfs.AdviseRandom)
+			require.NoError(t, vfs.WriteFileAtomic(env.FS, r.Path, whole))
+			damaged, err := openReader(env, "table", facts, vfs.AdviseRandom)
 			require.NoError(t, err)
-			defer damaged.close()
+			defer damaged.Close()
 			_, err = damaged.block(blocks - 2)
 			require.ErrorIs(t, err, ErrCorrupt)
 			_, err = damaged.block(blocks - 3)
@@ -102,8 +102,8 @@ func TestBlocksDoNotCrossPages(t *testing.T) {
 }
 
 func requireTable(t *testing.T, entries map[string]string) {
-	env := testTableEnv()
-	w, err := newTableWriter(env, "table", "spool", 1, false)
+	env := testEnv()
+	w, err := Create(env, "table", "spool", 1, false)
 	require.NoError(t, err)
 	var keys []string
 	for key := range entries {
@@ -111,13 +111,13 @@ func requireTable(t *testing.T, entries map[string]string) {
 	}
 	slices.Sort(keys)
 	for i, key := range keys {
-		require.NoError(t, w.add([]kv.Entry{{Key: []byte(key), Value: []byte(entries[key]), Tombstone: i%500 == 77 && entries[key] == ""}}, false))
+		require.NoError(t, w.Add([]kv.Entry{{Key: []byte(key), Value: []byte(entries[key]), Tombstone: i%500 == 77 && entries[key] == ""}}, false))
 	}
-	facts, err := w.finish(1, uint64(len(keys)))
+	facts, err := w.Finish(1, uint64(len(keys)))
 	require.NoError(t, err)
-	r, err := openTableReader(env, "table", facts, vfs.AdviseRandom)
+	r, err := openReader(env, "table", facts, vfs.AdviseRandom)
 	require.NoError(t, err)
-	defer r.close()
+	defer r.Close()
 	it := r.iterator()
 	for i, key := range keys {
 		e, found, err := r.search(r.findBlock([]byte(key)), []byte(key))
@@ -146,7 +146,7 @@ func TestBlockOutOfOrder(t *testing.T) {
 	for _, keyBytes := range []int{4, 8, 16} {
 		for _, mixed := range []bool{false, true} {
 			keys := []int{1, 2, 3, 4, 5}
-			verify := func() *formatFault {
+			verify := func() *FormatFault {
 				var entries []kv.Entry
 				for _, key := range keys {
 					entries = append(entries, kv.Entry{Key: fmt.Appendf(nil, "%0*d", keyBytes, key), Value: []byte("value")})

@@ -1,4 +1,4 @@
-package lsm
+package table
 
 import (
 	"bytes"
@@ -49,7 +49,7 @@ func (c *blockCopy) reset() {
 }
 
 // read makes c a verified copy of block i.
-func (r *tableReader) read(c *blockCopy, i int) error {
+func (r *Reader) read(c *blockCopy, i int) error {
 	start, end := r.blockRange(i)
 	if fault := r.copyBlock(c, i, r.data[start:end], int(end-start)); fault != nil {
 		return r.fault(int(start), fault)
@@ -69,7 +69,7 @@ func (r *tableReader) read(c *blockCopy, i int) error {
 
 // readKeys is read without the values of an even block, for a block that read has
 // verified before. With long values it takes a tenth of the time.
-func (r *tableReader) readKeys(c *blockCopy, i int) error {
+func (r *Reader) readKeys(c *blockCopy, i int) error {
 	start, end := r.blockRange(i)
 	mapped := r.data[start:end]
 	n := len(mapped)
@@ -84,7 +84,7 @@ func (r *tableReader) readKeys(c *blockCopy, i int) error {
 
 // copyBlock copies the first n bytes of mapped block i to c and verifies them like
 // headIsValid.
-func (r *tableReader) copyBlock(c *blockCopy, i int, mapped []byte, n int) *formatFault {
+func (r *Reader) copyBlock(c *blockCopy, i int, mapped []byte, n int) *FormatFault {
 	c.reset()
 	if i > 0 {
 		c.before = r.lastKey(i - 1)
@@ -100,36 +100,36 @@ func (r *tableReader) copyBlock(c *blockCopy, i int, mapped []byte, n int) *form
 	case fault != nil:
 		return fault
 	case len(b.head()) > n || !b.headIsValid(checksum.Update(r.headerCRC, c.buf[:bound])):
-		return &formatFault{reason: "wrong checksum of a block, or of the key before it in the index"}
+		return &FormatFault{Reason: "wrong checksum of a block, or of the key before it in the index"}
 	}
 	c.block = b
 	return nil
 }
 
 // isVerified reports whether read has verified a block since the table was opened.
-func (r *tableReader) isVerified(i int) bool { return r.verified[i/32].Load()&(1<<(i%32)) != 0 }
+func (r *Reader) isVerified(i int) bool { return r.verified[i/32].Load()&(1<<(i%32)) != 0 }
 
 // checkContents checks the contents of a block with a valid checksum. Only a bug of the
 // writing program can violate them, so it runs once per block.
-func (r *tableReader) checkContents(c *blockCopy, i int) *formatFault {
+func (r *Reader) checkContents(c *blockCopy, i int) *FormatFault {
 	if fault := c.checkEntries(); fault != nil {
 		return fault
 	}
 	if padding := c.buf[4+len(c.before)+len(c.data):]; bytes.Count(padding, []byte{0}) < len(padding) {
-		return &formatFault{reason: "the padding after a block is not zero"}
+		return &FormatFault{Reason: "the padding after a block is not zero"}
 	}
 	first, last := c.key(0), c.key(c.count-1)
 	if i == 0 && !bytes.Equal(first, r.minKey) || i > 0 && bytes.Compare(first, c.before) <= 0 {
-		return &formatFault{reason: "first key of a block differs from the index"}
+		return &FormatFault{Reason: "first key of a block differs from the index"}
 	}
 	if !bytes.Equal(last, r.lastKey(i)) || i == r.blocks-1 && !bytes.Equal(last, r.maxKey) {
-		return &formatFault{reason: "last key of a block differs from the index"}
+		return &FormatFault{Reason: "last key of a block differs from the index"}
 	}
 	return nil
 }
 
 // readFor makes c a verified copy of block i, which find returned for key.
-func (r *tableReader) readFor(c *blockCopy, i int, key []byte) error {
+func (r *Reader) readFor(c *blockCopy, i int, key []byte) error {
 	if err := r.read(c, i); err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (r *tableReader) readFor(c *blockCopy, i int, key []byte) error {
 
 // leadsTo checks that key can be only in block i, unless it is below the table's
 // smallest key. c is a verified copy of block i.
-func (r *tableReader) leadsTo(c *blockCopy, i int, key []byte) error {
+func (r *Reader) leadsTo(c *blockCopy, i int, key []byte) error {
 	if i > 0 && bytes.Compare(key, c.before) <= 0 || bytes.Compare(key, c.key(c.count-1)) > 0 {
 		return r.corrupt(int(r.footer.index.offset), "the index leads to the wrong block")
 	}
@@ -146,7 +146,7 @@ func (r *tableReader) leadsTo(c *blockCopy, i int, key []byte) error {
 }
 
 // searchCopy looks up a key in a verified copy of block i, which find returned for it.
-func (r *tableReader) searchCopy(i int, key []byte) (e kv.Entry, found bool, err error) {
+func (r *Reader) searchCopy(i int, key []byte) (e kv.Entry, found bool, err error) {
 	c := newBlockCopy()
 	defer c.release()
 	if err := r.readFor(c, i, key); err != nil {
@@ -163,7 +163,7 @@ func (r *tableReader) searchCopy(i int, key []byte) (e kv.Entry, found bool, err
 // confirmAbsent verifies that a block, which find returned for key and read has
 // verified before, does not have the key. If it does, the mapping changed in the
 // meantime, and the entry is returned from a copy.
-func (r *tableReader) confirmAbsent(i int, key []byte) (e kv.Entry, found bool, err error) {
+func (r *Reader) confirmAbsent(i int, key []byte) (e kv.Entry, found bool, err error) {
 	c := newBlockCopy()
 	defer c.release()
 	if err := r.readKeys(c, i); err != nil {

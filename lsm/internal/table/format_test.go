@@ -1,4 +1,4 @@
-package lsm
+package table
 
 import (
 	"bytes"
@@ -17,30 +17,30 @@ import (
 	"docstore/lsm/internal/kv"
 )
 
-var updateGolden = flag.Bool("update-tables", false, "rewrite the golden files")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
-var testStore = storeID{0xd0, 0xc5, 0x70, 4: 0x01, 15: 0x0f}
+var testStore = StoreID{0xd0, 0xc5, 0x70, 4: 0x01, 15: 0x0f}
 
-// testTableEnv returns an environment in memory.
-func testTableEnv() *tableEnv {
+// testEnv returns an environment in memory.
+func testEnv() *Env {
 	discard := func(int64) {}
-	return &tableEnv{
-		fs: vfs.NewMem(), id: testStore, logger: slog.New(slog.DiscardHandler),
-		countIndex: discard, countBuffer: discard,
+	return &Env{
+		FS: vfs.NewMem(), Store: testStore, Logger: slog.New(slog.DiscardHandler),
+		CountIndex: discard, CountBuffer: discard,
 	}
 }
 
 // goldenTable writes the table of docs/format/table.md.
-func goldenTable(t testing.TB) (tableFacts, []byte) {
+func goldenTable(t testing.TB) (Facts, []byte) {
 	t.Helper()
-	env := testTableEnv()
-	w, err := newTableWriter(env, "table", "spool", 7, false)
+	env := testEnv()
+	w, err := Create(env, "table", "spool", 7, false)
 	require.NoError(t, err)
-	require.NoError(t, w.add([]kv.Entry{{Key: []byte("apple"), Value: []byte("red")}}, false))
-	require.NoError(t, w.add([]kv.Entry{{Key: []byte("pear"), Tombstone: true}}, false))
-	facts, err := w.finish(11, 14)
+	require.NoError(t, w.Add([]kv.Entry{{Key: []byte("apple"), Value: []byte("red")}}, false))
+	require.NoError(t, w.Add([]kv.Entry{{Key: []byte("pear"), Tombstone: true}}, false))
+	facts, err := w.Finish(11, 14)
 	require.NoError(t, err)
-	b, err := vfs.ReadFile(env.fs, "table")
+	b, err := vfs.ReadFile(env.FS, "table")
 	require.NoError(t, err)
 	return facts, b
 }
@@ -53,16 +53,16 @@ func goldenBlock() []byte {
 	}, false)
 }
 
-// TestGoldenFiles compares the writer's output with the files of this version, which every
+// TestGolden compares the writer's output with the files of this version, which every
 // later version must read, and with the byte examples in docs/format.
-func TestGoldenFiles(t *testing.T) {
-	page, err := os.ReadFile("../docs/format/table.md")
+func TestGolden(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/format/table.md")
 	require.NoError(t, err)
 	withoutSpaces := strings.NewReplacer(" ", "")
 	_, table := goldenTable(t)
 	for name, b := range map[string][]byte{"table-v0": table, "block-v0": goldenBlock()} {
 		path := filepath.Join("testdata", name)
-		if *updateGolden {
+		if *update {
 			require.NoError(t, os.WriteFile(path, b, 0o644))
 		}
 		want, err := os.ReadFile(path)
@@ -76,7 +76,7 @@ func TestGoldenFiles(t *testing.T) {
 func FuzzBlock(f *testing.F) {
 	f.Add(goldenBlock())
 	_, table := goldenTable(f)
-	f.Add(table[tableHeaderBytes:][:40])
+	f.Add(table[headerBytes:][:40])
 	f.Fuzz(func(t *testing.T, data []byte) {
 		b, fault := parseBlock(data)
 		if fault != nil || b.checkEntries() != nil {
@@ -100,12 +100,12 @@ func FuzzTable(f *testing.F) {
 	facts, table := goldenTable(f)
 	f.Add(table)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if len(b) < tableHeaderBytes+tableFooterBytes {
+		if len(b) < headerBytes+footerBytes {
 			return
 		}
 		facts := facts
-		facts.fileBytes = uint64(len(b))
-		footerAt := len(b) - tableFooterBytes
+		facts.FileBytes = uint64(len(b))
+		footerAt := len(b) - footerBytes
 		end := uint64(footerAt)
 		for i := 2; i >= 0; i-- { // sections
 			at := b[footerAt+16+i*sectionBytes:]
@@ -115,15 +115,15 @@ func FuzzTable(f *testing.F) {
 				end = offset
 			}
 		}
-		order.PutUint32(b[8:], checksum.Of(b[12:tableHeaderBytes]))
-		if end >= tableHeaderBytes+blockHeaderBytes { // as one block
-			if block, fault := parseBlock(b[tableHeaderBytes:end]); fault == nil {
-				block.setChecksums(checksum.Of(b[12:tableHeaderBytes], make([]byte, 4)))
+		order.PutUint32(b[8:], checksum.Of(b[12:headerBytes]))
+		if end >= headerBytes+blockHeaderBytes { // as one block
+			if block, fault := parseBlock(b[headerBytes:end]); fault == nil {
+				block.setChecksums(checksum.Of(b[12:headerBytes], make([]byte, 4)))
 			}
 		}
 		order.PutUint32(b[footerAt+8:], checksum.Of(b[footerAt+12:]))
-		facts.footerCRC = order.Uint32(b[footerAt+8:])
-		r := &tableReader{env: testTableEnv(), path: "fuzz", facts: facts, data: b}
+		facts.FooterCRC = order.Uint32(b[footerAt+8:])
+		r := &Reader{env: testEnv(), Path: "fuzz", Facts: facts, data: b}
 		if r.open() != nil {
 			return
 		}

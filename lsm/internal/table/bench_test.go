@@ -1,4 +1,4 @@
-package lsm
+package table
 
 import (
 	"fmt"
@@ -16,20 +16,20 @@ import (
 func BenchmarkTable(b *testing.B) {
 	const n = 1_000_000
 	for _, c := range []struct{ keyBytes, valueBytes int }{{8, 96}, {16, 8}, {40, 200}} {
-		env := testTableEnv()
-		env.fs = vfs.OS
+		env := testEnv()
+		env.FS = vfs.OS
 		path := filepath.Join(b.TempDir(), "table")
-		w, err := newTableWriter(env, path, path+".spool", 1, false)
+		w, err := Create(env, path, path+".spool", 1, false)
 		require.NoError(b, err)
 		key := func(i int) []byte { return fmt.Appendf(nil, "%0*x", c.keyBytes, uint64(i)<<8) }
 		for i := range n {
-			require.NoError(b, w.add([]kv.Entry{{Key: key(i), Value: make([]byte, c.valueBytes)}}, false))
+			require.NoError(b, w.Add([]kv.Entry{{Key: key(i), Value: make([]byte, c.valueBytes)}}, false))
 		}
-		facts, err := w.finish(1, n)
+		facts, err := w.Finish(1, n)
 		require.NoError(b, err)
-		r, err := openTable(env, path, facts)
+		r, err := Open(env, path, facts)
 		require.NoError(b, err)
-		b.Cleanup(r.close)
+		b.Cleanup(r.Close)
 		random := rand.New(rand.NewPCG(1, 2))
 		keys := make([][]byte, 1<<16)
 		at := make([]int, len(keys))

@@ -1,4 +1,4 @@
-package lsm
+package table
 
 import (
 	"bytes"
@@ -11,19 +11,19 @@ import (
 	"docstore/internal/vfs"
 )
 
-// check verifies a table as if it had just been opened. It passes the number of
+// Check verifies a table as if it had just been opened. It passes the number of
 // verified bytes to report, whose error ends it. With keys it loads the whole filter and
 // checks that it excludes no key. It reads the table's existing mapping, because a
 // concurrent writer may have removed its name.
-func (t *tableReader) check(keys bool, report func(bytes int64) error) error {
-	r := &tableReader{env: t.env, path: t.path, facts: t.facts, data: t.data}
+func (r *Reader) Check(keys bool, report func(bytes int64) error) error {
+	r = &Reader{env: r.env, Path: r.Path, Facts: r.Facts, data: r.data} // opened below
 	// The mapping has zeros for lost bytes at the end.
-	if info, err := r.env.fs.Stat(t.path); err == nil && info.Size != int64(len(t.data)) {
-		return r.corrupt(len(t.data), "file of %d bytes, want %d", info.Size, len(t.data))
+	if info, err := r.env.FS.Stat(r.Path); err == nil && info.Size != int64(len(r.data)) {
+		return r.corrupt(len(r.data), "file of %d bytes, want %d", info.Size, len(r.data))
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return r.failed(err)
+		return r.Failed(err)
 	}
-	if err := r.guard(r.open); err != nil {
+	if err := r.Guard(r.open); err != nil {
 		return err
 	}
 	filter, err := r.openFilter()
@@ -44,20 +44,20 @@ func (t *tableReader) check(keys bool, report func(bytes int64) error) error {
 }
 
 // filterFault converts an error of reading the filter to one that names the table.
-func (r *tableReader) filterFault(err error) error {
+func (r *Reader) filterFault(err error) error {
 	if errors.Is(err, vfs.ErrFault) {
-		return r.failed(err)
+		return r.Failed(err)
 	}
 	return r.corrupt(int(r.footer.filter.offset), "filter: %v", err)
 }
 
 // checkEntries verifies the bytes of the filter and all entries.
-func (r *tableReader) checkEntries(mayContain func(key []byte) bool, report func(bytes int64) error) error {
+func (r *Reader) checkEntries(mayContain func(key []byte) bool, report func(bytes int64) error) error {
 	reporter := progressReporter{report: report}
-	if err := r.guard(func() error { return r.checkFilterBytes(&reporter) }); err != nil {
+	if err := r.Guard(func() error { return r.checkFilterBytes(&reporter) }); err != nil {
 		return err
 	}
-	var got tableFacts
+	var got Facts
 	var last []byte
 	block := -1
 	it := r.iterator()
@@ -72,36 +72,36 @@ func (r *tableReader) checkEntries(mayContain func(key []byte) bool, report func
 		e := it.Current()
 		key := e.Key
 		switch {
-		case got.entries > 0 && bytes.Compare(last, key) >= 0:
+		case got.Entries > 0 && bytes.Compare(last, key) >= 0:
 			return r.corrupt(0, "keys out of order in block %d", it.index)
-		case got.entries == 0 && !bytes.Equal(key, r.minKey):
+		case got.Entries == 0 && !bytes.Equal(key, r.minKey):
 			return r.corrupt(0, "the first key is not the smallest")
 		case !mayContain(key):
 			return r.corrupt(int(r.footer.filter.offset), "the filter excludes a key of block %d", it.index)
 		}
 		last = append(last[:0], key...)
-		got.entries++
-		got.keyBytes += uint64(len(key))
-		got.valueBytes += uint64(len(e.Value))
+		got.Entries++
+		got.KeyBytes += uint64(len(key))
+		got.ValueBytes += uint64(len(e.Value))
 		if e.Tombstone {
-			got.tombstones++
+			got.Tombstones++
 		}
 	}
 	if err := it.Err(); err != nil {
 		return err
 	}
-	want := r.facts
-	if got.entries != want.entries || got.tombstones != want.tombstones ||
-		got.keyBytes != want.keyBytes || got.valueBytes != want.valueBytes {
+	want := r.Facts
+	if got.Entries != want.Entries || got.Tombstones != want.Tombstones ||
+		got.KeyBytes != want.KeyBytes || got.ValueBytes != want.ValueBytes {
 		return r.corrupt(0, "%d entries, %d tombstones, %d bytes of keys and %d of values; want %d, %d, %d, %d",
-			got.entries, got.tombstones, got.keyBytes, got.valueBytes,
-			want.entries, want.tombstones, want.keyBytes, want.valueBytes)
+			got.Entries, got.Tombstones, got.KeyBytes, got.ValueBytes,
+			want.Entries, want.Tombstones, want.KeyBytes, want.ValueBytes)
 	}
 	return reporter.end(uint64(len(r.data)))
 }
 
 // checkFilterBytes verifies the checksum of the filter.
-func (r *tableReader) checkFilterBytes(reporter *progressReporter) error {
+func (r *Reader) checkFilterBytes(reporter *progressReporter) error {
 	rest, crc := r.section(r.footer.filter), uint32(0)
 	for len(rest) > 0 {
 		part := rest[:min(progressBytes, len(rest))]

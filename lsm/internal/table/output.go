@@ -1,4 +1,4 @@
-package lsm
+package table
 
 import (
 	"sync/atomic"
@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// tableWriteBytes is the size and alignment of a write to a table.
-	tableWriteBytes = 256 << 10
+	// writeBytes is the size and alignment of a write to a table.
+	writeBytes = 256 << 10
 	// lastingWriteBytes is the write size for long-lived tables, which are read more
 	// often than written. It is the size of a huge page: Linux keeps the written data
 	// in one folio and maps it as one page. Large folios are expensive on a virtual
@@ -31,14 +31,14 @@ const (
 	writebackBytes = 2 << 20
 )
 
-// tableOutput writes a table to its file in a separate goroutine, so that a flush or
+// output writes a table to its file in a separate goroutine, so that a flush or
 // merge, which produces the blocks, uses two processors. Moving the CRCs to that
 // goroutine, too, was slower for both: it had to fetch the data that the other had just
 // written.
 //
-// The goroutine runs from newTableOutput until finish, which must be called. Only
+// The goroutine runs from newOutput until finish, which must be called. Only
 // parts, free and failed are shared with it.
-type tableOutput struct {
+type output struct {
 	file   vfs.File
 	parts  chan []byte
 	free   chan []byte   // written parts, for reuse
@@ -46,8 +46,8 @@ type tableOutput struct {
 	failed atomic.Pointer[error]
 }
 
-func newTableOutput(file vfs.File) *tableOutput {
-	o := &tableOutput{
+func newOutput(file vfs.File) *output {
+	o := &output{
 		file:  file,
 		parts: make(chan []byte, maxParts),
 		free:  make(chan []byte, allParts),
@@ -62,7 +62,7 @@ func newTableOutput(file vfs.File) *tableOutput {
 
 // run writes parts until the channel is closed. After an error it discards them, so
 // that the sender is not blocked.
-func (o *tableOutput) run() {
+func (o *output) run() {
 	defer close(o.done)
 	written, started := int64(0), int64(0) // offsets
 	for part := range o.parts {
@@ -82,13 +82,13 @@ func (o *tableOutput) run() {
 
 // handOver passes a part to the goroutine and returns an empty one, and the first error
 // so far.
-func (o *tableOutput) handOver(part []byte) ([]byte, error) {
+func (o *output) handOver(part []byte) ([]byte, error) {
 	o.parts <- part
 	return <-o.free, o.err()
 }
 
 // err returns the first error.
-func (o *tableOutput) err() error {
+func (o *output) err() error {
 	if err := o.failed.Load(); err != nil {
 		return *err
 	}
@@ -96,7 +96,7 @@ func (o *tableOutput) err() error {
 }
 
 // finish waits until all parts are written and ends the goroutine.
-func (o *tableOutput) finish() error {
+func (o *output) finish() error {
 	close(o.parts)
 	<-o.done
 	return o.err()

@@ -1,4 +1,4 @@
-package lsm
+package table
 
 import (
 	"bytes"
@@ -24,14 +24,14 @@ import (
 // part; those of index, filter and properties are in the footer. The crc of a block
 // also covers its identity.
 const (
-	tableVersion = 0
+	version = 0
 
-	tableHeaderBytes = 48
-	tableFooterBytes = 16 + 3*sectionBytes + 8
-	sectionBytes     = 24
+	headerBytes  = 48
+	footerBytes  = 16 + 3*sectionBytes + 8
+	sectionBytes = 24
 
-	kindTableHeader = 1
-	kindTableFooter = 2
+	kindHeader = 1
+	kindFooter = 2
 
 	indexHeaderBytes      = 8
 	indexRecordBytes      = 24
@@ -39,25 +39,25 @@ const (
 )
 
 var (
-	tableMagic  = [8]byte{'L', 'S', 'M', 't', 'a', 'b', 'l', 'e'}
+	magic       = [8]byte{'L', 'S', 'M', 't', 'a', 'b', 'l', 'e'}
 	footerMagic = [8]byte{'L', 'S', 'M', 't', 'f', 'o', 'o', 't'}
 	order       = binary.LittleEndian
 )
 
-// storeID identifies the store of a file.
-type storeID [16]byte
+// StoreID identifies the store of a file.
+type StoreID [16]byte
 
-// tableFacts is the manifest's description of a table.
-type tableFacts struct {
-	number        uint64
-	fileBytes     uint64
-	entries       uint64 // including tombstones
-	tombstones    uint64
-	keyBytes      uint64 // total size of the keys
-	valueBytes    uint64
-	firstSequence uint64 // oldest write in the table
-	lastSequence  uint64
-	footerCRC     uint32 // identifies the file: the footer covers all other parts
+// Facts is the manifest's description of a table.
+type Facts struct {
+	Number        uint64
+	FileBytes     uint64
+	Entries       uint64 // including tombstones
+	Tombstones    uint64
+	KeyBytes      uint64 // total size of the keys
+	ValueBytes    uint64
+	FirstSequence uint64 // oldest write in the table
+	LastSequence  uint64
+	FooterCRC     uint32 // identifies the file: the footer covers all other parts
 }
 
 // section locates one of the parts after the blocks.
@@ -72,11 +72,11 @@ type footer struct {
 	fileBytes                 uint64
 }
 
-func encodeTableHeader(number uint64, id storeID) []byte {
-	b := make([]byte, tableHeaderBytes)
-	copy(b, tableMagic[:])
-	order.PutUint16(b[12:], tableVersion)
-	order.PutUint16(b[14:], kindTableHeader)
+func encodeHeader(number uint64, id StoreID) []byte {
+	b := make([]byte, headerBytes)
+	copy(b, magic[:])
+	order.PutUint16(b[12:], version)
+	order.PutUint16(b[14:], kindHeader)
 	order.PutUint64(b[16:], number)
 	copy(b[24:], id[:])
 	order.PutUint32(b[8:], checksum.Of(b[12:]))
@@ -86,33 +86,33 @@ func encodeTableHeader(number uint64, id storeID) []byte {
 // headerCRC returns the checksum of a table's header.
 func headerCRC(header []byte) uint32 { return order.Uint32(header[8:]) }
 
-// formatFault is the error of a decoder. The reader converts it to a CorruptionError or
+// FormatFault is the error of a decoder. The reader converts it to a CorruptionError or
 // ErrNewerVersion.
-type formatFault struct {
-	reason string
-	newer  bool
+type FormatFault struct {
+	Reason string
+	Newer  bool
 }
 
-// checkPreamble verifies the beginning of a part: magic, CRC, version and kind.
-func checkPreamble(b []byte, magic [8]byte, version, kind uint16) *formatFault {
+// CheckPreamble verifies the beginning of a part: magic, CRC, version and kind.
+func CheckPreamble(b []byte, magic [8]byte, version, kind uint16) *FormatFault {
 	switch {
 	case !bytes.Equal(b[:8], magic[:]):
-		return &formatFault{reason: "wrong magic"}
+		return &FormatFault{Reason: "wrong magic"}
 	case order.Uint32(b[8:]) != checksum.Of(b[12:]):
-		return &formatFault{reason: "wrong checksum"}
+		return &FormatFault{Reason: "wrong checksum"}
 	case order.Uint16(b[12:]) > version:
-		return &formatFault{newer: true}
+		return &FormatFault{Newer: true}
 	case order.Uint16(b[14:]) != kind:
-		return &formatFault{reason: "wrong kind"}
+		return &FormatFault{Reason: "wrong kind"}
 	}
 	return nil
 }
 
 func (f *footer) encode() []byte {
-	b := make([]byte, tableFooterBytes)
+	b := make([]byte, footerBytes)
 	copy(b, footerMagic[:])
-	order.PutUint16(b[12:], tableVersion)
-	order.PutUint16(b[14:], kindTableFooter)
+	order.PutUint16(b[12:], version)
+	order.PutUint16(b[14:], kindFooter)
 	for i, s := range [...]section{f.index, f.filter, f.properties} {
 		at := b[16+i*sectionBytes:]
 		order.PutUint64(at, s.offset)
@@ -126,39 +126,39 @@ func (f *footer) encode() []byte {
 
 // decodeFooter decodes the footer of a file of the given size and checks that the
 // sections fill the space between the blocks and the footer.
-func decodeFooter(b []byte, fileBytes uint64) (footer, *formatFault) {
+func decodeFooter(b []byte, fileBytes uint64) (footer, *FormatFault) {
 	var f footer
-	if fault := checkPreamble(b, footerMagic, tableVersion, kindTableFooter); fault != nil {
+	if fault := CheckPreamble(b, footerMagic, version, kindFooter); fault != nil {
 		return f, fault
 	}
 	f.fileBytes = order.Uint64(b[16+3*sectionBytes:])
 	if f.fileBytes != fileBytes {
-		return f, &formatFault{reason: "file size differs from the footer"}
+		return f, &FormatFault{Reason: "file size differs from the footer"}
 	}
-	end := fileBytes - tableFooterBytes
+	end := fileBytes - footerBytes
 	for i, s := range [...]*section{&f.properties, &f.filter, &f.index} {
 		at := b[16+(2-i)*sectionBytes:]
 		s.offset, s.length, s.crc = order.Uint64(at), order.Uint64(at[8:]), order.Uint32(at[16:])
 		if s.length > end || s.offset != end-s.length {
-			return f, &formatFault{reason: "a section is out of place"}
+			return f, &FormatFault{Reason: "a section is out of place"}
 		}
 		end = s.offset
 	}
-	if end < tableHeaderBytes {
-		return f, &formatFault{reason: "a section is out of place"}
+	if end < headerBytes {
+		return f, &FormatFault{Reason: "a section is out of place"}
 	}
 	return f, nil
 }
 
-// tableProperties summarizes the entries of a table.
-type tableProperties struct {
+// properties summarizes the entries of a table.
+type properties struct {
 	entries, tombstones         uint64
 	keyBytes, valueBytes        uint64
 	firstSequence, lastSequence uint64
 	minKey, maxKey              []byte
 }
 
-func (p *tableProperties) encode() []byte {
+func (p *properties) encode() []byte {
 	b := make([]byte, propertiesHeaderBytes, propertiesHeaderBytes+len(p.minKey)+len(p.maxKey))
 	for i, v := range [...]uint64{p.entries, p.tombstones, p.keyBytes, p.valueBytes, p.firstSequence, p.lastSequence} {
 		order.PutUint64(b[8*i:], v)
@@ -169,10 +169,10 @@ func (p *tableProperties) encode() []byte {
 	return append(b, p.maxKey...)
 }
 
-func decodeProperties(b []byte) (tableProperties, *formatFault) {
-	var p tableProperties
+func decodeProperties(b []byte) (properties, *FormatFault) {
+	var p properties
 	if len(b) < propertiesHeaderBytes {
-		return p, &formatFault{reason: "truncated properties"}
+		return p, &FormatFault{Reason: "truncated properties"}
 	}
 	for i, v := range [...]*uint64{&p.entries, &p.tombstones, &p.keyBytes, &p.valueBytes, &p.firstSequence, &p.lastSequence} {
 		*v = order.Uint64(b[8*i:])
@@ -180,11 +180,11 @@ func decodeProperties(b []byte) (tableProperties, *formatFault) {
 	minBytes, maxBytes := uint64(order.Uint32(b[48:])), uint64(order.Uint32(b[52:]))
 	keys := b[propertiesHeaderBytes:]
 	if minBytes > kv.MaxKeyBytes || maxBytes > kv.MaxKeyBytes || minBytes+maxBytes != uint64(len(keys)) {
-		return p, &formatFault{reason: "properties with keys of wrong length"}
+		return p, &FormatFault{Reason: "properties with keys of wrong length"}
 	}
 	p.minKey, p.maxKey = bytes.Clone(keys[:minBytes]), bytes.Clone(keys[minBytes:])
 	if p.entries == 0 || p.tombstones > p.entries || p.firstSequence > p.lastSequence || bytes.Compare(p.minKey, p.maxKey) > 0 {
-		return p, &formatFault{reason: "inconsistent properties"}
+		return p, &FormatFault{Reason: "inconsistent properties"}
 	}
 	return p, nil
 }

@@ -1,4 +1,4 @@
-package lsm
+package table
 
 import (
 	"docstore/internal/prefetch"
@@ -6,10 +6,10 @@ import (
 	"docstore/lsm/internal/kv"
 )
 
-// tableIterator iterates over the entries of a table, in verified copies of its blocks.
+// iterator iterates over the entries of a table, in verified copies of its blocks.
 // The current entry refers to the copy. Positioning calls guard the mapping.
-type tableIterator struct {
-	r       *tableReader
+type iterator struct {
+	r       *Reader
 	index   int        // number of the block
 	block   *blockCopy // nil until the first positioning call
 	at      int        // index of the entry in the block
@@ -19,19 +19,23 @@ type tableIterator struct {
 	failure error
 }
 
-func (r *tableReader) iterator() *tableIterator { return &tableIterator{r: r} }
+// NewIterator returns an iterator over all entries. Its positioning calls guard the
+// mapping.
+func (r *Reader) NewIterator() kv.Iterator { return r.iterator() }
 
-func (it *tableIterator) First() bool {
+func (r *Reader) iterator() *iterator { return &iterator{r: r} }
+
+func (it *iterator) First() bool {
 	it.run = 0
 	return it.enter(0, false)
 }
 
-func (it *tableIterator) Last() bool {
+func (it *iterator) Last() bool {
 	it.run = 0
 	return it.enter(it.r.blocks-1, true)
 }
 
-func (it *tableIterator) SeekGE(key []byte) bool {
+func (it *iterator) SeekGE(key []byte) bool {
 	it.run = 0
 	if !it.seek(key) {
 		return false
@@ -40,7 +44,7 @@ func (it *tableIterator) SeekGE(key []byte) bool {
 	return it.show() // the block's last key is at least key
 }
 
-func (it *tableIterator) SeekLT(key []byte) bool {
+func (it *iterator) SeekLT(key []byte) bool {
 	it.run = 0
 	if !it.seek(key) {
 		return it.failure == nil && it.Last()
@@ -52,20 +56,20 @@ func (it *tableIterator) SeekLT(key []byte) bool {
 	return it.show()
 }
 
-func (it *tableIterator) PrefetchIndex(key []byte) {
+func (it *iterator) PrefetchIndex(key []byte) {
 	if prefix, covered := it.r.place(key); covered {
 		it.r.prefetchWords(prefix)
 	}
 }
 
-func (it *tableIterator) PrefetchBlock(key []byte) {
+func (it *iterator) PrefetchBlock(key []byte) {
 	if prefix, covered := it.r.place(key); covered {
 		start, end := it.r.blockRange(it.r.find(prefix, key))
 		prefetch.Bytes(it.r.data[start:min(end, start+blockTargetBytes)])
 	}
 }
 
-func (it *tableIterator) Next() bool {
+func (it *iterator) Next() bool {
 	if it.at+1 == it.block.count {
 		return it.enter(it.index+1, false)
 	}
@@ -73,7 +77,7 @@ func (it *tableIterator) Next() bool {
 	return it.show()
 }
 
-func (it *tableIterator) Prev() bool {
+func (it *iterator) Prev() bool {
 	if it.at == 0 {
 		return it.enter(it.index-1, true)
 	}
@@ -83,7 +87,7 @@ func (it *tableIterator) Prev() bool {
 
 // seek reads the block that can have a key, or the first one if key is below the
 // smallest. There is none if key is above the greatest.
-func (it *tableIterator) seek(key []byte) bool {
+func (it *iterator) seek(key []byte) bool {
 	return it.load(func() error {
 		if it.index = it.r.findBlock(key); it.index == it.r.blocks {
 			return nil
@@ -93,7 +97,7 @@ func (it *tableIterator) seek(key []byte) bool {
 }
 
 // enter moves to the first or last entry of a block; there is none past either end.
-func (it *tableIterator) enter(index int, last bool) bool {
+func (it *iterator) enter(index int, last bool) bool {
 	it.index, it.failure = index, nil
 	if index < 0 || index >= it.r.blocks || !it.load(func() error { return it.read(last) }) {
 		return false
@@ -106,7 +110,7 @@ func (it *tableIterator) enter(index int, last bool) bool {
 }
 
 // read reads the current block and prefetches the block that a scan reads next.
-func (it *tableIterator) read(backward bool) error {
+func (it *iterator) read(backward bool) error {
 	if err := it.r.read(it.block, it.index); err != nil {
 		return err
 	}
@@ -127,7 +131,7 @@ const (
 )
 
 // readAhead requests the blocks after the current one, in a direction.
-func (it *tableIterator) readAhead(backward bool) {
+func (it *iterator) readAhead(backward bool) {
 	if it.run++; it.run < readAheadAfter || !it.r.randomAccess {
 		return
 	}
@@ -156,23 +160,23 @@ func (it *tableIterator) readAhead(backward bool) {
 
 // load runs read, which sets index and reads the block, and reports whether there is an
 // entry.
-func (it *tableIterator) load(read func() error) bool {
+func (it *iterator) load(read func() error) bool {
 	if it.block == nil {
 		it.block = newBlockCopy()
 	}
-	it.failure = it.r.guard(read)
+	it.failure = it.r.Guard(read)
 	return it.failure == nil && it.index < it.r.blocks
 }
 
 // Release returns the copy to its pool. The iterator may be positioned again.
-func (it *tableIterator) Release() {
+func (it *iterator) Release() {
 	if it.block != nil {
 		it.block.release()
 		it.block = nil
 	}
 }
 
-func (it *tableIterator) show() bool {
+func (it *iterator) show() bool {
 	e, ok := it.block.entry(it.at)
 	if !ok {
 		it.failure = it.r.corrupt(0, "malformed entry in block %d", it.index)
@@ -182,36 +186,36 @@ func (it *tableIterator) show() bool {
 	return true
 }
 
-func (it *tableIterator) Current() *kv.Entry { return &it.current }
-func (it *tableIterator) Err() error         { return it.failure }
+func (it *iterator) Current() *kv.Entry { return &it.current }
+func (it *iterator) Err() error         { return it.failure }
 
-// tableSource returns the entries of a table from verified copies of its blocks, so a
+// Source returns the entries of a table from verified copies of its blocks, so a
 // merge never writes damaged bytes under a valid checksum.
-type tableSource struct {
-	r     *tableReader
+type Source struct {
+	r     *Reader
 	block int // the next
 	copy  blockCopy
 }
 
-// openTableSource opens the table described by facts, with a separate mapping that is read
+// OpenSource opens the table described by facts, with a separate mapping that is read
 // ahead. Its blocks are verified again.
-func openTableSource(env *tableEnv, path string, facts tableFacts) (*tableSource, error) {
-	r, err := openTableReader(env, path, facts, vfs.AdviseSequential)
+func OpenSource(env *Env, path string, facts Facts) (*Source, error) {
+	r, err := openReader(env, path, facts, vfs.AdviseSequential)
 	if err != nil {
 		return nil, err
 	}
-	return &tableSource{r: r}, nil
+	return &Source{r: r}, nil
 }
 
-// close unmaps the table.
-func (s *tableSource) close() { s.r.close() }
+// Close unmaps the table.
+func (s *Source) Close() { s.r.Close() }
 
 // Next implements kv.Source.
-func (s *tableSource) Next(dst []kv.Entry) ([]kv.Entry, error) {
+func (s *Source) Next(dst []kv.Entry) ([]kv.Entry, error) {
 	if s.block == s.r.blocks {
 		return dst, nil
 	}
-	if err := s.r.guard(func() error { return s.r.read(&s.copy, s.block) }); err != nil {
+	if err := s.r.Guard(func() error { return s.r.read(&s.copy, s.block) }); err != nil {
 		return dst, err
 	}
 	s.block++

@@ -1,4 +1,4 @@
-package lsm
+package table
 
 import (
 	"bytes"
@@ -12,12 +12,12 @@ import (
 	"docstore/lsm/internal/kv"
 )
 
-// tableWriter writes a table in one pass: blocks, their index and a filter. Errors are
+// Writer writes a table in one pass: blocks, their index and a filter. Errors are
 // final; the owner must then call abandon.
 //
-// Its buffers take at most tableBufferBytes, or lastingBufferBytes, whatever the size of the
+// Its buffers take at most BufferBytes, or LastingBufferBytes, whatever the size of the
 // table. The entry that is being written is not counted.
-type tableWriter struct {
+type Writer struct {
 	fs     vfs.FS
 	path   string
 	file   vfs.File
@@ -27,7 +27,7 @@ type tableWriter struct {
 	bound      []byte // scratch buffer of blockSeed
 	charge     memoryCharge
 	spool      spool
-	output     *tableOutput
+	output     *output
 	joined     bool   // the output has ended
 	writeBytes int    // size of a write
 	part       []byte // buffer being filled
@@ -35,37 +35,37 @@ type tableWriter struct {
 	block      blockBuilder
 	index      indexBuilder
 	filter     *filterOutput
-	properties tableProperties
+	properties properties
 	lastKey    []byte // between calls of add, kept
 	kept       []byte
 }
 
 const (
-	// tableBufferBytes is the maximum size of the buffers of a tableWriter: parts, and the
+	// BufferBytes is the maximum size of the buffers of a Writer: parts, and the
 	// sections in its spool.
-	tableBufferBytes = allParts*(tableWriteBytes+partOverhang) + spooledSections*spoolPieceBytes
-	// lastingBufferBytes is tableBufferBytes for a long-lived table.
-	lastingBufferBytes = allParts*(lastingWriteBytes+partOverhang) + spooledSections*spoolPieceBytes
+	BufferBytes = allParts*(writeBytes+partOverhang) + spooledSections*spoolPieceBytes
+	// LastingBufferBytes is BufferBytes for a long-lived table.
+	LastingBufferBytes = allParts*(lastingWriteBytes+partOverhang) + spooledSections*spoolPieceBytes
 	// spooledSections are the index of the table, and the pages and the index of its filter.
 	spooledSections = 3
 )
 
-// newTableWriter creates a table; lasting means that it will not be merged soon.
+// Create creates a table; lasting means that it will not be merged soon.
 // Its spool is at spoolPath.
-func newTableWriter(env *tableEnv, path, spoolPath string, number uint64, lasting bool) (*tableWriter, error) {
-	file, err := env.fs.Create(path)
+func Create(env *Env, path, spoolPath string, number uint64, lasting bool) (*Writer, error) {
+	file, err := env.FS.Create(path)
 	if err != nil {
 		return nil, errors.Wrap(err, "lsm: create a table")
 	}
-	w := &tableWriter{
-		fs: env.fs, path: path, file: file, number: number,
-		output: newTableOutput(file), writeBytes: tableWriteBytes,
-		part: encodeTableHeader(number, env.id),
+	w := &Writer{
+		fs: env.FS, path: path, file: file, number: number,
+		output: newOutput(file), writeBytes: writeBytes,
+		part: encodeHeader(number, env.Store),
 	}
-	w.charge.count = env.countBuffer
-	w.spool = spool{fs: env.fs, path: spoolPath, charge: &w.charge}
+	w.charge.count = env.CountBuffer
+	w.spool = spool{fs: env.FS, path: spoolPath, charge: &w.charge}
 	w.index.spooled.spool = &w.spool
-	w.filter = newFilterOutput(&bloom.Options{FalsePositiveRate: env.falsePositiveRate}, &w.spool)
+	w.filter = newFilterOutput(&bloom.Options{FalsePositiveRate: env.FalsePositiveRate}, &w.spool)
 	w.headerCRC = headerCRC(w.part)
 	if lasting {
 		w.writeBytes = lastingWriteBytes
@@ -73,8 +73,8 @@ func newTableWriter(env *tableEnv, path, spoolPath string, number uint64, lastin
 	return w, nil
 }
 
-// add appends entries, whose keys must ascend from the last one. drop omits tombstones.
-func (w *tableWriter) add(entries []kv.Entry, drop bool) error {
+// Add appends entries, whose keys must ascend from the last one. drop omits tombstones.
+func (w *Writer) Add(entries []kv.Entry, drop bool) error {
 	p := &w.properties
 	for i := range entries {
 		e := &entries[i]
@@ -115,7 +115,7 @@ func precedes(a, b []byte) bool {
 }
 
 // beginBlock completes the current block, if any, and begins another with an entry.
-func (w *tableWriter) beginBlock(e *kv.Entry) error {
+func (w *Writer) beginBlock(e *kv.Entry) error {
 	if err := w.endBlock(); err != nil {
 		return err
 	}
@@ -132,23 +132,23 @@ func (w *tableWriter) beginBlock(e *kv.Entry) error {
 // pad skips the rest of a page if it is small, because the next block would cross the
 // page's end. So a lookup in even entries that fill blocks of about a page touches one
 // page, and reads one from the disk.
-func (w *tableWriter) pad() {
+func (w *Writer) pad() {
 	var zeros [maxPaddingBytes]byte
-	if rest := pageBytes - int(w.end()%pageBytes); rest <= maxPaddingBytes {
+	if rest := pageBytes - int(w.Written()%pageBytes); rest <= maxPaddingBytes {
 		w.part = append(w.part, zeros[:rest]...)
 	}
 }
 
-// end returns the file offset after the completed blocks.
-func (w *tableWriter) end() uint64 { return w.offset + uint64(len(w.part)) }
+// Written returns the file offset after the completed blocks.
+func (w *Writer) Written() uint64 { return w.offset + uint64(len(w.part)) }
 
 // endBlock completes the current block, if any, and passes full parts to the output.
-func (w *tableWriter) endBlock() error {
+func (w *Writer) endBlock() error {
 	if w.block.entries == 0 {
 		return nil
 	}
 	seed := w.blockSeed()
-	if err := w.index.add(w.end(), w.lastKey); err != nil {
+	if err := w.index.add(w.Written(), w.lastKey); err != nil {
 		return err
 	}
 	var built block
@@ -158,9 +158,9 @@ func (w *tableWriter) endBlock() error {
 }
 
 // addLarge writes a block of one entry.
-func (w *tableWriter) addLarge(e *kv.Entry) error {
+func (w *Writer) addLarge(e *kv.Entry) error {
 	seed := w.blockSeed()
-	if err := w.index.add(w.end(), e.Key); err != nil {
+	if err := w.index.add(w.Written(), e.Key); err != nil {
 		return err
 	}
 	w.filter.add(e.Key)
@@ -169,20 +169,20 @@ func (w *tableWriter) addLarge(e *kv.Entry) error {
 
 // blockSeed returns the checksum of the bytes before the block that the next block's
 // checksum covers.
-func (w *tableWriter) blockSeed() uint32 {
+func (w *Writer) blockSeed() uint32 {
 	w.bound = order.AppendUint32(w.bound[:0], uint32(w.index.blocks))
 	w.bound = append(w.bound, w.index.last...)
 	return checksum.Update(w.headerCRC, w.bound)
 }
 
-// entries returns the number of entries added.
-func (w *tableWriter) entries() uint64 { return w.properties.entries }
+// Entries returns the number of entries added.
+func (w *Writer) Entries() uint64 { return w.properties.entries }
 
-// added returns the size of the keys and values added.
-func (w *tableWriter) added() uint64 { return w.properties.keyBytes + w.properties.valueBytes }
+// Added returns the size of the keys and values added.
+func (w *Writer) Added() uint64 { return w.properties.keyBytes + w.properties.valueBytes }
 
 // write appends pieces.
-func (w *tableWriter) write(pieces ...[]byte) error {
+func (w *Writer) write(pieces ...[]byte) error {
 	for _, piece := range pieces {
 		for len(piece) > 0 {
 			n := min(len(piece), w.writeBytes-len(w.part))
@@ -198,7 +198,7 @@ func (w *tableWriter) write(pieces ...[]byte) error {
 }
 
 // handOver passes full writes to the output.
-func (w *tableWriter) handOver() error {
+func (w *Writer) handOver() error {
 	if len(w.part) < w.writeBytes {
 		return nil
 	}
@@ -211,7 +211,7 @@ func (w *tableWriter) handOver() error {
 }
 
 // makeRoom grows the current part to have space for bytes more.
-func (w *tableWriter) makeRoom(bytes int) {
+func (w *Writer) makeRoom(bytes int) {
 	if cap(w.part)-len(w.part) >= bytes {
 		return
 	}
@@ -224,7 +224,7 @@ func (w *tableWriter) makeRoom(bytes int) {
 }
 
 // join passes the rest to the output and waits until it is written.
-func (w *tableWriter) join() error {
+func (w *Writer) join() error {
 	if len(w.part) > 0 {
 		_, _ = w.output.handOver(w.part) // finish reports the error
 	}
@@ -232,16 +232,16 @@ func (w *tableWriter) join() error {
 	return w.output.finish()
 }
 
-// finish writes the parts after the blocks and syncs the file; the caller must sync the
+// Finish writes the parts after the blocks and syncs the file; the caller must sync the
 // directory. A table without entries is abandoned and has no facts.
-func (w *tableWriter) finish(firstSequence, lastSequence uint64) (tableFacts, error) {
+func (w *Writer) Finish(firstSequence, lastSequence uint64) (Facts, error) {
 	p := &w.properties
 	if p.entries == 0 {
-		w.abandon()
-		return tableFacts{}, nil
+		w.Abandon()
+		return Facts{}, nil
 	}
 	if err := w.endBlock(); err != nil {
-		return tableFacts{}, err
+		return Facts{}, err
 	}
 	p.maxKey, p.firstSequence, p.lastSequence = w.lastKey, firstSequence, lastSequence
 
@@ -254,46 +254,46 @@ func (w *tableWriter) finish(firstSequence, lastSequence uint64) (tableFacts, er
 		err = w.section(&f.properties, func(emit func([]byte) error) error { return emit(p.encode()) })
 	}
 	if err != nil {
-		return tableFacts{}, err
+		return Facts{}, err
 	}
 	w.spool.remove()
-	f.fileBytes = w.end() + tableFooterBytes
+	f.fileBytes = w.Written() + footerBytes
 	encoded := f.encode()
 	if err := w.write(encoded); err != nil {
-		return tableFacts{}, err
+		return Facts{}, err
 	}
 	if err := w.join(); err != nil {
-		return tableFacts{}, err
+		return Facts{}, err
 	}
 	if err := w.file.Sync(); err != nil {
-		return tableFacts{}, errors.Wrap(err, "lsm: sync a table")
+		return Facts{}, errors.Wrap(err, "lsm: sync a table")
 	}
 	if err := w.file.Close(); err != nil {
-		return tableFacts{}, errors.Wrap(err, "lsm: close a table")
+		return Facts{}, errors.Wrap(err, "lsm: close a table")
 	}
 	w.file = nil
 	w.charge.release()
-	return tableFacts{
-		number: w.number, fileBytes: f.fileBytes,
-		entries: p.entries, tombstones: p.tombstones, keyBytes: p.keyBytes, valueBytes: p.valueBytes,
-		firstSequence: firstSequence, lastSequence: lastSequence,
-		footerCRC: order.Uint32(encoded[8:]),
+	return Facts{
+		Number: w.number, FileBytes: f.fileBytes,
+		Entries: p.entries, Tombstones: p.tombstones, KeyBytes: p.keyBytes, ValueBytes: p.valueBytes,
+		FirstSequence: firstSequence, LastSequence: lastSequence,
+		FooterCRC: order.Uint32(encoded[8:]),
 	}, nil
 }
 
 // section writes the bytes that write emits, and sets the section to their location.
-func (w *tableWriter) section(at *section, write func(emit func([]byte) error) error) error {
-	at.offset = w.end()
+func (w *Writer) section(at *section, write func(emit func([]byte) error) error) error {
+	at.offset = w.Written()
 	err := write(func(p []byte) error {
 		at.crc = checksum.Update(at.crc, p)
 		return w.write(p)
 	})
-	at.length = w.end() - at.offset
+	at.length = w.Written() - at.offset
 	return err
 }
 
-// abandon removes the file. If that fails, the next Open removes it.
-func (w *tableWriter) abandon() {
+// Abandon removes the file. If that fails, the next Open removes it.
+func (w *Writer) Abandon() {
 	w.filter.stop()
 	if !w.joined {
 		w.joined = true

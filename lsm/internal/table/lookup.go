@@ -1,4 +1,4 @@
-package lsm
+package table
 
 import (
 	"docstore/bloom"
@@ -6,92 +6,92 @@ import (
 	"docstore/lsm/internal/kv"
 )
 
-// get looks up a key. It has up to three dependent cache misses: the filter, a record
+// Get looks up a key. It has up to three dependent cache misses: the filter, a record
 // of the index, and the block, whose lines are prefetched together. Prefetching the
 // record before the filter's answer made hits 2 % faster and misses, which do not need
 // it, 19 % slower.
-func (r *tableReader) get(h bloom.Hash, key []byte) (e kv.Entry, found bool, err error) {
+func (r *Reader) Get(h bloom.Hash, key []byte) (e kv.Entry, found bool, err error) {
 	prefix, covered := r.place(key)
 	if !covered {
 		return kv.Entry{}, false, nil
 	}
 	var probe bloom.Probe
-	if r.filter != nil {
-		if probe = r.filter.Probe(key); !probe.MayContain(h) {
+	if r.Filter != nil {
+		if probe = r.Filter.Probe(key); !probe.MayContain(h) {
 			return kv.Entry{}, false, nil
 		}
 	}
 	i := r.find(prefix, key)
 	r.prefetchKeys(i)
 	r.prefetchValue(i, prefix)
-	if e, found, err = r.search(i, key); !found && err == nil && r.filter != nil {
+	if e, found, err = r.search(i, key); !found && err == nil && r.Filter != nil {
 		probe.Missed()
 	}
 	return e, found, err
 }
 
-// getVerified is get from a verified copy.
-func (r *tableReader) getVerified(h bloom.Hash, key []byte) (e kv.Entry, found bool, err error) {
+// GetVerified is get from a verified copy.
+func (r *Reader) GetVerified(h bloom.Hash, key []byte) (e kv.Entry, found bool, err error) {
 	prefix, covered := r.place(key)
-	if !covered || r.filter != nil && !r.filter.MayContain(h, key) {
+	if !covered || r.Filter != nil && !r.Filter.MayContain(h, key) {
 		return kv.Entry{}, false, nil
 	}
-	if e, found, err = r.searchCopy(r.find(prefix, key), key); !found && err == nil && r.filter != nil {
-		r.filter.Missed(key)
+	if e, found, err = r.searchCopy(r.find(prefix, key), key); !found && err == nil && r.Filter != nil {
+		r.Filter.Missed(key)
 	}
 	return e, found, err
 }
 
-// blockOf returns the mapped block that a lookup of the key reads; nil if the table does
+// BlockOf returns the mapped block that a lookup of the key reads; nil if the table does
 // not have the key.
-func (r *tableReader) blockOf(h bloom.Hash, key []byte) []byte {
+func (r *Reader) BlockOf(h bloom.Hash, key []byte) []byte {
 	prefix, covered := r.place(key)
-	if !covered || r.filter != nil && !r.filter.MayContain(h, key) {
+	if !covered || r.Filter != nil && !r.Filter.MayContain(h, key) {
 		return nil
 	}
 	start, end := r.blockRange(r.find(prefix, key))
 	return r.data[start:end]
 }
 
-// tableLookup is one of several lookups.
-type tableLookup struct {
-	key  []byte
-	hash bloom.Hash
+// Lookup is one of several lookups.
+type Lookup struct {
+	Key  []byte
+	Hash bloom.Hash
 
 	// The answer.
-	answered bool
-	entry    kv.Entry // a tombstone is an answer
-	err      error
-	table    *tableReader // that answered; it guards entry. Nil: entry is not mapped
+	Answered bool
+	Entry    kv.Entry // a tombstone is an answer
+	Err      error
+	Table    *Reader // that answered; it guards entry. Nil: entry is not mapped
 
 	probe bloom.Probe // of the current table's filter
 	place uint64      // prefix of the key in the current table's index
 	at    int         // block in the current table
 }
 
-// getMany looks up the open ones of several keys and returns the unanswered ones. It
+// GetMany looks up the open ones of several keys and returns the unanswered ones. It
 // takes each step for all keys before the next step, so that their cache misses overlap.
 // scratch must have the capacity of open.
-func (r *tableReader) getMany(lookups []tableLookup, open, scratch []uint8) (left []uint8) {
+func (r *Reader) GetMany(lookups []Lookup, open, scratch []uint8) (left []uint8) {
 	left = open[:0]
 	asked := scratch[:0]
 	for _, i := range open {
 		l := &lookups[i]
 		var covered bool
-		if l.place, covered = r.place(l.key); !covered {
+		if l.place, covered = r.place(l.Key); !covered {
 			left = append(left, i)
 			continue
 		}
-		if r.filter != nil {
-			l.probe = r.filter.Probe(l.key)
-			l.probe.Prefetch(l.hash)
+		if r.Filter != nil {
+			l.probe = r.Filter.Probe(l.Key)
+			l.probe.Prefetch(l.Hash)
 		}
 		asked = append(asked, i)
 	}
 	maybe := asked[:0]
 	for _, i := range asked {
 		l := &lookups[i]
-		if r.filter != nil && !l.probe.MayContain(l.hash) {
+		if r.Filter != nil && !l.probe.MayContain(l.Hash) {
 			left = append(left, i)
 			continue
 		}
@@ -100,21 +100,21 @@ func (r *tableReader) getMany(lookups []tableLookup, open, scratch []uint8) (lef
 	}
 	for _, i := range maybe {
 		l := &lookups[i]
-		l.at = r.find(l.place, l.key)
+		l.at = r.find(l.place, l.Key)
 		r.prefetchKeys(l.at)
 	}
 	for _, i := range maybe {
 		l := &lookups[i]
-		e, found, err := r.search(l.at, l.key)
+		e, found, err := r.search(l.at, l.Key)
 		if !found && err == nil {
-			if r.filter != nil {
+			if r.Filter != nil {
 				l.probe.Missed()
 			}
 			left = append(left, i)
 			continue
 		}
 		prefetch.Bytes(e.Value[:min(len(e.Value), prefetchedValueBytes)])
-		l.answered, l.entry, l.err, l.table = true, e, err, r
+		l.Answered, l.Entry, l.Err, l.Table = true, e, err, r
 	}
 	return left
 }

@@ -1,4 +1,4 @@
-package lsm
+package table
 
 import (
 	"bytes"
@@ -58,30 +58,30 @@ type block struct {
 }
 
 // parseBlock checks the header of the block in b, which may end with padding.
-func parseBlock(b []byte) (block, *formatFault) {
+func parseBlock(b []byte) (block, *FormatFault) {
 	if len(b) < blockHeaderBytes {
-		return block{}, &formatFault{reason: "truncated block"}
+		return block{}, &FormatFault{Reason: "truncated block"}
 	}
 	length := uint64(order.Uint32(b[4:])) + 8
 	if length < blockHeaderBytes || length > uint64(len(b)) || uint64(len(b))-length > maxPaddingBytes {
-		return block{}, &formatFault{reason: "block length differs from the index"}
+		return block{}, &FormatFault{Reason: "block length differs from the index"}
 	}
 	b = b[:length]
 	kind, count, body := order.Uint32(b[8:]), uint64(order.Uint32(b[12:])), length-blockHeaderBytes
 	switch kind & 0xffff {
 	case kindMixed:
 		if kind>>16 != 0 || count == 0 || count > body/4 {
-			return block{}, &formatFault{reason: "block with an impossible number of entries"}
+			return block{}, &FormatFault{Reason: "block with an impossible number of entries"}
 		}
 		return block{data: b, count: int(count)}, nil
 	case kindEven:
 		keyBytes := uint64(kind >> 16)
 		if keyBytes == 0 || count == 0 || body%count != 0 || keyBytes > body/count {
-			return block{}, &formatFault{reason: "block with an impossible number of entries"}
+			return block{}, &FormatFault{Reason: "block with an impossible number of entries"}
 		}
 		return block{data: b, count: int(count), keyBytes: int(keyBytes), valueBytes: int(body/count - keyBytes)}, nil
 	}
-	return block{}, &formatFault{reason: "block of an unknown kind"}
+	return block{}, &FormatFault{Reason: "block of an unknown kind"}
 }
 
 // head returns the part of the block covered by the crc: header and keys of an even
@@ -114,10 +114,10 @@ func (b block) setChecksums(seed uint32) {
 }
 
 // checkEntries checks the positions and the order of all entries.
-func (b block) checkEntries() *formatFault {
+func (b block) checkEntries() *FormatFault {
 	if b.keyBytes == 8 {
 		if !b.wordsRise() {
-			return &formatFault{reason: "block with keys out of order"}
+			return &FormatFault{Reason: "block with keys out of order"}
 		}
 		return nil
 	}
@@ -127,21 +127,21 @@ func (b block) checkEntries() *formatFault {
 		key := b.evenKey(i)
 		if b.keyBytes == 0 {
 			if int(order.Uint32(b.data[blockHeaderBytes+4*i:])) != at {
-				return &formatFault{reason: "block with an entry out of place"}
+				return &FormatFault{Reason: "block with an entry out of place"}
 			}
 			e, size, ok := b.entryAt(at)
 			if !ok {
-				return &formatFault{reason: "block with a malformed entry"}
+				return &FormatFault{Reason: "block with a malformed entry"}
 			}
 			key, at = e.Key, at+size
 		}
 		if i > 0 && bytes.Compare(last, key) >= 0 {
-			return &formatFault{reason: "block with keys out of order"}
+			return &FormatFault{Reason: "block with keys out of order"}
 		}
 		last = key
 	}
 	if b.keyBytes == 0 && at != len(b.data) {
-		return &formatFault{reason: "block with bytes after its last entry"}
+		return &FormatFault{Reason: "block with bytes after its last entry"}
 	}
 	return nil
 }
