@@ -10,23 +10,6 @@ import (
 	"docstore/queue"
 )
 
-// Writer is what an Appender needs of the writer of a queue. One goroutine calls Put, Has and
-// InputEnded; any may call Flush and Resumable.
-type Writer interface {
-	// Put adds an entry. The slices may be reused after it returns.
-	Put(r queue.Record) error
-	// Flush makes all previous entries durable.
-	Flush() error
-	// Has reports whether the queue has Records[i] of a batch, which has this id, from an
-	// earlier run. It is called for each record in order before Put.
-	Has(b *Batch, i int, id []byte) bool
-	// InputEnded reports that the source was read to its end.
-	InputEnded()
-	// Resumable returns the cursor before which no later run reads, given that everything up
-	// to a cursor is durable; empty: it is unknown.
-	Resumable(durable []byte) []byte
-}
-
 // Options configure an Appender.
 type Options struct {
 	Queue string // name of the queue, for messages
@@ -51,10 +34,10 @@ type Options struct {
 	Now     func() time.Time // for the dead letters and Rate
 }
 
-// Appender moves records from a source into a queue. Progress is safe for concurrent use.
+// Appender moves records from a source into a set of shards. Progress is safe for concurrent use.
 type Appender struct {
 	source  Source
-	writer  Writer
+	to      *CatchUp
 	options Options
 
 	progress  progress
@@ -66,8 +49,8 @@ type Appender struct {
 
 // NewAppender returns an Appender. ends says whether the source ends, before its first batch: see
 // Batch.Ends.
-func NewAppender(from Source, ends bool, to Writer, options Options) *Appender {
-	a := &Appender{source: from, writer: to, options: options}
+func NewAppender(from Source, ends bool, to *CatchUp, options Options) *Appender {
+	a := &Appender{source: from, to: to, options: options}
 	a.reached.Ends = ends
 	a.progress.publish(a.reached)
 	if options.Rate > 0 {
@@ -131,7 +114,9 @@ func (a *Appender) consume(ctx context.Context, p *producer, flushFailed <-chan 
 				return ErrInterrupted
 			}
 			if !more {
-				a.writer.InputEnded()
+				if err := a.to.End(); err != nil {
+					return &markedError{fmt.Errorf("catching up in %s: %w", a.options.Queue, err), ErrWriter}
+				}
 				return nil
 			}
 			if b.err != nil {
@@ -181,14 +166,18 @@ func (a *Appender) appendRecord(b *Batch, i int) error {
 	if r.Problem != nil {
 		return a.skip(b, i)
 	}
-	if a.writer.Has(b, i, r.ID) {
+	has, err := a.to.Has(b, i)
+	if has && err == nil {
 		return nil
 	}
 	record := queue.Record{ID: r.ID, Document: r.Document, Expires: r.Expires, Delete: r.Delete}
 	if a.encoded = b.AppendCursor(a.encoded[:0], i); len(a.encoded) > 0 {
 		record.Cursor = a.encoded
 	}
-	if err := a.writer.Put(record); err != nil {
+	if err == nil {
+		err = a.to.Put(record)
+	}
+	if err != nil {
 		return &markedError{fmt.Errorf("appending %s to %s: %w", b.Place(i), a.options.Queue, err), ErrWriter}
 	}
 	a.reached.count(r)

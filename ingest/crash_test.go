@@ -26,6 +26,7 @@ import (
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/shardset"
 )
 
 // TestDeadLettersSurviveCrashes: after a crash at any operation, every invalid line that the queue's cursor has passed is
@@ -52,14 +53,14 @@ func TestDeadLettersSurviveCrashes(t *testing.T) {
 		return nil
 	}
 	fsys := vfs.NewFault(disk, crash)
-	writer, err := queue.OpenWriter("/queue", &queue.WriterOptions{FS: fsys, Codec: "none", SegmentBytes: queue.MinSegmentBytes})
+	writer, err := shardset.Open("/queue", &shardset.Options{FS: fsys, Codec: "none", SegmentBytes: queue.MinSegmentBytes})
 	require.NoError(t, err)
 	opener, err := files.NewOpener([]string{input.path}, files.Options{Format: records.FormatNDJSON})
 	require.NoError(t, err)
 	from, err := opener.Open(t.Context(), nil)
 	require.NoError(t, err)
 	defer from.Close()
-	appender := ingest.NewAppender(from, true, queueWriter{writer}, ingest.Options{
+	appender := ingest.NewAppender(from, true, &ingest.CatchUp{Writer: writer}, ingest.Options{
 		Parsing: []ingest.Parsing{{Fields: new(records.Fields)}}, SkipInvalid: true, DeadLetters: ingest.NewDeadLetters(fsys, "/bad/lines"),
 		FlushEvery: 1 + random.IntN(20), Logger: slog.New(slog.DiscardHandler), Now: time.Now,
 	})
@@ -69,18 +70,6 @@ func TestDeadLettersSurviveCrashes(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, input.bad[:passed], input.bad, "all were skipped")
 }
-
-// queueWriter is the Writer of a queue without shards.
-type queueWriter struct{ *queue.Writer }
-
-func (w queueWriter) Put(r queue.Record) error {
-	_, err := w.Writer.Put(r)
-	return err
-}
-
-func (w queueWriter) Has(*ingest.Batch, int, []byte) bool { return false }
-func (w queueWriter) InputEnded()                         {}
-func (w queueWriter) Resumable(durable []byte) []byte     { return durable }
 
 // linesWithBad is a file of valid and invalid lines.
 type linesWithBad struct {

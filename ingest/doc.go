@@ -1,7 +1,10 @@
-// Package ingest brings records into queues: an Appender moves them from a Source to a Writer.
+// Package ingest brings records into queues: an Appender moves them from a Source to a
+// shardset.Writer.
 //
+//	to := &ingest.CatchUp{Writer: writer}
+//	cursor, err := to.Resume(opener)
 //	source, err := opener.Open(ctx, cursor)
-//	appender := ingest.NewAppender(source, ends, writer, ingest.Options{Parsing: parsing, FlushInterval: time.Second})
+//	appender := ingest.NewAppender(source, ends, to, ingest.Options{Parsing: parsing, FlushInterval: time.Second})
 //	err = appender.Run(ctx)
 //
 // Subpackages implement Source: files reads files and object stores in the formats of records and
@@ -16,8 +19,10 @@
 // continues behind the last durable record after any crash. A source keeps no other state about
 // progress; Durable only lets the other system discard records that are not needed any more.
 //
-// Each shard of a collection has a cursor, and the cursors differ after a crash. Reading starts at
-// Earliest, and Included says which records a shard already has.
+// Each shard of a collection has a cursor, and the cursors differ after a crash. CatchUp starts
+// reading at Earliest; Included says which records a shard already has. While it catches up with
+// a source of several sequences (Interleaved), a shard stores cursors that also include the
+// records that it has and that were not reached yet.
 //
 // # Invalid records
 //

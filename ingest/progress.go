@@ -101,13 +101,13 @@ func (f *flushing) stop() {
 // concurrent use.
 func (a *Appender) flushDurably() error {
 	at, begun := a.progress.now(), time.Now()
-	if err := a.writer.Flush(); err != nil {
+	if err := a.to.Writer.Flush(); err != nil {
 		return &markedError{fmt.Errorf("flushing %s: %w; earlier flushes are durable", a.options.Queue, err), ErrWriter}
 	}
 	if !a.progress.acknowledge(at) {
 		return nil
 	}
-	if start := a.writer.Resumable(at.Cursor); len(start) > 0 {
+	if start := a.to.Writer.Resumable(at.Cursor); len(start) > 0 {
 		a.source.Durable(start)
 	}
 	if a.options.Flushed != nil {

@@ -307,10 +307,10 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 			err = errors.Join(err, publishing.finish(ctx))
 		}
 	}()
-	var stored []byte
+	to, stored := &ingest.CatchUp{Writer: writer}, []byte(nil)
 	if o.resume {
 		in.warnOfPipes(env)
-		if stored, err = writer.Resume(in.opener); err != nil {
+		if stored, err = to.Resume(in.opener); err != nil {
 			return err
 		}
 	}
@@ -323,7 +323,7 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 	if !o.quiet {
 		shown = meter.New(env, "appending", totalBytes(from))
 	}
-	appender := ingest.NewAppender(from, in.ends, writer, o.appenderOptions(env, in, from, m, shown))
+	appender := ingest.NewAppender(from, in.ends, to, o.appenderOptions(env, in, from, m, shown))
 	if target != nil {
 		if publishing, err = o.newPublishing(ctx, env, writer, appender, target); err != nil {
 			return err

@@ -17,6 +17,7 @@ import (
 	"docstore/ingest"
 	"docstore/ingest/merged"
 	"docstore/internal/listen"
+	"docstore/queue/shardset"
 )
 
 // Limits of the listener of metrics.
@@ -136,7 +137,7 @@ var (
 type appendCollector struct {
 	appender   *ingest.Appender
 	source     ingest.Source
-	writer     destination
+	writer     *shardset.Writer
 	publishing *publishing // nil: nothing is published
 }
 

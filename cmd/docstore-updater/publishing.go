@@ -17,6 +17,7 @@ import (
 	"docstore/queue"
 	"docstore/queue/bucket"
 	"docstore/queue/publish"
+	"docstore/queue/shardset"
 )
 
 const (
@@ -90,7 +91,7 @@ func checkPublishable(ctx context.Context, b bucket.Bucket, dir string) error {
 }
 
 // newPublishing returns the publishing of the queue that an Appender writes.
-func (o *appendOptions) newPublishing(ctx context.Context, env *cli.Env, writer destination, appender *ingest.Appender, b *store) (*publishing, error) {
+func (o *appendOptions) newPublishing(ctx context.Context, env *cli.Env, writer *shardset.Writer, appender *ingest.Appender, b *store) (*publishing, error) {
 	if err := checkPublishable(ctx, b, o.queueDir); err != nil {
 		return nil, fmt.Errorf("publish %s to %s: %w", o.queueDir, o.publish, err)
 	}

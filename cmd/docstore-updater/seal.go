@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
-	"docstore/queue"
 	"docstore/queue/shardset"
 )
 
@@ -30,11 +29,10 @@ changed. No updater may be writing.`,
 }
 
 func seal(env *cli.Env, dir string) (err error) {
-	dirs, err := queueDirs(dir)
-	if err != nil {
+	if _, err := queueDirs(dir); err != nil { // before a shard that is missing is created
 		return err
 	}
-	writer, err := openToSeal(env, dir, len(dirs) > 1)
+	writer, err := shardset.Open(dir, &shardset.Options{Logger: env.Log})
 	if err != nil {
 		return cannotOpen(dir, err)
 	}
@@ -47,17 +45,4 @@ func seal(env *cli.Env, dir string) (err error) {
 		return fmt.Errorf("sealing the queue %s: %w", dir, err)
 	}
 	return nil
-}
-
-// sealer is a queue that was opened for sealing.
-type sealer interface {
-	Seal() error
-	Close() error
-}
-
-func openToSeal(env *cli.Env, dir string, shards bool) (sealer, error) {
-	if shards {
-		return shardset.Open(dir, &shardset.Options{Logger: env.Log})
-	}
-	return queue.OpenWriter(dir, &queue.WriterOptions{Logger: env.Log})
 }

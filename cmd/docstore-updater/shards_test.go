@@ -82,7 +82,7 @@ func TestAppendRefusesShards(t *testing.T) {
 		{"must be a power of two from 1 to 1024", cli.ExitUsage, []string{"--queue", divided, "--shards", "-4"}},
 		{"has 4 shards, and the number never changes; omit --shards", cli.ExitFailure, []string{"--queue", divided, "--shards", "8"}},
 		{"has 4 shards, and the number never changes; omit --shards", cli.ExitFailure, []string{"--queue", divided, "--shards", "1"}},
-		{"is not divided into shards", cli.ExitFailure, []string{"--queue", plain, "--shards", "4"}},
+		{"has one shard, with 0000000001.seg", cli.ExitFailure, []string{"--queue", plain, "--shards", "4"}},
 		{"layout is damaged", cli.ExitFailure, []string{"--queue", damaged}},
 	} {
 		r := run(t.Context(), strings.NewReader(`{"id":"2"}`), append([]string{"append"}, test.args...)...)

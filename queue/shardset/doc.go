@@ -1,5 +1,5 @@
-// Package shardset writes the shards of a queue: a directory with a layout and a
-// queue for each shard. An entry is in the shard of its id.
+// Package shardset writes a collection: a set of one or more shards, each a queue. An entry is
+// in the shard of its id.
 //
 //	w, err := shardset.Open(dir, &shardset.Options{Layout: layout}) // or nil: the layout of dir
 //	err = w.Put(queue.Record{ID: id, Document: document, Cursor: cursor})
@@ -9,6 +9,9 @@
 // To read one, open the queue of each shard: shard.Read, Layout.Dir, queue.OpenReader.
 //
 // # Files
+//
+// The directory of one shard is that of its queue, with the files and bytes of queue.Writer. The
+// sections below concern several shards, whose directory has
 //
 //	LAYOUT        number of shards and seed; see package shard
 //	LOCK          held by the Writer
@@ -22,10 +25,8 @@
 // # Exactly once
 //
 // A record's cursor is stored in the block of its shard, as in any queue. After a crash the
-// shards have different cursors. Resume returns where to continue reading: at the earliest of
-// them. Has reports which of the records that are read again are in their shard. While it
-// catches up with an input of several sequences (source.Interleaved), a shard stores cursors
-// that also include the records that it has and that were not reached yet.
+// shards have different cursors: Cursors. The input is read again from the earliest of them, and
+// records that are in their shard are not put again; ingest.CatchUp does both.
 //
 // The cursor of a shard without new records does not advance. A checkpoint bounds the records
 // that are read again: it states a cursor and the end of each shard when all records up to
@@ -33,8 +34,8 @@
 // is that of the checkpoint. A shard with more entries has a later cursor in its last block,
 // and one with fewer, because it was truncated or restored, an earlier one. So a lost or old
 // checkpoint costs time and never a record. A Writer makes a checkpoint about every 10
-// seconds, after Seal and when it closes, but none before Resume's reading has passed the
-// cursors of all shards. A Writer that begins another input makes one without a cursor.
+// seconds, after Seal and when it closes, but none before the reading has passed the cursors
+// of all shards (Resume, CaughtUp). A Writer that begins another input makes one without a cursor.
 //
 // # Dictionary
 //

@@ -24,20 +24,15 @@ const (
 	checkpointInterval = 10 * time.Second
 )
 
-// Errors of Open.
-var (
-	// ErrUndivided: the directory has a queue that is not divided.
-	ErrUndivided = errors.New("shardset: directory has a queue that is not divided into shards")
-	// ErrIncomplete: a shard has nothing although it had entries.
-	ErrIncomplete = errors.New("shardset: shard is missing")
-)
+// ErrIncomplete means that a shard has nothing although it had entries.
+var ErrIncomplete = errors.New("shardset: shard is missing")
 
 // Options configure a Writer. Nil and zero values are the defaults.
 type Options struct {
 	// FS is the file system of the directory. The default is vfs.OS.
 	FS vfs.FS
-	// Layout is the layout of the queue. If it exists, it must have this one: the error is
-	// shard.ErrDiffers. The default is the layout that the queue has; then it must exist.
+	// Layout is the layout of the collection. If it exists, it must have this one: the error is
+	// shard.ErrDiffers. The default is the layout that shard.Read returns.
 	Layout shard.Layout
 	// Codec, SegmentBytes and SegmentAge are those of queue.WriterOptions, for each shard.
 	Codec        string
@@ -51,32 +46,23 @@ type Options struct {
 	Now func() time.Time
 }
 
-// blockBytes returns the size of the blocks of a queue with so many shards.
+// blockBytes returns the size of the blocks of so many shards.
 func blockBytes(shards int) int {
 	return min(max(openBlockBytes/shards, minBlockBytes), queue.DefaultBlockBytes)
 }
 
-// Open opens the divided queue in dir for writing. With a layout it creates the queue if
-// necessary.
+// Open opens the collection in dir for writing, and creates it if necessary.
 //
-// ErrUndivided: dir has another kind of queue. ErrIncomplete: a shard was removed. Other errors
-// are those of queue.OpenWriter and shard.Read.
+// ErrIncomplete: a shard was removed. Other errors are those of queue.OpenWriter, shard.Read and
+// shard.Write.
 func Open(dir string, opts *Options) (*Writer, error) {
 	w := &Writer{dir: dir}
 	if opts != nil {
 		w.options = *opts
 	}
 	w.options.complete()
-	if err := w.prepare(); err != nil {
-		return nil, err
-	}
-	lock, err := queue.LockDir(w.options.FS, dir, w.options.Now())
-	if err != nil {
-		return nil, err
-	}
-	w.lock = lock
 	if err := w.open(); err != nil {
-		return nil, errors.Join(err, w.release(), lock.Close())
+		return nil, errors.Join(err, w.release())
 	}
 	w.mu.checked = w.options.Now()
 	return w, nil
@@ -97,49 +83,24 @@ func (o *Options) complete() {
 	}
 }
 
-// prepare makes sure that the directory exists and has no undivided queue.
-func (w *Writer) prepare() error {
-	fsys := w.options.FS
-	if w.options.Layout == (shard.Layout{}) {
-		_, err := fsys.Stat(filepath.Join(w.dir, shard.LayoutName))
-		return err
-	}
-	if err := vfs.MakeDir(fsys, w.dir); err != nil {
-		return fmt.Errorf("shardset: creating the directory: %w", err)
-	}
-	names, err := fsys.List(w.dir)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if _, ok := queue.ParseFileName(name); ok {
-			return fmt.Errorf("%w: %s has %s; append to it without shards, or use another directory", ErrUndivided, w.dir, name)
-		}
-	}
-	return nil
-}
-
-// open reads or writes the layout, and opens the shards. The directory is locked.
+// open opens the shards. Those of one shard need nothing else.
 func (w *Writer) open() (err error) {
-	fsys := w.options.FS
 	if w.layout = w.options.Layout; w.layout == (shard.Layout{}) {
-		w.layout, err = shard.Read(fsys, w.dir)
-	} else if w.layout.Shards <= MaxShards {
-		err = shard.Write(fsys, w.dir, w.layout)
-	}
-	if err != nil {
-		return err
+		if w.layout, err = shard.Read(w.options.FS, w.dir); err != nil {
+			return err
+		}
 	}
 	if w.layout.Shards > MaxShards {
 		return fmt.Errorf("shardset: %d shards: a writer has at most %d", w.layout.Shards, MaxShards)
 	}
-	w.group, err = queue.NewWriterGroup(&queue.WriterGroupOptions{
-		Codec:          w.options.Codec,
-		Dictionary:     readDictionary(fsys, w.dir, w.options.Codec, w.options.Logger),
-		SaveDictionary: w.saveDictionary,
-		Logger:         w.options.Logger,
-	})
-	if err != nil {
+	if w.layout.Shards == 1 {
+		if err := shard.Write(w.options.FS, w.dir, w.layout); err != nil {
+			return err
+		}
+		w.shards = make([]*queue.Writer, 1)
+		return w.openShard(0)
+	}
+	if err := w.prepare(); err != nil {
 		return err
 	}
 	w.shards = make([]*queue.Writer, w.layout.Shards)
@@ -150,8 +111,38 @@ func (w *Writer) open() (err error) {
 	return w.restoreCursors()
 }
 
+// prepare locks the directory of several shards, and makes what they share.
+func (w *Writer) prepare() error {
+	fsys := w.options.FS
+	if err := vfs.MakeDir(fsys, w.dir); err != nil {
+		return fmt.Errorf("shardset: creating the directory: %w", err)
+	}
+	names, err := fsys.List(w.dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if _, ok := queue.ParseFileName(name); ok {
+			return fmt.Errorf("%w: %s has one shard, with %s; append to it without shards, or use another directory", shard.ErrDiffers, w.dir, name)
+		}
+	}
+	if w.lock, err = queue.LockDir(fsys, w.dir, w.options.Now()); err != nil {
+		return err
+	}
+	if err := shard.Write(fsys, w.dir, w.layout); err != nil {
+		return err
+	}
+	w.group, err = queue.NewWriterGroup(&queue.WriterGroupOptions{
+		Codec:          w.options.Codec,
+		Dictionary:     readDictionary(fsys, w.dir, w.options.Codec, w.options.Logger),
+		SaveDictionary: w.saveDictionary,
+		Logger:         w.options.Logger,
+	})
+	return err
+}
+
 func (w *Writer) openShard(i int) (err error) {
-	w.shards[i], err = queue.OpenWriter(w.layout.Dir(w.dir, i), &queue.WriterOptions{
+	w.shards[i], err = queue.OpenWriter(w.Dir(i), &queue.WriterOptions{
 		FS:           w.options.FS,
 		Codec:        w.options.Codec,
 		BlockBytes:   blockBytes(w.layout.Shards),
@@ -182,7 +173,7 @@ func (w *Writer) restoreCursors() error {
 	for i, s := range w.shards {
 		if c != nil && c.Ends[i] != (end{}) && s.End().IsZero() {
 			return fmt.Errorf("%w: %s has no entries, but it had some; restore it, or remove %s to append them from the input",
-				ErrIncomplete, w.layout.Dir(w.dir, i), filepath.Join(w.dir, checkpointName))
+				ErrIncomplete, w.Dir(i), filepath.Join(w.dir, checkpointName))
 		}
 		s.SetCursor(c.cursorOf(i, s.End(), s.Cursor()))
 	}
@@ -202,7 +193,7 @@ func (w *Writer) each(chosen []bool, fn func(i int) error) error {
 	return g.Wait()
 }
 
-// release closes the shards that are open, and the group.
+// release closes the shards that are open and what they share, and unlocks the directory.
 func (w *Writer) release() error {
 	err := w.each(nil, func(i int) error {
 		if w.shards[i] == nil {
@@ -212,6 +203,11 @@ func (w *Writer) release() error {
 	})
 	if w.group != nil {
 		w.group.Close()
+	}
+	if w.lock != nil {
+		if unlocking := w.lock.Close(); err == nil {
+			err = unlocking
+		}
 	}
 	return err
 }

@@ -1,22 +1,18 @@
 package shardset
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
 	"sync"
 	"time"
 
-	"docstore/ingest"
 	"docstore/queue"
 	"docstore/queue/shard"
 )
 
-// Writer appends to a divided queue. It is safe for concurrent use, with the exception of
-// Resume, Has and Put: one goroutine at a time calls them. A directory has one Writer at a
-// time.
+// Writer appends to the shards of a collection. It is safe for concurrent use, with the exception
+// of Put: one goroutine at a time calls it. A directory has one Writer at a time.
 //
 // Entries are in memory when Put returns, and durable and visible to readers after Flush. The
 // first write error is final: flushed entries are safe, and every later call, including Close,
@@ -25,10 +21,9 @@ type Writer struct {
 	dir     string
 	options Options
 	layout  shard.Layout
-	lock    io.Closer
-	group   *queue.WriterGroup
+	lock    io.Closer          // nil: the queue of the only shard has locked the directory
+	group   *queue.WriterGroup // nil: there is one shard
 	shards  []*queue.Writer
-	behind  catchUp
 
 	closing  sync.Once
 	closeErr error
@@ -37,8 +32,9 @@ type Writer struct {
 		sync.Mutex // also held during a checkpoint, so that no Put changes an end
 		closed     bool
 		err        error     // final
-		open       []bool    // shards with entries since the last Seal
+		open       []bool    // shards with entries since the last Seal; nil: the only one
 		begun      bool      // the cursors of this input replace those of an earlier one
+		behind     bool      // shards may have records after the cursor
 		cursor     []byte    // of the last record
 		news       bool      // the cursor has changed since the last checkpoint
 		checked    time.Time // time of the last checkpoint
@@ -46,8 +42,11 @@ type Writer struct {
 	}
 }
 
-// Layout returns the layout of the queue.
+// Layout returns the layout of the collection.
 func (w *Writer) Layout() shard.Layout { return w.layout }
+
+// Dir returns the directory of a shard's queue.
+func (w *Writer) Dir(shard int) string { return w.layout.Dir(w.dir, shard) }
 
 // Ends returns the address after the last entry of each shard; zero: there is none.
 func (w *Writer) Ends() []queue.Address {
@@ -62,23 +61,23 @@ func (w *Writer) Ends() []queue.Address {
 // cursor the record is one of an input, whose records are put in their order. The first record
 // with a cursor begins another input than that of an earlier Writer, unless Resume was called.
 func (w *Writer) Put(r queue.Record) error {
+	if len(w.shards) == 1 {
+		// The block has the cursor: no checkpoint is needed.
+		_, err := w.shards[0].Put(r)
+		return err
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.usable(); err != nil {
 		return err
 	}
 	if r.Cursor != nil && !w.mu.begun {
-		if err := w.beginInput(); err != nil {
+		if err := w.checkpoint(nil); err != nil {
 			return w.fail(err)
 		}
+		w.mu.begun = true
 	}
-	i, cursor := w.layout.Shard(r.ID), r.Cursor
-	if w.behind.left > 0 && cursor != nil {
-		var err error
-		if r.Cursor, err = w.behind.cursorFor(i, cursor); err != nil {
-			return w.fail(err)
-		}
-	}
+	i := w.layout.Shard(r.ID)
 	if _, err := w.shards[i].Put(r); err != nil {
 		if !ofRecord(err) {
 			err = w.fail(err)
@@ -86,8 +85,8 @@ func (w *Writer) Put(r queue.Record) error {
 		return err
 	}
 	w.mu.open[i] = true
-	if cursor != nil {
-		w.mu.cursor, w.mu.news = append(w.mu.cursor[:0], cursor...), true
+	if r.Cursor != nil {
+		w.mu.cursor, w.mu.news = append(w.mu.cursor[:0], r.Cursor...), true
 	}
 	return nil
 }
@@ -102,15 +101,6 @@ func ofRecord(err error) bool {
 	return false
 }
 
-// beginInput makes the start of the input the cursor of all shards.
-func (w *Writer) beginInput() error {
-	if err := w.checkpoint(nil); err != nil {
-		return err
-	}
-	w.mu.begun = true
-	return nil
-}
-
 // Cursors returns the position in the input of each shard: the shard has all of its records
 // that are before. Empty: the start of the input.
 func (w *Writer) Cursors() [][]byte {
@@ -121,80 +111,46 @@ func (w *Writer) Cursors() [][]byte {
 	return cursors
 }
 
-// Checkpoint returns the cursor of the last checkpoint of this Writer, empty before the first:
-// a later Resume reads nothing that is before it.
-func (w *Writer) Checkpoint() []byte {
+// Resumable returns the cursor before which no later Writer needs records, given that all up to
+// the cursor durable are durable: with several shards that of the last checkpoint of this
+// Writer, empty before the first.
+func (w *Writer) Resumable(durable []byte) []byte {
+	if len(w.shards) == 1 {
+		return durable
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.mu.safe
 }
 
-// Resume continues with the input of the last Writer, and returns the cursor behind which it
-// is read. Call it before the first Put.
-func (w *Writer) Resume(opener ingest.Opener) (from []byte, err error) {
-	cursors := w.Cursors()
-	if from, err = opener.Earliest(cursors); err != nil {
-		return nil, err
-	}
-	c := catchUp{from: from, positions: make([]ingest.Position, len(cursors)), cursors: cursors}
-	c.interleaved, _ = opener.(ingest.Interleaved)
-	for i, cursor := range cursors {
-		if bytes.Equal(cursor, from) {
-			continue
-		}
-		c.differ = true
-		if len(cursor) == 0 {
-			continue
-		}
-		if c.positions[i], err = opener.Position(cursor); err != nil {
-			return nil, fmt.Errorf("shardset: the cursor of %s: %w", w.layout.Dir(w.dir, i), err)
-		}
-		c.left++
-	}
+// Resume says that the records which follow continue the input of the last Writer. With
+// behind the shards have different cursors, so that some may have records that are read again:
+// no checkpoint is made before CaughtUp or Checkpoint. Call it before the first Put.
+func (w *Writer) Resume(behind bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.mu.begun, w.behind = true, c
-	return from, nil
+	w.mu.begun, w.mu.behind = true, behind
 }
 
-// Has reports whether Records[i] of the batch, which has this id, is in the queue already. It
-// is called for each record in order before it is put, after Resume.
-func (w *Writer) Has(b *ingest.Batch, i int, id []byte) bool {
-	if !w.behind.differ { // the usual case
-		return false
-	}
+// CaughtUp says that no shard has a record after the cursor of the next Put.
+func (w *Writer) CaughtUp() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	first := w.behind.batch == nil && w.behind.interleaved == nil
-	has, err := w.behind.has(w.layout.Shard(id), b, i)
-	if err != nil {
-		_ = w.fail(err) // Put returns it
-		return false
-	}
-	if w.behind.left > 0 {
-		return has
-	}
-	w.behind.differ = false
-	// The next Put has the first cursor that states the content of the queue.
-	w.mu.news = false
-	if first && w.usable() == nil {
-		// No shard has more than the records up to from. Some have a cursor of an earlier
-		// input, which must not be compared with those of this one.
-		if err := w.checkpoint(w.behind.from); err != nil {
-			_ = w.fail(err) // Put returns it
-		}
-	}
-	return has
+	w.mu.behind, w.mu.news = false, false
 }
 
-// InputEnded reports that no record follows the last argument of Has.
-func (w *Writer) InputEnded() {
+// Checkpoint makes a checkpoint: all shards together have the records up to a cursor, empty: the
+// start of the input, and no others.
+func (w *Writer) Checkpoint(cursor []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.behind.left > 0 && w.behind.batch != nil {
-		w.mu.cursor, w.mu.news = append(w.mu.cursor[:0], w.behind.cursor...), true
-		w.behind = catchUp{}
+	if err := w.usable(); err != nil {
+		return err
 	}
+	if err := w.checkpoint(cursor); err != nil {
+		return w.fail(err)
+	}
+	return nil
 }
 
 // Flush makes all previous entries durable and visible to readers. Puts may continue
@@ -253,17 +209,14 @@ func (w *Writer) Close() error {
 		if closing := w.release(); err == nil {
 			err = closing
 		}
-		if unlocking := w.lock.Close(); err == nil {
-			err = unlocking
-		}
 		w.closeErr = err
 	})
 	return w.closeErr
 }
 
-// check makes a checkpoint if there is something to state. The mutex must be held.
+// check makes a checkpoint if there is something to state, which one shard never has. The mutex must be held.
 func (w *Writer) check() error {
-	if !w.mu.news || w.behind.left > 0 {
+	if !w.mu.news || w.mu.behind {
 		return nil
 	}
 	if err := w.checkpoint(w.mu.cursor); err != nil {
@@ -286,7 +239,8 @@ func (w *Writer) checkpoint(cursor []byte) error {
 	if err := writeCheckpoint(w.options.FS, w.dir, c); err != nil {
 		return err
 	}
-	w.mu.news, w.mu.checked, w.mu.safe = false, w.options.Now(), slices.Clone(cursor)
+	w.mu.behind, w.mu.news = false, false
+	w.mu.checked, w.mu.safe = w.options.Now(), slices.Clone(cursor)
 	return nil
 }
 
@@ -305,84 +259,4 @@ func (w *Writer) fail(err error) error {
 		w.mu.err = err
 	}
 	return w.mu.err
-}
-
-// catchUp is the state of a resumed input while records are read that shards may have.
-type catchUp struct {
-	from      []byte            // reading began behind it
-	differ    bool              // the cursor of a shard is another one
-	positions []ingest.Position // of the shards; nil: it has no record of the rest
-	left      int               // positions that are not nil
-	cursors   [][]byte          // of the shards
-	// interleaved is the opener if cursors are not in one order; nil: they are.
-	interleaved ingest.Interleaved
-	next        int // the position to compare next
-	// The last record that was asked for.
-	batch  *ingest.Batch
-	index  int
-	cursor []byte
-}
-
-func (c *catchUp) has(shard int, b *ingest.Batch, i int) (bool, error) {
-	if c.interleaved != nil {
-		return c.hasInterleaved(shard, b, i)
-	}
-	another := b != c.batch || i <= c.index // batches are reused
-	c.batch, c.index, c.cursor = b, i, b.AppendCursor(c.cursor[:0], i)
-	if another {
-		for s, p := range c.positions { // also of shards without records
-			if p != nil && !b.Included(p, i) {
-				c.drop(s)
-			}
-		}
-	}
-	p := c.positions[shard]
-	if p == nil {
-		return false, nil
-	}
-	if b.Included(p, i) {
-		return true, nil
-	}
-	c.drop(shard)
-	return false, nil
-}
-
-// hasInterleaved is has for a source whose records may arrive in another order than before. A
-// record that a shard lacks says nothing about later ones: the position of a shard is dropped
-// when the cursor that was reached includes it. One shard is compared for each record.
-func (c *catchUp) hasInterleaved(shard int, b *ingest.Batch, i int) (bool, error) {
-	c.batch, c.index, c.cursor = b, i, b.AppendCursor(c.cursor[:0], i)
-	p := c.positions[shard]
-	has := p != nil && b.Included(p, i)
-	for range c.positions {
-		s := c.next
-		c.next = (c.next + 1) % len(c.positions)
-		if c.positions[s] == nil {
-			continue
-		}
-		_, within, err := c.interleaved.Combine(c.cursor, c.cursors[s])
-		if err != nil {
-			return false, fmt.Errorf("shardset: the cursor of a shard: %w", err)
-		}
-		if within {
-			c.drop(s)
-		}
-		break
-	}
-	return has, nil
-}
-
-// cursorFor returns the cursor of a record that is put into a shard: it also includes the
-// records that the shard has and that were not reached yet.
-func (c *catchUp) cursorFor(shard int, cursor []byte) ([]byte, error) {
-	if c.interleaved == nil || c.positions[shard] == nil {
-		return cursor, nil
-	}
-	combined, _, err := c.interleaved.Combine(cursor, c.cursors[shard])
-	return combined, err
-}
-
-func (c *catchUp) drop(shard int) {
-	c.positions[shard] = nil
-	c.left--
 }

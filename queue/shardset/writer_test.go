@@ -3,13 +3,16 @@ package shardset
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io/fs"
+	"log/slog"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"docstore/internal/checksum"
 	"docstore/internal/jobs"
@@ -18,6 +21,16 @@ import (
 	"docstore/queue"
 	"docstore/queue/shard"
 )
+
+const testDir = "/srv/jobs"
+
+var (
+	testLayout = shard.Layout{Shards: 8, Seed: 5}
+	discard    = slog.New(slog.DiscardHandler)
+	errCrash   = errors.New("crash")
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func newMem(t *testing.T) *vfs.Mem {
 	mem := vfs.NewMem()
@@ -42,8 +55,6 @@ func write(t *testing.T, fsys vfs.FS, first, last int) {
 
 func TestWriter(t *testing.T) {
 	mem := newMem(t)
-	_, err := Open(testDir, &Options{FS: mem})
-	require.ErrorIs(t, err, fs.ErrNotExist, "no layout")
 	write(t, mem, 0, 100)
 	w, err := Open(testDir, &Options{FS: mem})
 	require.NoError(t, err)
@@ -63,7 +74,65 @@ func TestWriter(t *testing.T) {
 		require.Equal(t, "c:99", string(cursor), "a record without cursor changes none")
 	}
 	require.NoError(t, w.Close())
-	require.Len(t, entries(t, mem, testDir, testLayout), 101)
+	entries := int64(0)
+	for i := range testLayout.Shards {
+		r, err := queue.OpenReader(testLayout.Dir(testDir, i), &queue.ReaderOptions{FS: mem})
+		require.NoError(t, err)
+		segments, err := r.Segments()
+		require.NoError(t, err)
+		for _, s := range segments {
+			entries += s.Entries
+		}
+		require.NoError(t, r.Close())
+	}
+	require.EqualValues(t, 101, entries)
+}
+
+// TestOneShard: the directory is that of the only queue, with the files and bytes that
+// queue.Writer writes.
+func TestOneShard(t *testing.T) {
+	one := newMem(t)
+	clock := func() time.Time { return time.Unix(1, 0) }
+	w, err := Open(testDir, &Options{FS: one, Now: clock})
+	require.NoError(t, err)
+	require.NoError(t, w.Put(queue.Record{ID: []byte("first")}))
+	require.NoError(t, w.Close())
+	alone := one.CrashClone(vfs.KeepAll) // the same queue
+	w, err = Open(testDir, &Options{FS: one, Now: clock})
+	require.NoError(t, err)
+	q, err := queue.OpenWriter(testDir, &queue.WriterOptions{FS: alone, Now: clock})
+	require.NoError(t, err)
+	require.Equal(t, shard.Layout{Shards: 1}, w.Layout())
+	for n := range 100 {
+		r := queue.Record{ID: fmt.Append(nil, n), Document: fmt.Append(nil, n), Cursor: fmt.Append(nil, "c:", n)}
+		require.NoError(t, w.Put(r))
+		_, err := q.Put(r)
+		require.NoError(t, err)
+		switch n % 10 {
+		case 3:
+			require.NoError(t, errors.Join(w.Flush(), q.Flush()))
+		case 7:
+			require.NoError(t, errors.Join(w.Seal(), q.Seal()))
+		}
+	}
+	require.Equal(t, "c:99", string(w.Cursors()[0]))
+	require.Equal(t, "c:98", string(w.Resumable([]byte("c:98"))))
+	require.NoError(t, errors.Join(w.Close(), q.Close()))
+	require.ErrorIs(t, w.Put(queue.Record{ID: []byte("id")}), queue.ErrClosed)
+	require.ErrorIs(t, w.Flush(), queue.ErrClosed)
+	require.Equal(t, []queue.Address{q.End()}, w.Ends())
+	names, err := alone.List(testDir)
+	require.NoError(t, err)
+	written, err := one.List(testDir)
+	require.NoError(t, err)
+	require.Equal(t, names, written)
+	for _, name := range names {
+		want, err := vfs.ReadFile(alone, testDir+"/"+name)
+		require.NoError(t, err)
+		got, err := vfs.ReadFile(one, testDir+"/"+name)
+		require.NoError(t, err)
+		require.Equal(t, want, got, name)
+	}
 }
 
 func TestOpenRefuses(t *testing.T) {
@@ -77,7 +146,7 @@ func TestOpenRefuses(t *testing.T) {
 			func(t *testing.T, mem *vfs.Mem) { write(t, mem, 0, 1) },
 			shard.Layout{Shards: 16, Seed: 5}, shard.ErrDiffers, "has 8 shards",
 		},
-		"an undivided queue": {
+		"several shards instead of one": {
 			func(t *testing.T, mem *vfs.Mem) {
 				w, err := queue.OpenWriter(testDir, &queue.WriterOptions{FS: mem})
 				require.NoError(t, err)
@@ -85,7 +154,11 @@ func TestOpenRefuses(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, w.Close())
 			},
-			testLayout, ErrUndivided, "0000000001.seg",
+			testLayout, shard.ErrDiffers, "has one shard, with 0000000001.seg",
+		},
+		"one shard instead of several": {
+			func(t *testing.T, mem *vfs.Mem) { write(t, mem, 0, 1) },
+			shard.Layout{Shards: 1}, shard.ErrDiffers, "has 8 shards",
 		},
 		"shards not a power of two": {func(*testing.T, *vfs.Mem) {}, shard.Layout{Shards: 12}, nil, "power of two"},
 		"too many shards":           {func(*testing.T, *vfs.Mem) {}, shard.Layout{Shards: 2 * MaxShards}, nil, "at most 1024"},

@@ -1,4 +1,4 @@
-package shardset
+package ingest_test
 
 import (
 	"context"
@@ -21,11 +21,13 @@ import (
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/shard"
+	"docstore/queue/shardset"
 )
 
 const testDir = "/srv/jobs"
 
-var testLayout = shard.Layout{Shards: 8, Seed: 5}
+// testLayouts are those of the sets that are written.
+var testLayouts = []shard.Layout{{Shards: 1}, {Shards: 8, Seed: 5}}
 
 // input is a source with numbered records. Its cursors are NAME:NUMBER, of the last record.
 type input struct {
@@ -91,14 +93,14 @@ func (in *input) batch(after, size int) *ingest.Batch {
 }
 
 // newInput returns an input with phases in which most shards have no records.
-func newInput(random *rand.Rand, name string, records int) *input {
+func newInput(random *rand.Rand, l shard.Layout, name string, records int) *input {
 	in := &input{name: name}
 	for len(in.ids) < records {
-		a, b := random.IntN(testLayout.Shards), random.IntN(testLayout.Shards)
+		a, b := random.IntN(l.Shards), random.IntN(l.Shards)
 		for phase := random.IntN(60); phase > 0; phase-- {
 			for {
 				id := strconv.Itoa(random.IntN(1 << 30))
-				if s := testLayout.ShardString(id); s == a || s == b {
+				if s := l.ShardString(id); s == a || s == b {
 					in.ids = append(in.ids, id)
 					break
 				}
@@ -129,8 +131,8 @@ type testInput interface {
 }
 
 // appendAll appends the input, or the rest of it, and returns after the first error.
-func appendAll(random *rand.Rand, fsys vfs.FS, in testInput, resume bool, now func() time.Time) (err error) {
-	w, err := Open(testDir, &Options{FS: fsys, Layout: testLayout, Codec: "none", SegmentBytes: 2 << 10, Now: now})
+func appendAll(random *rand.Rand, fsys vfs.FS, l shard.Layout, in testInput, resume bool, now func() time.Time) (err error) {
+	w, err := shardset.Open(testDir, &shardset.Options{FS: fsys, Layout: l, Codec: "none", SegmentBytes: 2 << 10, Now: now})
 	if err != nil {
 		return err
 	}
@@ -139,9 +141,9 @@ func appendAll(random *rand.Rand, fsys vfs.FS, in testInput, resume bool, now fu
 			err = closing
 		}
 	}()
-	var from []byte
+	to, from := ingest.CatchUp{Writer: w}, []byte(nil)
 	if resume {
-		if from, err = w.Resume(in); err != nil {
+		if from, err = to.Resume(in); err != nil {
 			return err
 		}
 	}
@@ -149,14 +151,17 @@ func appendAll(random *rand.Rand, fsys vfs.FS, in testInput, resume bool, now fu
 	for {
 		b := next(1 + random.IntN(20))
 		if len(b.Records) == 0 {
-			w.InputEnded()
-			return nil
+			return to.End()
 		}
 		for i, r := range b.Records {
-			if w.Has(b, i, r.ID) {
+			has, err := to.Has(b, i)
+			if err != nil {
+				return err
+			}
+			if has {
 				continue
 			}
-			if err := w.Put(queue.Record{ID: r.ID, Document: r.Document, Cursor: b.AppendCursor(nil, i)}); err != nil {
+			if err := to.Put(queue.Record{ID: r.ID, Document: r.Document, Cursor: b.AppendCursor(nil, i)}); err != nil {
 				return err
 			}
 			switch random.IntN(300) {
@@ -206,8 +211,8 @@ var errCrash = errors.New("crash")
 // TestExactlyOnce appends inputs one after the other. The program crashes again and again,
 // also while it resumes. In the end the shards have each record once, in its order.
 func TestExactlyOnce(t *testing.T) {
-	testExactlyOnce(t, false, func(random *rand.Rand, n int) (testInput, []string) {
-		in := newInput(random, fmt.Sprint("input", n), 300)
+	testExactlyOnce(t, false, func(random *rand.Rand, l shard.Layout, n int) (testInput, []string) {
+		in := newInput(random, l, fmt.Sprint("input", n), 300)
 		var documents []string
 		for i := range in.ids {
 			documents = append(documents, string(in.cursor(i)))
@@ -217,7 +222,15 @@ func TestExactlyOnce(t *testing.T) {
 }
 
 // testExactlyOnce appends what newInput returns. same: these are the records of one input that grows.
-func testExactlyOnce(t *testing.T, same bool, newInput func(random *rand.Rand, n int) (in testInput, documents []string)) {
+func testExactlyOnce(t *testing.T, same bool, newInput func(random *rand.Rand, l shard.Layout, n int) (in testInput, documents []string)) {
+	for _, layout := range testLayouts {
+		t.Run(fmt.Sprintf("shards=%d", layout.Shards), func(t *testing.T) {
+			testExactlyOnceIn(t, layout, same, newInput)
+		})
+	}
+}
+
+func testExactlyOnceIn(t *testing.T, layout shard.Layout, same bool, newInput func(*rand.Rand, shard.Layout, int) (testInput, []string)) {
 	random := testseed.Rand(t)
 	tally := crashtest.NewTally(t, "crashes")
 	for range crashtest.Share(6, 200) {
@@ -227,7 +240,7 @@ func testExactlyOnce(t *testing.T, same bool, newInput func(random *rand.Rand, n
 		var clock atomic.Int64
 		want := map[string]int{}
 		for n := range 3 {
-			in, documents := newInput(random, n)
+			in, documents := newInput(random, layout, n)
 			for _, document := range documents {
 				want[document]++
 			}
@@ -249,7 +262,7 @@ func testExactlyOnce(t *testing.T, same bool, newInput func(random *rand.Rand, n
 					return errCrash
 				})
 				step := int64(random.IntN(100) * 1_000_000 << random.IntN(8))
-				err := appendAll(random, faulty, in, resume, func() time.Time { return time.Unix(0, clock.Add(step)) })
+				err := appendAll(random, faulty, layout, in, resume, func() time.Time { return time.Unix(0, clock.Add(step)) })
 				if after == nil {
 					require.NoError(t, err)
 					break
@@ -257,7 +270,7 @@ func testExactlyOnce(t *testing.T, same bool, newInput func(random *rand.Rand, n
 				disk = after
 			}
 		}
-		for _, document := range entries(t, disk, testDir, testLayout) {
+		for _, document := range entries(t, disk, testDir, layout) {
 			want[document]--
 		}
 		for document, n := range want {

@@ -1,10 +1,10 @@
-package shardset
+package ingest_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,17 +16,17 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"docstore/ingest"
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/shard"
+	"docstore/queue/shardset"
 )
 
-var discard = slog.New(slog.DiscardHandler)
-
 // childVariable makes the test program append the input to the directory that it names.
-const childVariable = "SHARDSET_TEST_DIR"
+const childVariable = "INGEST_TEST_DIR"
 
 const (
 	killShards  = 64
@@ -50,11 +50,12 @@ func appendInput(dir string) error {
 	for n := range killRecords {
 		in.ids = append(in.ids, strconv.Itoa(n%(1+n/2)))
 	}
-	w, err := Open(dir, &Options{Layout: shard.Layout{Shards: killShards, Seed: 1}, SegmentBytes: 64 << 10})
+	w, err := shardset.Open(dir, &shardset.Options{Layout: shard.Layout{Shards: killShards, Seed: 1}, SegmentBytes: 64 << 10})
 	if err != nil {
 		return err
 	}
-	from, err := w.Resume(in)
+	to := ingest.CatchUp{Writer: w}
+	from, err := to.Resume(in)
 	if err != nil {
 		return err
 	}
@@ -70,14 +71,17 @@ func appendInput(dir string) error {
 	for n := 0; ; n++ {
 		b := in.batch(after, 100)
 		if len(b.Records) == 0 {
-			w.InputEnded()
-			return w.Close()
+			return errors.Join(to.End(), w.Close())
 		}
 		for i, r := range b.Records {
-			if w.Has(b, i, r.ID) {
+			has, err := to.Has(b, i)
+			if err != nil {
+				return err
+			}
+			if has {
 				continue
 			}
-			if err := w.Put(queue.Record{ID: r.ID, Document: r.Document, Cursor: b.AppendCursor(nil, i)}); err != nil {
+			if err := to.Put(queue.Record{ID: r.ID, Document: r.Document, Cursor: b.AppendCursor(nil, i)}); err != nil {
 				return err
 			}
 		}

@@ -1,4 +1,4 @@
-package shardset
+package ingest_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"docstore/ingest"
+	"docstore/queue/shard"
 )
 
 // partitions is an input of several sequences. Each time they are read in another order. Its
@@ -104,7 +105,7 @@ func (in *partitions) start(random *rand.Rand, from []byte) func(size int) *inge
 // TestExactlyOnceInterleaved is TestExactlyOnce for a source of several partitions.
 func TestExactlyOnceInterleaved(t *testing.T) {
 	in := &partitions{}
-	testExactlyOnce(t, true, func(random *rand.Rand, n int) (testInput, []string) {
+	testExactlyOnce(t, true, func(random *rand.Rand, l shard.Layout, n int) (testInput, []string) {
 		if n == 0 {
 			in = &partitions{}
 		}
@@ -112,7 +113,7 @@ func TestExactlyOnceInterleaved(t *testing.T) {
 		var documents []string
 		for p := range in.ids {
 			first := len(in.ids[p])
-			in.ids[p] = append(in.ids[p], newInput(random, strings.Repeat("x", p), 100).ids...)
+			in.ids[p] = append(in.ids[p], newInput(random, l, strings.Repeat("x", p), 100).ids...)
 			for i := first; i < len(in.ids[p]); i++ {
 				documents = append(documents, fmt.Sprintf("%d/%d", p, i))
 			}
