@@ -233,7 +233,7 @@ func (c *compaction) survey(ctx context.Context, now time.Time) ([]part, error) 
 	usage := u.segments
 	for i, info := range infos {
 		p := part{
-			rewriteRun: rewriteRun{info.ID, info.Last, info.Generation}, entries: info.Entries, bytes: info.Bytes,
+			rewriteRun: rewriteRun{first: info.ID, last: info.Last, generation: info.Generation}, entries: info.Entries, bytes: info.Bytes,
 			encoding: encoding{codec: info.Codec, dictionary: info.dictionary}, sampled: info.sampled,
 			newest: i >= newest, end: slices.Contains(c.options.RetainedEnds, info.Last),
 		}

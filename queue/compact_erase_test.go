@@ -3,6 +3,7 @@ package queue
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -119,7 +120,7 @@ func TestEraseModel(t *testing.T) {
 						if bytes.Contains(content, []byte(secret)) {
 							inDictionary++
 						}
-						s.file.Close()
+						s.close()
 					}
 				}
 				after := time.Duration(random.IntN(3)) * time.Second
@@ -187,7 +188,7 @@ func requireAllPlaces(t *testing.T, r *Reader, seen seenPlaces) (ambiguous int) 
 			got, _, err := r.StoredFor(nil, Wanted{e.ID, e.Address, p}, 0)
 			require.Equal(t, wantErr == nil, err == nil, "%v", err)
 			require.Equal(t, string(want), string(got))
-			if p.fileNumber() == now.fileNumber() && dictionary != seen[e.Address][now] {
+			if fileNumber(p) == fileNumber(now) && dictionary != seen[e.Address][now] {
 				ambiguous++
 			}
 		}
@@ -196,12 +197,12 @@ func requireAllPlaces(t *testing.T, r *Reader, seen seenPlaces) (ambiguous int) 
 	return ambiguous
 }
 
-func (p *Place) fileNumber() uint64 { return little.Uint64(p[4:]) >> placeFileShift & placeFiles }
+func fileNumber(p Place) uint64 { return binary.LittleEndian.Uint64(p[4:]) >> 51 & 7 }
 
 // TestPlacesOfRewritesWithTheSameNumber: the eighth rewrite has the number of the first one, and
 // another dictionary. The places of both give the right documents.
 func TestPlacesOfRewritesWithTheSameNumber(t *testing.T) {
-	const rewrites, dictionaryBytes = 2*placeFiles + 1, 2 << 10
+	const rewrites, dictionaryBytes = 2*7 + 1, 2 << 10
 	for _, name := range []string{"s2", "zstd"} {
 		t.Run(name, func(t *testing.T) {
 			mem := newMem(t)
@@ -285,7 +286,7 @@ func TestEraseAtAnyGeneration(t *testing.T) {
 			}
 			require.NoError(t, w.Seal())
 			require.Equal(t, 1, erase(t, mem, testStart.Add(time.Hour), 0).Rewrites)
-			setGeneration(t, mem, rewriteRun{1, 1, 1}, test.generation)
+			setGeneration(t, mem, rewriteRun{first: 1, last: 1, generation: 1}, test.generation)
 			(&item{id: "id", deleted: true}).put(t, w)
 			require.NoError(t, w.Close())
 

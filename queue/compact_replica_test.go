@@ -33,7 +33,7 @@ func TestCompactPartialReplica(t *testing.T) {
 		for _, r := range append(replicas, newReplica(t, random)) {
 			r.copySome(t, random, mem)
 			m.requireIndex(t, r.reader, r.index.follow(t, r.reader, -1))
-			requireCache(t, &r.reader.files)
+			requireCache(t, r.reader)
 			r.index = r.index.follow(t, r.reader, random.IntN(300))
 		}
 		for _, r := range damaged {
@@ -168,7 +168,7 @@ func (r *replica) requireNeverWrong(t *testing.T, random *rand.Rand, m *model) {
 			}
 		}
 	}
-	requireCache(t, &r.reader.files)
+	requireCache(t, r.reader)
 }
 
 // TestReplicaServesDeletedDocument: a compaction in two batches rewrites the segment of a

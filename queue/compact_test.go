@@ -346,7 +346,7 @@ func TestCompactDamage(t *testing.T) {
 
 func TestPlanRewrites(t *testing.T) {
 	of := func(n SegmentID, live, stored int64) part {
-		return part{rewriteRun: rewriteRun{n, n, 0}, live: live, stored: stored}
+		return part{rewriteRun: rewriteRun{first: n, last: n, generation: 0}, live: live, stored: stored}
 	}
 	names := func(parts ...part) (names []string) {
 		for _, run := range planRewrites(parts, 0.5, 100) {
@@ -383,7 +383,7 @@ func TestPlanRewrites(t *testing.T) {
 // so must dictionaries trained from documents that are encoded again for that reason.
 func TestPlanTaints(t *testing.T) {
 	of := func(n SegmentID, sampled rewriteRun) part {
-		return part{rewriteRun: rewriteRun{n, n, 0}, encoding: encoding{dictionary: codec.DictionaryHash{1}}, sampled: sampled}
+		return part{rewriteRun: rewriteRun{first: n, last: n, generation: 0}, encoding: encoding{dictionary: codec.DictionaryHash{1}}, sampled: sampled}
 	}
 	tainted := func(parts ...part) (found []SegmentID) {
 		markTainted(parts)
@@ -395,14 +395,14 @@ func TestPlanTaints(t *testing.T) {
 		}
 		return found
 	}
-	dead := of(2, rewriteRun{1, 1, 0})
+	dead := of(2, rewriteRun{first: 1, last: 1, generation: 0})
 	dead.erase = true
-	clean, unknown := of(3, rewriteRun{1, 1, 0}), of(4, rewriteRun{})
-	require.Empty(t, tainted(of(1, rewriteRun{1, 1, 0}), clean))
+	clean, unknown := of(3, rewriteRun{first: 1, last: 1, generation: 0}), of(4, rewriteRun{})
+	require.Empty(t, tainted(of(1, rewriteRun{first: 1, last: 1, generation: 0}), clean))
 	require.Equal(t, []SegmentID{4}, tainted(clean, unknown))
 	require.Empty(t, tainted(dead, clean))
-	require.Equal(t, []SegmentID{5, 7}, tainted(dead, clean, of(5, rewriteRun{2, 3, 0}), of(7, rewriteRun{5, 6, 0})))
-	rewritten := of(8, rewriteRun{8, 8, 3})
+	require.Equal(t, []SegmentID{5, 7}, tainted(dead, clean, of(5, rewriteRun{first: 2, last: 3, generation: 0}), of(7, rewriteRun{first: 5, last: 6, generation: 0})))
+	rewritten := of(8, rewriteRun{first: 8, last: 8, generation: 3})
 	rewritten.generation = 3
 	require.Empty(t, tainted(rewritten), "its own documents")
 	rewritten.generation = 4

@@ -157,12 +157,12 @@ func requireHonest(t *testing.T, files map[string][]byte, items []item, name str
 	}
 	report, err := Check(context.Background(), queueDir, &CheckOptions{FS: mem})
 	require.NoError(t, err, "byte %d", at)
-	segment, suffix, _ := parseName(name)
+	number, suffix, _ := parseName(name)
 	if suffix == sealedSuffix {
 		require.NotEmpty(t, report.Damage, "byte %d", at)
 		for _, d := range report.Damage {
 			require.LessOrEqual(t, d.Offset, int64(len(files[name])))
-			require.Contains(t, []SegmentID{segment, segment + 1}, d.Segment)
+			require.Contains(t, []SegmentID{number, number + 1}, d.Segment)
 		}
 		if len(entries) < len(items) {
 			require.Error(t, scanErr, "byte %d", at)

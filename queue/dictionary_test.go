@@ -61,7 +61,7 @@ func TestDictionary(t *testing.T) {
 				s, err := openSegmentFile(mem, segmentPath(queueDir, info.ID, sealedSuffix), info.ID)
 				require.NoError(t, err)
 				hashes[s.header.dictionary.hash] = true
-				require.NoError(t, s.file.Close())
+				s.close()
 			}
 			assert.Greater(t, with, 2)
 			assert.Less(t, len(hashes), 3, "a dictionary is not kept")
@@ -223,23 +223,24 @@ func TestFilesAreEvicted(t *testing.T) {
 	r := openReader(t, memWith(t, files))
 	requireDocuments(t, r, items)
 	first, second := r.files.get(1), r.files.get(2)
-	first.touched.Store(false)
 	r.files.limit = 1
 	r.files.keep(second, 2)
 	require.Nil(t, r.files.get(1))
 	require.Same(t, second, r.files.get(2), "the newest one stays")
-	require.EqualValues(t, 1, first.users.Load(), "closed while in use")
+	kind, err := first.frame(new(block), first.header.firstFrame())
+	require.NoError(t, err, "closed while in use")
+	require.Equal(t, frameBlock, kind)
 	r.files.put(first)
-	require.Zero(t, first.users.Load())
 	r.files.put(second)
 	r.files.put(second)
-	r.files.limit = maxOpenFiles
+	require.Equal(t, 1, requireCache(t, r))
+	r.files.limit = 100
 	requireDocuments(t, r, items)
-	require.NotSame(t, first, r.files.slots.get(1))
+	again := r.files.get(1)
+	require.NotSame(t, first, again)
+	r.files.put(again)
 	require.NoError(t, r.Close())
-	require.Zero(t, second.users.Load())
-	require.Zero(t, r.files.mu.weight)
-	require.Empty(t, r.files.mu.files)
+	require.Zero(t, requireCache(t, r))
 }
 
 // TestDictionariesStayWithinBudget: readers that share a stored.DecoderCache keep no more
@@ -273,7 +274,7 @@ func TestDictionariesStayWithinBudget(t *testing.T) {
 		require.NoError(t, err)
 		defer r.Close()
 		requireDocuments(t, r, items)
-		require.Len(t, r.files.mu.ring, 4*kept)
+		require.Equal(t, 4*kept, requireCache(t, r))
 		require.LessOrEqual(t, decoders.Bytes(), int64(kept*(dictionaryBytes+100)))
 		require.Greater(t, decoders.Bytes(), int64((kept-1)*(dictionaryBytes+100)), "fewer than fit")
 	}

@@ -34,7 +34,7 @@ const prefetchedBytes = 512
 func (r *Reader) StoredForAll(dst []byte, wanted []Wanted, take codec.Set, fn func(i int, dst []byte, asStored bool, err error) ([]byte, bool)) []byte {
 	var g fetchGroup
 	g.init(r, take)
-	defer g.window.spare.release()
+	defer g.spare.release()
 	for begin := 0; begin < len(wanted); begin += groupDocuments {
 		group := wanted[begin:min(begin+groupDocuments, len(wanted))]
 		g.locate(group)
@@ -56,7 +56,7 @@ func (r *Reader) StoredForAll(dst []byte, wanted []Wanted, take codec.Set, fn fu
 func (r *Reader) FetchAhead(wanted []Wanted) {
 	var g fetchGroup
 	g.init(r, 0)
-	defer g.window.spare.release()
+	defer g.spare.release()
 	for begin := 0; begin < len(wanted); begin += groupDocuments {
 		g.locate(wanted[begin:min(begin+groupDocuments, len(wanted))])
 		g.release()
@@ -67,6 +67,7 @@ func (r *Reader) FetchAhead(wanted []Wanted) {
 type fetchGroup struct {
 	request request // of the document that is read
 	window  window  // of its file
+	spare   *scratch
 	docs    [groupDocuments]struct {
 		location
 		file   *cachedFile // nil: the document is fetched by itself
@@ -77,7 +78,7 @@ type fetchGroup struct {
 }
 
 func (g *fetchGroup) init(r *Reader, take codec.Set) {
-	g.request.r, g.request.take, g.window.spare = r, take, getScratch()
+	g.request.r, g.request.take, g.spare = r, take, getScratch()
 }
 
 // locate locates the documents of a group and prefetches them.
@@ -121,7 +122,7 @@ func (g *fetchGroup) locate(group []Wanted) {
 // moveTo makes the window that of a mapped file.
 func (g *fetchGroup) moveTo(f *cachedFile) {
 	if g.window.file != f.segmentFile {
-		g.window.file, g.window.bytes = f.segmentFile, f.mapping.Bytes()
+		g.window = f.newWindow(g.spare)
 	}
 }
 

@@ -97,7 +97,7 @@ func (c *coldFetch) readDocuments(group []Wanted) {
 		if d.file == nil {
 			continue
 		}
-		window := window{file: d.file.segmentFile, bytes: d.file.mapping.Bytes()}
+		window := d.file.newWindow(nil)
 		l := location{block: d.block}
 		var err error
 		if fault := vfs.Guard(func() { err = l.locate(&window, w.Address) }); fault != nil || err != nil {

@@ -37,9 +37,7 @@ func TestReadAheadHoldsNothing(t *testing.T) {
 		}
 		r.ReadAhead(wanted)
 		_, _ = r.Resident()
-		f := r.files.get(1)
-		require.EqualValues(t, 2, f.users.Load())
-		r.files.put(f)
+		require.Equal(t, 1, requireCache(t, r))
 	}
 	require.NoError(t, r.Close())
 	r.ReadAhead(wanted)
@@ -55,8 +53,5 @@ func TestReadAheadOfRewrites(t *testing.T) {
 		wanted = append(wanted, Wanted{ID: []byte(it.id), Address: it.at})
 	}
 	r.ReadAhead(wanted)
-	require.NotEmpty(t, r.files.mu.ring)
-	for _, f := range r.files.mu.ring {
-		require.EqualValues(t, 1, f.users.Load(), "every file was put back")
-	}
+	require.Positive(t, requireCache(t, r), "every file was put back")
 }

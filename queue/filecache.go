@@ -2,6 +2,7 @@ package queue
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -118,7 +119,7 @@ func (c *fileCache) get(n SegmentID) *cachedFile {
 // put releases a file that get or open returned.
 func (c *fileCache) put(f *cachedFile) {
 	if f.users.Add(-1) == 0 {
-		_ = f.close() // it was read only
+		f.close()
 	}
 }
 
@@ -332,6 +333,38 @@ func (c *fileCache) mapped() (files []*cachedFile) {
 		}
 	}
 	return files
+}
+
+// check verifies the invariants of a cache whose users have put their files back, and returns
+// the number of its files.
+func (c *fileCache) check() (files int, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	weight, slots := 0, 0
+	for i, f := range c.mu.ring {
+		whole := c.mu.files[f.path] == f && f.place == i+1 && f.users.Load() == 1 && len(f.segments) > 0
+		for _, n := range f.segments {
+			whole = whole && c.slots.get(n) == f && f.header.holds(n)
+		}
+		if !whole {
+			return len(c.mu.ring), fmt.Errorf("%s has %d users, place %d of %d, and slots %v", f.path, f.users.Load(), f.place, i+1, f.segments)
+		}
+		weight += f.weight()
+		slots += len(f.segments)
+	}
+	if pages := c.slots.pages.Load(); pages != nil {
+		for _, page := range *pages {
+			for i := range page {
+				if page[i].Load() != nil {
+					slots--
+				}
+			}
+		}
+	}
+	if slots != 0 || weight != c.mu.weight || len(c.mu.files) != len(c.mu.ring) || weight > c.limit && len(c.mu.ring) > 1 {
+		return len(c.mu.ring), fmt.Errorf("weight %d is recorded as %d, %d files are %d by path, %d slots too few", weight, c.mu.weight, len(c.mu.ring), len(c.mu.files), slots)
+	}
+	return len(c.mu.ring), nil
 }
 
 // slotTable maps segment numbers to open files. A lookup takes no lock and constant time.

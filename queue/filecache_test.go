@@ -5,46 +5,21 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/vfs"
 	"docstore/internal/virtualtime"
+
+	"github.com/stretchr/testify/require"
 )
 
-// requireCache checks a cache without users: each file is in it once, has no reference
-// but the cache's, is within the limit, and has its slots.
-func requireCache(t testing.TB, c *fileCache) {
+// requireCache checks the cache of a reader without fetches, and returns the number of files.
+func requireCache(t testing.TB, r *Reader) int {
 	t.Helper()
-	require.Len(t, c.mu.files, len(c.mu.ring))
-	weight, slots := 0, 0
-	for i, f := range c.mu.ring {
-		require.Same(t, f, c.mu.files[f.path])
-		require.Equal(t, i+1, f.place)
-		require.EqualValues(t, 1, f.users.Load(), f.path)
-		require.NotEmpty(t, f.segments, f.path)
-		for _, n := range f.segments {
-			require.Same(t, f, c.slots.get(n))
-			require.True(t, f.header.holds(n))
-		}
-		weight += f.weight()
-		slots += len(f.segments)
-	}
-	require.Equal(t, weight, c.mu.weight)
-	require.True(t, weight <= c.limit || len(c.mu.ring) == 1)
-	if pages := c.slots.pages.Load(); pages != nil {
-		for _, page := range *pages {
-			for i := range page {
-				if page[i].Load() != nil {
-					slots--
-				}
-			}
-		}
-	}
-	require.Zero(t, slots, "a slot has a file that is not in the cache")
+	files, err := r.files.check()
+	require.NoError(t, err)
+	return files
 }
 
 // TestRewriteIsOpenOnce: the cache has one file for a rewrite of many segments.
@@ -64,8 +39,7 @@ func TestRewriteIsOpenOnce(t *testing.T) {
 	require.NoError(t, err)
 	r := openReader(t, mem)
 	requireDocuments(t, r, live)
-	require.Len(t, r.files.mu.ring, 2, "a rewrite and the last segment")
-	requireCache(t, &r.files)
+	require.Equal(t, 2, requireCache(t, r), "a rewrite and the last segment")
 }
 
 // TestMissingSegmentIsCheap: repeated fetches of a document in a missing segment do not
@@ -159,35 +133,6 @@ func TestListingIsCurrent(t *testing.T) {
 	}
 }
 
-// TestCovering looks up the rewrites of a segment among random ones.
-func TestCovering(t *testing.T) {
-	var names []string
-	runs := []rewriteRun{{1, 9, 1}, {1, 3, 1}, {4, 9, 1}, {5, 5, 1}, {1, 9, 3}, {12, 12, 1}, {20, 30, 2}, {25, 26, 1}}
-	for _, run := range runs {
-		names = append(names, run.name())
-	}
-	l, err := list(memWith(t, map[string][]byte{}), queueDir)
-	require.NoError(t, err)
-	require.Empty(t, l.covering(1))
-	files := map[string][]byte{}
-	for _, name := range names {
-		files[name] = nil
-	}
-	l, err = list(memWith(t, files), queueDir)
-	require.NoError(t, err)
-	for n := SegmentID(1); n < 40; n++ {
-		var want []rewriteRun
-		for _, run := range runs {
-			if run.covers(n) {
-				want = append(want, run)
-			}
-		}
-		got := l.covering(n)
-		require.ElementsMatch(t, want, got, "segment %d", n)
-		require.True(t, slices.IsSortedFunc(got, func(a, b rewriteRun) int { return int(b.generation) - int(a.generation) }))
-	}
-}
-
 // BenchmarkFetchManySegments fetches 20,000 documents of 4 KiB, one per block, in random
 // order from mapped files, from different numbers of segments. 20,000 segments exceed the
 // cache.
@@ -229,7 +174,7 @@ func BenchmarkFetchManySegments(b *testing.B) {
 				}
 				n++
 			}
-			b.ReportMetric(float64(len(r.files.mu.ring)), "files")
+			b.ReportMetric(float64(requireCache(b, r)), "files")
 		})
 	}
 }

@@ -79,7 +79,7 @@ func (g *GrowingSegment) ReadAt(p []byte, offset int64) (int, error) {
 func (g *GrowingSegment) Sync() error { return g.file.file.SyncData() }
 
 // Close closes the file.
-func (g *GrowingSegment) Close() error { return g.file.close() }
+func (g *GrowingSegment) Close() error { return g.file.file.Close() }
 
 // OpenSegmentName returns the name of the file of a segment that is being written.
 func OpenSegmentName(n SegmentID) string { return segmentPath("", n, openSuffix) }

@@ -16,7 +16,7 @@ const segmentMagic = "DSTQSEG\x00"
 type digest [sha256.Size]byte
 
 // half returns the part of a digest that a Proof holds.
-func (d digest) half() FooterDigest { return FooterDigest(d[:]) }
+func (d digest) half() [16]byte { return [16]byte(d[:]) }
 
 // segmentHeader is the beginning of a segment; the dictionary follows it.
 //
@@ -134,7 +134,7 @@ func parseHeader(b []byte) (segmentHeader, error) {
 	h.rewrites.first = SegmentID(little.Uint32(b[80:]))
 	h.rewrites.last = SegmentID(little.Uint32(b[84:]))
 	h.rewrites.generation = little.Uint32(b[88:])
-	h.sampled = rewriteRun{SegmentID(little.Uint32(b[112:])), SegmentID(little.Uint32(b[116:])), little.Uint32(b[120:])}
+	h.sampled = rewriteRun{first: SegmentID(little.Uint32(b[112:])), last: SegmentID(little.Uint32(b[116:])), generation: little.Uint32(b[120:])}
 	switch {
 	case b[37]&^headerErases != 0 || !allZero(b[38:40]) || !allZero(b[124:]):
 		return h, fmt.Errorf("reserved bytes are not zero")

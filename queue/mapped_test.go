@@ -1,8 +1,10 @@
 package queue
 
 import (
+	"docstore/internal/virtualtime"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -90,25 +92,27 @@ func TestMappedSegmentIsOverwritten(t *testing.T) {
 // TestSealedSegmentIsMapped: a segment that was first read while it was open is mapped
 // after it is sealed.
 func TestSealedSegmentIsMapped(t *testing.T) {
-	mem := newMem(t)
-	w := openWriter(t, testOptions(mem))
-	it := item{id: "id", document: "document"}
-	it.put(t, w)
-	require.NoError(t, w.Flush())
-	r := openReader(t, mem)
-	requireDocuments(t, r, []item{it})
-	open := r.files.get(1)
-	require.Nil(t, open.mapping, "an open segment is not mapped")
-	r.files.put(open)
+	virtualtime.Test(t, func(t *testing.T) {
+		mem := newMem(t)
+		w := openWriter(t, testOptions(mem))
+		it := item{id: "id", document: "document"}
+		it.put(t, w)
+		require.NoError(t, w.Flush())
+		r := openReader(t, mem)
+		requireDocuments(t, r, []item{it})
+		open := r.files.get(1)
+		require.Nil(t, open.mapping, "an open segment is not mapped")
+		r.files.put(open)
 
-	require.NoError(t, w.Seal())
-	open.renewal.Store(0) // the next check is due
-	requireDocuments(t, r, []item{it})
-	sealed := r.files.get(1)
-	defer r.files.put(sealed)
-	require.NotSame(t, open, sealed)
-	require.NotNil(t, sealed.mapping)
-	require.Zero(t, open.users.Load())
+		require.NoError(t, w.Close())
+		time.Sleep(time.Second) // the next check is due
+		requireDocuments(t, r, []item{it})
+		sealed := r.files.get(1)
+		require.NotSame(t, open, sealed)
+		require.NotNil(t, sealed.mapping)
+		r.files.put(sealed)
+		require.Equal(t, 1, requireCache(t, r))
+	})
 }
 
 func TestFetchAllocatesNothing(t *testing.T) {

@@ -163,7 +163,7 @@ func (v *salvage) account(next Address) error {
 	if from.Segment == next.Segment && next.Index == 0 && from.Index == 0 && next.Block-from.Block < minBlockBytes && v.s.relocations == nil {
 		return nil // not larger than a commit mark
 	}
-	v.lost = append(v.lost, addressRange{from, next})
+	v.lost = append(v.lost, addressRange{from: from, to: next})
 	return v.recordLoss(Loss{From: from, To: next})
 }
 
@@ -433,9 +433,9 @@ func (l layout) countEntries(raw []byte, cursorBytes int) int {
 }
 
 // origin returns the original address of the block: see block.origin.
-func (l *layout) origin(raw []byte, segment SegmentID, offset int64) (at Address, end uint32) {
+func (l *layout) origin(raw []byte, n SegmentID, offset int64) (at Address, end uint32) {
 	if !l.relocated {
-		return Address{Segment: segment, Block: uint32(offset)}, 0
+		return Address{Segment: n, Block: uint32(offset)}, 0
 	}
 	o := raw[l.header().originOffset():]
 	return Address{Segment: SegmentID(little.Uint32(o)), Block: little.Uint32(o[4:])}, little.Uint32(o[8:])
@@ -465,17 +465,17 @@ func (l *layout) entry(raw []byte, i int) (p proven, ok bool) {
 }
 
 // proven returns the entries of the block in this layout that have the right checksum.
-func (l *layout) proven(raw []byte, segment SegmentID, offset int64) (found []proven) {
+func (l *layout) proven(raw []byte, n SegmentID, offset int64) (found []proven) {
 	if l.header().idsOffset() > int64(l.dataOffset) {
 		return nil
 	}
-	at, _ := l.origin(raw, segment, offset)
+	at, _ := l.origin(raw, n, offset)
 	for i := range l.count {
 		p, ok := l.entry(raw, i)
 		if at.Index = p.index; !ok || verifyDocument(at, &p.entry, p.id, p.document) != nil {
 			continue
 		}
-		if n := len(found); n > 0 && found[n-1].index >= p.index {
+		if last := len(found) - 1; last >= 0 && found[last].index >= p.index {
 			continue
 		}
 		found = append(found, p)

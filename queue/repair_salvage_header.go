@@ -90,7 +90,7 @@ func unverifiedHeader(raw []byte) (h segmentHeader) {
 	h.created = int64(little.Uint64(raw[40:]))
 	h.dictionary.bytes = little.Uint32(raw[92:])
 	h.dictionary.hash = codec.DictionaryHash(raw[96:])
-	h.sampled = rewriteRun{SegmentID(little.Uint32(raw[112:])), SegmentID(little.Uint32(raw[116:])), little.Uint32(raw[120:])}
+	h.sampled = rewriteRun{first: SegmentID(little.Uint32(raw[112:])), last: SegmentID(little.Uint32(raw[116:])), generation: little.Uint32(raw[120:])}
 	return h
 }
 

@@ -38,7 +38,7 @@ func (l losses) document(at Address, id string) bool {
 // entry reports whether the entry at an address is lost.
 func (l losses) entry(at Address) bool {
 	return slices.ContainsFunc(l, func(loss Loss) bool {
-		return loss.ID == nil && addressRange{loss.From, loss.To}.holds(at)
+		return loss.ID == nil && addressRange{from: loss.From, to: loss.To}.holds(at)
 	})
 }
 
@@ -439,7 +439,7 @@ func TestRepairDamagedRewrite(t *testing.T) {
 				continue
 			}
 			repaired, lost := requireRepaired(t, mem, items)
-			require.Equal(t, rewriteRun{l.rewrites[0].first, l.rewrites[0].last, 2}.path(queueDir), repaired[0].Rewrite)
+			require.Equal(t, rewriteRun{first: l.rewrites[0].first, last: l.rewrites[0].last, generation: 2}.path(queueDir), repaired[0].Rewrite)
 			require.LessOrEqual(t, len(lost), 4)
 		}
 	}

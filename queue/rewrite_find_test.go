@@ -44,7 +44,7 @@ func TestMappedRewriteIsDamaged(t *testing.T) {
 	require.NoError(t, w.Close())
 	_, err = Compact(context.Background(), dir, &CompactOptions{MaxDead: 0.01, DeleteOriginals: true})
 	require.NoError(t, err)
-	path := rewriteRun{1, 1, 1}.path(dir)
+	path := rewriteRun{first: 1, last: 1, generation: 1}.path(dir)
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	content, err := os.ReadFile(path)
@@ -54,8 +54,8 @@ func TestMappedRewriteIsDamaged(t *testing.T) {
 	defer r.Close()
 	requireDocuments(t, r, live)
 	f := r.files.get(1)
-	require.NotEmpty(t, f.relocations.sums, "the relocations are mapped")
-	begin := int(f.relocations.offset)
+	require.NotNil(t, f.mapping)
+	begin := int(f.footer.relocations)
 	r.files.put(f)
 
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -103,9 +103,10 @@ func TestMappedRewriteIsDamaged(t *testing.T) {
 		damage(at, content[at:at+1])
 	}
 	// A row that maps to another block, which lacks the entry.
-	for at := begin + relocationsHeadBytes + relocationBytes; at+relocationBytes < len(content)-footerBytes; at += relocationBytes {
-		offset := at + relocationBytes - 4
-		damage(offset, content[offset-relocationBytes:][:4])
+	const rowBytes = 12
+	for at := begin + relocationsHeadBytes + rowBytes; at+rowBytes < len(content)-footerBytes; at += rowBytes {
+		offset := at + rowBytes - 4
+		damage(offset, content[offset-rowBytes:][:4])
 		requireAllHonest(at)
 		damage(offset, content[offset:offset+4])
 	}

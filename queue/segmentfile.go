@@ -341,12 +341,13 @@ func (s *segmentFile) mapSealed() {
 	}
 }
 
-// close closes the file. There must be no concurrent reads.
-func (s *segmentFile) close() error {
+// close closes the file, which was only read. There must be no concurrent reads.
+func (s *segmentFile) close() {
 	if s.mapping != nil {
-		return s.mapping.Close()
+		_ = s.mapping.Close()
+		return
 	}
-	return s.file.Close()
+	_ = s.file.Close()
 }
 
 // copyMapped is readAt for a mapped file.

@@ -68,7 +68,7 @@ func TestStoredForm(t *testing.T) {
 					withDictionary++
 				}
 				if !s.Within(0) {
-					require.Less(t, len(s.Bytes), len(it.document)+storedHeaderBytes)
+					require.Less(t, len(s.Bytes), len(it.document)+stored.HeaderBytes)
 				}
 				out, err := decoders.Decode(t.Context(), []byte("before"), s)
 				require.NoError(t, err)

@@ -49,12 +49,12 @@ func (r *Reader) follow(ctx context.Context, from Position, fn func(Entry) error
 	current, next := &t.blocks[0], &t.blocks[1]
 	var gap error // of a scan, unless the writer has continued since the end was reached
 	for {
-		segment := t.segment
+		before := t.segment
 		found, err := t.next(current)
 		if err != nil {
 			return err
 		}
-		if gap != nil && !found && t.segment == segment {
+		if gap != nil && !found && t.segment == before {
 			return gap
 		}
 		for found {
@@ -179,11 +179,11 @@ func (t *tailer) next(b *tailBlock) (bool, error) {
 			return false, ErrClosed
 		}
 		t.reached = false
-		segment := t.segment
+		before := t.segment
 		if found, err := t.nextInRewrite(b); found || err != nil {
 			return found, err
 		}
-		if t.segment != segment {
+		if t.segment != before {
 			continue
 		}
 		var failed error
@@ -200,7 +200,7 @@ func (t *tailer) next(b *tailBlock) (bool, error) {
 				t.unchanged = time.Time{}
 				return true, nil
 			}
-			if t.segment != segment { // sealed and done
+			if t.segment != before { // sealed and done
 				failed = nil
 				break
 			}
@@ -211,7 +211,7 @@ func (t *tailer) next(b *tailBlock) (bool, error) {
 				failed = err
 			}
 		}
-		if failed != nil || t.segment == segment {
+		if failed != nil || t.segment == before {
 			return false, failed
 		}
 		t.closeFiles()

@@ -169,7 +169,7 @@ func (m *tailModel) truncate() {
 	}
 	m.history.removed = true
 	m.history.entries = slices.Clone(m.history.before(from))
-	m.history.cuts = append(before(m.history.cuts, report.From), addressRange{report.From, report.To})
+	m.history.cuts = append(before(m.history.cuts, report.From), addressRange{from: report.From, to: report.To})
 }
 
 // removeNewest removes all files of the newest segment, and the head: so the next writer

@@ -449,7 +449,7 @@ func (t *truncation) table(header *segmentHeader) relocations {
 	var cut [lostAddressBytes]byte
 	putAddress(cut[:], t.from)
 	*table.last() = original{digest: sha256.Sum256(append(header.encode(), cut[:]...))}
-	table.truncated = append(table.truncated, addressRange{t.from, end})
+	table.truncated = append(table.truncated, addressRange{from: t.from, to: end})
 	return table
 }
 

@@ -191,7 +191,7 @@ func TestTruncateIncompleteDirectory(t *testing.T) {
 			s, err := openSegmentFile(mem, segmentPath(queueDir, 2, sealedSuffix), 2)
 			require.NoError(t, err)
 			head.Sealed, head.Digest = 2, s.digest()
-			s.file.Close()
+			s.close()
 			require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+HeadName, head.encode()))
 			truncateAt(t, mem, Address{Segment: 4})
 			requireTruncated(t, mem, items, 16, 4)

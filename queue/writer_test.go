@@ -357,7 +357,7 @@ func TestCursorTravelsWithItsEntry(t *testing.T) {
 
 	s, err := openSegmentFile(mem, segmentPath(queueDir, 1, sealedSuffix), 1)
 	require.NoError(t, err)
-	defer s.file.Close()
+	defer s.close()
 	walk, b := s.newWalk(), block{}
 	for {
 		kind, err := walk.step(s, &b)
