@@ -66,7 +66,8 @@ func (r *Reader) FetchAhead(wanted []Wanted) {
 // fetchGroup is a group of documents that are fetched together.
 type fetchGroup struct {
 	request request // of the document that is read
-	window  window  // of its file
+	window  window  // of the file current
+	current *cachedFile
 	spare   *scratch
 	docs    [groupDocuments]struct {
 		location
@@ -121,8 +122,8 @@ func (g *fetchGroup) locate(group []Wanted) {
 
 // moveTo makes the window that of a mapped file.
 func (g *fetchGroup) moveTo(f *cachedFile) {
-	if g.window.file != f.segmentFile {
-		g.window = f.newWindow(g.spare)
+	if g.current != f {
+		g.window, g.current = f.newWindow(g.spare), f
 	}
 }
 
