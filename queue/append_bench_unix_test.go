@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"docstore/queue/codec"
+	"docstore/queue/internal/segment"
 
 	"github.com/stretchr/testify/require"
 )
@@ -46,7 +47,7 @@ func BenchmarkAppendBesideCodec(b *testing.B) {
 			for b.Loop() {
 				start := cpuTime(b)
 				for _, document := range documents {
-					out, _ = appendEncoded(d.encoder, out[:0], document)
+					out, _ = segment.AppendEncoded(d.encoder, out[:0], document)
 				}
 				between := cpuTime(b)
 				for i, document := range documents {

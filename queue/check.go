@@ -11,6 +11,7 @@ import (
 
 	"docstore/internal/vfs"
 	"docstore/queue/codec"
+	"docstore/queue/internal/segment"
 )
 
 // Report is the result of a check.
@@ -61,32 +62,32 @@ func Check(ctx context.Context, dir string, opts *CheckOptions) (Report, error) 
 	if err != nil {
 		return c.report, err
 	}
-	l, err := list(c.fs, dir)
+	l, err := segment.List(c.fs, dir)
 	if err != nil {
 		return c.report, fmt.Errorf("queue: listing the directory: %w", err)
 	}
 	c.findTruncated(&l)
-	for _, run := range l.rewrites {
-		if info, err := c.fs.Stat(run.path(dir)); err == nil {
+	for _, run := range l.Rewrites {
+		if info, err := c.fs.Stat(run.Path(dir)); err == nil {
 			c.total += info.Size
 		}
 	}
-	for _, n := range l.numbers {
-		info, err := c.fs.Stat(segmentPath(dir, n, l.suffixOf(n)))
+	for _, n := range l.Numbers {
+		info, err := c.fs.Stat(segment.Path(dir, n, l.SuffixOf(n)))
 		if err == nil {
 			c.total += info.Size
 		}
 	}
 	expected := SegmentID(1)
-	for _, n := range l.numbers {
+	for _, n := range l.Numbers {
 		c.missing(&l, expected, n)
 		expected = n + 1
 		if err := c.segment(ctx, n); err != nil {
 			return c.report, err
 		}
 	}
-	c.missing(&l, expected, max(l.last(), head.Highest)+1)
-	for _, run := range l.rewrites {
+	c.missing(&l, expected, max(l.Last(), head.Highest)+1)
+	for _, run := range l.Rewrites {
 		// If it does not exist any more, a higher generation has replaced it.
 		if err := c.rewrite(ctx, run); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return c.report, err
@@ -113,13 +114,13 @@ func (c *checker) head() (Head, error) {
 
 // findTruncated records the segments with truncated entries. Files that are left of them
 // are not part of the chain.
-func (c *checker) findTruncated(l *listing) {
-	for _, run := range l.rewrites {
-		if s, err := openSegmentFile(c.fs, run.path(c.dir), run.first); err == nil {
-			if s.header.rewrites == run {
-				c.truncated = append(c.truncated, s.relocations.truncated...)
+func (c *checker) findTruncated(l *segment.Listing) {
+	for _, run := range l.Rewrites {
+		if s, err := segment.Open(c.fs, run.Path(c.dir), run.First); err == nil {
+			if s.Header.Rewrites == run {
+				c.truncated = append(c.truncated, s.Relocations.Truncated...)
 			}
-			s.close()
+			s.Close()
 		}
 	}
 }
@@ -127,8 +128,8 @@ func (c *checker) findTruncated(l *listing) {
 // follows records the digest of segment n that a file holds: its own, or that of the
 // previous segment. Two different digests belong to different histories; damage is the
 // report if this file is the second.
-func (c *checker) follows(n SegmentID, d digest, damage CorruptionError) {
-	if n == 0 || d == (digest{}) {
+func (c *checker) follows(n SegmentID, d segment.Digest, damage CorruptionError) {
+	if n == 0 || d == (segment.Digest{}) {
 		return
 	}
 	if first, known := c.digests[n]; !known {
@@ -144,24 +145,24 @@ func (c *checker) follows(n SegmentID, d digest, damage CorruptionError) {
 
 // missing lists the segments from one number to before another that have neither a file
 // nor a rewrite.
-func (c *checker) missing(l *listing, from, to SegmentID) {
+func (c *checker) missing(l *segment.Listing, from, to SegmentID) {
 	for n := from; n < to && len(c.report.Missing) < maxDamage; n++ {
-		if !l.rewritten(n) {
+		if !l.Rewritten(n) {
 			c.report.Missing = append(c.report.Missing, n)
 		}
 	}
 }
 
 // rewrite verifies a rewrite.
-func (c *checker) rewrite(ctx context.Context, run rewriteRun) error {
-	s, err := openSegmentFile(c.fs, run.path(c.dir), run.first)
+func (c *checker) rewrite(ctx context.Context, run segment.Run) error {
+	s, err := segment.Open(c.fs, run.Path(c.dir), run.First)
 	if s == nil {
-		return c.unopened(run.path(c.dir), run.first, true, err)
+		return c.unopened(run.Path(c.dir), run.First, true, err)
 	}
-	defer s.close()
+	defer s.Close()
 	c.report.Segments++
-	if s.header.rewrites != run {
-		c.damage(s.corruption(0, errors.New("header names another rewrite")))
+	if s.Header.Rewrites != run {
+		c.damage(s.Corruption(0, errors.New("header names another rewrite")))
 		return nil
 	}
 	if err := c.checkStart(s); err != nil {
@@ -170,7 +171,7 @@ func (c *checker) rewrite(ctx context.Context, run rewriteRun) error {
 	if err := c.frames(ctx, s, true); err != nil {
 		return err
 	}
-	c.read(int64(s.footer.offset) - s.footer.limit())
+	c.read(int64(s.Footer.Offset) - s.Footer.Limit())
 	return nil
 }
 
@@ -185,7 +186,7 @@ type checker struct {
 	queue    *[16]byte // of the first file
 	// digests are those of the segments, with the file in which each was found first.
 	digests   map[SegmentID]segmentDigest
-	truncated []addressRange
+	truncated []segment.AddressRange
 	decode    bool
 	decoder   codec.Decoder // nil: documents are not decoded
 	blocks    []*blockCheck // being verified, in file order
@@ -217,30 +218,30 @@ func (c *checker) skip(bytes int64) {
 // reading it, or ErrNewerVersion.
 func (c *checker) segment(ctx context.Context, n SegmentID) error {
 	err := fs.ErrNotExist
-	for i := 0; i < len(suffixes) && errors.Is(err, fs.ErrNotExist); i++ {
-		err = c.file(ctx, n, suffixes[i])
+	for i := 0; i < len(segment.Suffixes) && errors.Is(err, fs.ErrNotExist); i++ {
+		err = c.file(ctx, n, segment.Suffixes[i])
 	}
 	return err
 }
 
 type segmentDigest struct {
-	digest digest
+	digest segment.Digest
 	path   string
 }
 
 // file verifies one file of a segment.
 func (c *checker) file(ctx context.Context, n SegmentID, suffix string) error {
-	path := segmentPath(c.dir, n, suffix)
-	s, err := openSegmentFile(c.fs, path, n)
+	path := segment.Path(c.dir, n, suffix)
+	s, err := segment.Open(c.fs, path, n)
 	if s == nil {
-		return c.unopened(path, n, suffix == sealedSuffix, err)
+		return c.unopened(path, n, suffix == segment.SealedSuffix, err)
 	}
-	defer s.close()
+	defer s.Close()
 	c.report.Segments++
 	if err := c.checkStart(s); err != nil {
 		return err
 	}
-	return c.frames(ctx, s, suffix == sealedSuffix)
+	return c.frames(ctx, s, suffix == segment.SealedSuffix)
 }
 
 // unopened reports a file that could not be opened because of its content.
@@ -249,9 +250,9 @@ func (c *checker) unopened(path string, n SegmentID, sealed bool, err error) err
 	switch {
 	case errors.As(err, &corruption):
 		c.damage(corruption)
-	case errors.Is(err, errIncomplete) && sealed:
+	case errors.Is(err, segment.ErrPartial) && sealed:
 		c.damage(&CorruptionError{Path: path, Segment: n, Reason: "segment is not whole: its header or footer is missing"})
-	case errors.Is(err, errIncomplete):
+	case errors.Is(err, segment.ErrPartial):
 		info, err := c.fs.Stat(path)
 		if err != nil {
 			return err
@@ -265,24 +266,24 @@ func (c *checker) unopened(path string, n SegmentID, sealed bool, err error) err
 }
 
 // checkStart verifies that the file continues the chain of segments, and its dictionary.
-func (c *checker) checkStart(s *segmentFile) error {
+func (c *checker) checkStart(s *segment.File) error {
 	if c.queue == nil {
-		c.queue = &s.header.queue
+		c.queue = &s.Header.Queue
 	}
-	last := max(s.number, s.header.rewrites.last)
+	last := max(s.Number, s.Header.Rewrites.Last)
 	switch {
-	case *c.queue != s.header.queue:
-		c.damage(s.corruption(0, fmt.Errorf("segment is of queue %x, the others are of %x: %w", s.header.queue, *c.queue, ErrForked)))
-	case s.truncates(last) || !c.isTruncated(last):
+	case *c.queue != s.Header.Queue:
+		c.damage(s.Corruption(0, fmt.Errorf("segment is of queue %x, the others are of %x: %w", s.Header.Queue, *c.queue, ErrForked)))
+	case s.Truncates(last) || !c.isTruncated(last):
 		c.chained(s)
 	}
 	c.decoder = nil
-	content, err := s.dictionary()
+	content, err := s.Dictionary()
 	if err == nil {
-		c.read(s.header.firstFrame())
-		if codec, unknown := codec.ByID(s.header.codec); c.decode && unknown == nil {
+		c.read(s.Header.FirstFrame())
+		if codec, unknown := codec.ByID(s.Header.Codec); c.decode && unknown == nil {
 			if c.decoder, err = codec.NewDecoder(content); err != nil {
-				err = s.corruption(headerBytes, err)
+				err = s.Corruption(segment.HeaderBytes, err)
 			}
 		}
 	}
@@ -290,7 +291,7 @@ func (c *checker) checkStart(s *segmentFile) error {
 	switch {
 	case errors.As(err, &corruption):
 		c.damage(corruption)
-	case errors.Is(err, errIncomplete): // frames reports it
+	case errors.Is(err, segment.ErrPartial): // frames reports it
 	case err != nil:
 		return err
 	}
@@ -300,56 +301,56 @@ func (c *checker) checkStart(s *segmentFile) error {
 // isTruncated reports whether entries at the end of segment n were truncated. A file with
 // them, and a head from before the truncation, are not part of the chain.
 func (c *checker) isTruncated(n SegmentID) bool {
-	return slices.ContainsFunc(c.truncated, func(r addressRange) bool {
-		return r.from.Segment <= n && n < r.to.Segment
+	return slices.ContainsFunc(c.truncated, func(r segment.AddressRange) bool {
+		return r.From.Segment <= n && n < r.To.Segment
 	})
 }
 
 // chained records the digests that the file holds.
-func (c *checker) chained(s *segmentFile) {
-	c.follows(s.number-1, s.header.previous, CorruptionError{Path: s.path, Segment: s.number})
-	if s.footer == nil {
+func (c *checker) chained(s *segment.File) {
+	c.follows(s.Number-1, s.Header.Previous, CorruptionError{Path: s.Path, Segment: s.Number})
+	if s.Footer == nil {
 		return
 	}
-	for n := s.number; n <= max(s.number, s.header.rewrites.last); n++ {
-		c.follows(n, s.digestOf(n), CorruptionError{Path: s.path, Segment: s.number, Offset: int64(s.footer.offset)})
+	for n := s.Number; n <= max(s.Number, s.Header.Rewrites.Last); n++ {
+		c.follows(n, s.DigestOf(n), CorruptionError{Path: s.Path, Segment: s.Number, Offset: int64(s.Footer.Offset)})
 	}
 }
 
 // frames verifies the frames, and continues after damage.
-func (c *checker) frames(ctx context.Context, s *segmentFile, sealed bool) error {
+func (c *checker) frames(ctx context.Context, s *segment.File, sealed bool) error {
 	defer c.dropBlocks()
-	var b block
-	w := s.newWalk()
+	var b segment.Block
+	w := s.NewWalk()
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		offset := w.next
-		kind, err := w.step(s, &b)
+		offset := w.Next
+		kind, err := w.Step(s, &b)
 		switch {
-		case err == nil && kind == frameFooter:
+		case err == nil && kind == segment.FrameFooter:
 			if err := c.finishBlocks(0); err != nil {
 				return err
 			}
-			if w.seen != s.footer.totals && !w.jumped {
-				c.damage(s.corruption(offset, errors.New("footer's totals are not those of the segment")))
+			if w.Seen != s.Footer.Totals && !w.Jumped {
+				c.damage(s.Corruption(offset, errors.New("footer's totals are not those of the segment")))
 			}
-			c.read(footerBytes)
+			c.read(segment.FooterBytes)
 			return nil
-		case err == nil && kind == frameMark:
-			c.read(markBytes)
+		case err == nil && kind == segment.FrameMark:
+			c.read(segment.MarkBytes)
 		case err == nil:
 			if err := c.startBlock(s, &b, offset); err != nil {
 				return err
 			}
-		case !isContent(err):
+		case !segment.IsContent(err):
 			return err
 		default:
 			if err := c.finishBlocks(0); err != nil {
 				return err
 			}
-			if done, err := c.resume(s, w, s.damage(offset, err), sealed); done || err != nil {
+			if done, err := c.resume(s, w, s.Damage(offset, err), sealed); done || err != nil {
 				return err
 			}
 		}
@@ -358,26 +359,26 @@ func (c *checker) frames(ctx context.Context, s *segmentFile, sealed bool) error
 
 // resume lists the damage at w.next and moves w past it. It returns true if nothing
 // follows.
-func (c *checker) resume(s *segmentFile, w *walk, damage error, sealed bool) (bool, error) {
+func (c *checker) resume(s *segment.File, w *segment.Walk, damage error, sealed bool) (bool, error) {
 	var corruption *CorruptionError
 	if !errors.As(damage, &corruption) { // the bytes may not have arrived
-		c.report.Unfinished += s.limit() - w.marked.end
+		c.report.Unfinished += s.Limit() - w.Marked.End
 		if sealed {
-			c.damage(s.corruption(w.next, errors.New("sealed segment is incomplete from here on: its footer is missing or damaged")))
+			c.damage(s.Corruption(w.Next, errors.New("sealed segment is incomplete from here on: its footer is missing or damaged")))
 		}
 		return true, nil
 	}
 	c.damage(corruption)
-	before := w.next
-	err := w.jump(s)
-	c.skip(w.next - before)
+	before := w.Next
+	err := w.Jump(s)
+	c.skip(w.Next - before)
 	return false, err
 }
 
 // blockCheck is a block whose documents are verified by a goroutine while the checker
 // reads the following frames.
 type blockCheck struct {
-	block  block
+	block  segment.Block
 	offset int64
 	done   chan struct{} // receives when the fields below are set
 	bad    []*CorruptionError
@@ -387,7 +388,7 @@ type blockCheck struct {
 // startBlock verifies the documents of the block at offset, which it takes over: b is
 // another, empty block afterwards. The results for it and for earlier blocks are reported
 // in order, now or by finishBlocks.
-func (c *checker) startBlock(s *segmentFile, b *block, offset int64) error {
+func (c *checker) startBlock(s *segment.File, b *segment.Block, offset int64) error {
 	k := &blockCheck{done: make(chan struct{}, 1)}
 	if n := len(c.spare); n > 0 {
 		k, c.spare = c.spare[n-1], c.spare[:n-1]
@@ -397,9 +398,9 @@ func (c *checker) startBlock(s *segmentFile, b *block, offset int64) error {
 	c.blocks = append(c.blocks, k)
 	decoder := c.decoder
 	verify := func() {
-		k.bad, k.err = s.checkDocuments(&k.block, offset, decoder)
-		if errors.Is(k.err, errIncomplete) {
-			k.bad, k.err = []*CorruptionError{s.corruption(offset, errors.New("file was cut while it was read"))}, nil
+		k.bad, k.err = s.CheckDocuments(&k.block, offset, decoder)
+		if errors.Is(k.err, segment.ErrPartial) {
+			k.bad, k.err = []*CorruptionError{s.Corruption(offset, errors.New("file was cut while it was read"))}, nil
 		}
 		k.done <- struct{}{}
 	}
@@ -423,7 +424,7 @@ func (c *checker) finishBlocks(left int) error {
 		}
 		c.report.add(&k.block)
 		c.damage(k.bad...)
-		c.read(k.block.size())
+		c.read(k.block.Size())
 	}
 	return nil
 }
@@ -438,14 +439,14 @@ func (c *checker) dropBlocks() {
 }
 
 // add counts a block.
-func (r *Report) add(b *block) {
+func (r *Report) add(b *segment.Block) {
 	r.Blocks++
-	r.Entries += int64(b.count)
-	for i := range b.count {
-		switch e := b.entry(i); {
-		case e.deleted():
+	r.Entries += int64(b.Count)
+	for i := range b.Count {
+		switch e := b.Entry(i); {
+		case e.Deleted():
 			r.Deletes++
-		case e.lost():
+		case e.Lost():
 			r.Lost++
 			fallthrough
 		default:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"docstore/queue/internal/segment"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -12,14 +14,14 @@ import (
 func TestCheckDecodes(t *testing.T) {
 	files, items := smallQueue(t, "s2", true)
 	content := files["0000000001.seg"]
-	h, err := parseBlockHeader(content[items[0].at.Block:])
+	h, err := segment.ParseBlockHeader(content[items[0].at.Block:])
 	require.NoError(t, err)
-	b := block{blockHeader: h, bytes: content[items[0].at.Block:][:h.dataOffset()]}
-	e := b.entry(0)
-	require.True(t, e.hasCoded())
-	stored := content[items[0].at.Block:][h.dataOffset()+int64(e.start) : h.dataOffset()+int64(e.end)]
+	b := segment.Block{BlockHeader: h, Bytes: content[items[0].at.Block:][:h.DataOffset()]}
+	e := b.Entry(0)
+	require.True(t, e.HasCoded())
+	stored := content[items[0].at.Block:][h.DataOffset()+int64(e.Start) : h.DataOffset()+int64(e.End)]
 	clear(stored)
-	little.PutUint32(b.bytes[blockHeaderBytes+12:], documentCRC(items[0].at, e.rawAndFlags, b.id(e), stored))
+	segment.Little.PutUint32(b.Bytes[segment.BlockHeaderBytes+12:], segment.DocumentCRC(items[0].at, e.RawAndFlags, b.ID(e), stored))
 	mem := memWith(t, map[string][]byte{"0000000001.seg": fixChecksums(content)})
 	require.Empty(t, checkDamage(t, mem))
 	report, err := Check(context.Background(), queueDir, &CheckOptions{FS: mem, Decode: true})

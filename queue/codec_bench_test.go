@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"docstore/queue/codec"
+	"docstore/queue/internal/segment"
 
 	"github.com/stretchr/testify/require"
 )
@@ -33,7 +34,7 @@ func benchEncode(b *testing.B, enc codec.Encoder, documents [][]byte) {
 	var raw, stored int
 	for i := 0; b.Loop(); i++ {
 		d := documents[i%len(documents)]
-		out, _ = appendEncoded(enc, out[:0], d)
+		out, _ = segment.AppendEncoded(enc, out[:0], d)
 		raw, stored = raw+len(d), stored+len(out)
 	}
 	b.ReportMetric(float64(stored)/float64(raw), "stored/raw")
@@ -70,7 +71,7 @@ func benchDecode(b *testing.B, enc codec.Encoder, dec codec.Decoder, documents [
 	}
 	all := make([]stored, len(documents))
 	for i, d := range documents {
-		all[i].bytes, all[i].raw = appendEncoded(enc, nil, d)
+		all[i].bytes, all[i].raw = segment.AppendEncoded(enc, nil, d)
 	}
 	b.ReportAllocs()
 	var out []byte

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"testing"
 
+	"docstore/queue/internal/segment"
+
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -13,7 +15,7 @@ func TestUnknownCodec(t *testing.T) {
 	files, items := smallQueue(t, "none", true)
 	content := bytes.Clone(files["0000000001.seg"])
 	content[36] = 77
-	little.PutUint32(content[8:], crcOf(content[12:headerBytes]))
+	segment.Little.PutUint32(content[8:], crcOf(content[12:segment.HeaderBytes]))
 	mem := memWith(t, map[string][]byte{"0000000001.seg": content})
 	r := openReader(t, mem)
 	got, err := r.Document(nil, items[0].at)

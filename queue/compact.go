@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"docstore/internal/vfs"
+	"docstore/queue/internal/segment"
 
 	"github.com/cockroachdb/errors"
 )
@@ -194,7 +195,7 @@ func clearUp(fsys vfs.FS, dir string) error {
 		return err
 	}
 	for _, name := range names {
-		if _, ok := parseRewriteName(strings.TrimSuffix(name, temporarySuffix)); ok && strings.HasSuffix(name, temporarySuffix) {
+		if _, ok := segment.ParseRewriteName(strings.TrimSuffix(name, segment.TemporarySuffix)); ok && strings.HasSuffix(name, segment.TemporarySuffix) {
 			if err := fsys.Remove(filepath.Join(dir, name)); err != nil {
 				return err
 			}
@@ -233,12 +234,12 @@ func (c *compaction) survey(ctx context.Context, now time.Time) ([]part, error) 
 	usage := u.segments
 	for i, info := range infos {
 		p := part{
-			rewriteRun: rewriteRun{first: info.ID, last: info.Last, generation: info.Generation}, entries: info.Entries, bytes: info.Bytes,
+			Run: segment.Run{First: info.ID, Last: info.Last, Generation: info.Generation}, entries: info.Entries, bytes: info.Bytes,
 			encoding: encoding{codec: info.Codec, dictionary: info.dictionary}, sampled: info.sampled,
 			newest: i >= newest, end: slices.Contains(c.options.RetainedEnds, info.Last),
 		}
-		for len(usage) > 0 && usage[0].Segment <= p.last {
-			if p.covers(usage[0].Segment) { // otherwise its file could not be described
+		for len(usage) > 0 && usage[0].Segment <= p.Last {
+			if p.Covers(usage[0].Segment) { // otherwise its file could not be described
 				p.account(&usage[0])
 			}
 			usage = usage[1:]
@@ -268,7 +269,7 @@ func (c *compaction) deletesStay() (SegmentID, error) {
 	if err != nil {
 		return 0, err
 	}
-	oldest, ok := l.oldestReplaced()
+	oldest, ok := l.OldestReplaced()
 	if ok && (c.lost == 0 || oldest < c.lost) {
 		return oldest + 1, nil
 	}
@@ -282,9 +283,9 @@ func (c *compaction) deleteReplaced(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	byGeneration := func(a, b rewriteRun) int { return cmp.Compare(b.generation, a.generation) }
-	for _, r := range slices.SortedFunc(slices.Values(l.rewrites), byGeneration) {
-		names := l.replacedBy(r)
+	byGeneration := func(a, b segment.Run) int { return cmp.Compare(b.Generation, a.Generation) }
+	for _, r := range slices.SortedFunc(slices.Values(l.Rewrites), byGeneration) {
+		names := l.ReplacedBy(r)
 		if len(names) == 0 {
 			continue
 		}
@@ -327,25 +328,25 @@ func (c *compaction) remove(name string) error {
 
 // oldAndSound reports whether the files that a rewrite replaces may be removed. The error
 // is the first damage.
-func (c *compaction) oldAndSound(ctx context.Context, r rewriteRun, now time.Time) (bool, error) {
-	p := part{rewriteRun: r}
+func (c *compaction) oldAndSound(ctx context.Context, r segment.Run, now time.Time) (bool, error) {
+	p := part{Run: r}
 	s, err := p.open(c.options.FS, c.dir)
 	if err != nil {
 		return false, err
 	}
-	created, size := time.UnixMilli(s.header.created), s.info.Size
-	s.close()
+	created, size := time.UnixMilli(s.Header.Created), s.Info.Size
+	s.Close()
 	if now.Sub(created) < c.options.DeleteAfter {
 		return false, nil
 	}
 	c.total += size
 	before := c.done
-	err = c.eachBlock(ctx, plannedRun{parts: []part{p}}, func(s *segmentFile, b *block, _ Address, offset int64) error {
-		bad, err := s.checkDocuments(b, offset, nil)
+	err = c.eachBlock(ctx, plannedRun{parts: []part{p}}, func(s *segment.File, b *segment.Block, _ Address, offset int64) error {
+		bad, err := s.CheckDocuments(b, offset, nil)
 		if err == nil && len(bad) > 0 {
 			err = bad[0]
 		}
-		c.pass(b.size())
+		c.pass(b.Size())
 		return err
 	})
 	c.pass(before + size - c.done)

@@ -11,11 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue/codec"
+	"docstore/queue/internal/segment"
+
+	"github.com/stretchr/testify/require"
 )
 
 // filesWith returns the names of the files that contain the bytes.
@@ -113,14 +114,14 @@ func TestEraseModel(t *testing.T) {
 				for secret := range died {
 					for _, name := range filesWith(t, mem, secret) {
 						n, _ := ParseFileName(name)
-						s, err := openSegmentFile(mem, queueDir+"/"+name, n.First)
+						s, err := segment.Open(mem, queueDir+"/"+name, n.First)
 						require.NoError(t, err)
-						content, err := s.dictionary()
+						content, err := s.Dictionary()
 						require.NoError(t, err)
 						if bytes.Contains(content, []byte(secret)) {
 							inDictionary++
 						}
-						s.close()
+						s.Close()
 					}
 				}
 				after := time.Duration(random.IntN(3)) * time.Second
@@ -273,8 +274,8 @@ func TestEraseAtAnyGeneration(t *testing.T) {
 		name       string // of the next rewrite; empty: there is none
 	}{
 		{9999, "0000000001-0000000001.10000.seg"},
-		{maxGeneration - 1, "0000000001-0000000001.4294967295.seg"},
-		{maxGeneration, ""},
+		{segment.MaxGeneration - 1, "0000000001-0000000001.4294967295.seg"},
+		{segment.MaxGeneration, ""},
 	} {
 		t.Run(fmt.Sprint(test.generation), func(t *testing.T) {
 			mem := newMem(t)
@@ -286,7 +287,7 @@ func TestEraseAtAnyGeneration(t *testing.T) {
 			}
 			require.NoError(t, w.Seal())
 			require.Equal(t, 1, erase(t, mem, testStart.Add(time.Hour), 0).Rewrites)
-			setGeneration(t, mem, rewriteRun{first: 1, last: 1, generation: 1}, test.generation)
+			setGeneration(t, mem, segment.Run{First: 1, Last: 1, Generation: 1}, test.generation)
 			(&item{id: "id", deleted: true}).put(t, w)
 			require.NoError(t, w.Close())
 
@@ -310,14 +311,14 @@ func TestEraseAtAnyGeneration(t *testing.T) {
 }
 
 // setGeneration gives the file of a rewrite another generation.
-func setGeneration(t *testing.T, fsys vfs.FS, run rewriteRun, generation uint32) {
+func setGeneration(t *testing.T, fsys vfs.FS, run segment.Run, generation uint32) {
 	t.Helper()
-	content, err := vfs.ReadFile(fsys, run.path(queueDir))
+	content, err := vfs.ReadFile(fsys, run.Path(queueDir))
 	require.NoError(t, err)
-	little.PutUint32(content[88:], generation)
-	require.NoError(t, fsys.Remove(run.path(queueDir)))
-	run.generation = generation
-	require.NoError(t, vfs.WriteFileAtomic(fsys, run.path(queueDir), fixChecksums(content)))
+	segment.Little.PutUint32(content[88:], generation)
+	require.NoError(t, fsys.Remove(run.Path(queueDir)))
+	run.Generation = generation
+	require.NoError(t, vfs.WriteFileAtomic(fsys, run.Path(queueDir), fixChecksums(content)))
 }
 
 // TestEraseAfterRepair: the damaged file that repair has renamed is removed, too.
@@ -329,7 +330,7 @@ func TestEraseAfterRepair(t *testing.T) {
 	require.NoError(t, w.Seal())
 	(&item{id: "id", deleted: true}).put(t, w)
 	require.NoError(t, w.Close())
-	name := segmentPath(queueDir, 1, sealedSuffix)
+	name := segment.Path(queueDir, 1, segment.SealedSuffix)
 	content, err := vfs.ReadFile(mem, name)
 	require.NoError(t, err)
 	content[bytes.Index(content, []byte("a document"))] ^= 1
@@ -355,7 +356,7 @@ func TestWriterDropsErasedDictionary(t *testing.T) {
 	require.NoError(t, w.Close())
 	w = openWriter(t, opts)
 	require.NotNil(t, w.trainer.mu.dictionary)
-	require.EqualValues(t, 1, w.trainer.mu.dictionary.sampled.first)
+	require.EqualValues(t, 1, w.trainer.mu.dictionary.sampled.First)
 	(&item{id: "0", deleted: true}).put(t, w)
 	require.NoError(t, w.Close())
 

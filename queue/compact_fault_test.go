@@ -8,11 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue/internal/segment"
+
+	"github.com/stretchr/testify/require"
 )
 
 // deadQueue writes the same ids repeatedly, and deletes, in segments with dictionaries.
@@ -67,7 +68,7 @@ func requireCompacted(t *testing.T, mem *vfs.Mem, live map[string]string, erases
 	requireLive(t, mem, live)
 	names, err := mem.List(queueDir)
 	require.NoError(t, err)
-	left := slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, temporarySuffix) })
+	left := slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, segment.TemporarySuffix) })
 	require.False(t, left, "%s: %v", when, names)
 	return len(names)
 }

@@ -4,13 +4,14 @@ import (
 	"slices"
 
 	"docstore/queue/codec"
+	"docstore/queue/internal/segment"
 )
 
 // part is a sealed file in use: an original, of generation 0, or a rewrite.
 type part struct {
-	rewriteRun
+	segment.Run
 	encoding
-	sampled      rewriteRun // the segments that its dictionary was trained from
+	sampled      segment.Run // the segments that its dictionary was trained from
 	entries      int64
 	bytes        int64 // of the file
 	stored, live int64 // bytes of documents and deletes
@@ -48,7 +49,7 @@ func (p *part) due(maxDead float64) bool {
 func markTainted(parts []part) {
 	for again := true; again; {
 		again = false
-		known := map[rewriteRun]bool{}
+		known := map[segment.Run]bool{}
 		for i := range parts {
 			p := &parts[i]
 			if p.dictionary == (codec.DictionaryHash{}) {
@@ -66,17 +67,17 @@ func markTainted(parts []part) {
 }
 
 // taints reports whether a dictionary trained from the sampled segments is tainted.
-func taints(parts []part, sampled rewriteRun) bool {
-	return sampled.first == 0 || slices.ContainsFunc(parts, func(p part) bool {
-		return p.overlaps(sampled) && (p.erase || p.generation > sampled.generation)
+func taints(parts []part, sampled segment.Run) bool {
+	return sampled.First == 0 || slices.ContainsFunc(parts, func(p part) bool {
+		return p.Overlaps(sampled) && (p.erase || p.Generation > sampled.Generation)
 	})
 }
 
 // plannedRun is a sequence of files to be rewritten into one.
 type plannedRun struct{ parts []part }
 
-func (r *plannedRun) first() SegmentID { return r.parts[0].first }
-func (r *plannedRun) last() SegmentID  { return r.parts[len(r.parts)-1].last }
+func (r *plannedRun) first() SegmentID { return r.parts[0].First }
+func (r *plannedRun) last() SegmentID  { return r.parts[len(r.parts)-1].Last }
 
 func (r *plannedRun) entries() (sum int64) {
 	for _, p := range r.parts {
@@ -100,17 +101,17 @@ func (r *plannedRun) bytes() (sum int64) {
 	return sum
 }
 
-// highestGeneration is that of the files of the run.
+// HighestGeneration is that of the files of the run.
 func (r *plannedRun) highestGeneration() (highest uint32) {
 	for _, p := range r.parts {
-		highest = max(highest, p.generation)
+		highest = max(highest, p.Generation)
 	}
 	return highest
 }
 
 // takes reports whether the run may be extended by a part.
 func (r *plannedRun) takes(p *part, maxBytes int64) bool {
-	return r.last()+1 == p.first && !r.parts[len(r.parts)-1].end && r.parts[0].encoding == p.encoding && r.live()+p.live <= maxBytes
+	return r.last()+1 == p.First && !r.parts[len(r.parts)-1].end && r.parts[0].encoding == p.encoding && r.live()+p.live <= maxBytes
 }
 
 // mergeAtLeast adjacent rewrites are merged if their total is at most maxBytes. So a
@@ -135,7 +136,7 @@ func planRewrites(parts []part, maxDead float64, maxBytes int64) []plannedRun {
 			if len(small.parts) > 0 && !small.takes(&p, maxBytes) {
 				merge()
 			}
-			if p.generation > 0 && !p.newest && p.live <= maxBytes/mergeAtLeast {
+			if p.Generation > 0 && !p.newest && p.live <= maxBytes/mergeAtLeast {
 				small.parts = append(small.parts, p)
 			}
 			continue

@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue/internal/segment"
+
+	"github.com/stretchr/testify/require"
 )
 
 // TestCompactPartialReplica compacts a random queue in batches of random size. Replicas
@@ -75,7 +76,7 @@ type replica struct {
 func newReplica(t *testing.T, random *rand.Rand) *replica {
 	mem := newMem(t)
 	r := openReader(t, mem)
-	r.files.limit = 1 + random.IntN(20)
+	r.files.Limit = 1 + random.IntN(20)
 	return &replica{mem, r, follower{index: map[string]indexed{}}}
 }
 
@@ -128,7 +129,7 @@ func (r *replica) damageSome(t *testing.T, random *rand.Rand) {
 	require.NoError(t, err)
 	for _, name := range names {
 		path := queueDir + "/" + name
-		if _, ok := parseRewriteName(name); !ok || random.IntN(3) > 0 {
+		if _, ok := segment.ParseRewriteName(name); !ok || random.IntN(3) > 0 {
 			continue
 		}
 		content, err := vfs.ReadFile(r.mem, path)
@@ -209,7 +210,7 @@ func TestDamagedRewriteDoesNotBringDeletesBack(t *testing.T) {
 		"damaged": func(t *testing.T, replica *vfs.Mem) {
 			content, err := vfs.ReadFile(replica, rewrite)
 			require.NoError(t, err)
-			content[headerBytes/2] ^= 1
+			content[segment.HeaderBytes/2] ^= 1
 			require.NoError(t, vfs.WriteFileAtomic(replica, rewrite, content))
 		},
 	} {

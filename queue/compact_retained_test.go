@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+
+	"github.com/stretchr/testify/require"
 )
 
 // stateAt returns the documents of a queue up to the end of a segment.

@@ -9,6 +9,7 @@ import (
 
 	"docstore/internal/vfs"
 	"docstore/queue/codec"
+	"docstore/queue/internal/segment"
 )
 
 // rewriter copies the entries that a rewrite keeps of a run.
@@ -21,8 +22,8 @@ type rewriter struct {
 	newest      Address // entry of the queue
 	keepDeletes bool
 
-	file  *rewriteFile
-	kept  relocated
+	file  *segment.Rewrite
+	kept  segment.RelocatedBlock
 	coder *transcoder // nil: documents keep their encoding
 }
 
@@ -32,26 +33,26 @@ func (w *rewriter) rewrite(ctx context.Context) error {
 	}
 	before := w.done
 	if err := w.eachBlock(ctx, w.run, w.copyBlock); err != nil {
-		return w.file.abandon(err)
+		return w.file.Abandon(err)
 	}
-	w.file.table.settled = w.settled
-	if err := w.file.finish(); err != nil {
+	w.file.Table.Settled = w.settled
+	if err := w.file.Finish(); err != nil {
 		return err
 	}
 	w.report.Rewrites++
-	w.report.BytesAfter += w.file.size
+	w.report.BytesAfter += w.file.Size
 	w.report.Replaced += len(w.run.parts)
 	w.report.BytesBefore += w.run.bytes()
 	w.pass(before + w.run.bytes() - w.done) // bytes outside of blocks
-	w.options.Logger.Info("segments rewritten", "path", w.file.path(), "bytes", w.file.size)
+	w.options.Logger.Info("segments rewritten", "path", w.file.Path(), "bytes", w.file.Size)
 	return nil
 }
 
 // begin copies the chain, the cursor and the lost ranges of the run.
 func (w *rewriter) begin(ctx context.Context) error {
-	var header segmentHeader
+	var header segment.Header
 	var dictionary []byte
-	var table relocations
+	var table segment.Relocations
 	erases := false
 	for i, p := range w.run.parts {
 		s, err := p.open(w.options.FS, w.dir)
@@ -59,34 +60,34 @@ func (w *rewriter) begin(ctx context.Context) error {
 			return err
 		}
 		if i == 0 {
-			header = s.header
-			dictionary, err = s.dictionary()
+			header = s.Header
+			dictionary, err = s.Dictionary()
 		}
 		if err == nil {
-			err = s.chainInto(&table)
+			err = s.ChainInto(&table)
 		}
-		erases = erases || p.erase || s.header.erases
-		s.close()
+		erases = erases || p.erase || s.Header.Erases
+		s.Close()
 		if err != nil {
 			return err
 		}
 	}
 	var err error
-	if header.rewrites, err = newRun(w.run.first(), w.run.last(), w.run.highestGeneration()); err != nil {
+	if header.Rewrites, err = segment.NewRun(w.run.first(), w.run.last(), w.run.highestGeneration()); err != nil {
 		return err
 	}
-	header.segment, header.created, header.erases = w.run.first(), w.now.UnixMilli(), erases
+	header.Segment, header.Created, header.Erases = w.run.first(), w.now.UnixMilli(), erases
 	if w.run.parts[0].tainted {
-		header.sampled = rewriteRun{}
-		if dictionary, err = w.train(ctx, header.codec); len(dictionary) > 0 {
-			header.sampled = header.rewrites
+		header.Sampled = segment.Run{}
+		if dictionary, err = w.train(ctx, header.Codec); len(dictionary) > 0 {
+			header.Sampled = header.Rewrites
 		}
 	}
 	if err != nil {
 		return err
 	}
-	if w.file, err = createRewrite(w.options.FS, w.dir, header, dictionary); err == nil {
-		w.file.table = table
+	if w.file, err = segment.CreateRewrite(w.options.FS, w.dir, header, dictionary); err == nil {
+		w.file.Table = table
 	}
 	return err
 }
@@ -100,14 +101,14 @@ const (
 	keepDelete // without a document, as a delete
 )
 
-func (w *rewriter) decide(at Address, e *entry, id []byte, expires time.Time) decision {
+func (w *rewriter) decide(at Address, e *segment.Entry, id []byte, expires time.Time) decision {
 	v := w.versions[hashID(id)]
 	expired := !expires.IsZero() && !w.now.Before(expires)
 	retained := v.newest != at && slices.Contains(v.retained, at)
 	switch {
 	case v.newest != at && !retained:
 		return keepNot
-	case !e.deleted() && !expired:
+	case !e.Deleted() && !expired:
 		return keepWhole
 	case retained: // an earlier version may be retained, too
 		return keepDelete
@@ -120,57 +121,57 @@ func (w *rewriter) decide(at Address, e *entry, id []byte, expires time.Time) de
 }
 
 // copyBlock writes the kept entries of a block.
-func (w *rewriter) copyBlock(s *segmentFile, b *block, at Address, offset int64) error {
-	_, end := b.origin(Address{Segment: at.Segment, Block: uint32(offset)})
-	w.kept.reset(at, end, b.chain(), b.appended)
-	err := w.eachKept(s, b, at, offset, func(place Address, e *entry, id, document []byte, expires time.Time) error {
-		if e.deleted() {
-			w.kept.addBare(place.Index, id, flagDeleted, 0)
+func (w *rewriter) copyBlock(s *segment.File, b *segment.Block, at Address, offset int64) error {
+	_, end := b.Origin(Address{Segment: at.Segment, Block: uint32(offset)})
+	w.kept.Reset(at, end, b.Chain(), b.Appended)
+	err := w.eachKept(s, b, at, offset, func(place Address, e *segment.Entry, id, document []byte, expires time.Time) error {
+		if e.Deleted() {
+			w.kept.AddBare(place.Index, id, segment.FlagDeleted, 0)
 			return nil
 		}
-		flags, crc := e.rawAndFlags, e.crc
-		if w.coder != nil && !e.lost() {
+		flags, crc := e.RawAndFlags, e.CRC
+		if w.coder != nil && !e.Lost() {
 			var err error
 			if document, flags, err = w.coder.recode(s, e, document); err != nil {
-				return s.damagedEntry(b, e, offset, id, err)
+				return s.DamagedEntry(b, e, offset, id, err)
 			}
-			crc = documentCRC(place, flags, id, document)
+			crc = segment.DocumentCRC(place, flags, id, document)
 		}
-		w.kept.add(place.Index, id, document, flags, crc, expirySeconds(expires))
+		w.kept.Add(place.Index, id, document, flags, crc, segment.ExpirySeconds(expires))
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	w.pass(b.size())
-	return w.file.write(&w.kept)
+	w.pass(b.Size())
+	return w.file.Write(&w.kept)
 }
 
 // eachKept calls fn for each kept entry of a block, with its verified document. An entry
 // that is kept as a delete is passed as one.
-func (w *rewriter) eachKept(s *segmentFile, b *block, at Address, offset int64,
-	fn func(place Address, e *entry, id, document []byte, expires time.Time) error) error {
-	data := getScratch()
-	defer data.release()
-	documents := data.sized(int(b.dataBytes))
-	if err := s.readAt(documents, offset+b.dataOffset()); err != nil {
+func (w *rewriter) eachKept(s *segment.File, b *segment.Block, at Address, offset int64,
+	fn func(place Address, e *segment.Entry, id, document []byte, expires time.Time) error) error {
+	data := segment.GetScratch()
+	defer data.Release()
+	documents := data.Sized(int(b.DataBytes))
+	if err := s.ReadAt(documents, offset+b.DataOffset()); err != nil {
 		return err
 	}
-	for i := range b.count {
-		e, id, place := b.entry(i), b.id(b.entry(i)), at
-		place.Index = b.index(i)
-		document := documents[e.start:e.end]
-		d := w.decide(place, &e, id, b.expires(i))
+	for i := range b.Count {
+		e, id, place := b.Entry(i), b.ID(b.Entry(i)), at
+		place.Index = b.Index(i)
+		document := documents[e.Start:e.End]
+		d := w.decide(place, &e, id, b.Expires(i))
 		if d == keepNot {
 			continue
 		}
-		if err := verifyDocument(place, &e, id, document); err != nil {
-			return s.damagedEntry(b, &e, offset, id, err)
+		if err := segment.VerifyDocument(place, &e, id, document); err != nil {
+			return s.DamagedEntry(b, &e, offset, id, err)
 		}
 		if d == keepDelete {
-			e, document = entry{rawAndFlags: flagDeleted}, nil
+			e, document = segment.Entry{RawAndFlags: segment.FlagDeleted}, nil
 		}
-		if err := fn(place, &e, id, document, b.expires(i)); err != nil {
+		if err := fn(place, &e, id, document, b.Expires(i)); err != nil {
 			return err
 		}
 	}
@@ -182,9 +183,9 @@ func (w *rewriter) eachKept(s *segmentFile, b *block, at Address, offset int64,
 func (c *compaction) rewriteAll(ctx context.Context, runs []plannedRun, now time.Time) error {
 	versions := map[idHash]*version{}
 	for _, run := range runs {
-		if err := c.eachBlock(ctx, run, func(_ *segmentFile, b *block, _ Address, _ int64) error {
-			for i := range b.count {
-				versions[hashID(b.id(b.entry(i)))] = new(version)
+		if err := c.eachBlock(ctx, run, func(_ *segment.File, b *segment.Block, _ Address, _ int64) error {
+			for i := range b.Count {
+				versions[hashID(b.ID(b.Entry(i)))] = new(version)
 			}
 			return nil
 		}); err != nil {
@@ -240,26 +241,26 @@ func hashID(id []byte) idHash {
 
 // eachBlock calls fn for each block of the files of a run, with its original address and
 // its offset in the file.
-func (c *compaction) eachBlock(ctx context.Context, run plannedRun, fn func(s *segmentFile, b *block, at Address, offset int64) error) error {
-	var b block
+func (c *compaction) eachBlock(ctx context.Context, run plannedRun, fn func(s *segment.File, b *segment.Block, at Address, offset int64) error) error {
+	var b segment.Block
 	for _, p := range run.parts {
 		s, err := p.open(c.options.FS, c.dir)
 		if err != nil {
 			return err
 		}
-		w := s.newWalk()
+		w := s.NewWalk()
 		for err == nil {
-			offset := w.next
-			var kind frameType
-			if kind, err = w.step(s, &b); err != nil || kind == frameFooter {
+			offset := w.Next
+			var kind segment.FrameType
+			if kind, err = w.Step(s, &b); err != nil || kind == segment.FrameFooter {
 				break
 			}
-			if kind == frameBlock {
-				at, _ := b.origin(Address{Segment: s.number, Block: uint32(offset)})
+			if kind == segment.FrameBlock {
+				at, _ := b.Origin(Address{Segment: s.Number, Block: uint32(offset)})
 				err = cmp.Or(ctx.Err(), fn(s, &b, at, offset))
 			}
 		}
-		s.close()
+		s.Close()
 		if err != nil {
 			return err
 		}
@@ -268,15 +269,15 @@ func (c *compaction) eachBlock(ctx context.Context, run plannedRun, fn func(s *s
 }
 
 // open opens a sealed file.
-func (p *part) open(fsys vfs.FS, dir string) (*segmentFile, error) {
-	name := segmentPath(dir, p.first, sealedSuffix)
-	if p.generation > 0 {
-		name = p.path(dir)
+func (p *part) open(fsys vfs.FS, dir string) (*segment.File, error) {
+	name := segment.Path(dir, p.First, segment.SealedSuffix)
+	if p.Generation > 0 {
+		name = p.Path(dir)
 	}
-	s, err := openSegmentFile(fsys, name, p.first)
-	if err == nil && s.footer == nil {
-		s.close()
-		err = errIncomplete
+	s, err := segment.Open(fsys, name, p.First)
+	if err == nil && s.Footer == nil {
+		s.Close()
+		err = segment.ErrPartial
 	}
 	return s, err
 }
@@ -285,19 +286,19 @@ func (p *part) open(fsys vfs.FS, dir string) (*segmentFile, error) {
 type transcoder struct {
 	codec   codec.Codec
 	encoder codec.Encoder
-	from    *segmentFile // the file of decoder
+	from    *segment.File // the file of decoder
 	decoder codec.Decoder
 	raw     []byte // buffer for an uncompressed document
 	stored  []byte // buffer for the encoded document
 }
 
 // decode returns the uncompressed document, valid until the next call.
-func (t *transcoder) decode(s *segmentFile, e *entry, document []byte) ([]byte, error) {
-	if e.storedRaw() {
+func (t *transcoder) decode(s *segment.File, e *segment.Entry, document []byte) ([]byte, error) {
+	if e.StoredRaw() {
 		return document, nil
 	}
 	if t.from != s {
-		content, err := s.dictionary()
+		content, err := s.Dictionary()
 		if err != nil {
 			return nil, err
 		}
@@ -307,21 +308,21 @@ func (t *transcoder) decode(s *segmentFile, e *entry, document []byte) ([]byte, 
 		t.from = s
 	}
 	var err error
-	t.raw, err = t.decoder.Decode(t.raw[:0], document, e.rawBytes())
+	t.raw, err = t.decoder.Decode(t.raw[:0], document, e.RawBytes())
 	return t.raw, err
 }
 
 // recode returns the document in its new encoding, valid until the next call, with its
 // length and flags.
-func (t *transcoder) recode(s *segmentFile, e *entry, document []byte) (stored []byte, rawAndFlags uint32, err error) {
+func (t *transcoder) recode(s *segment.File, e *segment.Entry, document []byte) (stored []byte, rawAndFlags uint32, err error) {
 	raw, err := t.decode(s, e, document)
 	if err != nil {
 		return nil, 0, err
 	}
 	rawAndFlags = uint32(len(raw))
 	var storedRaw bool
-	if t.stored, storedRaw = appendEncoded(t.encoder, t.stored[:0], raw); storedRaw {
-		rawAndFlags |= flagStoredRaw
+	if t.stored, storedRaw = segment.AppendEncoded(t.encoder, t.stored[:0], raw); storedRaw {
+		rawAndFlags |= segment.FlagStoredRaw
 	}
 	return t.stored, rawAndFlags, nil
 }
@@ -336,14 +337,14 @@ func (w *rewriter) train(ctx context.Context, id codec.ID) ([]byte, error) {
 	w.coder = &transcoder{codec: c}
 	size := w.options.dictionaryBytes
 	documents, bytes := newSample(sampleShare*size), 0
-	err = w.eachBlock(ctx, w.run, func(s *segmentFile, b *block, at Address, offset int64) error {
-		return w.eachKept(s, b, at, offset, func(place Address, e *entry, id, document []byte, _ time.Time) error {
-			if e.deleted() || e.lost() {
+	err = w.eachBlock(ctx, w.run, func(s *segment.File, b *segment.Block, at Address, offset int64) error {
+		return w.eachKept(s, b, at, offset, func(place Address, e *segment.Entry, id, document []byte, _ time.Time) error {
+			if e.Deleted() || e.Lost() {
 				return nil
 			}
 			raw, err := w.coder.decode(s, e, document)
 			if err != nil {
-				return s.damagedEntry(b, e, offset, id, err)
+				return s.DamagedEntry(b, e, offset, id, err)
 			}
 			documents.add(place.Segment, raw)
 			bytes += len(raw)

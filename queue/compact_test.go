@@ -10,12 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue/codec"
+	"docstore/queue/internal/segment"
+
+	"github.com/stretchr/testify/require"
 )
 
 // model is the expected state of a queue: the newest entry of each id, and indexes that
@@ -222,10 +223,10 @@ func TestCompactShrinks(t *testing.T) {
 	names, err := mem.List(queueDir)
 	require.NoError(t, err)
 	require.Contains(t, names, "0000000001-0000000009.0001.seg")
-	require.Len(t, slices.DeleteFunc(names, func(n string) bool { return n == HeadName || n == lockName || n == compactLockName }), 2)
+	require.Len(t, slices.DeleteFunc(names, func(n string) bool { return n == HeadName || n == segment.LockName || n == compactLockName }), 2)
 	r := openReader(t, mem)
 	requireItems(t, r, last)
-	_, err = r.Document(nil, Address{Segment: 3, Block: headerBytes})
+	_, err = r.Document(nil, Address{Segment: 3, Block: segment.HeaderBytes})
 	var gone *GoneError
 	require.ErrorAs(t, err, &gone)
 	require.ErrorIs(t, err, ErrUnavailable)
@@ -294,7 +295,7 @@ func TestCompactCrash(t *testing.T) {
 			requireLast(after)
 			names, err := after.List(queueDir)
 			require.NoError(t, err)
-			require.ElementsMatch(t, []string{HeadName, "0000000001-0000000002.0001.seg", "0000000003.seg", lockName, compactLockName}, names)
+			require.ElementsMatch(t, []string{HeadName, "0000000001-0000000002.0001.seg", "0000000003.seg", segment.LockName, compactLockName}, names)
 			w, err := OpenWriter(queueDir, testOptions(after))
 			require.NoError(t, err)
 			require.NoError(t, w.Close())
@@ -346,7 +347,7 @@ func TestCompactDamage(t *testing.T) {
 
 func TestPlanRewrites(t *testing.T) {
 	of := func(n SegmentID, live, stored int64) part {
-		return part{rewriteRun: rewriteRun{first: n, last: n, generation: 0}, live: live, stored: stored}
+		return part{Run: segment.Run{First: n, Last: n, Generation: 0}, live: live, stored: stored}
 	}
 	names := func(parts ...part) (names []string) {
 		for _, run := range planRewrites(parts, 0.5, 100) {
@@ -359,7 +360,7 @@ func TestPlanRewrites(t *testing.T) {
 	require.Equal(t, []string{"1-1.1", "2-3.1"}, names(of(1, 90, 300), of(2, 20, 100), of(3, 80, 300)), "at most 100 live")
 	require.Equal(t, []string{"1-1.1", "3-3.1"}, names(of(1, 1, 9), of(3, 1, 9)), "with a hole")
 	rewritten, other := of(2, 1, 9), of(3, 1, 9)
-	rewritten.generation, other.codec = 4, "s2"
+	rewritten.Generation, other.codec = 4, "s2"
 	require.Equal(t, []string{"1-2.5", "3-3.1"}, names(of(1, 1, 9), rewritten, other))
 
 	newest := of(2, 1, 9)
@@ -370,7 +371,7 @@ func TestPlanRewrites(t *testing.T) {
 
 	small := func(n SegmentID, live int64) part {
 		p := of(n, live, live)
-		p.generation = uint32(n)
+		p.Generation = uint32(n)
 		return p
 	}
 	require.Empty(t, names(small(1, 10), small(2, 10), small(3, 10), of(4, 10, 10)), "too few")
@@ -382,30 +383,30 @@ func TestPlanRewrites(t *testing.T) {
 // TestPlanTaints: a dictionary trained from documents to be erased must be replaced, and
 // so must dictionaries trained from documents that are encoded again for that reason.
 func TestPlanTaints(t *testing.T) {
-	of := func(n SegmentID, sampled rewriteRun) part {
-		return part{rewriteRun: rewriteRun{first: n, last: n, generation: 0}, encoding: encoding{dictionary: codec.DictionaryHash{1}}, sampled: sampled}
+	of := func(n SegmentID, sampled segment.Run) part {
+		return part{Run: segment.Run{First: n, Last: n, Generation: 0}, encoding: encoding{dictionary: codec.DictionaryHash{1}}, sampled: sampled}
 	}
 	tainted := func(parts ...part) (found []SegmentID) {
 		markTainted(parts)
 		for _, p := range parts {
 			require.Equal(t, p.tainted, p.dictionary == codec.DictionaryHash{})
 			if p.tainted {
-				found = append(found, p.first)
+				found = append(found, p.First)
 			}
 		}
 		return found
 	}
-	dead := of(2, rewriteRun{first: 1, last: 1, generation: 0})
+	dead := of(2, segment.Run{First: 1, Last: 1, Generation: 0})
 	dead.erase = true
-	clean, unknown := of(3, rewriteRun{first: 1, last: 1, generation: 0}), of(4, rewriteRun{})
-	require.Empty(t, tainted(of(1, rewriteRun{first: 1, last: 1, generation: 0}), clean))
+	clean, unknown := of(3, segment.Run{First: 1, Last: 1, Generation: 0}), of(4, segment.Run{})
+	require.Empty(t, tainted(of(1, segment.Run{First: 1, Last: 1, Generation: 0}), clean))
 	require.Equal(t, []SegmentID{4}, tainted(clean, unknown))
 	require.Empty(t, tainted(dead, clean))
-	require.Equal(t, []SegmentID{5, 7}, tainted(dead, clean, of(5, rewriteRun{first: 2, last: 3, generation: 0}), of(7, rewriteRun{first: 5, last: 6, generation: 0})))
-	rewritten := of(8, rewriteRun{first: 8, last: 8, generation: 3})
-	rewritten.generation = 3
+	require.Equal(t, []SegmentID{5, 7}, tainted(dead, clean, of(5, segment.Run{First: 2, Last: 3, Generation: 0}), of(7, segment.Run{First: 5, Last: 6, Generation: 0})))
+	rewritten := of(8, segment.Run{First: 8, Last: 8, Generation: 3})
+	rewritten.Generation = 3
 	require.Empty(t, tainted(rewritten), "its own documents")
-	rewritten.generation = 4
+	rewritten.Generation = 4
 	require.Equal(t, []SegmentID{8}, tainted(rewritten), "some of them have been left out")
 }
 

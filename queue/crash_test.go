@@ -10,11 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue/internal/segment"
+
+	"github.com/stretchr/testify/require"
 )
 
 var errCrash = errors.New("crash")
@@ -337,7 +338,7 @@ func TestUnfinishedBlockIsCutAway(t *testing.T) {
 	w := openWriter(t, testOptions(mem))
 	var h history
 	require.NoError(t, h.workOpen(w, 8))
-	content, err := vfs.ReadFile(mem, segmentPath(queueDir, 1, openSuffix))
+	content, err := vfs.ReadFile(mem, segment.Path(queueDir, 1, segment.OpenSuffix))
 	require.NoError(t, err)
 	r := openReader(t, mem)
 	committed := r.End().Next.Block
@@ -386,20 +387,20 @@ func TestDamageBeforeMarkIsRefused(t *testing.T) {
 	w := openWriter(t, testOptions(mem))
 	var h history
 	require.NoError(t, h.workOpen(w, 10))
-	name := segmentPath(queueDir, 1, openSuffix)
+	name := segment.Path(queueDir, 1, segment.OpenSuffix)
 	content, err := vfs.ReadFile(mem, name)
 	require.NoError(t, err)
-	content[headerBytes+40] ^= 1
+	content[segment.HeaderBytes+40] ^= 1
 	again := memWith(t, map[string][]byte{"0000000001.open": content})
 	_, err = OpenWriter(queueDir, crashOptions(again))
 	var corruption *CorruptionError
 	require.ErrorAs(t, err, &corruption)
 	require.Equal(t, name, corruption.Path)
-	require.EqualValues(t, headerBytes, corruption.Offset)
+	require.EqualValues(t, segment.HeaderBytes, corruption.Offset)
 	after, err := vfs.ReadFile(again, name)
 	require.NoError(t, err)
 	require.Equal(t, content, after)
-	lock, err := again.Lock(queueDir+"/"+lockName, "test")
+	lock, err := again.Lock(queueDir+"/"+segment.LockName, "test")
 	require.NoError(t, err, "the lock was not released")
 	require.NoError(t, lock.Close())
 

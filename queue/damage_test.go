@@ -9,11 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/vfs"
 	"docstore/queue/codec"
+	"docstore/queue/internal/segment"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // smallQueue writes two small segments: one with a dictionary if the codec takes one, a
@@ -34,7 +35,7 @@ func smallQueue(t testing.TB, codec string, seal bool) (map[string][]byte, []ite
 		require.NoError(t, err)
 		w.trainer.mu.dictionary, err = newDictionary(w.codec, content)
 		require.NoError(t, err)
-		w.trainer.mu.dictionary.sampled = rewriteRun{first: 1, last: 1}
+		w.trainer.mu.dictionary.sampled = segment.Run{First: 1, Last: 1}
 		w.mu.lastRaw = 1 << 20
 	}
 	var items []item
@@ -66,7 +67,7 @@ func smallQueue(t testing.TB, codec string, seal bool) (map[string][]byte, []ite
 	names, err := mem.List(queueDir)
 	require.NoError(t, err)
 	for _, name := range names {
-		if name == lockName || name == HeadName {
+		if name == segment.LockName || name == HeadName {
 			continue
 		}
 		files[name], err = vfs.ReadFile(mem, queueDir+"/"+name)
@@ -157,8 +158,8 @@ func requireHonest(t *testing.T, files map[string][]byte, items []item, name str
 	}
 	report, err := Check(context.Background(), queueDir, &CheckOptions{FS: mem})
 	require.NoError(t, err, "byte %d", at)
-	number, suffix, _ := parseName(name)
-	if suffix == sealedSuffix {
+	number, suffix, _ := segment.ParseName(name)
+	if suffix == segment.SealedSuffix {
 		require.NotEmpty(t, report.Damage, "byte %d", at)
 		for _, d := range report.Damage {
 			require.LessOrEqual(t, d.Offset, int64(len(files[name])))
@@ -229,10 +230,10 @@ func TestReaderUsesReplacedFile(t *testing.T) {
 	for _, codec := range codec.Names() {
 		files, items := smallQueue(t, codec, true)
 		damaged := bytes.Clone(files["0000000001.seg"])
-		h, err := parseHeader(damaged[:headerBytes])
+		h, err := segment.ParseHeader(damaged[:segment.HeaderBytes])
 		require.NoError(t, err)
-		end := len(damaged) - footerBytes
-		for i := int(h.firstFrame()) + 4; i < end; i += 3 {
+		end := len(damaged) - segment.FooterBytes
+		for i := int(h.FirstFrame()) + 4; i < end; i += 3 {
 			damaged[i] ^= 1
 		}
 		mem := memWith(t, map[string][]byte{"0000000001.seg": damaged, "0000000002.seg": files["0000000002.seg"]})
@@ -283,7 +284,7 @@ func TestForeignAndForkedSegments(t *testing.T) {
 	var foreign [2][]byte
 	for i := range foreign {
 		var err error
-		foreign[i], err = vfs.ReadFile(mem, segmentPath(queueDir, SegmentID(i+1), sealedSuffix))
+		foreign[i], err = vfs.ReadFile(mem, segment.Path(queueDir, SegmentID(i+1), segment.SealedSuffix))
 		require.NoError(t, err)
 	}
 
@@ -309,7 +310,7 @@ func TestForeignAndForkedSegments(t *testing.T) {
 		_, err := w.Append([]byte("id"), []byte("other"))
 		require.NoError(t, err)
 		require.NoError(t, w.Close())
-		content, err := vfs.ReadFile(other, segmentPath(queueDir, 1, sealedSuffix))
+		content, err := vfs.ReadFile(other, segment.Path(queueDir, 1, segment.SealedSuffix))
 		require.NoError(t, err)
 		mem := memWith(t, map[string][]byte{"0000000001.seg": content, "0000000002.seg": files["0000000002.seg"]})
 		_, err = tryScan(openReader(t, mem), Position{})
@@ -335,7 +336,7 @@ func TestForeignAndForkedSegments(t *testing.T) {
 		for _, next := range []Address{
 			{Segment: 1, Block: uint32(len(files["0000000001.seg"])), Index: 0},
 			{Segment: 1, Block: 5, Index: 0},
-			{Segment: 1, Block: headerBytes, Index: 60},
+			{Segment: 1, Block: segment.HeaderBytes, Index: 60},
 		} {
 			_, err := tryScan(r, Position{Queue: items[0].queue(), Next: next})
 			require.ErrorIs(t, err, ErrDiverged, "%v", next)
@@ -350,7 +351,7 @@ func TestNewerVersion(t *testing.T) {
 	files, items := smallQueue(t, "none", true)
 	newer := bytes.Clone(files["0000000001.seg"])
 	newer[12] = 1
-	little.PutUint32(newer[8:], crcOf(newer[12:headerBytes]))
+	segment.Little.PutUint32(newer[8:], crcOf(newer[12:segment.HeaderBytes]))
 	mem := memWith(t, map[string][]byte{"0000000001.seg": newer})
 	r := openReader(t, mem)
 	_, err := tryScan(r, Position{})

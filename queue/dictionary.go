@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"docstore/queue/codec"
+	"docstore/queue/internal/segment"
 
 	"github.com/cockroachdb/errors"
 )
@@ -51,7 +52,7 @@ type dictionary struct {
 	bytes   []byte
 	hash    codec.DictionaryHash
 	encoder codec.Encoder
-	sampled rewriteRun // the segments that it was trained from, see segmentHeader
+	sampled segment.Run // the segments that it was trained from, see segment.Header
 }
 
 func newDictionary(c codec.Codec, content []byte) (*dictionary, error) {
@@ -65,8 +66,8 @@ func newDictionary(c codec.Codec, content []byte) (*dictionary, error) {
 // sample keeps documents spread evenly over all that were appended: every stride-th one.
 // When it is full it drops every other document and doubles the stride.
 type sample struct {
-	limit     int        // bytes
-	from      rewriteRun // the segments of the documents
+	limit     int         // bytes
+	from      segment.Run // the segments of the documents
 	documents [][]byte
 	bytes     int
 	stride    int
@@ -77,10 +78,10 @@ func newSample(limit int) *sample { return &sample{limit: limit, stride: 1} }
 
 // add offers the next document, which is in segment n.
 func (s *sample) add(n SegmentID, document []byte) {
-	if s.from.first == 0 {
-		s.from.first = n
+	if s.from.First == 0 {
+		s.from.First = n
 	}
-	s.from.last = n
+	s.from.Last = n
 	if s.skip > 0 {
 		s.skip--
 		return
@@ -149,12 +150,12 @@ func trainBetter(c codec.Codec, inUse []byte, documents [][]byte, size int) (bet
 	return trained, nil
 }
 
-// storedBytes is the encoded size of the documents.
+// StoredBytes is the encoded size of the documents.
 func storedBytes(enc codec.Encoder, documents [][]byte) int {
 	var total int
 	var out []byte
 	for _, d := range documents {
-		out, _ = appendEncoded(enc, out[:0], d)
+		out, _ = segment.AppendEncoded(enc, out[:0], d)
 		total += len(out)
 	}
 	return total
@@ -268,7 +269,7 @@ func (t *trainer) train() {
 	}
 	documents, from := t.mu.sample.documents, t.mu.sample.from
 	if t.shared {
-		from = rewriteRun{} // unknown
+		from = segment.Run{} // unknown
 	}
 	t.mu.sample, t.mu.sampled = newSample(sampleShare*t.bytes), 0
 	result := make(chan *dictionary, 1)

@@ -5,12 +5,13 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/testseed"
 	"docstore/queue/codec"
+	"docstore/queue/internal/segment"
 	"docstore/queue/stored"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestDictionary: the first segment has none and ends when one has been trained. That one
@@ -58,14 +59,14 @@ func TestDictionary(t *testing.T) {
 				with++
 				maxDecoderBytes = max(maxDecoderBytes, int64(info.DictionaryBytes)+compression.DecoderBytes)
 				assert.Less(t, ratio(info), 0.85*ratio(infos[0]), "segment %d", info.ID)
-				s, err := openSegmentFile(mem, segmentPath(queueDir, info.ID, sealedSuffix), info.ID)
+				s, err := segment.Open(mem, segment.Path(queueDir, info.ID, segment.SealedSuffix), info.ID)
 				require.NoError(t, err)
-				hashes[s.header.dictionary.hash] = true
-				s.close()
+				hashes[s.Header.Dictionary.Hash] = true
+				s.Close()
 			}
 			assert.Greater(t, with, 2)
 			assert.Less(t, len(hashes), 3, "a dictionary is not kept")
-			assert.LessOrEqual(t, r.files.decoders.Bytes(), int64(len(hashes)+1)*maxDecoderBytes, "a dictionary is not shared")
+			assert.LessOrEqual(t, r.files.Decoders.Bytes(), int64(len(hashes)+1)*maxDecoderBytes, "a dictionary is not shared")
 		})
 	}
 }
@@ -222,23 +223,23 @@ func TestFilesAreEvicted(t *testing.T) {
 	files, items := smallQueue(t, "none", true)
 	r := openReader(t, memWith(t, files))
 	requireDocuments(t, r, items)
-	first, second := r.files.get(1), r.files.get(2)
-	r.files.limit = 1
-	r.files.keep(second, 2)
-	require.Nil(t, r.files.get(1))
-	require.Same(t, second, r.files.get(2), "the newest one stays")
-	kind, err := first.frame(new(block), first.header.firstFrame())
+	first, second := r.files.Get(1), r.files.Get(2)
+	r.files.Limit = 1
+	r.files.Keep(second, 2)
+	require.Nil(t, r.files.Get(1))
+	require.Same(t, second, r.files.Get(2), "the newest one stays")
+	kind, err := first.Frame(new(segment.Block), first.Header.FirstFrame())
 	require.NoError(t, err, "closed while in use")
-	require.Equal(t, frameBlock, kind)
-	r.files.put(first)
-	r.files.put(second)
-	r.files.put(second)
+	require.Equal(t, segment.FrameBlock, kind)
+	r.files.Put(first)
+	r.files.Put(second)
+	r.files.Put(second)
 	require.Equal(t, 1, requireCache(t, r))
-	r.files.limit = 100
+	r.files.Limit = 100
 	requireDocuments(t, r, items)
-	again := r.files.get(1)
+	again := r.files.Get(1)
 	require.NotSame(t, first, again)
-	r.files.put(again)
+	r.files.Put(again)
 	require.NoError(t, r.Close())
 	require.Zero(t, requireCache(t, r))
 }

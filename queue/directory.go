@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"docstore/internal/vfs"
+	"docstore/queue/internal/segment"
 )
 
 // directory caches the listing of a queue's directory. Listing takes milliseconds with
@@ -19,7 +20,7 @@ type directory struct {
 
 // cachedListing is an immutable listing.
 type cachedListing struct {
-	listing
+	segment.Listing
 	info   vfs.Info  // of the directory, from before the listing
 	listed time.Time // time of the listing, after info
 }
@@ -38,7 +39,7 @@ const (
 // of the directory is the same.
 func (k *cachedListing) current(info vfs.Info, now time.Time) bool {
 	age := now.Sub(k.listed)
-	return sameFile(k.info, info) && age >= 0 && age < listingMaxAge
+	return segment.SameFile(k.info, info) && age >= 0 && age < listingMaxAge
 }
 
 // settled reports whether every change after the listing also changes the modification
@@ -62,7 +63,7 @@ func (d *directory) look(certain bool) (*cachedListing, error) {
 		return nil, err
 	}
 	k := &cachedListing{info: info, listed: time.Now()}
-	if k.listing, err = list(d.fs, d.path); err != nil {
+	if k.Listing, err = segment.List(d.fs, d.path); err != nil {
 		return nil, err
 	}
 	d.current.Store(k)

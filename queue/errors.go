@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"docstore/queue/codec"
+	"docstore/queue/internal/segment"
 	"docstore/queue/stored"
 
 	"github.com/cockroachdb/errors"
@@ -51,16 +52,16 @@ var (
 	ErrUnavailable = errors.New("queue: document is unavailable")
 	// ErrMismatch: the document at the address has another id. It is wrapped in
 	// ErrUnavailable.
-	ErrMismatch = errors.New("queue: address holds another id")
+	ErrMismatch = segment.ErrMismatch
 	// ErrDeleted: the address is that of a delete.
-	ErrDeleted = errors.New("queue: document is deleted")
+	ErrDeleted = segment.ErrDeleted
 	// ErrNoDictionary: the dictionary of a document is not available.
 	ErrNoDictionary = stored.ErrNoDictionary
 	// ErrForked: the segment belongs to another queue than the position or the previous
 	// segment, or to another history of the same queue. The bytes are not damaged.
 	// Because a Position carries a Proof, the error repeats until the files that the
 	// Position was taken from are restored.
-	ErrForked = errors.New("queue: forked")
+	ErrForked = segment.ErrForked
 	// ErrDiverged: the position is after the end of its sealed segment, so it was taken
 	// from another history of the queue.
 	ErrDiverged = errors.New("queue: diverged")
@@ -107,6 +108,11 @@ type LostError struct{ Address Address }
 func (e *LostError) Error() string {
 	return fmt.Sprintf("queue: the entry at %s was lost to damage", e.Address)
 }
+
+// CorruptionError reports wrong bytes of a file. It matches ErrCorrupt. The fields are the
+// Path, the Segment, the Offset of the wrong header, block, document, mark or footer, the ID of
+// a damaged document, if known, and the Reason.
+type CorruptionError = segment.CorruptionError
 
 // markedError makes an error match a sentinel and wraps its reason.
 type markedError struct {

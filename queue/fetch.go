@@ -5,28 +5,30 @@ import (
 	"io/fs"
 	"slices"
 
+	"docstore/queue/internal/segment"
+
 	"github.com/cockroachdb/errors"
 )
 
 // request is a document to be fetched from the files of a queue.
 type request struct {
-	fetch
+	segment.Fetch
 	r *Reader
 	// tried is an open file that did not have the document, and reason is why.
-	tried  *cachedFile
+	tried  *segment.CachedFile
 	reason error
 }
 
 // fetchFrom appends the document from a file that has its segment.
-func (q *request) fetchFrom(s *segmentFile) error {
-	err := q.from(s, q.r.files.decoders)
+func (q *request) fetchFrom(s *segment.File) error {
+	err := q.From(s, q.r.files.Decoders)
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, errLost):
-		return &LostError{Address: q.at}
-	case errors.Is(err, errAbsent):
-		return absence(s, q.at)
+	case errors.Is(err, segment.ErrLost):
+		return &LostError{Address: q.At}
+	case errors.Is(err, segment.ErrAbsent):
+		return absence(s, q.At)
 	}
 	return err
 }
@@ -35,15 +37,15 @@ func (q *request) fetchFrom(s *segmentFile) error {
 // and looks for other files only if that one fails.
 func (q *request) document() error {
 	files := &q.r.files
-	f := files.get(q.at.Segment)
+	f := files.Get(q.At.Segment)
 	if f == nil {
 		return q.rescanDocument()
 	}
-	if f.mayBeSealed() {
-		f = files.renew(f)
+	if f.MayBeSealed() {
+		f = files.Renew(f)
 	}
-	defer func() { files.put(f) }()
-	err := q.fetchFrom(f.segmentFile)
+	defer func() { files.Put(f) }()
+	err := q.fetchFrom(f.File)
 	if isAnswer(err) {
 		return err
 	}
@@ -65,7 +67,7 @@ func (q *request) rescanDocument() error {
 			break
 		}
 		used = l
-		failed = q.listedDocument(&l.listing)
+		failed = q.listedDocument(&l.Listing)
 		if isAnswer(failed) {
 			return failed
 		}
@@ -73,7 +75,7 @@ func (q *request) rescanDocument() error {
 			break
 		}
 	}
-	return unavailable(q.at, failed)
+	return unavailable(q.At, failed)
 }
 
 // isAnswer reports whether a request ends with this result.
@@ -100,13 +102,13 @@ func isLost(err error) bool {
 // no file any more. So older files are read only if every rewrite of a higher generation
 // verifiably has the entry and merely its document is damaged. Otherwise the document is
 // unavailable until the rewrite is copied again.
-func (q *request) listedDocument(l *listing) error {
+func (q *request) listedDocument(l *segment.Listing) error {
 	var reason, lost error // lost: a repair has noted the document as lost; an older file may have it
-	files := l.candidates(q.r.dir, q.at.Segment)
+	files := l.Candidates(q.r.dir, q.At.Segment)
 	newest := true // generation
 	hasEntry := false
 	for i, c := range files {
-		if i > 0 && files[i-1].run != c.run {
+		if i > 0 && files[i-1].Run != c.Run {
 			if !hasEntry {
 				break
 			}
@@ -137,40 +139,40 @@ func preferredReason(before, err error) error {
 }
 
 // documentIn reads the document from a file, which the cache keeps if it has the answer
-// and keep is true. After an error, hasEntry reports whether the file is a rewrite whose
+// and keep is true. After an error, HasEntry reports whether the file is a rewrite whose
 // tables, verified, have the entry. If the file was tried before, the error is the same.
-func (q *request) documentIn(c candidate, keep bool) (hasEntry bool, err error) {
+func (q *request) documentIn(c segment.Candidate, keep bool) (hasEntry bool, err error) {
 	if q.r.isClosed() {
 		return false, ErrClosed
 	}
 	files := &q.r.files
-	f, err := files.open(c.path, c.run.first, q.tried)
+	f, err := files.Open(c.Path, c.Run.First, q.tried)
 	switch {
-	case errors.Is(err, errUnchanged):
+	case errors.Is(err, segment.ErrUnchanged):
 		f, err = q.tried, q.reason
 	case err != nil:
 		return false, err
 	default:
-		defer files.put(f)
-		if c.run.generation > 0 && f.header.rewrites != c.run {
-			return false, f.corruption(0, errors.New("header names another rewrite"))
+		defer files.Put(f)
+		if c.Run.Generation > 0 && f.Header.Rewrites != c.Run {
+			return false, f.Corruption(0, errors.New("header names another rewrite"))
 		}
-		err = q.fetchFrom(f.segmentFile)
+		err = q.fetchFrom(f.File)
 		if keep && (isAnswer(err) || isFinal(err)) {
-			files.keep(f, q.at.Segment)
+			files.Keep(f, q.At.Segment)
 		}
 	}
-	return err != nil && f.hasEntry(q.at), err
+	return err != nil && f.HasEntry(q.At), err
 }
 
 // absence returns the reason why a rewrite does not have the address.
-func absence(s *segmentFile, at Address) error {
-	if s.relocations.isLost(at) {
+func absence(s *segment.File, at Address) error {
+	if s.Relocations.IsLost(at) {
 		return &LostError{Address: at}
 	}
-	if i := slices.IndexFunc(s.relocations.truncated, func(r addressRange) bool { return r.holds(at) }); i >= 0 {
-		r := s.relocations.truncated[i]
-		return &TruncatedError{Position: Position{Queue: s.header.queue, Next: at}, From: r.from, To: r.to}
+	if i := slices.IndexFunc(s.Relocations.Truncated, func(r segment.AddressRange) bool { return r.Holds(at) }); i >= 0 {
+		r := s.Relocations.Truncated[i]
+		return &TruncatedError{Position: Position{Queue: s.Header.Queue, Next: at}, From: r.From, To: r.To}
 	}
-	return &GoneError{Address: at, Settled: Position{Queue: s.header.queue, Next: s.relocations.settled}}
+	return &GoneError{Address: at, Settled: Position{Queue: s.Header.Queue, Next: s.Relocations.Settled}}
 }

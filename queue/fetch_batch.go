@@ -3,6 +3,7 @@ package queue
 import (
 	"docstore/internal/vfs"
 	"docstore/queue/codec"
+	"docstore/queue/internal/segment"
 )
 
 // Batches. A fetch from a mapped segment has two cache misses in sequence: the block's
@@ -34,7 +35,7 @@ const prefetchedBytes = 512
 func (r *Reader) StoredForAll(dst []byte, wanted []Wanted, take codec.Set, fn func(i int, dst []byte, asStored bool, err error) ([]byte, bool)) []byte {
 	var g fetchGroup
 	g.init(r, take)
-	defer g.spare.release()
+	defer g.spare.Release()
 	for begin := 0; begin < len(wanted); begin += groupDocuments {
 		group := wanted[begin:min(begin+groupDocuments, len(wanted))]
 		g.locate(group)
@@ -56,7 +57,7 @@ func (r *Reader) StoredForAll(dst []byte, wanted []Wanted, take codec.Set, fn fu
 func (r *Reader) FetchAhead(wanted []Wanted) {
 	var g fetchGroup
 	g.init(r, 0)
-	defer g.spare.release()
+	defer g.spare.Release()
 	for begin := 0; begin < len(wanted); begin += groupDocuments {
 		g.locate(wanted[begin:min(begin+groupDocuments, len(wanted))])
 		g.release()
@@ -65,21 +66,21 @@ func (r *Reader) FetchAhead(wanted []Wanted) {
 
 // fetchGroup is a group of documents that are fetched together.
 type fetchGroup struct {
-	request request // of the document that is read
-	window  window  // of the file current
-	current *cachedFile
-	spare   *scratch
+	request request        // of the document that is read
+	window  segment.Window // of the file current
+	current *segment.CachedFile
+	spare   *segment.Scratch
 	docs    [groupDocuments]struct {
-		location
-		file   *cachedFile // nil: the document is fetched by itself
-		placed bool        // the location is that of a Place
+		segment.Location
+		file   *segment.CachedFile // nil: the document is fetched by itself
+		placed bool                // the location is that of a Place
 	}
-	files [groupDocuments]*cachedFile // to be released
-	used  int                         // of files
+	files [groupDocuments]*segment.CachedFile // to be released
+	used  int                                 // of files
 }
 
 func (g *fetchGroup) init(r *Reader, take codec.Set) {
-	g.request.r, g.request.take, g.spare = r, take, getScratch()
+	g.request.r, g.request.Take, g.spare = r, take, segment.GetScratch()
 }
 
 // locate locates the documents of a group and prefetches them.
@@ -90,26 +91,26 @@ func (g *fetchGroup) locate(group []Wanted) {
 		if d.file == nil {
 			continue
 		}
-		if d.location, d.placed = w.Place.location(d.file.segmentFile, w.Address, w.ID); d.placed {
-			d.file.prefetch(d.data, min(int64(d.storedBytes()), prefetchedBytes))
+		if d.Location, d.placed = w.Place.Location(d.file.File, w.Address, w.ID); d.placed {
+			d.file.Prefetch(d.Data, min(int64(d.StoredBytes()), prefetchedBytes))
 			continue
 		}
 		var err error
-		if d.block, err = d.file.find(w.Address); err != nil {
+		if d.Block, err = d.file.Find(w.Address); err != nil {
 			d.file = nil
 			continue
 		}
-		d.file.prefetchEntry(d.block, w.Address.Index)
+		d.file.PrefetchEntry(d.Block, w.Address.Index)
 	}
 	located := 0
 	_ = vfs.Guard(func() {
 		for i, w := range group {
 			if d := &g.docs[i]; d.file != nil && !d.placed {
 				g.moveTo(d.file)
-				if d.locate(&g.window, w.Address) != nil {
+				if d.Locate(&g.window, w.Address) != nil {
 					d.file = nil
 				} else {
-					d.file.prefetch(d.data, min(int64(d.storedBytes()), prefetchedBytes))
+					d.file.Prefetch(d.Data, min(int64(d.StoredBytes()), prefetchedBytes))
 				}
 			}
 			located++
@@ -120,10 +121,10 @@ func (g *fetchGroup) locate(group []Wanted) {
 	}
 }
 
-// moveTo makes the window that of a mapped file.
-func (g *fetchGroup) moveTo(f *cachedFile) {
+// MoveTo makes the window that of a mapped file.
+func (g *fetchGroup) moveTo(f *segment.CachedFile) {
 	if g.current != f {
-		g.window, g.current = f.newWindow(g.spare), f
+		g.window, g.current = f.NewWindow(g.spare), f
 	}
 }
 
@@ -132,28 +133,28 @@ func (g *fetchGroup) read(dst []byte, i int, wanted *Wanted) (_ []byte, asStored
 	d, q, again := &g.docs[i], &g.request, *wanted
 	if d.file != nil && len(wanted.ID) > 0 {
 		g.moveTo(d.file)
-		q.id, q.at, q.dst = wanted.ID, wanted.Address, dst
-		if q.read(&g.window, &d.location, q.r.files.decoders) == nil {
-			return q.dst, q.asStored, nil
+		q.ID, q.At, q.Dst = wanted.ID, wanted.Address, dst
+		if q.Read(&g.window, &d.Location, q.r.files.Decoders) == nil {
+			return q.Dst, q.AsStored, nil
 		}
 		again.Place = Place{}
 	}
-	return q.r.StoredFor(dst, again, q.take)
+	return q.r.StoredFor(dst, again, q.Take)
 }
 
 // file returns the segment's file if it is open and mapped, else nil.
-func (g *fetchGroup) file(n SegmentID) *cachedFile {
+func (g *fetchGroup) file(n SegmentID) *segment.CachedFile {
 	for _, f := range g.files[:g.used] {
-		if f.header.holds(n) {
+		if f.Header.Holds(n) {
 			return f
 		}
 	}
-	f := g.request.r.files.get(n)
+	f := g.request.r.files.Get(n)
 	switch {
 	case f == nil:
 		return nil
-	case f.mapping == nil:
-		g.request.r.files.put(f)
+	case f.Mapping == nil:
+		g.request.r.files.Put(f)
 		return nil
 	}
 	g.files[g.used] = f
@@ -164,7 +165,7 @@ func (g *fetchGroup) file(n SegmentID) *cachedFile {
 // release puts the files of a group back.
 func (g *fetchGroup) release() {
 	for _, f := range g.files[:g.used] {
-		g.request.r.files.put(f)
+		g.request.r.files.Put(f)
 	}
 	g.used = 0
 }

@@ -8,12 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/race"
 	"docstore/internal/testseed"
 	"docstore/queue/codec"
+	"docstore/queue/internal/segment"
 	"docstore/queue/stored"
+
+	"github.com/stretchr/testify/require"
 )
 
 // mixedQueue writes a rewrite of the first segments, originals, and an open segment, with
@@ -212,7 +213,7 @@ func TestStoredForAllOfDamagedFiles(t *testing.T) {
 	require.NoError(t, err)
 	defer f.Close()
 	for _, step := range []int{4001, 501, 7} {
-		for offset := headerBytes; offset < len(content)-footerBytes; offset += step {
+		for offset := segment.HeaderBytes; offset < len(content)-segment.FooterBytes; offset += step {
 			_, err := f.WriteAt([]byte{^content[offset]}, int64(offset))
 			require.NoError(t, err)
 		}

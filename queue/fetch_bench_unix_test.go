@@ -126,7 +126,7 @@ func (r *Reader) storedItem(b *testing.B, it *item) storedItem {
 	require.True(b, asStored)
 	form, err := stored.Parse(bytes, []byte(it.id))
 	require.NoError(b, err)
-	return storedItem{form, stored.NewDecoders(r.files.decoders, func(_ context.Context, hash codec.DictionaryHash) ([]byte, error) {
+	return storedItem{form, stored.NewDecoders(r.files.Decoders, func(_ context.Context, hash codec.DictionaryHash) ([]byte, error) {
 		return r.Dictionary(nil, hash)
 	})}
 }

@@ -5,6 +5,7 @@ import (
 
 	"docstore/internal/residency"
 	"docstore/internal/vfs"
+	"docstore/queue/internal/segment"
 )
 
 // Documents that are not in memory. A fetch of one from a mapped segment has up to three
@@ -24,10 +25,10 @@ const maxColdTableBytes = 64 << 10
 type coldFetch struct {
 	ranges residency.Ranges
 	docs   [coldDocuments]struct {
-		file  *cachedFile // nil: the document is not read ahead
+		file  *segment.CachedFile // nil: the document is not read ahead
 		block int64
 	}
-	files []*cachedFile // to be put back, each once
+	files []*segment.CachedFile // to be put back, each once
 }
 
 var coldFetches = sync.Pool{New: func() any { return new(coldFetch) }}
@@ -42,7 +43,7 @@ func (r *Reader) ReadAhead(wanted []Wanted) {
 		c.readTables(r, group)
 		c.readDocuments(group)
 		for _, f := range c.files {
-			r.files.put(f)
+			r.files.Put(f)
 		}
 		clear(c.files)
 		c.files = c.files[:0]
@@ -55,15 +56,15 @@ func (r *Reader) ReadAhead(wanted []Wanted) {
 // their bytes, 0 if the system does not tell the share. A sealed segment is mapped when a
 // document of it is first fetched.
 func (r *Reader) Resident() (share float64, mapped int64) {
-	files := r.files.mapped()
+	files := r.files.Mapped()
 	defer func() {
 		for _, f := range files {
-			r.files.put(f)
+			r.files.Put(f)
 		}
 	}()
 	mappings := make([][]byte, len(files))
 	for i, f := range files {
-		mappings[i] = f.mapping.Bytes()
+		mappings[i] = f.Mapping.Bytes()
 	}
 	return residency.Share(mappings)
 }
@@ -75,17 +76,17 @@ func (c *coldFetch) readTables(r *Reader, group []Wanted) {
 		if d.file = c.file(r, w.Address.Segment); d.file == nil {
 			continue
 		}
-		if l, placed := w.Place.location(d.file.segmentFile, w.Address, w.ID); placed {
-			c.add(d.file, l.data, l.data+int64(l.storedBytes()))
+		if l, placed := w.Place.Location(d.file.File, w.Address, w.ID); placed {
+			c.add(d.file, l.Data, l.Data+int64(l.StoredBytes()))
 			d.file = nil
 			continue
 		}
 		var err error
-		if d.block, err = d.file.find(w.Address); err != nil {
+		if d.block, err = d.file.Find(w.Address); err != nil {
 			d.file = nil
 			continue
 		}
-		c.add(d.file, d.block, d.block+min(d.file.tableBytes(w.Address.Index), maxColdTableBytes))
+		c.add(d.file, d.block, d.block+min(d.file.TableBytes(w.Address.Index), maxColdTableBytes))
 	}
 	c.ranges.Read()
 }
@@ -97,38 +98,38 @@ func (c *coldFetch) readDocuments(group []Wanted) {
 		if d.file == nil {
 			continue
 		}
-		window := d.file.newWindow(nil)
-		l := location{block: d.block}
+		window := d.file.NewWindow(nil)
+		l := segment.Location{Block: d.block}
 		var err error
-		if fault := vfs.Guard(func() { err = l.locate(&window, w.Address) }); fault != nil || err != nil {
+		if fault := vfs.Guard(func() { err = l.Locate(&window, w.Address) }); fault != nil || err != nil {
 			continue // the fetch reports it
 		}
-		c.add(d.file, l.data, l.data+int64(l.storedBytes()))
+		c.add(d.file, l.Data, l.Data+int64(l.StoredBytes()))
 	}
 	c.ranges.Read()
 }
 
 // add adds a range of a mapped file, as far as the file has it.
-func (c *coldFetch) add(f *cachedFile, from, to int64) {
-	mapped := f.mapping.Bytes()
+func (c *coldFetch) add(f *segment.CachedFile, from, to int64) {
+	mapped := f.Mapping.Bytes()
 	if to = min(to, int64(len(mapped))); from < to {
 		c.ranges.Add(mapped[from:to])
 	}
 }
 
 // file returns the segment's file if it is open and mapped, else nil.
-func (c *coldFetch) file(r *Reader, n SegmentID) *cachedFile {
+func (c *coldFetch) file(r *Reader, n SegmentID) *segment.CachedFile {
 	for _, f := range c.files {
-		if f.header.holds(n) {
+		if f.Header.Holds(n) {
 			return f
 		}
 	}
-	f := r.files.get(n)
+	f := r.files.Get(n)
 	switch {
 	case f == nil:
 		return nil
-	case f.mapping == nil:
-		r.files.put(f)
+	case f.Mapping == nil:
+		r.files.Put(f)
 		return nil
 	}
 	c.files = append(c.files, f)

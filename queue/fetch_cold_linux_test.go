@@ -5,10 +5,10 @@ import (
 	"syscall"
 	"testing"
 
+	"docstore/internal/vfs"
+
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-
-	"docstore/internal/vfs"
 )
 
 // TestReadAheadAvoidsFaults: after ReadAhead a batch that was not in memory waits for few
@@ -36,11 +36,11 @@ func TestReadAheadAvoidsFaults(t *testing.T) {
 	waits := func(ahead bool) int64 {
 		_, err := r.Document(nil, wanted[0].Address) // map the file
 		require.NoError(t, err)
-		f := r.files.get(1)
-		defer r.files.put(f)
-		require.NoError(t, f.mapping.Advise(vfs.AdviseDontNeed))
-		require.NoError(t, f.mapping.Advise(vfs.AdviseRandom))
-		file, err := os.OpenFile(f.path, os.O_RDWR, 0)
+		f := r.files.Get(1)
+		defer r.files.Put(f)
+		require.NoError(t, f.Mapping.Advise(vfs.AdviseDontNeed))
+		require.NoError(t, f.Mapping.Advise(vfs.AdviseRandom))
+		file, err := os.OpenFile(f.Path, os.O_RDWR, 0)
 		require.NoError(t, err)
 		defer file.Close()
 		require.NoError(t, file.Sync())

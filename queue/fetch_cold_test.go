@@ -4,9 +4,9 @@ import (
 	"os"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/testseed"
+
+	"github.com/stretchr/testify/require"
 )
 
 // TestReadAheadHoldsNothing: ReadAhead puts every file back, whatever was requested.

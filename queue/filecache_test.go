@@ -10,6 +10,7 @@ import (
 
 	"docstore/internal/vfs"
 	"docstore/internal/virtualtime"
+	"docstore/queue/internal/segment"
 
 	"github.com/stretchr/testify/require"
 )
@@ -17,7 +18,7 @@ import (
 // requireCache checks the cache of a reader without fetches, and returns the number of files.
 func requireCache(t testing.TB, r *Reader) int {
 	t.Helper()
-	files, err := r.files.check()
+	files, err := r.files.Check()
 	require.NoError(t, err)
 	return files
 }
@@ -47,7 +48,7 @@ func TestRewriteIsOpenOnce(t *testing.T) {
 func TestMissingSegmentIsCheap(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		files, items := smallQueue(t, "none", true)
-		name := filepath.Base(segmentPath("", items[0].at.Segment, sealedSuffix))
+		name := filepath.Base(segment.Path("", items[0].at.Segment, segment.SealedSuffix))
 		content := files[name]
 		delete(files, name)
 		mem, lists := memWith(t, files), 0
@@ -63,7 +64,7 @@ func TestMissingSegmentIsCheap(t *testing.T) {
 			require.ErrorIs(t, err, ErrUnavailable)
 		}
 		require.Equal(t, 1, lists)
-		require.NoError(t, vfs.WriteFileAtomic(mem, segmentPath(queueDir, items[0].at.Segment, sealedSuffix), content))
+		require.NoError(t, vfs.WriteFileAtomic(mem, segment.Path(queueDir, items[0].at.Segment, segment.SealedSuffix), content))
 		requireDocuments(t, r, items[:1])
 	})
 }

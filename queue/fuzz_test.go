@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"docstore/queue/codec"
+	"docstore/queue/internal/segment"
 
 	"github.com/stretchr/testify/require"
 )
@@ -17,51 +18,51 @@ import (
 // reaches the code behind them.
 func fixChecksums(content []byte) []byte {
 	content = bytes.Clone(content)
-	seal := func(frame []byte) { little.PutUint32(frame, crcOf(frame[4:])) }
-	if len(content) < headerBytes {
+	seal := func(frame []byte) { segment.Little.PutUint32(frame, crcOf(frame[4:])) }
+	if len(content) < segment.HeaderBytes {
 		return content
 	}
-	copy(content, segmentMagic)
-	little.PutUint32(content[8:], crcOf(content[12:headerBytes]))
-	chain := little.Uint32(content[8:])
+	copy(content, segment.SegmentMagic)
+	segment.Little.PutUint32(content[8:], crcOf(content[12:segment.HeaderBytes]))
+	chain := segment.Little.Uint32(content[8:])
 	relocationsAt := uint64(0)
-	offset := uint64(headerBytes) + uint64(little.Uint32(content[92:]))
-	for offset+markBytes <= uint64(len(content)) {
+	offset := uint64(segment.HeaderBytes) + uint64(segment.Little.Uint32(content[92:]))
+	for offset+segment.MarkBytes <= uint64(len(content)) {
 		frame := content[offset:]
-		switch frameType(frame[4]) {
-		case frameBlock:
-			if len(frame) < blockHeaderBytes {
+		switch segment.FrameType(frame[4]) {
+		case segment.FrameBlock:
+			if len(frame) < segment.BlockHeaderBytes {
 				return content
 			}
-			table := blockHeaderBytes + uint64(little.Uint32(frame[8:]))
+			table := segment.BlockHeaderBytes + uint64(segment.Little.Uint32(frame[8:]))
 			if table > uint64(len(frame)) {
 				return content
 			}
-			little.PutUint32(frame[16:], chain)
+			segment.Little.PutUint32(frame[16:], chain)
 			seal(frame[:table])
-			chain = little.Uint32(frame)
-			offset += table + uint64(little.Uint32(frame[12:]))
-		case frameMark:
-			little.PutUint32(frame[8:], uint32(offset))
-			little.PutUint32(frame[12:], chain)
-			seal(frame[:markBytes])
-			offset += markBytes
-		case frameFooter:
-			if len(frame) != footerBytes {
+			chain = segment.Little.Uint32(frame)
+			offset += table + uint64(segment.Little.Uint32(frame[12:]))
+		case segment.FrameMark:
+			segment.Little.PutUint32(frame[8:], uint32(offset))
+			segment.Little.PutUint32(frame[12:], chain)
+			seal(frame[:segment.MarkBytes])
+			offset += segment.MarkBytes
+		case segment.FrameFooter:
+			if len(frame) != segment.FooterBytes {
 				return content
 			}
-			little.PutUint32(frame[8:], uint32(offset))
-			little.PutUint32(frame[12:], chain)
+			segment.Little.PutUint32(frame[8:], uint32(offset))
+			segment.Little.PutUint32(frame[12:], chain)
 			copy(frame[16:], content[16:36])
-			little.PutUint32(frame[44:], uint32(relocationsAt))
+			segment.Little.PutUint32(frame[44:], uint32(relocationsAt))
 			seal(frame)
 			return content
-		case frameRelocations:
-			if len(frame) < relocationsHeadBytes || relocationsSize(frame) > int64(len(frame)) {
+		case segment.FrameRelocations:
+			if len(frame) < segment.RelocationsHeadBytes || segment.RelocationsSize(frame) > int64(len(frame)) {
 				return content
 			}
-			size := relocationsSize(frame)
-			little.PutUint32(frame[8:], uint32(offset))
+			size := segment.RelocationsSize(frame)
+			segment.Little.PutUint32(frame[8:], uint32(offset))
 			seal(frame[:size])
 			relocationsAt = offset
 			offset += uint64(size)
@@ -143,8 +144,8 @@ func FuzzRepair(f *testing.F) {
 	f.Add(content[:len(content)-100], true, true)
 	f.Add(content[100:], true, false)
 	f.Add(append(bytes.Clone(content[:items[2].at.Block]), content[items[2].at.Block+9:]...), false, true)
-	f.Add(fixChecksums(content[:len(content)-footerBytes]), false, false)
-	table := blockHeaderBytes + 2*entryBytes // without the ids; one has an empty document
+	f.Add(fixChecksums(content[:len(content)-segment.FooterBytes]), false, false)
+	table := segment.BlockHeaderBytes + 2*segment.EntryBytes // without the ids; one has an empty document
 	f.Add(content[:int(items[3].at.Block)+table], false, true)
 	f.Fuzz(func(t *testing.T, content []byte, sealed, last bool) {
 		there := map[string][]byte{"0000000001.open": content}
@@ -187,7 +188,7 @@ func FuzzRewrite(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(content, true)
 		f.Add(content, false)
-		f.Add(content[:len(content)-footerBytes], true)
+		f.Add(content[:len(content)-segment.FooterBytes], true)
 	}
 	f.Fuzz(func(t *testing.T, content []byte, mended bool) {
 		if mended {

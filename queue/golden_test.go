@@ -12,11 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/vfs"
 	"docstore/queue/codec"
+	"docstore/queue/internal/segment"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestGolden reads segments that were written when this format version was new. With
@@ -65,7 +66,7 @@ func TestGoldenRewrites(t *testing.T) {
 			require.NoError(t, err)
 		},
 		"repair": func(t *testing.T, mem *vfs.Mem, items []item) {
-			name := segmentPath(queueDir, 1, sealedSuffix)
+			name := segment.Path(queueDir, 1, segment.SealedSuffix)
 			content, err := vfs.ReadFile(mem, name)
 			require.NoError(t, err)
 			content[bytes.Index(content, []byte(items[0].document))] ^= 1

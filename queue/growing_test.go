@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"docstore/internal/vfs"
+	"docstore/queue/internal/segment"
 
 	"github.com/stretchr/testify/require"
 )
@@ -84,7 +85,7 @@ func TestGrowingSegmentReportsDamage(t *testing.T) {
 	require.Equal(t, info.Size-4, end)
 	require.NoError(t, g.Close())
 
-	_, err = file.WriteAt([]byte{0xff}, headerBytes+5)
+	_, err = file.WriteAt([]byte{0xff}, segment.HeaderBytes+5)
 	require.NoError(t, err)
 	g, err = OpenGrowing(fsys, "queue", 1)
 	require.NoError(t, err)

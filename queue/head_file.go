@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"docstore/internal/vfs"
+	"docstore/queue/internal/segment"
 )
 
 const (
@@ -34,11 +35,11 @@ type headFile struct {
 }
 
 // committed records that all blocks of a segment are committed.
-func (h *headFile) committed(s *segmentWriter) {
-	if s.end > 0 {
+func (h *headFile) committed(s *segment.Writer) {
+	if s.End > 0 {
 		h.End = Position{
-			Queue: s.header.queue, Next: Address{Segment: s.header.segment, Block: uint32(s.end)},
-			Proof: Proof{Footer: s.header.previous.half(), Chain: s.chain},
+			Queue: s.Header.Queue, Next: Address{Segment: s.Header.Segment, Block: uint32(s.End)},
+			Proof: Proof{Footer: s.Header.Previous.Half(), Chain: s.Chain},
 		}
 	}
 }
@@ -90,18 +91,18 @@ func headOf(fsys vfs.FS, dir string, now func() time.Time) (*headFile, error) {
 		return nil, err
 	}
 	h := &headFile{fs: fsys, dir: dir, now: now}
-	h.Highest, h.End = l.last(), r.End()
-	for _, n := range slices.Backward(l.places()) {
-		s, err := l.openWhole(r.options.FS, r.dir, n)
+	h.Highest, h.End = l.Last(), r.End()
+	for _, n := range slices.Backward(l.Places()) {
+		s, err := l.OpenWhole(r.options.FS, r.dir, n)
 		if err != nil {
 			return nil, err
 		}
-		h.Queue = s.header.queue
-		if s.footer != nil {
-			h.Sealed, h.Digest = max(n, s.header.rewrites.last), s.digest()
+		h.Queue = s.Header.Queue
+		if s.Footer != nil {
+			h.Sealed, h.Digest = max(n, s.Header.Rewrites.Last), s.Digest()
 		}
-		s.close()
-		if s.footer != nil {
+		s.Close()
+		if s.Footer != nil {
 			break
 		}
 	}
@@ -119,10 +120,10 @@ func incomplete(dir string, keep any, format string, args ...any) error {
 // readHead reads the head of the directory and refuses a directory that has less than it
 // states. If the head is missing or damaged, it is created again from the directory
 // without this check.
-func (w *Writer) readHead(l *listing) (Head, error) {
+func (w *Writer) readHead(l *segment.Listing) (Head, error) {
 	head, err := ReadHead(w.options.FS, w.dir)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && l.last() == 0:
+	case errors.Is(err, fs.ErrNotExist) && l.Last() == 0:
 		return Head{}, nil
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrCorrupt):
 		w.options.Logger.Warn("the head file is missing or damaged and is created again from the segments; "+
@@ -136,41 +137,41 @@ func (w *Writer) readHead(l *listing) (Head, error) {
 
 // verifyHead returns ErrIncomplete if the directory has less than the head states. It
 // does not read an open segment.
-func verifyHead(fsys vfs.FS, dir string, l *listing, head *Head) error {
-	if last := l.last(); last < head.Highest {
+func verifyHead(fsys vfs.FS, dir string, l *segment.Listing, head *Head) error {
+	if last := l.Last(); last < head.Highest {
 		return incomplete(dir, last, "segment %d is missing", last+1)
 	}
 	return verifySealed(fsys, dir, l, head)
 }
 
 // verifySealed is verifyHead for the last sealed segment alone.
-func verifySealed(fsys vfs.FS, dir string, l *listing, head *Head) error {
+func verifySealed(fsys vfs.FS, dir string, l *segment.Listing, head *Head) error {
 	if head.Sealed == 0 {
 		return nil
 	}
-	s, _, err := l.openCovering(fsys, dir, head.Sealed)
+	s, _, err := l.OpenCovering(fsys, dir, head.Sealed)
 	if s == nil && err == nil {
-		if !l.sealed[head.Sealed] {
+		if !l.Sealed[head.Sealed] {
 			return incomplete(dir, head.Sealed-1, "segment %d was sealed and is missing or open", head.Sealed)
 		}
-		s, err = openSegmentFile(fsys, segmentPath(dir, head.Sealed, sealedSuffix), head.Sealed)
+		s, err = segment.Open(fsys, segment.Path(dir, head.Sealed, segment.SealedSuffix), head.Sealed)
 	}
 	if err != nil {
-		if isContent(err) {
+		if segment.IsContent(err) {
 			return nil // damage is reported elsewhere
 		}
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	switch {
-	case s.header.queue != head.Queue:
-		return s.forked(head.Queue)
-	case s.footer == nil || s.truncates(head.Sealed):
+	case s.Header.Queue != head.Queue:
+		return s.Forked(head.Queue)
+	case s.Footer == nil || s.Truncates(head.Sealed):
 		return nil
 	}
-	if got := s.digestOf(head.Sealed); got != (digest{}) && got != head.Digest {
+	if got := s.DigestOf(head.Sealed); got != (segment.Digest{}) && got != head.Digest {
 		return incomplete(dir, head.Sealed-1, "%s is another segment than the one that was sealed: its footer has the digest %x, want %x",
-			s.path, got[:16], head.Digest[:16])
+			s.Path, got[:16], head.Digest[:16])
 	}
 	return nil
 }

@@ -11,11 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/checksum"
 	"docstore/internal/vfs"
 	"docstore/internal/virtualtime"
+	"docstore/queue/internal/segment"
+
+	"github.com/stretchr/testify/require"
 )
 
 // testHead is the example of docs/format/head.md.
@@ -97,12 +98,12 @@ func requireHead(t *testing.T, mem *vfs.Mem) Head {
 	require.Equal(t, r.End(), head.End)
 	l, err := r.list()
 	require.NoError(t, err)
-	require.Equal(t, l.last(), head.Highest)
+	require.Equal(t, l.Last(), head.Highest)
 	if head.Sealed > 0 {
-		s, err := l.openWhole(r.options.FS, r.dir, head.Sealed)
+		s, err := l.OpenWhole(r.options.FS, r.dir, head.Sealed)
 		require.NoError(t, err)
-		require.Equal(t, s.digest(), digest(head.Digest))
-		s.close()
+		require.Equal(t, s.Digest(), segment.Digest(head.Digest))
+		s.Close()
 	}
 	return head
 }
@@ -191,18 +192,18 @@ func TestWriterRefusesIncompleteDirectory(t *testing.T) {
 	write(source, 3)
 	// Copies of the last segment from when it was open, and from another history.
 	last := read(source, "0000000002.seg")
-	var b block
-	s, err := openSegmentFile(source, queueDir+"/0000000002.seg", 2)
+	var b segment.Block
+	s, err := segment.Open(source, queueDir+"/0000000002.seg", 2)
 	require.NoError(t, err)
-	_, err = s.frame(&b, headerBytes)
+	_, err = s.Frame(&b, segment.HeaderBytes)
 	require.NoError(t, err)
-	s.close()
-	second := headerBytes + int(b.size())
+	s.Close()
+	second := segment.HeaderBytes + int(b.Size())
 	other := memWith(t, map[string][]byte{"0000000001.seg": read(source, "0000000001.seg")})
 	write(other, 7)
 	head := read(source, HeadName)
 	open := requireHead(t, source)
-	open.Sealed, open.Digest = 1, s.header.previous
+	open.Sealed, open.Digest = 1, s.Header.Previous
 	unsealed := open.encode()
 
 	for name, test := range map[string]struct {
@@ -214,7 +215,7 @@ func TestWriterRefusesIncompleteDirectory(t *testing.T) {
 		"older, still open":      {map[string][]byte{HeadName: head, "0000000002.open": last[:second]}, "1"},
 		"another history":        {map[string][]byte{HeadName: head, "0000000002.seg": read(other, "0000000002.seg")}, "1"},
 		"open and shorter":       {map[string][]byte{HeadName: unsealed, "0000000002.open": last[:second]}, fmt.Sprint("2/", second, "/0")},
-		"open and empty":         {map[string][]byte{HeadName: unsealed, "0000000002.open": last[:headerBytes]}, "2/128/0"},
+		"open and empty":         {map[string][]byte{HeadName: unsealed, "0000000002.open": last[:segment.HeaderBytes]}, "2/128/0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.files["0000000001.seg"] = read(source, "0000000001.seg")
@@ -303,7 +304,7 @@ func TestRepairUsesDigestInHead(t *testing.T) {
 			require.NoError(t, w.Close())
 		}
 		head := requireHead(t, mem)
-		path := segmentPath(queueDir, 2, sealedSuffix)
+		path := segment.Path(queueDir, 2, segment.SealedSuffix)
 		content, err := vfs.ReadFile(mem, path)
 		require.NoError(t, err)
 		require.NoError(t, mem.Remove(path))

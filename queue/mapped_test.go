@@ -1,15 +1,16 @@
 package queue
 
 import (
-	"docstore/internal/virtualtime"
 	"os"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/race"
 	"docstore/internal/vfs"
+	"docstore/internal/virtualtime"
+	"docstore/queue/internal/segment"
+
+	"github.com/stretchr/testify/require"
 )
 
 // mappedQueue writes a sealed segment on the operating system's file system.
@@ -29,7 +30,7 @@ func mappedQueue(t testing.TB, codec string) (*Reader, string, []item) {
 	r, err := OpenReader(dir, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { r.Close() })
-	return r, segmentPath(dir, 1, sealedSuffix), items
+	return r, segment.Path(dir, 1, segment.SealedSuffix), items
 }
 
 // TestMappedSegmentIsCut: access to a mapped file that was cut must not end the process
@@ -42,9 +43,9 @@ func TestMappedSegmentIsCut(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, it.document, string(got))
 	}
-	f := r.files.get(1)
-	require.NotNil(t, f.mapping, "a sealed segment is mapped")
-	r.files.put(f)
+	f := r.files.Get(1)
+	require.NotNil(t, f.Mapping, "a sealed segment is mapped")
+	r.files.Put(f)
 
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -57,9 +58,9 @@ func TestMappedSegmentIsCut(t *testing.T) {
 	// Written in place, as by rsync --inplace.
 	require.NoError(t, os.WriteFile(path, content, 0o666))
 	requireDocuments(t, r, items)
-	f = r.files.get(1)
-	require.NotNil(t, f.mapping)
-	r.files.put(f)
+	f = r.files.Get(1)
+	require.NotNil(t, f.Mapping)
+	r.files.Put(f)
 }
 
 // TestMappedSegmentIsOverwritten: bytes that change in a mapping are detected after the
@@ -72,7 +73,7 @@ func TestMappedSegmentIsOverwritten(t *testing.T) {
 	defer f.Close()
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
-	for offset := headerBytes; offset < len(content)-footerBytes; offset += 501 {
+	for offset := segment.HeaderBytes; offset < len(content)-segment.FooterBytes; offset += 501 {
 		_, err := f.WriteAt([]byte{^content[offset]}, int64(offset))
 		require.NoError(t, err)
 	}
@@ -100,17 +101,17 @@ func TestSealedSegmentIsMapped(t *testing.T) {
 		require.NoError(t, w.Flush())
 		r := openReader(t, mem)
 		requireDocuments(t, r, []item{it})
-		open := r.files.get(1)
-		require.Nil(t, open.mapping, "an open segment is not mapped")
-		r.files.put(open)
+		open := r.files.Get(1)
+		require.Nil(t, open.Mapping, "an open segment is not mapped")
+		r.files.Put(open)
 
 		require.NoError(t, w.Close())
 		time.Sleep(time.Second) // the next check is due
 		requireDocuments(t, r, []item{it})
-		sealed := r.files.get(1)
+		sealed := r.files.Get(1)
 		require.NotSame(t, open, sealed)
-		require.NotNil(t, sealed.mapping)
-		r.files.put(sealed)
+		require.NotNil(t, sealed.Mapping)
+		r.files.Put(sealed)
 		require.Equal(t, 1, requireCache(t, r))
 	})
 }
@@ -137,5 +138,5 @@ func TestChecksumAllocatesNothing(t *testing.T) {
 		t.Skip("under the race detector a sync.Pool drops items at random")
 	}
 	id, stored := []byte("id"), []byte("stored")
-	require.Zero(t, testing.AllocsPerRun(100, func() { documentCRC(Address{}, 6, id, stored) }))
+	require.Zero(t, testing.AllocsPerRun(100, func() { segment.DocumentCRC(Address{}, 6, id, stored) }))
 }

@@ -10,6 +10,7 @@ import (
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue/codec"
+	"docstore/queue/internal/segment"
 
 	"github.com/stretchr/testify/require"
 )
@@ -62,22 +63,22 @@ func TestPlacesOfTables(t *testing.T) {
 			continue
 		}
 		require.Equal(t, len(document), p.RawBytes())
-		f := r.files.get(it.at.Segment)
+		f := r.files.Get(it.at.Segment)
 		require.NotNil(t, f)
-		l, ok := p.location(f.segmentFile, it.at, []byte(it.id))
+		l, ok := p.Location(f.File, it.at, []byte(it.id))
 		require.True(t, ok)
-		spare := getScratch()
-		w := f.newWindow(spare)
-		want := location{block: l.block}
-		require.NoError(t, w.moveTo(want.block))
-		require.NoError(t, want.locate(&w, it.at))
-		require.Equal(t, want.data, l.data)
-		require.Equal(t, want.crc, l.crc)
-		require.Equal(t, want.rawAndFlags, l.rawAndFlags)
-		require.Equal(t, want.storedBytes(), l.storedBytes())
-		w.release()
-		spare.release()
-		r.files.put(f)
+		spare := segment.GetScratch()
+		w := f.NewWindow(spare)
+		want := segment.Location{Block: l.Block}
+		require.NoError(t, w.MoveTo(want.Block))
+		require.NoError(t, want.Locate(&w, it.at))
+		require.Equal(t, want.Data, l.Data)
+		require.Equal(t, want.CRC, l.CRC)
+		require.Equal(t, want.RawAndFlags, l.RawAndFlags)
+		require.Equal(t, want.StoredBytes(), l.StoredBytes())
+		w.Release()
+		spare.Release()
+		r.files.Put(f)
 		found++
 	}
 	require.Greater(t, found, 200)
@@ -92,11 +93,11 @@ func TestFetchByPlaceNeedsNoTable(t *testing.T) {
 		content, err := os.ReadFile(path)
 		require.NoError(t, err)
 		for _, it := range items {
-			clear(content[it.at.Block:][:blockHeaderBytes])
+			clear(content[it.at.Block:][:segment.BlockHeaderBytes])
 		}
-		l, ok := new(places[items[0].at]).location(&segmentFile{}, items[0].at, []byte(items[0].id))
+		l, ok := new(places[items[0].at]).Location(&segment.File{}, items[0].at, []byte(items[0].id))
 		require.True(t, ok)
-		content[l.data] ^= 1
+		content[l.Data] ^= 1
 		require.NoError(t, os.WriteFile(path, content, 0o666))
 		for i, it := range items {
 			wanted := Wanted{[]byte(it.id), it.at, places[it.at]}

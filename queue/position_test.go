@@ -10,11 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/vfs"
 	"docstore/internal/virtualtime"
+	"docstore/queue/internal/segment"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 func TestPositionBinary(t *testing.T) {
@@ -147,7 +148,7 @@ func usedAgain(t *testing.T, sizes []int, seal bool) {
 	}
 	write(2, []int{150, 150, 150}, true)
 	entries := scan(t, openReader(t, mem), Position{})
-	require.NoError(t, mem.Remove(segmentPath(queueDir, 2, sealedSuffix)))
+	require.NoError(t, mem.Remove(segment.Path(queueDir, 2, segment.SealedSuffix)))
 	require.NoError(t, mem.Remove(queueDir+"/"+HeadName)) // otherwise the writer refuses
 	write(1, sizes, seal)
 	for i, e := range entries {

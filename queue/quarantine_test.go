@@ -5,16 +5,18 @@ import (
 	"path/filepath"
 	"testing"
 
+	"docstore/queue/internal/segment"
+
 	"github.com/stretchr/testify/require"
 )
 
 // TestQuarantinedFile: undamaged documents of a quarantined file are served until the
 // file is copied again, and not after.
 func TestQuarantinedFile(t *testing.T) {
-	for _, suffix := range []string{sealedSuffix, openSuffix} {
+	for _, suffix := range []string{segment.SealedSuffix, segment.OpenSuffix} {
 		t.Run(suffix, func(t *testing.T) {
-			files, items := smallQueue(t, "none", suffix == sealedSuffix)
-			name := filepath.Base(segmentPath("", 2, suffix))
+			files, items := smallQueue(t, "none", suffix == segment.SealedSuffix)
+			name := filepath.Base(segment.Path("", 2, suffix))
 			damaged := bytes.Clone(files[name])
 			sound, last := items[5], items[len(items)-1]
 			require.EqualValues(t, 2, sound.at.Segment)
@@ -35,7 +37,7 @@ func TestQuarantinedFile(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, infos, 1, "a quarantined file is not a segment")
 
-			f, err := mem.Create(segmentPath(queueDir, 2, suffix))
+			f, err := mem.Create(segment.Path(queueDir, 2, suffix))
 			require.NoError(t, err)
 			_, err = f.Write(whole)
 			require.NoError(t, err)

@@ -6,18 +6,19 @@ import (
 
 	"docstore/internal/vfs"
 	"docstore/queue/codec"
+	"docstore/queue/internal/segment"
 	"docstore/queue/stored"
 )
 
 // Limits. Each is checked before a write and after a read.
 const (
-	MaxIDBytes       = stored.MaxIDBytes      // 1 KiB: an id
-	MaxDocumentBytes = codec.MaxDocumentBytes // 16 MiB: a document
-	MaxBlockBytes    = 1 << 20                // ids and documents of a block with more than one entry
-	MaxBlockEntries  = 1<<16 - 1              // entries of a block
-	MaxCursorBytes   = 4 << 10                // a cursor
-	MinSegmentBytes  = 1 << 10                // WriterOptions.SegmentBytes: a smaller segment is little more than header and footer
-	MaxSegmentBytes  = 4 << 30                // a segment file; every offset in it fits in 32 bits
+	MaxIDBytes       = segment.MaxIDBytes       // 1 KiB: an id
+	MaxDocumentBytes = segment.MaxDocumentBytes // 16 MiB: a document
+	MaxBlockBytes    = segment.MaxBlockBytes    // 1 MiB: ids and documents of a block with more than one entry
+	MaxBlockEntries  = segment.MaxBlockEntries  // 65,535 entries of a block
+	MaxCursorBytes   = segment.MaxCursorBytes   // 4 KiB: a cursor
+	MinSegmentBytes  = 1 << 10                  // WriterOptions.SegmentBytes: a smaller segment is little more than header and footer
+	MaxSegmentBytes  = segment.MaxSegmentBytes  // 4 GiB: a segment file; every offset in it fits in 32 bits
 )
 
 // Defaults of the options.
@@ -137,6 +138,6 @@ type SegmentInfo struct {
 	LastAppended    time.Time // start of the last block
 
 	dictionary codec.DictionaryHash
-	sampled    rewriteRun // the segments that the dictionary was trained from
-	lost       SegmentID  // the first segment with losses recorded by a repair; 0: none
+	sampled    segment.Run // the segments that the dictionary was trained from
+	lost       SegmentID   // the first segment with losses recorded by a repair; 0: none
 }

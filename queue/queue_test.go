@@ -12,14 +12,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
-
 	"docstore/internal/checksum"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue/codec"
+	"docstore/queue/internal/segment"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
 
 var updateFlag = flag.Bool("update", false, "write the golden files")
@@ -257,7 +258,7 @@ func TestOnDisk(t *testing.T) {
 
 	names, err := vfs.OS.List(dir)
 	require.NoError(t, err)
-	assert.Equal(t, []string{HeadName, "0000000001.seg", lockName}, names)
+	assert.Equal(t, []string{HeadName, "0000000001.seg", segment.LockName}, names)
 
 	_, err = OpenReader(filepath.Join(dir, "none"), nil)
 	require.ErrorIs(t, err, os.ErrNotExist)

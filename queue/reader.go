@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"docstore/internal/vfs"
+	"docstore/queue/internal/segment"
 	"docstore/queue/stored"
 
 	"github.com/cockroachdb/errors"
@@ -21,7 +22,7 @@ import (
 type Reader struct {
 	dir     string
 	options ReaderOptions
-	files   fileCache
+	files   segment.Cache
 	listed  directory
 	settled settledCache
 	done    chan struct{} // closed by Close
@@ -57,7 +58,7 @@ func OpenReader(dir string, opts *ReaderOptions) (*Reader, error) {
 		r.options.Decoders = stored.NewDecoderCache(DefaultDecoderBytes)
 	}
 	r.listed.fs, r.listed.path = r.options.FS, dir
-	r.files.init(r.options.FS, dir, r.options.Decoders)
+	r.files.Init(r.options.FS, dir, r.options.Decoders)
 	return r, nil
 }
 
@@ -66,7 +67,7 @@ func OpenReader(dir string, opts *ReaderOptions) (*Reader, error) {
 func (r *Reader) Close() error {
 	r.closing.Do(func() {
 		close(r.done)
-		r.files.close()
+		r.files.Close()
 	})
 	return nil
 }
@@ -87,9 +88,9 @@ func (r *Reader) isClosed() bool {
 // ErrDeleted: the address is that of a delete. ErrUnavailable: the document cannot be
 // read from the files in the directory.
 func (r *Reader) Document(dst []byte, a Address) ([]byte, error) {
-	q := request{r: r, fetch: fetch{at: a, dst: dst}}
+	q := request{r: r, Fetch: segment.Fetch{At: a, Dst: dst}}
 	err := q.document()
-	return q.dst, err
+	return q.Dst, err
 }
 
 // DocumentFor is Document, but returns ErrUnavailable if the address is that of another
@@ -98,9 +99,9 @@ func (r *Reader) DocumentFor(dst, id []byte, a Address) ([]byte, error) {
 	if len(id) == 0 {
 		return dst, ErrIDEmpty
 	}
-	q := request{r: r, fetch: fetch{id: id, at: a, dst: dst}}
+	q := request{r: r, Fetch: segment.Fetch{ID: id, At: a, Dst: dst}}
 	err := q.document()
-	return q.dst, err
+	return q.Dst, err
 }
 
 // Segments describes the segments in the directory, in order. It omits segments that
@@ -110,18 +111,18 @@ func (r *Reader) Segments() ([]SegmentInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	infos := make([]SegmentInfo, 0, len(l.numbers))
+	infos := make([]SegmentInfo, 0, len(l.Numbers))
 	var seen SegmentID
-	for _, n := range l.places() {
+	for _, n := range l.Places() {
 		if n <= seen {
 			continue
 		}
 		if s, _, err := r.openCovering(n); err == nil && s != nil {
-			w := &walk{}
-			w.marked.totals = s.footer.totals
+			w := &segment.Walk{}
+			w.Marked.Totals = s.Footer.Totals
 			infos = append(infos, describe(s, w))
-			seen = s.header.rewrites.last
-			s.close()
+			seen = s.Header.Rewrites.Last
+			s.Close()
 			continue
 		}
 		s, w, err := r.survey(n)
@@ -130,46 +131,46 @@ func (r *Reader) Segments() ([]SegmentInfo, error) {
 			continue
 		}
 		infos = append(infos, describe(s, w))
-		s.close()
+		s.Close()
 	}
 	return infos, nil
 }
 
 // list returns the listing of the directory. It may be shared and must not be changed.
-func (r *Reader) list() (listing, error) {
+func (r *Reader) list() (segment.Listing, error) {
 	if r.isClosed() {
-		return listing{}, ErrClosed
+		return segment.Listing{}, ErrClosed
 	}
 	k, err := r.listed.look(true)
 	if err != nil {
-		return listing{}, errors.Wrap(err, "queue: listing the directory")
+		return segment.Listing{}, errors.Wrap(err, "queue: listing the directory")
 	}
-	return k.listing, nil
+	return k.Listing, nil
 }
 
 // survey opens the segment and finds the end of its committed frames. If both files exist
 // it takes the sealed one, unless only the open one is readable.
-func (r *Reader) survey(n SegmentID) (*segmentFile, *walk, error) {
+func (r *Reader) survey(n SegmentID) (*segment.File, *segment.Walk, error) {
 	var first error
-	for i, suffix := range suffixes {
+	for i, suffix := range segment.Suffixes {
 		if i == 2 && !errors.Is(first, fs.ErrNotExist) {
 			break
 		}
-		s, err := openSegmentFile(r.options.FS, segmentPath(r.dir, n, suffix), n)
+		s, err := segment.Open(r.options.FS, segment.Path(r.dir, n, suffix), n)
 		if err != nil {
 			if first == nil || errors.Is(first, fs.ErrNotExist) {
 				first = err
 			}
 			continue
 		}
-		w := s.newWalk()
-		if s.footer != nil {
-			w.marked.end, w.marked.totals = s.limit(), s.footer.totals
+		w := s.NewWalk()
+		if s.Footer != nil {
+			w.Marked.End, w.Marked.Totals = s.Limit(), s.Footer.Totals
 			return s, w, nil
 		}
-		var b block
-		if err := w.advance(s, &b); err != nil && !isContent(err) {
-			s.close()
+		var b segment.Block
+		if err := w.Advance(s, &b); err != nil && !segment.IsContent(err) {
+			s.Close()
 			return nil, nil, err
 		}
 		return s, w, nil
@@ -177,31 +178,31 @@ func (r *Reader) survey(n SegmentID) (*segmentFile, *walk, error) {
 	return nil, nil, first
 }
 
-func describe(s *segmentFile, w *walk) SegmentInfo {
-	t := &w.marked.totals
+func describe(s *segment.File, w *segment.Walk) SegmentInfo {
+	t := &w.Marked.Totals
 	info := SegmentInfo{
-		ID:              s.number,
-		Last:            max(s.number, s.header.rewrites.last),
-		Generation:      s.header.rewrites.generation,
-		dictionary:      s.header.dictionary.hash,
-		sampled:         s.header.sampled,
-		Sealed:          s.footer != nil,
-		DictionaryBytes: int(s.header.dictionary.bytes),
-		Bytes:           s.info.Size,
-		Blocks:          int64(t.blocks),
-		Entries:         int64(t.entries),
-		Documents:       int64(t.documents),
-		Deletes:         int64(t.entries - t.documents),
-		RawBytes:        int64(t.raw),
-		StoredBytes:     int64(t.stored),
-		Created:         time.UnixMilli(s.header.created),
+		ID:              s.Number,
+		Last:            max(s.Number, s.Header.Rewrites.Last),
+		Generation:      s.Header.Rewrites.Generation,
+		dictionary:      s.Header.Dictionary.Hash,
+		sampled:         s.Header.Sampled,
+		Sealed:          s.Footer != nil,
+		DictionaryBytes: int(s.Header.Dictionary.Bytes),
+		Bytes:           s.Info.Size,
+		Blocks:          int64(t.Blocks),
+		Entries:         int64(t.Entries),
+		Documents:       int64(t.Documents),
+		Deletes:         int64(t.Entries - t.Documents),
+		RawBytes:        int64(t.Raw),
+		StoredBytes:     int64(t.Stored),
+		Created:         time.UnixMilli(s.Header.Created),
 	}
-	if s.relocations != nil && len(s.relocations.lost) > 0 {
-		info.lost = s.relocations.lost[0].from.Segment
+	if s.Relocations != nil && len(s.Relocations.Lost) > 0 {
+		info.lost = s.Relocations.Lost[0].From.Segment
 	}
-	info.Codec = s.header.codec.String()
-	if t.blocks > 0 {
-		info.FirstAppended, info.LastAppended = time.UnixMilli(t.first), time.UnixMilli(t.last)
+	info.Codec = s.Header.Codec.String()
+	if t.Blocks > 0 {
+		info.FirstAppended, info.LastAppended = time.UnixMilli(t.First), time.UnixMilli(t.Last)
 	}
 	return info
 }
@@ -213,23 +214,23 @@ func (r *Reader) End() Position {
 	if err != nil {
 		return Position{}
 	}
-	for _, n := range slices.Backward(l.places()) {
-		s, _, err := l.openCovering(r.options.FS, r.dir, n)
+	for _, n := range slices.Backward(l.Places()) {
+		s, _, err := l.OpenCovering(r.options.FS, r.dir, n)
 		if err != nil {
 			continue
 		}
 		var last uint32
 		if s != nil {
-			last = s.footer.lastBlock
+			last = s.Footer.LastBlock
 		} else {
-			var w *walk
+			var w *segment.Walk
 			if s, w, err = r.survey(n); err != nil {
 				continue
 			}
-			last = w.marked.lastBlock
+			last = w.Marked.LastBlock
 		}
 		end, ok := positionAfter(s, last)
-		s.close()
+		s.Close()
 		if ok {
 			return end
 		}
@@ -239,18 +240,18 @@ func (r *Reader) End() Position {
 
 // positionAfter returns the position after the block at an offset, the last one of this
 // file; 0: it has no block.
-func positionAfter(s *segmentFile, last uint32) (Position, bool) {
-	var b block
+func positionAfter(s *segment.File, last uint32) (Position, bool) {
+	var b segment.Block
 	if last == 0 {
 		return Position{}, false
 	}
-	if _, err := s.frame(&b, int64(last)); err != nil {
+	if _, err := s.Frame(&b, int64(last)); err != nil {
 		return Position{}, false
 	}
-	at, _ := b.origin(Address{Segment: s.number, Block: last})
+	at, _ := b.Origin(Address{Segment: s.Number, Block: last})
 	return Position{
-		Queue: s.header.queue, Next: s.afterBlock(&b, at),
-		Proof: Proof{Footer: s.before(at.Segment).half(), Chain: b.chain()},
+		Queue: s.Header.Queue, Next: s.AfterBlock(&b, at),
+		Proof: Proof{Footer: s.Before(at.Segment).Half(), Chain: b.Chain()},
 	}, true
 }
 
@@ -261,11 +262,11 @@ func (r *Reader) VerifyFile(ctx context.Context, name string) (Report, error) {
 		return Report{}, ErrClosed
 	}
 	c := checker{fs: r.options.FS, dir: r.dir}
-	if run, ok := parseRewriteName(name); ok {
+	if run, ok := segment.ParseRewriteName(name); ok {
 		err := c.rewrite(ctx, run)
 		return c.report, err
 	}
-	n, suffix, ok := parseName(name)
+	n, suffix, ok := segment.ParseName(name)
 	if !ok {
 		return Report{}, errors.Newf("queue: %q is not the name of a segment's file", name)
 	}
@@ -276,7 +277,7 @@ func (r *Reader) VerifyFile(ctx context.Context, name string) (Report, error) {
 // Bind restricts fetches to segments of the queue with the id. It is needed if files of
 // another queue may be copied into the directory: both queues can have the same id at the
 // same address.
-func (r *Reader) Bind(queue [16]byte) { r.files.bound.Store(&queue) }
+func (r *Reader) Bind(queue [16]byte) { r.files.Bound.Store(&queue) }
 
 // IDOf returns the id of the queue that a segment's file belongs to, by its header.
 func IDOf(fsys vfs.FS, path string) ([16]byte, error) {
@@ -285,13 +286,13 @@ func IDOf(fsys vfs.FS, path string) ([16]byte, error) {
 		return [16]byte{}, err
 	}
 	defer file.Close()
-	b := make([]byte, headerBytes)
+	b := make([]byte, segment.HeaderBytes)
 	if _, err := file.ReadAt(b, 0); err != nil {
 		return [16]byte{}, fmt.Errorf("queue: %s: header: %w", path, err)
 	}
-	header, err := parseHeader(b)
+	header, err := segment.ParseHeader(b)
 	if err != nil {
 		return [16]byte{}, fmt.Errorf("queue: %s: %w", path, err)
 	}
-	return header.queue, nil
+	return header.Queue, nil
 }

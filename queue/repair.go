@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"docstore/internal/vfs"
+	"docstore/queue/internal/segment"
 
 	"github.com/cockroachdb/errors"
 )
@@ -86,7 +87,7 @@ func Repair(ctx context.Context, dir string, opts *RepairOptions) ([]RepairedFil
 type repairer struct {
 	dir         string
 	options     RepairOptions
-	listing     listing
+	listing     segment.Listing
 	head        Head  // zero: missing or damaged
 	done, total int64 // bytes read, and to be read
 
@@ -118,9 +119,9 @@ func (r *repairer) complete() {
 
 // lockSource locks the source of a queue against writers and compactions.
 func lockSource(fsys vfs.FS, dir string, now time.Time) (unlock func(), err error) {
-	if _, err := fsys.Stat(filepath.Join(dir, lockName)); errors.Is(err, fs.ErrNotExist) {
+	if _, err := fsys.Stat(filepath.Join(dir, segment.LockName)); errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Newf("queue: %s has no %s, so it is a copy: run this at the source of the queue; "+
-			"to make this directory the source, create an empty %[2]s", dir, lockName)
+			"to make this directory the source, create an empty %[2]s", dir, segment.LockName)
 	}
 	writer, err := LockDir(fsys, dir, now)
 	if err != nil {
@@ -152,10 +153,10 @@ func (r *repairer) run(ctx context.Context) error {
 	if err := r.identify(); err != nil {
 		return err
 	}
-	var previous digest // of the previous segment
+	var previous segment.Digest // of the previous segment
 	for i, p := range r.places {
 		next := r.previousOf(i + 1)
-		if p.header != nil && p.header.previous != previous || p.digest != nil && next != nil && *p.digest != *next {
+		if p.header != nil && p.header.Previous != previous || p.digest != nil && next != nil && *p.digest != *next {
 			return &markedError{mark: ErrForked, detail: p.path + " does not follow the previous segment, or the next segment or " +
 				"the head file names another segment: they belong to different histories of the queue"}
 		}
@@ -198,10 +199,10 @@ func (r *repairer) identify() error {
 		if p.header == nil {
 			continue
 		}
-		if named && p.header.queue != r.queue {
+		if named && p.header.Queue != r.queue {
 			return &markedError{mark: ErrForked, detail: p.path + " belongs to another queue than the previous segments"}
 		}
-		r.queue, named = p.header.queue, true
+		r.queue, named = p.header.Queue, true
 	}
 	for _, p := range r.places {
 		if named || p.missing {
@@ -211,78 +212,78 @@ func (r *repairer) identify() error {
 		if err != nil {
 			return err
 		}
-		if named = s.footer != nil; named {
-			r.queue = s.footer.queue
+		if named = s.Footer != nil; named {
+			r.queue = s.Footer.Queue
 		} else {
-			r.queue = s.header.queue // not verified yet
+			r.queue = s.Header.Queue // not verified yet
 		}
-		s.close()
+		s.Close()
 	}
 	return nil
 }
 
 // previousOf returns the digest of the segment before a place, from the place's header or
 // the head file; nil: unknown.
-func (r *repairer) previousOf(i int) *digest {
+func (r *repairer) previousOf(i int) *segment.Digest {
 	if i == len(r.places) {
-		if last := r.places[i-1]; last.run.last != r.head.Sealed || last.truncated {
+		if last := r.places[i-1]; last.run.Last != r.head.Sealed || last.truncated {
 			return nil
 		}
-		d := digest(r.head.Digest)
+		d := segment.Digest(r.head.Digest)
 		return &d
 	}
 	if r.places[i].header == nil {
 		return nil
 	}
-	return &r.places[i].header.previous
+	return &r.places[i].header.Previous
 }
 
 // repair writes the rewrite of a damaged or missing place. It returns the digest that the
 // header of the next segment must have.
-func (r *repairer) repair(ctx context.Context, p *place, previous digest, next *digest) (digest, error) {
+func (r *repairer) repair(ctx context.Context, p *place, previous segment.Digest, next *segment.Digest) (segment.Digest, error) {
 	report := p.report()
-	run, err := newRun(p.run.first, p.run.last, r.listing.highestGeneration(p.run))
+	run, err := segment.NewRun(p.run.First, p.run.Last, r.listing.HighestGeneration(p.run))
 	if err != nil {
 		return previous, err
 	}
-	header := segmentHeader{
-		queue: r.queue, segment: p.run.first, created: r.options.Now().UnixMilli(), previous: previous, rewrites: run,
+	header := segment.Header{
+		Queue: r.queue, Segment: p.run.First, Created: r.options.Now().UnixMilli(), Previous: previous, Rewrites: run,
 	}
 	v := &salvage{loss: r.options.OnLoss}
-	var s *segmentFile
+	var s *segment.File
 	if !p.missing {
 		var err error
 		if s, err = r.open(p); err != nil {
 			return previous, err
 		}
-		defer s.close()
+		defer s.Close()
 		v.s = s
 	}
 	dictionary, err := r.prepare(v, p, &header)
 	if err != nil {
 		return previous, err
 	}
-	out := &rewriteFile{fs: r.options.FS, dir: r.dir}
+	out := &segment.Rewrite{Fs: r.options.FS, Dir: r.dir}
 	if r.options.DryRun {
-		err = out.begin(header, dictionary)
+		err = out.Begin(header, dictionary)
 	} else {
-		out, err = createRewrite(r.options.FS, r.dir, header, dictionary)
+		out, err = segment.CreateRewrite(r.options.FS, r.dir, header, dictionary)
 	}
 	if err != nil {
 		return previous, err
 	}
-	v.write, v.progress = out.write, r.progress
-	if err := r.fill(ctx, v, p, next, &out.table); err != nil {
-		return previous, out.abandon(err)
+	v.write, v.progress = out.Write, r.progress
+	if err := r.fill(ctx, v, p, next, &out.Table); err != nil {
+		return previous, out.Abandon(err)
 	}
-	if err := out.finish(); err != nil {
+	if err := out.Finish(); err != nil {
 		return previous, err
 	}
 	if err := r.renameDamaged(p); err != nil {
 		return previous, err
 	}
-	report.Rewrite = out.path()
-	report.Kept = int64(out.totals.entries) - v.lostIDs
+	report.Rewrite = out.Path()
+	report.Kept = int64(out.Totals.Entries) - v.lostIDs
 	report.LostDocuments, report.LostRanges, report.UnprovenExpiries = v.lostIDs, len(v.lost), v.unproven
 	r.repaired = append(r.repaired, report)
 	what := "segments repaired"
@@ -291,45 +292,45 @@ func (r *repairer) repair(ctx context.Context, p *place, previous digest, next *
 	}
 	r.options.Logger.Info(what, "path", p.path, "rewrite", report.Rewrite, "kept", report.Kept,
 		"lost_documents", report.LostDocuments, "lost_ranges", report.LostRanges)
-	return out.table.last().digest, nil
+	return out.Table.Last().Digest, nil
 }
 
 // prepare finds the dictionary and the start of the frames, and completes the header of
 // the rewrite.
-func (r *repairer) prepare(v *salvage, p *place, header *segmentHeader) (dictionary []byte, err error) {
-	v.done = Address{Segment: p.run.first}
+func (r *repairer) prepare(v *salvage, p *place, header *segment.Header) (dictionary []byte, err error) {
+	v.done = Address{Segment: p.run.First}
 	if p.missing {
 		v.damaged = true
 		return nil, nil
 	}
 	var whole bool
 	if p.header != nil {
-		v.s.header = *p.header
+		v.s.Header = *p.header
 		dictionary, whole, err = r.recoverDictionary(v.s)
 	} else {
-		dictionary, whole, err = r.recoverHeader(v.s, p.headerRun(), header.previous)
+		dictionary, whole, err = r.recoverHeader(v.s, p.headerRun(), header.Previous)
 		v.damaged = !whole
 	}
 	if err != nil {
 		return nil, err
 	}
-	v.offset = v.s.header.firstFrame()
-	if v.good = v.offset; whole && p.run.generation == 0 {
+	v.offset = v.s.Header.FirstFrame()
+	if v.good = v.offset; whole && p.run.Generation == 0 {
 		v.done.Block = uint32(v.offset)
 	}
-	v.chain, v.appended = v.s.header.crc, v.s.header.created
+	v.chain, v.appended = v.s.Header.CRC, v.s.Header.Created
 	if v.opaque = !whole; v.opaque {
 		return nil, nil
 	}
-	header.codec, header.sampled, header.erases = v.s.header.codec, v.s.header.sampled, v.s.header.erases
+	header.Codec, header.Sampled, header.Erases = v.s.Header.Codec, v.s.Header.Sampled, v.s.Header.Erases
 	return dictionary, nil
 }
 
 // fill runs the salvage and completes the relocations of the rewrite.
-func (r *repairer) fill(ctx context.Context, v *salvage, p *place, next *digest, table *relocations) error {
-	after := Address{Segment: p.run.last + 1}
-	table.settled = after
-	footer := segmentFooter{queue: r.queue, segment: p.run.last}
+func (r *repairer) fill(ctx context.Context, v *salvage, p *place, next *segment.Digest, table *segment.Relocations) error {
+	after := Address{Segment: p.run.Last + 1}
+	table.Settled = after
+	footer := segment.Footer{Queue: r.queue, Segment: p.run.Last}
 	if !p.missing {
 		if err := v.run(ctx); err != nil {
 			return err
@@ -337,58 +338,58 @@ func (r *repairer) fill(ctx context.Context, v *salvage, p *place, next *digest,
 		if err := v.finish(p, next, &footer); err != nil {
 			return err
 		}
-		table.cursor = v.cursor
+		table.Cursor = v.cursor
 	}
 	if err := v.account(after); err != nil {
 		return err
 	}
 	// Of missing segments only the digest of the last one may be known.
-	table.originals, table.lost = make([]original, p.run.last-p.run.first+1), v.lost
-	table.last().digest = footer.digest()
-	if p.run.generation > 0 {
+	table.Originals, table.Lost = make([]segment.Original, p.run.Last-p.run.First+1), v.lost
+	table.Last().Digest = footer.Digest()
+	if p.run.Generation > 0 {
 		r.copyTable(v, table)
 	}
 	if next != nil {
-		table.last().digest = *next
+		table.Last().Digest = *next
 	}
 	return nil
 }
 
 // copyTable copies the relocations of a damaged rewrite. If they are damaged, it is
 // unknown when the dropped entries were superseded, except that it was before now.
-func (r *repairer) copyTable(v *salvage, table *relocations) {
+func (r *repairer) copyTable(v *salvage, table *segment.Relocations) {
 	before := v.table
-	if v.s.footer != nil {
-		before = v.s.relocations
+	if v.s.Footer != nil {
+		before = v.s.Relocations
 	}
 	if before == nil {
-		table.settled = Address{Segment: r.listing.last(), Block: math.MaxUint32}
+		table.Settled = Address{Segment: r.listing.Last(), Block: math.MaxUint32}
 		return
 	}
-	table.settled, table.cursor, table.truncated = before.settled, before.cursor, before.truncated
-	copy(table.originals, before.originals)
-	table.lost = append(table.lost, before.lost...)
-	slices.SortFunc(table.lost, func(a, b addressRange) int {
-		return cmp.Or(a.from.Compare(b.from), a.to.Compare(b.to))
+	table.Settled, table.Cursor, table.Truncated = before.Settled, before.Cursor, before.Truncated
+	copy(table.Originals, before.Originals)
+	table.Lost = append(table.Lost, before.Lost...)
+	slices.SortFunc(table.Lost, func(a, b segment.AddressRange) int {
+		return cmp.Or(a.From.Compare(b.From), a.To.Compare(b.To))
 	})
 }
 
 // finish decides whether entries may have followed the last whole frame, and completes
 // the footer that the segment has or would have had.
-func (v *salvage) finish(p *place, next *digest, footer *segmentFooter) error {
-	original := p.run.generation == 0
-	footer.offset, footer.chain, footer.totals = uint32(v.good), v.chain, v.totals
-	switch found := cmp.Or(v.s.footer, v.footer); {
+func (v *salvage) finish(p *place, next *segment.Digest, footer *segment.Footer) error {
+	original := p.run.Generation == 0
+	footer.Offset, footer.Chain, footer.Totals = uint32(v.good), v.chain, v.totals
+	switch found := cmp.Or(v.s.Footer, v.footer); {
 	case found != nil:
 		*footer = *found
 		if original {
-			return v.account(Address{Segment: v.s.number, Block: found.offset})
+			return v.account(Address{Segment: v.s.Number, Block: found.Offset})
 		}
 	case p.open:
 		v.damaged = false // uncommitted bytes are no loss
 	case !original:
 		v.damaged = v.damaged || v.table == nil
-	case next != nil && footer.digest() == *next || v.footerIsDamaged():
+	case next != nil && footer.Digest() == *next || v.footerIsDamaged():
 		v.damaged = false
 	default:
 		v.damaged = true
@@ -400,12 +401,12 @@ func (v *salvage) finish(p *place, next *digest, footer *segmentFooter) error {
 // file were a footer or the beginning of one: they contain their own offset or the offset
 // of that frame.
 func (v *salvage) footerIsDamaged() bool {
-	b := make([]byte, markBytes)
-	left := v.s.info.Size - v.good
-	if left < markBytes || left > footerBytes || v.s.readAt(b, v.good) != nil {
+	b := make([]byte, segment.MarkBytes)
+	left := v.s.Info.Size - v.good
+	if left < segment.MarkBytes || left > segment.FooterBytes || v.s.ReadAt(b, v.good) != nil {
 		return false
 	}
-	return (left == footerBytes || frameType(b[4]) == frameFooter) && (little.Uint32(b[8:]) == uint32(v.good) || little.Uint32(b[12:]) == v.chain)
+	return (left == segment.FooterBytes || segment.FrameType(b[4]) == segment.FrameFooter) && (segment.Little.Uint32(b[8:]) == uint32(v.good) || segment.Little.Uint32(b[12:]) == v.chain)
 }
 
 // renameDamaged renames a damaged file with DamagedSuffix.

@@ -3,6 +3,8 @@ package queue
 import (
 	"context"
 	"slices"
+
+	"docstore/queue/internal/segment"
 )
 
 // salvage reads everything from a damaged segment that can be verified. The evidence is:
@@ -15,29 +17,29 @@ import (
 //   - an entry of a damaged table with the right checksum, see salvageEntries;
 //   - a document by its entry's checksum.
 type salvage struct {
-	s        *segmentFile
+	s        *segment.File
 	opaque   bool // codec or dictionary is lost, so documents cannot be decoded
 	loss     func(Loss) error
-	write    func(*relocated) error
+	write    func(*segment.RelocatedBlock) error
 	progress func(bytes int64)
 
 	done    Address // every address before it is written or reported
 	damaged bool    // since done
-	block   block
-	kept    relocated
+	block   segment.Block
+	kept    segment.RelocatedBlock
 
-	offset   int64  // of the end of the frames read so far
-	good     int64  // end of the last whole frame
-	chain    uint32 // checksum of the last whole block
-	totals   totals // of the whole blocks
-	appended int64  // time of the last of them
-	cursor   []byte // of the last of them
+	offset   int64          // of the end of the frames read so far
+	good     int64          // end of the last whole frame
+	chain    uint32         // checksum of the last whole block
+	totals   segment.Totals // of the whole blocks
+	appended int64          // time of the last of them
+	cursor   []byte         // of the last of them
 	// footer and table are those of the file if they are whole.
-	footer *segmentFooter
-	table  *relocations
+	footer *segment.Footer
+	table  *segment.Relocations
 
-	lost     []addressRange // ranges without known ids, ascending
-	unproven int64          // expiries copied from damaged tables
+	lost     []segment.AddressRange // ranges without known ids, ascending
+	unproven int64                  // expiries copied from damaged tables
 	lostIDs  int64
 }
 
@@ -54,24 +56,24 @@ type Loss struct {
 }
 
 // minBlockBytes is the minimum size of a block.
-const minBlockBytes = blockHeaderBytes + entryBytes + 1
+const minBlockBytes = segment.BlockHeaderBytes + segment.EntryBytes + 1
 
 // run reads the file from its first frame to its end.
 func (v *salvage) run(ctx context.Context) error {
-	for v.offset < v.s.limit() {
+	for v.offset < v.s.Limit() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		from := v.offset
-		kind, err := v.s.frame(&v.block, v.offset)
+		kind, err := v.s.Frame(&v.block, v.offset)
 		switch {
-		case err == nil && kind == frameMark:
-			err = v.account(Address{Segment: v.s.number, Block: uint32(v.offset)})
-			v.offset += markBytes
+		case err == nil && kind == segment.FrameMark:
+			err = v.account(Address{Segment: v.s.Number, Block: uint32(v.offset)})
+			v.offset += segment.MarkBytes
 			v.good = v.offset
 		case err == nil:
 			err = v.whole()
-		case !isContent(err):
+		case !segment.IsContent(err):
 			return err
 		case v.atEnd():
 			return nil
@@ -82,7 +84,7 @@ func (v *salvage) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		v.progress(min(v.offset, v.s.limit()) - from)
+		v.progress(min(v.offset, v.s.Limit()) - from)
 	}
 	return nil
 }
@@ -90,39 +92,39 @@ func (v *salvage) run(ctx context.Context) error {
 // whole copies the block at offset, whose table is whole.
 func (v *salvage) whole() error {
 	b := &v.block
-	data := getScratch()
-	defer data.release()
-	documents, err := v.read(data, v.offset+b.dataOffset(), int64(b.dataBytes))
+	data := segment.GetScratch()
+	defer data.Release()
+	documents, err := v.read(data, v.offset+b.DataOffset(), int64(b.DataBytes))
 	if err != nil {
 		return err
 	}
-	at, end := b.origin(Address{Segment: v.s.number, Block: uint32(v.offset)})
-	if b.relocated && v.misplaced(at) {
+	at, end := b.Origin(Address{Segment: v.s.Number, Block: uint32(v.offset)})
+	if b.RelocatedBlock && v.misplaced(at) {
 		v.damaged = true
-		v.offset += b.size()
+		v.offset += b.Size()
 		return nil
 	}
 	if err := v.account(at); err != nil {
 		return err
 	}
-	v.kept.reset(at, end, b.chain(), b.appended)
-	for i := range b.count {
-		e, place := b.entry(i), at
-		id, document := b.id(e), documents[e.start:e.end]
-		place.Index = b.index(i)
-		expiry := expirySeconds(b.expires(i))
+	v.kept.Reset(at, end, b.Chain(), b.Appended)
+	for i := range b.Count {
+		e, place := b.Entry(i), at
+		id, document := b.ID(e), documents[e.Start:e.End]
+		place.Index = b.Index(i)
+		expiry := segment.ExpirySeconds(b.Expires(i))
 		if !v.readable(place, &e, id, document) {
-			v.kept.addBare(place.Index, id, flagLost, expiry)
+			v.kept.AddBare(place.Index, id, segment.FlagLost, expiry)
 			if err := v.recordLoss(Loss{From: place, To: following(place), ID: id}); err != nil {
 				return err
 			}
 			continue
 		}
-		v.kept.add(place.Index, id, document, e.rawAndFlags, e.crc, expiry)
+		v.kept.Add(place.Index, id, document, e.RawAndFlags, e.CRC, expiry)
 	}
-	v.totals.add(v.offset, b)
-	v.chain, v.appended, v.cursor = b.crc, b.appended, slices.Clone(b.cursor())
-	v.offset += b.size()
+	v.totals.Add(v.offset, b)
+	v.chain, v.appended, v.cursor = b.CRC, b.Appended, slices.Clone(b.Cursor())
+	v.offset += b.Size()
 	v.good = v.offset
 	v.done = Address{Segment: at.Segment, Block: end}
 	return v.write(&v.kept)
@@ -131,7 +133,7 @@ func (v *salvage) whole() error {
 // misplaced reports whether a relocated block states an impossible origin: outside of the
 // run, or not after the previous block.
 func (v *salvage) misplaced(at Address) bool {
-	return !v.s.header.holds(at.Segment) || at.Compare(v.done) < 0
+	return !v.s.Header.Holds(at.Segment) || at.Compare(v.done) < 0
 }
 
 func following(at Address) Address {
@@ -140,16 +142,16 @@ func following(at Address) Address {
 }
 
 // readable reports whether a document is whole and can be decoded.
-func (v *salvage) readable(at Address, e *entry, id, document []byte) bool {
-	return verifyDocument(at, e, id, document) == nil && (!v.opaque || !e.hasCoded())
+func (v *salvage) readable(at Address, e *segment.Entry, id, document []byte) bool {
+	return segment.VerifyDocument(at, e, id, document) == nil && (!v.opaque || !e.HasCoded())
 }
 
 // read returns bytes of the file, and zeros beyond its end.
-func (v *salvage) read(room *scratch, offset, size int64) ([]byte, error) {
-	b := room.sized(int(size))
-	there := max(0, min(size, v.s.info.Size-offset))
+func (v *salvage) read(room *segment.Scratch, offset, size int64) ([]byte, error) {
+	b := room.Sized(int(size))
+	there := max(0, min(size, v.s.Info.Size-offset))
 	clear(b[there:])
-	return b, v.s.readAt(b[:there], offset)
+	return b, v.s.ReadAt(b[:there], offset)
 }
 
 // account records the addresses between done and a block as lost.
@@ -160,10 +162,10 @@ func (v *salvage) account(next Address) error {
 	if !damaged || from.Compare(next) >= 0 {
 		return nil
 	}
-	if from.Segment == next.Segment && next.Index == 0 && from.Index == 0 && next.Block-from.Block < minBlockBytes && v.s.relocations == nil {
+	if from.Segment == next.Segment && next.Index == 0 && from.Index == 0 && next.Block-from.Block < minBlockBytes && v.s.Relocations == nil {
 		return nil // not larger than a commit mark
 	}
-	v.lost = append(v.lost, addressRange{from: from, to: next})
+	v.lost = append(v.lost, segment.AddressRange{From: from, To: next})
 	return v.recordLoss(Loss{From: from, To: next})
 }
 
@@ -176,26 +178,26 @@ func (v *salvage) recordLoss(l Loss) error {
 
 // atEnd looks for relocations or a footer at offset.
 func (v *salvage) atEnd() bool {
-	room := v.s.info.Size - v.offset
-	if room < footerBytes {
+	room := v.s.Info.Size - v.offset
+	if room < segment.FooterBytes {
 		return false
 	}
-	head := make([]byte, max(footerBytes, relocationsHeadBytes))
-	if v.s.readAt(head, v.offset) != nil {
+	head := make([]byte, max(segment.FooterBytes, segment.RelocationsHeadBytes))
+	if v.s.ReadAt(head, v.offset) != nil {
 		return false
 	}
-	if footer, err := parseFooter(head[:footerBytes], v.offset); err == nil {
+	if footer, err := segment.ParseFooter(head[:segment.FooterBytes], v.offset); err == nil {
 		v.footer = &footer
 		return true
 	}
-	if v.s.relocations == nil || frameType(head[4]) != frameRelocations || relocationsSize(head) > room {
+	if v.s.Relocations == nil || segment.FrameType(head[4]) != segment.FrameRelocations || segment.RelocationsSize(head) > room {
 		return false
 	}
-	b := make([]byte, relocationsSize(head))
-	if v.s.readAt(b, v.offset) != nil {
+	b := make([]byte, segment.RelocationsSize(head))
+	if v.s.ReadAt(b, v.offset) != nil {
 		return false
 	}
-	table, err := parseRelocations(b, uint32(v.offset))
+	table, err := segment.ParseRelocations(b, uint32(v.offset))
 	v.table = table
 	return err == nil
 }
@@ -209,9 +211,9 @@ func (v *salvage) resume() error {
 	if err != nil {
 		return err
 	}
-	room := getScratch()
-	defer room.release()
-	raw, err := v.read(room, v.offset, min(next-v.offset, maxBlockFileBytes))
+	room := segment.GetScratch()
+	defer room.Release()
+	raw, err := v.read(room, v.offset, min(next-v.offset, segment.MaxBlockFileBytes))
 	if err != nil {
 		return err
 	}
@@ -230,38 +232,38 @@ func (v *salvage) resume() error {
 // the file.
 func (v *salvage) tableWhole() bool {
 	b := &v.block
-	if len(b.bytes) < blockHeaderBytes {
+	if len(b.Bytes) < segment.BlockHeaderBytes {
 		return false
 	}
-	h, err := parseBlockHeader(b.bytes[:blockHeaderBytes])
-	if err != nil || h.dataOffset() > v.s.limit()-v.offset || v.s.footer != nil {
+	h, err := segment.ParseBlockHeader(b.Bytes[:segment.BlockHeaderBytes])
+	if err != nil || h.DataOffset() > v.s.Limit()-v.offset || v.s.Footer != nil {
 		return false
 	}
-	b.bytes = slices.Grow(b.bytes[:0], int(h.dataOffset()))[:h.dataOffset()]
-	return v.s.readAt(b.bytes, v.offset) == nil && b.parse() == nil && b.relocated == (v.s.relocations != nil)
+	b.Bytes = slices.Grow(b.Bytes[:0], int(h.DataOffset()))[:h.DataOffset()]
+	return v.s.ReadAt(b.Bytes, v.offset) == nil && b.Parse() == nil && b.RelocatedBlock == (v.s.Relocations != nil)
 }
 
 // resync returns the offset at which the frames continue: after the damaged block at
 // offset, if the frame there names that block by its checksum, otherwise at the next
 // verified frame.
 func (v *salvage) resync() (int64, error) {
-	if b := v.block.bytes; len(b) >= blockHeaderBytes {
-		if h, err := parseBlockHeader(b[:blockHeaderBytes]); err == nil {
-			var next block
-			after := walk{next: v.offset + h.size(), chain: h.crc}
-			if _, err := after.step(v.s, &next); err == nil {
-				return v.offset + h.size(), nil
+	if b := v.block.Bytes; len(b) >= segment.BlockHeaderBytes {
+		if h, err := segment.ParseBlockHeader(b[:segment.BlockHeaderBytes]); err == nil {
+			var next segment.Block
+			after := segment.Walk{Next: v.offset + h.Size(), Chain: h.CRC}
+			if _, err := after.Step(v.s, &next); err == nil {
+				return v.offset + h.Size(), nil
 			}
 		}
 	}
-	limit := v.s.limit()
-	buffer := make([]byte, min(scanBytes, limit-v.offset))
-	for at := v.offset + 1; at+markBytes <= limit; at += scanBytes - blockHeaderBytes + 1 {
+	limit := v.s.Limit()
+	buffer := make([]byte, min(segment.ScanBytes, limit-v.offset))
+	for at := v.offset + 1; at+segment.MarkBytes <= limit; at += segment.ScanBytes - segment.BlockHeaderBytes + 1 {
 		window := buffer[:min(int64(len(buffer)), limit-at)]
-		if err := v.s.readAt(window, at); err != nil {
+		if err := v.s.ReadAt(window, at); err != nil {
 			return 0, err
 		}
-		for i := 0; i+markBytes <= len(window); i++ {
+		for i := 0; i+segment.MarkBytes <= len(window); i++ {
 			if v.verifiedFrame(window[i:], at+int64(i)) {
 				return at + int64(i), nil
 			}
@@ -273,15 +275,15 @@ func (v *salvage) resync() (int64, error) {
 // verifiedFrame reports whether a verified frame begins at an offset, given its first
 // bytes.
 func (v *salvage) verifiedFrame(b []byte, offset int64) bool {
-	switch kind := frameType(b[4]); kind {
-	case frameMark:
-		return checkMark(b[:markBytes], offset) == nil
-	case frameFooter, frameRelocations:
+	switch kind := segment.FrameType(b[4]); kind {
+	case segment.FrameMark:
+		return segment.CheckMark(b[:segment.MarkBytes], offset) == nil
+	case segment.FrameFooter, segment.FrameRelocations:
 		at := *v
 		at.offset = offset
-		return int64(little.Uint32(b[8:])) == offset && at.atEnd()
-	case frameBlock:
-		return len(b) >= blockHeaderBytes && v.verifiedBlock(b, offset)
+		return int64(segment.Little.Uint32(b[8:])) == offset && at.atEnd()
+	case segment.FrameBlock:
+		return len(b) >= segment.BlockHeaderBytes && v.verifiedBlock(b, offset)
 	default:
 		return false
 	}
@@ -289,15 +291,15 @@ func (v *salvage) verifiedFrame(b []byte, offset int64) bool {
 
 // verifiedBlock reports whether the block with the header belongs at the offset.
 func (v *salvage) verifiedBlock(header []byte, offset int64) bool {
-	if _, err := parseBlockHeader(header[:blockHeaderBytes]); err != nil {
+	if _, err := segment.ParseBlockHeader(header[:segment.BlockHeaderBytes]); err != nil {
 		return false
 	}
-	var b block
-	if _, err := v.s.frame(&b, offset); err != nil {
+	var b segment.Block
+	if _, err := v.s.Frame(&b, offset); err != nil {
 		return false
 	}
-	bad, err := v.s.checkDocuments(&b, offset, nil)
-	return err == nil && len(bad) < b.count
+	bad, err := v.s.CheckDocuments(&b, offset, nil)
+	return err == nil && len(bad) < b.Count
 }
 
 // Recovery of entries from a block whose table has a wrong checksum. Each entry has a
@@ -313,13 +315,13 @@ type layout struct {
 	dataOffset int
 }
 
-func (l *layout) header() *blockHeader {
-	return &blockHeader{count: l.count, expiries: l.expiries, relocated: l.relocated}
+func (l *layout) header() *segment.BlockHeader {
+	return &segment.BlockHeader{Count: l.count, Expiries: l.expiries, RelocatedBlock: l.relocated}
 }
 
 // proven is an entry verified by its checksum.
 type proven struct {
-	entry
+	segment.Entry
 	index        uint16
 	id, document []byte
 	expiry       uint32
@@ -333,8 +335,8 @@ func (v *salvage) entries(raw []byte) (end int64, err error) {
 	}
 	var best layout
 	var found []proven
-	for _, l := range layouts(raw, v.s.relocations != nil) {
-		if got := l.proven(raw, v.s.number, v.offset); len(got) > len(found) {
+	for _, l := range layouts(raw, v.s.Relocations != nil) {
+		if got := l.proven(raw, v.s.Number, v.offset); len(got) > len(found) {
 			best, found = l, got
 		}
 	}
@@ -342,14 +344,14 @@ func (v *salvage) entries(raw []byte) (end int64, err error) {
 		return 0, nil
 	}
 	h := best.header()
-	at, originEnd := best.origin(raw, v.s.number, v.offset)
+	at, originEnd := best.origin(raw, v.s.Number, v.offset)
 	if best.relocated && v.misplaced(at) {
 		return 0, nil
 	}
-	end = int64(best.dataOffset) + int64(found[len(found)-1].end)
+	end = int64(best.dataOffset) + int64(found[len(found)-1].End)
 	ended := int(found[len(found)-1].index) == best.count-1
 	if best.relocated {
-		last := little.Uint16(raw[h.originOffset()+originBytes+originalIndexBytes*int64(best.count-1):])
+		last := segment.Little.Uint16(raw[h.OriginOffset()+segment.OriginBytes+segment.OriginalIndexBytes*int64(best.count-1):])
 		ended = found[len(found)-1].index == last
 	} else if originEnd = uint32(v.offset + end); !ended {
 		originEnd = uint32(v.offset + int64(len(raw)))
@@ -357,7 +359,7 @@ func (v *salvage) entries(raw []byte) (end int64, err error) {
 	if err := v.unprovenIDs(raw, &best, at, found); err != nil {
 		return 0, err
 	}
-	v.kept.reset(at, max(originEnd, at.Block+1), 0, v.appended)
+	v.kept.Reset(at, max(originEnd, at.Block+1), 0, v.appended)
 	for _, p := range found {
 		place := at
 		place.Index = p.index
@@ -367,8 +369,8 @@ func (v *salvage) entries(raw []byte) (end int64, err error) {
 				return 0, err
 			}
 		}
-		if v.done = following(place); !v.readable(place, &p.entry, p.id, p.document) {
-			v.kept.addBare(p.index, p.id, flagLost, p.expiry)
+		if v.done = following(place); !v.readable(place, &p.Entry, p.id, p.document) {
+			v.kept.AddBare(p.index, p.id, segment.FlagLost, p.expiry)
 			if err := v.recordLoss(Loss{From: place, To: v.done, ID: p.id}); err != nil {
 				return 0, err
 			}
@@ -377,7 +379,7 @@ func (v *salvage) entries(raw []byte) (end int64, err error) {
 		if p.expiry != 0 {
 			v.unproven++
 		}
-		v.kept.add(p.index, p.id, p.document, p.rawAndFlags, p.crc, p.expiry)
+		v.kept.Add(p.index, p.id, p.document, p.RawAndFlags, p.CRC, p.expiry)
 	}
 	v.damaged = !ended
 	if ended {
@@ -391,11 +393,11 @@ func (v *salvage) entries(raw []byte) (end int64, err error) {
 // layouts returns the possible layouts of the block if at most one field of its header is
 // wrong, given that raw ends with the block.
 func layouts(raw []byte, relocated bool) (found []layout) {
-	count, table, data := int(little.Uint16(raw[6:])), int(little.Uint32(raw[8:])), int(little.Uint32(raw[12:]))
-	cursor := int(little.Uint16(raw[28:]))
-	said := raw[5]&blockHasExpiries != 0
+	count, table, data := int(segment.Little.Uint16(raw[6:])), int(segment.Little.Uint32(raw[8:])), int(segment.Little.Uint32(raw[12:]))
+	cursor := int(segment.Little.Uint16(raw[28:]))
+	said := raw[5]&segment.BlockHasExpiries != 0
 	for _, expiries := range []bool{said, !said} {
-		for _, dataOffset := range []int{blockHeaderBytes + table, len(raw) - data} {
+		for _, dataOffset := range []int{segment.BlockHeaderBytes + table, len(raw) - data} {
 			if dataOffset < minBlockBytes || dataOffset > len(raw) {
 				continue
 			}
@@ -414,18 +416,18 @@ func layouts(raw []byte, relocated bool) (found []layout) {
 // countEntries returns the number of entries for which ids and cursor end at the start of
 // the documents; 0 if there is none.
 func (l layout) countEntries(raw []byte, cursorBytes int) int {
-	var before entry
+	var before segment.Entry
 	for i := range MaxBlockEntries {
-		offset := blockHeaderBytes + entryBytes*i
-		if offset+entryBytes > l.dataOffset {
+		offset := segment.BlockHeaderBytes + segment.EntryBytes*i
+		if offset+segment.EntryBytes > l.dataOffset {
 			return 0
 		}
-		e := parseEntry(raw[offset:], 0)
-		if e.end < before.end || e.idEnd <= before.idEnd || e.idEnd-before.idEnd > MaxIDBytes {
+		e := segment.ParseEntry(raw[offset:], 0)
+		if e.End < before.End || e.IdEnd <= before.IdEnd || e.IdEnd-before.IdEnd > MaxIDBytes {
 			return 0
 		}
 		before, l.count = e, i+1
-		if l.header().idsOffset()+int64(e.idEnd)+int64(cursorBytes) == int64(l.dataOffset) {
+		if l.header().IdsOffset()+int64(e.IdEnd)+int64(cursorBytes) == int64(l.dataOffset) {
 			return l.count
 		}
 	}
@@ -437,42 +439,42 @@ func (l *layout) origin(raw []byte, n SegmentID, offset int64) (at Address, end 
 	if !l.relocated {
 		return Address{Segment: n, Block: uint32(offset)}, 0
 	}
-	o := raw[l.header().originOffset():]
-	return Address{Segment: SegmentID(little.Uint32(o)), Block: little.Uint32(o[4:])}, little.Uint32(o[8:])
+	o := raw[l.header().OriginOffset():]
+	return Address{Segment: SegmentID(segment.Little.Uint32(o)), Block: segment.Little.Uint32(o[4:])}, segment.Little.Uint32(o[8:])
 }
 
 // entry returns entry i of the block in this layout.
 func (l *layout) entry(raw []byte, i int) (p proven, ok bool) {
 	h := l.header()
-	ids := h.idsOffset()
+	ids := h.IdsOffset()
 	if ids > int64(l.dataOffset) {
 		return p, false
 	}
-	p.entry = parseEntry(raw[blockHeaderBytes+entryBytes*max(i-1, 0):], i)
-	idFrom, idTo := ids+int64(p.idStart), ids+int64(p.idEnd)
-	from, to := int64(l.dataOffset)+int64(p.start), int64(l.dataOffset)+int64(p.end)
+	p.Entry = segment.ParseEntry(raw[segment.BlockHeaderBytes+segment.EntryBytes*max(i-1, 0):], i)
+	idFrom, idTo := ids+int64(p.IdStart), ids+int64(p.IdEnd)
+	from, to := int64(l.dataOffset)+int64(p.Start), int64(l.dataOffset)+int64(p.End)
 	if idFrom >= idTo || idTo > int64(l.dataOffset) || idTo-idFrom > MaxIDBytes || from > to || to > int64(len(raw)) {
 		return p, false
 	}
 	p.id, p.document, p.index = raw[idFrom:idTo], raw[from:to], uint16(i)
 	if l.relocated {
-		p.index = little.Uint16(raw[h.originOffset()+originBytes+originalIndexBytes*int64(i):])
+		p.index = segment.Little.Uint16(raw[h.OriginOffset()+segment.OriginBytes+segment.OriginalIndexBytes*int64(i):])
 	}
 	if l.expiries {
-		p.expiry = little.Uint32(raw[blockHeaderBytes+entryBytes*l.count+expiryBytes*i:])
+		p.expiry = segment.Little.Uint32(raw[segment.BlockHeaderBytes+segment.EntryBytes*l.count+segment.ExpiryBytes*i:])
 	}
 	return p, true
 }
 
 // proven returns the entries of the block in this layout that have the right checksum.
 func (l *layout) proven(raw []byte, n SegmentID, offset int64) (found []proven) {
-	if l.header().idsOffset() > int64(l.dataOffset) {
+	if l.header().IdsOffset() > int64(l.dataOffset) {
 		return nil
 	}
 	at, _ := l.origin(raw, n, offset)
 	for i := range l.count {
 		p, ok := l.entry(raw, i)
-		if at.Index = p.index; !ok || verifyDocument(at, &p.entry, p.id, p.document) != nil {
+		if at.Index = p.index; !ok || segment.VerifyDocument(at, &p.Entry, p.id, p.document) != nil {
 			continue
 		}
 		if last := len(found) - 1; last >= 0 && found[last].index >= p.index {

@@ -5,43 +5,45 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+
+	"docstore/queue/internal/segment"
 )
 
 // place is the file of a segment or run: an original, a rewrite, or none.
 type place struct {
-	run     rewriteRun // generation 0: an original
+	run     segment.Run // generation 0: an original
 	path    string
 	open    bool
 	missing bool
 	// truncated: entries at its end were truncated.
 	truncated bool
 	damage    []*CorruptionError
-	header    *segmentHeader // nil: damaged
-	digest    *digest        // in the next header; nil: damaged, or not sealed
+	header    *segment.Header // nil: damaged
+	digest    *segment.Digest // in the next header; nil: damaged, or not sealed
 }
 
 func (p *place) damaged() bool { return p.missing || len(p.damage) > 0 }
 
 func (p *place) report() RepairedFile {
-	return RepairedFile{Path: p.path, First: p.run.first, Last: p.run.last, Missing: p.missing, Damage: p.damage}
+	return RepairedFile{Path: p.path, First: p.run.First, Last: p.run.Last, Missing: p.missing, Damage: p.damage}
 }
 
 // survey finds the files of the segments and their damage.
 func (r *repairer) survey(ctx context.Context) (err error) {
-	if r.listing, err = list(r.options.FS, r.dir); err != nil {
+	if r.listing, err = segment.List(r.options.FS, r.dir); err != nil {
 		return err
 	}
-	for _, run := range r.listing.rewrites {
-		if info, err := r.options.FS.Stat(run.path(r.dir)); err == nil {
+	for _, run := range r.listing.Rewrites {
+		if info, err := r.options.FS.Stat(run.Path(r.dir)); err == nil {
 			r.total += info.Size
 		}
 	}
-	for _, n := range r.listing.numbers {
-		if info, err := r.options.FS.Stat(segmentPath(r.dir, n, r.listing.suffixOf(n))); err == nil {
+	for _, n := range r.listing.Numbers {
+		if info, err := r.options.FS.Stat(segment.Path(r.dir, n, r.listing.SuffixOf(n))); err == nil {
 			r.total += info.Size
 		}
 	}
-	r.places, err = r.placesIn(ctx, 1, max(r.listing.last(), r.head.Highest), maxGeneration)
+	r.places, err = r.placesIn(ctx, 1, max(r.listing.Last(), r.head.Highest), segment.MaxGeneration)
 	return err
 }
 
@@ -57,11 +59,11 @@ func (r *repairer) placesIn(ctx context.Context, first, last SegmentID, highest 
 			return nil, err
 		}
 		if before := len(places) - 1; before >= 0 && places[before].missing && found[0].missing {
-			places[before].run.last = n // they go into one rewrite
+			places[before].run.Last = n // they go into one rewrite
 		} else {
 			places = append(places, found...)
 		}
-		n = found[len(found)-1].run.last + 1
+		n = found[len(found)-1].run.Last + 1
 	}
 	return places, nil
 }
@@ -69,15 +71,15 @@ func (r *repairer) placesIn(ctx context.Context, first, last SegmentID, highest 
 // rewriteAt returns the rewrite that begins with segment n, if there is one. Instead of a
 // damaged rewrite it returns the files that the rewrite has replaced, if they are whole.
 func (r *repairer) rewriteAt(ctx context.Context, n, last SegmentID, highest uint32) ([]*place, error) {
-	for _, run := range r.listing.covering(n) {
-		if run.first != n || run.last > last || run.generation > highest {
+	for _, run := range r.listing.Covering(n) {
+		if run.First != n || run.Last > last || run.Generation > highest {
 			continue
 		}
-		p := &place{run: run, path: run.path(r.dir)}
+		p := &place{run: run, path: run.Path(r.dir)}
 		if err := r.inspect(ctx, p); err != nil {
 			return nil, err
 		}
-		replaced, err := r.placesIn(ctx, n, run.last, run.generation-1)
+		replaced, err := r.placesIn(ctx, n, run.Last, run.Generation-1)
 		if err != nil {
 			return nil, err
 		}
@@ -101,11 +103,11 @@ func (r *repairer) rewriteAt(ctx context.Context, n, last SegmentID, highest uin
 }
 
 func (r *repairer) originalAt(ctx context.Context, n SegmentID) ([]*place, error) {
-	p := &place{run: rewriteRun{first: n, last: n}}
-	p.path = segmentPath(r.dir, n, r.listing.suffixOf(n))
-	p.open = r.listing.open[n] && !r.listing.sealed[n]
-	if !p.open && !r.listing.sealed[n] {
-		p.path, p.missing = segmentPath(r.dir, n, sealedSuffix), true
+	p := &place{run: segment.Run{First: n, Last: n}}
+	p.path = segment.Path(r.dir, n, r.listing.SuffixOf(n))
+	p.open = r.listing.Open[n] && !r.listing.Sealed[n]
+	if !p.open && !r.listing.Sealed[n] {
+		p.path, p.missing = segment.Path(r.dir, n, segment.SealedSuffix), true
 		return []*place{p}, nil
 	}
 	return []*place{p}, r.inspect(ctx, p)
@@ -116,34 +118,34 @@ func (r *repairer) inspect(ctx context.Context, p *place) error {
 	c := checker{fs: r.options.FS, dir: r.dir}
 	c.progress = func(done, _ int64) { r.options.Progress(r.done+done, max(r.total, r.done+done)) }
 	var err error
-	if p.run.generation > 0 {
+	if p.run.Generation > 0 {
 		err = c.rewrite(ctx, p.run)
 	} else {
-		err = c.segment(ctx, p.run.first)
+		err = c.segment(ctx, p.run.First)
 	}
 	if err != nil {
 		return err
 	}
 	r.progress(c.done)
 	p.damage = c.report.Damage
-	s, err := openSegmentFile(r.options.FS, p.path, p.run.first)
+	s, err := segment.Open(r.options.FS, p.path, p.run.First)
 	if err != nil {
-		if isContent(err) && len(p.damage) == 0 {
-			p.damage = []*CorruptionError{{Path: p.path, Segment: p.run.first, Reason: "header is missing or incomplete"}}
+		if segment.IsContent(err) && len(p.damage) == 0 {
+			p.damage = []*CorruptionError{{Path: p.path, Segment: p.run.First, Reason: "header is missing or incomplete"}}
 		}
-		if isContent(err) {
+		if segment.IsContent(err) {
 			err = r.readEnds(p)
 		}
 		return err
 	}
-	defer s.close()
-	p.header = &s.header
-	if s.footer != nil {
-		d := s.digest()
-		p.digest, p.truncated = &d, s.truncates(p.run.last)
+	defer s.Close()
+	p.header = &s.Header
+	if s.Footer != nil {
+		d := s.Digest()
+		p.digest, p.truncated = &d, s.Truncates(p.run.Last)
 	}
-	if p.open && (r.listing.after(p.run.first) || r.head.Sealed >= p.run.first) && len(p.damage) == 0 {
-		p.damage = []*CorruptionError{s.corruption(s.info.Size, errors.New("segment is not sealed, but it was before, or later segments exist"))}
+	if p.open && (r.listing.After(p.run.First) || r.head.Sealed >= p.run.First) && len(p.damage) == 0 {
+		p.damage = []*CorruptionError{s.Corruption(s.Info.Size, errors.New("segment is not sealed, but it was before, or later segments exist"))}
 	}
 	return nil
 }
@@ -155,50 +157,50 @@ func (r *repairer) readEnds(p *place) error {
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	b := make([]byte, headerBytes)
-	if s.readAt(b, 0) == nil {
-		if h, err := parseHeader(b); err == nil && h.rewrites == p.headerRun() && h.holds(p.run.first) {
+	defer s.Close()
+	b := make([]byte, segment.HeaderBytes)
+	if s.ReadAt(b, 0) == nil {
+		if h, err := segment.ParseHeader(b); err == nil && h.Rewrites == p.headerRun() && h.Holds(p.run.First) {
 			p.header = &h
 		}
 	}
-	if s.footer != nil && p.run.generation == 0 {
-		d := s.footer.digest()
+	if s.Footer != nil && p.run.Generation == 0 {
+		d := s.Footer.Digest()
 		p.digest = &d
 	}
 	return nil
 }
 
 // headerRun returns the run in the header of the place's file.
-func (p *place) headerRun() rewriteRun {
-	if p.run.generation == 0 {
-		return rewriteRun{}
+func (p *place) headerRun() segment.Run {
+	if p.run.Generation == 0 {
+		return segment.Run{}
 	}
 	return p.run
 }
 
 // open opens a damaged file. Its header is not verified.
-func (r *repairer) open(p *place) (*segmentFile, error) {
+func (r *repairer) open(p *place) (*segment.File, error) {
 	file, err := r.options.FS.Open(p.path)
 	if err != nil {
 		return nil, err
 	}
-	s := &segmentFile{path: p.path, number: p.run.first, file: file}
-	raw := make([]byte, headerBytes)
-	if err = s.refresh(); err == nil {
-		err = s.readAt(raw[:min(headerBytes, s.info.Size)], 0)
+	s := &segment.File{Path: p.path, Number: p.run.First, Handle: file}
+	raw := make([]byte, segment.HeaderBytes)
+	if err = s.Refresh(); err == nil {
+		err = s.ReadAt(raw[:min(segment.HeaderBytes, s.Info.Size)], 0)
 	}
-	if err == nil && s.footer != nil && s.footer.segment != s.number {
-		s.footer = nil
+	if err == nil && s.Footer != nil && s.Footer.Segment != s.Number {
+		s.Footer = nil
 	}
-	s.header = unverifiedHeader(raw)
-	if err == nil && p.run.generation > 0 {
-		s.header.rewrites = p.run
-		if s.footer == nil || s.loadRelocations() != nil {
-			s.footer, s.relocations = nil, &relocations{}
+	s.Header = unverifiedHeader(raw)
+	if err == nil && p.run.Generation > 0 {
+		s.Header.Rewrites = p.run
+		if s.Footer == nil || s.LoadRelocations() != nil {
+			s.Footer, s.Relocations = nil, &segment.Relocations{}
 		}
-	} else if s.footer != nil && s.footer.relocations > 0 {
-		s.footer = nil
+	} else if s.Footer != nil && s.Footer.Relocations > 0 {
+		s.Footer = nil
 	}
 	if err != nil {
 		file.Close()

@@ -10,13 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/crashtest"
 	"docstore/internal/race"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue/codec"
+	"docstore/queue/internal/segment"
+
+	"github.com/stretchr/testify/require"
 )
 
 // losses are the losses that a repair has reported.
@@ -38,7 +39,7 @@ func (l losses) document(at Address, id string) bool {
 // entry reports whether the entry at an address is lost.
 func (l losses) entry(at Address) bool {
 	return slices.ContainsFunc(l, func(loss Loss) bool {
-		return loss.ID == nil && addressRange{from: loss.From, to: loss.To}.holds(at)
+		return loss.ID == nil && segment.AddressRange{From: loss.From, To: loss.To}.Holds(at)
 	})
 }
 
@@ -54,7 +55,7 @@ func stride(n int) int {
 // sourceWith returns a directory that a Writer has opened, with the files.
 func sourceWith(t testing.TB, files map[string][]byte) *vfs.Mem {
 	mem := memWith(t, files)
-	f, err := mem.Create(queueDir + "/" + lockName)
+	f, err := mem.Create(queueDir + "/" + segment.LockName)
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
 	require.NoError(t, mem.SyncDir(queueDir))
@@ -136,24 +137,24 @@ func requireSurvivors(t testing.TB, r *Reader, items []item, lost losses) {
 // touched returns the items that depend on a byte of a segment: on their table entries or
 // the previous ones, which give their offsets, on their ids, or on their documents.
 func touched(t testing.TB, content []byte, items []item, at int) (found []item) {
-	s := &segmentFile{}
+	s := &segment.File{}
 	var err error
-	s.header, err = parseHeader(content[:headerBytes])
+	s.Header, err = segment.ParseHeader(content[:segment.HeaderBytes])
 	require.NoError(t, err)
 	in := func(from, to uint32) bool { return int(from) <= at && at < int(to) }
 	for _, it := range items {
-		if it.at.Segment != s.header.segment {
+		if it.at.Segment != s.Header.Segment {
 			continue
 		}
-		h, err := parseBlockHeader(content[it.at.Block:])
+		h, err := segment.ParseBlockHeader(content[it.at.Block:])
 		require.NoError(t, err)
-		b := block{blockHeader: h, bytes: content[it.at.Block:][:h.dataOffset()]}
-		e := b.entry(int(it.at.Index))
-		rows := it.at.Block + blockHeaderBytes + entryBytes*uint32(max(int(it.at.Index)-1, 0))
-		ids, data := it.at.Block+uint32(h.idsOffset()), it.at.Block+uint32(h.dataOffset())
-		dictionary := in(headerBytes, uint32(s.header.firstFrame())) && e.hasCoded()
-		if in(rows, it.at.Block+blockHeaderBytes+entryBytes*uint32(it.at.Index+1)) ||
-			in(ids+e.idStart, ids+e.idEnd) || in(data+e.start, data+e.end) || dictionary {
+		b := segment.Block{BlockHeader: h, Bytes: content[it.at.Block:][:h.DataOffset()]}
+		e := b.Entry(int(it.at.Index))
+		rows := it.at.Block + segment.BlockHeaderBytes + segment.EntryBytes*uint32(max(int(it.at.Index)-1, 0))
+		ids, data := it.at.Block+uint32(h.IdsOffset()), it.at.Block+uint32(h.DataOffset())
+		dictionary := in(segment.HeaderBytes, uint32(s.Header.FirstFrame())) && e.HasCoded()
+		if in(rows, it.at.Block+segment.BlockHeaderBytes+segment.EntryBytes*uint32(it.at.Index+1)) ||
+			in(ids+e.IdStart, ids+e.IdEnd) || in(data+e.Start, data+e.End) || dictionary {
 			found = append(found, it)
 		}
 	}
@@ -187,7 +188,7 @@ func requireLosesOnly(t *testing.T, files map[string][]byte, items []item, name 
 	changed := maps.Clone(files)
 	changed[name] = damaged
 	mem := sourceWith(t, changed)
-	if _, suffix, _ := parseName(name); suffix == openSuffix && len(checkDamage(t, mem)) == 0 {
+	if _, suffix, _ := segment.ParseName(name); suffix == segment.OpenSuffix && len(checkDamage(t, mem)) == 0 {
 		return // possibly the result of a crash, which OpenWriter handles
 	}
 	_, lost := requireRepaired(t, mem, items)
@@ -267,7 +268,7 @@ func TestRepairMissingSegments(t *testing.T) {
 	mem := newMem(t)
 	items := longQueue(t, mem, 6)
 	for _, n := range []SegmentID{1, 3, 4} {
-		require.NoError(t, mem.Remove(segmentPath(queueDir, n, sealedSuffix)))
+		require.NoError(t, mem.Remove(segment.Path(queueDir, n, segment.SealedSuffix)))
 	}
 	repaired, lost := requireRepaired(t, mem, items)
 	require.Len(t, repaired, 2)
@@ -284,7 +285,7 @@ func TestRepairWithReaders(t *testing.T) {
 	mem := newMem(t)
 	items := longQueue(t, mem, 4)
 	copied := mem.CrashClone(vfs.KeepAll)
-	require.NoError(t, copied.Remove(queueDir+"/"+lockName))
+	require.NoError(t, copied.Remove(queueDir+"/"+segment.LockName))
 	var stopped []follower
 	r := openReader(t, mem)
 	for n := range len(items) + 1 {
@@ -312,9 +313,9 @@ func TestRepairWithReaders(t *testing.T) {
 	rewrite, err := vfs.ReadFile(mem, repaired[0].Rewrite)
 	require.NoError(t, err)
 	require.NoError(t, vfs.WriteFileAtomic(copied, repaired[0].Rewrite, rewrite))
-	behind, err := vfs.ReadFile(mem, segmentPath(queueDir, 5, sealedSuffix))
+	behind, err := vfs.ReadFile(mem, segment.Path(queueDir, 5, segment.SealedSuffix))
 	require.NoError(t, err)
-	require.NoError(t, vfs.WriteFileAtomic(copied, segmentPath(queueDir, 5, sealedSuffix), behind))
+	require.NoError(t, vfs.WriteFileAtomic(copied, segment.Path(queueDir, 5, segment.SealedSuffix), behind))
 	for _, fsys := range []vfs.FS{mem, copied} {
 		reader := openReader(t, fsys)
 		for _, f := range stopped {
@@ -338,11 +339,11 @@ func TestRepairWithReaders(t *testing.T) {
 func TestTailContinuesAfterRepair(t *testing.T) {
 	mem := newMem(t)
 	items := longQueue(t, mem, 3)
-	name := segmentPath(queueDir, 2, sealedSuffix)
+	name := segment.Path(queueDir, 2, segment.SealedSuffix)
 	content, err := vfs.ReadFile(mem, name)
 	require.NoError(t, err)
 	require.NoError(t, mem.Remove(name))
-	require.NoError(t, vfs.WriteFileAtomic(mem, name, content[:len(content)-footerBytes]))
+	require.NoError(t, vfs.WriteFileAtomic(mem, name, content[:len(content)-segment.FooterBytes]))
 
 	r := openReader(t, mem)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -379,7 +380,7 @@ func TestTailContinuesAfterRepair(t *testing.T) {
 func TestCompactKeepsLosses(t *testing.T) {
 	mem := newMem(t)
 	items := longQueue(t, mem, 6)
-	require.NoError(t, mem.Remove(segmentPath(queueDir, 1, sealedSuffix)))
+	require.NoError(t, mem.Remove(segment.Path(queueDir, 1, segment.SealedSuffix)))
 	_, lost := repairQueue(t, mem)
 	_, err := Compact(context.Background(), queueDir, &CompactOptions{FS: mem, MaxDead: 0.01, DeleteOriginals: true})
 	require.NoError(t, err)
@@ -417,10 +418,10 @@ func TestRepairDamagedRewrite(t *testing.T) {
 				items[i].document = string(document)
 			}
 		}
-		l, err := list(base, queueDir)
+		l, err := segment.List(base, queueDir)
 		require.NoError(t, err)
-		require.Len(t, l.rewrites, 1)
-		name := l.rewrites[0].path(queueDir)
+		require.Len(t, l.Rewrites, 1)
+		name := l.Rewrites[0].Path(queueDir)
 		content, err := vfs.ReadFile(base, name)
 		require.NoError(t, err)
 		for at := 0; at < len(content); at += stride(1) {
@@ -439,7 +440,7 @@ func TestRepairDamagedRewrite(t *testing.T) {
 				continue
 			}
 			repaired, lost := requireRepaired(t, mem, items)
-			require.Equal(t, rewriteRun{first: l.rewrites[0].first, last: l.rewrites[0].last, generation: 2}.path(queueDir), repaired[0].Rewrite)
+			require.Equal(t, segment.Run{First: l.Rewrites[0].First, Last: l.Rewrites[0].Last, Generation: 2}.Path(queueDir), repaired[0].Rewrite)
 			require.LessOrEqual(t, len(lost), 4)
 		}
 	}
@@ -471,7 +472,7 @@ func TestRepairCrash(t *testing.T) {
 	random, tally := testseed.Rand(t), crashtest.NewTally(t, "crashes")
 	files, items := smallQueue(t, "none", true)
 	files["0000000001.seg"][items[0].at.Block+50] ^= 1
-	delete(files, lockName)
+	delete(files, segment.LockName)
 	base := sourceWith(t, files)
 	for k := 1; ; k++ {
 		mem := base.CrashClone(vfs.KeepAll)

@@ -7,12 +7,13 @@ import (
 	"os"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/crashtest"
 	"docstore/internal/race"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue/internal/segment"
+
+	"github.com/stretchr/testify/require"
 )
 
 // TestMappedRewriteIsDamaged damages a rewrite in place after it was opened and read, as
@@ -44,7 +45,7 @@ func TestMappedRewriteIsDamaged(t *testing.T) {
 	require.NoError(t, w.Close())
 	_, err = Compact(context.Background(), dir, &CompactOptions{MaxDead: 0.01, DeleteOriginals: true})
 	require.NoError(t, err)
-	path := rewriteRun{first: 1, last: 1, generation: 1}.path(dir)
+	path := segment.Run{First: 1, Last: 1, Generation: 1}.Path(dir)
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	content, err := os.ReadFile(path)
@@ -53,10 +54,10 @@ func TestMappedRewriteIsDamaged(t *testing.T) {
 	require.NoError(t, err)
 	defer r.Close()
 	requireDocuments(t, r, live)
-	f := r.files.get(1)
-	require.NotNil(t, f.mapping)
-	begin := int(f.footer.relocations)
-	r.files.put(f)
+	f := r.files.Get(1)
+	require.NotNil(t, f.Mapping)
+	begin := int(f.Footer.Relocations)
+	r.files.Put(f)
 
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(t, err)
@@ -74,7 +75,7 @@ func TestMappedRewriteIsDamaged(t *testing.T) {
 			require.False(t, isLive, "byte %d: %s is there: %v", at, it.id, err)
 			return
 		}
-		require.True(t, isContent(err), "byte %d: %v", at, err)
+		require.True(t, segment.IsContent(err), "byte %d: %v", at, err)
 		damaged++
 	}
 	damage := func(at int, with []byte) {
@@ -104,7 +105,7 @@ func TestMappedRewriteIsDamaged(t *testing.T) {
 	}
 	// A row that maps to another block, which lacks the entry.
 	const rowBytes = 12
-	for at := begin + relocationsHeadBytes + rowBytes; at+rowBytes < len(content)-footerBytes; at += rowBytes {
+	for at := begin + segment.RelocationsHeadBytes + rowBytes; at+rowBytes < len(content)-segment.FooterBytes; at += rowBytes {
 		offset := at + rowBytes - 4
 		damage(offset, content[offset-rowBytes:][:4])
 		requireAllHonest(at)

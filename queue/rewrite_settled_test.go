@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/vfs"
+
+	"github.com/stretchr/testify/require"
 )
 
 // TestRewrites: Tail reports each rewrite before it reads it, and Rewrites describes those in

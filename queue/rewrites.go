@@ -9,10 +9,11 @@ import (
 	"sync"
 
 	"docstore/internal/vfs"
+	"docstore/queue/internal/segment"
 )
 
-// openCovering is listing.openCovering with the current listing.
-func (r *Reader) openCovering(n SegmentID) (s *segmentFile, damage, err error) {
+// OpenCovering is listing.OpenCovering with the current listing.
+func (r *Reader) openCovering(n SegmentID) (s *segment.File, damage, err error) {
 	l, err := r.list()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil // the directory has not arrived
@@ -20,7 +21,7 @@ func (r *Reader) openCovering(n SegmentID) (s *segmentFile, damage, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return l.openCovering(r.options.FS, r.dir, n)
+	return l.OpenCovering(r.options.FS, r.dir, n)
 }
 
 // DropReplaced closes open files that a rewrite has replaced, so that dropped entries are
@@ -31,13 +32,13 @@ func (r *Reader) DropReplaced() error {
 	if err != nil {
 		return err
 	}
-	for run := range r.files.replacedBy(&l) {
-		s, err := openSegmentFile(r.options.FS, run.path(r.dir), run.first)
+	for run := range r.files.ReplacedBy(&l) {
+		s, err := segment.Open(r.options.FS, run.Path(r.dir), run.First)
 		switch {
 		case err == nil:
-			s.close()
-			r.files.drop(run)
-		case !isContent(err) && !errors.Is(err, fs.ErrNotExist):
+			s.Close()
+			r.files.Drop(run)
+		case !segment.IsContent(err) && !errors.Is(err, fs.ErrNotExist):
 			return err
 		}
 	}
@@ -84,14 +85,14 @@ func (r *Reader) Rewrites() ([]Rewrite, error) {
 	if l == c.listed {
 		return c.all, nil
 	}
-	c.listed, c.all = l, make([]Rewrite, 0, len(l.rewrites))
-	known := make(map[string]settledFile, len(l.rewrites))
-	for _, run := range l.rewrites {
-		c.add(r, known, run.name(), run)
+	c.listed, c.all = l, make([]Rewrite, 0, len(l.Rewrites))
+	known := make(map[string]settledFile, len(l.Rewrites))
+	for _, run := range l.Rewrites {
+		c.add(r, known, run.Name(), run)
 	}
-	for _, name := range l.ignored {
+	for _, name := range l.Ignored {
 		before, quarantined := strings.CutSuffix(name, QuarantineSuffix)
-		if run, ok := parseRewriteName(before); ok && quarantined {
+		if run, ok := segment.ParseRewriteName(before); ok && quarantined {
 			c.add(r, known, name, run)
 		}
 	}
@@ -100,16 +101,16 @@ func (r *Reader) Rewrites() ([]Rewrite, error) {
 }
 
 // add describes the rewrite in a file, unless the file was removed meanwhile.
-func (c *settledCache) add(r *Reader, known map[string]settledFile, name string, run rewriteRun) {
+func (c *settledCache) add(r *Reader, known map[string]settledFile, name string, run segment.Run) {
 	path := filepath.Join(r.dir, name)
 	info, err := r.options.FS.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
 	f := c.known[name]
-	if err != nil || !sameFile(f.info, info) {
-		f = settledFile{info, Rewrite{First: run.first, Last: run.last, Generation: run.generation}}
-		f.Settled, err = settledOf(r.options.FS, path, run.first)
+	if err != nil || !segment.SameFile(f.info, info) {
+		f = settledFile{info, Rewrite{First: run.First, Last: run.Last, Generation: run.Generation}}
+		f.Settled, err = settledOf(r.options.FS, path, run.First)
 	}
 	if err == nil {
 		known[name] = f
@@ -119,19 +120,19 @@ func (c *settledCache) add(r *Reader, known map[string]settledFile, name string,
 
 // settledOf returns the Settled of a rewrite.
 func settledOf(fsys vfs.FS, path string, first SegmentID) (Position, error) {
-	s, err := openSegmentFile(fsys, path, first)
+	s, err := segment.Open(fsys, path, first)
 	if err != nil {
 		return Position{}, err
 	}
-	defer s.close()
-	if s.relocations == nil {
-		return Position{}, s.corruption(0, errors.New("it is not a rewrite"))
+	defer s.Close()
+	if s.Relocations == nil {
+		return Position{}, s.Corruption(0, errors.New("it is not a rewrite"))
 	}
-	return Position{Queue: s.header.queue, Next: s.relocations.settled}, nil
+	return Position{Queue: s.Header.Queue, Next: s.Relocations.Settled}, nil
 }
 
 // describeRewrite describes an open rewrite.
-func describeRewrite(s *segmentFile) Rewrite {
-	run := s.header.rewrites
-	return Rewrite{run.first, run.last, run.generation, Position{Queue: s.header.queue, Next: s.relocations.settled}}
+func describeRewrite(s *segment.File) Rewrite {
+	run := s.Header.Rewrites
+	return Rewrite{run.First, run.Last, run.Generation, Position{Queue: s.Header.Queue, Next: s.Relocations.Settled}}
 }

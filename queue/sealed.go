@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"docstore/internal/vfs"
+	"docstore/queue/internal/segment"
 )
 
 // SealedFile describes a sealed segment or a rewrite. Its file never changes.
@@ -51,23 +52,23 @@ func (r *Reader) sealed() ([]SealedFile, error) {
 	if r.isClosed() {
 		return nil, ErrClosed
 	}
-	l, err := list(r.options.FS, r.dir)
+	l, err := segment.List(r.options.FS, r.dir)
 	if err != nil {
 		return nil, err
 	}
 	var files []SealedFile
-	last := l.last()
+	last := l.Last()
 	for n := SegmentID(1); n <= last; n++ {
-		s, err := l.openWhole(r.options.FS, r.dir, n)
+		s, err := l.OpenWhole(r.options.FS, r.dir, n)
 		if err != nil {
-			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, errIncomplete) {
+			if errors.Is(err, fs.ErrNotExist) || errors.Is(err, segment.ErrPartial) {
 				err = fmt.Errorf("queue: segment %d in %s: %w (%w)", n, r.dir, ErrIncomplete, err)
 			}
 			return nil, err
 		}
 		f := describeSealed(s)
-		s.close()
-		if strings.HasSuffix(s.path, openSuffix) {
+		s.Close()
+		if strings.HasSuffix(s.Path, segment.OpenSuffix) {
 			f = nil // its footer may not be durable
 		}
 		if f == nil && n == last {
@@ -83,16 +84,16 @@ func (r *Reader) sealed() ([]SealedFile, error) {
 }
 
 // describeSealed returns nil for a file without a footer.
-func describeSealed(s *segmentFile) *SealedFile {
-	if s.footer == nil {
+func describeSealed(s *segment.File) *SealedFile {
+	if s.Footer == nil {
 		return nil
 	}
 	f := &SealedFile{
-		Name: filepath.Base(s.path), First: s.number, Last: max(s.number, s.header.rewrites.last), Size: s.info.Size,
-		Footer: s.footer.digest().half(), Follows: s.header.previous.half(), Ends: s.digest().half(), Documents: int64(s.footer.documents), Deletes: int64(s.footer.entries - s.footer.documents),
+		Name: filepath.Base(s.Path), First: s.Number, Last: max(s.Number, s.Header.Rewrites.Last), Size: s.Info.Size,
+		Footer: s.Footer.Digest().Half(), Follows: s.Header.Previous.Half(), Ends: s.Digest().Half(), Documents: int64(s.Footer.Documents), Deletes: int64(s.Footer.Entries - s.Footer.Documents),
 	}
-	if s.relocations != nil {
-		f.First, f.Settled = s.header.rewrites.first, s.relocations.settled
+	if s.Relocations != nil {
+		f.First, f.Settled = s.Header.Rewrites.First, s.Relocations.Settled
 	}
 	return f
 }
@@ -104,11 +105,11 @@ func DescribeSealed(fsys vfs.FS, path string) (SealedFile, error) {
 	if !ok {
 		return SealedFile{}, fmt.Errorf("queue: %s is not named like a file of a queue", path)
 	}
-	s, err := openSegmentFile(fsys, path, name.First)
+	s, err := segment.Open(fsys, path, name.First)
 	if err != nil {
 		return SealedFile{}, err
 	}
-	defer s.close()
+	defer s.Close()
 	f := describeSealed(s)
 	if f == nil {
 		return SealedFile{}, fmt.Errorf("queue: %s is not sealed: %w", path, ErrIncomplete)
@@ -120,15 +121,15 @@ func DescribeSealed(fsys vfs.FS, path string) (SealedFile, error) {
 func (r *Reader) SealedHead(files []SealedFile) (Head, error) {
 	var h Head
 	for _, f := range slices.Backward(files) {
-		s, err := openSegmentFile(r.options.FS, filepath.Join(r.dir, f.Name), f.First)
+		s, err := segment.Open(r.options.FS, filepath.Join(r.dir, f.Name), f.First)
 		if err != nil {
 			return Head{}, err
 		}
 		if h.Sealed == 0 {
-			h.Queue, h.Highest, h.Sealed, h.Digest = s.header.queue, f.Last, f.Last, s.digest()
+			h.Queue, h.Highest, h.Sealed, h.Digest = s.Header.Queue, f.Last, f.Last, s.Digest()
 		}
-		end, found := positionAfter(s, s.footer.lastBlock)
-		s.close()
+		end, found := positionAfter(s, s.Footer.LastBlock)
+		s.Close()
 		if found {
 			h.End = end
 			break
@@ -152,20 +153,20 @@ func (r *Reader) footerOf(n SegmentID) (FooterDigest, error) {
 	if r.isClosed() {
 		return FooterDigest{}, ErrClosed
 	}
-	l, err := list(r.options.FS, r.dir)
+	l, err := segment.List(r.options.FS, r.dir)
 	if err != nil {
 		return FooterDigest{}, err
 	}
-	s, err := l.openWhole(r.options.FS, r.dir, n)
+	s, err := l.OpenWhole(r.options.FS, r.dir, n)
 	if err != nil {
 		return FooterDigest{}, err
 	}
-	defer s.close()
+	defer s.Close()
 	switch {
-	case s.relocations != nil:
-		return s.digestOf(n).half(), nil
-	case s.footer == nil:
+	case s.Relocations != nil:
+		return s.DigestOf(n).Half(), nil
+	case s.Footer == nil:
 		return FooterDigest{}, fmt.Errorf("queue: segment %d in %s is not sealed: %w", n, r.dir, ErrIncomplete)
 	}
-	return s.footer.digest().half(), nil
+	return s.Footer.Digest().Half(), nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"docstore/internal/invariants"
 	"docstore/internal/vfs"
+	"docstore/queue/internal/segment"
 )
 
 // Tail calls fn for each committed entry after the position, once and in order, across
@@ -84,7 +85,7 @@ func (r *Reader) follow(ctx context.Context, from Position, fn func(Entry) error
 
 // tailBlock is a block to be delivered.
 type tailBlock struct {
-	block
+	segment.Block
 	at    Address  // of the block
 	next  Address  // of the first entry after it
 	first int      // the first entry that was not delivered
@@ -111,12 +112,12 @@ type tailer struct {
 	// reached: a file of the segment contains the place.
 	reached bool
 
-	files   [2]tailFile  // of segment: sealed, open
-	rewrite *segmentFile // read instead of the segment's own files; nil: none
+	files   [2]tailFile   // of segment: sealed, open
+	rewrite *segment.File // read instead of the segment's own files; nil: none
 	// rewriteDue is the time of the next check for a rewrite while the segment's own file
 	// is read.
 	rewriteDue time.Time
-	examined   rewriteRun                   // the last rewrite that was found not to truncate delivered
+	examined   segment.Run                  // the last rewrite that was found not to truncate delivered
 	delivered  Position                     // Next of the last delivered entry, or the start
 	caughtUp   bool                         // OnCaughtUp was called since then
 	onRewrite  func(Rewrite, Address) error // nil: none
@@ -131,9 +132,9 @@ type tailer struct {
 // tailFile is one of the two files that can hold a segment.
 type tailFile struct {
 	suffix string
-	info   vfs.Info     // when it was last looked at; zero: it is not there
-	file   *segmentFile // nil: not there, or without a header yet
-	walk   *walk        // of a file without footer
+	info   vfs.Info      // when it was last looked at; zero: it is not there
+	file   *segment.File // nil: not there, or without a header yet
+	walk   *segment.Walk // of a file without footer
 	// quiet is the offset of missing or wrong bytes without anything valid after them.
 	// The file is not searched again before it changes.
 	quiet int64
@@ -145,7 +146,7 @@ func newTailer(r *Reader, from Position) *tailer {
 		segment: max(from.Next.Segment, 1), offset: int64(from.Next.Block), index: from.Next.Index,
 		chain: from.Proof.Chain, previous: from.Proof.Footer, delivered: from,
 	}
-	t.files[0].suffix, t.files[1].suffix = sealedSuffix, openSuffix
+	t.files[0].suffix, t.files[1].suffix = segment.SealedSuffix, segment.OpenSuffix
 	return t
 }
 
@@ -165,7 +166,7 @@ func (t *tailer) closeFiles() {
 
 func (f *tailFile) close() {
 	if f.file != nil {
-		f.file.close()
+		f.file.Close()
 	}
 	*f = tailFile{suffix: f.suffix}
 }
@@ -187,10 +188,10 @@ func (t *tailer) next(b *tailBlock) (bool, error) {
 			continue
 		}
 		var failed error
-		for i, suffix := range suffixes {
+		for i, suffix := range segment.Suffixes {
 			f := &t.files[0]
 			switch {
-			case suffix == openSuffix:
+			case suffix == segment.OpenSuffix:
 				f = &t.files[1]
 			case i > 0 && (t.files[0].info != vfs.Info{} || t.files[1].info != vfs.Info{}):
 				continue
@@ -227,35 +228,35 @@ func (t *tailer) nextIn(f *tailFile, b *tailBlock) (bool, error) {
 	if err := t.checkContinues(s); err != nil {
 		return false, err
 	}
-	end, damage := f.committed(&b.block)
-	if damage != nil && !isContent(damage) {
+	end, damage := f.committed(&b.Block)
+	if damage != nil && !segment.IsContent(damage) {
 		return false, damage
 	}
 	offset, chain := t.place(s)
-	if s.footer != nil && offset > end || offset < s.header.firstFrame() {
-		return false, t.diverged(s, "its frames lie from %d to %d", s.header.firstFrame(), end)
+	if s.Footer != nil && offset > end || offset < s.Header.FirstFrame() {
+		return false, t.diverged(s, "its frames lie from %d to %d", s.Header.FirstFrame(), end)
 	}
 	t.reached = t.reached || offset < end || offset == end && t.index == 0
 	for offset < end {
-		kind, err := s.frame(&b.block, offset)
+		kind, err := s.Frame(&b.Block, offset)
 		if err != nil {
 			err = t.mismatch(s, offset, err)
-			if f.walk != nil && errors.Is(err, errIncomplete) {
+			if f.walk != nil && errors.Is(err, segment.ErrPartial) {
 				return false, nil // it was there before: the file is being replaced
 			}
 			return false, err
 		}
-		if kind == frameMark {
-			if chain != 0 && b.markedChain() != chain {
-				return false, t.mismatch(s, offset, s.corruption(offset, errors.New("commit mark follows another block")))
+		if kind == segment.FrameMark {
+			if chain != 0 && b.MarkedChain() != chain {
+				return false, t.mismatch(s, offset, s.Corruption(offset, errors.New("commit mark follows another block")))
 			}
-			offset += markBytes
+			offset += segment.MarkBytes
 			continue
 		}
 		if err := t.takeBlock(s, b, offset, chain); err != nil {
 			return false, err
 		}
-		if b.first < b.count {
+		if b.first < b.Count {
 			return true, nil
 		}
 		offset, chain = t.offset, t.chain // the position was after the block's last entry
@@ -263,69 +264,69 @@ func (t *tailer) nextIn(f *tailFile, b *tailBlock) (bool, error) {
 	switch {
 	case damage != nil:
 		return false, damage
-	case s.footer == nil && f.walk != nil && offset == end && chain != 0 && f.walk.marked.chain != chain:
-		return false, t.mismatch(s, end, s.corruption(end, errors.New("the last committed block is another one")))
-	case s.footer == nil:
+	case s.Footer == nil && f.walk != nil && offset == end && chain != 0 && f.walk.Marked.Chain != chain:
+		return false, t.mismatch(s, end, s.Corruption(end, errors.New("the last committed block is another one")))
+	case s.Footer == nil:
 		return false, nil
 	case t.index > 0:
 		return false, t.diverged(s, "its frames end at %d", end)
-	case chain != 0 && s.footer.chain != chain:
-		return false, t.mismatch(s, end, s.corruption(end, errors.New("footer follows another block")))
+	case chain != 0 && s.Footer.Chain != chain:
+		return false, t.mismatch(s, end, s.Corruption(end, errors.New("footer follows another block")))
 	}
-	t.queue, t.known = s.header.queue, true
-	t.moveTo(t.segment+1, s.footer.digest())
+	t.queue, t.known = s.Header.Queue, true
+	t.moveTo(t.segment+1, s.Footer.Digest())
 	return false, nil
 }
 
 // takeBlock makes b the next block to deliver. It was read at offset; chain is the
 // checksum of the previous block. All of its entries may have been delivered before:
 // Truncate creates such a position if it cannot know the number of the block's entries.
-func (t *tailer) takeBlock(s *segmentFile, b *tailBlock, offset int64, chain uint32) error {
+func (t *tailer) takeBlock(s *segment.File, b *tailBlock, offset int64, chain uint32) error {
 	switch {
-	case t.index == 0 && chain != 0 && b.previous != chain:
-		return t.mismatch(s, offset, s.corruption(offset, errors.New("block follows another block")))
-	case t.index > 0 && t.chain != 0 && b.crc != t.chain:
-		return t.mismatch(s, offset, s.corruption(offset, errors.New("block is another one")))
-	case int(t.index) > b.count || int(t.index) == b.count && t.chain == 0:
-		return t.diverged(s, "its block has %d entries", b.count)
+	case t.index == 0 && chain != 0 && b.Previous != chain:
+		return t.mismatch(s, offset, s.Corruption(offset, errors.New("block follows another block")))
+	case t.index > 0 && t.chain != 0 && b.CRC != t.chain:
+		return t.mismatch(s, offset, s.Corruption(offset, errors.New("block is another one")))
+	case int(t.index) > b.Count || int(t.index) == b.Count && t.chain == 0:
+		return t.diverged(s, "its block has %d entries", b.Count)
 	}
 	b.at = Address{Segment: t.segment, Block: uint32(offset)}
-	b.next = Address{Segment: t.segment, Block: uint32(offset + b.size())}
-	b.first, b.queue, b.file = int(t.index), s.header.queue, s.header.placeFile()
-	b.proof = Proof{Footer: s.header.previous.half(), Chain: b.crc}
-	t.offset, t.index, t.chain = int64(b.next.Block), 0, b.crc
-	t.queue, t.known = s.header.queue, true
+	b.next = Address{Segment: t.segment, Block: uint32(offset + b.Size())}
+	b.first, b.queue, b.file = int(t.index), s.Header.Queue, s.Header.PlaceFile()
+	b.proof = Proof{Footer: s.Header.Previous.Half(), Chain: b.CRC}
+	t.offset, t.index, t.chain = int64(b.next.Block), 0, b.CRC
+	t.queue, t.known = s.Header.Queue, true
 	return nil
 }
 
-// moveTo moves to the start of a segment. previous is the digest of the previous segment.
-func (t *tailer) moveTo(n SegmentID, previous digest) {
+// MoveTo moves to the start of a segment. previous is the digest of the previous segment.
+func (t *tailer) moveTo(n SegmentID, previous segment.Digest) {
 	t.segment, t.offset, t.index, t.chain = n, 0, 0, 0
-	t.previous = previous.half()
+	t.previous = previous.Half()
 }
 
-func (t *tailer) diverged(s *segmentFile, format string, args ...any) error {
+func (t *tailer) diverged(s *segment.File, format string, args ...any) error {
 	at := Address{Segment: t.segment, Block: uint32(t.offset), Index: t.index}
 	return &markedError{mark: ErrDiverged, detail: fmt.Sprintf(
-		"position %s is not in %s: "+format, append([]any{at, s.path}, args...)...)}
+		"position %s is not in %s: "+format, append([]any{at, s.Path}, args...)...)}
 }
 
 // mismatch interprets an error in a file at the tail's place. If every frame of the file
 // up to there is whole and chained, the file is not damaged but belongs to another
 // history.
-func (t *tailer) mismatch(s *segmentFile, offset int64, reason error) error {
-	if !isContent(reason) {
+func (t *tailer) mismatch(s *segment.File, offset int64, reason error) error {
+	if !segment.IsContent(reason) {
 		return reason
 	}
-	var b block
-	for w := s.newWalk(); w.next <= offset; {
-		kind, err := w.step(s, &b)
+	var b segment.Block
+	for w := s.NewWalk(); w.Next <= offset; {
+		kind, err := w.Step(s, &b)
 		switch {
-		case isContent(err):
+		case segment.IsContent(err):
 			return reason
 		case err != nil:
 			return err
-		case kind == frameFooter:
+		case kind == segment.FrameFooter:
 			return t.forked(s, reason)
 		}
 	}
@@ -334,18 +335,18 @@ func (t *tailer) mismatch(s *segmentFile, offset int64, reason error) error {
 
 // forked is the error for an undamaged file that does not continue the entries before the
 // tail's place. It does not wrap the reason, which may match ErrCorrupt.
-func (t *tailer) forked(s *segmentFile, reason error) error {
+func (t *tailer) forked(s *segment.File, reason error) error {
 	at := Address{Segment: t.segment, Block: uint32(t.offset), Index: t.index}
 	return &markedError{mark: ErrForked, detail: fmt.Sprintf(
-		"%s does not continue the entries that were read before %s, it belongs to another history of the queue: %v", s.path, at, reason)}
+		"%s does not continue the entries that were read before %s, it belongs to another history of the queue: %v", s.Path, at, reason)}
 }
 
 // place returns the tail's offset in a file, and the checksum of the previous block; 0:
 // unknown.
-func (t *tailer) place(s *segmentFile) (offset int64, chain uint32) {
+func (t *tailer) place(s *segment.File) (offset int64, chain uint32) {
 	switch {
-	case t.offset == 0 || t.offset == s.header.firstFrame():
-		return s.header.firstFrame(), s.header.crc
+	case t.offset == 0 || t.offset == s.Header.FirstFrame():
+		return s.Header.FirstFrame(), s.Header.CRC
 	case t.index > 0:
 		return t.offset, 0
 	}
@@ -353,15 +354,15 @@ func (t *tailer) place(s *segmentFile) (offset int64, chain uint32) {
 }
 
 // checkContinues checks that a file belongs to the queue and continues the previous segment.
-func (t *tailer) checkContinues(s *segmentFile) error {
-	if t.known && s.header.queue != t.queue {
-		return s.forked(t.queue)
+func (t *tailer) checkContinues(s *segment.File) error {
+	if t.known && s.Header.Queue != t.queue {
+		return s.Forked(t.queue)
 	}
-	before := s.before(t.segment).half()
+	before := s.Before(t.segment).Half()
 	if t.previous != (FooterDigest{}) && before != (FooterDigest{}) && before != t.previous {
 		return &markedError{mark: ErrForked, detail: fmt.Sprintf(
 			"segment %d in %s follows a segment with the digest %x, and the one that was read before it has %x: "+
-				"it belongs to another history of the queue", t.segment, s.path, before, t.previous)}
+				"it belongs to another history of the queue", t.segment, s.Path, before, t.previous)}
 	}
 	return nil
 }
@@ -369,7 +370,7 @@ func (t *tailer) checkContinues(s *segmentFile) error {
 // open opens or refreshes the file. It leaves f.file nil if the file does not exist or
 // has no header yet.
 func (t *tailer) open(f *tailFile) error {
-	path := segmentPath(t.r.dir, t.segment, f.suffix)
+	path := segment.Path(t.r.dir, t.segment, f.suffix)
 	info, err := t.r.options.FS.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -377,18 +378,18 @@ func (t *tailer) open(f *tailFile) error {
 		return nil
 	case err != nil:
 		return err
-	case sameFile(info, f.info):
+	case segment.SameFile(info, f.info):
 		return nil
 	}
 	t.unchanged = time.Time{}
-	if f.file != nil && f.file.footer == nil && info.ID == f.info.ID && info.Size >= f.info.Size {
+	if f.file != nil && f.file.Footer == nil && info.ID == f.info.ID && info.Size >= f.info.Size {
 		f.info, f.quiet = info, 0 // it has grown
-		return f.file.refresh()
+		return f.file.Refresh()
 	}
 	f.close()
-	s, err := openSegmentFile(t.r.options.FS, path, t.segment)
+	s, err := segment.Open(t.r.options.FS, path, t.segment)
 	switch {
-	case errors.Is(err, errIncomplete):
+	case errors.Is(err, segment.ErrPartial):
 		f.info = info
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
@@ -397,35 +398,35 @@ func (t *tailer) open(f *tailFile) error {
 		if t.files[0].file == nil && t.files[1].file == nil && t.delivered.Next.Segment == t.segment {
 			t.caughtUp = false // the file may show that the place is the end
 		}
-		f.file, f.info = s, s.info
+		f.file, f.info = s, s.Info
 	}
 	return nil
 }
 
 // committed returns the end of the frames that may be delivered: the footer, the last
 // commit mark, or damage, which is the error. With other errors the end is 0.
-func (f *tailFile) committed(b *block) (int64, error) {
+func (f *tailFile) committed(b *segment.Block) (int64, error) {
 	s := f.file
-	if s.footer != nil {
+	if s.Footer != nil {
 		f.walk = nil
-		return s.limit(), nil
+		return s.Limit(), nil
 	}
 	if f.walk == nil {
-		f.walk = s.newWalk()
+		f.walk = s.NewWalk()
 	}
 	w := f.walk
-	err := w.advance(s, b)
-	if err == nil || w.next == f.quiet {
-		return w.marked.end, nil
+	err := w.Advance(s, b)
+	if err == nil || w.Next == f.quiet {
+		return w.Marked.End, nil
 	}
-	if !isContent(err) {
+	if !segment.IsContent(err) {
 		return 0, err
 	}
-	if err := s.damage(w.next, err); !errors.Is(err, errIncomplete) {
-		return w.next, err
+	if err := s.Damage(w.Next, err); !errors.Is(err, segment.ErrPartial) {
+		return w.Next, err
 	}
-	f.quiet = w.next
-	return w.marked.end, nil
+	f.quiet = w.Next
+	return w.Marked.End, nil
 }
 
 // deliver calls fn for the entries of a block.
@@ -433,24 +434,24 @@ func (t *tailer) deliver(ctx context.Context, b *tailBlock, more bool, fn func(E
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	entry := Entry{Appended: time.UnixMilli(b.appended), More: true}
-	for i := b.first; i < b.count; i++ {
-		e := b.entry(i)
+	entry := Entry{Appended: time.UnixMilli(b.Appended), More: true}
+	for i := b.first; i < b.Count; i++ {
+		e := b.Entry(i)
 		at := b.at
-		at.Index = b.index(i)
+		at.Index = b.Index(i)
 		following := at
 		following.Index++
-		if i == b.count-1 {
+		if i == b.Count-1 {
 			following = b.next
 			entry.More = more
 		}
-		entry.ID = b.id(e)
+		entry.ID = b.ID(e)
 		entry.Address = at
 		entry.Next = Position{Queue: b.queue, Next: following, Proof: b.proof}
-		entry.Deleted = e.deleted()
-		entry.Expires = b.expires(i)
-		entry.StoredBytes = e.storedBytes()
-		entry.Place = b.placeOf(&e, b.file)
+		entry.Deleted = e.Deleted()
+		entry.Expires = b.Expires(i)
+		entry.StoredBytes = e.StoredBytes()
+		entry.Place = b.PlaceOf(&e, b.file)
 		if invariants.Enabled { // find callers that keep the id after fn returns
 			entry.ID = bytes.Clone(entry.ID)
 		}

@@ -11,11 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue/internal/segment"
+
+	"github.com/stretchr/testify/require"
 )
 
 // TestTailModel runs random histories of a source and a copy: entries are appended,
@@ -43,7 +44,7 @@ func TestTailModel(t *testing.T) {
 // history is the state of the source at one time.
 type queueHistory struct {
 	entries []item // all committed ones, including those dropped by a compaction
-	cuts    []addressRange
+	cuts    []segment.AddressRange
 	removed bool // entries were truncated, and their older versions may be gone
 }
 
@@ -169,21 +170,21 @@ func (m *tailModel) truncate() {
 	}
 	m.history.removed = true
 	m.history.entries = slices.Clone(m.history.before(from))
-	m.history.cuts = append(before(m.history.cuts, report.From), addressRange{from: report.From, to: report.To})
+	m.history.cuts = append(before(m.history.cuts, report.From), segment.AddressRange{From: report.From, To: report.To})
 }
 
 // removeNewest removes all files of the newest segment, and the head: so the next writer
 // reuses segment numbers.
 func (m *tailModel) removeNewest() {
-	l, err := list(m.source, queueDir)
+	l, err := segment.List(m.source, queueDir)
 	require.NoError(m.t, err)
-	if l.last() == 0 {
+	if l.Last() == 0 {
 		return
 	}
-	first := l.last()
-	for _, run := range l.rewrites {
-		if run.last == l.last() {
-			first = min(first, run.first)
+	first := l.Last()
+	for _, run := range l.Rewrites {
+		if run.Last == l.Last() {
+			first = min(first, run.First)
 		}
 	}
 	names, err := m.source.List(queueDir)
@@ -195,7 +196,7 @@ func (m *tailModel) removeNewest() {
 	}
 	m.history.removed = true
 	m.history.entries = slices.Clone(m.history.before(Address{Segment: first}))
-	m.history.cuts = slices.DeleteFunc(slices.Clone(m.history.cuts), func(r addressRange) bool { return r.to.Segment > first })
+	m.history.cuts = slices.DeleteFunc(slices.Clone(m.history.cuts), func(r segment.AddressRange) bool { return r.To.Segment > first })
 }
 
 func (m *tailModel) snapshot() {
@@ -245,8 +246,8 @@ func (m *tailModel) requireOutcome(files *vfs.Mem, reader *modelReader) {
 	if sameEntries(reader.seen, now) {
 		// A rewrite does not know the number of a block's entries. If all that are left
 		// of it are kept, others may have been truncated.
-		if errors.Is(err, ErrTruncated) && slices.ContainsFunc(m.history.cuts, func(cut addressRange) bool {
-			return cut.from.Index > 0 && cut.from.Compare(p) < 0 && cut.holds(p) && len(m.history.before(cut.from)) == len(now)
+		if errors.Is(err, ErrTruncated) && slices.ContainsFunc(m.history.cuts, func(cut segment.AddressRange) bool {
+			return cut.From.Index > 0 && cut.From.Compare(p) < 0 && cut.Holds(p) && len(m.history.before(cut.From)) == len(now)
 		}) {
 			return
 		}
@@ -262,7 +263,7 @@ func (m *tailModel) requireOutcome(files *vfs.Mem, reader *modelReader) {
 		return
 	}
 	for _, cut := range m.history.cuts {
-		if cut.from.Compare(p) < 0 && cut.holds(p) && sameEntries((&queueHistory{entries: reader.seen}).before(cut.from), m.history.before(cut.from)) {
+		if cut.From.Compare(p) < 0 && cut.Holds(p) && sameEntries((&queueHistory{entries: reader.seen}).before(cut.From), m.history.before(cut.From)) {
 			require.ErrorIs(m.t, err, ErrTruncated, about)
 		}
 	}
@@ -311,7 +312,7 @@ func (m *tailModel) unprovable(r *Reader, reader *modelReader, h *queueHistory) 
 	start := Address{Segment: reader.at.Next.Segment}
 	l, err := r.list()
 	require.NoError(m.t, err)
-	return l.rewritten(start.Segment) && sameEntries((&queueHistory{entries: reader.seen}).before(start), h.before(start))
+	return l.Rewritten(start.Segment) && sameEntries((&queueHistory{entries: reader.seen}).before(start), h.before(start))
 }
 
 func sameEntries(a, b []item) bool {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"docstore/queue/internal/segment"
 )
 
 // rewriteInterval is the interval at which the tail looks for a rewrite of the segment
@@ -24,41 +26,41 @@ func (t *tailer) nextInRewrite(b *tailBlock) (bool, error) {
 			return false, nil
 		}
 		t.rewriteDue = now.Add(rewriteInterval)
-		if err := t.findRewrite(&b.block); err != nil || t.rewrite == nil {
+		if err := t.findRewrite(&b.Block); err != nil || t.rewrite == nil {
 			return false, err
 		}
 	}
 	s := t.rewrite
-	t.queue, t.known = s.header.queue, true
+	t.queue, t.known = s.Header.Queue, true
 	place := Address{Segment: t.segment, Block: uint32(t.offset)}
 	t.files[0].close()
 	t.files[1].close()
-	for i := s.relocations.from(place); i < s.relocations.count(); i++ {
-		at, err := s.relocatedBlock(&b.block, i)
+	for i := s.Relocations.From(place); i < s.Relocations.Count(); i++ {
+		at, err := s.RelocatedBlock(&b.Block, i)
 		if err != nil {
 			return false, err
 		}
-		b.at, b.next = at, s.afterBlock(&b.block, at)
-		b.first, b.queue, b.file = 0, s.header.queue, s.header.placeFile()
-		for at == place && b.first < b.count && b.index(b.first) < t.index {
+		b.at, b.next = at, s.AfterBlock(&b.Block, at)
+		b.first, b.queue, b.file = 0, s.Header.Queue, s.Header.PlaceFile()
+		for at == place && b.first < b.Count && b.Index(b.first) < t.index {
 			b.first++
 		}
-		b.proof = Proof{Footer: s.before(at.Segment).half(), Chain: b.chain()}
+		b.proof = Proof{Footer: s.Before(at.Segment).Half(), Chain: b.Chain()}
 		t.segment, t.offset, t.index = at.Segment, int64(b.next.Block), b.next.Index
 		t.previous, t.chain = b.proof.Footer, b.proof.Chain
-		if b.first < b.count {
+		if b.first < b.Count {
 			t.unchanged = time.Time{}
 			return true, nil
 		}
 	}
-	t.moveTo(s.header.rewrites.last+1, s.digest())
+	t.moveTo(s.Header.Rewrites.Last+1, s.Digest())
 	t.closeRewrite()
 	return false, nil
 }
 
 // findRewrite opens the rewrite that replaces the segment, if there is one, and checks
 // that it continues the entries before the tail's place.
-func (t *tailer) findRewrite(b *block) error {
+func (t *tailer) findRewrite(b *segment.Block) error {
 	l, err := t.r.list()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // the directory has not arrived yet
@@ -66,7 +68,7 @@ func (t *tailer) findRewrite(b *block) error {
 	if err != nil {
 		return err
 	}
-	s, damage, err := l.openCovering(t.r.options.FS, t.r.dir, t.segment)
+	s, damage, err := l.OpenCovering(t.r.options.FS, t.r.dir, t.segment)
 	if err != nil {
 		return err
 	}
@@ -83,12 +85,12 @@ func (t *tailer) findRewrite(b *block) error {
 	}
 	if err != nil || s == nil {
 		if s != nil {
-			s.close()
+			s.Close()
 		}
 		return err
 	}
 	t.rewrite, t.caughtUp = s, false
-	t.r.files.drop(s.header.rewrites)
+	t.r.files.Drop(s.Header.Rewrites)
 	return nil
 }
 
@@ -97,21 +99,21 @@ func (t *tailer) findRewrite(b *block) error {
 // may contain documents whose deletes are missing in the later rewrite: compaction drops
 // a delete after the files with the document were removed at the source. next is the
 // rewrite to be read, which may be nil.
-func (t *tailer) checkOutdated(l *listing, next *segmentFile, damage error) error {
-	var run rewriteRun
+func (t *tailer) checkOutdated(l *segment.Listing, next *segment.File, damage error) error {
+	var run segment.Run
 	if next != nil {
-		run = next.header.rewrites
+		run = next.Header.Rewrites
 	}
-	better := func(name FileName) bool {
-		return name.Generation > run.generation && name.First <= t.segment && t.segment <= name.Last
+	better := func(name segment.FileName) bool {
+		return name.Generation > run.Generation && name.First <= t.segment && t.segment <= name.Last
 	}
-	for _, name := range l.ignored {
-		if f, _ := parseIgnoredName(name); better(f) && strings.HasSuffix(name, QuarantineSuffix) {
+	for _, name := range l.Ignored {
+		if f, _ := segment.ParseIgnoredName(name); better(f) && strings.HasSuffix(name, QuarantineSuffix) {
 			path := filepath.Join(t.r.dir, name)
 			damage = &CorruptionError{Path: path, Segment: t.segment, Reason: "the rewrite is quarantined and has not been copied again"}
 		}
 	}
-	if damage == nil || !slices.ContainsFunc(l.rewrites, func(r rewriteRun) bool { return r.first > t.segment }) {
+	if damage == nil || !slices.ContainsFunc(l.Rewrites, func(r segment.Run) bool { return r.First > t.segment }) {
 		return nil
 	}
 	return damage
@@ -120,38 +122,38 @@ func (t *tailer) checkOutdated(l *listing, next *segmentFile, damage error) erro
 // checkTruncated returns a *TruncatedError if entries before the last delivered position
 // were truncated, according to the rewrite to be read, which may be nil, or to that of
 // the position's segment.
-func (t *tailer) checkTruncated(l *listing, next *segmentFile) error {
+func (t *tailer) checkTruncated(l *segment.Listing, next *segment.File) error {
 	at := t.delivered.Next
 	if next != nil {
-		if err := t.truncatedBy(next); err != nil || next.header.rewrites.covers(at.Segment) {
+		if err := t.truncatedBy(next); err != nil || next.Header.Rewrites.Covers(at.Segment) {
 			return err
 		}
 	}
-	runs := l.covering(at.Segment)
+	runs := l.Covering(at.Segment)
 	if len(runs) == 0 || runs[0] == t.examined {
 		return nil
 	}
-	s, _, err := l.openCovering(t.r.options.FS, t.r.dir, at.Segment)
+	s, _, err := l.OpenCovering(t.r.options.FS, t.r.dir, at.Segment)
 	if err != nil || s == nil {
 		return err
 	}
-	defer s.close()
+	defer s.Close()
 	if err := t.truncatedBy(s); err != nil {
 		return err
 	}
-	t.examined = s.header.rewrites
+	t.examined = s.Header.Rewrites
 	return nil
 }
 
-func (t *tailer) truncatedBy(s *segmentFile) error {
-	if t.known && s.header.queue != t.queue {
-		return s.forked(t.queue)
+func (t *tailer) truncatedBy(s *segment.File) error {
+	if t.known && s.Header.Queue != t.queue {
+		return s.Forked(t.queue)
 	}
 	at := t.delivered.Next
-	for _, r := range s.relocations.truncated {
-		if r.from.Compare(at) < 0 && r.holds(at) {
-			t.r.files.drop(s.header.rewrites) // they have the truncated entries
-			return &TruncatedError{Position: t.delivered, From: r.from, To: r.to}
+	for _, r := range s.Relocations.Truncated {
+		if r.From.Compare(at) < 0 && r.Holds(at) {
+			t.r.files.Drop(s.Header.Rewrites) // they have the truncated entries
+			return &TruncatedError{Position: t.delivered, From: r.From, To: r.To}
 		}
 	}
 	return nil
@@ -161,33 +163,33 @@ func (t *tailer) truncatedBy(s *segmentFile) error {
 // the segment, and the checksum of the original block at the place or before it. If the
 // rewrite has left out that block and the segment continues after it, only the previous
 // segments are compared.
-func (t *tailer) checkProof(s *segmentFile, b *block) error {
+func (t *tailer) checkProof(s *segment.File, b *segment.Block) error {
 	place := Address{Segment: t.segment, Block: uint32(t.offset)}
-	o := s.relocations.originals[t.segment-s.header.rewrites.first]
+	o := s.Relocations.Originals[t.segment-s.Header.Rewrites.First]
 	switch {
 	case t.offset == 0:
 		return nil
-	case o.end > 0 && (place.Block > o.end || place.Block == o.end && t.index > 0):
-		return t.diverged(s, "the last block of the segment ends at %d", o.end)
+	case o.End > 0 && (place.Block > o.End || place.Block == o.End && t.index > 0):
+		return t.diverged(s, "the last block of the segment ends at %d", o.End)
 	case t.chain == 0:
 		return nil
-	case place.Block == o.end && o.chain != t.chain:
+	case place.Block == o.End && o.Chain != t.chain:
 		return t.forked(s, errors.New("the last block of the segment is another one"))
 	}
-	i := s.relocations.from(place)
+	i := s.Relocations.From(place)
 	if t.index == 0 {
 		i-- // the previous block
 	}
-	if i < 0 || i == s.relocations.count() {
+	if i < 0 || i == s.Relocations.Count() {
 		return nil
 	}
-	at, err := s.relocatedBlock(b, i)
+	at, err := s.RelocatedBlock(b, i)
 	if err != nil {
 		return err
 	}
-	_, end := b.origin(at)
+	_, end := b.Origin(at)
 	covers := at.Segment == t.segment && (t.index > 0 && at == place || t.index == 0 && end >= place.Block)
-	if covers && (b.chain() != 0 && b.chain() != t.chain || t.index == 0 && end > place.Block) {
+	if covers && (b.Chain() != 0 && b.Chain() != t.chain || t.index == 0 && end > place.Block) {
 		return t.forked(s, fmt.Errorf("block %s is another one", at))
 	}
 	return nil
@@ -195,7 +197,7 @@ func (t *tailer) checkProof(s *segmentFile, b *block) error {
 
 func (t *tailer) closeRewrite() {
 	if t.rewrite != nil {
-		t.rewrite.close()
+		t.rewrite.Close()
 		t.rewrite = nil
 	}
 }

@@ -10,12 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/internal/virtualtime"
+	"docstore/queue/internal/segment"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestTailWhileWriting follows a queue that is being written, with small blocks and
@@ -268,7 +269,7 @@ func (s *source) files() map[string][]byte {
 	require.NoError(s.t, err)
 	files := map[string][]byte{}
 	for _, name := range names {
-		if _, suffix, ok := parseName(name); ok && suffix != newSuffix {
+		if _, suffix, ok := segment.ParseName(name); ok && suffix != segment.NewSuffix {
 			files[name], err = vfs.ReadFile(s.mem, queueDir+"/"+name)
 			require.NoError(s.t, err)
 		}
@@ -347,9 +348,9 @@ func TestTailDuringCopy(t *testing.T) {
 
 // sealedItems returns the number of items in segments that were sealed automatically.
 func sealedItems(s *source) (n int) {
-	l, err := list(s.mem, queueDir)
+	l, err := segment.List(s.mem, queueDir)
 	require.NoError(s.t, err)
-	for n < len(s.items) && l.sealed[s.items[n].at.Segment] {
+	for n < len(s.items) && l.Sealed[s.items[n].at.Segment] {
 		n++
 	}
 	return n
@@ -428,7 +429,7 @@ func TestSegmentSealedBetweenTwoOpens(t *testing.T) {
 			it.put(t, w)
 			require.NoError(t, w.Flush())
 			r := openReader(t, vfs.NewFault(mem, func(op vfs.Op) error {
-				if (op.Kind == vfs.OpStat || op.Kind == vfs.OpOpen) && strings.HasSuffix(op.Name, openSuffix) {
+				if (op.Kind == vfs.OpStat || op.Kind == vfs.OpOpen) && strings.HasSuffix(op.Name, segment.OpenSuffix) {
 					assert.NoError(t, w.Seal())
 				}
 				return nil
@@ -468,7 +469,7 @@ func TestBlocksBeforeDamageAreDelivered(t *testing.T) {
 		items = append(items, it)
 	}
 	require.NoError(t, w.Flush())
-	content, err := vfs.ReadFile(mem, segmentPath(queueDir, 1, openSuffix))
+	content, err := vfs.ReadFile(mem, segment.Path(queueDir, 1, segment.OpenSuffix))
 	require.NoError(t, err)
 	content[items[2].at.Block+4] = 9
 	r := openReader(t, memWith(t, map[string][]byte{"0000000001.open": content}))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"docstore/internal/vfs"
+	"docstore/queue/internal/segment"
 )
 
 // wait calls OnCaughtUp and waits for the next poll or a change notification.
@@ -92,11 +93,11 @@ func (t *tailer) stall() error {
 			t.segment, t.r.dir, at, stallTimeout)}
 	}
 	l, err := t.r.list()
-	if err != nil || !l.after(t.segment) {
+	if err != nil || !l.After(t.segment) {
 		return err
 	}
 	return &CorruptionError{
-		Path: segmentPath(t.r.dir, t.segment, sealedSuffix), Segment: t.segment, Offset: max(0, sealed.info.Size-footerBytes),
+		Path: segment.Path(t.r.dir, t.segment, segment.SealedSuffix), Segment: t.segment, Offset: max(0, sealed.info.Size-segment.FooterBytes),
 		Reason: "the sealed segment has no valid footer and does not change while later segments are there",
 	}
 }
@@ -108,9 +109,9 @@ func (t *tailer) gap() error {
 		return err
 	}
 	switch {
-	case l.after(t.segment):
+	case l.After(t.segment):
 		return &markedError{mark: ErrUnavailable, detail: fmt.Sprintf(
-			"segment %d is missing or not whole in %s, though segment %d is there", t.segment, t.r.dir, l.last())}
+			"segment %d is missing or not whole in %s, though segment %d is there", t.segment, t.r.dir, l.Last())}
 	case t.files[0].info != vfs.Info{}:
 		return &markedError{mark: ErrUnavailable, detail: fmt.Sprintf(
 			"sealed segment %d is not whole in %s", t.segment, t.r.dir)}

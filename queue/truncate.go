@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"docstore/internal/vfs"
+	"docstore/queue/internal/segment"
 
 	"github.com/cockroachdb/errors"
 )
@@ -86,19 +87,19 @@ type truncation struct {
 	report  TruncateReport
 
 	reader  *Reader
-	listing listing
+	listing segment.Listing
 	head    Head // zero: missing or damaged
 	highest SegmentID
 
-	run  rewriteRun   // the segments that the rewrite replaces
-	kept *segmentFile // of the run, with entries before from; nil: there is none
+	run  segment.Run   // the segments that the rewrite replaces
+	kept *segment.File // of the run, with entries before from; nil: there is none
 	// limit is the end of kept's frames, in an open segment of the committed ones.
 	limit  int64
 	cursor []byte  // of the last block that is kept as a whole
 	inside Address // after the relocated block that from is inside of; zero: none
 	// previous is the file of the segment before the run; nil: there is none, or kept has
 	// its digest.
-	previous *segmentFile
+	previous *segment.File
 }
 
 func (t *truncation) complete() {
@@ -131,7 +132,7 @@ func (t *truncation) truncate(ctx context.Context) (err error) {
 	if t.listing, err = t.reader.list(); err != nil {
 		return err
 	}
-	t.highest = max(t.listing.last(), t.head.Highest)
+	t.highest = max(t.listing.Last(), t.head.Highest)
 	switch {
 	case t.highest == 0:
 		return errors.New("there are no segments")
@@ -152,7 +153,7 @@ func (t *truncation) truncate(ctx context.Context) (err error) {
 		return err
 	}
 	run, err := t.done()
-	if err == nil && run == (rewriteRun{}) {
+	if err == nil && run == (segment.Run{}) {
 		run, err = t.run, t.rewrite(ctx)
 	}
 	if err != nil {
@@ -163,60 +164,60 @@ func (t *truncation) truncate(ctx context.Context) (err error) {
 
 // done returns the rewrite that truncated the same entries before a crash; zero: there is
 // none.
-func (t *truncation) done() (rewriteRun, error) {
+func (t *truncation) done() (segment.Run, error) {
 	s, err := t.open(t.from.Segment)
-	if s == nil || isContent(err) {
-		return rewriteRun{}, nil
+	if s == nil || segment.IsContent(err) {
+		return segment.Run{}, nil
 	}
 	if err != nil {
-		return rewriteRun{}, err
+		return segment.Run{}, err
 	}
-	defer s.close()
-	if t.report.Entries > 0 || s.header.rewrites.last != t.highest || s.relocations == nil {
-		return rewriteRun{}, nil
+	defer s.Close()
+	if t.report.Entries > 0 || s.Header.Rewrites.Last != t.highest || s.Relocations == nil {
+		return segment.Run{}, nil
 	}
-	for _, r := range s.relocations.truncated {
-		if r.to.Segment == t.highest+1 && (r.from.Compare(t.from) <= 0 || r.from == t.inside) {
-			return s.header.rewrites, nil
+	for _, r := range s.Relocations.Truncated {
+		if r.To.Segment == t.highest+1 && (r.From.Compare(t.from) <= 0 || r.From == t.inside) {
+			return s.Header.Rewrites, nil
 		}
 	}
-	return rewriteRun{}, nil
+	return segment.Run{}, nil
 }
 
 // find finds the segments to be replaced, and opens the file with the last entries to be
 // kept.
 func (t *truncation) find() error {
-	t.run = rewriteRun{first: t.from.Segment, last: t.highest}
+	t.run = segment.Run{First: t.from.Segment, Last: t.highest}
 	s, err := t.open(t.from.Segment)
-	if err != nil && (t.from.Block > 0 || !isContent(err)) {
+	if err != nil && (t.from.Block > 0 || !segment.IsContent(err)) {
 		return err
 	}
 	switch {
-	case s != nil && (Address{Segment: s.header.segment}).Compare(t.from) < 0:
+	case s != nil && (Address{Segment: s.Header.Segment}).Compare(t.from) < 0:
 		t.kept = s
 	case s == nil && t.from.Block > 0 && t.from.Segment <= t.highest:
 		return errors.Newf("segment %d is missing; restore it, or truncate all of it", t.from.Segment)
 	default:
 		if s != nil {
-			s.close()
+			s.Close()
 		}
 		if err := t.findPrevious(); err != nil {
 			return err
 		}
 	}
 	if t.kept != nil {
-		t.run.first, t.limit = t.kept.header.segment, t.kept.limit()
-		if t.kept.footer == nil {
-			w, err := t.kept.lastMark()
+		t.run.First, t.limit = t.kept.Header.Segment, t.kept.Limit()
+		if t.kept.Footer == nil {
+			w, err := t.kept.LastMark()
 			if err != nil {
 				return err
 			}
-			if t.limit = w.marked.end; t.from.Segment > t.kept.number { // readers may have read more
-				t.from = Address{Segment: t.kept.number, Block: uint32(t.limit)}
+			if t.limit = w.Marked.End; t.from.Segment > t.kept.Number { // readers may have read more
+				t.from = Address{Segment: t.kept.Number, Block: uint32(t.limit)}
 			}
 		}
 	}
-	if t.run, err = newRun(t.run.first, t.run.last, t.listing.highestGeneration(t.run)); err != nil {
+	if t.run, err = segment.NewRun(t.run.First, t.run.Last, t.listing.HighestGeneration(t.run)); err != nil {
 		return err
 	}
 	return t.verify()
@@ -234,7 +235,7 @@ func (t *truncation) findPrevious() error {
 		return err
 	case s == nil:
 		return errors.Newf("segment %d is missing, too; restore it, or truncate from a lower segment", t.from.Segment-1)
-	case s.footer == nil:
+	case s.Footer == nil:
 		t.kept = s
 	default:
 		t.previous = s
@@ -244,13 +245,13 @@ func (t *truncation) findPrevious() error {
 
 // verify checks that the kept entries belong to the history in the head.
 func (t *truncation) verify() error {
-	last := t.run.first - 1 // of the segments with entries to be kept
+	last := t.run.First - 1 // of the segments with entries to be kept
 	if t.kept != nil {
-		last = max(t.kept.header.segment, t.kept.header.rewrites.last)
+		last = max(t.kept.Header.Segment, t.kept.Header.Rewrites.Last)
 	}
 	switch {
-	case t.kept != nil && t.kept.footer == nil && t.head.Sealed >= last:
-		return incomplete(t.dir, last-1, "%s was sealed and is open", t.kept.path)
+	case t.kept != nil && t.kept.Footer == nil && t.head.Sealed >= last:
+		return incomplete(t.dir, last-1, "%s was sealed and is open", t.kept.Path)
 	case t.head.Sealed > last:
 		return nil
 	}
@@ -258,8 +259,8 @@ func (t *truncation) verify() error {
 }
 
 // open opens the file of a segment, or returns nil.
-func (t *truncation) open(n SegmentID) (*segmentFile, error) {
-	s, err := t.listing.openWhole(t.options.FS, t.dir, n)
+func (t *truncation) open(n SegmentID) (*segment.File, error) {
+	s, err := t.listing.OpenWhole(t.options.FS, t.dir, n)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -267,32 +268,32 @@ func (t *truncation) open(n SegmentID) (*segmentFile, error) {
 }
 
 func (t *truncation) close() {
-	for _, s := range []*segmentFile{t.kept, t.previous} {
+	for _, s := range []*segment.File{t.kept, t.previous} {
 		if s != nil {
-			s.close()
+			s.Close()
 		}
 	}
 }
 
 // eachKept calls fn for each block of kept, with its original address and the number
 // of its entries that are kept.
-func (t *truncation) eachKept(fn func(b *block, at Address, offset int64, keep int) error) error {
+func (t *truncation) eachKept(fn func(b *segment.Block, at Address, offset int64, keep int) error) error {
 	if t.kept == nil {
 		return nil
 	}
-	var b block
-	for w := t.kept.newWalk(); w.next < t.limit; {
-		offset := w.next
-		kind, err := w.step(t.kept, &b)
+	var b segment.Block
+	for w := t.kept.NewWalk(); w.Next < t.limit; {
+		offset := w.Next
+		kind, err := w.Step(t.kept, &b)
 		if err != nil {
 			return err
 		}
-		if kind != frameBlock {
+		if kind != segment.FrameBlock {
 			continue
 		}
-		at, _ := b.origin(Address{Segment: t.kept.number, Block: uint32(offset)})
-		keep := sort.Search(b.count, func(i int) bool {
-			at.Index = b.index(i)
+		at, _ := b.Origin(Address{Segment: t.kept.Number, Block: uint32(offset)})
+		keep := sort.Search(b.Count, func(i int) bool {
+			at.Index = b.Index(i)
 			return at.Compare(t.from) >= 0
 		})
 		at.Index = 0
@@ -308,22 +309,22 @@ func (t *truncation) eachKept(fn func(b *block, at Address, offset int64, keep i
 // exactly the kept entries.
 func (t *truncation) survey() error {
 	kept := int64(0)
-	err := t.eachKept(func(b *block, at Address, _ int64, keep int) error {
+	err := t.eachKept(func(b *segment.Block, at Address, _ int64, keep int) error {
 		kept += int64(keep)
-		_, end := b.origin(at)
+		_, end := b.Origin(at)
 		after := Address{Segment: at.Segment, Block: end}
-		if at.Segment == t.from.Segment && at.Block == t.from.Block && b.relocated {
+		if at.Segment == t.from.Segment && at.Block == t.from.Block && b.RelocatedBlock {
 			t.inside = after // the rewrite may have dropped entries after the kept ones
 			return nil
 		}
-		if keep < b.count {
+		if keep < b.Count {
 			return nil
 		}
 		if at.Segment == t.from.Segment && after.Compare(t.from) > 0 {
 			t.from = after
 		}
-		if !b.relocated {
-			t.cursor = slices.Clone(b.cursor())
+		if !b.RelocatedBlock {
+			t.cursor = slices.Clone(b.Cursor())
 		}
 		return nil
 	})
@@ -335,13 +336,13 @@ func (t *truncation) survey() error {
 		return err
 	}
 	for _, info := range infos {
-		if info.ID >= t.run.first {
+		if info.ID >= t.run.First {
 			t.report.Entries += info.Entries
 		}
 	}
 	t.report.Entries -= kept
-	for n := t.run.first; n <= t.highest; n++ {
-		if there := t.listing.sealed[n] || t.listing.open[n] || t.listing.rewritten(n); !there {
+	for n := t.run.First; n <= t.highest; n++ {
+		if there := t.listing.Sealed[n] || t.listing.Open[n] || t.listing.Rewritten(n); !there {
 			t.report.Missing = append(t.report.Missing, n)
 		}
 	}
@@ -362,27 +363,27 @@ func (t *truncation) rewrite(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	out := &rewriteFile{fs: t.options.FS, dir: t.dir}
+	out := &segment.Rewrite{Fs: t.options.FS, Dir: t.dir}
 	if t.options.DryRun {
-		err = out.begin(header, dictionary)
+		err = out.Begin(header, dictionary)
 	} else {
-		out, err = createRewrite(t.options.FS, t.dir, header, dictionary)
+		out, err = segment.CreateRewrite(t.options.FS, t.dir, header, dictionary)
 	}
 	if err != nil {
 		return err
 	}
 	if err := t.copy(ctx, out); err != nil {
-		return out.abandon(err)
+		return out.Abandon(err)
 	}
-	rows := out.table.rows
-	out.table = t.table(&out.header)
-	out.table.rows, out.table.cursor = rows, cursor
-	if err := out.finish(); err != nil {
+	rows := out.Table.Rows
+	out.Table = t.table(&out.Header)
+	out.Table.Rows, out.Table.Cursor = rows, cursor
+	if err := out.Finish(); err != nil {
 		return err
 	}
-	t.report.Rewrite = out.path()
+	t.report.Rewrite = out.Path()
 	if !t.options.DryRun {
-		t.options.Logger.Info("entries taken back", "path", out.path(), "entries", t.report.Entries, "from", t.from.String())
+		t.options.Logger.Info("entries taken back", "path", out.Path(), "entries", t.report.Entries, "from", t.from.String())
 	}
 	return nil
 }
@@ -393,16 +394,16 @@ func (t *truncation) checkCompacted() error {
 	if t.options.LoseCompacted {
 		return nil
 	}
-	for _, run := range t.listing.rewrites {
-		if run.first > t.from.Segment || run.first == t.from.Segment && t.kept == nil || t.listing.covering(run.first)[0] != run {
+	for _, run := range t.listing.Rewrites {
+		if run.First > t.from.Segment || run.First == t.from.Segment && t.kept == nil || t.listing.Covering(run.First)[0] != run {
 			continue
 		}
-		settled, err := settledOf(t.options.FS, run.path(t.dir), run.first)
+		settled, err := settledOf(t.options.FS, run.Path(t.dir), run.First)
 		if err != nil {
 			return err
 		}
 		if settled.Next.Compare(t.from) > 0 {
-			return &markedError{mark: ErrCompacted, detail: run.path(t.dir) + " was written when the queue ended at " + settled.Next.String() +
+			return &markedError{mark: ErrCompacted, detail: run.Path(t.dir) + " was written when the queue ended at " + settled.Next.String() +
 				": the older versions of documents with a truncated newer version may be missing. " +
 				"Allow the loss with --lose-compacted, and append these documents again afterwards"}
 		}
@@ -411,56 +412,56 @@ func (t *truncation) checkCompacted() error {
 }
 
 // header returns the header of the rewrite, and its dictionary.
-func (t *truncation) header() (header segmentHeader, dictionary []byte, err error) {
+func (t *truncation) header() (header segment.Header, dictionary []byte, err error) {
 	switch {
 	case t.kept != nil:
-		header = t.kept.header
-		dictionary, err = t.kept.dictionary()
+		header = t.kept.Header
+		dictionary, err = t.kept.Dictionary()
 	case t.previous != nil:
-		header.queue, header.previous = t.previous.header.queue, t.previous.digest()
+		header.Queue, header.Previous = t.previous.Header.Queue, t.previous.Digest()
 	case t.head.Highest > 0:
-		header.queue = t.head.Queue
+		header.Queue = t.head.Queue
 	default:
-		var s *segmentFile
-		if s, err = t.listing.openWhole(t.options.FS, t.dir, t.listing.places()[0]); err == nil {
-			header.queue = s.header.queue
-			s.close()
+		var s *segment.File
+		if s, err = t.listing.OpenWhole(t.options.FS, t.dir, t.listing.Places()[0]); err == nil {
+			header.Queue = s.Header.Queue
+			s.Close()
 		}
 	}
-	header.segment, header.rewrites, header.created = t.run.first, t.run, t.options.Now().UnixMilli()
+	header.Segment, header.Rewrites, header.Created = t.run.First, t.run, t.options.Now().UnixMilli()
 	return header, dictionary, err
 }
 
 // table returns the relocations of the rewrite with the header, without rows and cursor.
-func (t *truncation) table(header *segmentHeader) relocations {
+func (t *truncation) table(header *segment.Header) segment.Relocations {
 	end := Address{Segment: t.highest + 1}
-	table := relocations{originals: make([]original, t.run.last-t.run.first+1)}
-	if t.kept != nil && t.kept.footer != nil {
-		table.originals[0].digest = t.kept.digestOf(t.run.first)
+	table := segment.Relocations{Originals: make([]segment.Original, t.run.Last-t.run.First+1)}
+	if t.kept != nil && t.kept.Footer != nil {
+		table.Originals[0].Digest = t.kept.DigestOf(t.run.First)
 	}
-	if t.kept != nil && t.kept.relocations != nil {
-		copy(table.originals, t.kept.relocations.originals)
-		table.settled = t.kept.relocations.settled
-		table.lost = before(t.kept.relocations.lost, t.from)
-		table.truncated = before(t.kept.relocations.truncated, t.from)
+	if t.kept != nil && t.kept.Relocations != nil {
+		copy(table.Originals, t.kept.Relocations.Originals)
+		table.Settled = t.kept.Relocations.Settled
+		table.Lost = before(t.kept.Relocations.Lost, t.from)
+		table.Truncated = before(t.kept.Relocations.Truncated, t.from)
 	}
 	// The segment after the run must not continue the last truncated segment, which
 	// readers may have read.
-	var cut [lostAddressBytes]byte
-	putAddress(cut[:], t.from)
-	*table.last() = original{digest: sha256.Sum256(append(header.encode(), cut[:]...))}
-	table.truncated = append(table.truncated, addressRange{from: t.from, to: end})
+	var cut [segment.LostAddressBytes]byte
+	segment.PutAddress(cut[:], t.from)
+	*table.Last() = segment.Original{Digest: sha256.Sum256(append(header.Encode(), cut[:]...))}
+	table.Truncated = append(table.Truncated, segment.AddressRange{From: t.from, To: end})
 	return table
 }
 
 // before returns the part of the ranges before an address.
-func before(ranges []addressRange, end Address) (left []addressRange) {
+func before(ranges []segment.AddressRange, end Address) (left []segment.AddressRange) {
 	for _, r := range ranges {
-		if r.from.Compare(end) >= 0 {
+		if r.From.Compare(end) >= 0 {
 			continue
 		}
-		if r.to.Compare(end) > 0 {
-			r.to = end
+		if r.To.Compare(end) > 0 {
+			r.To = end
 		}
 		left = append(left, r)
 	}
@@ -468,30 +469,30 @@ func before(ranges []addressRange, end Address) (left []addressRange) {
 }
 
 // copy writes the kept entries. It verifies their documents.
-func (t *truncation) copy(ctx context.Context, out *rewriteFile) error {
-	var kept relocated
-	data := getScratch()
-	defer data.release()
-	return t.eachKept(func(b *block, at Address, offset int64, keep int) error {
-		documents := data.sized(int(b.dataBytes))
-		if err := t.kept.readAt(documents, offset+b.dataOffset()); err != nil {
+func (t *truncation) copy(ctx context.Context, out *segment.Rewrite) error {
+	var kept segment.RelocatedBlock
+	data := segment.GetScratch()
+	defer data.Release()
+	return t.eachKept(func(b *segment.Block, at Address, offset int64, keep int) error {
+		documents := data.Sized(int(b.DataBytes))
+		if err := t.kept.ReadAt(documents, offset+b.DataOffset()); err != nil {
 			return err
 		}
-		_, end := b.origin(at)
-		kept.reset(at, end, b.chain(), b.appended)
+		_, end := b.Origin(at)
+		kept.Reset(at, end, b.Chain(), b.Appended)
 		for i := range keep {
-			e, place := b.entry(i), at
-			place.Index = b.index(i)
-			id, document := b.id(e), documents[e.start:e.end]
-			if err := verifyDocument(place, &e, id, document); err != nil {
-				return t.kept.damagedEntry(b, &e, offset, id, err)
+			e, place := b.Entry(i), at
+			place.Index = b.Index(i)
+			id, document := b.ID(e), documents[e.Start:e.End]
+			if err := segment.VerifyDocument(place, &e, id, document); err != nil {
+				return t.kept.DamagedEntry(b, &e, offset, id, err)
 			}
-			kept.add(place.Index, id, document, e.rawAndFlags, e.crc, expirySeconds(b.expires(i)))
+			kept.Add(place.Index, id, document, e.RawAndFlags, e.CRC, segment.ExpirySeconds(b.Expires(i)))
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		return out.write(&kept)
+		return out.Write(&kept)
 	})
 }
 
@@ -501,21 +502,21 @@ func (t *truncation) lastCursor() ([]byte, error) {
 	if t.cursor != nil {
 		return t.cursor, nil
 	}
-	for _, n := range slices.Backward(t.listing.places()) {
-		if n >= t.run.first {
+	for _, n := range slices.Backward(t.listing.Places()) {
+		if n >= t.run.First {
 			continue
 		}
-		s, err := t.listing.openWhole(t.options.FS, t.dir, n)
+		s, err := t.listing.OpenWhole(t.options.FS, t.dir, n)
 		if err != nil {
 			return nil, err
 		}
-		var table relocations
-		if s.footer != nil {
-			err = s.chainInto(&table)
+		var table segment.Relocations
+		if s.Footer != nil {
+			err = s.ChainInto(&table)
 		}
-		s.close()
-		if err != nil || s.footer == nil || s.footer.blocks > 0 || len(table.cursor) > 0 {
-			return table.cursor, err
+		s.Close()
+		if err != nil || s.Footer == nil || s.Footer.Blocks > 0 || len(table.Cursor) > 0 {
+			return table.Cursor, err
 		}
 	}
 	return nil, nil
@@ -523,11 +524,11 @@ func (t *truncation) lastCursor() ([]byte, error) {
 
 // finish writes the head and removes the files that the rewrite has replaced, including
 // those left by a crash.
-func (t *truncation) finish(run rewriteRun) error {
-	names := t.listing.replacedBy(run)
-	for _, n := range t.listing.numbers {
-		if run.covers(n) && t.listing.open[n] {
-			names = append(names, filepath.Base(segmentPath("", n, openSuffix)))
+func (t *truncation) finish(run segment.Run) error {
+	names := t.listing.ReplacedBy(run)
+	for _, n := range t.listing.Numbers {
+		if run.Covers(n) && t.listing.Open[n] {
+			names = append(names, filepath.Base(segment.Path("", n, segment.OpenSuffix)))
 		}
 	}
 	slices.Sort(names)

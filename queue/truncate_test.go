@@ -7,11 +7,12 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue/internal/segment"
+
+	"github.com/stretchr/testify/require"
 )
 
 // truncateQueue writes segments of 6 entries in blocks of 2, each entry with a cursor.
@@ -49,7 +50,7 @@ func durableCopy(t *testing.T, mem *vfs.Mem) *vfs.Mem {
 	require.NoError(t, err)
 	files := map[string][]byte{}
 	for _, name := range names {
-		if name != lockName {
+		if name != segment.LockName {
 			files[name], err = vfs.ReadFile(mem, queueDir+"/"+name)
 			require.NoError(t, err)
 		}
@@ -147,8 +148,8 @@ func TestTruncateIncompleteDirectory(t *testing.T) {
 			for remove := 1; remove <= 3; remove++ {
 				mem := source.CrashClone(vfs.KeepAll)
 				for n := 4; n > 4-remove; n-- {
-					require.NoError(t, mem.RemoveAll(segmentPath(queueDir, SegmentID(n), sealedSuffix)))
-					require.NoError(t, mem.RemoveAll(segmentPath(queueDir, SegmentID(n), openSuffix)))
+					require.NoError(t, mem.RemoveAll(segment.Path(queueDir, SegmentID(n), segment.SealedSuffix)))
+					require.NoError(t, mem.RemoveAll(segment.Path(queueDir, SegmentID(n), segment.OpenSuffix)))
 				}
 				_, err := OpenWriter(queueDir, testOptions(mem))
 				require.ErrorIs(t, err, ErrIncomplete)
@@ -164,14 +165,14 @@ func TestTruncateIncompleteDirectory(t *testing.T) {
 		t.Run(fmt.Sprintf("older copy/open=%t", open), func(t *testing.T) {
 			// Segment 3 is an older copy, open and with 4 of 6 entries; 4 is missing.
 			mem := source.CrashClone(vfs.KeepAll)
-			content, err := vfs.ReadFile(mem, segmentPath(queueDir, 3, sealedSuffix))
+			content, err := vfs.ReadFile(mem, segment.Path(queueDir, 3, segment.SealedSuffix))
 			require.NoError(t, err)
 			for _, n := range []SegmentID{3, 4} {
-				require.NoError(t, mem.RemoveAll(segmentPath(queueDir, n, sealedSuffix)))
-				require.NoError(t, mem.RemoveAll(segmentPath(queueDir, n, openSuffix)))
+				require.NoError(t, mem.RemoveAll(segment.Path(queueDir, n, segment.SealedSuffix)))
+				require.NoError(t, mem.RemoveAll(segment.Path(queueDir, n, segment.OpenSuffix)))
 			}
 			cut := items[16].at.Block
-			require.NoError(t, vfs.WriteFileAtomic(mem, segmentPath(queueDir, 3, openSuffix), content[:cut]))
+			require.NoError(t, vfs.WriteFileAtomic(mem, segment.Path(queueDir, 3, segment.OpenSuffix), content[:cut]))
 			_, err = OpenWriter(queueDir, testOptions(mem))
 			require.ErrorIs(t, err, ErrIncomplete)
 			again := mem.CrashClone(vfs.KeepAll)
@@ -188,10 +189,10 @@ func TestTruncateIncompleteDirectory(t *testing.T) {
 				require.ErrorIs(t, err, ErrIncomplete)
 				require.ErrorContains(t, err, "--to 2")
 			}
-			s, err := openSegmentFile(mem, segmentPath(queueDir, 2, sealedSuffix), 2)
+			s, err := segment.Open(mem, segment.Path(queueDir, 2, segment.SealedSuffix), 2)
 			require.NoError(t, err)
-			head.Sealed, head.Digest = 2, s.digest()
-			s.close()
+			head.Sealed, head.Digest = 2, s.Digest()
+			s.Close()
 			require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+HeadName, head.encode()))
 			truncateAt(t, mem, Address{Segment: 4})
 			requireTruncated(t, mem, items, 16, 4)
@@ -205,7 +206,7 @@ func TestTruncateOpenSegmentThatIsShorter(t *testing.T) {
 	head := requireHeadBefore(t, mem)
 	head.End = items[11].next
 	require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+HeadName, head.encode()))
-	path := segmentPath(queueDir, 2, openSuffix)
+	path := segment.Path(queueDir, 2, segment.OpenSuffix)
 	content, err := vfs.ReadFile(mem, path)
 	require.NoError(t, err)
 	require.NoError(t, vfs.WriteFileAtomic(mem, path, content[:items[10].at.Block]))
@@ -334,10 +335,10 @@ func TestTruncateCrash(t *testing.T) {
 					require.NoError(t, err)
 					rewrites := 0
 					for _, name := range names {
-						if run, ok := parseRewriteName(name); ok && run.last == 4 {
+						if run, ok := segment.ParseRewriteName(name); ok && run.Last == 4 {
 							rewrites++
-						} else if n, suffix, ok := parseName(name); ok {
-							require.Equal(t, sealedSuffix, suffix)
+						} else if n, suffix, ok := segment.ParseName(name); ok {
+							require.Equal(t, segment.SealedSuffix, suffix)
 							require.Less(t, n, from.Segment+1, when)
 						}
 					}

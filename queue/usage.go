@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"docstore/queue/internal/segment"
+
 	"github.com/cockroachdb/errors"
 )
 
@@ -174,7 +176,7 @@ func (u *usageScan) segment(n SegmentID) *segmentUsage {
 func (u *usageScan) add(e *Entry) {
 	bytes := int64(e.StoredBytes)
 	if e.Deleted {
-		bytes = int64(entryBytes + len(e.ID))
+		bytes = int64(segment.EntryBytes + len(e.ID))
 	}
 	if u.pass == 0 {
 		if n := len(u.segments); n == 0 || u.segments[n-1].Segment != e.Address.Segment {
@@ -189,7 +191,7 @@ func (u *usageScan) add(e *Entry) {
 		}
 	}
 	sum := sha256.Sum256(e.ID)
-	if u.passes > 1 && little.Uint32(sum[16:])%u.passes != u.pass {
+	if u.passes > 1 && segment.Little.Uint32(sum[16:])%u.passes != u.pass {
 		return
 	}
 	id := idHash(sum[:16])

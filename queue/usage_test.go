@@ -6,10 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue/internal/segment"
+
+	"github.com/stretchr/testify/require"
 )
 
 // TestUsage compares the usage of a random queue with a map of the newest versions, in
@@ -115,7 +116,7 @@ func TestUsageOfIncompleteQueue(t *testing.T) {
 		(&item{id: fmt.Sprint(i), document: "document"}).put(t, w)
 		require.NoError(t, w.Seal())
 	}
-	require.NoError(t, mem.Remove(segmentPath(queueDir, 2, sealedSuffix)))
+	require.NoError(t, mem.Remove(segment.Path(queueDir, 2, segment.SealedSuffix)))
 	_, err := openReader(t, mem).Usage(t.Context(), testStart, 0)
 	require.ErrorIs(t, err, ErrUnavailable)
 }
@@ -130,7 +131,7 @@ func TestUsageBytesPerID(t *testing.T) {
 	newest := make(map[idHash]newestVersion)
 	for i := range ids {
 		var id idHash
-		little.PutUint64(id[:], uint64(i)*0x9e3779b97f4a7c15)
+		segment.Little.PutUint64(id[:], uint64(i)*0x9e3779b97f4a7c15)
 		newest[id] = newestVersion{}
 	}
 	runtime.GC()

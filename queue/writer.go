@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"docstore/queue/codec"
+	"docstore/queue/internal/segment"
 
 	"github.com/cockroachdb/errors"
 )
@@ -40,11 +41,11 @@ type Writer struct {
 		sync.Mutex
 		closed    bool
 		queue     [16]byte
-		last      SegmentID     // the highest number used
-		lastRaw   uint64        // uncompressed bytes in the previous segment
-		segment   *openSegment  // nil: the next entry begins one
-		block     *pendingBlock // nil: the next entry begins one
-		end       Address       // see End
+		last      SegmentID             // the highest number used
+		lastRaw   uint64                // uncompressed bytes in the previous segment
+		segment   *openSegment          // nil: the next entry begins one
+		block     *segment.PendingBlock // nil: the next entry begins one
+		end       Address               // see End
 		cursor    []byte
 		cursorErr error  // error of the last SetCursor
 		added     uint64 // entries
@@ -74,8 +75,8 @@ func (s *openSegment) next() Address {
 // again, without a dictionary if it has too few of them. If it did not fit, a document could
 // not be erased.
 func (s *openSegment) fits() bool {
-	return s.size+maxBlockFileBytes+markBytes+footerBytes <= MaxSegmentBytes &&
-		s.rewritten+maxRelocatedBytes+rewriteReserveBytes <= MaxSegmentBytes
+	return s.size+segment.MaxBlockFileBytes+segment.MarkBytes+segment.FooterBytes <= MaxSegmentBytes &&
+		s.rewritten+segment.MaxRelocatedBytes+segment.RewriteReserveBytes <= MaxSegmentBytes
 }
 
 // Append adds a document and returns its permanent address. The slices may be reused
@@ -113,12 +114,12 @@ func (w *Writer) Put(r Record) (Address, error) {
 		return Address{}, w.pipeline.fail(err)
 	}
 	b := w.mu.block
-	at := b.at
-	at.Index = b.add(r.ID, r.Document, r.Delete, r.Expires)
+	at := b.At
+	at.Index = b.Add(r.ID, r.Document, r.Delete, r.Expires)
 	if r.Cursor != nil {
 		w.mu.cursor = append(w.mu.cursor[:0], r.Cursor...)
 	}
-	if full := b.cut(chunkBytes); full != nil {
+	if full := b.Cut(segment.ChunkBytes); full != nil {
 		w.pipeline.compressors.compress(full)
 	}
 	w.mu.added++
@@ -133,7 +134,7 @@ func (w *Writer) Put(r Record) (Address, error) {
 // Blocks and segments are ended here, before the entry that does not fit, and not after
 // the last one that does: so the cursor that is set after an entry is stored with it.
 func (w *Writer) makeRoom(bytes int) error {
-	fits := w.mu.block != nil && w.mu.block.takes(bytes, w.options.BlockBytes)
+	fits := w.mu.block != nil && w.mu.block.Takes(bytes, w.options.BlockBytes)
 	if fits && w.options.SegmentAge == 0 {
 		return nil // do not read the clock: it takes a tenth of the time of an append
 	}
@@ -172,15 +173,15 @@ func (w *Writer) begin(now time.Time) error {
 		return ErrFull
 	}
 	w.mu.last++
-	header := segmentHeader{queue: w.mu.queue, segment: w.mu.last, codec: w.codec.ID, created: now.UnixMilli()}
+	header := segment.Header{Queue: w.mu.queue, Segment: w.mu.last, Codec: w.codec.ID, Created: now.UnixMilli()}
 	d := w.trainer.current()
 	if d != nil && w.mu.lastRaw < w.trainer.share()*uint64(len(d.bytes)) {
 		d = nil // segments are too small: see wantsDictionary
 	}
 	if d != nil {
-		header.dictionary.bytes, header.dictionary.hash, header.sampled = uint32(len(d.bytes)), d.hash, d.sampled
+		header.Dictionary.Bytes, header.Dictionary.Hash, header.Sampled = uint32(len(d.bytes)), d.hash, d.sampled
 	}
-	w.mu.segment = &openSegment{number: w.mu.last, dictionary: d, size: header.firstFrame()}
+	w.mu.segment = &openSegment{number: w.mu.last, dictionary: d, size: header.FirstFrame()}
 	start := segmentStart{header: header}
 	if d != nil {
 		start.dictionary = d.bytes
@@ -192,9 +193,9 @@ func (w *Writer) begin(now time.Time) error {
 // beginBlock makes the next block of the open segment.
 func (w *Writer) beginBlock(now time.Time) {
 	s := w.mu.segment
-	b := &pendingBlock{at: s.next(), encoder: w.plain, appended: now.UnixMilli()}
+	b := &segment.PendingBlock{At: s.next(), Encoder: w.plain, Appended: now.UnixMilli()}
 	if s.dictionary != nil {
-		b.encoder = s.dictionary.encoder
+		b.Encoder = s.dictionary.encoder
 	}
 	if s.first.IsZero() {
 		s.first = now
@@ -209,10 +210,10 @@ func (w *Writer) closeBlock() {
 		return
 	}
 	w.mu.block = nil
-	b.cursor = slices.Clone(w.mu.cursor)
+	b.Cursor = slices.Clone(w.mu.cursor)
 	w.pipeline.compressors.finish(b)
-	s.size += b.size()
-	s.rewritten += b.relocatedBytes()
+	s.size += b.Size()
+	s.rewritten += b.RelocatedBytes()
 	s.unmarked = true
 	w.pipeline.submit(step{block: b})
 	w.mu.end = s.next()
@@ -228,7 +229,7 @@ func (w *Writer) mark(done chan<- error) {
 		w.pipeline.submit(step{done: done}) // submitted blocks have yet to be written
 		return
 	}
-	s.size += markBytes
+	s.size += segment.MarkBytes
 	s.unmarked = false
 	w.pipeline.submit(step{mark: true, done: done})
 }

@@ -3,17 +3,19 @@ package queue
 import (
 	"runtime"
 	"sync"
+
+	"docstore/queue/internal/segment"
 )
 
 // compressors encode chunks in the background, one goroutine for each processor.
 type compressors struct {
-	chunks  chan *chunk
+	chunks  chan *segment.Chunk
 	running sync.WaitGroup
 }
 
 func startCompressors() *compressors {
 	n := runtime.GOMAXPROCS(0)
-	c := &compressors{chunks: make(chan *chunk, 2*n)}
+	c := &compressors{chunks: make(chan *segment.Chunk, 2*n)}
 	for range n {
 		c.running.Go(func() {
 			for chunk := range c.chunks {
@@ -24,14 +26,14 @@ func startCompressors() *compressors {
 	return c
 }
 
-func encodeChunk(c *chunk) {
-	c.encode()
-	c.block.encoding.Done()
+func encodeChunk(c *segment.Chunk) {
+	c.Encode()
+	c.Block.Encoding.Done()
 }
 
 // compress encodes a chunk: in a compressor, or in this goroutine if they are busy.
-func (c *compressors) compress(full *chunk) {
-	full.block.encoding.Add(1)
+func (c *compressors) compress(full *segment.Chunk) {
+	full.Block.Encoding.Add(1)
 	select {
 	case c.chunks <- full:
 	default:
@@ -40,9 +42,9 @@ func (c *compressors) compress(full *chunk) {
 }
 
 // finish waits until all chunks of the block are encoded, and helps to encode them.
-func (c *compressors) finish(b *pendingBlock) {
-	if last := b.cut(0); last != nil {
-		last.encode()
+func (c *compressors) finish(b *segment.PendingBlock) {
+	if last := b.Cut(0); last != nil {
+		last.Encode()
 	}
 	for {
 		select {
@@ -53,7 +55,7 @@ func (c *compressors) finish(b *pendingBlock) {
 		}
 		break
 	}
-	b.encoding.Wait()
+	b.Encoding.Wait()
 }
 
 // stop ends the goroutines. Nothing may be compressed afterwards.

@@ -10,12 +10,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/vfs"
 	"docstore/internal/virtualtime"
 	"docstore/queue/codec"
+	"docstore/queue/internal/segment"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 const groupDictionaryBytes = 4 << 10
@@ -82,7 +83,7 @@ func TestWriterGroup(t *testing.T) {
 		require.NoError(t, err)
 		last := infos[len(infos)-1]
 		require.Equal(t, codec.HashDictionary(saved[0]), last.dictionary)
-		require.Equal(t, rewriteRun{}, last.sampled)
+		require.Equal(t, segment.Run{}, last.sampled)
 	}
 }
 
@@ -122,7 +123,7 @@ func TestErasedDocumentInDictionaryOfGroup(t *testing.T) {
 		infos, err := r.Segments()
 		require.NoError(t, err)
 		for _, info := range infos {
-			require.True(t, info.dictionary == codec.DictionaryHash{} || info.sampled != rewriteRun{}, "a shared dictionary is left")
+			require.True(t, info.dictionary == codec.DictionaryHash{} || info.sampled != segment.Run{}, "a shared dictionary is left")
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"docstore/internal/vfs"
 	"docstore/queue/codec"
+	"docstore/queue/internal/segment"
 
 	"github.com/cockroachdb/errors"
 )
@@ -122,7 +123,7 @@ func randomQueueID() (id [16]byte, err error) {
 // LockDir locks a directory as a Writer does, for a program that writes several queues in it.
 // ErrLocked: another one has it.
 func LockDir(fsys vfs.FS, dir string, now time.Time) (io.Closer, error) {
-	return lockFile(fsys, dir, lockName, now)
+	return lockFile(fsys, dir, segment.LockName, now)
 }
 
 func lockFile(fsys vfs.FS, dir, name string, now time.Time) (io.Closer, error) {
@@ -149,16 +150,16 @@ func lockFile(fsys vfs.FS, dir, name string, now time.Time) (io.Closer, error) {
 // end is a position in the segment, or zero. A segment without everything before it is an
 // older copy: ErrIncomplete.
 func recoverSegment(fsys vfs.FS, dir string, n SegmentID, end Position, logger *slog.Logger) error {
-	name := segmentPath(dir, n, openSuffix)
-	s, err := openSegmentFile(fsys, name, n)
-	if errors.Is(err, errIncomplete) {
+	name := segment.Path(dir, n, segment.OpenSuffix)
+	s, err := segment.Open(fsys, name, n)
+	if errors.Is(err, segment.ErrPartial) {
 		return &CorruptionError{Path: name, Segment: n, Reason: "open segment has no header"}
 	}
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	w, err := s.lastMark()
+	defer s.Close()
+	w, err := s.LastMark()
 	if err != nil {
 		return err
 	}
@@ -167,34 +168,34 @@ func recoverSegment(fsys vfs.FS, dir string, n SegmentID, end Position, logger *
 			return err
 		}
 	}
-	return s.sealAgain(fsys, w, logger)
+	return s.SealAgain(fsys, w, logger)
 }
 
 // reaches checks that the segment has the block that ends at the position, and everything
 // before it.
-func reaches(s *segmentFile, end Position) error {
-	var b block
-	w := s.newWalk()
-	for w.next < int64(end.Next.Block) {
-		kind, err := w.step(s, &b)
-		if err != nil && !isContent(err) {
+func reaches(s *segment.File, end Position) error {
+	var b segment.Block
+	w := s.NewWalk()
+	for w.Next < int64(end.Next.Block) {
+		kind, err := w.Step(s, &b)
+		if err != nil && !segment.IsContent(err) {
 			return err
 		}
-		if err != nil || kind == frameFooter {
+		if err != nil || kind == segment.FrameFooter {
 			break
 		}
 	}
-	if w.next == int64(end.Next.Block) && w.chain == end.Proof.Chain {
+	if w.Next == int64(end.Next.Block) && w.Chain == end.Proof.Chain {
 		return nil
 	}
-	return incomplete(filepath.Dir(s.path), Address{Segment: s.number, Block: uint32(min(w.next, int64(end.Next.Block)))},
-		"%s has fewer or other entries than before: they ended at %s", s.path, end.Next)
+	return incomplete(filepath.Dir(s.Path), Address{Segment: s.Number, Block: uint32(min(w.Next, int64(end.Next.Block)))},
+		"%s has fewer or other entries than before: they ended at %s", s.Path, end.Next)
 }
 
 // restore determines where the queue continues. It seals a segment that was left open,
 // and returns the head of the directory afterwards.
 func (w *Writer) restore() (*headFile, error) {
-	l, err := list(w.options.FS, w.dir)
+	l, err := segment.List(w.options.FS, w.dir)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +203,7 @@ func (w *Writer) restore() (*headFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range l.unfinished {
+	for _, name := range l.Unfinished {
 		if err := w.options.FS.Remove(filepath.Join(w.dir, name)); err != nil {
 			return nil, err
 		}
@@ -215,7 +216,7 @@ func (w *Writer) restore() (*headFile, error) {
 	if err := w.options.FS.SyncDir(w.dir); err != nil {
 		return nil, err
 	}
-	if w.mu.last = l.last(); w.mu.last == 0 {
+	if w.mu.last = l.Last(); w.mu.last == 0 {
 		w.mu.queue, err = w.options.newQueueID()
 		return &headFile{Head: Head{Queue: w.mu.queue}, fs: w.options.FS, dir: w.dir, now: w.options.headTime}, err
 	}
@@ -237,21 +238,21 @@ func (w *Writer) restore() (*headFile, error) {
 
 // recoverOpen seals the segment that was left open. If the position is in it, everything
 // before the position must exist.
-func (w *Writer) recoverOpen(l *listing, end Position) error {
-	for _, n := range l.numbers {
-		if l.sealed[n] {
+func (w *Writer) recoverOpen(l *segment.Listing, end Position) error {
+	for _, n := range l.Numbers {
+		if l.Sealed[n] {
 			continue
 		}
-		s, _, err := l.openCovering(w.options.FS, w.dir, n)
+		s, _, err := l.OpenCovering(w.options.FS, w.dir, n)
 		if err != nil {
 			return err
 		}
 		if s != nil { // a rewrite of a repair or truncation replaces it
-			s.close()
+			s.Close()
 			continue
 		}
-		if l.after(n) {
-			return errors.Newf("segment %d is not sealed but later segments exist: restore %s", n, segmentPath(w.dir, n, sealedSuffix))
+		if l.After(n) {
+			return errors.Newf("segment %d is not sealed but later segments exist: restore %s", n, segment.Path(w.dir, n, segment.SealedSuffix))
 		}
 		if err := recoverSegment(w.options.FS, w.dir, n, end, w.options.Logger); err != nil {
 			return err
@@ -262,51 +263,51 @@ func (w *Writer) recoverOpen(l *listing, end Position) error {
 
 // openSealed opens the file of a segment: the rewrite that replaces it, or one that must
 // have a footer.
-func (w *Writer) openSealed(l *listing, n SegmentID) (*segmentFile, error) {
-	s, damage, err := l.openCovering(w.options.FS, w.dir, n)
+func (w *Writer) openSealed(l *segment.Listing, n SegmentID) (*segment.File, error) {
+	s, damage, err := l.OpenCovering(w.options.FS, w.dir, n)
 	if s != nil || err != nil {
 		return s, err
 	}
-	name := segmentPath(w.dir, n, sealedSuffix)
-	s, err = openSegmentFile(w.options.FS, name, n)
+	name := segment.Path(w.dir, n, segment.SealedSuffix)
+	s, err = segment.Open(w.options.FS, name, n)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && damage != nil:
 		return nil, damage
-	case err == nil && s.footer == nil:
-		s.close()
-		err = errIncomplete
+	case err == nil && s.Footer == nil:
+		s.Close()
+		err = segment.ErrPartial
 	}
-	if errors.Is(err, errIncomplete) {
+	if errors.Is(err, segment.ErrPartial) {
 		err = &CorruptionError{Path: name, Segment: n, Reason: "sealed segment is incomplete"}
 	}
 	return s, err
 }
 
-func (w *Writer) restoreLast(l *listing) error {
+func (w *Writer) restoreLast(l *segment.Listing) error {
 	s, err := w.openSealed(l, w.mu.last)
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	w.mu.queue, w.mu.lastRaw = s.header.queue, s.footer.raw
+	defer s.Close()
+	w.mu.queue, w.mu.lastRaw = s.Header.Queue, s.Footer.Raw
 	return nil
 }
 
 // restoreCursor reads the cursor of the last block of the queue.
-func (w *Writer) restoreCursor(l *listing) error {
-	for _, n := range slices.Backward(l.places()) {
+func (w *Writer) restoreCursor(l *segment.Listing) error {
+	for _, n := range slices.Backward(l.Places()) {
 		s, err := w.openSealed(l, n)
 		if err != nil {
 			return err
 		}
-		var table relocations
-		err = s.chainInto(&table)
-		s.close()
+		var table segment.Relocations
+		err = s.ChainInto(&table)
+		s.Close()
 		if err != nil {
 			return err
 		}
-		if s.footer.blocks > 0 || len(table.cursor) > 0 {
-			w.mu.cursor = slices.Clone(table.cursor)
+		if s.Footer.Blocks > 0 || len(table.Cursor) > 0 {
+			w.mu.cursor = slices.Clone(table.Cursor)
 			return nil
 		}
 	}
@@ -319,11 +320,11 @@ const maxDictionaryLookback = 64
 // restoreDictionary reuses the dictionary of the newest segment that has one of this
 // codec, unless some of the documents that it was trained from were erased. A group
 // has another dictionary.
-func (w *Writer) restoreDictionary(l *listing) error {
+func (w *Writer) restoreDictionary(l *segment.Listing) error {
 	if w.options.Group != nil || w.trainer.off() {
 		return nil
 	}
-	places := l.places()
+	places := l.Places()
 	for _, n := range slices.Backward(places[max(0, len(places)-maxDictionaryLookback):]) {
 		content, sampled, err := w.dictionaryOf(l, n)
 		if err != nil {
@@ -347,17 +348,17 @@ func (w *Writer) restoreDictionary(l *listing) error {
 }
 
 // erasedFrom reports whether documents of a sample have been erased since.
-func (w *Writer) erasedFrom(l *listing, sampled rewriteRun) (bool, error) {
-	for _, r := range l.rewrites {
-		if !r.overlaps(sampled) || r.generation <= sampled.generation {
+func (w *Writer) erasedFrom(l *segment.Listing, sampled segment.Run) (bool, error) {
+	for _, r := range l.Rewrites {
+		if !r.Overlaps(sampled) || r.Generation <= sampled.Generation {
 			continue
 		}
-		s, err := w.openSealed(l, r.first)
+		s, err := w.openSealed(l, r.First)
 		if err != nil {
 			return false, err
 		}
-		s.close()
-		if s.header.erases {
+		s.Close()
+		if s.Header.Erases {
 			return true, nil
 		}
 	}
@@ -366,15 +367,15 @@ func (w *Writer) erasedFrom(l *listing, sampled rewriteRun) (bool, error) {
 
 // dictionaryOf returns the dictionary of a segment and the segments that it was trained
 // from, nil if it has none of the Writer's codec.
-func (w *Writer) dictionaryOf(l *listing, n SegmentID) ([]byte, rewriteRun, error) {
+func (w *Writer) dictionaryOf(l *segment.Listing, n SegmentID) ([]byte, segment.Run, error) {
 	s, err := w.openSealed(l, n)
 	if err != nil {
-		return nil, rewriteRun{}, err
+		return nil, segment.Run{}, err
 	}
-	defer s.close()
-	if s.header.codec != w.codec.ID {
-		return nil, rewriteRun{}, nil
+	defer s.Close()
+	if s.Header.Codec != w.codec.ID {
+		return nil, segment.Run{}, nil
 	}
-	content, err := s.dictionary()
-	return content, s.header.sampled, err
+	content, err := s.Dictionary()
+	return content, s.Header.Sampled, err
 }

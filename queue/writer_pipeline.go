@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"docstore/queue/internal/segment"
 )
 
 // maxPendingBytes bounds the ids and documents that have yet to be written, unless a
@@ -47,10 +49,10 @@ type pipeline struct {
 
 // step is an operation of the committer: at most one of the first four fields is set.
 type step struct {
-	begin *segmentStart // create the next segment
-	block *pendingBlock // write it
-	mark  bool          // make all blocks durable and write a commit mark
-	seal  bool          // end the segment, if one is open, and make the head durable
+	begin *segmentStart         // create the next segment
+	block *segment.PendingBlock // write it
+	mark  bool                  // make all blocks durable and write a commit mark
+	seal  bool                  // end the segment, if one is open, and make the head durable
 	// done receives the result of this and all previous steps. It must be buffered. Nil:
 	// no result is needed.
 	done chan<- error
@@ -58,7 +60,7 @@ type step struct {
 
 // segmentStart describes the start of a segment.
 type segmentStart struct {
-	header     segmentHeader // but for the digest of the segment before
+	header     segment.Header // but for the digest of the segment before
 	dictionary []byte
 }
 
@@ -82,7 +84,7 @@ func startPipeline(head *headFile, o *WriterOptions, describe func(error) error)
 // submit queues a step. It waits while too much is pending.
 func (p *pipeline) submit(s step) {
 	if s.block != nil {
-		p.pending.add(s.block.rawBytes)
+		p.pending.add(s.block.RawBytes)
 	}
 	p.steps <- s
 }
@@ -137,8 +139,8 @@ func (p *pipeline) takeStep(c *committer, s step) {
 		}
 	}
 	if s.block != nil {
-		p.pending.remove(s.block.rawBytes)
-		s.block.release()
+		p.pending.remove(s.block.RawBytes)
+		s.block.Release()
 	}
 	if s.done != nil {
 		s.done <- err
@@ -159,7 +161,7 @@ func (p *pipeline) stop() {
 // head.
 type committer struct {
 	head    *headFile
-	segment *segmentWriter // nil: none is open
+	segment *segment.Writer // nil: none is open
 	synced  func(took time.Duration)
 	// headInterval is the minimum time between two heads that are written because of commits.
 	headInterval time.Duration
@@ -170,12 +172,12 @@ func (c *committer) take(s step) error {
 	case s.begin != nil:
 		return c.begin(s.begin)
 	case s.block != nil:
-		room := getScratch()
-		defer room.release()
-		room.bytes = s.block.bytes(room.bytes, c.segment.chain)
-		return c.segment.writeBlock(s.block.at, room.bytes)
+		room := segment.GetScratch()
+		defer room.Release()
+		room.Bytes = s.block.Bytes(room.Bytes, c.segment.Chain)
+		return c.segment.WriteBlock(s.block.At, room.Bytes)
 	case s.mark:
-		if err := c.segment.commit(); err != nil {
+		if err := c.segment.Commit(); err != nil {
 			return err
 		}
 		c.head.committed(c.segment)
@@ -189,25 +191,25 @@ func (c *committer) take(s step) error {
 // begin creates a segment. A durable head states its number before the segment has any
 // block.
 func (c *committer) begin(b *segmentStart) error {
-	b.header.previous = c.head.Digest
+	b.header.Previous = c.head.Digest
 	var err error
-	if c.segment, err = createSegment(c.head.fs, c.head.dir, b.header, b.dictionary); err != nil {
+	if c.segment, err = segment.Create(c.head.fs, c.head.dir, b.header, b.dictionary); err != nil {
 		return err
 	}
-	c.segment.synced = c.synced
-	c.head.Highest = b.header.segment
+	c.segment.Synced = c.synced
+	c.head.Highest = b.header.Segment
 	return c.head.save(true)
 }
 
 func (c *committer) seal() error {
 	if s := c.segment; s != nil {
 		c.segment = nil
-		footer, err := s.seal()
+		footer, err := s.Seal()
 		if err != nil {
 			return err
 		}
 		c.head.committed(s)
-		c.head.Sealed, c.head.Digest = footer.segment, footer.digest()
+		c.head.Sealed, c.head.Digest = footer.Segment, footer.Digest()
 	} else if c.head.durable || c.head.Highest == 0 {
 		return nil
 	}
@@ -216,6 +218,6 @@ func (c *committer) seal() error {
 
 func (c *committer) close() {
 	if c.segment != nil {
-		c.segment.close()
+		c.segment.Close()
 	}
 }

@@ -8,11 +8,12 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/vfs"
 	"docstore/internal/virtualtime"
+	"docstore/queue/internal/segment"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // gate returns a file system whose operations of one kind block until open is called.
@@ -145,7 +146,7 @@ func TestFlushesAreShared(t *testing.T) {
 func TestBackgroundWriteFailure(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		broken := vfs.NewFault(newMem(t), func(op vfs.Op) error {
-			if op.Kind == vfs.OpWrite && strings.HasSuffix(op.Name, openSuffix) {
+			if op.Kind == vfs.OpWrite && strings.HasSuffix(op.Name, segment.OpenSuffix) {
 				return errCrash
 			}
 			return nil

@@ -7,15 +7,16 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/vfs"
+	"docstore/queue/internal/segment"
+
+	"github.com/stretchr/testify/require"
 )
 
 // losesPages fails the n-th sync of a segment's bytes like a disk that loses the pages.
 func losesPages(fsys vfs.FS, n int, evicted bool) vfs.FS {
 	return vfs.NewFault(fsys, func(op vfs.Op) error {
-		if op.Kind == vfs.OpSyncData || op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, openSuffix) {
+		if op.Kind == vfs.OpSyncData || op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, segment.OpenSuffix) {
 			if n--; n == 0 {
 				return &vfs.LostPagesError{Evicted: evicted, Err: syscall.EIO}
 			}

@@ -12,12 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue/codec"
+	"docstore/queue/internal/segment"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestLimits appends values at each limit and beyond it.
@@ -76,7 +77,7 @@ func TestMostEntriesOfABlock(t *testing.T) {
 		it.put(t, w)
 		items = append(items, it)
 	}
-	assert.Equal(t, Address{Segment: 1, Block: headerBytes, Index: MaxBlockEntries - 1}, items[MaxBlockEntries-1].at)
+	assert.Equal(t, Address{Segment: 1, Block: segment.HeaderBytes, Index: MaxBlockEntries - 1}, items[MaxBlockEntries-1].at)
 	assert.NotEqual(t, items[0].at.Block, items[MaxBlockEntries].at.Block)
 	require.NoError(t, w.Close())
 	requireEntries(t, openReader(t, mem), items)
@@ -87,21 +88,21 @@ func TestMostEntriesOfABlock(t *testing.T) {
 // block of any size.
 func TestOffsetsFitIn32Bits(t *testing.T) {
 	s := &openSegment{}
-	for s.size = MaxSegmentBytes - 3*maxBlockFileBytes; s.fits(); s.size += 1 << 10 {
-		require.LessOrEqual(t, s.size+maxBlockFileBytes+footerBytes, int64(MaxSegmentBytes))
+	for s.size = MaxSegmentBytes - 3*segment.MaxBlockFileBytes; s.fits(); s.size += 1 << 10 {
+		require.LessOrEqual(t, s.size+segment.MaxBlockFileBytes+segment.FooterBytes, int64(MaxSegmentBytes))
 		require.LessOrEqual(t, s.size, int64(math.MaxUint32))
 	}
-	require.Greater(t, s.size, int64(MaxSegmentBytes-2*maxBlockFileBytes))
+	require.Greater(t, s.size, int64(MaxSegmentBytes-2*segment.MaxBlockFileBytes))
 }
 
 // TestRewriteOfAnySegmentFits: a segment ends before a rewrite of it could be too large, even
 // if the documents lose their dictionary and are not compressed any more.
 func TestRewriteOfAnySegmentFits(t *testing.T) {
 	s := &openSegment{}
-	for s.rewritten = MaxSegmentBytes - 3*maxRelocatedBytes; s.fits(); s.rewritten += 1 << 10 {
-		require.LessOrEqual(t, s.rewritten+maxRelocatedBytes+rewriteReserveBytes, int64(MaxSegmentBytes))
+	for s.rewritten = MaxSegmentBytes - 3*segment.MaxRelocatedBytes; s.fits(); s.rewritten += 1 << 10 {
+		require.LessOrEqual(t, s.rewritten+segment.MaxRelocatedBytes+segment.RewriteReserveBytes, int64(MaxSegmentBytes))
 	}
-	require.Greater(t, s.rewritten, int64(MaxSegmentBytes-2*maxRelocatedBytes))
+	require.Greater(t, s.rewritten, int64(MaxSegmentBytes-2*segment.MaxRelocatedBytes))
 
 	for _, name := range codec.Names() {
 		t.Run(name, func(t *testing.T) {
@@ -136,9 +137,9 @@ func TestRewriteOfAnySegmentFits(t *testing.T) {
 			require.NoError(t, err)
 			rewrites := 0
 			for _, info := range infos {
-				most := int64(headerBytes + relocationsHeadBytes + MaxCursorBytes + footerBytes)
+				most := int64(segment.HeaderBytes + segment.RelocationsHeadBytes + MaxCursorBytes + segment.FooterBytes)
 				for n := info.ID; n <= info.Last; n++ {
-					most += segments[n].rewritten + originalBytes
+					most += segments[n].rewritten + segment.OriginalBytes
 				}
 				if info.Generation > 0 {
 					rewrites++
@@ -250,9 +251,9 @@ func TestSegmentsRollBySizeAndAge(t *testing.T) {
 }
 
 func sealedOf(t *testing.T, fsys vfs.FS) map[SegmentID]bool {
-	l, err := list(fsys, queueDir)
+	l, err := segment.List(fsys, queueDir)
 	require.NoError(t, err)
-	return l.sealed
+	return l.Sealed
 }
 
 // TestNothingWrittenLeavesNothing: a writer without entries creates no segment.
@@ -265,7 +266,7 @@ func TestNothingWrittenLeavesNothing(t *testing.T) {
 	require.NoError(t, w.Close())
 	names, err := mem.List(queueDir)
 	require.NoError(t, err)
-	assert.Equal(t, []string{lockName}, names)
+	assert.Equal(t, []string{segment.LockName}, names)
 }
 
 // TestManyAppenders: concurrent appends get different addresses, and each address has the
@@ -326,7 +327,7 @@ func TestExpirySeconds(t *testing.T) {
 		{time.Unix(-5, 0), 1},
 		{time.Unix(math.MaxUint32+10, 0), math.MaxUint32},
 	} {
-		assert.Equal(t, c.want, expirySeconds(c.at), "%v", c.at)
+		assert.Equal(t, c.want, segment.ExpirySeconds(c.at), "%v", c.at)
 	}
 }
 
@@ -355,18 +356,18 @@ func TestCursorTravelsWithItsEntry(t *testing.T) {
 	require.NoError(t, <-flushed)
 	require.NoError(t, w.Close())
 
-	s, err := openSegmentFile(mem, segmentPath(queueDir, 1, sealedSuffix), 1)
+	s, err := segment.Open(mem, segment.Path(queueDir, 1, segment.SealedSuffix), 1)
 	require.NoError(t, err)
-	defer s.close()
-	walk, b := s.newWalk(), block{}
+	defer s.Close()
+	walk, b := s.NewWalk(), segment.Block{}
 	for {
-		kind, err := walk.step(s, &b)
+		kind, err := walk.Step(s, &b)
 		require.NoError(t, err)
-		if kind == frameFooter {
+		if kind == segment.FrameFooter {
 			break
 		}
-		if kind == frameBlock {
-			require.Equal(t, string(b.id(b.entry(b.count-1))), string(b.cursor()))
+		if kind == segment.FrameBlock {
+			require.Equal(t, string(b.ID(b.Entry(b.Count-1))), string(b.Cursor()))
 		}
 	}
 }
@@ -380,7 +381,7 @@ func TestSealedNameIsDurable(t *testing.T) {
 	at, err := w.Append([]byte("id"), []byte("document"))
 	require.NoError(t, err)
 	require.NoError(t, w.Seal())
-	_, err = mem.CrashClone(vfs.KeepSynced).Stat(segmentPath(queueDir, at.Segment, sealedSuffix))
+	_, err = mem.CrashClone(vfs.KeepSynced).Stat(segment.Path(queueDir, at.Segment, segment.SealedSuffix))
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
 }

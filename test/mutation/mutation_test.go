@@ -87,18 +87,18 @@ var mutations = []mutation{
 		pkg: "./bloom", run: "Damage|Corrupt|Flip",
 	},
 	{
-		name: "a queue block is marked as durable before it is synced", sample: true, file: "queue/segmentwriter.go",
+		name: "a queue block is marked as durable before it is synced", sample: true, file: "queue/internal/segment/writer.go",
 		old: "	err := s.file.SyncData()\n", new: "	err := error(nil)\n",
 		pkg: "./queue", run: "TestCrashAtEveryOperation|TestCrashDuringConcurrentFlushes",
 	},
 	{
-		name: "the directory is not synced after a segment is sealed", file: "queue/segmentwriter.go",
+		name: "the directory is not synced after a segment is sealed", file: "queue/internal/segment/writer.go",
 		old: "		return err\n	}\n	return fsys.SyncDir(dir)\n}", new: "		return err\n	}\n	return nil\n}",
 		pkg: "./queue", run: "TestCrashAtEveryOperation",
 	},
 	{
-		name: "a segment whose fsync failed is sealed without being rewritten", file: "queue/segmentwriter.go",
-		old: "if err := s.writeAgain(file, max(w.next-markBytes, s.header.firstFrame())); err != nil {", new: "if err := error(nil); err != nil {",
+		name: "a segment whose fsync failed is sealed without being rewritten", file: "queue/internal/segment/writer.go",
+		old: "if err := s.writeAgain(file, max(w.Next-MarkBytes, s.Header.FirstFrame())); err != nil {", new: "if err := error(nil); err != nil {",
 		pkg: "./queue", run: "TestPowerLossAfterFailedSync",
 	},
 	{
@@ -117,18 +117,18 @@ var mutations = []mutation{
 		pkg: "./queue", run: "TestCompactCrash$",
 	},
 	{
-		name: "the checksum of a document is not compared", sample: true, file: "queue/fetchfile.go",
-		old: "	if got != l.crc {", new: "	if got != l.crc && got == 0 {",
+		name: "the checksum of a document is not compared", sample: true, file: "queue/internal/segment/fetch.go",
+		old: "	if got != l.CRC {", new: "	if got != l.CRC && got == 0 {",
 		pkg: "./queue", run: "Flip|Byte|Damage|Corrupt",
 	},
 	{
-		name: "the checksum of a block table is not compared", file: "queue/block.go",
-		old: "if got := checksum.Update(0, b.bytes[4:]); got != h.crc {", new: "if got := checksum.Update(0, b.bytes[4:]); got != h.crc && got == 0 {",
+		name: "the checksum of a block table is not compared", file: "queue/internal/segment/block.go",
+		old: "if got := checksum.Update(0, b.Bytes[4:]); got != h.CRC {", new: "if got := checksum.Update(0, b.Bytes[4:]); got != h.CRC && got == 0 {",
 		pkg: "./queue", run: "Flip|Byte|Damage|Corrupt",
 	},
 	{
-		name: "a fetch does not compare the document id", file: "queue/fetchfile.go",
-		old: "case q.id != nil && !bytes.Equal(q.id, id):", new: "case q.id != nil && !bytes.Equal(id, id):",
+		name: "a fetch does not compare the document id", file: "queue/internal/segment/fetch.go",
+		old: "case q.ID != nil && !bytes.Equal(q.ID, id):", new: "case q.ID != nil && !bytes.Equal(id, id):",
 		pkg: "./queue", run: "TestForeignAndForkedSegments|TestQuarantinedFile|TestStoredForm",
 	},
 	{

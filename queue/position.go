@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"docstore/queue/internal/segment"
 	"docstore/queue/stored"
 )
 
@@ -18,6 +19,22 @@ type SegmentID = stored.SegmentID
 // Addresses are assigned in ascending order: of two addresses of the same id the greater
 // one is the newer version.
 type Address = stored.Address
+
+// Place is where Tail has found a document, with its lengths and its checksum. With it a
+// fetch reads only the document: the block's table, which has the same, lies mostly on
+// another page. A Place is a hint. Compaction changes the places of documents, and the
+// holder may have stored it in a file that is damaged. The checksum covers the address, the
+// id and the document, so a wrong Place is detected, and the table is read. The zero Place is
+// unknown.
+//
+// StoredBytes and RawBytes are the lengths of the document as stored and decoded. Matches
+// reports whether a stored form has the checksum in the Place: an equal document that was
+// encoded again does not, nor does another one at the same address in another history of the
+// queue.
+type Place = segment.Place
+
+// PlaceBytes is the length of a Place.
+const PlaceBytes = segment.PlaceBytes
 
 // ParseAddress parses the form that String returns.
 func ParseAddress(s string) (Address, error) {

@@ -1,4 +1,4 @@
-package queue
+package segment
 
 import (
 	"errors"
@@ -26,10 +26,10 @@ const (
 	unmappedWeight = 16
 )
 
-// cachedFile is an open segment or rewrite with a reference count. It is closed when the
+// CachedFile is an open segment or rewrite with a reference count. It is closed when the
 // count becomes zero. The cache holds one reference.
-type cachedFile struct {
-	*segmentFile
+type CachedFile struct {
+	*File
 	users atomic.Int64
 	// touched: the file was used since the clock hand last passed it.
 	touched atomic.Bool
@@ -38,17 +38,17 @@ type cachedFile struct {
 	renewal atomic.Int64
 
 	// Guarded by the mutex of the cache.
-	segments []SegmentID // whose slots refer to the file
-	place    int         // in the ring, from 1; 0: the file is not in the cache
+	segments []ID // whose slots refer to the file
+	place    int  // in the ring, from 1; 0: the file is not in the cache
 }
 
 // renewalInterval is the interval of checks whether a segment that documents are fetched
 // from has been sealed. A sealed segment can be mapped.
 const renewalInterval = time.Second
 
-// mayBeSealed reports whether it is time to check for the sealed file.
-func (f *cachedFile) mayBeSealed() bool {
-	if f.footer != nil {
+// MayBeSealed reports whether it is time to check for the sealed file.
+func (f *CachedFile) MayBeSealed() bool {
+	if f.Footer != nil {
 		return false
 	}
 	now, due := time.Now().UnixNano(), f.renewal.Load()
@@ -56,15 +56,15 @@ func (f *cachedFile) mayBeSealed() bool {
 }
 
 // weight is the file's share of maxOpenFiles.
-func (f *cachedFile) weight() int {
-	if f.mapping == nil {
+func (f *CachedFile) weight() int {
+	if f.Mapping == nil {
 		return unmappedWeight
 	}
 	return 1
 }
 
 // acquire adds a reference. False: there was none any more and the file is closed.
-func (f *cachedFile) acquire() bool {
+func (f *CachedFile) acquire() bool {
 	for {
 		users := f.users.Load()
 		if users == 0 {
@@ -76,36 +76,37 @@ func (f *cachedFile) acquire() bool {
 	}
 }
 
-// fileCache keeps files open, each once: a rewrite has the documents of many segments.
+// Cache keeps files open, each once: a rewrite has the documents of many segments.
 //
 // The slots map a segment to the file with its documents. A lookup takes no lock. A file
 // that has been closed since it was found has no references and is not used. The clock
 // algorithm decides which file to close: a hand moves around a ring of the files and
 // skips those that were used since it last passed.
-type fileCache struct {
+type Cache struct {
 	fs       vfs.FS
 	dir      string
-	limit    int // maxOpenFiles, or less in tests
-	decoders *stored.DecoderCache
+	Limit    int // maxOpenFiles, or less in tests
+	Decoders *stored.DecoderCache
 	slots    slotTable
-	bound    atomic.Pointer[[16]byte] // only files of this queue are opened; nil: any
+	Bound    atomic.Pointer[[16]byte] // only files of this queue are opened; nil: any
 	mu       struct {
 		sync.Mutex // also guards changes of the slots
 		closed     bool
-		files      map[string]*cachedFile // by path
-		ring       []*cachedFile          // the same files
+		files      map[string]*CachedFile // by path
+		ring       []*CachedFile          // the same files
 		hand       int
 		weight     int // of all
 	}
 }
 
-func (c *fileCache) init(fsys vfs.FS, dir string, decoders *stored.DecoderCache) {
-	c.fs, c.dir, c.limit, c.decoders = fsys, dir, maxOpenFiles, decoders
-	c.mu.files = map[string]*cachedFile{}
+// Init makes an empty cache of the files in a directory.
+func (c *Cache) Init(fsys vfs.FS, dir string, decoders *stored.DecoderCache) {
+	c.fs, c.dir, c.Limit, c.Decoders = fsys, dir, maxOpenFiles, decoders
+	c.mu.files = map[string]*CachedFile{}
 }
 
-// get returns the open file of a segment, or nil. The caller puts it back.
-func (c *fileCache) get(n SegmentID) *cachedFile {
+// Get returns the open file of a segment, or nil. The caller puts it back.
+func (c *Cache) Get(n ID) *CachedFile {
 	f := c.slots.get(n)
 	if f == nil || !f.acquire() {
 		return nil
@@ -116,39 +117,39 @@ func (c *fileCache) get(n SegmentID) *cachedFile {
 	return f
 }
 
-// put releases a file that get or open returned.
-func (c *fileCache) put(f *cachedFile) {
+// Put releases a file that get or open returned.
+func (c *Cache) Put(f *CachedFile) {
 	if f.users.Add(-1) == 0 {
-		f.close()
+		f.Close()
 	}
 }
 
-// errUnchanged: the file is the same as tried.
-var errUnchanged = errors.New("queue: the file has not changed since it was tried")
+// ErrUnchanged states that the file is the same as tried.
+var ErrUnchanged = errors.New("queue: the file has not changed since it was tried")
 
-// open returns the file that the path names now. The caller puts it back. number is the
-// segment, or the first segment of a rewrite. The error is errUnchanged if the file is
+// Open returns the file that the path names now. The caller puts it back. number is the
+// segment, or the first segment of a rewrite. The error is ErrUnchanged if the file is
 // the one in tried.
-func (c *fileCache) open(path string, number SegmentID, tried *cachedFile) (*cachedFile, error) {
+func (c *Cache) Open(path string, number ID, tried *CachedFile) (*CachedFile, error) {
 	info, err := c.fs.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	if tried != nil && sameFile(info, tried.info) {
-		return nil, errUnchanged
+	if tried != nil && SameFile(info, tried.Info) {
+		return nil, ErrUnchanged
 	}
 	if f := c.opened(path, info); f != nil {
 		return f, nil
 	}
-	s, err := openSegmentFile(c.fs, path, number)
+	s, err := Open(c.fs, path, number)
 	if err != nil {
 		return nil, err
 	}
 	if err := c.checkBound(s); err != nil {
-		s.close()
+		s.Close()
 		return nil, err
 	}
-	f := &cachedFile{segmentFile: s}
+	f := &CachedFile{File: s}
 	f.users.Store(1)
 	f.renewal.Store(time.Now().Add(renewalInterval).UnixNano())
 	f.mapSealed()
@@ -156,41 +157,41 @@ func (c *fileCache) open(path string, number SegmentID, tried *cachedFile) (*cac
 }
 
 // opened returns the file from the cache, or nil.
-func (c *fileCache) opened(path string, info vfs.Info) *cachedFile {
+func (c *Cache) opened(path string, info vfs.Info) *CachedFile {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.mu.files[path]
-	if f == nil || !sameFile(info, f.info) {
+	if f == nil || !SameFile(info, f.Info) {
 		return nil
 	}
 	f.users.Add(1)
 	return f
 }
 
-// renew puts f back and returns the sealed file that replaces it, or returns f if there
+// Renew puts f back and returns the sealed file that replaces it, or returns f if there
 // is none.
-func (c *fileCache) renew(f *cachedFile) *cachedFile {
-	sealed, err := c.open(segmentPath(c.dir, f.number, sealedSuffix), f.number, f)
+func (c *Cache) Renew(f *CachedFile) *CachedFile {
+	sealed, err := c.Open(Path(c.dir, f.Number, SealedSuffix), f.Number, f)
 	switch {
 	case err != nil:
 		return f
-	case sealed.footer == nil:
-		c.put(sealed)
+	case sealed.Footer == nil:
+		c.Put(sealed)
 		return f
 	}
-	c.keep(sealed, f.number)
-	c.put(f)
+	c.Keep(sealed, f.Number)
+	c.Put(f)
 	return sealed
 }
 
-// keep puts a file that open returned into the cache, as the file of segment n. The
+// Keep puts a file that open returned into the cache, as the file of segment n. The
 // caller still has to put the file back.
-func (c *fileCache) keep(f *cachedFile, n SegmentID) {
+func (c *Cache) Keep(f *CachedFile, n ID) {
 	c.mu.Lock()
-	var left []*cachedFile
+	var left []*CachedFile
 	if !c.mu.closed {
 		if f.place == 0 {
-			if old := c.mu.files[f.path]; old != nil {
+			if old := c.mu.files[f.Path]; old != nil {
 				left = append(left, c.remove(old))
 			}
 			c.add(f)
@@ -198,13 +199,13 @@ func (c *fileCache) keep(f *cachedFile, n SegmentID) {
 		if old := c.setSlot(n, f); old != nil {
 			left = append(left, old)
 		}
-		for c.mu.weight > c.limit && len(c.mu.ring) > 1 {
+		for c.mu.weight > c.Limit && len(c.mu.ring) > 1 {
 			left = append(left, c.remove(c.victim(f)))
 		}
 	}
 	c.mu.Unlock()
 	for _, old := range left {
-		c.put(old)
+		c.Put(old)
 	}
 }
 
@@ -212,21 +213,21 @@ func (c *fileCache) keep(f *cachedFile, n SegmentID) {
 // after it has released the mutex.
 
 // add puts a file into the ring.
-func (c *fileCache) add(f *cachedFile) {
+func (c *Cache) add(f *CachedFile) {
 	f.users.Add(1)
-	c.mu.files[f.path] = f
+	c.mu.files[f.Path] = f
 	c.mu.ring = append(c.mu.ring, f)
 	f.place = len(c.mu.ring)
 	c.mu.weight += f.weight()
 }
 
 // remove removes a file from the cache and returns it.
-func (c *fileCache) remove(f *cachedFile) *cachedFile {
+func (c *Cache) remove(f *CachedFile) *CachedFile {
 	for _, n := range f.segments {
 		c.slots.set(n, nil)
 	}
 	f.segments = nil
-	delete(c.mu.files, f.path)
+	delete(c.mu.files, f.Path)
 	last := len(c.mu.ring) - 1
 	moved := c.mu.ring[last]
 	c.mu.ring[f.place-1], moved.place = moved, f.place
@@ -239,7 +240,7 @@ func (c *fileCache) remove(f *cachedFile) *cachedFile {
 
 // setSlot makes f the file of a segment. If the previous file has no other segment, it is
 // removed from the cache and returned.
-func (c *fileCache) setSlot(n SegmentID, f *cachedFile) *cachedFile {
+func (c *Cache) setSlot(n ID, f *CachedFile) *CachedFile {
 	old := c.slots.get(n)
 	if old == f {
 		return nil
@@ -249,7 +250,7 @@ func (c *fileCache) setSlot(n SegmentID, f *cachedFile) *cachedFile {
 	if old == nil {
 		return nil
 	}
-	old.segments = slices.DeleteFunc(old.segments, func(m SegmentID) bool { return m == n })
+	old.segments = slices.DeleteFunc(old.segments, func(m ID) bool { return m == n })
 	if len(old.segments) > 0 {
 		return nil
 	}
@@ -257,7 +258,7 @@ func (c *fileCache) setSlot(n SegmentID, f *cachedFile) *cachedFile {
 }
 
 // victim returns the file to be closed next, which is not the newest.
-func (c *fileCache) victim(newest *cachedFile) *cachedFile {
+func (c *Cache) victim(newest *CachedFile) *CachedFile {
 	for {
 		c.mu.hand = (c.mu.hand + 1) % len(c.mu.ring)
 		if f := c.mu.ring[c.mu.hand]; f != newest && !f.touched.Swap(false) {
@@ -266,20 +267,20 @@ func (c *fileCache) victim(newest *cachedFile) *cachedFile {
 	}
 }
 
-// close empties the cache. Files in use are closed when they are put back.
-func (c *fileCache) close() {
-	c.take(func(*cachedFile) bool { return true }, true)
+// Close empties the cache. Files in use are closed when they are put back.
+func (c *Cache) Close() {
+	c.take(func(*CachedFile) bool { return true }, true)
 }
 
-// drop removes the files that a rewrite replaces from the cache: entries that the rewrite
+// Drop removes the files that a rewrite replaces from the cache: entries that the rewrite
 // has left out must not be served any more.
-func (c *fileCache) drop(run rewriteRun) {
-	c.take(func(f *cachedFile) bool { return run.covers(f.number) && f.header.rewrites.generation < run.generation }, false)
+func (c *Cache) Drop(run Run) {
+	c.take(func(f *CachedFile) bool { return run.Covers(f.Number) && f.Header.Rewrites.Generation < run.Generation }, false)
 }
 
 // take removes the files for which the function returns true.
-func (c *fileCache) take(which func(*cachedFile) bool, closed bool) {
-	var taken []*cachedFile
+func (c *Cache) take(which func(*CachedFile) bool, closed bool) {
+	var taken []*CachedFile
 	c.mu.Lock()
 	c.mu.closed = c.mu.closed || closed
 	for _, f := range slices.Backward(c.mu.ring) { // remove moves the last file into the gap
@@ -289,18 +290,18 @@ func (c *fileCache) take(which func(*cachedFile) bool, closed bool) {
 	}
 	c.mu.Unlock()
 	for _, f := range taken {
-		c.put(f)
+		c.Put(f)
 	}
 }
 
-// replacedBy returns the listed rewrites that replace open files.
-func (c *fileCache) replacedBy(l *listing) map[rewriteRun]bool {
+// ReplacedBy returns the listed rewrites that replace open files.
+func (c *Cache) ReplacedBy(l *Listing) map[Run]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	found := map[rewriteRun]bool{}
+	found := map[Run]bool{}
 	for _, f := range c.mu.ring {
-		for _, run := range l.covering(f.number) {
-			if f.header.rewrites.generation < run.generation {
+		for _, run := range l.Covering(f.Number) {
+			if f.Header.Rewrites.Generation < run.Generation {
 				found[run] = true
 			}
 		}
@@ -308,13 +309,13 @@ func (c *fileCache) replacedBy(l *listing) map[rewriteRun]bool {
 	return found
 }
 
-// withDictionary returns an open file with the dictionary, or nil. The caller puts it
+// WithDictionary returns an open file with the dictionary, or nil. The caller puts it
 // back.
-func (c *fileCache) withDictionary(hash codec.DictionaryHash) *cachedFile {
+func (c *Cache) WithDictionary(hash codec.DictionaryHash) *CachedFile {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, f := range c.mu.ring {
-		if f.header.dictionary.bytes > 0 && f.header.dictionary.hash == hash {
+		if f.Header.Dictionary.Bytes > 0 && f.Header.Dictionary.Hash == hash {
 			f.users.Add(1)
 			return f
 		}
@@ -322,12 +323,12 @@ func (c *fileCache) withDictionary(hash codec.DictionaryHash) *cachedFile {
 	return nil
 }
 
-// mapped returns the mapped files. The caller puts them back.
-func (c *fileCache) mapped() (files []*cachedFile) {
+// Mapped returns the mapped files. The caller puts them back.
+func (c *Cache) Mapped() (files []*CachedFile) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, f := range c.mu.ring {
-		if f.mapping != nil {
+		if f.Mapping != nil {
 			f.users.Add(1)
 			files = append(files, f)
 		}
@@ -335,19 +336,19 @@ func (c *fileCache) mapped() (files []*cachedFile) {
 	return files
 }
 
-// check verifies the invariants of a cache whose users have put their files back, and returns
+// Check verifies the invariants of a cache whose users have put their files back, and returns
 // the number of its files.
-func (c *fileCache) check() (files int, err error) {
+func (c *Cache) Check() (files int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	weight, slots := 0, 0
 	for i, f := range c.mu.ring {
-		whole := c.mu.files[f.path] == f && f.place == i+1 && f.users.Load() == 1 && len(f.segments) > 0
+		whole := c.mu.files[f.Path] == f && f.place == i+1 && f.users.Load() == 1 && len(f.segments) > 0
 		for _, n := range f.segments {
-			whole = whole && c.slots.get(n) == f && f.header.holds(n)
+			whole = whole && c.slots.get(n) == f && f.Header.Holds(n)
 		}
 		if !whole {
-			return len(c.mu.ring), fmt.Errorf("%s has %d users, place %d of %d, and slots %v", f.path, f.users.Load(), f.place, i+1, f.segments)
+			return len(c.mu.ring), fmt.Errorf("%s has %d users, place %d of %d, and slots %v", f.Path, f.users.Load(), f.place, i+1, f.segments)
 		}
 		weight += f.weight()
 		slots += len(f.segments)
@@ -361,7 +362,7 @@ func (c *fileCache) check() (files int, err error) {
 			}
 		}
 	}
-	if slots != 0 || weight != c.mu.weight || len(c.mu.files) != len(c.mu.ring) || weight > c.limit && len(c.mu.ring) > 1 {
+	if slots != 0 || weight != c.mu.weight || len(c.mu.files) != len(c.mu.ring) || weight > c.Limit && len(c.mu.ring) > 1 {
 		return len(c.mu.ring), fmt.Errorf("weight %d is recorded as %d, %d files are %d by path, %d slots too few", weight, c.mu.weight, len(c.mu.ring), len(c.mu.files), slots)
 	}
 	return len(c.mu.ring), nil
@@ -370,16 +371,16 @@ func (c *fileCache) check() (files int, err error) {
 // slotTable maps segment numbers to open files. A lookup takes no lock and constant time.
 // Changes need external locking.
 type slotTable struct {
-	pages atomic.Pointer[map[SegmentID]*slotPage] // the map is immutable and replaced as a whole
+	pages atomic.Pointer[map[ID]*slotPage] // the map is immutable and replaced as a whole
 }
 
-type slotPage [1 << slotPageBits]atomic.Pointer[cachedFile]
+type slotPage [1 << slotPageBits]atomic.Pointer[CachedFile]
 
 // slotPageBits sets the page size: 8 KiB, for 64 GiB of documents in segments of the
 // default size.
 const slotPageBits = 10
 
-func (t *slotTable) get(n SegmentID) *cachedFile {
+func (t *slotTable) get(n ID) *CachedFile {
 	pages := t.pages.Load()
 	if pages == nil {
 		return nil
@@ -391,15 +392,15 @@ func (t *slotTable) get(n SegmentID) *cachedFile {
 	return page[n%(1<<slotPageBits)].Load()
 }
 
-func (t *slotTable) set(n SegmentID, f *cachedFile) {
-	var pages map[SegmentID]*slotPage
+func (t *slotTable) set(n ID, f *CachedFile) {
+	var pages map[ID]*slotPage
 	if p := t.pages.Load(); p != nil {
 		pages = *p
 	}
 	page := pages[n>>slotPageBits]
 	if page == nil {
 		page = new(slotPage)
-		next := make(map[SegmentID]*slotPage, len(pages)+1)
+		next := make(map[ID]*slotPage, len(pages)+1)
 		maps.Copy(next, pages)
 		next[n>>slotPageBits] = page
 		t.pages.Store(&next)
@@ -408,9 +409,9 @@ func (t *slotTable) set(n SegmentID, f *cachedFile) {
 }
 
 // checkBound returns an error if the cache is bound to another queue than the file's.
-func (c *fileCache) checkBound(s *segmentFile) error {
-	if bound := c.bound.Load(); bound != nil && s.header.queue != *bound {
-		return s.forked(*bound)
+func (c *Cache) checkBound(s *File) error {
+	if bound := c.Bound.Load(); bound != nil && s.Header.Queue != *bound {
+		return s.Forked(*bound)
 	}
 	return nil
 }
