@@ -99,7 +99,7 @@ func (a *prefetchBatch) add(m *method, request []byte) {
 // function ends its goroutine, the handler monitor gives the turn to a follower.
 func (c *serverConn) runPrefetch(a *prefetchBatch) (leads bool) {
 	start := c.turn.clock
-	number := c.turn.begin(&c.server.monitor, c)
+	number := c.beginRun()
 	returned := false
 	defer func() {
 		if !returned {
@@ -108,7 +108,7 @@ func (c *serverConn) runPrefetch(a *prefetchBatch) (leads bool) {
 	}()
 	a.protect(c)
 	returned = true
-	leads = c.turn.running.CompareAndSwap(number, 0)
+	leads = c.turn.End(number)
 	end := time.Now()
 	c.recordRun(a.method, start, end)
 	if leads {

@@ -12,6 +12,7 @@ import (
 	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/internal/conn"
+	"docstore/boxcarrpc/internal/turns"
 	"docstore/boxcarrpc/session"
 )
 
@@ -34,9 +35,9 @@ type Server struct {
 	budget   *budget.Budget
 	shares   clientShares
 	sessions *session.Set
-	workers  workers
+	workers  turns.Workers
 	methods  methods
-	monitor  handlerMonitor
+	monitor  turns.Monitor
 	gate     *budget.Gate
 	refused  refusalCount
 	warnings warnLimit
@@ -110,7 +111,7 @@ func NewServer(h Handler, opts *ServerOptions) *Server {
 	s.mu.listeners = make(map[net.Listener]struct{})
 	s.mu.conns = make(map[*serverConn]struct{})
 	s.mu.empty = make(chan struct{})
-	s.monitor.init()
+	s.monitor.Init()
 	return s
 }
 
@@ -207,8 +208,8 @@ func (s *Server) accept(nc net.Conn) {
 	c.share = s.shares.joinLocked(client)
 	s.mu.conns[c] = struct{}{}
 	s.serving.Add(1)
-	s.monitor.start()
-	s.workers.run(c)
+	s.monitor.Start()
+	s.workers.Run(c)
 }
 
 // removeConn removes a connection that has ended.
@@ -259,8 +260,8 @@ func (s *Server) Close() error {
 	s.mu.Unlock()
 	s.serving.Wait()
 	s.sessions.Close()
-	s.monitor.close()
-	s.workers.close()
+	s.monitor.Close()
+	s.workers.Close()
 	s.mu.Lock()
 	s.closeEmptyLocked()
 	s.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"slices"
+	"sync"
 	"time"
 
 	"docstore/boxcarrpc/budget"
@@ -328,4 +329,38 @@ func (l *serverLane) protect(dst []byte) (data []byte, panicked bool, err error)
 	}()
 	data, err = l.conn.server.handler(l.ctx, l.method.name, *l.request, dst)
 	return data, false, err
+}
+
+const (
+	newBuffer     = 256      // bytes
+	maxKeptBuffer = 64 << 10 // the largest buffer that is reused
+)
+
+// Small requests have their own pool, so that they do not hold the memory of large ones.
+var smallBuffers, largeBuffers = sync.Pool{New: newRequestBuffer}, sync.Pool{New: newRequestBuffer}
+
+func newRequestBuffer() any {
+	b := make([]byte, 0, newBuffer)
+	return &b
+}
+
+// requestBuffer returns a buffer for a request of that size.
+func requestBuffer(size int) *[]byte {
+	if size <= smallRequest {
+		return smallBuffers.Get().(*[]byte)
+	}
+	return largeBuffers.Get().(*[]byte)
+}
+
+func keepRequestBuffer(b *[]byte) {
+	switch {
+	case cap(*b) > maxKeptBuffer:
+		return
+	case cap(*b) <= smallRequest:
+		*b = (*b)[:0]
+		smallBuffers.Put(b)
+	default:
+		*b = (*b)[:0]
+		largeBuffers.Put(b)
+	}
 }

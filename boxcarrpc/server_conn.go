@@ -79,6 +79,7 @@ func newServerConn(s *Server, nc net.Conn, peer *Peer) *serverConn {
 		nc = tls.Server(conn.NewTLSBatchConn(nc), s.tls)
 	}
 	c := &serverConn{server: s, conn: nc, peer: peer}
+	c.turn.Init(func() { s.workers.Run(c) })
 	c.account = s.budget.Open(peer.Client(), c.cutOff)
 	c.in.Init(nc, c.account)
 	c.in.BeforeRead = c.beforeRead

@@ -50,9 +50,9 @@ func (c *serverConn) enforceAuth(now time.Time) (leads bool) {
 	if !c.session.Due(now) {
 		return true
 	}
-	number := c.turn.begin(&c.server.monitor, c)
+	number := c.beginRun()
 	_ = c.session.Verify(now) // it calls stopNotAdmitted
-	leads = c.turn.running.CompareAndSwap(number, 0)
+	leads = c.turn.End(number)
 	if leads {
 		c.turn.clock = time.Now()
 	}

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"io"
 	"math"
-	"sync/atomic"
 	"time"
 
 	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/internal/conn"
+	"docstore/boxcarrpc/internal/turns"
 	"docstore/boxcarrpc/internal/wire"
 )
 
@@ -18,10 +18,9 @@ import (
 // is left, or in parts that core.Pipeline chooses. So a batch of requests costs one read, few
 // writes and no goroutine switch.
 //
-// A slow handler must not delay the others. If one runs for a tick of the handler monitor,
-// the monitor gives the turn to a follower, another worker: it sends the responses finished
-// so far, serves the rest of the batch and reads on. The former leader finishes its one
-// request and becomes an ordinary worker. Methods that were slow recently run in a worker
+// A slow handler must not delay the others. If one runs for a tick of the monitor, a follower
+// gets the turn: it sends the responses finished so far, serves the rest of the batch and
+// reads on. The former leader finishes its one request: see package turns. Methods that were slow recently run in a worker
 // from the start.
 //
 // The simpler design was a worker for each request and one goroutine each for reading and
@@ -33,17 +32,13 @@ import (
 // Invariants:
 //
 //   - Only the leader uses in, method, partialSince, idleSet, checked, ready,
-//     number, clock, held, pipeline, begun, permit, notPrefetched and lastOK.
-//   - running is 0 unless the leader runs a handler; then it is the number of that
-//     run, and no two runs have the same number. The goroutine that swaps it back
-//     to 0 has the turn: the leader after the handler, or the monitor for a
-//     follower. The other one finds it changed and no longer uses the turn.
+//     clock, held, pipeline, begun, permit, notPrefetched and lastOK.
 //   - The leader waits for nothing but the connection: to read and, above the
 //     output limit, to write. It passes the turn on before it waits for a bulk
 //     response.
 type serverTurn struct {
-	ready  *serverLane // its request is complete and is served next
-	number uint64
+	turns.Turn
+	ready  *serverLane    // its request is complete and is served next
 	clock  time.Time      // time of the last read or of the end of the last handler
 	held   time.Time      // when the first unsent response was finished; zero if none
 	begun  time.Time      // when the batch began
@@ -54,12 +49,6 @@ type serverTurn struct {
 	frames        uint // handled
 	notPrefetched int  // unread bytes behind the requests that prefetchRequests has seen
 	lastOK        bool // the last request succeeded
-
-	running   atomic.Uint64
-	crowded   atomic.Bool // requests have waited behind others since the last tick
-	monitored atomic.Bool // the handler monitor checks the connection
-	seen      uint64      // running at the last tick; used by the monitor only
-	idle      int         // ticks without a handler; used by the monitor only
 }
 
 const (
@@ -79,8 +68,8 @@ const (
 // errOvertaken ends the turn of a leader, not the connection.
 var errOvertaken = errors.New("a follower has the turn")
 
-// work is the leader of the connection.
-func (c *serverConn) work() {
+// Work is the leader of the connection.
+func (c *serverConn) Work() {
 	var err error
 	if !c.greeted {
 		err = c.handshake()
@@ -178,7 +167,7 @@ func (c *serverConn) serveReady() (leads bool) {
 	case lane == nil:
 		return true
 	case !lane.method.quick():
-		c.server.workers.run(lane)
+		c.server.workers.Run(lane)
 		return true
 	}
 	return c.serve(lane)
@@ -189,26 +178,26 @@ func (c *serverConn) serve(lane *serverLane) (leads bool) {
 	m := lane.method
 	out := m.buffer()
 	start := c.turn.clock
-	number := c.turn.begin(&c.server.monitor, c)
+	number := c.beginRun()
 	returned := false
 	defer func() {
 		if returned {
 			return
 		}
 		lane.respondGoexit()
-		if c.turn.running.CompareAndSwap(number, 0) {
-			c.server.workers.run(c)
+		if c.turn.End(number) {
+			c.server.workers.Run(c)
 		}
 	}()
 	answer, flags, data := lane.call(start, out)
 	returned = true
-	leads = c.turn.running.CompareAndSwap(number, 0)
+	leads = c.turn.End(number)
 	end := start.Add(time.Since(start)) // reads one clock, time.Now reads two
 	c.recordRun(m, start, end)
 	bulk, pending := lane.respond(answer, flags, data)
 	switch {
 	case leads && bulk != nil:
-		c.server.workers.run(c)
+		c.server.workers.Run(c)
 		leads = false
 	case !leads:
 		c.out.Flush(true)
@@ -224,9 +213,7 @@ func (c *serverConn) serve(lane *serverLane) (leads bool) {
 func (c *serverConn) recordRun(m *method, start, end time.Time) {
 	took := end.Sub(start)
 	m.record(took)
-	if took > longHandler {
-		c.server.monitor.noteLong(end)
-	}
+	c.server.monitor.Ran(took, end)
 }
 
 // delayResponses delays responses until the end of the batch, unless they are a part of the
@@ -236,7 +223,7 @@ func (c *serverConn) delayResponses(now time.Time, pending int) {
 	if c.turn.held.IsZero() {
 		c.turn.held = now
 	}
-	if c.turn.pipeline.Response() || now.Sub(c.turn.held) > monitorTick || pending >= conn.BatchBytes {
+	if c.turn.pipeline.Response() || now.Sub(c.turn.held) > turns.Tick || pending >= conn.BatchBytes {
 		c.sendHeld()
 	}
 }
@@ -248,23 +235,13 @@ func (c *serverConn) sendHeld() {
 	c.turn.pipeline.Written()
 }
 
-// begin marks the leader as running a handler.
-func (t *serverTurn) begin(m *handlerMonitor, c *serverConn) (number uint64) {
-	t.number++
-	number = t.number
-	if len(c.in.Unread()) > 0 && !t.crowded.Load() {
-		t.crowded.Store(true)
-		m.shortenTick()
-	}
-	t.running.Store(number) // from here on a follower may have the turn
-	if !t.monitored.Load() {
-		m.add(c)
-	}
-	return number
+// beginRun marks the leader as running a handler, or another function that may take long.
+func (c *serverConn) beginRun() (number uint64) {
+	return c.turn.Begin(&c.server.monitor, len(c.in.Unread()) > 0)
 }
 
-// work runs a slow handler.
-func (l *serverLane) work() {
+// Work runs a slow handler.
+func (l *serverLane) Work() {
 	c, m := l.conn, l.method
 	out := m.buffer()
 	start := time.Now()

@@ -211,7 +211,7 @@ func (c *serverConn) open(f wire.Frame) error {
 	}
 	c.mu.streams[f.Lane] = s
 	c.mu.running++
-	c.server.workers.run(s)
+	c.server.workers.Run(streamJob{s})
 	return nil
 }
 
@@ -269,8 +269,11 @@ func (c *serverConn) endStreamsLocked(why refusal) {
 	}
 }
 
-// work serves the stream.
-func (s *ServerStream) work() {
+// A streamJob serves a stream in a worker.
+type streamJob struct{ *ServerStream }
+
+// Work implements turns.Job.
+func (s streamJob) Work() {
 	server := s.conn.server
 	if s.tool {
 		s.end(s.protect())
