@@ -243,5 +243,5 @@ func (s *Server) replaceLocked(victim *serverConn) {
 	victim.replaced.Store(true)
 	s.forgetConnLocked(victim)
 	conn.Close(victim.conn)
-	s.warn(victim.conn.RemoteAddr(), "connections", "connection closed: others need its place and its client is not identified", "peer", victim.conn.RemoteAddr().String())
+	s.faults.Warn(victim.conn.RemoteAddr(), "connections", "connection closed: others need its place and its client is not identified", "peer", victim.conn.RemoteAddr().String())
 }

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -256,4 +258,19 @@ func anyFrame(rng *rand.Rand) []byte {
 		return wire.AppendSequence(nil, wire.TypeEnd, lane, sequence)
 	}
 	return wire.AppendSequence(nil, wire.TypeReset, lane, sequence)
+}
+
+// A client that connected and sent garbage in a loop was logged each time.
+func TestHostileConnectionsDoNotFillTheLog(t *testing.T) {
+	var d diary
+	s := serve(t, echo, &ServerOptions{Logger: slog.New(slog.NewTextHandler(writerFunc(func(b []byte) { d.add(string(b)) }), nil))})
+	for range 50 {
+		c := dialRaw(t, s.address)
+		c.send([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n0123456789012345678901234567890123456789"))
+		c.ends()
+	}
+	until(t, "all faults are counted", func() bool { return s.Stats().Faults == 50 })
+	until(t, "a fault is logged", func() bool { return len(d.read()) > 0 })
+	require.Len(t, d.read(), 1)
+	require.True(t, strings.Contains(d.read()[0], "kind=protocol"), d.read()[0])
 }

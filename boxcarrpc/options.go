@@ -394,9 +394,6 @@ func checkZone(zone string) error {
 	return nil
 }
 
-// otherZone reports whether two zones are known and different.
-func otherZone(a, b string) bool { return a != b && a != "" && b != "" }
-
 func checkMethods(methods map[string]Method) (err error) {
 	for name, m := range methods {
 		if m.HedgeAfter < 0 || m.HedgeAfter > 0 && !m.Idempotent {

@@ -149,7 +149,7 @@ func (p *Pool) Stats() PoolStats {
 	defer m.mu.Unlock()
 	r.Transports, r.Streams, r.Broken, r.Known = len(m.mu.open), m.mu.streams, m.mu.broken, r.Servers
 	if m.mu.subset != nil {
-		r.Known, r.Borrowed = len(m.mu.subset.snapshot.Servers), m.mu.subset.core.Borrowed()
+		r.Known, r.Borrowed = m.mu.subset.Known(), m.mu.subset.Borrowed()
 	}
 	return r
 }

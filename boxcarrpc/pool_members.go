@@ -15,6 +15,7 @@ import (
 
 	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/discovery"
+	"docstore/boxcarrpc/internal/serverset"
 	"docstore/boxcarrpc/subset"
 )
 
@@ -44,11 +45,11 @@ type members struct {
 	mu struct {
 		sync.Mutex
 		closed        bool
-		peers         []*poolPeer // by the core's index; nil where there is none
-		vacant        []int32     // indexes that are free again
-		left          []*poolPeer // servers that left the set and still have transports
-		subset        *poolSubset // nil: the pool uses every server
-		sourceFailure error       // the error of the last Watch or snapshot, nil after a good one
+		peers         []*poolPeer       // by the core's index; nil where there is none
+		vacant        []int32           // indexes that are free again
+		left          []*poolPeer       // servers that left the set and still have transports
+		subset        *serverset.Subset // nil: the pool uses every server
+		sourceFailure error             // the error of the last Watch or snapshot, nil after a good one
 		open          []*transport
 		connected     chan struct{} // closed when the next connection is made
 		wake          *time.Timer   // of step
@@ -79,7 +80,7 @@ func (m *members) init(o *PoolOptions, s *slots, seed uint64, check func(*client
 	m.buffers.limit = o.BufferBytes
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	if o.SubsetSize > 0 {
-		m.mu.subset = newPoolSubset(*o, seed)
+		m.mu.subset = newSubset(o, seed)
 	}
 	m.mu.connected = make(chan struct{})
 	m.mu.wake = time.AfterFunc(math.MaxInt64, m.step)
@@ -129,12 +130,12 @@ func (m *members) follow(snapshot discovery.Snapshot) {
 	}
 	m.mu.sourceFailure = nil
 	if subset := m.mu.subset; subset != nil {
-		if err := subset.follow(snapshot); err != nil {
+		if err := subset.Follow(snapshot); err != nil {
 			m.mu.sourceFailure = err
 			m.options.Logger.Error("snapshot rejected, keeping the previous servers", "error", err)
 			return
 		}
-		m.setServers(subset.choose())
+		m.setServers(subset.Choose())
 	} else {
 		m.setServers(snapshot.Servers, nil)
 	}
@@ -148,11 +149,11 @@ func (m *members) updateBorrowing() (changed bool) {
 	if subset == nil {
 		return false
 	}
-	m.slots.update(func(_ int64, l *core.Client, _ *rand.PCG) { changed = subset.core.UpdateBorrowing(&l.Ladder) })
+	m.slots.update(func(_ int64, l *core.Client, _ *rand.PCG) { changed = subset.UpdateBorrowing(&l.Ladder) })
 	if changed {
-		own, borrowed := subset.choose()
+		own, borrowed := subset.Choose()
 		m.setServers(own, borrowed)
-		m.options.Logger.Info("subset resized", "servers", len(own)+len(borrowed), "borrowed", subset.core.Borrowed())
+		m.options.Logger.Info("subset resized", "servers", len(own)+len(borrowed), "borrowed", subset.Borrowed())
 	}
 	return changed
 }
@@ -212,7 +213,9 @@ func (m *members) setServers(own, borrowed []discovery.Server) {
 }
 
 // isFar reports whether a server is in another zone. m.mu is held.
-func (m *members) isFar(peer *poolPeer) bool { return otherZone(m.options.Zone, peer.zoneName()) }
+func (m *members) isFar(peer *poolPeer) bool {
+	return discovery.OtherZone(m.options.Zone, peer.zoneName())
+}
 
 // zoneName returns the server's zone: the source knows it, or the server said it.
 func (p *poolPeer) zoneName() string { return cmp.Or(p.server.Zone, p.zone) }
@@ -339,18 +342,8 @@ func (m *members) refusal(peer *poolPeer) error {
 	return nil
 }
 
-// A poolSubset chooses the servers that a pool uses. It is guarded by the pool's lock.
-type poolSubset struct {
-	core     core.Subset
-	snapshot discovery.Snapshot
-	zone     string
-	zoned    bool        // zone is known, and the zone of a server
-	stride   int         // of the numbers of the zone, if zoned
-	places   map[int]int // index in snapshot.Servers by number; nil if both are equal
-	servers  []discovery.Server
-}
-
-func newPoolSubset(o PoolOptions, seed uint64) *poolSubset {
+// newSubset returns the subset of a pool with a SubsetSize.
+func newSubset(o *PoolOptions, seed uint64) *serverset.Subset {
 	algorithm := o.Subset
 	if algorithm == nil {
 		var err error
@@ -358,96 +351,10 @@ func newPoolSubset(o PoolOptions, seed uint64) *poolSubset {
 			panic(err) // the name is registered
 		}
 	}
-	key := seed
 	if o.Name != defaultName() {
 		h := fnv.New64a()
 		_, _ = h.Write([]byte(o.Name)) // never fails
-		key = h.Sum64()
+		seed = h.Sum64()
 	}
-	return &poolSubset{core: core.NewSubset(algorithm, o.SubsetSize, key), zone: o.Zone}
-}
-
-// follow sets the snapshot. It rejects one with so many unused numbers that choosing would
-// take long, since the pool's lock is held.
-func (s *poolSubset) follow(snapshot discovery.Snapshot) error {
-	if limit := discovery.Limit(len(snapshot.Servers)); snapshot.Numbers > limit {
-		highest := discovery.Server{Number: snapshot.Numbers - 1, Address: "no server"}
-		for _, server := range snapshot.Servers {
-			if server.Number >= highest.Number {
-				highest = server
-			}
-		}
-		return &discovery.NumberError{Source: "number given for " + highest.Address, Number: highest.Number, Limit: limit}
-	}
-	s.snapshot, s.places = snapshot, nil
-	for place, server := range snapshot.Servers {
-		if server.Number != place && s.places == nil {
-			s.places = make(map[int]int, len(snapshot.Servers))
-			for before := range place {
-				s.places[before] = before
-			}
-		}
-		if s.places != nil {
-			s.places[server.Number] = place
-		}
-	}
-	s.followZones()
-	return nil
-}
-
-// followZones sets the fields that depend on the zones of the servers.
-func (s *poolSubset) followZones() {
-	s.zoned = s.zone != "" && slices.ContainsFunc(s.snapshot.Servers, func(server discovery.Server) bool { return server.Zone != "" })
-	if !s.zoned {
-		return
-	}
-	var numbers []int
-	for _, server := range s.snapshot.Servers {
-		if !otherZone(s.zone, server.Zone) {
-			numbers = append(numbers, server.Number)
-		}
-	}
-	s.stride = core.Stride(numbers)
-}
-
-// isNear reports whether a server, which exists, is in the client's zone.
-func (s *poolSubset) isNear(number int) bool {
-	place, _ := s.place(number)
-	return !otherZone(s.zone, s.snapshot.Servers[place].Zone)
-}
-
-// place returns the index of a server by its number.
-func (s *poolSubset) place(number int) (place int, ok bool) {
-	if s.places == nil {
-		return number, number < len(s.snapshot.Servers)
-	}
-	place, ok = s.places[number]
-	return place, ok
-}
-
-func (s *poolSubset) exists(number int) bool {
-	_, ok := s.place(number)
-	return ok
-}
-
-// choose returns the servers to use. Both slices are valid until the next call.
-func (s *poolSubset) choose() (own, borrowed []discovery.Server) {
-	view := core.View{
-		Numbers:   s.snapshot.Numbers,
-		Self:      s.snapshot.Self,
-		Frontends: s.snapshot.Frontends,
-		Exists:    s.exists,
-	}
-	if s.zoned {
-		view.Near, view.Stride = s.isNear, s.stride
-	}
-	numbers, more := s.core.Choose(view)
-	s.servers = s.servers[:0]
-	for _, list := range [][]int{numbers, more} {
-		for _, number := range list {
-			place, _ := s.place(number)
-			s.servers = append(s.servers, s.snapshot.Servers[place])
-		}
-	}
-	return s.servers[:len(numbers)], s.servers[len(numbers):]
+	return serverset.New(algorithm, o.SubsetSize, seed, o.Zone)
 }

@@ -361,12 +361,12 @@ func TestSnapshotWithLargeGapsIsRejected(t *testing.T) {
 	}}
 	o, err := (&PoolOptions{SubsetSize: 20}).withDefaults()
 	require.NoError(t, err)
-	s := newPoolSubset(o, 1)
-	require.NoError(t, s.follow(numbered(3, 100)))
+	s := newSubset(&o, 1)
+	require.NoError(t, s.Follow(numbered(3, 100)))
 	var tooHigh *discovery.NumberError
-	require.ErrorAs(t, s.follow(sparse), &tooHigh)
+	require.ErrorAs(t, s.Follow(sparse), &tooHigh)
 	require.Equal(t, discovery.NumberError{Source: "number given for be-100000:7070", Number: 100_000, Limit: discovery.Limit(2)}, *tooHigh)
-	own, _ := s.choose()
+	own, _ := s.Choose()
 	require.Len(t, own, 20, "of the previous snapshot")
 
 	p := newPoolOf(t, &PoolOptions{SubsetSize: 20}, fixedSource(sparse))

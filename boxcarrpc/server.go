@@ -12,6 +12,7 @@ import (
 	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/internal/conn"
+	"docstore/boxcarrpc/internal/faultlog"
 	"docstore/boxcarrpc/internal/turns"
 	"docstore/boxcarrpc/session"
 )
@@ -40,7 +41,7 @@ type Server struct {
 	monitor  turns.Monitor
 	gate     *budget.Gate
 	refused  refusalCount
-	warnings warnLimit
+	faults   *faultlog.Log
 
 	lowest atomic.Int32 // the board's lowest free slot, sent with every response
 	counts struct {
@@ -112,6 +113,7 @@ func NewServer(h Handler, opts *ServerOptions) *Server {
 	s.mu.conns = make(map[*serverConn]struct{})
 	s.mu.empty = make(chan struct{})
 	s.monitor.Init()
+	s.faults = faultlog.New(s.options.Logger)
 	return s
 }
 
@@ -194,7 +196,7 @@ func (s *Server) accept(nc net.Conn) {
 	victim, ok := s.roomLocked(client)
 	if !ok {
 		conn.Close(nc)
-		s.warn(nc.RemoteAddr(), "connections", "connection refused: too many connections, of all clients or of this one",
+		s.faults.Warn(nc.RemoteAddr(), "connections", "connection refused: too many connections, of all clients or of this one",
 			"limit", s.options.MaxConns, "limit_of_client", s.shares.conns, "peer", peer.Address)
 		return
 	}

@@ -13,6 +13,7 @@ import (
 
 	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/core"
+	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
 	"docstore/boxcarrpc/session"
@@ -93,7 +94,7 @@ func newServerConn(s *Server, nc net.Conn, peer *Peer) *serverConn {
 func (c *serverConn) cutOff() { go c.disconnect() }
 
 func (c *serverConn) disconnect() {
-	c.server.warn(c.conn.RemoteAddr(), "memory", "connection closed: memory is short and the peer is slow to read or to send", "peer", c.conn.RemoteAddr().String())
+	c.server.faults.Warn(c.conn.RemoteAddr(), "memory", "connection closed: memory is short and the peer is slow to read or to send", "peer", c.conn.RemoteAddr().String())
 	c.out.Close()
 	conn.Close(c.conn)
 }
@@ -111,7 +112,7 @@ func (c *serverConn) report(err error) {
 		return
 	}
 	c.server.counts.faults.Add(1)
-	c.server.warn(c.conn.RemoteAddr(), kind, "connection ended", attributes...)
+	c.server.faults.Warn(c.conn.RemoteAddr(), kind, "connection ended", attributes...)
 }
 
 // faultOf returns the kind of fault that err is, empty for none.
@@ -161,7 +162,7 @@ func (c *serverConn) handshake() error {
 		_, _ = c.conn.Write(wire.AppendReason(nil, wire.TypeGoAway, err.Error())) // the client may also just see the connection end
 		return err
 	}
-	c.otherZone = otherZone(c.server.options.Zone, hello.Zone)
+	c.otherZone = discovery.OtherZone(c.server.options.Zone, hello.Zone)
 	c.maxResponse = min(hello.MaxResponse, MaxResponseBytes)
 	_, err = c.conn.Write(wire.AppendHello(nil, wire.Hello{
 		Version:       wire.Version,

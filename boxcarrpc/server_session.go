@@ -34,7 +34,7 @@ func (c *serverConn) stopNotAdmitted(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.mu.stopping {
-		c.server.warn(c.peer.Address, "unwelcome", "client is told to go away", "peer", c.peer.Address.String(), "name", c.peer.Name, "identity", c.peer.Identity.String(), "reason", err)
+		c.server.faults.Warn(c.peer.Address, "unwelcome", "client is told to go away", "peer", c.peer.Address.String(), "name", c.peer.Name, "identity", c.peer.Identity.String(), "reason", err)
 		c.stopLocked(refusedNotAdmitted)
 		c.endStreamsLocked(refusedNotAdmitted)
 	}

@@ -118,6 +118,9 @@ const MaxZoneBytes = 64
 
 const zoneCharacters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_"
 
+// OtherZone reports whether two zones are known and different.
+func OtherZone(a, b string) bool { return a != b && a != "" && b != "" }
+
 // CheckZone returns an error if zone is not the name of a zone: at most MaxZoneBytes of
 // letters, digits, dots, hyphens and underscores. The empty name is valid and means that
 // the zone is unknown.
