@@ -1,12 +1,16 @@
 package boxcarrpc
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"slices"
 	"time"
 
 	"docstore/boxcarrpc/discovery"
+	"docstore/boxcarrpc/internal/page"
 )
 
 // A Pool is a client: a ladder of slots on a set of servers. It is safe for concurrent use.
@@ -152,4 +156,88 @@ func (p *Pool) Stats() PoolStats {
 		r.Known, r.Borrowed = m.mu.subset.Known(), m.mu.subset.Borrowed()
 	}
 	return r
+}
+
+// Handler serves a plain HTML page with the pool's ladder, slot by slot, and its servers.
+func (p *Pool) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		w.Header().Set("Cache-Control", "no-store")
+		if err := p.view().Write(w); err != nil {
+			p.options.Logger.Debug("cannot send the ladder page", "error", err)
+		}
+	})
+}
+
+// view returns the content of the page, with the slots in the order of use.
+func (p *Pool) view() *page.View {
+	stats := p.Stats()
+	v := &page.View{Name: p.options.Name, Summary: []string{fmt.Sprintf("%d of %d slots, %d busy, %d calls waiting, %d streams; "+
+		"%d of %d servers live, %d known, %d connections. "+
+		"%d calls, %d failed, %d of these refused; %d further attempts. "+
+		"%d slots leased, %d for a higher one; %d lost, %d connections broken.",
+		stats.Slots, stats.Size, stats.Busy, stats.Waiting, stats.Streams,
+		stats.Live, stats.Servers, stats.Known, stats.Transports,
+		stats.Calls, stats.Failed, stats.Rejected, stats.Retries,
+		stats.Leases, stats.Swaps, stats.Lost, stats.Broken)}}
+	if p.options.Zone != "" {
+		attempts := max(stats.Calls-stats.Rejected+stats.Retries+stats.Hedges, stats.OtherZone, 1)
+		v.Summary = append(v.Summary, fmt.Sprintf("Zone %s: %.2f %% of all attempts went to servers of other zones.",
+			p.options.Zone, 100*float64(stats.OtherZone)/float64(attempts)))
+	}
+	v.Slots = p.slots.views()
+	m := &p.members
+	m.mu.Lock()
+	for _, peer := range m.mu.peers {
+		switch {
+		case peer == nil:
+		case len(v.Servers) >= page.MaxServers && len(peer.transports) == 0:
+			v.More++
+		default:
+			v.Servers = append(v.Servers, m.viewServer(peer))
+		}
+	}
+	m.mu.Unlock()
+	slices.SortFunc(v.Slots, func(a, b page.Slot) int {
+		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Server, b.Server))
+	})
+	slices.SortFunc(v.Servers, func(a, b page.Server) int { return cmp.Compare(a.Number, b.Number) })
+	return v
+}
+
+func (m *members) viewServer(peer *poolPeer) page.Server {
+	info := m.slots.peer(peer.index)
+	v := page.Server{
+		Address: peer.address, Zone: peer.zoneName(), Number: peer.server.Number, Slots: info.Held, Connections: len(peer.transports),
+		State: "ready",
+	}
+	for _, t := range peer.transports {
+		v.Streams += t.streams
+	}
+	if len(peer.transports) > 0 {
+		v.Name = peer.transports[0].hello.Name
+	}
+	switch {
+	case !info.Member:
+		v.State = "left the set"
+	case info.Draining:
+		v.State = "draining"
+	case info.Isolated && peer.failure != nil:
+		v.State = "in quarantine: " + peer.failure.Error()
+	case info.Isolated:
+		v.State = "in quarantine"
+	case info.Ejected:
+		v.State = "fails requests"
+	case info.Suspect:
+		v.State = "silent"
+	case info.Paused:
+		v.State = "refused a request"
+	case len(peer.transports) == 0:
+		v.State = "not connected"
+	case !info.Trusted:
+		v.State = "has not answered a request yet"
+	case info.Borrowed:
+		v.State = "borrowed, because the subset was dead or full"
+	}
+	return v
 }

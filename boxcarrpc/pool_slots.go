@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"docstore/boxcarrpc/core"
+	"docstore/boxcarrpc/internal/page"
 	"docstore/boxcarrpc/internal/spin"
 )
 
@@ -533,7 +534,7 @@ func (s *slots) addStats(r *PoolStats) {
 }
 
 // views describes the slots for the page.
-func (s *slots) views() (views []slotView) {
+func (s *slots) views() (views []page.Slot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -542,7 +543,7 @@ func (s *slots) views() (views []slotView) {
 			continue
 		}
 		number, _, busy, leaving, _ := s.mu.ladder.Slot(int32(entry))
-		views = append(views, slotView{
+		views = append(views, page.Slot{
 			Number: number, Server: lane.transport.peer.address, Busy: busy, Leaving: leaving, Requests: lane.requests,
 			Age: time.Duration(now - lane.leasedAt).Truncate(time.Millisecond),
 		})

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/boxcarrpc/discovery"
+	"docstore/boxcarrpc/internal/page"
 )
 
 // A settable is a source whose servers a test sets.
@@ -161,7 +162,7 @@ func TestVeryManyServers(t *testing.T) {
 		require.NoError(t, p.WaitReady(t.Context()))
 		require.Equal(t, 100_000, p.Stats().Servers)
 		synctest.Wait()
-		require.LessOrEqual(t, len(p.view().Servers), pageServers+p.Stats().Transports)
+		require.LessOrEqual(t, len(p.view().Servers), page.MaxServers+p.Stats().Transports)
 		source.set <- snapshot(many[:10]...)
 		time.Sleep(2 * DefaultLeaveAfter)
 		require.Equal(t, 10, p.Stats().Servers)
