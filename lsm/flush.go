@@ -2,10 +2,11 @@ package lsm
 
 import (
 	"context"
-	"slices"
+	"time"
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/lsm/internal/kv"
 	"docstore/lsm/internal/memtable"
 	"docstore/lsm/internal/table"
 )
@@ -50,119 +51,106 @@ func (db *DB) startTasks() {
 // errClosing aborts a flush or merge when the DB closes.
 var errClosing = errors.New("lsm: closing")
 
-// installTable replaces a memtable or merged tables by a durable table: in the
-// manifest, then in the view. A table without entries is omitted.
-//
-// Steps and crash states: the directory is synced, so that the table exists before it
-// is named. Until the manifest is renamed, a crash leaves the old store, and the table
-// is an orphan. After that it leaves the new store, and the replaced files are orphans.
-// Open removes orphans.
-func (db *DB) installTable(facts table.Facts, flushed *memtable.Memtable, merged []*table.Reader) error {
-	db.install.Lock()
-	defer db.install.Unlock()
+// maxFusedUnits is the maximum size in memtables of a flush that also merges. When the
+// rule would merge the new table at once, a combined pass saves writing and reading it:
+// three of eight flushes begin a merge of at most this size. A larger one would delay
+// the next flush, and so writers, for too long.
+const maxFusedUnits = 4
 
-	var output *table.Reader
-	if facts.Entries > 0 {
-		var err error
-		if output, err = db.openOutput(facts); err != nil {
-			return err
+// flush is a flush in progress. inputs and units change only under scheduler.mu.
+type flush struct {
+	memtable *memtable.Memtable
+	number   uint64          // of the table
+	inputs   []*table.Reader // newest tables, merged with the memtable
+	units    uint64          // size of the output in memtables
+	oldest   bool            // no table is older than the inputs
+}
+
+// flushOldest writes the oldest memtable to a table. In the same pass it merges the
+// tables that the rule would merge with it at once, if they are small.
+func (db *DB) flushOldest() error {
+	db.commit.advance(func() {
+		if len(db.schedule.current.Load().memtables) == 1 && db.writer.due.Load() {
+			db.writer.begin() // the current memtable must be flushed with its log, even if it is empty
 		}
-		output.Ref()
-		defer output.Unref()
-	}
-	v := db.schedule.current.Load() // its tables change only under install
-	tables := replaceTables(v.tables, output, merged)
-
-	db.schedule.mu.Lock()
-	next := db.describe(tables, flushed)
-	db.schedule.mu.Unlock()
-	if err := next.write(db.env.FS, db.env.path(manifestName)); err != nil {
-		db.dropUnlessNamed(facts)
+	})
+	f, err := db.schedule.beginFlush()
+	if f == nil {
 		return err
 	}
-
-	var (
-		old      *view
-		logs     []*logFile
-		resolved bool
-	)
-	db.commit.advance(func() {
-		old = db.schedule.publish(tables, flushed != nil)
-		logs, resolved = db.writer.logs.cut(next.firstLog)
-	})
-	if resolved {
-		db.env.Logger.Info("writes continue in a new log", "dir", db.env.dir)
+	defer db.schedule.endFlush()
+	sorting := f.memtable.SortBytes()
+	db.options.Budget.grow(sorting)
+	defer db.options.Budget.grow(-sorting)
+	start := time.Now()
+	facts, fresh, err := db.writeFlush(f)
+	if err != nil && len(f.inputs) > 0 && !db.schedule.isClosing() {
+		// An input may be damaged, or the disk lacks space for the merge.
+		db.env.Logger.Warn("a memtable is flushed without merging", "dir", db.env.dir, "error", err)
+		db.schedule.dropInputs(f)
+		facts, fresh, err = db.writeFlush(f)
 	}
-
-	// Drop the filter pages of removed tables before their mappings, and the mappings
-	// before the files: the last of them frees the cached pages, which takes 10 to 40 ms
-	// and is left to the cleanup worker.
-	db.updateFilters()
-	old.retire()
-	db.obsolete.add(logs, merged)
-	db.schedule.wake()
+	if err != nil {
+		return err
+	}
+	if err := db.installTable(facts, f.memtable, f.inputs); err != nil {
+		return err
+	}
+	db.noteFlush(f, facts, fresh, time.Since(start))
 	return nil
 }
 
-// openOutput opens a new table for reading. A table that cannot be read is not
-// installed.
-func (db *DB) openOutput(facts table.Facts) (*table.Reader, error) {
-	path := db.env.path(tableName(facts.Number))
-	err := db.env.FS.SyncDir(db.env.dir)
-	var t *table.Reader
-	if err == nil {
-		t, err = db.env.openTable(facts)
+// writeFlush writes the newest version of each key to a table. fresh is the number of
+// its bytes that come from the memtable. Tombstones are dropped if nothing is older.
+func (db *DB) writeFlush(f *flush) (facts table.Facts, fresh uint64, err error) {
+	m := f.memtable
+	if m.Empty() {
+		return table.Facts{}, 0, nil
+	}
+	first, last := m.First(), m.Last()
+	source := m.Source()
+	var merged *kv.MergedSource
+	if len(f.inputs) > 0 {
+		if err := db.roomForMerge(f.inputs); err != nil {
+			return table.Facts{}, 0, err
+		}
+		older, release, err := db.tableSources(f.inputs)
+		if err != nil {
+			return table.Facts{}, 0, err
+		}
+		defer release()
+		least, _ := f.inputs[0].Bounds()
+		shared := min(sharedBytes(f.inputs), kv.CommonPrefix(m.SharedKey(), least))
+		merged = kv.NewMergedSource(append([]kv.Source{source}, older...), shared)
+		source, first = merged, f.inputs[len(f.inputs)-1].Facts.FirstSequence
+	}
+	w, err := db.env.createTable(f.number, false)
+	if err != nil {
+		return table.Facts{}, 0, err
+	}
+	if err = db.fillTable(w, source, f.oldest, nil); err == nil {
+		facts, err = w.Finish(first, last)
 	}
 	if err != nil {
-		_ = db.env.FS.Remove(path)
-		return nil, errors.Wrap(err, "lsm: open a new table")
+		w.Abandon()
+		return table.Facts{}, 0, err
 	}
-	t.Populate()
-	return t, nil
+	fresh = facts.FileBytes
+	if merged != nil {
+		fresh = uint64(float64(fresh) * merged.NewestShare())
+	}
+	return facts, fresh, nil
 }
 
-// replaceTables returns tables with output in place of merged, which are consecutive,
-// or before all if merged is empty. output may be nil.
-func replaceTables(tables []*table.Reader, output *table.Reader, merged []*table.Reader) []*table.Reader {
-	at := 0
-	if len(merged) > 0 {
-		at = slices.Index(tables, merged[0])
+// noteFlush counts a flush, and a merge if it had inputs.
+func (db *DB) noteFlush(f *flush, facts table.Facts, fresh uint64, took time.Duration) {
+	db.schedule.noteFlush(f, took)
+	db.counters.flushes.Add(1)
+	db.counters.flushBytes.Add(fresh)
+	if len(f.inputs) > 0 {
+		db.counters.merges.Add(1)
+		db.counters.mergeBytes.Add(facts.FileBytes - fresh)
 	}
-	result := slices.Clone(tables[:at])
-	if output != nil {
-		result = append(result, output)
-	}
-	return append(result, tables[at+len(merged):]...)
-}
-
-// describe returns the manifest for the given tables, without a memtable that has been
-// flushed to one of them. Called under mu.
-func (db *DB) describe(tables []*table.Reader, flushed *memtable.Memtable) manifest {
-	m := manifest{id: db.env.Store, nextNumber: db.schedule.mu.nextNumber, firstLog: db.schedule.mu.nextNumber}
-	for _, t := range tables {
-		m.tables = append(m.tables, t.Facts)
-	}
-	memtables := db.schedule.current.Load().memtables
-	m.lastSequence = db.commit.visible.Load()
-	for _, memory := range memtables {
-		if memory == flushed {
-			continue
-		}
-		if memory.Log != 0 {
-			m.firstLog = min(m.firstLog, memory.Log)
-		}
-		if !memory.Empty() {
-			m.lastSequence = min(m.lastSequence, memory.First()-1)
-		}
-	}
-	return m
-}
-
-// dropUnlessNamed removes a table after writing its manifest failed. If the manifest
-// was replaced nevertheless, or cannot be read, the table stays.
-func (db *DB) dropUnlessNamed(facts table.Facts) {
-	m, err := readManifest(db.env.FS, db.env.path(manifestName))
-	if err == nil && !slices.Contains(m.tables, facts) && facts.Entries > 0 {
-		_ = db.env.FS.Remove(db.env.path(tableName(facts.Number)))
-	}
+	db.env.Logger.Debug("flushed a memtable", "table", f.number, "merged", len(f.inputs),
+		"entries", facts.Entries, "bytes", facts.FileBytes, "took", took)
 }

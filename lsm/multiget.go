@@ -1,7 +1,10 @@
 package lsm
 
 import (
+	"sync"
+
 	"docstore/bloom"
+	"docstore/internal/residency"
 	"docstore/internal/vfs"
 	"docstore/lsm/internal/kv"
 	"docstore/lsm/internal/memtable"
@@ -136,4 +139,32 @@ func (g *group) askMemtable(m *memtable.Memtable, open []uint8, sequence uint64)
 		}
 	}
 	return left
+}
+
+// coldReads are the ranges of calls of ReadAhead that have ended.
+var coldReads = sync.Pool{New: func() any { return new(residency.Ranges) }}
+
+// ReadAhead asks the kernel to read the blocks that Get and MultiGet read for the keys, so
+// that the disk reads them concurrently. It costs more than it saves if they are in memory.
+// It reports no errors. Filters count these lookups, too.
+func (db *DB) ReadAhead(keys [][]byte) {
+	v, err := db.acquire()
+	if err != nil {
+		return
+	}
+	defer v.unref()
+	ranges := coldReads.Get().(*residency.Ranges)
+	_ = vfs.Guard(func() { // a lookup reports a fault
+		for _, key := range keys {
+			h := bloom.HashKey(key)
+			for _, t := range v.tables {
+				if block := t.BlockOf(h, key); block != nil {
+					ranges.Add(block)
+					break // a filter is rarely wrong
+				}
+			}
+		}
+	})
+	ranges.Read()
+	coldReads.Put(ranges)
 }

@@ -2,7 +2,6 @@ package lsm
 
 import (
 	"log/slog"
-	"path/filepath"
 
 	"github.com/cockroachdb/errors"
 	"golang.org/x/time/rate"
@@ -10,7 +9,6 @@ import (
 	"docstore/bloom"
 	"docstore/internal/vfs"
 	"docstore/lsm/internal/memtable"
-	"docstore/lsm/internal/table"
 )
 
 // Durability determines which crashes a completed write survives.
@@ -128,35 +126,4 @@ func (o *Options) resolve() (Options, error) {
 		err = errors.CombineErrors(err, errors.Newf("lsm: unknown durability %d", filled.Durability))
 	}
 	return filled, err
-}
-
-// environment describes the store's location. It is immutable once the store is open.
-type environment struct {
-	table.Env
-	dir string
-}
-
-// newEnvironment returns an environment whose tables count to a budget, or nil.
-func newEnvironment(dir string, o Options, budget *Budget) environment {
-	return environment{dir: dir, Env: table.Env{
-		FS: o.FS, FalsePositiveRate: o.FalsePositiveRate, Logger: o.Logger,
-		CountIndex: budget.table, CountBuffer: budget.merge,
-	}}
-}
-
-func (e *environment) path(name string) string { return filepath.Join(e.dir, name) }
-
-// openTable opens a table for lookups.
-func (e *environment) openTable(facts table.Facts) (*table.Reader, error) {
-	return table.Open(&e.Env, e.path(tableName(facts.Number)), facts)
-}
-
-// openSource opens a table for one pass over its entries, apart from lookups.
-func (e *environment) openSource(facts table.Facts) (*table.Source, error) {
-	return table.OpenSource(&e.Env, e.path(tableName(facts.Number)), facts)
-}
-
-// createTable creates a table; lasting means that it will not be merged soon.
-func (e *environment) createTable(number uint64, lasting bool) (*table.Writer, error) {
-	return table.Create(&e.Env, e.path(tableName(number)), e.path(spoolName(number)), number, lasting)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"docstore/bloom"
+	"docstore/internal/residency"
 )
 
 // Stats describes a store and its activity since it was opened.
@@ -153,4 +154,19 @@ func (db *DB) Stats() Stats {
 		}
 	}
 	return s
+}
+
+// Resident returns the share of the tables that is in memory, from a sample, and the bytes
+// of the tables, 0 if the system does not tell the share.
+func (db *DB) Resident() (share float64, mapped int64) {
+	v, err := db.acquire()
+	if err != nil {
+		return 0, 0
+	}
+	defer v.unref()
+	mappings := make([][]byte, len(v.tables))
+	for i, t := range v.tables {
+		mappings[i] = t.Mapped()
+	}
+	return residency.Share(mappings)
 }

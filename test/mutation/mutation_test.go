@@ -57,7 +57,7 @@ var mutations = []mutation{
 		pkg: "./lsm", run: "TestCrash$/power",
 	},
 	{
-		name: "the directory is not synced before the manifest refers to a new table", file: "lsm/flush.go",
+		name: "the directory is not synced before the manifest refers to a new table", file: "lsm/install.go",
 		old: "	err := db.env.FS.SyncDir(db.env.dir)\n	var t *table", new: "	var err error\n	var t *table",
 		pkg: "./lsm", run: "TestCrash$/power",
 	},
@@ -163,7 +163,7 @@ var mutations = []mutation{
 		pkg: "./queue/shard", run: "TestShardsOfKnownIDs",
 	},
 	{
-		name: "the index scrub reads tables and does not verify them", file: "lsm/scrub.go",
+		name: "the index scrub reads tables and does not verify them", file: "lsm/check.go",
 		old: "		err = t.Check(false, rest)\n", new: "		err = rest(int64(t.Facts.FileBytes))\n",
 		pkg: "./lsm", run: "TestScrubFindsDamageBeneathAnOpenStore",
 	},
