@@ -19,6 +19,7 @@ import (
 	"docstore/ingest/files"
 	"docstore/ingest/parquet"
 	"docstore/ingest/records"
+	"docstore/ingest/sources"
 	"docstore/internal/units"
 	"docstore/internal/vfs"
 	"docstore/queue"
@@ -45,7 +46,8 @@ type appendOptions struct {
 	idField       string
 	codec         string
 	controlFields bool
-	transform     transformation
+	transform     sources.Transform
+	rename        []string // of transform
 	dryRun        bool
 	rate          float64 // entries a second; 0: no limit
 	resume        bool
@@ -129,7 +131,7 @@ With --from append reads a source instead of files, and by default continues
 after the last record in the queue. Without --follow a source ends behind its
 present records. The URL has one of the forms
 
-  ` + strings.Join(schemeURLs(), "\n  ") + `
+  ` + strings.Join(sources.Forms(), "\n  ") + `
 
 A file of sources has a list of names and URLs. The names are kept in the
 queue, so a source must keep its name; list a source that was removed:
@@ -149,7 +151,7 @@ delimiter, typed-cells and rate, which replace the flags of their names:
 
     rename: {price: eur}
 
-` + schemeHelps() + `With --shards append creates a queue of so many shards. The shard of a document
+` + sourcesHelp + `With --shards append creates a queue of so many shards. The shard of a document
 is a hash of its id; the number never changes.
 
 With --publish append publishes each segment when it is sealed, as "publish"
@@ -177,7 +179,7 @@ pipe, or --follow), and 1 if the rest of a file was not read.`,
 			if o.announce && !command.Flags().Changed("segment-age") {
 				o.segmentAge = announceAge
 			}
-			return errors.Join(o.completeBad(command.Flags().Changed("skip-bad")), o.check(), o.transform.check("--", command.Flags().Changed("id-field"), o.format))
+			return errors.Join(o.completeBad(command.Flags().Changed("skip-bad")), o.check(), o.completeTransform(command.Flags().Changed("id-field")))
 		},
 		RunE: func(command *cobra.Command, args []string) error {
 			return o.run(command.Context(), env, args)
@@ -190,7 +192,7 @@ pipe, or --follow), and 1 if the rest of a file was not read.`,
 	flags.Var(&o.parquetMemory, "parquet-memory", "maximum memory for a row group of a Parquet file")
 	flags.BoolVar(&o.follow, "follow", false, "keep reading the last file as it grows or is replaced")
 	flags.StringVar(&o.idField, "id-field", "id", "top-level field that holds a document's id")
-	o.transform.addFlags(flags)
+	o.addTransformFlags(flags)
 	flags.BoolVar(&o.dryRun, "dry-run", false, "print the first ten documents as they would be stored, and change nothing")
 	flags.Float64Var(&o.rate, "rate", 0, "maximum number of documents and deletes a second; 0: no limit")
 	flags.StringVar(&o.codec, "codec", queue.DefaultCodec, "compression: "+strings.Join(codec.Names(), ", "))
@@ -309,12 +311,12 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 	}()
 	to, stored := &ingest.CatchUp{Writer: writer}, []byte(nil)
 	if o.resume {
-		in.warnOfPipes(env)
-		if stored, err = to.Resume(in.opener); err != nil {
+		warnOfPipes(env, in)
+		if stored, err = to.Resume(in.Opener); err != nil {
 			return err
 		}
 	}
-	from, err := in.open(ctx, env, stored)
+	from, err := openSource(ctx, env, in, stored)
 	if err != nil {
 		return err
 	}
@@ -323,7 +325,7 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 	if !o.quiet {
 		shown = meter.New(env, "appending", totalBytes(from))
 	}
-	appender := ingest.NewAppender(from, in.ends, to, o.appenderOptions(env, in, from, m, shown))
+	appender := ingest.NewAppender(from, in.Ends, to, o.appenderOptions(env, in, from, m, shown))
 	if target != nil {
 		if publishing, err = o.newPublishing(ctx, env, writer, appender, target); err != nil {
 			return err
@@ -331,7 +333,7 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 		publishing.start(ctx)
 	}
 	m.serve(&appendCollector{appender, from, writer, publishing})
-	defer in.warnOfFields(env)
+	defer warnOfFields(env, in)
 	started := env.Now()
 	err = appender.Run(ctx)
 	shown.Finish()
@@ -343,9 +345,9 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 }
 
 // appenderOptions returns the options of the Appender.
-func (o *appendOptions) appenderOptions(env *cli.Env, in *inputSource, from ingest.Source, m *metrics, shown *meter.Meter) ingest.Options {
+func (o *appendOptions) appenderOptions(env *cli.Env, in *sources.Input, from ingest.Source, m *metrics, shown *meter.Meter) ingest.Options {
 	options := ingest.Options{
-		Queue: o.queueDir, Parsing: in.parsing, Rate: o.rate, FlushInterval: o.flushInterval, FlushEvery: o.flushEvery,
+		Queue: o.queueDir, Parsing: in.Parsing, Rate: o.rate, FlushInterval: o.flushInterval, FlushEvery: o.flushEvery,
 		SkipInvalid: o.skipBad, Logger: env.Log, Now: env.Now,
 		Appended: func(at ingest.Progress) { shown.Update(at.Entries(), at.Bytes) },
 		Flushed: func(at ingest.Progress, took time.Duration) {
@@ -376,7 +378,7 @@ func logFlushed(env *cli.Env, from ingest.Source, at ingest.Progress) {
 
 // explain adds advice to an error of the Appender. An interrupted run is an error if the rest of
 // a source that ends was not read.
-func (o *appendOptions) explain(err error, in *inputSource, at ingest.Progress) error {
+func (o *appendOptions) explain(err error, in *sources.Input, at ingest.Progress) error {
 	switch {
 	case errors.Is(err, ingest.ErrInvalid):
 		return cli.Bare(fmt.Errorf("%w; correct it, or skip invalid records with --skip-bad", err))
@@ -387,7 +389,7 @@ func (o *appendOptions) explain(err error, in *inputSource, at ingest.Progress) 
 	case !at.Ends:
 		return nil
 	case at.Place == "":
-		return fmt.Errorf("interrupted before %s was read", in.name)
+		return fmt.Errorf("interrupted before %s was read", in.Name)
 	}
 	return fmt.Errorf("interrupted after %s; the queue holds everything up to there; continue with --resume", at.Place)
 }

@@ -2,48 +2,73 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
 
 	"docstore/cmd/internal/cli"
 	"docstore/ingest"
 	"docstore/ingest/files"
 	"docstore/ingest/records"
-	"docstore/queue"
+	"docstore/ingest/sources"
 )
 
-// inputSource is the source that append reads.
-type inputSource struct {
-	opener ingest.Opener
-	name   string
-	ends   bool     // see ingest.Batch; before the first batch
-	pipes  []string // inputs without cursor
-	// parsing is that of each source: see ingest.Batch.
-	parsing []ingest.Parsing
+// addTransformFlags adds the flags that change documents.
+func (o *appendOptions) addTransformFlags(flags *pflag.FlagSet) {
+	t := &o.transform
+	flags.StringVar(&t.IDPath, "id", "", "field that holds a document's id, nested with dots, such as item.sku; instead of --id-field")
+	flags.StringVar(&t.IDTemplate, "id-template", "", "id of several fields, such as {country}-{item.number}; instead of --id-field")
+	flags.StringVar(&t.Delimiter, "delimiter", "", `character between the cells of csv, or \t; the default is a comma`)
+	flags.BoolVar(&t.TypedCells, "typed-cells", false, "make cells numbers, true, false and null if they are written so, and null if they are empty")
+	flags.StringSliceVar(&t.Keep, "keep", nil, "top-level fields to keep in documents: NAME[,NAME...]; default all")
+	flags.StringSliceVar(&t.Drop, "drop", nil, "top-level fields to remove from documents: NAME[,NAME...]")
+	flags.StringSliceVar(&o.rename, "rename", nil, "top-level fields to rename: OLD=NEW[,OLD=NEW...]")
+}
+
+// completeTransform completes the changes of documents by the flags that have another form;
+// idFieldGiven says that --id-field was given.
+func (o *appendOptions) completeTransform(idFieldGiven bool) error {
+	t := &o.transform
+	t.PlainFields = !o.controlFields
+	if idFieldGiven {
+		t.IDField = o.idField
+	}
+	t.Rename = map[string]string{}
+	var problems []error
+	for _, pair := range o.rename {
+		old, name, found := strings.Cut(pair, "=")
+		if _, twice := t.Rename[old]; twice || !found {
+			problems = append(problems, cli.Usagef("--rename: %s: write OLD=NEW, each OLD once", pair))
+			continue
+		}
+		t.Rename[old] = name
+	}
+	return errors.Join(append(problems, t.Check("--", records.Format(o.format)))...)
 }
 
 // openInput checks the arguments before anything is appended.
-func (o *appendOptions) openInput(ctx context.Context, env *cli.Env, args []string) (*inputSource, error) {
-	from := &fromOptions{flags: o, format: records.Format(o.format), parsing: o.parsing(&o.transform), log: env.Log}
-	if o.transform.idOption != "" {
-		from.idOption = "--" + o.transform.idOption
+func (o *appendOptions) openInput(ctx context.Context, env *cli.Env, args []string) (*sources.Input, error) {
+	options := sources.Options{
+		Format: records.Format(o.format), Follow: o.follow, Transform: o.transform, ParquetBytes: int64(o.parquetMemory), Stdin: env.Stdin,
+		Store: o.store, DryRun: o.dryRun, Prefix: "--", Logger: env.Log,
 	}
-	if o.from != "" {
-		if len(args) > 0 {
-			return nil, cli.Usagef("--from and files (%s) are given; give one of them", args[0])
+	if o.from == "" {
+		if slices.Index(args, files.StandardInput) != lastIndex(args, files.StandardInput) {
+			return nil, cli.Usagef("standard input is given twice (arguments %s)", args)
 		}
-		return openFrom(ctx, o.from, from)
+		return sources.OpenFiles(args, options)
 	}
-	if slices.Index(args, files.StandardInput) != lastIndex(args, files.StandardInput) {
-		return nil, cli.Usagef("standard input is given twice (arguments %s)", args)
+	if len(args) > 0 {
+		return nil, cli.Usagef("--from and files (%s) are given; give one of them", args[0])
 	}
-	options := from.files()
-	options.Stdin = env.Stdin
-	opener, err := files.NewOpener(args, options)
-	if err != nil {
-		return nil, err
+	in, err := sources.Open(ctx, o.from, options)
+	if errors.Is(err, sources.ErrOptions) {
+		err = cli.Usagef("%w", err)
 	}
-	return &inputSource{opener: opener, name: opener.Name(), ends: opener.Ends(), pipes: opener.Pipes(), parsing: []ingest.Parsing{from.parsing}}, nil
+	return in, err
 }
 
 func lastIndex(args []string, arg string) int {
@@ -55,18 +80,9 @@ func lastIndex(args []string, arg string) int {
 	return -1
 }
 
-// parsing states how the records of a source become documents.
-func (o *appendOptions) parsing(t *transformation) ingest.Parsing {
-	options := &records.Options{
-		IDField: o.idField, PlainFields: !o.controlFields, MaxIDBytes: queue.MaxIDBytes,
-		Template: t.template, Delimiter: t.comma, TypedCells: t.typedCells,
-	}
-	return ingest.Parsing{Options: options, Fields: &t.fields}
-}
-
 // warnOfPipes logs which inputs cannot be resumed.
-func (in *inputSource) warnOfPipes(env *cli.Env) {
-	for _, name := range in.pipes {
+func warnOfPipes(env *cli.Env, in *sources.Input) {
+	for _, name := range in.Pipes {
 		env.Log.Warn("a pipe cannot be resumed: after a crash its writer must resend unflushed records, "+
 			"and some may be appended twice", "input", name)
 	}
@@ -74,24 +90,24 @@ func (in *inputSource) warnOfPipes(env *cli.Env) {
 
 // warnOfFields logs which fields no document had: their options have no effect, for example because
 // they are nested or misspelled.
-func (in *inputSource) warnOfFields(env *cli.Env) {
-	for _, p := range in.parsing {
+func warnOfFields(env *cli.Env, in *sources.Input) {
+	for _, p := range in.Parsing {
 		if names := p.Fields.Missing(); len(names) > 0 {
 			env.Log.Warn("no document of this run has these top-level fields, which are to be kept, dropped or renamed", "fields", names)
 		}
 	}
 }
 
-// open opens the source behind a cursor; empty: at the start.
-func (in *inputSource) open(ctx context.Context, env *cli.Env, cursor []byte) (ingest.Source, error) {
+// openSource opens the source behind a cursor; empty: at the start.
+func openSource(ctx context.Context, env *cli.Env, in *sources.Input, cursor []byte) (ingest.Source, error) {
 	if len(cursor) > 0 {
-		position, err := in.opener.Position(cursor)
+		position, err := in.Opener.Position(cursor)
 		if err != nil {
 			return nil, err
 		}
 		env.Log.Info("resuming", "behind", fmt.Sprint(position))
 	}
-	return in.opener.Open(ctx, cursor)
+	return in.Opener.Open(ctx, cursor)
 }
 
 // totalBytes returns the size of a source that knows it, else 0.

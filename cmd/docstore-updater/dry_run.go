@@ -8,6 +8,7 @@ import (
 
 	"docstore/cmd/internal/cli"
 	"docstore/ingest"
+	"docstore/ingest/sources"
 	"docstore/internal/eof"
 )
 
@@ -15,14 +16,14 @@ import (
 const dryRunDocuments = 10
 
 // printDocuments prints the first documents of a source. It fails if all are invalid.
-func (o *appendOptions) printDocuments(ctx context.Context, env *cli.Env, in *inputSource) (err error) {
-	from, err := in.opener.Open(ctx, nil)
+func (o *appendOptions) printDocuments(ctx context.Context, env *cli.Env, in *sources.Input) (err error) {
+	from, err := in.Opener.Open(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = from.Close() }() // it was only read
 	out := cli.NewOutput(env.Stdout)
-	parser := ingest.NewParser(in.parsing)
+	parser := ingest.NewParser(in.Parsing)
 	printed, valid := 0, 0
 	for printed < dryRunDocuments {
 		b, err := from.Next(ctx)
@@ -41,7 +42,7 @@ func (o *appendOptions) printDocuments(ctx context.Context, env *cli.Env, in *in
 			}
 		}
 	}
-	in.warnOfFields(env)
+	warnOfFields(env, in)
 	err = out.Flush()
 	if printed > 0 && valid == 0 {
 		err = errors.Join(err, fmt.Errorf("all of the first %d records are invalid; correct them or the options that name fields", printed))

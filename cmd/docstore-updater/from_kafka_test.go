@@ -142,9 +142,3 @@ func TestStreamURLsAreChecked(t *testing.T) {
 		}
 	}
 }
-
-func TestParseRanges(t *testing.T) {
-	got, err := parseRanges("0-2,5,7-7", 8)
-	require.NoError(t, err)
-	require.Equal(t, []int32{0, 1, 2, 5, 7}, got)
-}

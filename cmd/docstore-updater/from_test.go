@@ -1,17 +1,14 @@
 package main
 
 import (
-	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"docstore/cmd/internal/cli"
-	"docstore/ingest/records"
 )
 
 // fromFailure runs append --from and returns the last line of its error.
@@ -87,7 +84,7 @@ func TestFileOfSourcesIsChecked(t *testing.T) {
 		require.Contains(t, r.lastLine(), want, text)
 		require.Contains(t, r.lastLine(), path)
 	}
-	large := write(t, filepath.Join(t.TempDir(), "large.yaml"), strings.Repeat("#", maxFromFileBytes+1))
+	large := write(t, filepath.Join(t.TempDir(), "large.yaml"), strings.Repeat("#", 1<<20+1))
 	require.Contains(t, fromFailure(t, cli.ExitFailure, "--from", large), "more than 1048576")
 }
 
@@ -116,27 +113,6 @@ func TestSeveralSources(t *testing.T) {
 	refused = run(t.Context(), nil, "append", "--queue", r.queueDir, "--from", "file://"+r.dir+"/a*.ndjson")
 	require.Contains(t, refused.lastLine(), ": the queue's cursor was not written by docstore-updater; use --resume=false")
 	require.Equal(t, 8, documents("file://"+r.dir+"/a*.ndjson", "--resume=false"))
-}
-
-// TestCursorOfAnotherSource: the error of each source names the option that appends from the start;
-// with --from append resumes by default.
-func TestCursorOfAnotherSource(t *testing.T) {
-	t.Setenv("AWS_REGION", "us-east-1")
-	for url, want := range map[string]string{
-		"file:///etc/":                           "the queue's cursor was not written by docstore-updater; use --resume=false",
-		"s3://docs/":                             "the queue's cursor was not written by docstore-updater; use --resume=false",
-		"kafka://host:9092/jobs":                 "the queue's cursor is not one of Kafka; use --resume=false to append the topic from its start",
-		"nats://host:4222/JOBS":                  "the queue's cursor is not one of NATS; use --resume=false to append the stream from its start",
-		"postgres://db/d?table=a":                "the queue's cursor was not written by a PostgreSQL source; use another queue, or append from the start with --resume=false",
-		"postgres://db/d?query=SELECT%201&key=a": "the queue's cursor was not written by a PostgreSQL source; use another queue, or append from the start with --resume=false",
-	} {
-		name, _, _ := strings.Cut(url, ":")
-		i := slices.IndexFunc(schemes, func(s scheme) bool { return s.name == name })
-		opener, err := schemes[i].open(t.Context(), url, &fromOptions{flags: new(appendOptions), format: records.FormatAuto, log: slog.New(slog.DiscardHandler)})
-		require.NoError(t, err, url)
-		_, err = opener.Position([]byte("another"))
-		require.EqualError(t, err, want, url)
-	}
 }
 
 // TestUnreadFiles: append appends the new files, also of other sources, and fails if a file is

@@ -43,6 +43,7 @@ var targets = map[string]string{
 	"ingest/records.parseDelete":                      "FuzzParse",
 	"ingest/records.parseExpires":                     "FuzzParse",
 	"ingest/records.parseString":                      "FuzzParse",
+	"ingest/sources.parseList":                        "FuzzList",
 	"lsm.decodeBatch":                                 "FuzzDecodeBatch",
 	"lsm/internal/table.decodeFooter":                 "FuzzTable",
 	"lsm.decodeManifest":                              "FuzzDecodeManifest",

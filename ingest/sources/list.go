@@ -1,4 +1,4 @@
-package main
+package sources
 
 import (
 	"context"
@@ -11,17 +11,16 @@ import (
 	"docstore/ingest"
 	"docstore/ingest/files"
 	"docstore/ingest/merged"
-	"docstore/ingest/records"
 )
 
-// maxFromFileBytes bounds the size of a file of sources.
-const maxFromFileBytes = 1 << 20
+// maxListBytes bounds the size of a list of sources.
+const maxListBytes = 1 << 20
 
-// openFromFile opens the sources of a YAML file.
-func openFromFile(ctx context.Context, path string, o *fromOptions) (*inputSource, error) {
+// openList opens the sources of a YAML file.
+func openList(ctx context.Context, path string, o *Options) (*Input, error) {
 	info, err := os.Stat(path)
-	if err == nil && info.Size() > maxFromFileBytes {
-		err = fmt.Errorf("%s has %d bytes, more than %d", path, info.Size(), maxFromFileBytes)
+	if err == nil && info.Size() > maxListBytes {
+		err = fmt.Errorf("%s has %d bytes, more than %d", path, info.Size(), maxListBytes)
 	}
 	if err != nil {
 		return nil, err
@@ -30,152 +29,152 @@ func openFromFile(ctx context.Context, path string, o *fromOptions) (*inputSourc
 	if err != nil {
 		return nil, err
 	}
-	file, err := parseFromFile(path, content, o.flags)
+	parsed, err := parseList(path, content, o)
 	if err != nil {
 		return nil, err
 	}
-	in := &inputSource{name: "the sources of " + path}
+	in := &Input{Name: "the sources of " + path}
 	var sources []merged.Named
-	for _, entry := range file.sources {
-		own := &fromOptions{flags: o.flags, format: records.Format(entry.format), parsing: o.flags.parsing(&entry.transform), idOption: entry.transform.idOption, log: o.log}
-		opener, err := openURL(ctx, entry.from, own)
+	for _, entry := range parsed.sources {
+		opener, err := openURL(ctx, entry.from, &entry.options)
 		if err != nil {
 			return nil, fmt.Errorf("%s:%d: %w", path, entry.line, err)
 		}
-		in.parsing = append(in.parsing, own.parsing)
+		in.Parsing = append(in.Parsing, entry.options.transform.parsing)
 		sources = append(sources, merged.Named{Name: entry.name, Opener: opener, Ends: ends(opener), Rate: entry.rate})
 	}
-	opener, err := merged.New(sources, file.removed)
+	opener, err := merged.New(sources, parsed.removed)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	in.opener, in.ends = opener, opener.Ends()
+	in.Opener, in.Ends = opener, opener.Ends()
 	return in, nil
 }
 
-// fromFile is the content of a file of sources:
+// list is the content of a list of sources:
 //
 //	sources:
 //	  - name: jobs
 //	    from: s3://company-data/jobs/*.csv
 //	    delimiter: ;
 //	removed: [old-jobs]
-type fromFile struct {
-	sources []fromEntry
+type list struct {
+	sources []*entry
 	removed []string
 }
 
-// fromEntry is an entry of the list of sources. Its options replace the flags of their names.
-type fromEntry struct {
+// entry is an entry of a list. Its options replace those of the list.
+type entry struct {
 	name, from string
 	line       int
-	format     string
-	transform  transformation
+	options    Options
 	rate       float64 // records a second; 0: no limit
 }
 
-func parseFromFile(path string, content []byte, flags *appendOptions) (file fromFile, err error) {
+func parseList(path string, content []byte, o *Options) (parsed list, err error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(content, &document); err != nil {
-		return file, fmt.Errorf("%s: %w", path, err)
+		return parsed, fmt.Errorf("%s: %w", path, err)
 	}
 	if len(document.Content) == 0 {
-		return file, fmt.Errorf("%s is empty: want a list \"sources\" of entries with \"name\" and \"from\"", path)
+		return parsed, fmt.Errorf("%s is empty: want a list \"sources\" of entries with \"name\" and \"from\"", path)
 	}
 	err = forEachKey(document.Content[0], func(key string, value *yaml.Node) error {
 		switch key {
 		case "sources":
-			file.sources, err = parseEntries(value, flags)
+			parsed.sources, err = parseEntries(value, o)
 			return err
 		case "removed":
-			return decode(value, &file.removed, "a list of names")
+			return decode(value, &parsed.removed, "a list of names")
 		}
 		return fmt.Errorf("%d: unknown key %q; want sources or removed", value.Line, key)
 	})
 	if err != nil {
-		return file, fmt.Errorf("%s:%w", path, err)
+		return parsed, fmt.Errorf("%s:%w", path, err)
 	}
-	return file, nil
+	return parsed, nil
 }
 
-func parseEntries(list *yaml.Node, flags *appendOptions) (entries []fromEntry, err error) {
+func parseEntries(list *yaml.Node, o *Options) (entries []*entry, err error) {
 	if list.Kind != yaml.SequenceNode {
 		return nil, fmt.Errorf("%d: want a list of sources", list.Line)
 	}
 	for _, node := range list.Content {
-		entry, err := parseEntry(node, flags)
+		e, err := parseEntry(node, o)
 		if err != nil {
 			return nil, err
 		}
-		entries = append(entries, entry)
+		entries = append(entries, e)
 	}
 	return entries, nil
 }
 
-// parseEntry parses an entry of the list of sources.
-func parseEntry(node *yaml.Node, flags *appendOptions) (fromEntry, error) {
-	entry := fromEntry{line: node.Line, format: flags.format, transform: flags.transform}
+// parseEntry parses an entry of a list.
+func parseEntry(node *yaml.Node, o *Options) (*entry, error) {
+	e := &entry{line: node.Line, options: *o}
+	e.options.Prefix = ""
 	given := map[string]bool{}
 	err := forEachKey(node, func(key string, value *yaml.Node) error {
 		given[key] = true
-		return entry.set(key, value, given)
+		return e.set(key, value, given)
 	})
 	if err != nil {
-		return entry, err
+		return nil, err
 	}
-	scheme := schemeOf(entry.from)
+	scheme := schemeOf(e.from)
 	switch {
-	case entry.name == "" || entry.from == "":
-		return entry, fmt.Errorf("%d: a source needs name and from", node.Line)
+	case e.name == "" || e.from == "":
+		return nil, fmt.Errorf("%d: a source needs name and from", node.Line)
 	case scheme >= 0 && !schemes[scheme].tables && (given["format"] || given["delimiter"] || given["typed-cells"]):
-		return entry, fmt.Errorf("%d: format, delimiter and typed-cells are for files, not for %s://", node.Line, schemes[scheme].name)
+		return nil, fmt.Errorf("%d: format, delimiter and typed-cells are for files, not for %s://", node.Line, schemes[scheme].name)
 	}
-	if err := entry.transform.check("", false, entry.format); err != nil {
-		return entry, fmt.Errorf("%d: %w", node.Line, err)
+	if e.options.transform, err = e.options.Transform.compile("", false, e.options.Format); err != nil {
+		return nil, fmt.Errorf("%d: %w", node.Line, err)
 	}
 	if !given["id"] && !given["id-template"] {
-		entry.transform.idOption = "" // a flag for all sources
+		e.options.transform.idOption = "" // an option for all sources
 	}
-	return entry, nil
+	return e, nil
 }
 
 // set sets the value of a key. given are the keys so far.
-func (e *fromEntry) set(key string, value *yaml.Node, given map[string]bool) error {
-	t := &e.transform
+func (e *entry) set(key string, value *yaml.Node, given map[string]bool) error {
+	t := &e.options.Transform
 	switch key {
 	case "name":
 		return decode(value, &e.name, "a name")
 	case "from":
 		return decode(value, &e.from, "a URL")
 	case "format":
-		err := decode(value, &e.format, "a format")
-		if err == nil && (!slices.Contains(formatNames(), e.format) || e.format == string(files.Directories)) {
-			err = fmt.Errorf("%d: unknown format %q", value.Line, e.format)
+		format := &e.options.Format
+		err := decode(value, format, "a format")
+		if err == nil && (!slices.Contains(files.Formats(), *format) || *format == files.Directories) {
+			err = fmt.Errorf("%d: unknown format %q", value.Line, *format)
 		}
 		return err
 	case "id", "id-template":
 		if !given["id"] || !given["id-template"] {
-			t.idPath, t.idTemplate = "", ""
+			t.IDPath, t.IDTemplate = "", ""
 		}
 		if key == "id" {
-			return decodeText(value, &t.idPath, "a field")
+			return decodeText(value, &t.IDPath, "a field")
 		}
-		return decodeText(value, &t.idTemplate, "a template")
+		return decodeText(value, &t.IDTemplate, "a template")
 	case "keep", "drop":
 		if !given["keep"] || !given["drop"] {
-			t.keep, t.drop = nil, nil
+			t.Keep, t.Drop = nil, nil
 		}
 		if key == "keep" {
-			return decode(value, &t.keep, "a list of fields")
+			return decode(value, &t.Keep, "a list of fields")
 		}
-		return decode(value, &t.drop, "a list of fields")
+		return decode(value, &t.Drop, "a list of fields")
 	case "rename":
-		t.rename, t.renamed = nil, nil
-		return decode(value, &t.renamed, "fields in the form \"old: new\"")
+		t.Rename = nil
+		return decode(value, &t.Rename, "fields in the form \"old: new\"")
 	case "delimiter":
-		return decodeText(value, &t.delimiter, "a character")
+		return decodeText(value, &t.Delimiter, "a character")
 	case "typed-cells":
-		return decode(value, &t.typedCells, "true or false")
+		return decode(value, &t.TypedCells, "true or false")
 	case "rate":
 		err := decode(value, &e.rate, "a number")
 		if err == nil && (!(e.rate > 0) || e.rate > ingest.MaxRate) {

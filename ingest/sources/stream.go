@@ -1,4 +1,4 @@
-package main
+package sources
 
 import (
 	"crypto/tls"
@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"docstore/boxcarrpc/credentials"
-	"docstore/cmd/internal/cli"
 	"docstore/ingest/envelope"
 	"docstore/ingest/records"
 )
@@ -30,45 +29,45 @@ type streamURL struct {
 	options map[string]string
 }
 
-// parseStreamURL parses a URL with the given options and secretOptions.
-func parseStreamURL(text, form string, options ...string) (*streamURL, error) {
+// parseStream parses a URL with the given options and secretOptions.
+func (o *Options) parseStream(text, form string, options ...string) (*streamURL, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, cli.Usagef("--from: invalid URL: %w; want %s", err, form)
+		return nil, invalid("%sfrom: invalid URL: %w; want %s", o.Prefix, err, form)
 	}
 	s := &streamURL{form: form, hosts: strings.Split(u.Host, ","), path: strings.TrimPrefix(u.Path, "/"), options: make(map[string]string)}
 	query, err := url.ParseQuery(u.RawQuery)
 	switch {
 	case err != nil:
-		return nil, cli.Usagef("--from %s: invalid options: %w", u.Redacted(), err)
+		return nil, o.refuse(u.Redacted(), "invalid options: %w", err)
 	case u.User != nil:
-		return nil, cli.Usagef("--from %s: write user=NAME&password-file=FILE, because other users can read command lines", u.Redacted())
+		return nil, o.refuse(u.Redacted(), "write user=NAME&password-file=FILE, because other users can read command lines")
 	case slices.Contains(s.hosts, "") || s.path == "" || strings.Contains(s.path, "/") || u.Fragment != "":
-		return nil, cli.Usagef("--from %s: want %s", text, form)
+		return nil, o.refuse(text, "want %s", form)
 	}
 	options = append(options, secretOptions...)
 	for name, values := range query {
 		switch {
 		case !slices.Contains(options, name):
-			return nil, cli.Usagef("--from %s: unknown option %q, want %s", text, name, strings.Join(options, ", "))
+			return nil, o.refuse(text, "unknown option %q, want %s", name, strings.Join(options, ", "))
 		case len(values) > 1 || values[0] == "":
-			return nil, cli.Usagef("--from %s: option %s needs one value", text, name)
+			return nil, o.refuse(text, "option %s needs one value", name)
 		}
 		s.options[name] = values[0]
 	}
 	if value, given := s.options["tls"]; given && value != "true" {
-		return nil, cli.Usagef("--from %s: tls=%s: want true", text, value)
+		return nil, o.refuse(text, "tls=%s: want true", value)
 	}
 	if (s.options["user"] == "") != (s.options["password-file"] == "") {
-		return nil, cli.Usagef("--from %s: set both user and password-file, or neither", text)
+		return nil, o.refuse(text, "set both user and password-file, or neither")
 	}
 	return s, nil
 }
 
 // format returns the format of the messages.
-func (s *streamURL) format(o *fromOptions) (envelope.Format, error) {
-	if o.format != records.FormatAuto {
-		return "", cli.Usagef("--format %s is for files; write the format of messages in the URL: %s?format=%s", o.format, s.form, envelope.JSON)
+func (s *streamURL) format(o *Options) (envelope.Format, error) {
+	if o.Format != records.FormatAuto {
+		return "", invalid("%sformat %s is for files; write the format of messages in the URL: %s?format=%s", o.Prefix, o.Format, s.form, envelope.JSON)
 	}
 	if format := s.options["format"]; format != "" {
 		return envelope.Format(format), nil

@@ -1,0 +1,168 @@
+package sources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"docstore/ingest"
+	"docstore/ingest/files"
+	"docstore/ingest/records"
+	"docstore/queue/bucket"
+)
+
+// Options are the options of sources. Those of a list can have others.
+type Options struct {
+	// Format is that of files, one of files.Formats.
+	Format records.Format
+	// Follow keeps reading the last file, stream or table as it grows.
+	Follow    bool
+	Transform Transform
+	// ParquetBytes bounds the memory of a row group of Parquet; 0: see files.Options.
+	ParquetBytes int64
+	Stdin        io.Reader      // of OpenFiles
+	Store        bucket.Options // of s3://
+	// DryRun refuses a source that reading changes.
+	DryRun bool
+	// Prefix is before the names of options in messages: "--" if they are flags.
+	Prefix string
+	Logger *slog.Logger
+
+	transform compiled
+}
+
+// Input is a source that can be opened.
+type Input struct {
+	Opener  ingest.Opener
+	Name    string
+	Ends    bool     // before the first batch: see ingest.Batch
+	Pipes   []string // the inputs without cursor
+	Parsing []ingest.Parsing
+}
+
+// ErrOptions matches errors of options and URLs, unlike those of files and servers.
+var ErrOptions = errors.New("invalid options")
+
+type optionsError struct{ error }
+
+func (e *optionsError) Is(target error) bool { return target == ErrOptions }
+func (e *optionsError) Unwrap() error        { return e.error }
+
+// invalid returns an error that matches ErrOptions.
+func invalid(format string, args ...any) error { return &optionsError{fmt.Errorf(format, args...)} }
+
+// refuse returns the error of a URL.
+func (o *Options) refuse(url, format string, args ...any) error {
+	return invalid("%sfrom %s: %w", o.Prefix, url, fmt.Errorf(format, args...))
+}
+
+// OpenFiles checks the names of files and directories, and opens nothing. No name means standard
+// input.
+func OpenFiles(names []string, o Options) (*Input, error) {
+	if err := o.compile(); err != nil {
+		return nil, err
+	}
+	options := o.files()
+	options.Stdin = o.Stdin
+	opener, err := files.NewOpener(names, options)
+	if err != nil {
+		return nil, err
+	}
+	return &Input{Opener: opener, Name: opener.Name(), Ends: opener.Ends(), Pipes: opener.Pipes(), Parsing: []ingest.Parsing{o.transform.parsing}}, nil
+}
+
+// Open checks a URL, or the list of sources in a .yaml file; see the package comment. It sends
+// no request.
+func Open(ctx context.Context, from string, o Options) (*Input, error) {
+	if err := o.compile(); err != nil {
+		return nil, err
+	}
+	if strings.Contains(from, "://") {
+		if i, t := schemeOf(from), &o.Transform; i >= 0 && !schemes[i].tables && (t.Delimiter != "" || t.TypedCells) {
+			return nil, invalid("%[1]sdelimiter and %[1]styped-cells are for files, not for %[2]s://", o.Prefix, schemes[i].name)
+		}
+		opener, err := openURL(ctx, from, &o)
+		if err != nil {
+			return nil, err
+		}
+		return &Input{Opener: opener, Name: from, Ends: ends(opener), Parsing: []ingest.Parsing{o.transform.parsing}}, nil
+	}
+	if !strings.HasSuffix(from, ".yaml") && !strings.HasSuffix(from, ".yml") {
+		return nil, invalid("%sfrom %s: write a URL (%s) or the name of a .yaml file", o.Prefix, from, strings.Join(Forms(), ", "))
+	}
+	return openList(ctx, from, &o)
+}
+
+// scheme is a kind of source that a URL names.
+type scheme struct {
+	name   string // kafka
+	url    string // form of the URL, for messages: kafka://HOST:PORT/TOPIC
+	tables bool   // it may have tables: csv, tsv
+	// stateful says that reading changes the source, so that Options.DryRun refuses it.
+	stateful bool
+	// open checks the URL and returns the opener, which sends no request before Open. An
+	// opener with a method "Ends() bool" may end: see ingest.Batch.
+	open func(ctx context.Context, url string, o *Options) (ingest.Opener, error)
+}
+
+// schemes are the kinds of sources.
+var schemes = []scheme{
+	{name: "file", url: "file:///DIRECTORY/PATTERN", tables: true, open: openFileURL},
+	{name: "kafka", url: kafkaForm, open: openKafkaURL},
+	{name: "postgres", url: postgresForm, stateful: true, open: openPostgres},
+	{name: "nats", url: natsForm, open: openNATSURL},
+	{name: "s3", url: "s3://BUCKET/PATTERN", tables: true, open: openS3URL},
+}
+
+// refuseID refuses an option for the id if documents do not contain it. The explanation is that
+// of the source.
+func (o *Options) refuseID(explanation string) error {
+	if o.transform.idOption == "" {
+		return nil
+	}
+	return invalid("%s%s: %s", o.Prefix, o.transform.idOption, explanation)
+}
+
+// files returns the options of files and objects.
+func (o *Options) files() files.Options {
+	return files.Options{
+		Format: o.Format, Follow: o.Follow, Records: o.transform.parsing.Options,
+		ParquetBytes: o.ParquetBytes, Columns: o.transform.parsing.Uses,
+	}
+}
+
+// Forms returns the forms of URLs, for help texts.
+func Forms() (urls []string) {
+	for _, s := range schemes {
+		urls = append(urls, s.url)
+	}
+	return urls
+}
+
+// schemeOf returns the index of a URL's scheme, -1 if it is unknown.
+func schemeOf(url string) int {
+	name, _, _ := strings.Cut(url, "://")
+	return slices.IndexFunc(schemes, func(s scheme) bool { return s.name == name })
+}
+
+func openURL(ctx context.Context, url string, o *Options) (ingest.Opener, error) {
+	i := schemeOf(url)
+	name, _, _ := strings.Cut(url, "://")
+	if i < 0 {
+		return nil, invalid("unknown kind of source %s://; want %s", name, strings.Join(Forms(), ", "))
+	}
+	if o.DryRun && schemes[i].stateful {
+		return nil, invalid("%sdry-run cannot read %s://: reading changes the source", o.Prefix, name)
+	}
+	return schemes[i].open(ctx, url, o)
+}
+
+// ends reports whether a source ends: see ingest.Batch.
+func ends(opener ingest.Opener) bool {
+	e, ok := opener.(interface{ Ends() bool })
+	return ok && e.Ends()
+}
