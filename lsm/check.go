@@ -45,7 +45,7 @@ func (db *DB) CheckWith(progress func(done, total int64)) error {
 			return ErrClosed
 		}
 	}
-	found = append(found, db.checkFilters())
+	found = append(found, db.filters.check())
 	return errors.Join(append(found, db.checkManifest()...)...)
 }
 

@@ -212,13 +212,7 @@ func (db *DB) writeMemtable(to *environment, number uint64, m *memtable.Memtable
 	if err != nil {
 		return table.Facts{}, err
 	}
-	var facts table.Facts
-	if err = db.fillTable(w, m.Source(), false, nil); err == nil {
-		facts, err = w.Finish(m.First(), m.Last())
-	}
-	if err != nil {
-		w.Abandon()
-	}
+	facts, err := db.writeTable(w, m.Source(), m.First(), m.Last(), false, nil)
 	if errors.Is(err, errClosing) {
 		err = ErrClosed
 	}

@@ -20,7 +20,10 @@ type leftovers struct {
 //
 // Lock order: scheduler.mu, mu.
 type obsoleteFiles struct {
-	mu struct {
+	env     *environment
+	logs    *logSet
+	filters *filterSet
+	mu      struct {
 		sync.Mutex
 		leftovers
 		checkpoints int // running
@@ -45,25 +48,19 @@ func (o *obsoleteFiles) due() bool {
 	return (len(o.mu.logs) > 0 || len(o.mu.paths) > 0 || o.mu.filters) && o.mu.checkpoints == 0
 }
 
-// take returns all work.
-func (o *obsoleteFiles) take() leftovers {
+// take returns all work. The last time, in Close, that includes the scores, but not the
+// files that a checkpoint uses: the next Open removes them.
+func (o *obsoleteFiles) take(last bool) leftovers {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	left := o.mu.leftovers
 	o.mu.leftovers = leftovers{}
-	return left
-}
-
-// takeLast returns the work of Close. It leaves the files that a checkpoint uses to the
-// next Open.
-func (o *obsoleteFiles) takeLast() leftovers {
-	left := o.take()
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.mu.checkpoints > 0 {
-		left.paths = nil
+	if last {
+		left.filters = true
+		if o.mu.checkpoints > 0 {
+			left.paths = nil
+		}
 	}
-	left.filters = true
 	return left
 }
 
@@ -81,20 +78,21 @@ func (o *obsoleteFiles) release() {
 }
 
 // cleanUp closes logs, removes obsolete files and saves filter scores. The next Open
-// removes files that it could not remove.
-func (db *DB) cleanUp(left leftovers) {
-	if err := db.writer.logs.closeFiles(left.logs); err != nil {
-		db.env.Logger.Warn("an obsolete log could not be closed", "dir", db.env.dir, "error", err)
+// removes files that it could not remove. last is set in Close.
+func (o *obsoleteFiles) cleanUp(last bool) {
+	left := o.take(last)
+	if err := o.logs.closeFiles(left.logs); err != nil {
+		o.env.Logger.Warn("an obsolete log could not be closed", "dir", o.env.dir, "error", err)
 	}
 	for _, log := range left.logs {
 		left.paths = append(left.paths, log.path)
 	}
 	for _, path := range left.paths {
-		if err := db.env.FS.Remove(path); err != nil {
-			db.env.Logger.Warn("a file could not be removed", "path", path, "error", err)
+		if err := o.env.FS.Remove(path); err != nil {
+			o.env.Logger.Warn("a file could not be removed", "path", path, "error", err)
 		}
 	}
 	if left.filters {
-		db.saveFilters()
+		o.filters.save()
 	}
 }

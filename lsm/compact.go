@@ -60,9 +60,9 @@ func (db *DB) merge(m *merge, oldest bool) error {
 	if err != nil {
 		return err
 	}
-	var facts table.Facts
+	first, last := inputs[len(inputs)-1].Facts.FirstSequence, inputs[0].Facts.LastSequence
 	var limited uint64
-	err = db.fillTable(w, source, oldest, func() error {
+	facts, err := db.writeTable(w, source, first, last, oldest, func() error {
 		m.done.Store(w.Added())
 		if err := db.mergeNewer(inputs); err != nil {
 			return err
@@ -71,11 +71,7 @@ func (db *DB) merge(m *merge, oldest bool) error {
 		limited += written
 		return db.limitMerge(written, inputs)
 	})
-	if err == nil {
-		facts, err = w.Finish(inputs[len(inputs)-1].Facts.FirstSequence, inputs[0].Facts.LastSequence)
-	}
 	if err != nil {
-		w.Abandon()
 		return err
 	}
 	if err := db.installTable(facts, nil, inputs); err != nil {
@@ -154,6 +150,18 @@ func deleteObsolete(entries []kv.Entry, obsolete func(key, value []byte) bool) {
 			e.Tombstone, e.Value = true, nil
 		}
 	}
+}
+
+// writeTable writes the entries of a source to a table, which has the writes of a range of
+// sequence numbers. Tombstones are omitted if drop is set. For pause see fillTable.
+func (db *DB) writeTable(w *table.Writer, source kv.Source, first, last uint64, drop bool, pause func() error) (facts table.Facts, err error) {
+	if err = db.fillTable(w, source, drop, pause); err == nil {
+		facts, err = w.Finish(first, last)
+	}
+	if err != nil {
+		w.Abandon()
+	}
+	return facts, err
 }
 
 // fillTable writes the entries of a source, optionally without tombstones. At every

@@ -6,7 +6,6 @@ import (
 
 	"github.com/cockroachdb/errors"
 
-	"docstore/bloom"
 	"docstore/internal/offheap"
 	"docstore/lsm/internal/memtable"
 )
@@ -19,11 +18,9 @@ type DB struct {
 	env     environment
 	options Options
 	lock    io.Closer // of the LOCK file; nil if read-only
-	filters *bloom.Manager
-	share   storeShare // of Options.Budget
-
-	stopFilters func()       // stops the filters' background work
-	memory      offheap.Pool // of memtables
+	filters filterSet
+	share   storeShare   // of Options.Budget
+	memory  offheap.Pool // of memtables
 
 	commit committer      // write path: sequence numbers, group commit, backpressure
 	writer memtableWriter // current memtable and logs; guarded by commit.mu
@@ -104,6 +101,19 @@ func (db *DB) GetVerified(dst, key []byte) ([]byte, error) {
 	dst, err = v.getVerified(dst, key, db.commit.visible.Load())
 	v.unref()
 	return dst, err
+}
+
+// filterProbes returns the number of probes of the present filters.
+func (db *DB) filterProbes() (probes uint64) {
+	v, err := db.acquire()
+	if err != nil {
+		return 0
+	}
+	defer v.unref()
+	for _, f := range v.filters() {
+		probes += f.Stats().Probes
+	}
+	return probes
 }
 
 // Set writes a value for a key. It is equivalent to Apply of a batch with one write.
@@ -199,9 +209,9 @@ func (db *DB) close() error {
 	db.schedule.mu.Unlock()
 
 	err = errors.CombineErrors(err, db.writer.logs.close())
-	db.stopFilters()
+	db.filters.stop()
 	if db.running {
-		db.cleanUp(db.obsolete.takeLast())
+		db.obsolete.cleanUp(true)
 	}
 	// Filters are loaded from the mappings, so drop the filters first.
 	err = errors.CombineErrors(err, db.filters.Update())

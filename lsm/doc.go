@@ -69,6 +69,16 @@
 // tables, and a sequence number. An obsolete file is unlinked at once, and unmapped when
 // the last view that lists it is released.
 //
+// # Packages
+//
+//	kv        entries, the interfaces of their sources, merges of sorted sources
+//	memtable  the layout of the newest writes in memory, and their order
+//	table     the bytes of a table: writer, reader, index, filter
+//
+// These inner packages know neither each other, except kv, nor this one, which owns the
+// list of memtables and tables (view), the log and its records, the manifest, the choice of
+// merges and their schedule, and the budget. It must not know a byte of a block.
+//
 // # On disk
 //
 //	LOCK              locked by the writer, and names it

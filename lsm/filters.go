@@ -10,26 +10,31 @@ import (
 	"docstore/internal/vfs"
 )
 
-// trackFilters passes the filters of a store being opened to their manager, with the
-// scores of an earlier run. Pages are loaded in the background.
-func (db *DB) trackFilters() {
-	path := db.env.path(filtersName)
-	scores, err := vfs.ReadFile(db.env.FS, path)
-	if err == nil {
-		err = db.filters.Restore(path, scores)
-	}
-	if err != nil && !isNotExist(err) {
-		db.env.Logger.Warn("the scores of filter pages could not be restored; the ranking starts from zero", "dir", db.env.dir, "error", err)
-	}
-	db.filters.Track(db.schedule.current.Load().filters()...)
+// filterSet is the filters of a store, with the file of their scores, which are optional.
+type filterSet struct {
+	*bloom.Manager
+	env  *environment
+	stop func() // stops the background work; set by start
 }
 
-// startFilters starts the background work on filters; stopFilters stops it.
-func (db *DB) startFilters() {
-	stop := db.filters.Start(db.reportFilters)
-	budget := db.options.Budget
+// restore reads the scores of an earlier run.
+func (f *filterSet) restore() {
+	path := f.env.path(filtersName)
+	scores, err := vfs.ReadFile(f.env.FS, path)
+	if err == nil {
+		err = f.Restore(path, scores)
+	}
+	if err != nil && !isNotExist(err) {
+		f.env.Logger.Warn("the scores of filter pages could not be restored; the ranking starts from zero", "dir", f.env.dir, "error", err)
+	}
+}
+
+// start starts the background work. It also divides the budget, which may be nil, from time
+// to time.
+func (f *filterSet) start(budget *Budget) {
+	stop := f.Start(f.report)
 	if budget == nil {
-		db.stopFilters = stop
+		f.stop = stop
 		return
 	}
 	budget.divide(time.Now(), true) // the size of the filters is known now
@@ -47,50 +52,35 @@ func (db *DB) startFilters() {
 			}
 		}
 	})
-	db.stopFilters = func() {
+	f.stop = func() {
 		close(quit)
 		done.Wait()
 		stop()
 	}
 }
 
-// filterProbes returns the number of probes of the present filters.
-func (db *DB) filterProbes() (probes uint64) {
-	v, err := db.acquire()
-	if err != nil {
-		return 0
-	}
-	defer v.unref()
-	for _, f := range v.filters() {
-		probes += f.Stats().Probes
-	}
-	return probes
-}
-
-// updateFilters reports changed tables to the manager. When it returns, no page of a
-// removed table is in memory.
-func (db *DB) updateFilters() {
-	if err := db.filters.Update(db.schedule.current.Load().filters()...); err != nil {
-		db.reportFilters(err)
+// replace makes these the filters. When it returns, no page of another one is in memory.
+func (f *filterSet) replace(filters []*bloom.Filter) {
+	if err := f.Update(filters...); err != nil {
+		f.report(err)
 	}
 }
 
-func (db *DB) reportFilters(err error) {
-	db.env.Logger.Warn("some filter pages could not be loaded", "dir", db.env.dir, "error", err)
+func (f *filterSet) report(err error) {
+	f.env.Logger.Warn("some filter pages could not be loaded", "dir", f.env.dir, "error", err)
 }
 
-// saveFilters saves the scores of filter pages. They are optional, so a failure is only
-// logged.
-func (db *DB) saveFilters() {
-	if err := vfs.WriteFileAtomic(db.env.FS, db.env.path(filtersName), db.filters.Scores()); err != nil {
-		db.env.Logger.Warn("the scores of filter pages could not be saved", "dir", db.env.dir, "error", err)
+// save saves the scores.
+func (f *filterSet) save() {
+	if err := vfs.WriteFileAtomic(f.env.FS, f.env.path(filtersName), f.Scores()); err != nil {
+		f.env.Logger.Warn("the scores of filter pages could not be saved", "dir", f.env.dir, "error", err)
 	}
 }
 
-// checkFilters verifies the saved scores.
-func (db *DB) checkFilters() error {
-	path := db.env.path(filtersName)
-	scores, err := vfs.ReadFile(db.env.FS, path)
+// check verifies the saved scores.
+func (f *filterSet) check() error {
+	path := f.env.path(filtersName)
+	scores, err := vfs.ReadFile(f.env.FS, path)
 	if isNotExist(err) {
 		return nil
 	}

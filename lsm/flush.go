@@ -43,7 +43,7 @@ func (db *DB) WaitIdle(ctx context.Context) error {
 func (db *DB) startTasks() {
 	db.running = true
 	db.schedule.start(db.flushOldest, func() error { return db.mergeNewer(nil) }, func() error {
-		db.cleanUp(db.obsolete.take())
+		db.obsolete.cleanUp(false)
 		return nil
 	}, db.obsolete.due)
 }
@@ -128,11 +128,8 @@ func (db *DB) writeFlush(f *flush) (facts table.Facts, fresh uint64, err error) 
 	if err != nil {
 		return table.Facts{}, 0, err
 	}
-	if err = db.fillTable(w, source, f.oldest, nil); err == nil {
-		facts, err = w.Finish(first, last)
-	}
+	facts, err = db.writeTable(w, source, first, last, f.oldest, nil)
 	if err != nil {
-		w.Abandon()
 		return table.Facts{}, 0, err
 	}
 	fresh = facts.FileBytes

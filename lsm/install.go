@@ -56,7 +56,7 @@ func (db *DB) installTable(facts table.Facts, flushed *memtable.Memtable, merged
 	// Drop the filter pages of removed tables before their mappings, and the mappings
 	// before the files: the last of them frees the cached pages, which takes 10 to 40 ms
 	// and is left to the cleanup worker.
-	db.updateFilters()
+	db.filters.replace(db.schedule.current.Load().filters())
 	old.retire()
 	db.obsolete.add(logs, merged)
 	db.schedule.wake()

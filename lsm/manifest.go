@@ -133,14 +133,14 @@ func (m *manifest) write(fsys vfs.FS, path string) error {
 	return errors.Wrap(vfs.WriteFileAtomic(fsys, path, m.encode()), "lsm: write the manifest")
 }
 
-// sameTables reports whether two manifests list the same tables.
-func (m *manifest) sameTables(o *manifest) bool {
-	return slices.Equal(m.tables, o.tables)
-}
-
 // sameFiles reports whether two manifests list the same tables and logs.
 func (m *manifest) sameFiles(o *manifest) bool {
-	return m.id == o.id && m.sameTables(o) && m.firstLog == o.firstLog
+	return m.id == o.id && slices.Equal(m.tables, o.tables) && m.firstLog == o.firstLog
+}
+
+// describes reports whether a view has exactly the tables of the manifest.
+func (m *manifest) describes(v *view) bool {
+	return slices.EqualFunc(m.tables, v.tables, func(facts table.Facts, t *table.Reader) bool { return facts == t.Facts })
 }
 
 func isNotExist(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -39,7 +39,7 @@ func Open(dir string, opts *Options) (*DB, error) {
 	if err := db.open(); err != nil {
 		return nil, errors.CombineErrors(err, db.Close())
 	}
-	db.startFilters()
+	db.filters.start(o.Budget)
 	db.startTasks()
 	db.commit.advance(db.writer.checkSize) // the logs may hold a large batch
 	return db, nil
@@ -61,11 +61,11 @@ func newDB(dir string, o Options) *DB {
 	if o.ReadOnly {
 		db.commit.mu.err = ErrReadOnly
 	}
-	db.filters = bloom.NewManager(0)
-	db.stopFilters = func() {} // until startFilters
+	db.filters = filterSet{Manager: bloom.NewManager(0), env: &db.env, stop: func() {}}
+	db.obsolete.env, db.obsolete.logs, db.obsolete.filters = &db.env, &db.writer.logs, &db.filters
 	db.memory.Limit, db.memory.Grown = db.memtableBytes, o.Budget.grow
 	db.schedule.current.Store(newView([]*memtable.Memtable{memtable.New(&db.memory, o.MemtableBytes, 0, o.Budget.account())}, nil))
-	db.share = storeShare{filters: db.filters, most: o.FilterBytes, probes: db.filterProbes, resized: db.adaptToBudget}
+	db.share = storeShare{filters: db.filters.Manager, most: o.FilterBytes, probes: db.filterProbes, resized: db.adaptToBudget}
 	o.Budget.join(&db.share)
 	return db
 }
@@ -118,10 +118,12 @@ func (db *DB) load(m manifest, have []*table.Reader) error {
 	}
 	db.commit.visible.Store(m.lastSequence)
 	old := db.schedule.publish(tables, false)
+	filters := db.schedule.current.Load().filters()
 	if have == nil {
-		db.trackFilters()
+		db.filters.restore()
+		db.filters.Track(filters...) // their pages are loaded in the background
 	} else {
-		db.updateFilters()
+		db.filters.replace(filters)
 	}
 	old.retire()
 	return nil
@@ -253,7 +255,7 @@ func openReadOnly(dir string, o Options) (*DB, error) {
 		db := newDB(dir, o)
 		var m manifest
 		if m, err = db.openPresent(); err == nil {
-			db.startFilters()
+			db.filters.start(o.Budget)
 			return db, nil
 		}
 		_ = db.Close()
@@ -322,7 +324,7 @@ func (db *DB) Refresh(ctx context.Context) (changed bool, err error) {
 		switch {
 		case m.id != db.env.Store:
 			return false, errors.Newf("lsm: the store at %s was replaced by another one", db.env.dir)
-		case db.lists(v, m):
+		case m.describes(v):
 			return false, nil
 		case attempt > 0 && m.sameFiles(&last):
 			return false, err
@@ -333,13 +335,4 @@ func (db *DB) Refresh(ctx context.Context) (changed bool, err error) {
 		last = m
 	}
 	return false, err
-}
-
-// lists reports whether a view has exactly the tables of a manifest.
-func (db *DB) lists(v *view, m manifest) bool {
-	have := manifest{tables: make([]table.Facts, len(v.tables))}
-	for i, t := range v.tables {
-		have.tables[i] = t.Facts
-	}
-	return m.sameTables(&have)
 }
