@@ -116,7 +116,8 @@ th, td { border-bottom: 1px solid #ddd; padding: .2em .6em; text-align: left; }
 <table>
 <tr><th class="n">number</th><th>address</th><th>zone</th><th>name</th><th class="n">slots</th><th class="n">connections</th><th class="n">streams</th><th>state</th></tr>
 `
-	serverRow = `<tr><td class="n">%d</td><td>%s</td><td>%s</td><td>%s</td><td class="n">%d</td><td class="n">%d</td><td class="n">%d</td><td>%s</td></tr>
+	serverRow = `<tr><td class="n">%d</td><td>%s</td><td>%s</td><td>%s</td>
+<td class="n">%d</td><td class="n">%d</td><td class="n">%d</td><td>%s</td></tr>
 `
 	noServers = `<tr><td colspan="8">none</td></tr>
 `
