@@ -9,7 +9,6 @@ import (
 	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/internal/conn"
-	"docstore/boxcarrpc/internal/wire"
 )
 
 // A refusal is the reason why a server does not accept a request. The first ones are those of
@@ -90,26 +89,6 @@ func (s *Server) SetAdmission(a budget.Admission) error {
 	}
 	s.gate.Set(a)
 	return nil
-}
-
-// refuse answers a request that no handler has seen.
-func (c *serverConn) refuse(lane *serverLane, why refusal) {
-	c.turn.lastOK = false
-	c.server.refused.add(why, lane.batch)
-	refusal := refusalTable[why]
-	c.out.Response(lane.number, 0, wire.Response{
-		Sequence: lane.sequence,
-		Total:    uint32(len(refusal.message)),
-		Lowest:   c.lowestFree(),
-		Code:     uint32(refusal.code),
-	}, nil, nil, []byte(refusal.message), nil)
-}
-
-// refuseStream answers an OPEN that no handler has seen.
-func (c *serverConn) refuseStream(number, sequence uint32, why refusal, batch bool) {
-	c.server.refused.add(why, batch)
-	refusal := refusalTable[why]
-	c.out.Append(wire.AppendStatus(nil, number, 0, wire.Status{Sequence: sequence, Code: uint32(refusal.code), Message: refusal.message}, nil))
 }
 
 // Admit admits a request that arrived by another protocol, as over gRPC for the same

@@ -171,10 +171,10 @@
 //	  |  ^                                        ^  |
 //	pool_call.go     one attempt                server_call.go  the lane, its request
 //	pool_slots.go    the best free slot           ^  |          and response
-//	client_lane.go   the lane and its request     |  |
-//	transport.go     the connection             server_conn.go  the connection
-//	read_turn.go     which goroutine reads      server_turn.go  which goroutine reads,
-//	  |  ^                                        ^  |          and runs quick handlers
+//	transport.go     the lane and its request     |  |
+//	                 on the connection          server_conn.go  the connection
+//	client_wait.go   which goroutine reads,     server_turn.go  which goroutine reads,
+//	  |  ^           and waits                    ^  |          and runs quick handlers
 //	internal/conn    batches of frames, TCP or TLS
 //	  |  ^                                        ^  |
 //	  |  +----------------------------------------|--+
@@ -182,7 +182,7 @@
 //
 // A pool has three parts: calls (pool_call.go, pool_hedge.go) takes slots for requests and
 // returns them; slots has the ladder and the calls that wait for a slot; members
-// (pool_members.go, pool_lease.go, pool_health.go) follows the set of servers, connects and
+// (pool_members.go, pool_conns.go, dial.go) follows the set of servers, connects and
 // requests slots. Streams are in stream.go, stream_client.go and stream_server.go.
 // internal/callpath lists the functions of a call. The packages, where an arrow is an import:
 //
@@ -191,9 +191,11 @@
 //	     +------------+-----+------+------------+
 //	                        v
 //	                    boxcarrpc -----> discovery       the addresses of the servers
+//	                     |     |  -----> budget          memory and processor time of clients
 //	                     |     |  -----> session         credentials in use
 //	                     |     |  -----> internal/wire   the encoding of frames
 //	                     |     |  -----> internal/conn   batches, sockets
+//	                     |     |  -----> internal/turns  who reads and runs handlers
 //	                     v     v
 //	                      core ------> subset            slots, ladder, lease seeker,
 //	                                                     liveness, health; subsets

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"docstore/boxcarrpc/budget"
+	"docstore/boxcarrpc/internal/wire"
 )
 
 // Code is the result of a call. The numbers are gRPC's, so that a code means the same in
@@ -122,6 +123,7 @@ func NotProcessed(err error) error { return &notProcessedError{err} }
 type notProcessedError struct{ cause error }
 
 func (e *notProcessedError) Error() string { return e.cause.Error() }
+
 func (e *notProcessedError) Unwrap() error { return e.cause }
 
 // IsNotProcessed reports whether err is a result of [NotProcessed] or a
@@ -189,3 +191,19 @@ var (
 	errGoingAway = errors.New("peer is going away")
 	errVersion   = errors.New("no version of the protocol in common")
 )
+
+// errProtocol is a well-formed frame that is not allowed in its context.
+var errProtocol = errors.New("protocol error")
+
+func protocolError(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errProtocol, fmt.Sprintf(format, args...))
+}
+
+// commonVersion returns an error if both sides have no protocol version in common.
+func commonVersion(peer wire.Hello) error {
+	if min(peer.Version, wire.Version) < max(peer.OldestVersion, wire.OldestVersion) {
+		return fmt.Errorf("%w: the peer speaks %d to %d, this side %d to %d",
+			errVersion, peer.OldestVersion, peer.Version, wire.OldestVersion, wire.Version)
+	}
+	return nil
+}

@@ -31,6 +31,9 @@ const (
 	MaxMessageBytes = 4 << 10
 )
 
+// MaxTokenBytes is the size of the largest token.
+const MaxTokenBytes = wire.MaxTokenBytes
+
 // Defaults of ServerOptions and PoolOptions.
 const (
 	DefaultMaxConns         = 16 << 10

@@ -325,3 +325,91 @@ func (s *Server) Stats() ServerStats {
 	r.BufferBytes = s.budget.Stats().Messages
 	return r
 }
+
+// Drain makes the clients use other servers while the server keeps running: it grants no
+// more slots and informs every client, including those that connect later. Clients release
+// their slots as they become idle and keep one connection, on which they learn of Undrain.
+// Requests in flight finish; requests that cross the notice are refused as not processed
+// and retried elsewhere. Drain does not wait: the server is drained when ServerStats has no
+// Slots and nothing InFlight. It is idempotent. Shutdown drains a server in order to stop
+// it.
+func (s *Server) Drain() { s.setDraining(true) }
+
+// Undrain undoes Drain: clients return within half a second, each at a random time. It does
+// nothing after Shutdown.
+func (s *Server) Undrain() { s.setDraining(false) }
+
+func (s *Server) setDraining(draining bool) {
+	if !s.usable() {
+		return
+	}
+	s.announcing.Lock()
+	defer s.announcing.Unlock()
+	s.mu.Lock()
+	if s.mu.stopping || s.mu.closed || s.mu.draining == draining {
+		s.mu.Unlock()
+		return
+	}
+	s.mu.draining = draining
+	conns := s.connsLocked()
+	s.mu.Unlock()
+	for _, c := range conns { // without s.mu: a connection locks it under its own mutex
+		c.setDraining(draining)
+	}
+	s.options.Logger.Info("draining", "on", draining)
+}
+
+// Shutdown stops the server gracefully. It closes the listeners, tells every client that it
+// is going away, refuses new requests as not processed so that they are retried elsewhere,
+// waits for those in flight and returns when all connections are closed. If ctx ends first
+// it returns the error of ctx; call Close then.
+func (s *Server) Shutdown(ctx context.Context) error {
+	if !s.usable() {
+		return nil
+	}
+	s.stop()
+	select {
+	case <-s.mu.empty:
+		return s.Close()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Server) stop() {
+	s.announcing.Lock()
+	defer s.announcing.Unlock()
+	s.mu.Lock()
+	if s.mu.stopping || s.mu.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.mu.draining, s.mu.stopping = true, true
+	for l := range s.mu.listeners {
+		conn.Close(l)
+	}
+	conns := s.connsLocked()
+	if len(conns) == 0 {
+		s.closeEmptyLocked()
+	}
+	s.mu.Unlock()
+	for _, c := range conns {
+		c.stop()
+	}
+}
+
+// connsLocked returns the connections.
+func (s *Server) connsLocked() []*serverConn {
+	conns := make([]*serverConn, 0, len(s.mu.conns))
+	for c := range s.mu.conns {
+		conns = append(conns, c)
+	}
+	return conns
+}
+
+// state is sent to the client of a new connection.
+func (s *Server) state() (draining, stopping bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.draining, s.mu.stopping
+}

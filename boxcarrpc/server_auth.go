@@ -5,18 +5,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/netip"
-	"syscall"
+	"time"
 
 	"docstore/boxcarrpc/discovery"
-	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
+	"docstore/boxcarrpc/session"
 )
-
-// MaxTokenBytes is the size of the largest token.
-const MaxTokenBytes = wire.MaxTokenBytes
 
 var (
 	// errTLS is a failed TLS handshake.
@@ -26,20 +21,6 @@ var (
 
 	errNoTLS = errors.New("TLS function returned no configuration")
 )
-
-// ErrPlainText is returned when a pool has neither TLS nor Insecure and a server is on
-// another host: by NewPool if the source has fixed addresses, otherwise at once by calls
-// while the pool holds no slot.
-var ErrPlainText error = plainTextError("plain text to another host is not allowed: set PoolOptions.TLS, or Insecure to allow it")
-
-// errPlainToken matches ErrPlainText.
-var errPlainToken error = plainTextError("a token cannot be sent to another host in plain text: set PoolOptions.TLS")
-
-type plainTextError string
-
-func (e plainTextError) Error() string { return string(e) }
-
-func (plainTextError) Is(target error) bool { return target == ErrPlainText }
 
 // tlsConfig returns the configuration of a server's connections, which calls TLS for each;
 // nil for plain text.
@@ -60,6 +41,58 @@ func (s *Server) checkListener(l net.Listener) error {
 		return nil
 	}
 	return fmt.Errorf("boxcarrpc: serve %v: plain text to other hosts is not allowed: set ServerOptions.TLS, or Insecure to allow it", l.Addr())
+}
+
+// handshake exchanges HELLOs, before anything else is written.
+func (c *serverConn) handshake() error {
+	deadline := time.Now().Add(c.server.options.HandshakeTimeout)
+	if err := c.conn.SetDeadline(deadline); err != nil {
+		return err
+	}
+	if err := c.handshakeTLS(); err != nil {
+		return err
+	}
+	c.in.BeforeRead = nil // keep the deadline of the handshake
+	f, err := c.in.Next()
+	if err != nil {
+		return fmt.Errorf("handshake: %w", err)
+	}
+	if f.Type != wire.TypeHello {
+		return protocolError("%v before HELLO", f.Type)
+	}
+	hello, err := f.Hello()
+	if err != nil {
+		return err
+	}
+	if err := c.authenticate(hello); err != nil {
+		_, _ = c.conn.Write(wire.AppendReason(nil, wire.TypeGoAway, err.Error())) // the client may also just see the connection end
+		return err
+	}
+	c.otherZone = discovery.OtherZone(c.server.options.Zone, hello.Zone)
+	c.maxResponse = min(hello.MaxResponse, MaxResponseBytes)
+	_, err = c.conn.Write(wire.AppendHello(nil, wire.Hello{
+		Version:       wire.Version,
+		OldestVersion: wire.OldestVersion,
+		MaxLanes:      uint32(c.server.options.maxLanesPerConn),
+		MaxRequest:    uint32(c.server.options.MaxRequestBytes),
+		MaxStreams:    uint32(c.server.options.MaxStreams),
+		Name:          c.server.options.Name,
+		Zone:          c.server.options.Zone,
+	}))
+	if err != nil {
+		return err
+	}
+	if err := commonVersion(hello); err != nil {
+		return err
+	}
+	c.in.BeforeRead = c.beforeRead
+	c.checked, c.greeted = time.Now(), true
+	if err := c.conn.SetDeadline(time.Time{}); err != nil {
+		return err
+	}
+	c.greet()
+	c.openSession()
+	return nil
 }
 
 // handshakeTLS completes the TLS handshake, if the connection uses TLS, within its
@@ -140,93 +173,34 @@ func denied(err error) error {
 	return &Error{Code: CodePermissionDenied, Message: err.Error(), Processed: true}
 }
 
-// secure sets up TLS on a new connection and returns the token to send. Nothing has been
-// sent yet.
-func (o *PoolOptions) secure(ctx context.Context, conn net.Conn, address string) (secured net.Conn, token string, err error) {
-	if o.TLS != nil {
-		if conn, err = clientTLS(ctx, conn, address, o.TLS); err != nil {
-			return nil, "", fmt.Errorf("%w: %w", errTLS, err)
-		}
+// openSession makes the server verify the credentials of the client again: at least every
+// session.Interval, when the authorities change, and when the certificate expires.
+func (c *serverConn) openSession() {
+	credential := session.Credential{TLS: c.peer.TLS}
+	if c.server.options.Authenticate != nil {
+		credential.Check = c.reauthenticate
 	}
-	if o.Token != nil {
-		if token, err = o.Token(); err != nil {
-			return nil, "", fmt.Errorf("token: %w", err)
-		}
-		if len(token) > MaxTokenBytes {
-			return nil, "", fmt.Errorf("token of %d bytes, at most %d are allowed", len(token), MaxTokenBytes)
-		}
-	}
-	_, encrypted := conn.(*tls.Conn)
-	switch {
-	case encrypted || isLocal(conn.RemoteAddr()):
-		return conn, token, nil
-	case token != "":
-		return nil, "", errPlainToken
-	case !o.Insecure:
-		return nil, "", ErrPlainText
-	}
-	return conn, token, nil
+	c.session = c.server.sessions.Add(credential, c.stopNotAdmitted)
 }
 
-// checkTransport returns an error if the options do not allow the pool to use its servers,
-// as far as that is known before the first connection: if the source has fixed addresses
-// and the Dialer is the default.
-func (o *PoolOptions) checkTransport(d discovery.Source, ownDialer bool) error {
-	if o.TLS != nil {
-		config, err := o.TLS()
-		if err == nil && config == nil {
-			err = errNoTLS
-		}
-		if err != nil {
-			return fmt.Errorf("boxcarrpc: PoolOptions.TLS: %w", err)
-		}
-		return nil
+// reauthenticate authenticates the client again. Its identity must be unchanged.
+func (c *serverConn) reauthenticate() error {
+	identity, err := c.server.authenticate(newPeer(c.conn, wire.Hello{Name: c.peer.Name, Zone: c.peer.Zone}), c.token)
+	if err == nil && identity != c.peer.Identity {
+		err = fmt.Errorf("identity changed to %v", identity)
 	}
-	fixed, ok := d.(discovery.Fixed)
-	if !ok || ownDialer || o.Insecure && o.Token == nil {
-		return nil
-	}
-	for _, address := range fixed.Addresses() {
-		host, err := netip.ParseAddrPort(address)
-		switch {
-		case err != nil || host.Addr().Unmap().IsLoopback(): // host names are checked when connected
-		case o.Token != nil:
-			return fmt.Errorf("boxcarrpc: PoolOptions.Token: %s: %w", address, errPlainToken)
-		default:
-			return fmt.Errorf("boxcarrpc: PoolOptions.TLS: %s: %w", address, ErrPlainText)
-		}
-	}
-	return nil
+	return err
 }
 
-// clientTLS completes the TLS handshake of a connection. The server must prove to be the
-// host of the address, unless the configuration has a ServerName.
-func clientTLS(ctx context.Context, nc net.Conn, address string, source func() (*tls.Config, error)) (*tls.Conn, error) {
-	config, err := source()
-	if err != nil {
-		return nil, err
+// stopNotAdmitted stops the connection of a client whose credentials are no longer valid, as
+// if the server stopped: requests just received are refused as not processed, so that a
+// client that has a new token by now loses nothing. Its streams end with the same status.
+func (c *serverConn) stopNotAdmitted(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.mu.stopping {
+		c.server.faults.Warn(c.peer.Address, "unwelcome", "client is told to go away", "peer", c.peer.Address.String(), "name", c.peer.Name, "identity", c.peer.Identity.String(), "reason", err)
+		c.stopLocked(refusedNotAdmitted)
+		c.endStreamsLocked(refusedNotAdmitted)
 	}
-	if config == nil {
-		return nil, errNoTLS
-	}
-	if config.ServerName == "" {
-		host, _, err := net.SplitHostPort(address)
-		if err != nil {
-			host = address
-		}
-		config = config.Clone()
-		config.ServerName = host
-	}
-	c := tls.Client(conn.NewTLSBatchConn(nc), config)
-	err = c.HandshakeContext(ctx)
-	var plain tls.RecordHeaderError
-	switch {
-	case err == nil:
-		return c, nil
-	case errors.As(err, &plain):
-		return nil, noHello(plain.RecordHeader[:], err)
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return nil, fmt.Errorf("server closed the connection; does it serve TLS? %w", err)
-	}
-	return nil, err
 }

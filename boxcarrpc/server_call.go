@@ -364,3 +364,16 @@ func keepRequestBuffer(b *[]byte) {
 		largeBuffers.Put(b)
 	}
 }
+
+// refuse answers a request that no handler has seen.
+func (c *serverConn) refuse(lane *serverLane, why refusal) {
+	c.turn.lastOK = false
+	c.server.refused.add(why, lane.batch)
+	refusal := refusalTable[why]
+	c.out.Response(lane.number, 0, wire.Response{
+		Sequence: lane.sequence,
+		Total:    uint32(len(refusal.message)),
+		Lowest:   c.lowestFree(),
+		Code:     uint32(refusal.code),
+	}, nil, nil, []byte(refusal.message), nil)
+}

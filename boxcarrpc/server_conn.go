@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -13,11 +12,13 @@ import (
 
 	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/core"
-	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
 	"docstore/boxcarrpc/session"
 )
+
+// The time that an idle connection of a stopping server waits for its client to close it.
+const drainGrace = time.Second
 
 const (
 	// A frame must be complete after this time.
@@ -27,13 +28,6 @@ const (
 	requestTimeout = 60 * time.Second
 	stallCheck     = 5 * time.Second
 )
-
-// errProtocol is a well-formed frame that is not allowed in its context.
-var errProtocol = errors.New("protocol error")
-
-func protocolError(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", errProtocol, fmt.Sprintf(format, args...))
-}
 
 // A serverConn is a connection of a server. Its leader reads frames and serves them: see
 // server_turn.go.
@@ -135,67 +129,6 @@ func (c *serverConn) isStopping() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.stopping
-}
-
-// handshake exchanges HELLOs, before anything else is written.
-func (c *serverConn) handshake() error {
-	deadline := time.Now().Add(c.server.options.HandshakeTimeout)
-	if err := c.conn.SetDeadline(deadline); err != nil {
-		return err
-	}
-	if err := c.handshakeTLS(); err != nil {
-		return err
-	}
-	c.in.BeforeRead = nil // keep the deadline of the handshake
-	f, err := c.in.Next()
-	if err != nil {
-		return fmt.Errorf("handshake: %w", err)
-	}
-	if f.Type != wire.TypeHello {
-		return protocolError("%v before HELLO", f.Type)
-	}
-	hello, err := f.Hello()
-	if err != nil {
-		return err
-	}
-	if err := c.authenticate(hello); err != nil {
-		_, _ = c.conn.Write(wire.AppendReason(nil, wire.TypeGoAway, err.Error())) // the client may also just see the connection end
-		return err
-	}
-	c.otherZone = discovery.OtherZone(c.server.options.Zone, hello.Zone)
-	c.maxResponse = min(hello.MaxResponse, MaxResponseBytes)
-	_, err = c.conn.Write(wire.AppendHello(nil, wire.Hello{
-		Version:       wire.Version,
-		OldestVersion: wire.OldestVersion,
-		MaxLanes:      uint32(c.server.options.maxLanesPerConn),
-		MaxRequest:    uint32(c.server.options.MaxRequestBytes),
-		MaxStreams:    uint32(c.server.options.MaxStreams),
-		Name:          c.server.options.Name,
-		Zone:          c.server.options.Zone,
-	}))
-	if err != nil {
-		return err
-	}
-	if err := commonVersion(hello); err != nil {
-		return err
-	}
-	c.in.BeforeRead = c.beforeRead
-	c.checked, c.greeted = time.Now(), true
-	if err := c.conn.SetDeadline(time.Time{}); err != nil {
-		return err
-	}
-	c.greet()
-	c.openSession()
-	return nil
-}
-
-// commonVersion returns an error if both sides have no protocol version in common.
-func commonVersion(peer wire.Hello) error {
-	if min(peer.Version, wire.Version) < max(peer.OldestVersion, wire.OldestVersion) {
-		return fmt.Errorf("%w: the peer speaks %d to %d, this side %d to %d",
-			errVersion, peer.OldestVersion, peer.Version, wire.OldestVersion, wire.Version)
-	}
-	return nil
 }
 
 // beforeRead sets the deadline of the next read. It waits while the peer does not read its
@@ -371,4 +304,97 @@ func (c *serverConn) lowestFree() uint32 {
 		return uint32(lowest)
 	}
 	return wire.NoSlot
+}
+
+// greet marks the connection as open, since its HELLO has been sent. From here on it is
+// informed of changes of the server's state.
+func (c *serverConn) greet() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.open = true
+	draining, stopping := c.server.state()
+	switch {
+	case stopping:
+		c.stopLocked(refusedStopping)
+	case draining:
+		c.setDrainingLocked(true)
+	}
+}
+
+// setDraining tells the client that the server is draining, or no longer.
+func (c *serverConn) setDraining(draining bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mu.open {
+		c.setDrainingLocked(draining)
+	}
+}
+
+func (c *serverConn) setDrainingLocked(draining bool) {
+	switch {
+	case c.mu.draining == draining:
+		return
+	case draining:
+		c.out.Append(wire.AppendReason(nil, wire.TypeDrain, refusalTable[refusedDraining].message))
+	default:
+		c.out.Append(wire.AppendReason(nil, wire.TypeUndrain, ""))
+	}
+	c.mu.draining = draining
+	c.out.FlushSoon()
+}
+
+// stop tells the client that the server is going away. A client that has not sent HELLO
+// gets drainGrace to do so.
+func (c *serverConn) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.mu.open {
+		_ = c.conn.SetReadDeadline(time.Now().Add(drainGrace)) // only fails if the connection is closed
+		return
+	}
+	c.stopLocked(refusedStopping)
+}
+
+func (c *serverConn) stopLocked(why refusal) {
+	if c.mu.stopping {
+		return
+	}
+	c.mu.draining, c.mu.stopping, c.mu.stopped = true, true, why
+	c.out.Append(wire.AppendReason(nil, wire.TypeGoAway, refusalTable[why].message))
+	c.out.FlushSoon()
+	c.expectCloseLocked()
+}
+
+// admitLocked admits a request or a stream, or returns the reason for refusing it.
+func (c *serverConn) admitLocked(batch bool) refusal {
+	switch {
+	case c.mu.stopping:
+		return c.mu.stopped
+	case c.mu.draining:
+		return refusedDraining
+	}
+	return refusal(c.server.gate.Enter(c.turn.clock, c.client, batch))
+}
+
+// expectCloseLocked gives the client of an idle connection drainGrace to close it, if the
+// server stops, and wakes the reader.
+func (c *serverConn) expectCloseLocked() {
+	if c.mu.stopping && c.mu.running == 0 && c.mu.drainBy.IsZero() {
+		c.mu.drainBy = time.Now().Add(drainGrace)
+		_ = c.conn.SetReadDeadline(c.mu.drainBy) // fails on a closed connection only
+	}
+}
+
+func (c *serverConn) appendSlots(dst []BoardSlot, now time.Time) []BoardSlot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, lane := range c.mu.lanes {
+		if lane != nil {
+			dst = append(dst, BoardSlot{
+				Number: int(lane.slot), Client: c.peer.Name, Zone: c.peer.Zone, Identity: c.peer.Identity.Name, Address: c.peer.Address.String(),
+				Age: now.Sub(lane.leased), Requests: lane.requests, Errors: lane.errors, Busy: lane.state != laneIdle,
+			})
+		}
+	}
+	return dst
 }

@@ -110,20 +110,6 @@ func (s *Server) Board() Board {
 	return b
 }
 
-func (c *serverConn) appendSlots(dst []BoardSlot, now time.Time) []BoardSlot {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, lane := range c.mu.lanes {
-		if lane != nil {
-			dst = append(dst, BoardSlot{
-				Number: int(lane.slot), Client: c.peer.Name, Zone: c.peer.Zone, Identity: c.peer.Identity.Name, Address: c.peer.Address.String(),
-				Age: now.Sub(lane.leased), Requests: lane.requests, Errors: lane.errors, Busy: lane.state != laneIdle,
-			})
-		}
-	}
-	return dst
-}
-
 // Methods that drain a server. They are streams, because a draining server grants no slots:
 // the client opens a stream and receives the resulting [Board] in JSON. They are allowed to
 // ServerOptions.Operators and, while the server does not identify clients, to any client on
@@ -142,18 +128,6 @@ const (
 	maxClientTools = 4 // of one client, so that it cannot keep an operator from draining
 	toolTime       = 10 * time.Second
 )
-
-// admitTool admits a built-in stream or returns the reason for refusing it.
-func (c *serverConn) admitTool() refusal {
-	if !budget.Take(&c.share.tools, maxClientTools, false) {
-		return refusedClientStreams
-	}
-	if !budget.Take(&c.server.counts.tools, maxTools, false) {
-		c.share.tools.Add(-1)
-		return refusedStreams
-	}
-	return admitted
-}
 
 // isTool reports whether a stream is built in, and served in every state of the server.
 func isTool(method string) bool {

@@ -269,3 +269,71 @@ func (l *serverLane) respondGoexit() {
 		[]byte("the handler ended its goroutine"))
 	l.conn.out.Flush(false)
 }
+
+// enforceAuth verifies the client's credentials before its requests are served, if that is
+// due. Usually the timer of the session was first.
+//
+// The leader does it as it runs a handler: if it takes long, as with an authentication
+// server on another host, a follower reads on. enforceAuth reports whether the caller still
+// has the turn.
+func (c *serverConn) enforceAuth(now time.Time) (leads bool) {
+	if !c.session.Due(now) {
+		return true
+	}
+	number := c.beginRun()
+	_ = c.session.Verify(now) // it calls stopNotAdmitted
+	leads = c.turn.End(number)
+	if leads {
+		c.turn.clock = time.Now()
+	}
+	return leads
+}
+
+// methodNamed is methods.named with a cache of the last method. Only the leader calls it.
+func (c *serverConn) methodNamed(name []byte) *method {
+	if c.method == nil || string(name) != c.method.name {
+		c.method = c.server.methods.named(name)
+	}
+	return c.method
+}
+
+// prefetchRequests calls ServerOptions.Prefetch for the requests in the read buffer, if
+// there are several. It reports whether the caller still has the read turn.
+func (c *serverConn) prefetchRequests() (leads bool) {
+	b := c.in.Unread()
+	if len(b) > c.turn.notPrefetched || !c.turn.lastOK || len(c.server.options.Prefetch) == 0 {
+		return true
+	}
+	if _, first, _ := wire.PeekFrame(b); first == 0 || first == len(b) {
+		return true
+	}
+	a := prefetchBatches.Get().(*prefetchBatch)
+	defer a.free()
+	c.turn.notPrefetched = len(a.gather(c, b))
+	if len(a.requests) < 2 || !a.method.quick() {
+		return true
+	}
+	return c.runPrefetch(a)
+}
+
+// runPrefetch calls the prefetch function in the leader, as serve calls a handler. If the
+// function ends its goroutine, the handler monitor gives the turn to a follower.
+func (c *serverConn) runPrefetch(a *prefetchBatch) (leads bool) {
+	start := c.turn.clock
+	number := c.beginRun()
+	returned := false
+	defer func() {
+		if !returned {
+			a.method.slow.Store(slowMemory)
+		}
+	}()
+	a.protect(c)
+	returned = true
+	leads = c.turn.End(number)
+	end := time.Now()
+	c.recordRun(a.method, start, end)
+	if leads {
+		c.turn.clock = end
+	}
+	return leads
+}

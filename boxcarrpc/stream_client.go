@@ -12,6 +12,10 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
+// A StreamOpener opens a stream: [Pool.Stream] without interceptors is the innermost one.
+// [ClientStream.OnEnd] reports the end of the stream.
+type StreamOpener func(ctx context.Context, method string, metadata Metadata) (*ClientStream, error)
+
 // A ClientStream is the client's side of a stream. One goroutine at a time may receive and
 // another may send. The caller must receive until an error, call Close, or end the context;
 // otherwise the stream stays open.

@@ -334,3 +334,22 @@ func (s *ServerStream) end(err error) {
 	s.call.reservation.Release()
 	c.out.Flush(true)
 }
+
+// refuseStream answers an OPEN that no handler has seen.
+func (c *serverConn) refuseStream(number, sequence uint32, why refusal, batch bool) {
+	c.server.refused.add(why, batch)
+	refusal := refusalTable[why]
+	c.out.Append(wire.AppendStatus(nil, number, 0, wire.Status{Sequence: sequence, Code: uint32(refusal.code), Message: refusal.message}, nil))
+}
+
+// admitTool admits a built-in stream or returns the reason for refusing it.
+func (c *serverConn) admitTool() refusal {
+	if !budget.Take(&c.share.tools, maxClientTools, false) {
+		return refusedClientStreams
+	}
+	if !budget.Take(&c.server.counts.tools, maxTools, false) {
+		c.share.tools.Add(-1)
+		return refusedStreams
+	}
+	return admitted
+}

@@ -83,7 +83,7 @@ var boxcarMutations = []mutation{
 		pkg: "./boxcarrpc", run: "TestSlotsKeepTheirInvariants",
 	},
 	{
-		name: "a rejected request is reported as processed", file: "boxcarrpc/admission.go",
+		name: "a rejected request is reported as processed", file: "boxcarrpc/server_call.go",
 		old: "	c.out.Response(lane.number, 0, wire.Response{", new: "	c.out.Response(lane.number, wire.FlagProcessed, wire.Response{",
 		pkg: "./boxcarrpc", run: "TestMaxInFlightBoundsTheRequests",
 	},

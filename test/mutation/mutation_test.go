@@ -173,12 +173,12 @@ var mutations = []mutation{
 		pkg: "./boxcarrpc/core", run: "Board",
 	},
 	{
-		name: "remote hosts are served without TLS", file: "boxcarrpc/security.go",
+		name: "remote hosts are served without TLS", file: "boxcarrpc/server_auth.go",
 		old: "	if s.tls != nil || s.options.Insecure || isLocal(l.Addr()) {", new: "	if s != nil || isLocal(l.Addr()) {",
 		pkg: "./boxcarrpc", run: "TestPlainTextIsForThisHost",
 	},
 	{
-		name: "a token is sent without TLS", sample: true, file: "boxcarrpc/security.go",
+		name: "a token is sent without TLS", sample: true, file: "boxcarrpc/dial.go",
 		old: "	case token != \"\":\n		return nil", new: "	case token == \"never\":\n		return nil",
 		pkg: "./boxcarrpc", run: "TestPlainTextIsForThisHost",
 	},
@@ -188,7 +188,7 @@ var mutations = []mutation{
 		pkg: "./boxcarrpc", run: "TestRevokedTokenEndsConnections",
 	},
 	{
-		name: "streams are not authorized", file: "boxcarrpc/security.go",
+		name: "streams are not authorized", file: "boxcarrpc/server_auth.go",
 		old: "			return denied(err)\n", new: "			_ = denied(err)\n",
 		pkg: "./boxcarrpc", run: "TestAuthorize",
 	},
