@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"docstore/cmd/internal/cli"
 	"docstore/cmd/internal/meter"
@@ -25,6 +26,7 @@ import (
 	"docstore/queue"
 	"docstore/queue/bucket"
 	"docstore/queue/codec"
+	"docstore/queue/publish"
 	"docstore/queue/shardset"
 )
 
@@ -35,6 +37,9 @@ const badLinesName = "bad-lines.ndjson"
 // minSegmentSize is the minimum of --segment-size. Every segment is a file that is listed,
 // copied and mapped: a queue of 1 GiB has 32,768 of this size.
 const minSegmentSize = 32 << 10
+
+// announceAge is the default of --segment-age with --announce.
+const announceAge = 10 * time.Minute
 
 // appendOptions holds the flags of append.
 type appendOptions struct {
@@ -215,6 +220,19 @@ pipe, or --follow), and 1 if the rest of a file was not read.`,
 	return command
 }
 
+// announceBounds are the flags of publish.Breaker.
+type announceBounds struct{ deletes, bad, rate float64 }
+
+func (b *announceBounds) addFlags(flags *pflag.FlagSet) {
+	flags.Float64Var(&b.deletes, "max-deletes", 50, "with --announce: most deletes, in percent of a minute's entries; 0: no bound")
+	flags.Float64Var(&b.bad, "max-bad", 10, "with --announce: most invalid records, in percent of a minute's; 0: no bound")
+	flags.Float64Var(&b.rate, "max-rate", 0, "with --announce: most entries a minute, as a multiple of the average; 0: no bound")
+}
+
+func (b *announceBounds) valid() bool {
+	return b.deletes >= 0 && b.deletes <= 100 && b.bad >= 0 && b.bad <= 100 && (b.rate == 0 || b.rate > 1)
+}
+
 // formatNames returns the values of --format.
 func formatNames() (names []string) {
 	for _, format := range files.Formats() {
@@ -297,16 +315,16 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 	if err != nil {
 		return err
 	}
-	var publishing *publishing
+	var live *publish.Live // nil: nothing is published
 	defer func() {
-		if publishing != nil {
-			publishing.stop()
+		if live != nil {
+			live.Stop()
 		}
 		if closeErr := writer.Close(); err == nil {
 			err = closeErr
 		}
-		if publishing != nil {
-			err = errors.Join(err, publishing.finish(ctx))
+		if live != nil {
+			err = errors.Join(err, live.Finish(ctx))
 		}
 	}()
 	to, stored := &ingest.CatchUp{Writer: writer}, []byte(nil)
@@ -327,12 +345,12 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 	}
 	appender := ingest.NewAppender(from, in.Ends, to, o.appenderOptions(env, in, from, m, shown))
 	if target != nil {
-		if publishing, err = o.newPublishing(ctx, env, writer, appender, target); err != nil {
+		if live, err = publish.NewLive(ctx, target, o.queueDir, o.liveOptions(env, writer.Seal, appender.Progress)); err != nil {
 			return err
 		}
-		publishing.start(ctx)
+		live.Start(ctx)
 	}
-	m.serve(&appendCollector{appender, from, writer, publishing})
+	m.serve(&appendCollector{appender, from, writer, live, o.announce})
 	defer warnOfFields(env, in)
 	started := env.Now()
 	err = appender.Run(ctx)
@@ -342,6 +360,18 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 	}
 	o.report(env, appender.Progress(), env.Now().Sub(started))
 	return o.explain(err, in, appender.Progress())
+}
+
+// liveOptions returns the options of publishing.
+func (o *appendOptions) liveOptions(env *cli.Env, seal func() error, progress func() ingest.Progress) publish.LiveOptions {
+	return publish.LiveOptions{
+		URL: o.publish, Announce: o.announce, Seal: seal, Logger: env.Log, Now: env.Now,
+		Breaker: publish.Breaker{MaxDeletes: o.bounds.deletes / 100, MaxBad: o.bounds.bad / 100, MaxRate: o.bounds.rate},
+		Counts: func() publish.Counts {
+			at := progress()
+			return publish.Counts{Documents: at.Documents, Deletes: at.Deletes, Bad: at.Invalid}
+		},
+	}
 }
 
 // appenderOptions returns the options of the Appender.

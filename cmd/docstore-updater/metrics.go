@@ -17,6 +17,7 @@ import (
 	"docstore/ingest"
 	"docstore/ingest/merged"
 	"docstore/internal/listen"
+	"docstore/queue/publish"
 	"docstore/queue/shardset"
 )
 
@@ -135,10 +136,11 @@ var (
 
 // appendCollector collects the metrics of an Appender.
 type appendCollector struct {
-	appender   *ingest.Appender
-	source     ingest.Source
-	writer     *shardset.Writer
-	publishing *publishing // nil: nothing is published
+	appender *ingest.Appender
+	source   ingest.Source
+	writer   *shardset.Writer
+	live     *publish.Live // nil: nothing is published
+	announce bool
 }
 
 // Describe implements prometheus.Collector.
@@ -175,8 +177,8 @@ func (c *appendCollector) Collect(to chan<- prometheus.Metric) {
 		endSegment.send(to, float64(end.Segment), shard)
 		endBlock.send(to, float64(end.Block), shard)
 	}
-	if c.publishing != nil {
-		c.publishing.collect(to)
+	if c.live != nil {
+		c.collectLive(to)
 	}
 }
 
@@ -190,17 +192,18 @@ func sendLag(to chan<- prometheus.Metric, n int64, unit, name string) {
 	}
 }
 
-func (p *publishing) collect(to chan<- prometheus.Metric) {
-	publishError.send(to, boolValue(p.state.failing.Load()))
-	if n := p.state.published.Load(); n > 0 {
-		manifestNumber.send(to, float64(n), "published")
+func (c *appendCollector) collectLive(to chan<- prometheus.Metric) {
+	state := c.live.State()
+	publishError.send(to, boolValue(state.Failing))
+	if state.Published > 0 {
+		manifestNumber.send(to, float64(state.Published), "published")
 	}
-	if !p.announce {
+	if !c.announce {
 		return
 	}
-	announceStopped.send(to, boolValue(p.state.stopped.Load()))
-	if n := p.state.announced.Load(); n > 0 {
-		manifestNumber.send(to, float64(n), "announced")
+	announceStopped.send(to, boolValue(state.Stopped))
+	if state.Announced > 0 {
+		manifestNumber.send(to, float64(state.Announced), "announced")
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"docstore/cmd/internal/cli"
-	"docstore/queue"
 	"docstore/queue/bucket"
 	"docstore/queue/publish"
 
@@ -113,22 +112,4 @@ func TestAnnounceStream(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, record.Head, record.Announced)
 	require.True(t, record.Increments)
-}
-
-// TestSegmentsAreSealedForAManifest: those of all shards, and that of one queue when the publisher
-// was opened, because increments may have announced a part of it.
-func TestSegmentsAreSealedForAManifest(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "queue")
-	ok(t, lines(0, 1, ""), "append", "--queue", dir, "--quiet")
-	for _, test := range []struct {
-		shards           int
-		announce, opened bool
-		sealed           bool
-	}{{1, true, true, true}, {1, true, false, false}, {1, false, true, false}, {4, true, false, true}, {4, false, false, true}} {
-		seals := 0
-		p := &publishing{dir: dir, announce: test.announce, seal: func() error { seals++; return nil }}
-		_, err := p.sealAll(make([]queue.SegmentID, test.shards), test.opened)
-		require.NoError(t, err)
-		require.Equal(t, test.sealed, seals == 1, "%+v", test)
-	}
 }

@@ -2,7 +2,7 @@
 // commits numbered manifests that list them, and determines which manifest servers serve.
 //
 //	p, err := publish.OpenPublisher(ctx, b, dir, nil)
-//	published, err := p.Publish(ctx) // uploads new files, and commits a manifest
+//	published, err := p.Publish(ctx) // uploads new files, and commits a manifest; Live does it while the queue is written
 //
 //	m, _, err := publish.FindManifest(ctx, b, 0, time.Now) // the newest
 //	err = publish.Restore(ctx, b, m, dir, nil)
