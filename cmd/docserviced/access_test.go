@@ -42,7 +42,7 @@ func TestAccess(t *testing.T) {
 	o := testOptions(t, jobs)
 	o.Collections = append(o.Collections, server.Collection{Name: "salaries", Source: salaries})
 	o.grpc, o.HTTP.Address, o.HTTP.LookUp = "127.0.0.1:0", "0.0.0.0:0", true
-	o.peers.transfers = 4
+	o.source.PeerTransfers = 4
 	o.Security.Certificate, o.Security.Key = ca.Files(t, dir, "server")
 	o.Security.TokenFile = testcert.Write(t, dir, "tokens", []byte("frontend "+frontendToken+"\noperator "+operatorToken+"\n"))
 	o.Security.Access = testcert.Write(t, dir, "access", []byte("frontend jobs\noperator *\n"))

@@ -117,9 +117,9 @@ func (f *dividedFixture) start(column string) *process {
 func (f *dividedFixture) options(column string) serveOptions {
 	o := testOptions(f.t, "")
 	o.Collections = []server.Collection{{Name: "jobs", Source: f.url}}
-	o.buckets.etcd, o.buckets.concurrency = f.etcd.Address, 4
+	o.source.Etcd, o.source.Downloads = f.etcd.Address, 4
 	o.registration.zone = "z"
-	o.columns = columnOptions{column: column, rejoin: time.Minute, keepMoved: time.Minute}
+	o.source.Column, o.source.Rejoin, o.source.KeepMoved = column, time.Minute, time.Minute
 	o.registration.weight = 1
 	o.grpc = "127.0.0.1:0"
 	o.tracing.url = f.collector

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"os"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -87,7 +85,7 @@ func (d *process) stayEntered(ctx context.Context, e registration) error {
 			return nil
 		}
 	}
-	address, err := e.address(d.BoxcarAddress())
+	address, err := d.AdvertisedAddress(e.advertise)
 	if err != nil {
 		return err
 	}
@@ -101,22 +99,4 @@ func (d *process) stayEntered(ctx context.Context, e registration) error {
 		d.Logger().Warn("unregistering failed; the registration expires by itself", "error", err)
 	}
 	return nil
-}
-
-// address returns the address to register for a listener.
-func (e *registration) address(listener string) (string, error) {
-	if e.advertise != "" {
-		return e.advertise, nil
-	}
-	host, port, err := net.SplitHostPort(listener)
-	if err != nil {
-		return "", err
-	}
-	if ip := net.ParseIP(host); ip != nil && !ip.IsUnspecified() {
-		return listener, nil
-	}
-	if host, err = os.Hostname(); err != nil {
-		return "", fmt.Errorf("the host's name: %w; give --advertise", err)
-	}
-	return net.JoinHostPort(host, port), nil
 }

@@ -42,17 +42,3 @@ func TestServeRefusesBadDiscovery(t *testing.T) {
 		require.Equal(t, 2, r.status, r.stderr)
 	}
 }
-
-func TestAdvertisedAddress(t *testing.T) {
-	for _, x := range []struct{ advertise, listener, want string }{
-		{"", "10.0.0.7:7070", "10.0.0.7:7070"}, {"be-7.search:7070", "[::]:7070", "be-7.search:7070"},
-	} {
-		e := registration{advertise: x.advertise}
-		got, err := e.address(x.listener)
-		require.NoError(t, err)
-		require.Equal(t, x.want, got)
-	}
-	got, err := (&registration{}).address("[::]:7070")
-	require.NoError(t, err)
-	require.Regexp(t, `^[^:\[]+:7070$`, got)
-}

@@ -137,9 +137,7 @@ func (t *tracer) Close() {
 
 // pool traces the requests that are passed on to other servers.
 func (t *tracer) pool(o *boxcarrpc.PoolOptions) {
-	if t != nil {
-		boxcarotel.InstrumentPool(o, t.options())
-	}
+	boxcarotel.InstrumentPool(o, t.options())
 }
 
 // call is HTTP for the metadata of gRPC.

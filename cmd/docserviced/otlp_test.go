@@ -76,7 +76,7 @@ func TestSpansReachACollector(t *testing.T) {
 	_, err = client.Get(servertest.Shortly(t), nil, "a")
 	require.NoError(t, err)
 	require.NoError(t, pool.Close())
-	d.remote.tracer.Close()
+	d.tracer.Close()
 	close(bodies)
 	var all []byte
 	for body := range bodies {
@@ -150,8 +150,8 @@ func TestTraceOverHTTPAndGRPC(t *testing.T) {
 	_, err = docservicegrpc.NewDocumentsClient(conn).Get(ctx, &docservicepb.GetRequest{Collection: "jobs", Id: []byte(id)})
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
-	a.remote.tracer.Close()
-	b.remote.tracer.Close()
+	a.tracer.Close()
+	b.tracer.Close()
 
 	spans := map[string]*tracepb.Span{}
 	for _, span := range collector.spans() {
@@ -195,7 +195,7 @@ func TestOneTraceFromClientToSegment(t *testing.T) {
 	require.NoError(t, client.GetMany(servertest.Shortly(t), []string{"a"}, func(int, []byte, error) error { return nil }))
 	require.NoError(t, pool.Close())
 	require.NoError(t, provider.Shutdown(servertest.Shortly(t)))
-	d.remote.tracer.Close()
+	d.tracer.Close()
 
 	spans := map[string]*tracepb.Span{} // by name
 	for _, span := range collector.spans() {
@@ -248,6 +248,6 @@ func TestUnreachableCollector(t *testing.T) {
 	_, err = docservice.NewClient(pool, "jobs").Get(servertest.Shortly(t), nil, "a")
 	require.NoError(t, err)
 	require.NoError(t, pool.Close())
-	d.remote.tracer.Close()
+	d.tracer.Close()
 	require.Contains(t, log.String(), "traces export")
 }

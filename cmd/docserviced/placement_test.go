@@ -168,7 +168,7 @@ func TestFleetPage(t *testing.T) {
 	c.Even("a", "b")
 	o := testOptions(t, "")
 	o.Collections = []server.Collection{{Name: "jobs", Source: "file://" + t.TempDir()}, {Name: "other", Source: "file://" + t.TempDir()}}
-	o.buckets.etcd = c.Etcd.Address
+	o.source.Etcd = c.Etcd.Address
 	d, _ := startTestDaemon(t, o)
 	r := servertest.Get(d.HTTPHandler(), "/api/v1/fleet?collection=jobs")
 	require.Equal(t, http.StatusOK, r.Code, r.Body)

@@ -15,6 +15,7 @@ import (
 	"docstore/cmd/internal/settings"
 	"docstore/docservice/collection"
 	"docstore/docservice/server"
+	"docstore/docservice/server/bucketsource"
 	"docstore/docservice/server/grpcserver"
 )
 
@@ -127,9 +128,7 @@ type serveOptions struct {
 	grpc         string // address; empty: none
 	tracing      tracing
 	registration registration
-	buckets      bucketOptions
-	peers        peerOptions
-	columns      columnOptions
+	source       sourceOptions
 }
 
 // newOptions returns the default options of serve.
@@ -144,23 +143,21 @@ func (o *serveOptions) addFlags(command *cobra.Command) {
 	flags.StringVar(&o.grpc, "grpc", "", "address to serve gRPC on, for clients without Boxcar; empty: none")
 	o.tracing.addFlags(flags)
 	o.registration.addFlags(flags)
-	o.buckets.addFlags(flags)
-	o.peers.addFlags(flags)
-	o.columns.addFlags(flags)
+	o.source.addFlags(flags)
 	command.PreRunE = func(*cobra.Command, []string) error { return o.check() }
 	settings.With(command, configPrefix)
 }
 
 // check completes the options, and reports all invalid ones.
 func (o *serveOptions) check() error {
-	column := o.columns.column != ""
-	return errors.Join(o.checkDaemon(), o.tracing.check(), o.registration.check(column), o.buckets.check(), o.peers.check(column), o.columns.check(o))
+	return errors.Join(o.checkDaemon(), o.tracing.check(), o.registration.check(o.source.Column != ""), o.source.check(), o.checkColumn())
 }
 
 // process is a server with the collections of object stores, gRPC and tracing.
 type process struct {
 	*server.Server
-	remote *remote
+	source *bucketsource.Source
+	tracer *tracer              // nil: none
 	grpc   *grpcserver.Protocol // nil: none
 }
 
@@ -170,11 +167,15 @@ func startProcess(env *cli.Env, o serveOptions) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	if tracer != nil {
-		o.Tracer = tracer
+	source, err := o.openSource(env.Log)
+	if err != nil {
+		return nil, err
 	}
-	s := &process{remote: newRemote(&o, tracer)}
-	o.Source, o.Logger, o.Audit = s.remote, env.Log, o.auditDrain(env)
+	if tracer != nil {
+		o.Tracer, source.Trace = tracer, tracer.pool
+	}
+	s := &process{source: bucketsource.New(source), tracer: tracer}
+	o.Source, o.Logger, o.Audit = s.source, env.Log, o.auditDrain(env)
 	if env.Recent != nil {
 		o.RecentLog = env.Recent.String
 	}
@@ -187,6 +188,9 @@ func startProcess(env *cli.Env, o serveOptions) (*process, error) {
 		o.Protocol = s.grpc
 	}
 	s.Server, err = server.Start(o.Options)
+	if wrong := (bucketsource.OptionError{}); errors.As(err, &wrong) {
+		err = cli.Usagef("%w", err)
+	}
 	return s, err
 }
 
@@ -226,7 +230,7 @@ func serve(ctx context.Context, env *cli.Env, o serveOptions, r *reloader) error
 	case <-s.Failed():
 	}
 	s.Drain() // before this server leaves its columns, so that clients use the other rows
-	s.remote.leave()
+	s.source.Leave()
 	leave() // before the shutdown, so that no new clients come
 	stopReloading()
 	return s.Stop(r.grace())

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -331,6 +332,30 @@ func (d *Server) Note(err, told error) {
 // BoxcarAddress returns the address of the Boxcar listener.
 func (d *Server) BoxcarAddress() string { return d.boxcarListener.Addr().String() }
 
+// AdvertisedAddress returns the address under which other machines find the Boxcar listener:
+// advertise, or if it is empty that of the listener, with the name of this machine if it has
+// no IP address.
+func (d *Server) AdvertisedAddress(advertise string) (string, error) {
+	return advertisedAddress(advertise, d.BoxcarAddress())
+}
+
+func advertisedAddress(advertise, listener string) (string, error) {
+	if advertise != "" {
+		return advertise, nil
+	}
+	host, port, err := net.SplitHostPort(listener)
+	if err != nil {
+		return "", err
+	}
+	if ip := net.ParseIP(host); ip != nil && !ip.IsUnspecified() {
+		return listener, nil
+	}
+	if host, err = os.Hostname(); err != nil {
+		return "", fmt.Errorf("the host's name: %w; give --advertise", err)
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
 // HTTPAddress returns the address of the HTTP listener.
 func (d *Server) HTTPAddress() string { return d.httpListener.Addr().String() }
 
@@ -338,6 +363,9 @@ func (d *Server) HTTPAddress() string { return d.httpListener.Addr().String() }
 func (d *Server) HTTPURL(hostPort string) string {
 	return d.options.HTTP.scheme(d.auth) + "://" + hostPort
 }
+
+// Options returns the options with their defaults.
+func (d *Server) Options() *Options { return &d.options }
 
 // Logger returns the log.
 func (d *Server) Logger() *slog.Logger { return d.log }

@@ -59,3 +59,16 @@ func TestFailedListenerStopsDaemon(t *testing.T) {
 	<-d.failed
 	require.ErrorIs(t, d.Stop(time.Second), net.ErrClosed)
 }
+
+func TestAdvertisedAddress(t *testing.T) {
+	for _, x := range []struct{ advertise, listener, want string }{
+		{"", "10.0.0.7:7070", "10.0.0.7:7070"}, {"be-7.search:7070", "[::]:7070", "be-7.search:7070"},
+	} {
+		got, err := advertisedAddress(x.advertise, x.listener)
+		require.NoError(t, err)
+		require.Equal(t, x.want, got)
+	}
+	got, err := advertisedAddress("", "[::]:7070")
+	require.NoError(t, err)
+	require.Regexp(t, `^[^:\[]+:7070$`, got)
+}

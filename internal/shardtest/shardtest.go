@@ -77,7 +77,10 @@ func Context(t testing.TB) context.Context {
 // A placer runs until the end of the test.
 func New(t testing.TB, shards, documents int) *Cluster {
 	t.Helper()
-	c := &Cluster{t: t, Etcd: etcdtest.Start(t), Layout: shard.Layout{Shards: shards, Seed: 7}, Documents: map[string]string{}}
+	c := &Cluster{t: t, Etcd: etcdtest.Start(t), Layout: shard.Layout{Shards: shards}, Documents: map[string]string{}}
+	if shards > 1 {
+		c.Layout.Seed = 7
+	}
 	c.write(documents)
 	var err error
 	c.Store, err = etcdmap.Open(c.Etcd.Address, Collection, &etcdmap.Options{Lease: time.Second})

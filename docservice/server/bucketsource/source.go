@@ -1,4 +1,4 @@
-package main
+package bucketsource
 
 import (
 	"errors"
@@ -16,12 +16,11 @@ import (
 	"docstore/queue/publish/etcdlog"
 )
 
-// remote is the server.Source of collections in object stores, and of the shards that a
+// Source is the server.Source of collections in object stores, and of the shards that a
 // placement assigns to this server.
-type remote struct {
+type Source struct {
 	*server.Server // set by Start
-	options        *serveOptions
-	tracer         *tracer // nil: none
+	options        Options
 	// gateway answers HTTP and gRPC: it passes on requests for shards of other columns.
 	gateway   *gateway.Gateway
 	disk      *follow.Disk  // limit of the data directory; nil: none
@@ -39,14 +38,15 @@ type remote struct {
 	}
 }
 
-func newRemote(o *serveOptions, t *tracer) *remote {
-	r := &remote{options: o, tracer: t}
+// New returns a source for Options.Source of a server.
+func New(o Options) *Source {
+	r := &Source{options: o}
 	r.mu.followers = make(map[string]*follow.Follower)
 	return r
 }
 
 // Start implements server.Source.
-func (r *remote) Start(d *server.Server) (server.Parts, error) {
+func (r *Source) Start(d *server.Server) (server.Parts, error) {
 	r.Server, r.gateway = d, gateway.New(d.Service())
 	if err := r.openPeers(); err != nil {
 		return server.Parts{}, err
@@ -63,15 +63,15 @@ func (r *remote) Start(d *server.Server) (server.Parts, error) {
 }
 
 // Open implements server.Source.
-func (r *remote) Open(c server.Collection, options *collection.Options) (server.Held, error) {
-	if r.options.columns.column != "" {
+func (r *Source) Open(c server.Collection, options *collection.Options) (server.Held, error) {
+	if r.options.Column != "" {
 		return r.openColumn(c, options)
 	}
 	return r.openFollower(c, options)
 }
 
 // Close implements server.Source.
-func (r *remote) Close() error {
+func (r *Source) Close() error {
 	errs := []error{r.fleets.close()}
 	r.mu.Lock()
 	etcd := r.mu.etcd
@@ -86,7 +86,7 @@ func (r *remote) Close() error {
 }
 
 // setFollower records the follower of a collection or shard; nil removes it.
-func (r *remote) setFollower(name string, f *follow.Follower) {
+func (r *Source) setFollower(name string, f *follow.Follower) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.followers[name] = f; f == nil {
@@ -95,7 +95,7 @@ func (r *remote) setFollower(name string, f *follow.Follower) {
 }
 
 // follower returns the follower of a collection or shard, nil if it has a local queue.
-func (r *remote) follower(name string) *follow.Follower {
+func (r *Source) follower(name string) *follow.Follower {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.mu.followers[name]

@@ -1,4 +1,4 @@
-package main
+package bucketsource
 
 import (
 	"context"
@@ -12,10 +12,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/pflag"
 
 	"docstore/boxcarrpc/discovery"
-	"docstore/cmd/internal/cli"
 	"docstore/docservice/collection"
 	"docstore/docservice/column"
 	"docstore/docservice/follow"
@@ -33,52 +31,10 @@ import (
 	"docstore/queue/shard"
 )
 
-// columnOptions configure a server of the shards of a column.
-type columnOptions struct {
-	column            string // empty: collections are not divided
-	rejoin, keepMoved time.Duration
-}
-
-func (o *columnOptions) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.column, "column", "", "hold the shards of this column of a divided collection; auto: of the column with the fewest servers")
-	flags.DurationVar(&o.rejoin, "rejoin", column.DefaultRejoin, "time for which the row of a stopped server is kept for its address, with --column")
-	flags.DurationVar(&o.keepMoved, "keep-moved", column.DefaultKeepMoved, "time for which a shard that has moved to another column is still served, and its files are kept")
-}
-
-func (o *columnOptions) check(d *serveOptions) error {
-	var problems []error
-	for _, one := range []struct {
-		flag  string
-		value time.Duration
-	}{{"--rejoin", o.rejoin}, {"--keep-moved", o.keepMoved}} {
-		if one.value <= 0 || one.value > column.MaxKeepMoved {
-			problems = append(problems, cli.Usagef("%s %s: must be more than 0 and at most %s", one.flag, one.value, column.MaxKeepMoved))
-		}
-	}
-	if o.column == "" {
-		return errors.Join(problems...)
-	}
-	if err := etcdmap.CheckColumn(o.column); err != nil {
-		problems = append(problems, cli.Usagef("--column: %w", err))
-	}
-	if d.buckets.etcd == "" {
-		problems = append(problems, cli.Usagef("--column needs --etcd, which has the placement of the shards"))
-	}
-	if d.registration.discovery != "" {
-		problems = append(problems, cli.Usagef("--column registers this server in the etcd of --etcd; leave out --discovery"))
-	}
-	for _, c := range d.Collections {
-		if !c.IsURL() {
-			problems = append(problems, cli.Usagef("--collection %s=%s: with --column, give the URL where the divided collection is published", c.Name, c.Source))
-		}
-	}
-	return errors.Join(problems...)
-}
-
 // columnOf is this daemon's column of a divided collection.
 type columnOf struct {
 	*column.Column
-	remote *remote
+	source *Source
 	name   string
 	bucket *bucket.Client
 	feed   *follow.Feed
@@ -93,7 +49,7 @@ type columnOf struct {
 const divisionTimeout = 5 * time.Second
 
 // openColumn begins to hold the shards of a collection.
-func (r *remote) openColumn(c server.Collection, options *collection.Options) (_ server.Held, err error) {
+func (r *Source) openColumn(c server.Collection, options *collection.Options) (_ server.Held, err error) {
 	b, watched, err := r.openBucket(c)
 	if err != nil {
 		return nil, err
@@ -102,13 +58,13 @@ func (r *remote) openColumn(c server.Collection, options *collection.Options) (_
 	if err := vfs.MakeDir(vfs.OS, dir); err != nil {
 		return nil, err
 	}
-	of := &columnOf{remote: r, name: c.Name, bucket: b, opened: make(chan struct{})}
+	of := &columnOf{source: r, name: c.Name, bucket: b, opened: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, of.Close())
 		}
 	}()
-	of.store, err = etcdmap.Open(r.options.buckets.etcd, c.Name, &etcdmap.Options{File: column.MapFile(dir), Logger: r.Logger()})
+	of.store, err = etcdmap.Open(r.options.Etcd, c.Name, &etcdmap.Options{File: column.MapFile(dir), Logger: r.Logger()})
 	if err != nil {
 		return nil, err
 	}
@@ -118,17 +74,16 @@ func (r *remote) openColumn(c server.Collection, options *collection.Options) (_
 		}
 	}
 	of.feed = follow.OpenFeed(watched, &follow.FeedOptions{Logger: r.Logger()})
-	pool, err := r.peerPool()
-	if err != nil {
-		return nil, err
-	}
+	pool := r.pool()
 	pool.BufferBytes = r.Messages().Stats().Limit
-	r.tracer.pool(&pool)
+	if r.options.Trace != nil {
+		r.options.Trace(&pool)
+	}
 	of.client, err = sharded.NewClient(of.store, c.Name, etcdclient.ClientOptions(of.store, &etcdclient.Options{Pool: pool, Dir: dir, Logger: r.Logger()}))
 	if err != nil {
 		return nil, err
 	}
-	address, err := r.options.registration.address(r.BoxcarAddress())
+	address, err := r.AdvertisedAddress(r.options.Advertise)
 	if err != nil {
 		return nil, err
 	}
@@ -138,10 +93,10 @@ func (r *remote) openColumn(c server.Collection, options *collection.Options) (_
 		source = of.peers
 	}
 	of.Column, err = column.Open(column.Options{
-		Collection: c.Name, Dir: dir, Column: r.options.columns.column, Zone: r.options.registration.zone,
-		Server: discovery.Server{Address: address, Weight: r.options.registration.weight, Zone: r.options.registration.zone}, Page: r.pageURL(address),
+		Collection: c.Name, Dir: dir, Column: r.options.Column, Zone: r.options.Zone,
+		Server: discovery.Server{Address: address, Weight: r.options.Weight, Zone: r.options.Zone}, Page: r.pageURL(address),
 		Store: of.store, Service: r.Service(), Disk: r.diskUse, Announced: of.announced,
-		Rejoin: r.options.columns.rejoin, KeepMoved: r.options.columns.keepMoved, Logger: r.Logger(),
+		Rejoin: r.options.Rejoin, KeepMoved: r.options.KeepMoved, Logger: r.Logger(),
 		Open: func(layout shard.Layout, i int, dir string, serve func(*collection.Collection)) (column.Follower, error) {
 			o := r.followOptions(options)
 			o.Shard = &follow.Shard{Feed: of.feed, Layout: layout, Number: i}
@@ -181,7 +136,7 @@ func requireDivided(b bucket.Bucket, name string) error {
 	}
 	m, err := publish.ReadManifest(ctx, b, record.Announced)
 	if err == nil && m.Layout == nil {
-		return cli.Usagef("--column: collection %s is not divided into shards; leave out --column, or write it with docstore-updater append --shards", name)
+		return optionErrorf("--column: collection %s is not divided into shards; leave out --column, or write it with docstore-updater append --shards", name)
 	}
 	return nil
 }
@@ -217,13 +172,13 @@ func (c *columnOf) Close() error {
 // shardFollower is the follower of a shard. The status of the daemon finds it by its name.
 type shardFollower struct {
 	*follow.Follower
-	remote *remote
+	source *Source
 	name   string
 }
 
 // Close implements column.Follower.
 func (f *shardFollower) Close() error {
-	f.remote.setFollower(f.name, nil)
+	f.source.setFollower(f.name, nil)
 	return f.Follower.Close()
 }
 
@@ -253,10 +208,10 @@ func (s columnSource) Watch(ctx context.Context, update func(discovery.Snapshot)
 }
 
 // diskUse returns the bytes that the data directory uses and may use.
-func (r *remote) diskUse() (used, limit int64, err error) {
+func (r *Source) diskUse() (used, limit int64, err error) {
 	if r.disk != nil {
 		used, err = r.disk.Used()
-		return used, int64(r.options.buckets.maxDisk), err
+		return used, r.options.MaxDisk, err
 	}
 	if used, err = follow.NewDisk(r.DataDir(), 0).Used(); err != nil {
 		return 0, 0, err
@@ -266,7 +221,7 @@ func (r *remote) diskUse() (used, limit int64, err error) {
 }
 
 // pageURL returns the URL of the status page for other machines.
-func (r *remote) pageURL(address string) string {
+func (r *Source) pageURL(address string) string {
 	host, port, err := net.SplitHostPort(r.HTTPAddress())
 	if err != nil {
 		return ""
@@ -280,14 +235,14 @@ func (r *remote) pageURL(address string) string {
 }
 
 // columns returns the divided collections.
-func (r *remote) columns() []*columnOf {
+func (r *Source) columns() []*columnOf {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.mu.columns)
 }
 
-// leave ends the membership in all columns, so that no new requests come.
-func (r *remote) leave() {
+// Leave ends the membership in all columns, so that no new requests come.
+func (r *Source) Leave() {
 	var leaving sync.WaitGroup
 	for _, c := range r.columns() {
 		leaving.Go(c.Leave)
@@ -301,7 +256,7 @@ func (c *columnOf) Name() string { return c.name }
 // Collections is part of server.Held: it returns the shards that are served here.
 func (c *columnOf) Collections() []*collection.Collection {
 	var shards []*collection.Collection
-	for _, one := range c.remote.Collections() {
+	for _, one := range c.source.Collections() {
 		if strings.HasPrefix(one.Name(), c.name+"/") {
 			shards = append(shards, one)
 		}
@@ -324,7 +279,7 @@ func (c *columnOf) Report(status *livepage.Status, describe server.Describe) {
 	status.Columns = append(status.Columns, c.describe())
 	var shards []livepage.Collection
 	for _, one := range c.Collections() {
-		if f := c.remote.follower(one.Name()); f != nil {
+		if f := c.source.follower(one.Name()); f != nil {
 			shards = append(shards, describeFollowed(f, one, describe))
 		}
 	}
@@ -341,14 +296,14 @@ func (c *columnOf) Lookup(id string) (of *collection.Collection, problem string)
 		return nil, "The placement of the collection is not known yet."
 	}
 	i := m.Layout.ShardString(id)
-	if of = c.remote.Collection(shard.Name(c.name, i)); of == nil {
+	if of = c.source.Collection(shard.Name(c.name, i)); of == nil {
 		return nil, fmt.Sprintf("The document belongs to shard %d of column %s: look it up on one of its servers.", i, m.Shards[i].Column)
 	}
 	return of, ""
 }
 
 // Lister is part of server.Held.
-func (c *columnOf) Lister() server.Lister { return c.remote.gateway.Collection(c.name) }
+func (c *columnOf) Lister() server.Lister { return c.source.gateway.Collection(c.name) }
 
 // Replicated is part of server.Held: the other rows of the column have the same shards.
 func (c *columnOf) Replicated() bool { return true }
@@ -358,7 +313,7 @@ func (c *columnOf) describe() livepage.Column {
 	s := c.Status()
 	states := countStates(s)
 	return livepage.Column{
-		Collection: c.name, Column: s.Column, Row: s.Row, Zone: c.remote.options.registration.zone, Ready: s.NotReady == "", Reason: s.NotReady, Epoch: s.Epoch,
+		Collection: c.name, Column: s.Column, Row: s.Row, Zone: c.source.options.Zone, Ready: s.NotReady == "", Reason: s.NotReady, Epoch: s.Epoch,
 		Serving: states[column.Serving], Fetching: states[column.Fetching], Moved: states[column.Moved], Failed: states[column.Failed],
 		UsedBytes: s.Used, LimitBytes: s.Limit,
 	}
@@ -382,7 +337,7 @@ var (
 )
 
 // columnCollector collects the metrics of divided collections.
-type columnCollector struct{ *remote }
+type columnCollector struct{ *Source }
 
 func (c columnCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, m := range []metric.Metric{shardsHeld, placementEpoch, placementMoves, columnRow, forwards} {

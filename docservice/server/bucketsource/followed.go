@@ -1,4 +1,4 @@
-package main
+package bucketsource
 
 import (
 	"context"
@@ -9,75 +9,34 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/pflag"
 
-	"docstore/cmd/internal/cli"
 	"docstore/docservice/collection"
 	"docstore/docservice/follow"
 	"docstore/docservice/server"
 	"docstore/docservice/server/livepage"
 	"docstore/internal/metric"
-	"docstore/internal/units"
 	"docstore/queue/bucket"
 	"docstore/queue/publish"
 	"docstore/queue/publish/etcdlog"
 )
 
-// bucketOptions configure collections that are fetched from an object store.
-type bucketOptions struct {
-	group       string
-	store       bucket.Options
-	maxDisk     units.Size // bytes; 0: no limit
-	rate        units.Size // bytes per second; 0: no limit
-	concurrency int
-	etcd        string
-}
-
-func (o *bucketOptions) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.group, "group", "", "group of this server, for docstore-updater pin --group")
-	flags.StringVar(&o.store.Endpoint, "s3-endpoint", "", "URL of an S3-compatible store other than AWS")
-	flags.StringVar(&o.etcd, "etcd", "", "etcd that reports changes of collections in an object store at once: "+
-		"HOST:PORT[,...] or etcd://HOST:PORT[,...]/PREFIX[?ca=FILE&cert=FILE&key=FILE&user=NAME&password-file=FILE]")
-	flags.BoolVar(&o.store.PathStyle, "s3-path-style", false, "put the bucket's name into the path of requests")
-	flags.Var(&o.maxDisk, "max-disk", "maximum size of --data, with checkpoints and downloads; a manifest that does not fit is not fetched; 0: no limit")
-	flags.Var(&o.rate, "download-rate", "maximum bytes per second that are fetched from the object store and from peers; 0: no limit")
-	flags.IntVar(&o.concurrency, "downloads", publish.DefaultConcurrency, "maximum files of a collection that are fetched at the same time")
-}
-
-func (o *bucketOptions) check() error {
-	if o.concurrency < 1 || o.concurrency > maxDownloads {
-		return cli.Usagef("--downloads %d: must be between 1 and %d", o.concurrency, maxDownloads)
-	}
-	if o.etcd == "" {
-		return nil
-	}
-	if err := etcdlog.Check(o.etcd); err != nil {
-		return cli.Usagef("--etcd: %w", err)
-	}
-	return nil
-}
-
-// maxDownloads bounds --downloads.
-const maxDownloads = 1000
-
 // limitDownloads applies the limits for all followers.
-func (r *remote) limitDownloads() {
-	o := &r.options.buckets
-	if r.downloads = limiterOf(o.rate); o.maxDisk > 0 {
-		r.disk = follow.NewDisk(r.DataDir(), int64(o.maxDisk))
+func (r *Source) limitDownloads() {
+	if r.downloads = limiterOf(r.options.DownloadRate); r.options.MaxDisk > 0 {
+		r.disk = follow.NewDisk(r.DataDir(), r.options.MaxDisk)
 	}
 }
 
 // followed is a collection that is fetched from an object store.
 type followed struct {
 	*follow.Follower
-	remote *remote
+	source *Source
 	name   string
 	bucket *bucket.Client
 }
 
 // openFollower opens a collection of a bucket and serves it.
-func (r *remote) openFollower(c server.Collection, options *collection.Options) (server.Held, error) {
+func (r *Source) openFollower(c server.Collection, options *collection.Options) (server.Held, error) {
 	b, watched, err := r.openBucket(c)
 	if err != nil {
 		return nil, err
@@ -103,7 +62,7 @@ func (f *followed) Name() string { return f.name }
 
 // collection returns the served collection: another one after each manifest that does not
 // extend the last.
-func (f *followed) collection() *collection.Collection { return f.remote.Collection(f.name) }
+func (f *followed) collection() *collection.Collection { return f.source.Collection(f.name) }
 
 // Collections is part of server.Held.
 func (f *followed) Collections() []*collection.Collection {
@@ -157,19 +116,19 @@ func describeFollowed(f *follow.Follower, c *collection.Collection, describe ser
 }
 
 // followOptions returns the options of a follower.
-func (r *remote) followOptions(options *collection.Options) *follow.Options {
+func (r *Source) followOptions(options *collection.Options) *follow.Options {
 	return &follow.Options{
-		Collection: *options, Group: r.options.buckets.group, Logger: r.Logger(),
-		Rate: r.downloads, Concurrency: r.options.buckets.concurrency, Disk: r.disk, MaxStaleness: r.options.MaxStaleness,
+		Collection: *options, Group: r.options.Group, Logger: r.Logger(),
+		Rate: r.downloads, Concurrency: r.options.Downloads, Disk: r.disk, MaxStaleness: r.Options().MaxStaleness,
 	}
 }
 
 // openBucket opens the bucket of a collection. watched is the bucket as it is followed:
 // etcd announces its changes if the daemon has one.
-func (r *remote) openBucket(c server.Collection) (_ *bucket.Client, watched bucket.Bucket, _ error) {
-	b, err := bucket.Open(context.Background(), c.Source, r.options.buckets.store)
+func (r *Source) openBucket(c server.Collection) (_ *bucket.Client, watched bucket.Bucket, _ error) {
+	b, err := bucket.Open(context.Background(), c.Source, r.options.Store)
 	if errors.Is(err, bucket.ErrURL) {
-		return nil, nil, cli.Usagef("--collection %s=%s: %w", c.Name, c.Source, err)
+		return nil, nil, optionErrorf("--collection %s=%s: %w", c.Name, c.Source, err)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("collection %s: %w", c.Name, err)
@@ -181,8 +140,8 @@ func (r *remote) openBucket(c server.Collection) (_ *bucket.Client, watched buck
 }
 
 // watched returns a bucket whose changes the etcd of --etcd reports.
-func (r *remote) watched(b bucket.Bucket) (bucket.Bucket, error) {
-	endpoints := r.options.buckets.etcd
+func (r *Source) watched(b bucket.Bucket) (bucket.Bucket, error) {
+	endpoints := r.options.Etcd
 	if endpoints == "" {
 		return b, nil
 	}
@@ -191,7 +150,7 @@ func (r *remote) watched(b bucket.Bucket) (bucket.Bucket, error) {
 	if r.mu.etcd == nil {
 		etcd, err := etcdlog.Open(endpoints, nil)
 		if err != nil {
-			return nil, cli.Usagef("--etcd: %w", err)
+			return nil, fmt.Errorf("--etcd: %w", err)
 		}
 		r.mu.etcd = etcd
 	}
@@ -236,7 +195,7 @@ var (
 )
 
 // bucketCollector collects the metrics of collections in an object store.
-type bucketCollector struct{ *remote }
+type bucketCollector struct{ *Source }
 
 func (c bucketCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, m := range []metric.Metric{manifestNumber, manifestPinned, manifestHeld, manifestError, manifestLag, fetchBytes, fetchedBytes, diskUsed, bucketRequests, bucketRetries, bucketFailures, bucketBytes} {

@@ -1,4 +1,4 @@
-package main
+package bucketsource
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 // fleets reads the states of sharded collections for the fleet page. It connects to etcd when
 // a page is first requested.
 type fleets struct {
-	remote *remote
+	source *Source
 
 	mu struct {
 		sync.Mutex
@@ -23,11 +23,11 @@ type fleets struct {
 }
 
 // newFleetPage returns the page of the collections in object stores, if there is an etcd.
-func (r *remote) newFleetPage() *fleetview.Page {
-	r.fleets.remote = r
+func (r *Source) newFleetPage() *fleetview.Page {
+	r.fleets.source = r
 	var names []string
-	for _, c := range r.options.Collections {
-		if c.IsURL() && r.options.buckets.etcd != "" {
+	for _, c := range r.Options().Collections {
+		if c.IsURL() && r.options.Etcd != "" {
 			names = append(names, c.Name)
 		}
 	}
@@ -53,7 +53,7 @@ func (f *fleets) store(collection string) (*etcdmap.Store, error) {
 	if store := f.mu.stores[collection]; store != nil {
 		return store, nil
 	}
-	store, err := etcdmap.Open(f.remote.options.buckets.etcd, collection, &etcdmap.Options{Logger: f.remote.Logger()})
+	store, err := etcdmap.Open(f.source.options.Etcd, collection, &etcdmap.Options{Logger: f.source.Logger()})
 	if err != nil {
 		return nil, err
 	}
