@@ -23,23 +23,24 @@ type Answer struct {
 	Document []byte // if Err is nil
 	Err      error  // as of Get
 
-	asStored bool // Document is in its stored form
+	AsStored bool // Document is in its stored form
 }
 
-// A receiver encodes the answers of a batch, in the order of the ids. Each answer is
-// appended to dst between begin and end.
-type receiver interface {
-	// reset discards the answers received so far.
-	reset()
-	// begin appends the bytes that precede a document.
-	begin(dst []byte) []byte
-	// end completes the answer that begins at start. Its document, in the stored form if
-	// asStored, has been appended; if err is not nil there is none.
-	end(dst []byte, start int, asStored bool, err error) []byte
+// A Receiver encodes the answers of a batch, in the order of the ids. Each answer is
+// appended to dst between Begin and End.
+type Receiver interface {
+	// Reset discards the answers received so far.
+	Reset()
+	// Begin appends the bytes that precede a document.
+	Begin(dst []byte) []byte
+	// End completes the answer that begins at start. Its document, in the stored form if
+	// asStored, has been appended; if err is not nil there is none. The answer may be
+	// discarded, as the last one.
+	End(dst []byte, start int, asStored bool, err error) []byte
 }
 
 // getMany is Collection.getMany.
-func (r *reader) getMany(ctx context.Context, dst []byte, ids [][]byte, accept codec.Set, maxBytes int, trace stages, memory *batchMemory, to receiver) (_ []byte, answered int, err error) {
+func (r *reader) getMany(ctx context.Context, dst []byte, ids [][]byte, accept codec.Set, maxBytes int, trace stages, memory *batchMemory, to Receiver) (_ []byte, answered int, err error) {
 	if len(ids) > docservice.MaxBatchIDs {
 		return dst, 0, docservice.ErrBatchTooLarge
 	}
@@ -77,7 +78,7 @@ func (r *reader) getMany(ctx context.Context, dst []byte, ids [][]byte, accept c
 // discard discards all answers, so that readAll reads them again.
 func (b *batch) discard(dst []byte) {
 	b.dst, b.answered = dst, 0
-	b.to.reset()
+	b.to.Reset()
 	for i := range b.entries {
 		b.entries[i].asked, b.entries[i].cached = false, nil
 	}
@@ -91,7 +92,7 @@ type batch struct {
 	entries  []batchEntry // one for each id
 	cache    *Cache       // nil: none
 	accept   codec.Set
-	to       receiver
+	to       Receiver
 	dst      []byte
 	start    int // where the answers begin in dst
 	at       int // where the current answer begins
@@ -284,14 +285,14 @@ func (b *batch) readOthers(end int) bool {
 // begin starts the next answer.
 func (b *batch) begin() {
 	b.at = len(b.dst)
-	b.dst = b.to.begin(b.dst)
+	b.dst = b.to.Begin(b.dst)
 }
 
 // end completes the current answer. It returns false, and drops the answer, if it does not
 // fit.
 func (b *batch) end(asStored bool, err error) bool {
 	b.closed = b.closed || err != nil && errors.Is(err, ErrClosed)
-	b.dst = b.to.end(b.dst, b.at, asStored, err)
+	b.dst = b.to.End(b.dst, b.at, asStored, err)
 	if b.answered > 0 && len(b.dst)-b.start > b.maxBytes {
 		b.dst = b.dst[:b.at]
 		return false
@@ -300,29 +301,35 @@ func (b *batch) end(asStored bool, err error) bool {
 	return true
 }
 
-// answerList collects answers.
-type answerList struct {
-	ends    []int
-	answers []Answer
+// Answers is a Receiver that keeps answers as they are. Its zero value is ready.
+type Answers struct {
+	ends []int
+	list []Answer
 }
 
-func (l *answerList) begin(dst []byte) []byte { return dst }
+// Begin implements Receiver.
+func (l *Answers) Begin(dst []byte) []byte { return dst }
 
-func (l *answerList) end(dst []byte, _ int, asStored bool, err error) []byte {
-	l.ends, l.answers = append(l.ends, len(dst)), append(l.answers, Answer{Err: err, asStored: asStored})
+// End implements Receiver.
+func (l *Answers) End(dst []byte, _ int, asStored bool, err error) []byte {
+	l.ends, l.list = append(l.ends, len(dst)), append(l.list, Answer{Err: err, AsStored: asStored})
 	return dst
 }
 
-// reset empties the list.
-func (l *answerList) reset() { l.ends, l.answers = l.ends[:0], l.answers[:0] }
+// Reset implements Receiver.
+func (l *Answers) Reset() {
+	clear(l.list)
+	l.ends, l.list = l.ends[:0], l.list[:0]
+}
 
-// first returns the first n answers, whose documents start at start of dst.
-func (l *answerList) first(n int, dst []byte, start int) []Answer {
+// First returns the first n answers, whose documents begin at start of dst. They are valid
+// until Reset.
+func (l *Answers) First(n int, dst []byte, start int) []Answer {
 	for i, end := range l.ends[:n] {
-		if l.answers[i].Err == nil {
-			l.answers[i].Document = dst[start:end:end]
+		if l.list[i].Err == nil {
+			l.list[i].Document = dst[start:end:end]
 		}
 		start = end
 	}
-	return l.answers[:n]
+	return l.list[:n]
 }

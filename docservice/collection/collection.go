@@ -189,17 +189,17 @@ func (c *Collection) get(ctx context.Context, dst, id []byte, accept codec.Set, 
 // documents exceed maxBytes, ids at the end are left out, but never the first. The
 // documents of the answers are parts of the returned slice.
 func (c *Collection) GetMany(dst []byte, ids [][]byte, maxBytes int) ([]byte, []Answer, error) {
-	var list answerList
+	var list Answers
 	result, answered, err := c.getMany(context.Background(), dst, ids, 0, maxBytes, nil, new(batchMemory), &list)
 	if err != nil {
 		return dst, nil, err
 	}
-	return result, list.first(answered, result, len(dst)), nil
+	return result, list.First(answered, result, len(dst)), nil
 }
 
-// getMany is store.getMany: it passes the answers for the first ids to a receiver.
+// getMany is store.getMany: it passes the answers for the first ids to a Receiver.
 // Documents in a codec of accept are passed in their stored form.
-func (c *Collection) getMany(ctx context.Context, dst []byte, ids [][]byte, accept codec.Set, maxBytes int, trace stages, memory *batchMemory, to receiver) (result []byte, answered int, err error) {
+func (c *Collection) getMany(ctx context.Context, dst []byte, ids [][]byte, accept codec.Set, maxBytes int, trace stages, memory *batchMemory, to Receiver) (result []byte, answered int, err error) {
 	if accept != 0 || !budget.HasReservation(ctx) {
 		return c.getManyOnce(ctx, dst, ids, accept, maxBytes, trace, memory, to)
 	}
@@ -208,7 +208,7 @@ func (c *Collection) getMany(ctx context.Context, dst []byte, ids [][]byte, acce
 		return len(result) - len(dst)
 	}, func() {
 		result = nil
-		to.reset()
+		to.Reset()
 	})
 	if noMemory != nil {
 		return dst, 0, noMemory
@@ -217,10 +217,10 @@ func (c *Collection) getMany(ctx context.Context, dst []byte, ids [][]byte, acce
 }
 
 // getManyOnce is getMany for documents whose length is known or need not be reserved.
-func (c *Collection) getManyOnce(ctx context.Context, dst []byte, ids [][]byte, accept codec.Set, maxBytes int, trace stages, memory *batchMemory, to receiver) (_ []byte, answered int, err error) {
+func (c *Collection) getManyOnce(ctx context.Context, dst []byte, ids [][]byte, accept codec.Set, maxBytes int, trace stages, memory *batchMemory, to Receiver) (_ []byte, answered int, err error) {
 	for {
 		s := c.serving.Load()
-		to.reset()
+		to.Reset()
 		result, answered, err := s.reader.getMany(ctx, dst, ids, accept, maxBytes, trace, memory, to)
 		if err == nil || !c.superseded(s, err) {
 			return result, answered, err

@@ -142,5 +142,5 @@
 //	sweeper, scrubber sweep.go, scrub.go
 //	health            health.go, faults.go, damage.go; wait.go waits for it; status.go,
 //	                  census.go and inspect.go report it
-//	service           service.go, shards.go, statsproto.go, stages.go for tracing
+//	service           service.go, shards.go; handler.go for Boxcar, stages.go for tracing, statsproto.go
 package collection

@@ -2,5 +2,21 @@ package collection
 
 import "github.com/cockroachdb/errors"
 
-// ErrClosed is the error of every call after Close.
-var ErrClosed = errors.New("docservice: collection is closed")
+var (
+	// ErrClosed is the error of every call after Close.
+	ErrClosed = errors.New("docservice: collection is closed")
+	// ErrNotPermitted is matched by the error of a request whose client may not use the
+	// collection: see Service.Authorize.
+	ErrNotPermitted = errors.New("docservice: not permitted")
+)
+
+// A refusal is an error of a request with a message for the client.
+type refusal struct {
+	reason  error
+	message string
+}
+
+func (r *refusal) Error() string { return r.message }
+
+// Unwrap returns the reason.
+func (r *refusal) Unwrap() error { return r.reason }

@@ -62,13 +62,13 @@ func TestStaleSizesAreNotTrusted(t *testing.T) {
 	}
 	batch := func(accept codec.Set) func(context.Context) (int, error) {
 		return func(ctx context.Context) (int, error) {
-			var list answerList
+			var list Answers
 			result, answered, err := c.getMany(ctx, nil, ids, accept, 4<<20, nil, new(batchMemory), &list)
 			if err != nil {
 				return len(result), err
 			}
 			require.Equal(t, documents, answered)
-			answers := list.first(answered, result, 0)
+			answers := list.First(answered, result, 0)
 			require.Len(t, answers, documents)
 			for _, a := range answers {
 				require.NoError(t, a.Err)

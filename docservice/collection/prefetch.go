@@ -25,13 +25,14 @@ func (s *Service) prefetch(requests [][]byte) {
 			continue
 		}
 		of := served.byName[string(asked.Collection)]
-		if divided := served.divided[string(asked.Collection)]; divided != nil {
-			of = divided.of(id)
+		if of == nil {
+			continue
 		}
+		one := of.held[of.layout.Shard(id)]
 		if c == nil {
-			c = of
+			c = one
 		}
-		if of != nil && of == c {
+		if one != nil && one == c {
 			scratch.ids = append(scratch.ids, id)
 		}
 	}

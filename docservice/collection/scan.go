@@ -111,7 +111,7 @@ type scanWindow struct {
 	ids       [][]byte
 	entries   []batchEntry
 	memory    batchMemory
-	answers   answerList
+	answers   Answers
 	documents []byte
 }
 
@@ -160,7 +160,7 @@ func (w *scanWindow) deliver(ctx context.Context, idsOnly bool, fn func(id []byt
 		return nil
 	}
 	for from := 0; from < len(w.ids); {
-		w.answers.reset()
+		w.answers.Reset()
 		b := batch{
 			memory: &w.memory, reader: w.reader, ids: w.ids[from:], entries: w.entries[from:],
 			accept: w.accept, to: &w.answers, dst: w.documents[:0], maxBytes: scanWindowBytes,
@@ -171,7 +171,7 @@ func (w *scanWindow) deliver(ctx context.Context, idsOnly bool, fn func(id []byt
 		if b.closed {
 			return ErrClosed
 		}
-		for i, answer := range w.answers.first(b.answered, b.dst, 0) {
+		for i, answer := range w.answers.First(b.answered, b.dst, 0) {
 			if errors.Is(answer.Err, docservice.ErrNotFound) { // expired or compacted away meanwhile
 				continue
 			}

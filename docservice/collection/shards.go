@@ -8,34 +8,56 @@ import (
 	"strings"
 
 	"docstore/docservice"
-	"docstore/docservice/docservicepb"
-	"docstore/docservice/internal/wire"
 	"docstore/queue/codec"
 	"docstore/queue/shard"
 )
 
-// shards are the shards of one collection. A request names the collection, and each id is
-// answered by the collection of its shard, or if this service does not have it, with
-// STATUS_MOVED, or with STATUS_UNAVAILABLE while it is expected. Only the server's layout
-// determines the shard of an id: a client with another layout or an old placement never gets
-// "not found" for an id that exists.
+// shards are those of one collection, which may be the only one. A request names the
+// collection, and each id is answered by its shard, or if this service does not have it, with
+// docservice.ErrMoved, or with docservice.ErrUnavailable while it is expected. Only the
+// server's layout determines the shard of an id: a client with another layout or an old
+// placement never gets "not found" for an id that exists.
 type shards struct {
 	layout   shard.Layout
 	held     []*Collection // by shard; nil: not held
-	expected []bool        // by shard
+	expected []bool        // by shard; nil: the collection has one shard, which never moves
 }
 
-// of returns the collection of the shard of an id, or nil.
-func (s *shards) of(id []byte) *Collection { return s.held[s.layout.Shard(id)] }
+// errExpected is the error for an id of an expected shard. It is an answer, not the failure
+// of a call: the server works, so pools neither avoid it nor charge their retry budget when
+// the client asks another server.
+var errExpected = unavailable(errors.New("the shard of the id is not served here yet"))
 
-// absent returns the status for the ids of a shard that is not held. It is an answer, not the
-// failure of a call: the server works, so pools neither avoid it nor charge their retry
-// budget when the client asks another server.
-func (s *shards) absent(i int) docservicepb.Status {
+// absent returns the error for the ids of a shard that is not held.
+func (s *shards) absent(i int) error {
 	if s.expected[i] {
-		return docservicepb.Status_STATUS_UNAVAILABLE
+		return errExpected
 	}
-	return docservicepb.Status_STATUS_MOVED
+	return docservice.ErrMoved
+}
+
+// hasMoved reports whether err means that a shard has moved away during a call.
+func (s *shards) hasMoved(err error) bool { return s.expected != nil && errors.Is(err, ErrClosed) }
+
+// Add adds a collection, or a shard of one. It panics if another one has the same name.
+func (s *Service) Add(c *Collection) {
+	s.change(func(after *served) {
+		if after.byName[c.Name()] != nil {
+			panic("docservice: two collections have the name " + c.Name())
+		}
+		after.hold(c)
+	})
+}
+
+// Replace serves a collection instead of the one with the same name, or adds it if there
+// is none. The caller closes the one that was replaced once the calls that use it have
+// ended.
+func (s *Service) Replace(c *Collection) {
+	s.change(func(after *served) { after.hold(c) })
+}
+
+func (s *served) hold(c *Collection) {
+	s.byName[c.Name()] = &shards{layout: shard.Layout{Shards: 1}, held: []*Collection{c}}
 }
 
 // Divide serves a collection by shards. Shard i is the collection with the name
@@ -49,26 +71,26 @@ func (s *Service) Divide(collection string, layout shard.Layout) {
 		if after.byName[collection] != nil {
 			panic("docservice: a collection has the name " + collection)
 		}
-		after.divided[collection] = &shards{layout: layout, expected: make([]bool, layout.Shards)}
+		after.byName[collection] = &shards{layout: layout, expected: make([]bool, layout.Shards)}
 	})
 }
 
-// Expect replaces the set of shards of a divided collection that this service is to serve.
+// Expect replaces the set of shards of a collection of Divide that this service is to serve.
 // While it does not have one of them, the ids are unavailable instead of moved: clients ask
 // other servers that hold the same shards.
 func (s *Service) Expect(collection string, expected []int) {
 	s.change(func(after *served) {
-		of := after.divided[collection]
+		of := after.byName[collection]
 		set := make([]bool, of.layout.Shards)
 		for _, i := range expected {
 			set[i] = true
 		}
-		after.divided[collection] = &shards{layout: of.layout, expected: set}
+		after.byName[collection] = &shards{layout: of.layout, expected: set}
 	})
 }
 
-// Remove stops serving a collection. The caller closes it once the calls that use it have
-// ended. A name that is not served is ignored.
+// Remove stops serving a collection, or a shard of one. The caller closes it once the calls
+// that use it have ended. A name that is not served is ignored.
 func (s *Service) Remove(name string) {
 	s.change(func(after *served) { delete(after.byName, name) })
 }
@@ -77,19 +99,23 @@ func (s *Service) Remove(name string) {
 func (s *Service) change(edit func(after *served)) {
 	s.adding.Lock()
 	defer s.adding.Unlock()
-	before := s.served.Load()
-	after := &served{byName: map[string]*Collection{}, divided: map[string]*shards{}}
-	maps.Copy(after.byName, before.byName)
-	maps.Copy(after.divided, before.divided)
+	after := &served{byName: map[string]*shards{}}
+	maps.Copy(after.byName, s.served.Load().byName)
 	edit(after)
-	after.list = slices.SortedFunc(maps.Values(after.byName), func(a, b *Collection) int { return strings.Compare(a.Name(), b.Name()) })
-	for name, of := range after.divided {
+	for name, of := range after.byName {
+		if of.expected == nil {
+			after.list = append(after.list, of.held[0])
+			continue
+		}
 		held := make([]*Collection, of.layout.Shards)
 		for i := range held {
-			held[i] = after.byName[shard.Name(name, i)]
+			if one := after.byName[shard.Name(name, i)]; one != nil {
+				held[i] = one.held[0]
+			}
 		}
-		after.divided[name] = &shards{layout: of.layout, held: held, expected: of.expected}
+		after.byName[name] = &shards{layout: of.layout, held: held, expected: of.expected}
 	}
+	slices.SortFunc(after.list, func(a, b *Collection) int { return strings.Compare(a.Name(), b.Name()) })
 	s.served.Store(after)
 }
 
@@ -101,72 +127,80 @@ const maxReorderBytes = 4 << 20
 type shardedBatch struct {
 	order   []uint64 // shard << 32 | index of the id, in the order of the shards
 	ids     [][]byte // of one shard
-	answers shardAnswers
-	spans   []span // by index of the id
-	bytes   []byte // the answers in the order of the shards
+	answers Answers  // of one shard
+	placed  []placed // by index of the id
+	bytes   []byte   // the documents in the order of the shards
 }
 
-// span is the place of an answer in shardedBatch.bytes. An id without an answer has none.
-type span struct{ from, to int }
-
-// shardAnswers is a receiver that records the end of each answer.
-type shardAnswers struct {
-	batchResponse
-	ends []int
-}
-
-func (a *shardAnswers) reset() {
-	a.batchResponse.reset()
-	a.ends = a.ends[:0]
-}
-
-func (a *shardAnswers) end(dst []byte, start int, asStored bool, err error) []byte {
-	dst = a.batchResponse.end(dst, start, asStored, err)
-	a.ends = append(a.ends, len(dst))
-	return dst
+// placed is an answer whose document is in shardedBatch.bytes.
+type placed struct {
+	answered bool
+	from, to int
+	asStored bool
+	err      error
 }
 
 // forget drops the references to memory that the batch does not own.
 func (b *shardedBatch) forget() {
 	clear(b.ids)
 	b.ids = b.ids[:0]
+	clear(b.placed)
+	b.answers.Reset()
 	if cap(b.bytes) > maxReorderBytes {
 		b.bytes = nil
 	}
 }
 
-// batchGetSharded is batchGet of a divided collection: one batch for each shard, then the
-// answers in the order of the ids.
-func (s *Service) batchGetSharded(ctx context.Context, dst []byte, of *shards, ids [][]byte, accept codec.Set, scratch *batchScratch) ([]byte, error) {
+// getManySharded is GetMany over several shards: one batch for each, then the answers in the
+// order of the ids.
+func (s *Service) getManySharded(ctx context.Context, dst []byte, of *shards, ids [][]byte, accept codec.Set, scratch *batchScratch, to Receiver) (_ []byte, answered int, err error) {
+	if len(ids) > docservice.MaxBatchIDs {
+		return dst, 0, docservice.ErrBatchTooLarge
+	}
 	b := &scratch.sharded
 	defer b.forget()
 	b.sort(of, ids)
-	b.spans = slices.Grow(b.spans[:0], len(ids))[:len(ids)]
-	clear(b.spans)
+	b.placed = slices.Grow(b.placed[:0], len(ids))[:len(ids)]
 	b.bytes = b.bytes[:0]
-	const limit = docservice.MaxReplyBytes - wire.MaxLeftOutBytes
-	var useful bool
-	var unavailable error
-	for order := b.order; len(order) > 0; {
+	for order := b.order; len(order) > 0 && len(b.bytes) < MaxBatchBytes; {
 		n := 1
 		for n < len(order) && order[n]>>32 == order[0]>>32 {
 			n++
 		}
-		group := order[:n]
+		if err := s.answerShard(ctx, of, ids, order[:n], accept, scratch); err != nil {
+			return dst, 0, err
+		}
 		order = order[n:]
-		if len(b.bytes) >= limit {
+	}
+	dst, answered = Deliver(dst, len(ids), to, func(i int) (Answer, bool) {
+		p := &b.placed[i]
+		return Answer{Document: b.bytes[p.from:p.to], AsStored: p.asStored, Err: p.err}, p.answered
+	})
+	return dst, answered, nil
+}
+
+// Deliver appends answers for the first of n ids to dst with a Receiver: up to the first id
+// without an answer, and as many as fit into MaxBatchBytes, but at least one.
+func Deliver(dst []byte, n int, to Receiver, answer func(i int) (Answer, bool)) (_ []byte, answered int) {
+	to.Reset()
+	start := len(dst)
+	for answered < n {
+		a, ok := answer(answered)
+		if !ok {
 			break
 		}
-		err := s.answerShard(ctx, of, int(group[0]>>32), ids, group, accept, limit, scratch)
-		if err != nil {
-			return dst, callError(err)
+		at := len(dst)
+		dst = to.Begin(dst)
+		if a.Err == nil {
+			dst = append(dst, a.Document...)
 		}
-		useful = useful || b.answers.useful
-		if unavailable == nil {
-			unavailable = b.answers.unavailable
+		dst = to.End(dst, at, a.AsStored, a.Err)
+		if answered > 0 && len(dst)-start > MaxBatchBytes {
+			return dst[:at], answered
 		}
+		answered++
 	}
-	return b.assemble(dst, useful, unavailable, limit)
+	return dst, answered
 }
 
 // sort orders the ids by shard. The shard of the first id is the first one, so that the
@@ -192,11 +226,11 @@ func rotate(s []uint64, n int) {
 	slices.Reverse(s)
 }
 
-// answerShard answers the ids of one shard. Answers that exceed the limit are left out.
-func (s *Service) answerShard(ctx context.Context, of *shards, i int, ids [][]byte, group []uint64, accept codec.Set, limit int, scratch *batchScratch) error {
+// answerShard answers a group of ids, those of one shard. Answers that exceed the limit are
+// left out.
+func (s *Service) answerShard(ctx context.Context, of *shards, ids [][]byte, group []uint64, accept codec.Set, scratch *batchScratch) error {
 	b := &scratch.sharded
-	b.answers.reset()
-	start := len(b.bytes)
+	i := int(group[0] >> 32)
 	c := of.held[i]
 	if c == nil {
 		b.refuse(group, of.absent(i))
@@ -206,56 +240,27 @@ func (s *Service) answerShard(ctx context.Context, of *shards, i int, ids [][]by
 	for _, o := range group {
 		b.ids = append(b.ids, ids[uint32(o)])
 	}
-	out, answered, err := c.getMany(ctx, b.bytes, b.ids, accept, limit-start, s.stagesOf(ctx), &scratch.memory, &b.answers)
-	if errors.Is(err, ErrClosed) {
-		// The shard has moved away during the call.
-		b.answers.reset()
-		b.refuse(group, docservicepb.Status_STATUS_MOVED)
+	from := len(b.bytes)
+	out, answered, err := c.getMany(ctx, b.bytes, b.ids, accept, MaxBatchBytes-from, s.stagesOf(ctx), &scratch.memory, &b.answers)
+	if err != nil && of.hasMoved(err) {
+		b.refuse(group, docservice.ErrMoved)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	b.bytes = out
-	from := start
-	for i, end := range b.answers.ends[:answered] {
-		b.spans[uint32(group[i])] = span{from, end}
-		from = end
+	for n, a := range b.answers.list[:answered] {
+		to := b.answers.ends[n]
+		b.placed[uint32(group[n])] = placed{true, from, to, a.AsStored, a.Err}
+		from = to
 	}
 	return nil
 }
 
-// refuse answers all ids of a group with a status.
-func (b *shardedBatch) refuse(group []uint64, status docservicepb.Status) {
-	b.answers.useful = true
+// refuse answers all ids of a group with an error.
+func (b *shardedBatch) refuse(group []uint64, err error) {
 	for _, o := range group {
-		from := len(b.bytes)
-		b.bytes = wire.AppendAnswerStatus(b.bytes, status)
-		b.spans[uint32(o)] = span{from, len(b.bytes)}
+		b.placed[uint32(o)] = placed{answered: true, err: err}
 	}
-}
-
-// assemble appends the answers of the first ids, up to the first without an answer.
-func (b *shardedBatch) assemble(dst []byte, useful bool, unavailable error, limit int) ([]byte, error) {
-	complete, total := 0, 0
-	for _, at := range b.spans {
-		size := at.to - at.from
-		if size == 0 || complete > 0 && total+size > limit {
-			break
-		}
-		complete++
-		total += size
-	}
-	leftOut := len(b.spans) - complete
-	if unavailable != nil && !useful && leftOut == 0 {
-		return dst, callError(unavailable)
-	}
-	dst = slices.Grow(dst, total+wire.MaxLeftOutBytes)
-	for _, at := range b.spans[:complete] {
-		dst = append(dst, b.bytes[at.from:at.to]...)
-	}
-	if leftOut > 0 {
-		dst = wire.AppendLeftOut(dst, leftOut)
-	}
-	return dst, nil
 }

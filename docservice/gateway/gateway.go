@@ -227,8 +227,8 @@ func (g *Gateway) scan(ctx context.Context, request, dst []byte) ([]byte, error)
 	if client == nil {
 		return g.service.Handle(ctx, docservice.MethodScan, request, dst)
 	}
-	if err := g.service.Allowed(ctx, asked.GetCollection()); err != nil {
-		return dst, err
+	if err := g.service.Allowed(ctx, []byte(asked.GetCollection())); err != nil {
+		return dst, &boxcarrpc.Error{Code: boxcarrpc.CodePermissionDenied, Message: err.Error(), Processed: true}
 	}
 	if asked.GetLimit() > docservice.MaxScanIDs {
 		return dst, malformed(fmt.Errorf("limit %d exceeds %d", asked.GetLimit(), docservice.MaxScanIDs))
@@ -294,8 +294,8 @@ func (g *Gateway) stats(ctx context.Context, request, dst []byte) ([]byte, error
 	if client == nil {
 		return g.service.Handle(ctx, docservice.MethodStats, request, dst)
 	}
-	if err := g.service.Allowed(ctx, asked.GetCollection()); err != nil {
-		return dst, err
+	if err := g.service.Allowed(ctx, []byte(asked.GetCollection())); err != nil {
+		return dst, &boxcarrpc.Error{Code: boxcarrpc.CodePermissionDenied, Message: err.Error(), Processed: true}
 	}
 	response := &docservicepb.StatsResponse{}
 	err := g.forward(ctx, func() error {
