@@ -171,7 +171,7 @@ func TestLayoutIsRefusedWithoutAGeneration(t *testing.T) {
 	l.prints("manifest 2: 4 files", "publish", "--queue", l.queue, "--new-generation", "--quiet")
 	l.prints("4 shards, generation 2", "manifests")
 	l.fails("their documents cannot be compared", "show", "2", "--since", "1", "--queue", l.queue)
-	l.fails("is not divided into shards", "restore", "--queue", filepath.Join(l.root, "none"), "--to", "1", "--shard", "0")
+	l.fails("the collection has the shards 0 to 0", "restore", "--queue", filepath.Join(l.root, "none"), "--to", "1", "--shard", "1")
 }
 
 // TestAppendPublishesShards appends with --publish to shards, in small segments; then the

@@ -153,7 +153,7 @@ func describeManifest(m *publish.Manifest, r publish.Record) manifestLine {
 		Number: m.Number, Time: m.Time, Files: len(m.Files), Bytes: m.Bytes(), Documents: m.Documents(), Deletes: m.Deletes(),
 		Announced: m.Number == r.Announced.Number, Bad: r.IsBad(m.Number), Generation: r.Generation(m.Number),
 	}
-	if m.Layout != nil {
+	if m.Layout.Shards > 1 {
 		line.Shards = m.Layout.Shards
 	}
 	for _, ref := range r.Retained {
@@ -362,7 +362,7 @@ func (r *restoring) what(m *publish.Manifest) string {
 	switch {
 	case r.shard >= 0:
 		return fmt.Sprintf("manifest %d, shard %d,", m.Number, r.shard)
-	case m.Layout != nil:
+	case m.Layout.Shards > 1:
 		return fmt.Sprintf("manifest %d, %d shards,", m.Number, m.Layout.Shards)
 	}
 	return fmt.Sprintf("manifest %d", m.Number)

@@ -270,7 +270,7 @@ func (c *Column) begin(m *placement.Map, now time.Time) error {
 }
 
 func (c *Column) newHeld(i int) *held {
-	return &held{number: i, dir: filepath.FromSlash(c.divided.Layout.Dir(filepath.ToSlash(c.options.Dir), i))}
+	return &held{number: i, dir: c.divided.Layout.Dir(c.options.Dir, i)}
 }
 
 // readDisk counts the used bytes.

@@ -41,7 +41,7 @@ func (f *Follower) checkpointState(ctx context.Context, state int, c *collection
 	if errors.Is(err, bucket.ErrNotExist) {
 		return nil // gc has collected it: it cannot be served again
 	}
-	if err != nil || m.Head.End != head.End {
+	if err != nil || m.Heads[0].End != head.End {
 		return err
 	}
 	if err := f.makeCheckpoint(state, path+newSuffix, m); err != nil {

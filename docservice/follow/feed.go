@@ -97,22 +97,21 @@ func (f *Feed) Close() {
 	f.running.Wait()
 }
 
-// Division describes the announced manifest. It waits until the record was read for the first
-// time.
-func (f *Feed) Division(ctx context.Context) (publish.Division, error) {
+// Announced returns the announced manifest and its Incarnation. It waits until the record was
+// read for the first time.
+func (f *Feed) Announced(ctx context.Context) (m *publish.Manifest, incarnation string, err error) {
 	r := feedReader{feed: f}
 	record, _, err := r.load(ctx)
 	if err != nil {
-		return publish.Division{}, err
+		return nil, "", err
 	}
 	if record.Announced.Number == 0 {
-		return publish.Division{}, publish.Refused("the collection has no announced manifest: validate and announce one")
+		return nil, "", publish.Refused("the collection has no announced manifest: validate and announce one")
 	}
-	m, err := r.manifest(ctx, record.Announced)
-	if err != nil {
-		return publish.Division{}, err
+	if m, err = r.manifest(ctx, record.Announced); err != nil {
+		return nil, "", err
 	}
-	return m.Division(record)
+	return m, m.Incarnation(record), nil
 }
 
 // run reads the record until the context ends.

@@ -79,7 +79,7 @@ func (f *Follower) advance(ctx context.Context, m *publish.Manifest, target publ
 	}
 	// The state holds increments that the manifest does not include if their segment is not
 	// sealed.
-	_, err = f.fs.Stat(filepath.Join(f.queuePath(f.state), queue.OpenSegmentName(m.Head.Sealed+1)))
+	_, err = f.fs.Stat(filepath.Join(f.queuePath(f.state), queue.OpenSegmentName(m.Heads[0].Sealed+1)))
 	extended := err == nil
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

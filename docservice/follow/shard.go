@@ -52,13 +52,13 @@ func (s *Shard) number() int {
 // collection that is not divided.
 func (s *Shard) of(m *publish.Manifest) (*publish.Manifest, error) {
 	switch {
-	case s == nil && m.Layout == nil:
+	case s == nil && m.Layout.Shards == 1:
 		return m, nil
 	case s == nil:
 		return nil, errors.Wrapf(ErrLayout, "manifest %d has %d shards, and this server follows a collection that is not divided; start docserviced with --column", m.Number, m.Layout.Shards)
-	case m.Layout == nil:
+	case m.Layout.Shards == 1:
 		return nil, errors.Wrapf(ErrLayout, "manifest %d is not divided, and this server follows shard %d of %d; start docserviced without --column", m.Number, s.Number, s.Layout.Shards)
-	case *m.Layout != s.Layout:
+	case m.Layout != s.Layout:
 		return nil, errors.Wrapf(ErrLayout, "manifest %d has %d shards with the seed %d, and this server follows shard %d of %d with the seed %d", m.Number, m.Layout.Shards, m.Layout.Seed, s.Number, s.Layout.Shards, s.Layout.Seed)
 	}
 	return m.Shard(s.Number)

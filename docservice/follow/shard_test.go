@@ -122,9 +122,9 @@ func TestShardsShareOneReader(t *testing.T) {
 	const interval = 100 * time.Millisecond
 	began := time.Now()
 	feed := follow.OpenFeed(counting, &follow.FeedOptions{PollInterval: interval})
-	division, err := feed.Division(t.Context())
+	announced, _, err := feed.Announced(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, f.layout, division.Layout)
+	require.Equal(t, f.layout, announced.Layout)
 	var followers []*follow.Follower
 	for i := range f.layout.Shards {
 		follower, err := follow.Open(shard.Name("jobs", i), counting, s.fleet.layout.Dir(s.dir, i), collection.NewService().Replace,
@@ -192,17 +192,17 @@ func TestFeedWithoutTheBucket(t *testing.T) {
 	s.eventually(func(s follow.Status) bool { return s.Error == "" })
 }
 
-// TestFeedOfAnEmptyBucket: Division says why there is none.
+// TestFeedOfAnEmptyBucket: Announced says why there is none.
 func TestFeedOfAnEmptyBucket(t *testing.T) {
 	f := newFleet(t)
 	feed := follow.OpenFeed(f.bucket, nil)
 	defer feed.Close()
-	_, err := feed.Division(t.Context())
+	_, _, err := feed.Announced(t.Context())
 	require.ErrorIs(t, err, publish.ErrRefused)
 	f.publishEntries(false, nil, [2]string{"id-0", "document"})
 	f.announce(1)
 	require.Eventually(t, func() bool {
-		_, err := feed.Division(t.Context())
-		return err != nil && strings.Contains(err.Error(), "not divided")
+		m, _, err := feed.Announced(t.Context())
+		return err == nil && m.Number == 1
 	}, 10*time.Second, time.Millisecond)
 }

@@ -184,7 +184,7 @@ func (p *Publisher) openChain(ctx context.Context, base Ref) error {
 	}
 	c := &chain{base: base, queues: make([]growing, len(views))}
 	for i := range c.queues {
-		c.queues[i] = growing{source: &p.source.queues[i], segment: views[i].Head.Sealed + 1, hash: sha256.New()}
+		c.queues[i] = growing{source: &p.source.queues[i], segment: views[i].Heads[0].Sealed + 1, hash: sha256.New()}
 	}
 	p.chain = c
 	if err := p.resumeChain(ctx, m); err != nil {
@@ -300,7 +300,7 @@ func (p *Publisher) takeNext(ctx context.Context, base Ref) error {
 	if err != nil {
 		return err
 	}
-	parts, previous := make([]Part, m.queueCount()), Digest{}
+	parts, previous := make([]Part, m.Layout.Shards), Digest{}
 	for i, end := range m.ends() {
 		parts[i] = Part{Segment: end + 1, Prefix: sha256.Sum256(nil)}
 	}
@@ -316,7 +316,7 @@ func (p *Publisher) takeNext(ctx context.Context, base Ref) error {
 	}
 	next := Increment{Base: base, Number: newest + 1, Previous: previous}
 	next.setParts(parts)
-	_, err = p.put(ctx, &next, nil, m.queueCount())
+	_, err = p.put(ctx, &next, nil, m.Layout.Shards)
 	return err
 }
 

@@ -42,7 +42,7 @@ func (m *Manifest) FilesSince(other *Manifest) (files int, bytes int64) {
 // different layouts.
 func Compare(ctx context.Context, b bucket.Bucket, from, to *Manifest, dir string, opts *Options) (d Difference, err error) {
 	options := opts.withDefaults()
-	if !from.sameLayout(to) {
+	if from.Layout != to.Layout {
 		return Difference{}, refused("manifests %d and %d divide the collection into different shards: their documents cannot be compared", from.Number, to.Number)
 	}
 	copies := []*manifestCopy{openCopy(b, from, dir, options), openCopy(b, to, dir, options)}
@@ -51,7 +51,7 @@ func Compare(ctx context.Context, b bucket.Bucket, from, to *Manifest, dir strin
 			err = errors.CombineErrors(err, c.remove())
 		}
 	}()
-	for i := range to.queueCount() {
+	for i := range to.Layout.Shards {
 		if err := d.add(ctx, copies, i, options.Now()); err != nil {
 			return Difference{}, err
 		}
@@ -61,7 +61,7 @@ func Compare(ctx context.Context, b bucket.Bucket, from, to *Manifest, dir strin
 
 // add adds the differences of one queue of two manifests.
 func (d *Difference) add(ctx context.Context, copies []*manifestCopy, i int, now time.Time) (err error) {
-	c := comparison{sameQueue: copies[0].manifest.queueAt(i).sameQueue(copies[1].manifest.queueAt(i)), now: now}
+	c := comparison{sameQueue: copies[0].manifest.queueAt(i).sameQueues(copies[1].manifest.queueAt(i)), now: now}
 	for side, reader := range []**queue.Reader{&c.before, &c.after} {
 		if *reader, err = copies[side].open(ctx, i); err != nil {
 			return err
@@ -98,11 +98,11 @@ func openCopy(b bucket.Bucket, m *Manifest, from string, options Options) *manif
 
 // open fetches the files of one queue and opens them.
 func (c *manifestCopy) open(ctx context.Context, i int) (*queue.Reader, error) {
-	path, m := c.manifest.queueDir(c.path, i), c.manifest.queueAt(i)
+	path, m := c.manifest.Layout.Dir(c.path, i), c.manifest.queueAt(i)
 	if err := vfs.MakeDir(c.options.FS, path); err != nil {
 		return nil, err
 	}
-	if err := LinkFiles(c.options.FS, m, c.manifest.queueDir(c.from, i), path); err != nil {
+	if err := LinkFiles(c.options.FS, m, c.manifest.Layout.Dir(c.from, i), path); err != nil {
 		return nil, err
 	}
 	if err := NewReplica(c.bucket, path, &c.options).Fetch(ctx, m); err != nil {

@@ -22,8 +22,8 @@ import (
 type directory struct {
 	fs     vfs.FS
 	path   string
-	layout *shard.Layout // nil: not divided
-	queues []localQueue  // by shard; one without a layout
+	layout shard.Layout
+	queues []localQueue // by shard
 }
 
 // localQueue is a queue of a directory.
@@ -39,14 +39,9 @@ func openDirectory(fsys vfs.FS, path string) (*directory, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &directory{fs: fsys, path: path, queues: []localQueue{{path: path}}}
-	if layout.Shards > 1 {
-		d.layout, d.queues = &layout, make([]localQueue, layout.Shards)
-		for i := range d.queues {
-			d.queues[i] = localQueue{path: filepath.FromSlash(layout.Dir(path, i)), prefix: dirPrefix(layout, i)}
-		}
-	}
+	d := &directory{fs: fsys, path: path, layout: layout, queues: make([]localQueue, layout.Shards)}
 	for i := range d.queues {
+		d.queues[i] = localQueue{path: layout.Dir(path, i), prefix: layout.Prefix(i)}
 		if err := d.queues[i].open(d); err != nil {
 			return nil, errors.CombineErrors(err, d.close())
 		}
@@ -60,7 +55,7 @@ func (q *localQueue) open(d *directory) error {
 		return nil
 	}
 	reader, err := queue.OpenReader(q.path, &queue.ReaderOptions{FS: d.fs})
-	if d.layout != nil && errors.Is(err, fs.ErrNotExist) {
+	if d.layout.Shards > 1 && errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err == nil {
@@ -117,7 +112,8 @@ func (d *directory) id(ctx context.Context, b bucket.Bucket, record Record, file
 	if files.count() == 0 {
 		return "", nil
 	}
-	if d.layout != nil && strings.HasPrefix(record.Queue, layoutName(*d.layout)) {
+	name := layoutName(d.layout)
+	if d.layout.Shards > 1 && strings.HasPrefix(record.Queue, name) {
 		switch same, err := d.holdsShards(ctx, b, record.base(record.Queue), files); {
 		case err != nil:
 			return "", err
@@ -128,8 +124,8 @@ func (d *directory) id(ctx context.Context, b bucket.Bucket, record Record, file
 	first := slices.IndexFunc(files, func(of []queue.SealedFile) bool { return len(of) > 0 })
 	id, err := d.queueID(first, files)
 	text := hex.EncodeToString(id[:])
-	if d.layout != nil {
-		text = layoutName(*d.layout) + "-" + text[:8]
+	if d.layout.Shards > 1 {
+		text = name + "-" + text[:8]
 	}
 	return text, err
 }
@@ -148,7 +144,7 @@ func (d *directory) holdsShards(ctx context.Context, b bucket.Bucket, base Ref, 
 		return true, nil // another Publisher of this layout has committed nothing
 	}
 	m, err := ReadManifest(ctx, b, base)
-	if err != nil || !m.sameLayout(&Manifest{Layout: d.layout}) {
+	if err != nil || m.Layout != d.layout {
 		return false, err
 	}
 	compared := 0
@@ -167,16 +163,13 @@ func (d *directory) holdsShards(ctx context.Context, b bucket.Bucket, base Ref, 
 
 // of returns the manifests of the queues of a directory. A manifest with number 0 is empty.
 func (d *directory) of(m *Manifest) ([]*Manifest, error) {
-	views := make([]*Manifest, len(d.queues))
-	for i := range views {
-		views[i] = new(Manifest)
-	}
 	if m.Number == 0 {
-		return views, nil
+		m = emptyManifest(d.layout)
 	}
-	if !m.sameLayout(&Manifest{Layout: d.layout}) {
+	if m.Layout != d.layout {
 		return nil, refused("manifest %d does not have the layout of %s: give the directory that was published, or --new-generation to replace the whole collection", m.Number, d.path)
 	}
+	views := make([]*Manifest, len(d.queues))
 	for i := range views {
 		views[i] = m.queueAt(i)
 	}
@@ -196,22 +189,23 @@ func (d *directory) continues(m *Manifest, files sealedFiles) error {
 }
 
 func (q *localQueue) continues(m *Manifest, files []queue.SealedFile) error {
-	if m.Head.Sealed == 0 {
+	head := m.Heads[0]
+	if head.Sealed == 0 {
 		return nil
 	}
 	last := queue.SegmentID(0)
 	if len(files) > 0 {
 		last = files[len(files)-1].Last
 	}
-	if m.Head.Sealed > last {
-		return refused("the queue in %s ends with segment %d, and manifest %d reaches to segment %d: it is an older copy; run docstore-updater restore into a new directory", q.path, last, m.Number, m.Head.Sealed)
+	if head.Sealed > last {
+		return refused("the queue in %s ends with segment %d, and manifest %d reaches to segment %d: it is an older copy; run docstore-updater restore into a new directory", q.path, last, m.Number, head.Sealed)
 	}
-	footer, err := q.reader.FooterOf(m.Head.Sealed)
+	footer, err := q.reader.FooterOf(head.Sealed)
 	if err != nil {
 		return err
 	}
-	if want := queue.FooterDigest(m.Head.Digest[:]); footer != (queue.FooterDigest{}) && footer != want {
-		return refused("segment %d of the queue in %s has the digest %x, and manifest %d has %x: the queue was restored from an older copy and written again, or truncated; complete an interrupted docstore-updater discard, run restore into a new directory, or publish to another prefix", m.Head.Sealed, q.path, footer, m.Number, want)
+	if want := queue.FooterDigest(head.Digest[:]); footer != (queue.FooterDigest{}) && footer != want {
+		return refused("segment %d of the queue in %s has the digest %x, and manifest %d has %x: the queue was restored from an older copy and written again, or truncated; complete an interrupted docstore-updater discard, run restore into a new directory, or publish to another prefix", head.Sealed, q.path, footer, m.Number, want)
 	}
 	return nil
 }
@@ -256,9 +250,9 @@ func chunkOf(parent *Manifest, end queue.SegmentID, files []queue.SealedFile, by
 }
 
 // lockShards makes sure that no Writer of the shards of a manifest is opened until unlock is
-// called. One queue needs no lock but its own.
+// called. One shard has the lock of its queue.
 func lockShards(dir string, m *Manifest, options Options) (unlock func(), err error) {
-	if m.Layout == nil {
+	if m.Layout.Shards == 1 {
 		return func() {}, nil
 	}
 	lock, err := queue.LockDir(options.FS, dir, options.Now())
@@ -268,8 +262,8 @@ func lockShards(dir string, m *Manifest, options Options) (unlock func(), err er
 	return func() { _ = lock.Close() }, nil
 }
 
-// SealedSegments returns the last sealed segment of the queue in dir, or of each shard. open
-// reports whether a queue without a sealed segment has entries.
+// SealedSegments returns the last sealed segment of each shard of the collection in dir. open
+// reports whether a shard without a sealed segment has entries.
 func SealedSegments(fsys vfs.FS, dir string) (sealed []queue.SegmentID, open bool, err error) {
 	layout, err := shard.Read(fsys, dir)
 	if err != nil {

@@ -87,8 +87,8 @@ func truncate(ctx context.Context, dir string, m *Manifest, options Options) (en
 	defer unlock()
 	for _, dryRun := range []bool{true, false} {
 		entries = 0
-		for i := range m.queueCount() {
-			n, err := truncateQueue(ctx, m.queueDir(dir, i), m.queueAt(i), dryRun, options)
+		for i := range m.Layout.Shards {
+			n, err := truncateQueue(ctx, m.Layout.Dir(dir, i), m.queueAt(i), dryRun, options)
 			if err != nil {
 				return 0, err
 			}
@@ -103,12 +103,12 @@ func truncateQueue(ctx context.Context, dir string, m *Manifest, dryRun bool, op
 	switch {
 	case err != nil:
 		return 0, err
-	case !written && m.Head.Sealed == 0:
+	case !written && m.Heads[0].Sealed == 0:
 		return 0, nil // an empty shard
 	case !written:
-		return 0, refused("%s has no segments, and manifest %d reaches to segment %d: restore the queue", dir, m.Number, m.Head.Sealed)
+		return 0, refused("%s has no segments, and manifest %d reaches to segment %d: restore the queue", dir, m.Number, m.Heads[0].Sealed)
 	}
-	report, err := queue.Truncate(ctx, dir, queue.Address{Segment: m.Head.Sealed + 1}, &queue.TruncateOptions{FS: options.FS, Now: options.Now, DryRun: dryRun})
+	report, err := queue.Truncate(ctx, dir, queue.Address{Segment: m.Heads[0].Sealed + 1}, &queue.TruncateOptions{FS: options.FS, Now: options.Now, DryRun: dryRun})
 	return report.Entries, err
 }
 

@@ -46,7 +46,7 @@ type Extension struct {
 // be made again. In a divided collection m describes the shard with this number.
 func OpenExtension(ctx context.Context, r IncrementReader, base Ref, m *Manifest, shard int, dir string, opts *Options) (*Extension, error) {
 	e := &Extension{
-		reader: r, options: opts.withDefaults(), base: base, queue: shard, segment: m.Head.Sealed + 1, hash: sha256.New(), fits: MaxAhead, ahead: 1,
+		reader: r, options: opts.withDefaults(), base: base, queue: shard, segment: m.Heads[0].Sealed + 1, hash: sha256.New(), fits: MaxAhead, ahead: 1,
 	}
 	e.path = filepath.Join(dir, queue.OpenSegmentName(e.segment))
 	file, err := cutOpen(e.options.FS, dir, e.segment)
@@ -327,7 +327,7 @@ func (q *replicaQueue) removeOpen() error {
 	}
 	for _, name := range names {
 		parsed, ok := queue.ParseFileName(name)
-		if !ok || parsed.Sealed || parsed.First > q.manifest.Head.Sealed {
+		if !ok || parsed.Sealed || parsed.First > q.manifest.Heads[0].Sealed {
 			continue
 		}
 		if err := q.options.FS.Remove(filepath.Join(q.dir, name)); err != nil {
@@ -342,10 +342,10 @@ func (q *replicaQueue) removeOpen() error {
 // after them.
 func RestoreIncrements(ctx context.Context, b bucket.Bucket, base Ref, m *Manifest, dir string, opts *Options) (uint64, error) {
 	r := NewIncrementReader(b, m)
-	extensions := make([]*Extension, m.queueCount())
+	extensions := make([]*Extension, m.Layout.Shards)
 	next := uint64(math.MaxUint64)
 	for i := range extensions {
-		e, err := OpenExtension(ctx, r, base, m.queueAt(i), i, m.queueDir(dir, i), opts)
+		e, err := OpenExtension(ctx, r, base, m.queueAt(i), i, m.Layout.Dir(dir, i), opts)
 		if err != nil {
 			return 0, err
 		}
@@ -371,7 +371,7 @@ func RestoreIncrements(ctx context.Context, b bucket.Bucket, base Ref, m *Manife
 		}
 	}
 	for i, e := range extensions {
-		if err := e.sync(m.queueDir(dir, i)); err != nil {
+		if err := e.sync(m.Layout.Dir(dir, i)); err != nil {
 			return 0, err
 		}
 	}

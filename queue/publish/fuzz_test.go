@@ -16,17 +16,16 @@ import (
 // input is the text before compression.
 func FuzzManifest(f *testing.F) {
 	seed := Manifest{
-		Format: manifestFormat, Number: 1, Time: time.UnixMilli(1).UTC(), Head: queue.Head{Sealed: 1, Highest: 1, Time: time.UnixMilli(0)},
+		Number: 1, Time: time.UnixMilli(1).UTC(), Layout: shard.Layout{Shards: 1}, Heads: []queue.Head{{Sealed: 1, Highest: 1, Time: time.UnixMilli(0)}},
 		Files: []File{{Name: "0000000001.seg", Size: 100, Documents: 3}},
 	}
 	add := func() {
-		text, err := json.Marshal(&seed)
+		text, err := json.Marshal(seed.stored())
 		require.NoError(f, err)
 		f.Add(text)
 	}
 	add()
-	seed.Format, seed.Layout, seed.Head = dividedFormat, &shard.Layout{Shards: 2, Seed: 5}, queue.Head{}
-	seed.Heads, seed.Files = make([]queue.Head, 2), nil
+	seed.Layout, seed.Heads, seed.Files = shard.Layout{Shards: 2, Seed: 5}, make([]queue.Head, 2), nil
 	add()
 	f.Add([]byte(`{"format":9,"number":1}`))
 	f.Fuzz(func(t *testing.T, text []byte) {

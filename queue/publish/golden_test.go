@@ -45,13 +45,16 @@ func TestGoldenObjects(t *testing.T) {
 		}
 	}
 	for name, m := range map[string]*Manifest{
-		"manifest-1": {Format: manifestFormat, Number: 7, Previous: before, Parent: &Ref{Number: 5, Digest: digest("manifest 5")}, Time: at, Head: head, Files: []File{file("0000000001.seg")}},
+		"manifest-1": {
+			Number: 7, Previous: before, Parent: &Ref{Number: 5, Digest: digest("manifest 5")}, Time: at, Layout: shard.Layout{Shards: 1},
+			Heads: []queue.Head{head}, Files: []File{file("0000000001.seg")},
+		},
 		"manifest-2": {
-			Format: dividedFormat, Number: 7, Previous: before, Time: at, Layout: &shard.Layout{Shards: 2, Seed: 123},
+			Number: 7, Previous: before, Time: at, Layout: shard.Layout{Shards: 2, Seed: 123},
 			Heads: []queue.Head{{Time: at.Local()}, head}, Files: []File{file("shard-0001/0000000001.seg")},
 		},
 	} {
-		object := encoder().EncodeAll(golden(t, name, m), nil)
+		object := encoder().EncodeAll(golden(t, name, m.stored()), nil)
 		got, err := decodeManifest(object, Ref{Number: 7, Digest: sha256.Sum256(object)})
 		require.NoError(t, err, name)
 		require.Equal(t, m, got, name)

@@ -161,7 +161,7 @@ type bucketIncrements struct {
 
 // NewIncrementReader returns a reader of the increments of manifests with the layout of m.
 func NewIncrementReader(b bucket.Bucket, m *Manifest) IncrementReader {
-	return bucketIncrements{b, m.queueCount()}
+	return bucketIncrements{b, m.Layout.Shards}
 }
 
 // incrementName returns the name of an object.

@@ -31,31 +31,27 @@ const (
 	// maxDecodedBytes bounds the JSON of a manifest.
 	maxDecodedBytes = 512 << 20
 
+	// manifestFormat is the format of a manifest of one shard, and shardsFormat that of several.
 	manifestFormat = 1
+	shardsFormat   = 2
 
 	filePrefix     = "file/"
 	manifestPrefix = "manifest/"
 )
 
-// Manifest lists the sealed files of a queue, or of all shards, at one moment. It never
-// changes.
+// Manifest lists the sealed files of all shards of a collection at one moment. It never changes.
 type Manifest struct {
-	Format int    `json:"format"`
-	Number uint64 `json:"number"`
+	Number uint64
 	// Previous is the manifest with the number before.
-	Previous Ref `json:"previous"`
+	Previous Ref
 	// Parent is the manifest whose entries this one continues; nil: Previous; number 0: none.
-	Parent *Ref      `json:"parent,omitempty"`
-	Time   time.Time `json:"time"`
-	// Head states what the files hold. Its last sealed segment identifies the content, which
-	// later manifests continue. It is zero if there is a layout.
-	Head  queue.Head `json:"head,omitzero"`
-	Files []File     `json:"files"` // sorted by name
-
-	// Layout is the division into shards; nil: the collection has one queue. Heads are the
-	// heads of the shards; the head of an empty shard has a time only.
-	Layout *shard.Layout `json:"layout,omitempty"`
-	Heads  []queue.Head  `json:"heads,omitempty"`
+	Parent *Ref
+	Time   time.Time
+	Layout shard.Layout
+	// Heads state what the files of each shard hold. The last sealed segment identifies the
+	// content, which later manifests continue. The head of an empty shard has a time only.
+	Heads []queue.Head
+	Files []File // sorted by name
 }
 
 // File is a sealed segment, or a rewrite of a range of segments, as queue.SealedFile
@@ -140,17 +136,16 @@ func (m *Manifest) sum(value func(File) int64) int64 {
 
 // validate returns an error unless the fields are within their limits.
 func (m *Manifest) validate() error {
-	if m.Format > dividedFormat {
-		return errors.Wrapf(ErrNewerVersion, "manifest %d has format %d", m.Number, m.Format)
+	if err := m.Layout.Check(); err != nil {
+		return corrupt("manifest %d: %v", m.Number, err)
 	}
 	switch {
-	case m.Format < 1 || m.Number == 0 || m.Previous.Number != m.Number-1:
-		return corrupt("manifest %d has format %d and follows manifest %d", m.Number, m.Format, m.Previous.Number)
+	case m.Number == 0 || m.Previous.Number != m.Number-1:
+		return corrupt("manifest %d follows manifest %d", m.Number, m.Previous.Number)
+	case len(m.Heads) != m.Layout.Shards:
+		return corrupt("manifest %d has %d heads of %d shards", m.Number, len(m.Heads), m.Layout.Shards)
 	case len(m.Files) > MaxFiles:
 		return corrupt("manifest %d has %d files, more than %d", m.Number, len(m.Files), MaxFiles)
-	}
-	if err := m.validateLayout(); err != nil {
-		return err
 	}
 	last := ""
 	for _, f := range m.Files {
@@ -185,16 +180,52 @@ var encoder = sync.OnceValue(func() *zstd.Encoder {
 	return e
 })
 
+// storedManifest is the JSON of a manifest.
+type storedManifest struct {
+	Format   int        `json:"format"`
+	Number   uint64     `json:"number"`
+	Previous Ref        `json:"previous"`
+	Parent   *Ref       `json:"parent,omitempty"`
+	Time     time.Time  `json:"time"`
+	Head     queue.Head `json:"head,omitzero"` // of the only shard
+	Files    []File     `json:"files"`
+	// Layout and Heads are those of several shards.
+	Layout *shard.Layout `json:"layout,omitempty"`
+	Heads  []queue.Head  `json:"heads,omitempty"`
+}
+
+func (m *Manifest) stored() *storedManifest {
+	s := &storedManifest{Format: manifestFormat, Number: m.Number, Previous: m.Previous, Parent: m.Parent, Time: m.Time, Files: m.Files}
+	if m.Layout.Shards == 1 {
+		s.Head = m.Heads[0]
+	} else {
+		s.Format, s.Layout, s.Heads = shardsFormat, &m.Layout, m.Heads
+	}
+	return s
+}
+
+// manifest is the inverse of stored, for any content.
+func (s *storedManifest) manifest() (*Manifest, error) {
+	m := &Manifest{Number: s.Number, Previous: s.Previous, Parent: s.Parent, Time: s.Time, Files: s.Files}
+	switch {
+	case s.Format > shardsFormat:
+		return nil, errors.Wrapf(ErrNewerVersion, "manifest %d has format %d", s.Number, s.Format)
+	case s.Format == manifestFormat && s.Layout == nil && s.Heads == nil:
+		m.Layout, m.Heads = shard.Layout{Shards: 1}, []queue.Head{s.Head}
+	case s.Format == shardsFormat && s.Layout != nil && s.Layout.Shards != 1 && s.Head.Sealed == 0:
+		m.Layout, m.Heads = *s.Layout, s.Heads
+	default:
+		return nil, corrupt("manifest %d has format %d, which does not fit its layout and heads", s.Number, s.Format)
+	}
+	return m, m.validate()
+}
+
 // encode returns the manifest's object and a reference to it.
 func (m *Manifest) encode() ([]byte, Ref, error) {
-	m.Format = manifestFormat
-	if m.Layout != nil {
-		m.Format = dividedFormat
-	}
 	if err := m.validate(); err != nil {
 		return nil, Ref{}, err
 	}
-	text, err := json.Marshal(m)
+	text, err := json.Marshal(m.stored())
 	if err != nil {
 		return nil, Ref{}, err
 	}
@@ -219,14 +250,14 @@ func decodeManifest(data []byte, ref Ref) (*Manifest, error) {
 	if err != nil {
 		return nil, corrupt("manifest %d: %v", ref.Number, err)
 	}
-	m := new(Manifest)
-	if err := json.Unmarshal(text, m); err != nil {
+	s := new(storedManifest)
+	if err := json.Unmarshal(text, s); err != nil {
 		return nil, corrupt("manifest %d: %v", ref.Number, err)
 	}
-	if m.Number != ref.Number {
-		return nil, corrupt("the object of manifest %d holds manifest %d", ref.Number, m.Number)
+	if s.Number != ref.Number {
+		return nil, corrupt("the object of manifest %d holds manifest %d", ref.Number, s.Number)
 	}
-	return m, m.validate()
+	return s.manifest()
 }
 
 // ReadManifest reads a manifest of a bucket. ErrCorrupt: its digest is not that of ref.

@@ -160,9 +160,7 @@ func restore(t testing.TB, b bucket.Bucket, number uint64) *source {
 	require.NoError(t, err)
 	s := newSource()
 	require.NoError(t, Restore(t.Context(), b, m, s.dir, &Options{FS: s.fs}))
-	if m.Layout != nil {
-		s.layout = *m.Layout
-	}
+	s.layout = m.Layout
 	s.documents = read(t, s.fs, s.dir)
 	s.sealed = maps.Clone(s.documents)
 	return s
@@ -504,7 +502,10 @@ func TestFindManifestRefuses(t *testing.T) {
 // TestInvalidManifests: a manifest with a right digest and wrong content.
 func TestInvalidManifests(t *testing.T) {
 	valid := func() *Manifest {
-		return &Manifest{Number: 1, Head: queue.Head{Sealed: 1, Highest: 1, Time: time.UnixMilli(0)}, Files: []File{{Name: "0000000001.seg", Size: 100}}}
+		return &Manifest{
+			Number: 1, Layout: shard.Layout{Shards: 1}, Heads: []queue.Head{{Sealed: 1, Highest: 1, Time: time.UnixMilli(0)}},
+			Files: []File{{Name: "0000000001.seg", Size: 100}},
+		}
 	}
 	for name, change := range map[string]func(*Manifest){
 		"number":     func(m *Manifest) { m.Previous.Number = 1 },

@@ -261,7 +261,7 @@ func (p *Publisher) publishSealed(ctx context.Context) (Published, error) {
 func (p *Publisher) leastEnds(ctx context.Context, record Record, base Ref, parents []*Manifest) ([]queue.SegmentID, error) {
 	ends := make([]queue.SegmentID, len(parents))
 	for i, m := range parents {
-		ends[i] = m.Head.Sealed
+		ends[i] = m.Heads[0].Sealed
 	}
 	if !record.Increments || base != record.Head || base.Number == 0 {
 		return ends, nil
@@ -339,24 +339,19 @@ func (p *Publisher) upload(ctx context.Context, parent *Manifest, files sealedFi
 
 // setHeads sets the heads of a manifest. A shard that has not changed keeps its head.
 func (p *Publisher) setHeads(m, parent *Manifest, files sealedFiles) error {
-	heads := make([]queue.Head, len(files))
+	m.Heads = make([]queue.Head, len(files))
 	for i, q := range p.source.queues {
-		if m.Layout != nil && parent.Layout != nil && slices.Equal(m.filesOf(i), parent.filesOf(i)) {
-			heads[i] = parent.Heads[i]
+		if parent.Number > 0 && slices.Equal(m.filesOf(i), parent.filesOf(i)) {
+			m.Heads[i] = parent.Heads[i]
 			continue
 		}
 		if len(files[i]) > 0 {
 			var err error
-			if heads[i], err = q.reader.SealedHead(files[i]); err != nil {
+			if m.Heads[i], err = q.reader.SealedHead(files[i]); err != nil {
 				return err
 			}
 		}
-		heads[i].Time = m.Time // also of an empty shard: it makes a server of it ready
-	}
-	if m.Layout == nil {
-		m.Head = heads[0]
-	} else {
-		m.Heads = heads
+		m.Heads[i].Time = m.Time // also of an empty shard: it makes a server of it ready
 	}
 	return nil
 }

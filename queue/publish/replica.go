@@ -94,14 +94,12 @@ func (r *Replica) open(m *Manifest) ([]*replicaQueue, error) {
 	if err := r.checkLayout(m); err != nil {
 		return nil, err
 	}
-	if m.Layout != nil {
-		if err := shard.Write(r.options.FS, r.dir, *m.Layout); err != nil {
-			return nil, err
-		}
+	if err := shard.Write(r.options.FS, r.dir, m.Layout); err != nil {
+		return nil, err
 	}
-	queues := make([]*replicaQueue, m.queueCount())
+	queues := make([]*replicaQueue, m.Layout.Shards)
 	for i := range queues {
-		queues[i] = &replicaQueue{r, m.queueDir(r.dir, i), m.queueAt(i)}
+		queues[i] = &replicaQueue{r, m.Layout.Dir(r.dir, i), m.queueAt(i)}
 		if err := r.options.FS.MkdirAll(queues[i].dir); err != nil {
 			return nil, err
 		}
@@ -115,7 +113,7 @@ func (r *Replica) checkLayout(m *Manifest) error {
 	switch {
 	case err != nil || layout.Shards == 1:
 		return err
-	case !m.sameLayout(&Manifest{Layout: &layout}):
+	case layout != m.Layout:
 		return refused("%s has %d shards with the seed %d, and manifest %d has another layout: give a new or empty directory", r.dir, layout.Shards, layout.Seed, m.Number)
 	}
 	return nil
@@ -123,7 +121,7 @@ func (r *Replica) checkLayout(m *Manifest) error {
 
 // writeHead writes the head first: a reader that knows it waits for the files.
 func (q *replicaQueue) writeHead() error {
-	fsys, head := q.options.FS, q.manifest.Head
+	fsys, head := q.options.FS, q.manifest.Heads[0]
 	if there, err := queue.ReadHead(fsys, q.dir); err == nil && there == head {
 		return nil
 	}
@@ -319,21 +317,16 @@ func (r *Replica) requireOnly(m *Manifest) error {
 	if err := r.checkLayout(m); err != nil {
 		return err
 	}
-	allowed := map[string]bool{}
-	if m.Layout != nil {
-		allowed[shard.LayoutName] = true
-	}
-	for i := range m.queueCount() {
-		q := replicaQueue{r, m.queueDir(r.dir, i), m.queueAt(i)}
-		if m.Layout != nil {
-			allowed[filepath.Base(q.dir)] = true
-		}
+	allowed := map[string]bool{shard.LayoutName: true}
+	for i := range m.Layout.Shards {
+		q := replicaQueue{r, m.Layout.Dir(r.dir, i), m.queueAt(i)}
+		allowed[filepath.Base(q.dir)] = true
 		if err := q.requireOnly(); err != nil {
 			return err
 		}
 	}
-	if m.Layout == nil {
-		return nil
+	if m.Layout.Shards == 1 {
+		return nil // its directory is this one
 	}
 	return r.requireNames(r.dir, m, func(name string) bool { return allowed[name] })
 }
@@ -341,7 +334,7 @@ func (r *Replica) requireOnly(m *Manifest) error {
 // requireOnly is Replica.requireOnly for one queue.
 func (q *replicaQueue) requireOnly() error {
 	m := q.manifest
-	allowed := map[string]bool{queue.OpenSegmentName(m.Head.Sealed + 1): true} // of RestoreIncrements
+	allowed := map[string]bool{queue.OpenSegmentName(m.Heads[0].Sealed + 1): true} // of RestoreIncrements
 	for _, f := range m.Files {
 		allowed[f.Name], allowed[f.Name+partSuffix] = true, true
 	}

@@ -9,14 +9,14 @@ import (
 	"docstore/queue/bucket"
 )
 
-// RetainedState is the end of a manifest in its queue, or in the queue of each shard.
+// RetainedState is the end of a manifest in each shard.
 type RetainedState struct {
 	Number uint64
 	Sealed []queue.SegmentID // the last segment, by shard; 0: the shard was empty
 }
 
 // RetainedEnds returns the ends of states in the queue of a shard, as queue.Compact needs
-// them; 0 if the collection is not divided.
+// them.
 func RetainedEnds(states []RetainedState, shard int) []queue.SegmentID {
 	var ends []queue.SegmentID
 	for _, s := range states {
@@ -62,18 +62,6 @@ func RetainedStates(ctx context.Context, b bucket.Bucket, dir string, keep uint6
 	}
 	slices.Reverse(states)
 	return states, nil
-}
-
-// ends returns the last segment of each queue.
-func (m *Manifest) ends() []queue.SegmentID {
-	if m.Layout == nil {
-		return []queue.SegmentID{m.Head.Sealed}
-	}
-	ends := make([]queue.SegmentID, len(m.Heads))
-	for i, head := range m.Heads {
-		ends[i] = head.Sealed
-	}
-	return ends
 }
 
 // stays reports whether a compaction keeps the content of a manifest, and the oldest such one.

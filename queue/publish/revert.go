@@ -103,10 +103,10 @@ func (v *reversion) findEnds(ctx context.Context) error {
 		if m.Number <= v.target.Number {
 			break
 		}
-		end := manifestEnd{m.Number, make([]queue.Address, v.target.queueCount())}
+		end := manifestEnd{m.Number, make([]queue.Address, v.target.Layout.Shards)}
 		for i := range end.next {
-			if m.sameLayout(v.target) {
-				end.next[i] = m.queueAt(i).Head.End.Next
+			if m.Layout == v.target.Layout {
+				end.next[i] = m.Heads[i].End.Next
 			}
 		}
 		v.ends = append(v.ends, end)
@@ -123,7 +123,7 @@ func (v *reversion) appendAll(ctx context.Context) (err error) {
 	defer unlock()
 	target := openCopy(v.bucket, v.target, v.dir, v.options)
 	defer func() { err = errors.CombineErrors(err, target.remove()) }()
-	for i := range v.target.queueCount() {
+	for i := range v.target.Layout.Shards {
 		if err := v.append(ctx, target, i); err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func (v *reversion) appendAll(ctx context.Context) (err error) {
 
 // append appends the differences to one queue, and seals it.
 func (v *reversion) append(ctx context.Context, target *manifestCopy, i int) (err error) {
-	dir := v.target.queueDir(v.dir, i)
+	dir := v.target.Layout.Dir(v.dir, i)
 	w, err := queue.OpenWriter(dir, &queue.WriterOptions{FS: v.options.FS, Now: v.options.Now})
 	if err != nil {
 		return err

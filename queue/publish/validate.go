@@ -34,7 +34,7 @@ func Validate(ctx context.Context, b bucket.Bucket, m, accepted *Manifest, dir s
 	if accepted == nil {
 		accepted = new(Manifest)
 	}
-	for i := range m.queueCount() {
+	for i := range m.Layout.Shards {
 		if err := checkChain(m.queueAt(i)); err != nil {
 			return err
 		}
@@ -43,7 +43,7 @@ func Validate(ctx context.Context, b bucket.Bucket, m, accepted *Manifest, dir s
 		return err
 	}
 	var rejected error
-	for i := range m.queueCount() {
+	for i := range m.Layout.Shards {
 		err := validateQueue(ctx, m, accepted, i, dir, bounds, options)
 		switch {
 		case errors.Is(err, ErrRejected):
@@ -64,7 +64,7 @@ func Validate(ctx context.Context, b bucket.Bucket, m, accepted *Manifest, dir s
 // validateQueue verifies one queue of a manifest. The ids that are required in it must have
 // documents.
 func validateQueue(ctx context.Context, m, accepted *Manifest, i int, dir string, bounds Bounds, options Options) error {
-	r, err := queue.OpenReader(m.queueDir(dir, i), &queue.ReaderOptions{FS: options.FS})
+	r, err := queue.OpenReader(m.Layout.Dir(dir, i), &queue.ReaderOptions{FS: options.FS})
 	if err != nil {
 		return err
 	}
@@ -72,10 +72,7 @@ func validateQueue(ctx context.Context, m, accepted *Manifest, i int, dir string
 	if err := verifyNew(ctx, r, m.queueAt(i), accepted); err != nil {
 		return err
 	}
-	required := bounds.RequiredIDs
-	if m.Layout != nil {
-		required = slices.DeleteFunc(slices.Clone(required), func(id string) bool { return m.Layout.ShardString(id) != i })
-	}
+	required := slices.DeleteFunc(slices.Clone(bounds.RequiredIDs), func(id string) bool { return m.Layout.ShardString(id) != i })
 	return checkRequired(ctx, r, m, required, options.Now())
 }
 
@@ -93,8 +90,8 @@ func checkChain(m *Manifest) error {
 		}
 		next, ends = name.Last+1, f.Ends
 	}
-	if next != m.Head.Sealed+1 {
-		return corrupt("manifest %d ends with segment %d, and its head with %d", m.Number, next-1, m.Head.Sealed)
+	if next != m.Heads[0].Sealed+1 {
+		return corrupt("manifest %d ends with segment %d, and its head with %d", m.Number, next-1, m.Heads[0].Sealed)
 	}
 	return nil
 }
@@ -153,7 +150,7 @@ func checkDeletes(m, accepted *Manifest, fraction float64) error {
 		return nil
 	}
 	before := accepted.Documents()
-	if !m.sameQueue(accepted) {
+	if !m.sameQueues(accepted) {
 		if documents := m.Documents(); float64(documents) < (1-fraction)*float64(before) {
 			return Rejected("manifest %d, of another queue, has %d documents, more than %.1f %% fewer than the %d of manifest %d", m.Number, documents, 100*fraction, before, accepted.Number)
 		}
@@ -168,8 +165,8 @@ func checkDeletes(m, accepted *Manifest, fraction float64) error {
 // newDeletes counts the deletes in segments after those of accepted.
 func newDeletes(m, accepted *Manifest) int64 {
 	var deletes int64
-	for i := range m.queueCount() {
-		before := accepted.queueAt(i).Head.Sealed
+	for i := range m.Layout.Shards {
+		before := accepted.Heads[i].Sealed
 		for _, f := range m.queueAt(i).Files {
 			if name, _ := queue.ParseFileName(f.Name); name.First > before {
 				deletes += f.Deletes

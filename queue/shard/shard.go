@@ -20,8 +20,9 @@ package shard
 import (
 	"fmt"
 	"math/bits"
-	"path"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"unsafe"
 )
 
@@ -72,7 +73,23 @@ func (l Layout) Dir(dir string, shard int) string {
 	if l.Shards == 1 {
 		return dir
 	}
-	return path.Join(dir, fmt.Sprintf("shard-%04d", shard))
+	return filepath.Join(dir, fmt.Sprintf("shard-%04d", shard))
+}
+
+// Prefix returns the beginning of the names of a shard's files in the directory of the
+// collection: "shard-0007/", or "" if there is one shard.
+func (l Layout) Prefix(shard int) string {
+	if l.Shards == 1 {
+		return ""
+	}
+	return fmt.Sprintf("shard-%04d/", shard)
+}
+
+// ParsePrefix is the inverse of Prefix.
+func (l Layout) ParsePrefix(prefix string) (shard int, ok bool) {
+	// An error leaves a number that has another prefix.
+	shard, _ = strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(prefix, "shard-"), "/"))
+	return shard, shard >= 0 && shard < l.Shards && l.Prefix(shard) == prefix
 }
 
 // Name returns the name under which a server lists a shard of a collection: jobs/7.

@@ -27,7 +27,21 @@ func TestLayout(t *testing.T) {
 		require.InDelta(t, 1000, n, 200, s)
 	}
 	require.Equal(t, "jobs/shard-0007", l.Dir("jobs", 7))
+	for i := range l.Shards {
+		got, ok := l.ParsePrefix(l.Prefix(i))
+		require.True(t, ok)
+		require.Equal(t, i, got)
+	}
 	one := Layout{Shards: 1}
+	got, ok := one.ParsePrefix(one.Prefix(0))
+	require.True(t, ok)
+	require.Zero(t, got)
+	for _, l := range []Layout{l, one} {
+		for _, prefix := range []string{"/", ".", "shard-", "shard-0064/", "shard--001/", "shard-+000/", "shard-00000/", "shard-0000", "shard-0000/../"} {
+			_, ok := l.ParsePrefix(prefix)
+			require.False(t, ok, prefix)
+		}
+	}
 	require.NoError(t, one.Check())
 	require.Zero(t, one.ShardString("doc"))
 	require.Equal(t, "./jobs", one.Dir("./jobs", 0), "the directory itself")

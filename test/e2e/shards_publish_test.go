@@ -38,9 +38,9 @@ func (p *published) followShards(t *testing.T, etcd string) *shardServer {
 	arbiter, err := etcdlog.Open(etcd, nil)
 	require.NoError(t, err)
 	feed := follow.OpenFeed(publish.WithArbiter(client, arbiter), nil)
-	division, err := feed.Division(t.Context())
+	announced, _, err := feed.Announced(t.Context())
 	require.NoError(t, err)
-	s := &shardServer{service: collection.NewService(), layout: division.Layout}
+	s := &shardServer{service: collection.NewService(), layout: announced.Layout}
 	s.service.Divide("debian", s.layout)
 	dir := t.TempDir()
 	for i := range s.layout.Shards {

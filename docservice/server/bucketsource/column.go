@@ -135,7 +135,7 @@ func requireDivided(b bucket.Bucket, name string) error {
 		return nil
 	}
 	m, err := publish.ReadManifest(ctx, b, record.Announced)
-	if err == nil && m.Layout == nil {
+	if err == nil && m.Layout.Shards == 1 {
 		return optionErrorf("--column: collection %s is not divided into shards; leave out --column, or write it with docstore-updater append --shards", name)
 	}
 	return nil
@@ -143,8 +143,14 @@ func requireDivided(b bucket.Bucket, name string) error {
 
 // announced describes the announced manifest.
 func (c *columnOf) announced(ctx context.Context) (column.Announced, error) {
-	division, err := c.feed.Division(ctx)
-	return column.Announced{Generation: division.Incarnation, Layout: division.Layout, Bytes: division.Bytes}, err
+	m, incarnation, err := c.feed.Announced(ctx)
+	switch {
+	case err != nil:
+		return column.Announced{}, err
+	case m.Layout.Shards == 1:
+		return column.Announced{}, publish.Refused("manifest %d has one shard: append with --shards to a new queue, and publish it with --new-generation", m.Number)
+	}
+	return column.Announced{Generation: incarnation, Layout: m.Layout, Bytes: m.ShardBytes()}, nil
 }
 
 // Close closes the parts that are open. It is part of server.Held.

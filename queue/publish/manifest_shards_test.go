@@ -3,6 +3,7 @@ package publish
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -53,12 +54,15 @@ func TestShardIsManifestOfItsQueue(t *testing.T) {
 		_, err := m.Shard(i)
 		require.ErrorIs(t, err, ErrRefused)
 	}
-	undivided := newSource()
-	undivided.write(t, true, documents(1)...)
-	m = publish(t, newBucket(t), undivided).Manifest
-	_, err := m.Shard(0)
+	one := newSource()
+	one.write(t, true, documents(1)...)
+	m = publish(t, newBucket(t), one).Manifest
+	view, err := m.Shard(0)
+	require.NoError(t, err)
+	require.Equal(t, m, view)
+	_, err = m.Shard(1)
 	require.ErrorIs(t, err, ErrRefused)
-	require.Nil(t, m.ShardBytes())
+	require.Equal(t, []int64{m.Bytes()}, m.ShardBytes())
 }
 
 // TestUnchangedShardsKeepTheirFiles: a manifest after a change in one shard has the other
@@ -78,7 +82,7 @@ func TestUnchangedShardsKeepTheirFiles(t *testing.T) {
 		require.NoError(t, err)
 		is, err := after.Shard(i)
 		require.NoError(t, err)
-		require.Equal(t, i != changed, was.Head == is.Head, "shard %d", i)
+		require.Equal(t, i != changed, was.Heads[0] == is.Heads[0], "shard %d", i)
 	}
 	files, bytes := published.Manifest.FilesSince(before)
 	require.Equal(t, 1, files)
@@ -111,45 +115,47 @@ func TestManifestWithHostileLayout(t *testing.T) {
 	b, s := newBucket(t), written(t, 40)
 	good := publish(t, b, s).Manifest
 	require.NoError(t, good.validate())
-	undivided := newSource()
-	undivided.write(t, true, documents(1)...)
-	head := publish(t, newBucket(t), undivided).Manifest.Head
-	for name, change := range map[string]func(m *Manifest){
-		"no layout":               func(m *Manifest) { m.Layout = nil },
-		"layout in format 1":      func(m *Manifest) { m.Format = 1 },
-		"3 shards":                func(m *Manifest) { m.Layout.Shards, m.Heads = 3, m.Heads[:3] },
-		"1 shard":                 func(m *Manifest) { m.Layout.Shards, m.Heads = 1, m.Heads[:1] },
-		"negative shards":         func(m *Manifest) { m.Layout.Shards = -4 },
-		"too many shards":         func(m *Manifest) { m.Layout.Shards = 1 << 30 },
-		"fewer shards":            func(m *Manifest) { m.Layout.Shards, m.Heads = 2, m.Heads[:2] },
-		"a head is missing":       func(m *Manifest) { m.Heads = m.Heads[:3] },
-		"more heads than shards":  func(m *Manifest) { m.Heads = append(m.Heads, m.Heads[0]) },
-		"a head of one queue":     func(m *Manifest) { m.Head = head },
-		"a shard without a head":  func(m *Manifest) { m.Heads[2] = queue.Head{} },
-		"a head without files":    func(m *Manifest) { m.Files = m.Files[1:] },
-		"a name without a shard":  func(m *Manifest) { m.Files[0].Name = "0000000001.seg" },
-		"a name of another shard": func(m *Manifest) { m.Files[3].Name = "shard-0004/0000000001.seg" },
-		"a name that is padded":   func(m *Manifest) { m.Files[0].Name = "shard-00000/0000000001.seg" },
-		"a negative shard":        func(m *Manifest) { m.Files[0].Name = "shard--001/0000000001.seg" },
-		"a signed shard":          func(m *Manifest) { m.Files[0].Name = "shard-+000/0000000001.seg" },
-		"a path":                  func(m *Manifest) { m.Files[0].Name = "shard-0000/../../0000000001.seg" },
-		"a parent directory":      func(m *Manifest) { m.Files[0].Name = "../0000000001.seg" },
-		"an open segment":         func(m *Manifest) { m.Files[0].Name = "shard-0000/0000000001.open" },
-		"the layout":              func(m *Manifest) { m.Files[0].Name = "shard-0000/LAYOUT" },
-		"names not in order":      func(m *Manifest) { m.Files[0], m.Files[1] = m.Files[1], m.Files[0] },
+	one := newSource()
+	one.write(t, true, documents(1)...)
+	head := publish(t, newBucket(t), one).Manifest.Heads[0]
+	for name, change := range map[string]func(m *storedManifest){
+		"no layout":               func(m *storedManifest) { m.Layout = nil },
+		"layout in format 1":      func(m *storedManifest) { m.Format = 1 },
+		"format 0":                func(m *storedManifest) { m.Format = 0 },
+		"3 shards":                func(m *storedManifest) { m.Layout.Shards, m.Heads = 3, m.Heads[:3] },
+		"1 shard":                 func(m *storedManifest) { m.Layout.Shards, m.Heads = 1, m.Heads[:1] },
+		"negative shards":         func(m *storedManifest) { m.Layout.Shards = -4 },
+		"too many shards":         func(m *storedManifest) { m.Layout.Shards = 1 << 30 },
+		"fewer shards":            func(m *storedManifest) { m.Layout.Shards, m.Heads = 2, m.Heads[:2] },
+		"a head is missing":       func(m *storedManifest) { m.Heads = m.Heads[:3] },
+		"more heads than shards":  func(m *storedManifest) { m.Heads = append(m.Heads, m.Heads[0]) },
+		"a head of one queue":     func(m *storedManifest) { m.Head = head },
+		"a shard without a head":  func(m *storedManifest) { m.Heads[2] = queue.Head{} },
+		"a head without files":    func(m *storedManifest) { m.Files = m.Files[1:] },
+		"a name without a shard":  func(m *storedManifest) { m.Files[0].Name = "0000000001.seg" },
+		"a name of another shard": func(m *storedManifest) { m.Files[3].Name = "shard-0004/0000000001.seg" },
+		"a name that is padded":   func(m *storedManifest) { m.Files[0].Name = "shard-00000/0000000001.seg" },
+		"a negative shard":        func(m *storedManifest) { m.Files[0].Name = "shard--001/0000000001.seg" },
+		"a signed shard":          func(m *storedManifest) { m.Files[0].Name = "shard-+000/0000000001.seg" },
+		"a path":                  func(m *storedManifest) { m.Files[0].Name = "shard-0000/../../0000000001.seg" },
+		"a parent directory":      func(m *storedManifest) { m.Files[0].Name = "../0000000001.seg" },
+		"an open segment":         func(m *storedManifest) { m.Files[0].Name = "shard-0000/0000000001.open" },
+		"the layout":              func(m *storedManifest) { m.Files[0].Name = "shard-0000/LAYOUT" },
+		"names not in order":      func(m *storedManifest) { m.Files[0], m.Files[1] = m.Files[1], m.Files[0] },
 	} {
 		t.Run(name, func(t *testing.T) {
-			data, ref, err := good.encode()
-			require.NoError(t, err)
-			m, err := decodeManifest(data, ref)
-			require.NoError(t, err)
+			m := good.stored()
+			layout := *m.Layout
+			m.Layout, m.Heads, m.Files = &layout, slices.Clone(m.Heads), slices.Clone(m.Files)
 			change(m)
-			require.ErrorIs(t, m.validate(), ErrCorrupt)
+			_, err := m.manifest()
+			require.ErrorIs(t, err, ErrCorrupt)
 		})
 	}
-	newer := *good
-	newer.Format = dividedFormat + 1
-	require.ErrorIs(t, newer.validate(), ErrNewerVersion)
+	newer := good.stored()
+	newer.Format = shardsFormat + 1
+	_, err := newer.manifest()
+	require.ErrorIs(t, err, ErrNewerVersion)
 }
 
 // TestLayoutChangesOnlyWithAGeneration: queues and other layouts replace each other only with
@@ -339,16 +345,13 @@ func TestValidateShards(t *testing.T) {
 	}
 }
 
-// TestDivision: a placer learns layout, generation and bytes of the announced manifest.
-func TestDivision(t *testing.T) {
+// TestIncarnation: the placer of the shards learns from it that their documents are others.
+func TestIncarnation(t *testing.T) {
 	b, s := newBucket(t), written(t, 40)
-	m := publish(t, b, s)
-	_, err := ReadDivision(t.Context(), b, time.Now)
-	require.ErrorIs(t, err, ErrRefused)
-	announce(t, b, m.Ref)
-	d, err := ReadDivision(t.Context(), b, time.Now)
+	m := publish(t, b, s).Manifest
+	record, err := openLog(t, b).Load(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, Division{s.layout, "1-shards-4-000000000000000b", 1, m.Manifest.ShardBytes()}, d)
+	require.Equal(t, "1-shards-4-000000000000000b", m.Incarnation(record))
 	one := newSource()
 	one.write(t, true, documents(1)...)
 	p, err := OpenPublisher(t.Context(), b, one.dir, &Options{FS: one.fs, NewGeneration: true})
@@ -356,9 +359,9 @@ func TestDivision(t *testing.T) {
 	published, err := p.Publish(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, p.Close())
-	announce(t, b, published.Ref)
-	_, err = ReadDivision(t.Context(), b, time.Now)
-	require.ErrorIs(t, err, ErrRefused)
+	record, err = openLog(t, b).Load(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "2-shards-1-0000000000000000", published.Manifest.Incarnation(record))
 }
 
 func announce(t testing.TB, b bucket.Bucket, ref Ref) {
