@@ -89,6 +89,12 @@ func (b *Budget) account() memtable.Account {
 	return memtable.Account{Grow: b.grow, Pin: b.pin, Unpin: b.unpin}
 }
 
+// Limits of Options.MemtableBytes.
+const (
+	minMemtableBytes = 4 << 10
+	maxMemtableBytes = 1 << 30
+)
+
 // memtableBytes returns the size of a memtable, at most want.
 func (b *Budget) memtableBytes(want int64) int64 {
 	if b == nil {

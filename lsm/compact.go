@@ -1,7 +1,6 @@
 package lsm
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/errors"
@@ -101,17 +100,6 @@ func (db *DB) tableSources(inputs []*table.Reader) (sources []kv.Source, release
 		opened, sources = append(opened, s), append(sources, s)
 	}
 	return sources, release, nil
-}
-
-// merge is a merge in progress. It does not reference a view, which would retain
-// memtables, too: a merge reads through its own mappings, and no other goroutine
-// removes its inputs from the list.
-type merge struct {
-	inputs []*table.Reader // newest first
-	number uint64          // of the output table
-	bytes  uint64          // of the inputs' keys and values
-	done   atomic.Uint64
-	begun  time.Time
 }
 
 // roomForMerge checks before a merge that the disk has space for its output, assuming

@@ -4,10 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/cockroachdb/errors"
-
 	"docstore/lsm/internal/kv"
-	"docstore/lsm/internal/memtable"
 	"docstore/lsm/internal/table"
 )
 
@@ -37,33 +34,6 @@ func (db *DB) WaitIdle(ctx context.Context) error {
 		return ErrClosed
 	}
 	return db.schedule.waitIdle(ctx)
-}
-
-// startTasks starts the background work, which Close stops.
-func (db *DB) startTasks() {
-	db.running = true
-	db.schedule.start(db.flushOldest, func() error { return db.mergeNewer(nil) }, func() error {
-		db.obsolete.cleanUp(false)
-		return nil
-	}, db.obsolete.due)
-}
-
-// errClosing aborts a flush or merge when the DB closes.
-var errClosing = errors.New("lsm: closing")
-
-// maxFusedUnits is the maximum size in memtables of a flush that also merges. When the
-// rule would merge the new table at once, a combined pass saves writing and reading it:
-// three of eight flushes begin a merge of at most this size. A larger one would delay
-// the next flush, and so writers, for too long.
-const maxFusedUnits = 4
-
-// flush is a flush in progress. inputs and units change only under scheduler.mu.
-type flush struct {
-	memtable *memtable.Memtable
-	number   uint64          // of the table
-	inputs   []*table.Reader // newest tables, merged with the memtable
-	units    uint64          // size of the output in memtables
-	oldest   bool            // no table is older than the inputs
 }
 
 // flushOldest writes the oldest memtable to a table. In the same pass it merges the

@@ -56,6 +56,15 @@ func (db *DB) NewIter(o *IterOptions) *Iterator {
 	return newIterator(db, p, err, o)
 }
 
+// NewIter is DB.NewIter at the snapshot. The iterator may outlive the snapshot.
+func (s *Snapshot) NewIter(o *IterOptions) *Iterator {
+	if err := s.hold(); err != nil {
+		return &Iterator{db: s.db, failure: err}
+	}
+	p, err := s.db.pinView(s.pin.view, s.pin.sequence)
+	return newIterator(s.db, p, err, o)
+}
+
 func newIterator(db *DB, p *pin, err error, o *IterOptions) *Iterator {
 	it := &Iterator{db: db, pin: p, failure: err}
 	if err != nil {

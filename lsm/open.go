@@ -45,6 +45,15 @@ func Open(dir string, opts *Options) (*DB, error) {
 	return db, nil
 }
 
+// startTasks starts the background work, which Close stops.
+func (db *DB) startTasks() {
+	db.running = true
+	db.schedule.start(db.flushOldest, func() error { return db.mergeNewer(nil) }, func() error {
+		db.obsolete.cleanUp(false)
+		return nil
+	}, db.obsolete.due)
+}
+
 // newDB returns an empty DB without background work.
 func newDB(dir string, o Options) *DB {
 	db := &DB{

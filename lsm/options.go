@@ -32,9 +32,6 @@ const (
 	DefaultMemtableBytes     = 64 << 20
 	DefaultFilterBytes       = 64 << 20
 	DefaultFalsePositiveRate = bloom.DefaultFalsePositiveRate
-
-	minMemtableBytes = 4 << 10
-	maxMemtableBytes = 1 << 30
 )
 
 // A memtable holds MemtableBytes, and any batch, also of the shortest ops.

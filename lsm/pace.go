@@ -66,24 +66,3 @@ func (p pace) delay() time.Duration {
 func expectFlush(expected, took time.Duration) time.Duration {
 	return max(took, expected-(expected-took)/4)
 }
-
-// pacer tracks the state of the write delay. Guarded by committer.mu.
-type pacer struct {
-	begun     time.Time // when the current memtable was created
-	nextCheck int64     // fill of the memtable at which a writer next checks whether to slow down
-}
-
-// restart begins a memtable.
-func (p *pacer) restart() { p.begun, p.nextCheck = time.Now(), 0 }
-
-// due reports whether a writer should call delay at this fill of the memtable.
-func (p *pacer) due(filled int64) bool { return filled >= p.nextCheck }
-
-// delay returns the delay of the next write, given the fill of the memtable in bytes.
-func (w *memtableWriter) delay(filled int64) time.Duration {
-	full := w.db.memtableBytes()
-	w.pacer.nextCheck = filled + full/paceSteps
-	p := w.db.schedule.pressure()
-	p.filled, p.elapsed = float64(filled)/float64(full), time.Since(w.pacer.begun)
-	return p.delay()
-}

@@ -71,6 +71,35 @@ type task struct {
 	err  error // of the last run
 }
 
+// maxFusedUnits is the maximum size in memtables of a flush that also merges. When the
+// rule would merge the new table at once, a combined pass saves writing and reading it:
+// three of eight flushes begin a merge of at most this size. A larger one would delay
+// the next flush, and so writers, for too long.
+const maxFusedUnits = 4
+
+// flush is a flush in progress. inputs and units change only under scheduler.mu.
+type flush struct {
+	memtable *memtable.Memtable
+	number   uint64          // of the table
+	inputs   []*table.Reader // newest tables, merged with the memtable
+	units    uint64          // size of the output in memtables
+	oldest   bool            // no table is older than the inputs
+}
+
+// merge is a merge in progress. It does not reference a view, which would retain
+// memtables, too: a merge reads through its own mappings, and no other goroutine
+// removes its inputs from the list.
+type merge struct {
+	inputs []*table.Reader // newest first
+	number uint64          // of the output table
+	bytes  uint64          // of the inputs' keys and values
+	done   atomic.Uint64
+	begun  time.Time
+}
+
+// errClosing aborts a flush or merge when the DB closes.
+var errClosing = errors.New("lsm: closing")
+
 // start starts the tasks.
 func (s *scheduler) start(flush, merge, cleanup func() error, cleanupDue func() bool) {
 	s.mu.flush = task{name: "flush", due: s.flushDue, run: flush}
@@ -192,6 +221,15 @@ func (s *scheduler) wake() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mu.changed.Broadcast()
+}
+
+// MergeProgress describes a merge in progress. It writes at most InputBytes, less if
+// keys were overwritten.
+type MergeProgress struct {
+	Tables       []uint64 // their numbers, newest first
+	InputBytes   uint64   // of keys and values in them
+	WrittenBytes uint64   // of keys and values so far
+	Begun        time.Time
 }
 
 // progress describes the merges in progress, and returns the errors of the last flush and

@@ -86,15 +86,6 @@ func (s *Snapshot) Get(dst, key []byte) ([]byte, error) {
 	return dst, err
 }
 
-// NewIter is DB.NewIter at the snapshot. The iterator may outlive the snapshot.
-func (s *Snapshot) NewIter(o *IterOptions) *Iterator {
-	if err := s.hold(); err != nil {
-		return &Iterator{db: s.db, failure: err}
-	}
-	p, err := s.db.pinView(s.pin.view, s.pin.sequence)
-	return newIterator(s.db, p, err, o)
-}
-
 // Close releases the snapshot. It is idempotent.
 func (s *Snapshot) Close() error {
 	if !s.closed.Swap(true) && s.pin != nil {

@@ -1,7 +1,6 @@
 package lsm
 
 import (
-	"sync/atomic"
 	"time"
 
 	"docstore/bloom"
@@ -34,15 +33,6 @@ type TableStats struct {
 	// Filter describes the filter's pages and lookups; Filter.No is the number of
 	// lookups in the table that it saved.
 	Filter bloom.FilterStats
-}
-
-// MergeProgress describes a merge in progress. It writes at most InputBytes, less if
-// keys were overwritten.
-type MergeProgress struct {
-	Tables       []uint64 // their numbers, newest first
-	InputBytes   uint64   // of keys and values in them
-	WrittenBytes uint64   // of keys and values so far
-	Begun        time.Time
 }
 
 // TableFilter describes the filter of a table.
@@ -93,16 +83,6 @@ func (w WriteStats) Amplification() float64 {
 		return 0
 	}
 	return float64(w.FlushBytes+w.MergeBytes) / float64(w.FlushBytes)
-}
-
-// counters are the counters behind Stats.
-type counters struct {
-	syncs, syncNanos    atomic.Uint64
-	flushes, flushBytes atomic.Uint64
-	merges, mergeBytes  atomic.Uint64
-	failures            atomic.Uint64
-	delays, delayNanos  atomic.Uint64
-	stalls, stallNanos  atomic.Uint64
 }
 
 // Stats returns the current statistics. A closed store has none.

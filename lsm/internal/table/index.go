@@ -26,6 +26,8 @@ type blockIndex struct {
 	records []byte
 	keys    []byte // the last key of each block, concatenated
 	blocks  int
+	minKey  []byte
+	maxKey  []byte
 	shared  int    // length of the prefix common to all keys
 	least   uint64 // prefix of the smallest key
 	// greatest is the prefix of the greatest key, the last block's last key.
@@ -77,7 +79,7 @@ func parseIndex(index []byte, blocksEnd uint64, minKey, maxKey []byte) (x blockI
 	keysAt := indexHeaderBytes + count*indexRecordBytes
 	x = blockIndex{
 		records: index[indexHeaderBytes:keysAt], keys: index[keysAt:],
-		blocks: int(count), shared: kv.CommonPrefix(minKey, maxKey),
+		blocks: int(count), minKey: minKey, maxKey: maxKey, shared: kv.CommonPrefix(minKey, maxKey),
 	}
 	if uint64(order.Uint32(index[4:])) != uint64(x.shared) {
 		return x, "index with a wrong length of the common prefix"
@@ -134,19 +136,19 @@ func (x *blockIndex) fillWords(blocksEnd uint64) {
 
 // place returns the prefix of a key, and whether the key is between the smallest and
 // greatest key of the table. If not, the prefix is undefined.
-func (r *Reader) place(key []byte) (prefix uint64, covered bool) {
+func (x *blockIndex) place(key []byte) (prefix uint64, covered bool) {
 	rest := key
-	if n := r.shared; n > 0 {
-		if len(key) < n || !bytes.Equal(key[:n], r.minKey[:n]) {
+	if n := x.shared; n > 0 {
+		if len(key) < n || !bytes.Equal(key[:n], x.minKey[:n]) {
 			return 0, false
 		}
 		rest = key[n:]
 	}
 	prefix = kv.Prefix(rest)
-	if prefix > r.least && prefix < r.greatest {
+	if prefix > x.least && prefix < x.greatest {
 		return prefix, true
 	}
-	return prefix, bytes.Compare(key, r.minKey) >= 0 && bytes.Compare(key, r.maxKey) <= 0
+	return prefix, bytes.Compare(key, x.minKey) >= 0 && bytes.Compare(key, x.maxKey) <= 0
 }
 
 // find returns the first block whose last key is at least key, for a key with a place.

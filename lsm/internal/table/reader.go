@@ -33,8 +33,6 @@ type Reader struct {
 	mapping      vfs.Mapping
 	data         []byte
 	footer       footer
-	minKey       []byte
-	maxKey       []byte
 	mean         meanEntry
 	randomAccess bool // random access: the kernel does not read ahead
 	blockIndex
@@ -132,16 +130,15 @@ func (r *Reader) open() error {
 		p.firstSequence != r.Facts.FirstSequence || p.lastSequence != r.Facts.LastSequence {
 		return r.corrupt(int(f.properties.offset), "properties differ from the manifest")
 	}
-	r.minKey, r.maxKey = p.minKey, p.maxKey
-	return r.loadIndex()
+	return r.loadIndex(p.minKey, p.maxKey)
 }
 
 // loadIndex checks that the blocks fill the file up to the index, that their last keys
 // fill the index after its records, and that these keys are in ascending order.
-func (r *Reader) loadIndex() error {
+func (r *Reader) loadIndex(minKey, maxKey []byte) error {
 	var reason string
 	at := r.footer.index.offset
-	r.blockIndex, reason = parseIndex(r.section(r.footer.index), at, r.minKey, r.maxKey)
+	r.blockIndex, reason = parseIndex(r.section(r.footer.index), at, minKey, maxKey)
 	if reason != "" {
 		return r.corrupt(int(at), "%s", reason)
 	}
