@@ -50,9 +50,6 @@ type Budget struct {
 // NewBudget returns a budget of the given size in bytes.
 func NewBudget(bytes int64) *Budget { return &Budget{bytes: bytes} }
 
-// Bytes returns the size of the budget.
-func (b *Budget) Bytes() int64 { return b.bytes }
-
 // BudgetStats is the use of a Budget, in bytes.
 type BudgetStats struct {
 	Bytes     int64 // the budget

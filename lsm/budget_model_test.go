@@ -45,7 +45,7 @@ type budgetModel struct {
 
 // share is the size of a memtable as documented for Budget.
 func (b *budgetModel) share() int64 {
-	return max(minMemtableBytes, b.budget.Bytes()/8/max(1, int64(len(b.open))))
+	return max(minMemtableBytes, b.budget.bytes/8/max(1, int64(len(b.open))))
 }
 
 func (b *budgetModel) shareChanged() {
@@ -160,7 +160,7 @@ func TestOpenFlushesLargeBatch(t *testing.T) {
 	db = open(t, "db", &Options{FS: fs, Budget: budget})
 	require.NoError(t, db.WaitIdle(t.Context()))
 	require.Equal(t, uint64(1), db.Stats().Writes.Flushes)
-	require.LessOrEqual(t, budget.Stats().Memtables, budget.Bytes()*3/8)
+	require.LessOrEqual(t, budget.Stats().Memtables, budget.bytes*3/8)
 }
 
 // TestStoreFlushesOnlyFullMemtables: a store flushed after every write when its share

@@ -77,7 +77,7 @@ func TestBudgetFollowsNeed(t *testing.T) {
 	for _, db := range stores {
 		require.NoError(t, db.Flush())
 		require.NoError(t, db.WaitIdle(t.Context()))
-		require.Greater(t, db.Stats().Filter.PageBytes, budget.Bytes()/4/3, "the filters must exceed the budget")
+		require.Greater(t, db.Stats().Filter.PageBytes, budget.bytes/4/3, "the filters must exceed the budget")
 	}
 	now := time.Now().Add(time.Hour)
 	for busy := range stores {
@@ -123,7 +123,7 @@ func TestBudgetCountsIndexesOfTables(t *testing.T) {
 	tables := budget.tables.Load()
 	require.Greater(t, tables, int64(8*50_000*10/4096), "eight bytes for each block of 4 KiB")
 	budget.divide(time.Now(), true)
-	require.LessOrEqual(t, db.Stats().Filter.BudgetBytes, budget.Bytes()/4-tables)
+	require.LessOrEqual(t, db.Stats().Filter.BudgetBytes, budget.bytes/4-tables)
 	require.NoError(t, db.Close())
 	require.Equal(t, BudgetStats{Bytes: 1 << 20}, budget.Stats())
 }

@@ -99,13 +99,13 @@ func checkpointLeftovers(fsys vfs.FS, dir string) (left []string, err error) {
 		return nil, err
 	}
 	for _, name := range names {
-		_, isTable := parseName(name, tableSuffix)
+		suffix, _ := parseName(name)
 		switch name {
 		case lockName:
 			continue
 		case manifestName, filtersName, manifestName + tmpSuffix, filtersName + tmpSuffix:
 		default:
-			if !isTable {
+			if suffix != tableSuffix {
 				return nil, errors.Newf("%s holds %s, which is not part of an unfinished checkpoint: move it away, or choose another directory for the checkpoint", dir, name)
 			}
 		}
@@ -184,16 +184,10 @@ func (db *DB) fillCheckpoint(dir string, v *view, m manifest) error {
 func (db *DB) copyTable(to *environment, t *table.Reader) error {
 	target := to.path(tableName(t.Facts.Number))
 	err := to.FS.Link(t.Path, target)
-	if errors.Is(err, vfs.ErrCrossDevice) {
-		err = copyFile(to.FS, target, t.Path)
-	}
-	if !db.options.ReadOnly {
-		return err
-	}
-	if isNotExist(err) {
+	if errors.Is(err, vfs.ErrCrossDevice) || db.options.ReadOnly && isNotExist(err) {
 		err = writeDurably(to.FS, target, t.Content())
 	}
-	if err != nil {
+	if err != nil || !db.options.ReadOnly {
 		return err
 	}
 	// The file was opened by name, and the writer may have replaced it: verify that it
@@ -217,19 +211,6 @@ func (db *DB) writeMemtable(to *environment, number uint64, m *memtable.Memtable
 		err = ErrClosed
 	}
 	return facts, err
-}
-
-func copyFile(fsys vfs.FS, target, source string) error {
-	from, err := fsys.Open(source)
-	if err != nil {
-		return err
-	}
-	defer from.Close()
-	info, err := from.Stat()
-	if err != nil {
-		return err
-	}
-	return writeDurably(fsys, target, io.NewSectionReader(from, 0, info.Size))
 }
 
 // writeDurably creates a file and syncs it.

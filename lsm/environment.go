@@ -36,14 +36,17 @@ func tableName(number uint64) string { return fmt.Sprintf("%0*d%s", numberDigits
 func logName(number uint64) string   { return fmt.Sprintf("%0*d%s", numberDigits, number, logSuffix) }
 func spoolName(number uint64) string { return fmt.Sprintf("%0*d%s", numberDigits, number, spoolSuffix) }
 
-// parseName parses the results of tableName, logName and spoolName.
-func parseName(name, suffix string) (number uint64, ok bool) {
-	digits, ok := strings.CutSuffix(name, suffix)
-	if !ok || len(digits) < numberDigits {
-		return 0, false
-	}
+// parseName parses the results of tableName, logName and spoolName. The suffix of another
+// name is empty.
+func parseName(name string) (suffix string, number uint64) {
+	suffix = filepath.Ext(name)
+	digits := strings.TrimSuffix(name, suffix)
 	number, err := strconv.ParseUint(digits, 10, 64)
-	return number, err == nil
+	known := suffix == tableSuffix || suffix == logSuffix || suffix == spoolSuffix
+	if !known || len(digits) < numberDigits || err != nil {
+		return "", 0
+	}
+	return suffix, number
 }
 
 // environment describes the store's location. It is immutable once the store is open.

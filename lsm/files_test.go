@@ -377,7 +377,7 @@ func TestBudgetBoundsMemtablesAndPins(t *testing.T) {
 			}
 		}
 		filters := first.Stats().Filter.ResidentBytes + second.Stats().Filter.ResidentBytes
-		require.LessOrEqual(t, budget.used.Load()+filters, budget.Bytes())
+		require.LessOrEqual(t, budget.used.Load()+filters, budget.bytes)
 	}
 	require.True(t, refused)
 	for _, s := range pins {

@@ -59,20 +59,11 @@ type group struct {
 }
 
 // valueOf appends the result of a lookup to dst.
-func valueOf(l *table.Lookup, dst []byte) (value []byte, err error) {
-	switch {
-	case l.Err != nil:
-		return dst, l.Err
-	case !l.Answered, l.Entry.Tombstone:
+func valueOf(l *table.Lookup, dst []byte) ([]byte, error) {
+	if l.Err == nil && (!l.Answered || l.Entry.Tombstone) {
 		return dst, ErrNotFound
-	case l.Table == nil:
-		return append(dst, l.Entry.Value...), nil
 	}
-	value = dst
-	if fault := vfs.Guard(func() { value = append(value, l.Entry.Value...) }); fault != nil {
-		return dst, l.Table.Failed(fault)
-	}
-	return value, nil
+	return l.AppendValue(dst)
 }
 
 // find looks up keys in a view at a sequence number.

@@ -149,9 +149,7 @@ func (db *DB) openTables(all []table.Facts, have []*table.Reader) (tables []*tab
 		}
 		t, err := db.env.openTable(facts)
 		if err != nil {
-			for _, t := range opened {
-				t.Close()
-			}
+			newView(nil, opened).retire() // closes them
 			return nil, err
 		}
 		opened, tables = append(opened, t), append(tables, t)
@@ -167,9 +165,7 @@ func createStore(env *environment) (manifest, error) {
 		return manifest{}, errors.Wrap(err, "lsm: list the store")
 	}
 	for _, name := range names {
-		_, isTable := parseName(name, tableSuffix)
-		_, isLog := parseName(name, logSuffix)
-		if isTable || isLog {
+		if suffix, _ := parseName(name); suffix == tableSuffix || suffix == logSuffix {
 			return manifest{}, errors.WithStack(&CorruptionError{
 				Path:   env.path(manifestName),
 				Reason: "missing, though there is " + name,
@@ -185,10 +181,8 @@ func createStore(env *environment) (manifest, error) {
 func nextNumber(m manifest, names []string) uint64 {
 	next := m.nextNumber
 	for _, name := range names {
-		for _, suffix := range []string{tableSuffix, logSuffix} {
-			if number, ok := parseName(name, suffix); ok {
-				next = max(next, number+1)
-			}
+		if suffix, number := parseName(name); suffix != "" {
+			next = max(next, number+1)
 		}
 	}
 	return next
@@ -198,7 +192,7 @@ func nextNumber(m manifest, names []string) uint64 {
 func logsOf(names []string, first uint64) []uint64 {
 	var logs []uint64
 	for _, name := range names {
-		if number, ok := parseName(name, logSuffix); ok && number >= first {
+		if suffix, number := parseName(name); suffix == logSuffix && number >= first {
 			logs = append(logs, number)
 		}
 	}
@@ -232,10 +226,8 @@ func orphansOf(m manifest, names []string) (orphans []string) {
 		named[t.Number] = true
 	}
 	for _, name := range names {
-		table, isTable := parseName(name, tableSuffix)
-		log, isLog := parseName(name, logSuffix)
-		_, isSpool := parseName(name, spoolSuffix)
-		if isTable && !named[table] || isLog && log < m.firstLog || isSpool ||
+		suffix, number := parseName(name)
+		if suffix == tableSuffix && !named[number] || suffix == logSuffix && number < m.firstLog || suffix == spoolSuffix ||
 			name == manifestName+tmpSuffix || name == filtersName+tmpSuffix {
 			orphans = append(orphans, name)
 		}

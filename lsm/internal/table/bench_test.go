@@ -29,7 +29,7 @@ func BenchmarkTable(b *testing.B) {
 		require.NoError(b, err)
 		r, err := Open(env, path, facts)
 		require.NoError(b, err)
-		b.Cleanup(r.Close)
+		b.Cleanup(r.close)
 		random := rand.New(rand.NewPCG(1, 2))
 		keys := make([][]byte, 1<<16)
 		at := make([]int, len(keys))

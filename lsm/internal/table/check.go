@@ -21,7 +21,7 @@ func (r *Reader) Check(keys bool, report func(bytes int64) error) error {
 	if info, err := r.env.FS.Stat(r.Path); err == nil && info.Size != int64(len(r.data)) {
 		return r.corrupt(len(r.data), "file of %d bytes, want %d", info.Size, len(r.data))
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return r.Failed(err)
+		return r.failed(err)
 	}
 	if err := r.Guard(r.open); err != nil {
 		return err
@@ -46,7 +46,7 @@ func (r *Reader) Check(keys bool, report func(bytes int64) error) error {
 // filterFault converts an error of reading the filter to one that names the table.
 func (r *Reader) filterFault(err error) error {
 	if errors.Is(err, vfs.ErrFault) {
-		return r.Failed(err)
+		return r.failed(err)
 	}
 	return r.corrupt(int(r.footer.filter.offset), "filter: %v", err)
 }

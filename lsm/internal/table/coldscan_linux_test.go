@@ -46,7 +46,7 @@ func coldScanWaits(t *testing.T, env *Env, path string, facts Facts, backward, r
 	t.Helper()
 	r, err := Open(env, path, facts)
 	require.NoError(t, err)
-	defer r.Close()
+	defer r.close()
 	file, err := os.Open(path)
 	require.NoError(t, err)
 	require.NoError(t, unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED))

@@ -208,7 +208,7 @@ func OpenSource(env *Env, path string, facts Facts) (*Source, error) {
 }
 
 // Close unmaps the table.
-func (s *Source) Close() { s.r.Close() }
+func (s *Source) Close() { s.r.close() }
 
 // Next implements kv.Source.
 func (s *Source) Next(dst []kv.Entry) ([]kv.Entry, error) {

@@ -3,6 +3,7 @@ package table
 import (
 	"docstore/bloom"
 	"docstore/internal/prefetch"
+	"docstore/internal/vfs"
 	"docstore/lsm/internal/kv"
 )
 
@@ -62,11 +63,26 @@ type Lookup struct {
 	Answered bool
 	Entry    kv.Entry // a tombstone is an answer
 	Err      error
-	Table    *Reader // that answered; it guards entry. Nil: entry is not mapped
 
+	table *Reader     // that answered; nil: a memtable
 	probe bloom.Probe // of the current table's filter
 	place uint64      // prefix of the key in the current table's index
 	at    int         // block in the current table
+}
+
+// AppendValue appends the value of the answer to dst. On error it returns dst unchanged.
+func (l *Lookup) AppendValue(dst []byte) (value []byte, err error) {
+	switch {
+	case l.Err != nil:
+		return dst, l.Err
+	case l.table == nil:
+		return append(dst, l.Entry.Value...), nil
+	}
+	value = dst
+	if fault := vfs.Guard(func() { value = append(value, l.Entry.Value...) }); fault != nil {
+		return dst, l.table.failed(fault)
+	}
+	return value, nil
 }
 
 // GetMany looks up the open ones of several keys and returns the unanswered ones. It
@@ -114,7 +130,7 @@ func (r *Reader) GetMany(lookups []Lookup, open, scratch []uint8) (left []uint8)
 			continue
 		}
 		prefetch.Bytes(e.Value[:min(len(e.Value), prefetchedValueBytes)])
-		l.Answered, l.Entry, l.Err, l.Table = true, e, err, r
+		l.Answered, l.Entry, l.Err, l.table = true, e, err, r
 	}
 	return left
 }

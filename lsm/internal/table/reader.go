@@ -210,13 +210,13 @@ func (r *Reader) search(i int, key []byte) (e kv.Entry, found bool, err error) {
 // an access out of bounds to a *CorruptionError.
 func (r *Reader) Guard(fn func() error) (err error) {
 	if fault := vfs.Guard(func() { err = fn() }); fault != nil {
-		return r.Failed(fault)
+		return r.failed(fault)
 	}
 	return err
 }
 
-// Failed converts an error of vfs.Guard to one that names the table.
-func (r *Reader) Failed(fault error) error {
+// failed converts an error of vfs.Guard to one that names the table.
+func (r *Reader) failed(fault error) error {
 	if errors.Is(fault, vfs.ErrBounds) {
 		return r.corrupt(0, "changed while it was read: %v", fault)
 	}
@@ -236,12 +236,12 @@ func (r *Reader) Unref() {
 	left := r.refs.Add(-1)
 	invariants.References(int64(left), "a table")
 	if left == 0 {
-		r.Close()
+		r.close()
 	}
 }
 
-// Close unmaps the table. There must be no readers.
-func (r *Reader) Close() {
+// close unmaps the table. There must be no readers.
+func (r *Reader) close() {
 	_ = r.mapping.Close()
 	r.env.CountIndex(-r.indexBytes())
 }

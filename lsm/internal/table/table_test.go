@@ -69,7 +69,7 @@ func TestBlocksDoNotCrossPages(t *testing.T) {
 			require.NoError(t, err)
 			r, err := openReader(env, "table", facts, vfs.AdviseRandom)
 			require.NoError(t, err)
-			defer r.Close()
+			defer r.close()
 			require.Equal(t, blocks, r.blocks)
 			padding := 0
 			for i := range blocks {
@@ -92,7 +92,7 @@ func TestBlocksDoNotCrossPages(t *testing.T) {
 			require.NoError(t, vfs.WriteFileAtomic(env.FS, r.Path, whole))
 			damaged, err := openReader(env, "table", facts, vfs.AdviseRandom)
 			require.NoError(t, err)
-			defer damaged.Close()
+			defer damaged.close()
 			_, err = damaged.block(blocks - 2)
 			require.ErrorIs(t, err, ErrCorrupt)
 			_, err = damaged.block(blocks - 3)
@@ -117,7 +117,7 @@ func requireTable(t *testing.T, entries map[string]string) {
 	require.NoError(t, err)
 	r, err := openReader(env, "table", facts, vfs.AdviseRandom)
 	require.NoError(t, err)
-	defer r.Close()
+	defer r.close()
 	it := r.iterator()
 	for i, key := range keys {
 		e, found, err := r.search(r.findBlock([]byte(key)), []byte(key))
