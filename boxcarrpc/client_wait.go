@@ -62,7 +62,7 @@ type readTurn struct {
 }
 
 func (r *readTurn) init(nc net.Conn) {
-	r.in.Init(nc, conn.NoAccount{})
+	r.in.Init(nc, nil)
 	r.pass, r.ended = make(chan struct{}, 1), make(chan struct{})
 	r.held = true // by the goroutine that makes the transport, then by its reader
 }

@@ -1,15 +1,12 @@
 package boxcarrpc
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
-	"syscall"
 
 	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/internal/conn"
@@ -59,7 +56,7 @@ func (m *members) greet(ctx context.Context, peer *poolPeer, nc net.Conn) (*tran
 	}
 	t := &transport{members: m, peer: peer, conn: nc}
 	t.turn.init(nc)
-	t.out.Init(nc, conn.NoAccount{}, 0, t.fail)
+	t.out.Init(nc, nil, 0, t.fail)
 	return t, t.handshake(token)
 }
 
@@ -75,7 +72,7 @@ func (t *transport) handshake(token string) error {
 	if err != nil {
 		return err
 	}
-	f, err := firstFrame(&t.turn.in)
+	f, err := conn.FirstFrame(&t.turn.in)
 	if err != nil {
 		return err
 	}
@@ -99,11 +96,7 @@ func (t *transport) handshake(token string) error {
 // and the Dialer is the default.
 func (o *PoolOptions) checkTransport(d discovery.Source, ownDialer bool) error {
 	if o.TLS != nil {
-		config, err := o.TLS()
-		if err == nil && config == nil {
-			err = errNoTLS
-		}
-		if err != nil {
+		if _, err := conn.Config(o.TLS); err != nil {
 			return fmt.Errorf("boxcarrpc: PoolOptions.TLS: %w", err)
 		}
 		return nil
@@ -127,10 +120,10 @@ func (o *PoolOptions) checkTransport(d discovery.Source, ownDialer bool) error {
 
 // secure sets up TLS on a new connection and returns the token to send. Nothing has been
 // sent yet.
-func (o *PoolOptions) secure(ctx context.Context, conn net.Conn, address string) (secured net.Conn, token string, err error) {
+func (o *PoolOptions) secure(ctx context.Context, nc net.Conn, address string) (secured net.Conn, token string, err error) {
 	if o.TLS != nil {
-		if conn, err = clientTLS(ctx, conn, address, o.TLS); err != nil {
-			return nil, "", fmt.Errorf("%w: %w", errTLS, err)
+		if nc, err = conn.ClientTLS(ctx, nc, address, o.TLS); err != nil {
+			return nil, "", err
 		}
 	}
 	if o.Token != nil {
@@ -141,106 +134,14 @@ func (o *PoolOptions) secure(ctx context.Context, conn net.Conn, address string)
 			return nil, "", fmt.Errorf("token of %d bytes, at most %d are allowed", len(token), MaxTokenBytes)
 		}
 	}
-	_, encrypted := conn.(*tls.Conn)
+	_, encrypted := nc.(*tls.Conn)
 	switch {
-	case encrypted || isLocal(conn.RemoteAddr()):
-		return conn, token, nil
+	case encrypted || conn.IsLocal(nc.RemoteAddr()):
+		return nc, token, nil
 	case token != "":
 		return nil, "", errPlainToken
 	case !o.Insecure:
 		return nil, "", ErrPlainText
 	}
-	return conn, token, nil
-}
-
-// clientTLS completes the TLS handshake of a connection. The server must prove to be the
-// host of the address, unless the configuration has a ServerName.
-func clientTLS(ctx context.Context, nc net.Conn, address string, source func() (*tls.Config, error)) (*tls.Conn, error) {
-	config, err := source()
-	if err != nil {
-		return nil, err
-	}
-	if config == nil {
-		return nil, errNoTLS
-	}
-	if config.ServerName == "" {
-		host, _, err := net.SplitHostPort(address)
-		if err != nil {
-			host = address
-		}
-		config = config.Clone()
-		config.ServerName = host
-	}
-	c := tls.Client(conn.NewTLSBatchConn(nc), config)
-	err = c.HandshakeContext(ctx)
-	var plain tls.RecordHeaderError
-	switch {
-	case err == nil:
-		return c, nil
-	case errors.As(err, &plain):
-		return nil, noHello(plain.RecordHeader[:], err)
-	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return nil, fmt.Errorf("server closed the connection; does it serve TLS? %w", err)
-	}
-	return nil, err
-}
-
-// quotedAnswerBytes is the part of an answer in another protocol that an error quotes.
-const quotedAnswerBytes = 60
-
-// notBoxcarError returns an ErrNotBoxcar if the first bytes of a server belong to another
-// protocol.
-func notBoxcarError(answer []byte) error {
-	_, _, malformed := wire.PeekFrame(answer)
-	switch {
-	case bytes.HasPrefix(answer, []byte("HTTP/")):
-		return notBoxcar("an HTTP server answered", answer)
-	case bytes.HasPrefix(answer, []byte{0x15, 0x03}): // an alert record of any version
-		return notBoxcar("a TLS server answered with an alert; is PoolOptions.TLS missing?", nil)
-	case len(answer) >= 9 && answer[0] == 0 && bytes.Equal(answer[3:9], []byte{4, 0, 0, 0, 0, 0}):
-		return notBoxcar("an HTTP/2 server, as of gRPC, answered with its settings", nil)
-	case malformed != nil:
-		return notBoxcar("the server answered", answer)
-	}
-	return nil
-}
-
-// notBoxcar returns an ErrNotBoxcar that quotes the first line of the answer, if there is
-// one.
-func notBoxcar(what string, answer []byte) error {
-	if line, _, _ := bytes.Cut(answer, []byte("\r\n")); len(line) > 0 {
-		what = fmt.Sprintf("%s %q", what, line[:min(len(line), quotedAnswerBytes)])
-	}
-	return fmt.Errorf("%w: %s", ErrNotBoxcar, what)
-}
-
-// noHello explains why the first frame of a server could not be read: err is the error of
-// the reader, answer the bytes received.
-func noHello(answer []byte, err error) error {
-	if other := notBoxcarError(answer); other != nil {
-		return other
-	}
-	if errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
-		return fmt.Errorf("server closed the connection before its HELLO; does it have too many connections, or serve TLS or another protocol? %w", err)
-	}
-	return err
-}
-
-// firstFrame reads the first frame of a server, which may speak another protocol.
-func firstFrame(in *conn.Reader) (wire.Frame, error) {
-	for {
-		f, ok, err := in.Buffered()
-		if ok {
-			return f, nil
-		}
-		if err == nil {
-			err = in.Read()
-		}
-		if err != nil {
-			return wire.Frame{}, noHello(in.Unread(), err)
-		}
-		if err := notBoxcarError(in.Unread()); err != nil {
-			return wire.Frame{}, err
-		}
-	}
+	return nc, token, nil
 }

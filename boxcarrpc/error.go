@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"docstore/boxcarrpc/budget"
+	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
 )
 
@@ -177,7 +178,7 @@ var (
 	// ErrDraining: the server grants no slots until it is undrained.
 	ErrDraining = errors.New("the server is draining")
 	// ErrNotBoxcar: the server at the address speaks another protocol.
-	ErrNotBoxcar = errors.New("the server does not speak Boxcar")
+	ErrNotBoxcar = conn.ErrNotBoxcar
 )
 
 // ErrServerClosed is returned by Serve after Shutdown or Close.

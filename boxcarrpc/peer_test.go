@@ -35,7 +35,7 @@ func dialRaw(t testing.TB, address string) *rawConn {
 
 func newRaw(t testing.TB, nc net.Conn) *rawConn {
 	c := &rawConn{Conn: nc, t: t}
-	c.in.Init(nc, conn.NoAccount{})
+	c.in.Init(nc, nil)
 	return c
 }
 

@@ -34,7 +34,7 @@ func announcer(t *testing.T) (address string, announced chan struct{}) {
 func announce(nc net.Conn, announced chan<- struct{}) {
 	defer nc.Close()
 	var in conn.Reader
-	in.Init(nc, conn.NoAccount{})
+	in.Init(nc, nil)
 	if _, err := in.Next(); err != nil || !sendAll(nc, wire.AppendHello(nil, wire.Hello{MaxLanes: 100, MaxRequest: MaxRequestBytes})) {
 		return
 	}

@@ -9,18 +9,13 @@ import (
 	"time"
 
 	"docstore/boxcarrpc/discovery"
+	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
 	"docstore/boxcarrpc/session"
 )
 
-var (
-	// errTLS is a failed TLS handshake.
-	errTLS = errors.New("TLS handshake")
-	// errNotAdmitted is a client that the server refuses.
-	errNotAdmitted = errors.New("client refused")
-
-	errNoTLS = errors.New("TLS function returned no configuration")
-)
+// errNotAdmitted is a client that the server refuses.
+var errNotAdmitted = errors.New("client refused")
 
 // tlsConfig returns the configuration of a server's connections, which calls TLS for each;
 // nil for plain text.
@@ -37,7 +32,7 @@ func (o *ServerOptions) tlsConfig() *tls.Config {
 // checkListener returns an error if the listener would serve plain text to other hosts
 // although Insecure is not set.
 func (s *Server) checkListener(l net.Listener) error {
-	if s.tls != nil || s.options.Insecure || isLocal(l.Addr()) {
+	if s.tls != nil || s.options.Insecure || conn.IsLocal(l.Addr()) {
 		return nil
 	}
 	return fmt.Errorf("boxcarrpc: serve %v: plain text to other hosts is not allowed: set ServerOptions.TLS, or Insecure to allow it", l.Addr())
@@ -49,7 +44,7 @@ func (c *serverConn) handshake() error {
 	if err := c.conn.SetDeadline(deadline); err != nil {
 		return err
 	}
-	if err := c.handshakeTLS(); err != nil {
+	if err := conn.ServerTLS(c.conn); err != nil {
 		return err
 	}
 	c.in.BeforeRead = nil // keep the deadline of the handshake
@@ -92,23 +87,6 @@ func (c *serverConn) handshake() error {
 	}
 	c.greet()
 	c.openSession()
-	return nil
-}
-
-// handshakeTLS completes the TLS handshake, if the connection uses TLS, within its
-// deadline.
-func (c *serverConn) handshakeTLS() error {
-	if conn, ok := c.conn.(*tls.Conn); ok {
-		err := conn.HandshakeContext(context.Background())
-		var plain tls.RecordHeaderError
-		if errors.As(err, &plain) && plain.Conn != nil {
-			// The client may be a Boxcar client without TLS.
-			_, _ = plain.Conn.Write(wire.AppendReason(nil, wire.TypeGoAway, "this server requires TLS"))
-		}
-		if err != nil {
-			return fmt.Errorf("%w: %w", errTLS, err)
-		}
-	}
 	return nil
 }
 

@@ -115,7 +115,7 @@ func (c *serverConn) faultOf(err error) (kind string) {
 	switch {
 	case errors.Is(err, errNotAdmitted):
 		return "unwelcome"
-	case errors.Is(err, errTLS) && !errors.Is(err, io.EOF):
+	case errors.Is(err, conn.ErrTLS) && !errors.Is(err, io.EOF):
 		return "tls"
 	case errors.Is(err, wire.ErrMalformed), errors.Is(err, errProtocol), errors.Is(err, errVersion):
 		return "protocol"

@@ -5,13 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
-	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	"docstore/boxcarrpc/budget"
+	"docstore/boxcarrpc/internal/conn"
 )
 
 // Built-in methods of every server, for tools. Every client may call them.
@@ -171,7 +169,7 @@ func (s *Server) serveTool(stream *ServerStream) error {
 func (s *Server) mayOperate(client *Peer) error {
 	o := &s.options
 	open := !client.Identity.Authenticated() && o.Authenticate == nil && len(o.Operators) == 0
-	if open && isLocal(client.Address) || client.Identity.Authenticated() && slices.Contains(o.Operators, client.Identity.Name) {
+	if open && conn.IsLocal(client.Address) || client.Identity.Authenticated() && slices.Contains(o.Operators, client.Identity.Name) {
 		return nil
 	}
 	return &Error{
@@ -180,14 +178,4 @@ func (s *Server) mayOperate(client *Peer) error {
 			"or local if the server identifies no clients", client.Identity, client.Address),
 		Processed: true,
 	}
-}
-
-// isLocal reports whether only this host can reach an address. Addresses of Unix sockets
-// and pipes are local.
-func isLocal(address net.Addr) bool {
-	if !strings.HasPrefix(address.Network(), "tcp") {
-		return true
-	}
-	port, err := netip.ParseAddrPort(address.String())
-	return err == nil && port.Addr().Unmap().IsLoopback()
 }

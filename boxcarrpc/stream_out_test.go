@@ -54,7 +54,7 @@ func (c *heldConn) messages(t *testing.T) (all []string) {
 func heldStream(ctx context.Context) (*stream, *heldConn) {
 	c := &heldConn{let: make(chan struct{})}
 	o, s := &conn.Outbox{}, &stream{ctx: ctx}
-	o.Init(c, conn.NoAccount{}, 0, func(error) {})
+	o.Init(c, nil, 0, func(error) {})
 	s.init(o, 0, 1, 0)
 	return s, c
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/boxcarrpc/discovery"
+	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
 	"docstore/internal/virtualtime"
 )
@@ -315,7 +316,7 @@ func TestOtherHostsMayNotDrain(t *testing.T) {
 	} {
 		tcp, err := net.ResolveTCPAddr("tcp", address)
 		require.NoError(t, err)
-		require.Equal(t, local, isLocal(tcp), address)
+		require.Equal(t, local, conn.IsLocal(tcp), address)
 	}
-	require.True(t, isLocal(&net.UnixAddr{Name: "/run/x", Net: "unix"}))
+	require.True(t, conn.IsLocal(&net.UnixAddr{Name: "/run/x", Net: "unix"}))
 }

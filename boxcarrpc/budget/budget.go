@@ -63,7 +63,8 @@ type budgetClient struct {
 	waiting  []*reservationWait    // in the order of their arrival
 }
 
-// An Account counts the bytes that the process holds for one connection.
+// An Account counts the bytes that the process holds for one connection. A nil Account counts
+// nothing: Charge, Release, Change, Tight, Await and Moved do nothing for it.
 type Account struct {
 	budget *Budget
 	cut    func()

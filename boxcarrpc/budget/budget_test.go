@@ -212,6 +212,17 @@ func TestAReservationDoesNotWaitForASlowPeer(t *testing.T) {
 	})
 }
 
+// A client has connections without an account.
+func TestANilAccountCountsNothing(t *testing.T) {
+	var a *Account
+	a.Charge(1)
+	a.Change(-1)
+	a.Release(1)
+	a.Await(1)
+	a.Moved(1)
+	require.False(t, a.Tight())
+}
+
 func BenchmarkAccount(b *testing.B) {
 	for _, size := range []int64{1 << 10, 20 << 10} {
 		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) {

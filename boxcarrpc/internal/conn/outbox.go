@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/internal/spin"
 	"docstore/boxcarrpc/internal/wire"
 )
@@ -27,12 +28,12 @@ const smallMessages = BatchBytes / 2
 // An Outbox must be initialised with Init. Its methods may be called concurrently.
 type Outbox struct {
 	conn    net.Conn
-	socket  *socket       // nil if the connection supports blocking writes only
-	tls     *tls.Conn     // nil for plain text
-	batch   *tlsBatchConn // beneath tls
-	timeout time.Duration // of a blocking write; 0 for none
-	failed  func(error)   // called after a failed write, when the outbox is closed
-	account Account       // charged for the buffers
+	socket  *socket         // nil if the connection supports blocking writes only
+	tls     *tls.Conn       // nil for plain text
+	batch   *tlsBatchConn   // beneath tls
+	timeout time.Duration   // of a blocking write; 0 for none
+	failed  func(error)     // called after a failed write, when the outbox is closed
+	account *budget.Account // charged for the buffers
 
 	// Bytes of the frames that may have reached the kernel; with TLS, those that were
 	// encrypted.
@@ -91,7 +92,7 @@ func (b *Bulk) appendFrame(dst []byte, n int) []byte {
 
 // Init prepares the outbox of conn, before its first use. timeout limits each blocking
 // write of at most 256 KiB, 0 for no limit. failed is called after a write failed.
-func (o *Outbox) Init(conn net.Conn, account Account, timeout time.Duration, failed func(error)) {
+func (o *Outbox) Init(conn net.Conn, account *budget.Account, timeout time.Duration, failed func(error)) {
 	if t, ok := conn.(*tls.Conn); ok {
 		if s, ok := t.NetConn().(*tlsBatchConn); ok {
 			o.tls, o.batch, conn = t, s, s.Conn
@@ -228,11 +229,8 @@ func (o *Outbox) unlock() {
 	if o.batch != nil {
 		holds *= 2
 	}
-	switch more := int64(holds - o.mu.charged); {
-	case more > 0:
-		o.account.Charge(more)
-	case more < 0:
-		o.account.Release(-more)
+	if holds != o.mu.charged {
+		o.account.Change(int64(holds - o.mu.charged))
 	}
 	o.mu.charged = holds
 	o.mu.Unlock()

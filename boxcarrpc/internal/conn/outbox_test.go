@@ -32,7 +32,7 @@ func TestRequestCountsAsSentBeforeWrite(t *testing.T) {
 	client, server := net.Pipe()
 	defer server.Close()
 	var o Outbox
-	o.Init(client, NoAccount{}, 0, func(error) {})
+	o.Init(client, nil, 0, func(error) {})
 	during := false
 	o.socket = &socket{conn: kernelConn{func() { during = o.Reached(0) }}}
 	o.Append(wire.AppendPing(nil, 1, 1))
@@ -48,7 +48,7 @@ func TestBuffersAreKept(t *testing.T) {
 	defer client.Close()
 	defer server.Close()
 	var o Outbox
-	o.Init(client, NoAccount{}, 0, func(error) {})
+	o.Init(client, nil, 0, func(error) {})
 	document := make([]byte, 20<<10) // one frame
 	batches := func() {
 		for _, responses := range []int{64, 1, 64} {
@@ -81,7 +81,7 @@ func TestReachedMatchesWhatThePeerReceives(t *testing.T) {
 		require.NoError(t, peer.(*net.TCPConn).SetReadBuffer(32<<10))
 
 		var o Outbox
-		o.Init(conn, NoAccount{}, 0, func(err error) {
+		o.Init(conn, nil, 0, func(err error) {
 			if !errors.Is(err, net.ErrClosed) {
 				t.Error(err)
 			}

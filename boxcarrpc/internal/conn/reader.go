@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync/atomic"
 
+	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/internal/wire"
 )
 
@@ -23,14 +24,16 @@ type Reader struct {
 	BeforeRead func(partial bool) error
 
 	conn       io.Reader
-	account    Account // charged for the buffer
+	account    *budget.Account // charged for the buffer
 	buffer     []byte
 	start, end int // of the bytes that are not yet consumed
 	received   atomic.Uint64
 }
 
 // Init prepares the reader of conn, before its first use.
-func (r *Reader) Init(conn net.Conn, account Account) { r.conn, r.account = readerOf(conn), account }
+func (r *Reader) Init(conn net.Conn, account *budget.Account) {
+	r.conn, r.account = readerOf(conn), account
+}
 
 // Received returns the number of bytes read so far.
 func (r *Reader) Received() uint64 { return r.received.Load() }

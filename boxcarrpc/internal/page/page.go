@@ -63,15 +63,14 @@ func (v *View) Write(w io.Writer) error {
 		if s.Leaving {
 			state += ", leaving"
 		}
-		fmt.Fprintf(&b, slotRow, class, s.Number, html.EscapeString(s.Server), s.Age, s.Requests, state)
+		writeRow(&b, class, s.Number, s.Server, s.Age, s.Requests, state)
 	}
 	if len(v.Slots) == 0 {
 		b.WriteString(noSlots)
 	}
 	b.WriteString(serversHead)
 	for _, s := range v.Servers {
-		fmt.Fprintf(&b, serverRow, s.Number, html.EscapeString(s.Address), html.EscapeString(s.Zone), html.EscapeString(s.Name),
-			s.Slots, s.Connections, s.Streams, html.EscapeString(s.State))
+		writeRow(&b, "", s.Number, s.Address, s.Zone, s.Name, s.Slots, s.Connections, s.Streams, s.State)
 	}
 	if len(v.Servers) == 0 {
 		b.WriteString(noServers)
@@ -83,6 +82,19 @@ func (v *View) Write(w io.Writer) error {
 	b.WriteString("</body>\n</html>\n")
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// writeRow writes a row of a table. Cells that are not strings are numbers.
+func writeRow(b *strings.Builder, class string, cells ...any) {
+	fmt.Fprintf(b, "<tr%s>", class)
+	for _, cell := range cells {
+		if text, ok := cell.(string); ok {
+			fmt.Fprintf(b, "<td>%s</td>", html.EscapeString(text))
+		} else {
+			fmt.Fprintf(b, `<td class="n">%v</td>`, cell)
+		}
+	}
+	b.WriteString("</tr>\n")
 }
 
 const (
@@ -107,17 +119,12 @@ th, td { border-bottom: 1px solid #ddd; padding: .2em .6em; text-align: left; }
 <table>
 <tr><th class="n">slot</th><th>server</th><th class="n">age</th><th class="n">requests</th><th>state</th></tr>
 `
-	slotRow = `<tr%s><td class="n">%d</td><td>%s</td><td class="n">%v</td><td class="n">%d</td><td>%s</td></tr>
-`
 	noSlots = `<tr><td colspan="5">none</td></tr>
 `
 	serversHead = `</table>
 <h2>Servers</h2>
 <table>
 <tr><th class="n">number</th><th>address</th><th>zone</th><th>name</th><th class="n">slots</th><th class="n">connections</th><th class="n">streams</th><th>state</th></tr>
-`
-	serverRow = `<tr><td class="n">%d</td><td>%s</td><td>%s</td><td>%s</td>
-<td class="n">%d</td><td class="n">%d</td><td class="n">%d</td><td>%s</td></tr>
 `
 	noServers = `<tr><td colspan="8">none</td></tr>
 `
