@@ -24,7 +24,7 @@ type chain struct {
 	base     Ref
 	number   uint64    // of the newest increment; 0: none
 	previous Digest    // of its header
-	queues   []growing // by shard; one if the collection is not divided
+	queues   []growing // by shard
 	first    int       // the queue that comes first in the next increment
 }
 
@@ -86,8 +86,7 @@ func (p *Publisher) Extend(ctx context.Context) (Extended, error) {
 	if err != nil {
 		return Extended{}, err
 	}
-	next := Increment{Number: c.number + 1}
-	next.setParts(parts)
+	next := Increment{Number: c.number + 1, Parts: parts}
 	switch bytes := next.size(); {
 	case bytes > maxIncrementBytes:
 		return Extended{Sealed: next.complete(), Full: true}, nil // it is published when it is sealed
@@ -208,7 +207,7 @@ func (p *Publisher) resumeChain(ctx context.Context, m *Manifest) error {
 		return errors.Wrapf(ErrFenced, "epoch %d", i.Epoch)
 	}
 	c.number, c.previous = newest, i.digest
-	for n, part := range i.parts() {
+	for n, part := range i.Parts {
 		g := &c.queues[n]
 		g.sealed = part.Sealed
 		if err := g.resume(p.options.FS, part, i); err != nil {
@@ -309,13 +308,12 @@ func (p *Publisher) takeNext(ctx context.Context, base Ref) error {
 		if err != nil || last.complete() {
 			return err
 		}
-		for i, part := range last.parts() {
+		for i, part := range last.Parts {
 			parts[i] = Part{Segment: part.Segment, From: part.To, To: part.To, Prefix: part.Prefix}
 		}
 		previous = last.digest
 	}
-	next := Increment{Base: base, Number: newest + 1, Previous: previous}
-	next.setParts(parts)
+	next := Increment{Base: base, Number: newest + 1, Previous: previous, Parts: parts}
 	_, err = p.put(ctx, &next, nil, m.Layout.Shards)
 	return err
 }
@@ -329,7 +327,7 @@ const syncConcurrency = 16
 // putIncrement puts the next increment, whose parts have no digests yet.
 func (p *Publisher) putIncrement(ctx context.Context, next *Increment) error {
 	c := p.chain
-	data, parts := make([]byte, next.size()), next.parts()
+	data, parts := make([]byte, next.size()), next.Parts
 	var group errgroup.Group
 	group.SetLimit(syncConcurrency)
 	rest := data
@@ -355,7 +353,6 @@ func (p *Publisher) putIncrement(ctx context.Context, next *Increment) error {
 		parts[i].Prefix = Digest(c.queues[i].hash.Sum(nil))
 	}
 	next.Base, next.Previous = c.base, c.previous
-	next.setParts(parts)
 	digest, err := p.put(ctx, next, data, len(parts))
 	if err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 	"github.com/cockroachdb/errors"
 )
 
-// directory is the directory of a collection where it is written: a queue, or the queues of
+// directory is the directory of a collection where it is written, with the queues of
 // all shards. It is not safe for concurrent use.
 type directory struct {
 	fs     vfs.FS

@@ -38,11 +38,11 @@
 //
 // # Shards
 //
-// The directory of a divided collection (package queue/shard) has a queue for each shard.
-// One Publisher commits manifests of all of them: one chain, one record, one lease. Such a
-// manifest has the layout, a head for each shard, and files with the names
-// shard-0007/0000000001.seg; Manifest.Shard returns the manifest of one shard, with which
-// everything works as with that of a queue. The moments at which a manifest ends the shards
+// A collection has one or more shards, each a queue (package queue/shard). One Publisher
+// commits manifests of all of them: one chain, one record, one lease. A manifest has the
+// layout, a head for each shard, and files with the names shard-0007/0000000001.seg, or
+// 0000000001.seg if there is one shard; Manifest.Shard returns the manifest of one shard,
+// which is that of a collection of one shard. The moments at which a manifest ends the shards
 // are not related, unless all were sealed together. A layout never changes: another one is
 // another generation.
 //
@@ -74,8 +74,8 @@
 // cannot continue them. It refuses a queue that lacks announced documents; the Publisher syncs
 // the segment before each increment, so a power loss of the ingest host does not cause that.
 // A server whose bytes are not part of the sealed segment gets ErrDiverged and returns to the
-// manifest. An increment of a divided collection has the new bytes of all shards, and states
-// for each shard the digest of all bytes before its end; a server adds those of its shards.
+// manifest. An increment has the new bytes of all shards, and states for each shard the digest
+// of all bytes before its end; a server adds those of its shards.
 // A manifest includes everything that increments of its parent have announced: Publish refuses
 // shards if only some were sealed.
 //

@@ -26,7 +26,7 @@ type Extension struct {
 	options  Options
 	path     string // of the open segment
 	base     Ref
-	queue    int // the shard; 0 if the collection is not divided
+	queue    int // the shard
 	segment  queue.SegmentID
 	number   uint64    // of the last increment that was added; 0: none
 	previous Digest    // of its header
@@ -43,7 +43,7 @@ type Extension struct {
 
 // OpenExtension continues with the bytes in the directory, which has the files of a manifest.
 // If they are not those of the increments, the error matches ErrDiverged: the directory must
-// be made again. In a divided collection m describes the shard with this number.
+// be made again. m describes the shard with this number.
 func OpenExtension(ctx context.Context, r IncrementReader, base Ref, m *Manifest, shard int, dir string, opts *Options) (*Extension, error) {
 	e := &Extension{
 		reader: r, options: opts.withDefaults(), base: base, queue: shard, segment: m.Heads[0].Sealed + 1, hash: sha256.New(), fits: MaxAhead, ahead: 1,
@@ -68,7 +68,7 @@ func OpenExtension(ctx context.Context, r IncrementReader, base Ref, m *Manifest
 	if last.Increment == nil {
 		return e, nil // there is none, or part of the first one is here
 	}
-	part := last.parts()[shard]
+	part := last.Parts[shard]
 	if part.To > 0 {
 		if _, err := io.Copy(e.hash, io.NewSectionReader(file, 0, part.To)); err != nil {
 			return nil, err

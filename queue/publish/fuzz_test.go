@@ -86,8 +86,8 @@ func FuzzCommit(f *testing.F) {
 func FuzzIncrement(f *testing.F) {
 	base := Ref{Number: 3, Digest: Digest{7}}
 	for queues, i := range map[int]*Increment{
-		1: {Format: 1, Base: base, Number: 2, Nonce: "n", Part: Part{Segment: 4, From: 10, To: 20}},
-		2: {Format: dividedIncrementFormat, Base: base, Number: 2, Nonce: "n", Shards: []Part{{Segment: 4, From: 10, To: 20}, {Segment: 1, From: 1, To: 1}}},
+		1: {Base: base, Number: 2, Nonce: "n", Parts: []Part{{Segment: 4, From: 10, To: 20}}},
+		2: {Base: base, Number: 2, Nonce: "n", Parts: []Part{{Segment: 4, From: 10, To: 20}, {Segment: 1, From: 1, To: 1}}},
 	} {
 		header, _, err := i.encode()
 		require.NoError(f, err)
@@ -101,7 +101,7 @@ func FuzzIncrement(f *testing.F) {
 		if err != nil {
 			return
 		}
-		require.Len(t, stored.parts(), queues)
+		require.Len(t, stored.Parts, queues)
 		require.LessOrEqual(t, len(rest), len(object))
 		header, _, err := stored.encode()
 		require.NoError(t, err)
@@ -111,6 +111,6 @@ func FuzzIncrement(f *testing.F) {
 		again, rest, err := decodeIncrement(header, base, 2, queues)
 		require.NoError(t, err)
 		require.Empty(t, rest)
-		require.Equal(t, stored.parts(), again.parts())
+		require.Equal(t, stored.Parts, again.Parts)
 	})
 }

@@ -72,10 +72,12 @@ func TestGoldenObjects(t *testing.T) {
 
 	part := Part{Segment: 2, From: 128, To: 200, Prefix: digest("prefix"), Sealed: true}
 	for name, i := range map[string]*Increment{
-		"increment-1": {Format: incrementFormat, Base: before, Number: 2, Previous: digest("increment 1"), Epoch: 3, Nonce: "nonce", Time: at, Part: part},
-		"increment-2": {Format: dividedIncrementFormat, Base: before, Number: 2, Previous: digest("increment 1"), Epoch: 3, Nonce: "nonce", Time: at, Shards: []Part{part, part}},
+		"increment-1": {Base: before, Number: 2, Previous: digest("increment 1"), Epoch: 3, Nonce: "nonce", Time: at, Parts: []Part{part}},
+		"increment-2": {Base: before, Number: 2, Previous: digest("increment 1"), Epoch: 3, Nonce: "nonce", Time: at, Parts: []Part{part, part}},
 	} {
-		got, rest, err := decodeIncrement(golden(t, name, i), before, 2, len(i.parts()))
+		header, _, err := i.encode()
+		require.NoError(t, err)
+		got, rest, err := decodeIncrement(golden(t, name, json.RawMessage(header)), before, 2, len(i.Parts))
 		require.NoError(t, err, name)
 		require.Empty(t, rest)
 		require.Equal(t, i, got.Increment, name)

@@ -29,8 +29,8 @@ const (
 	incrementBytes = 8 << 20
 	// maxIncrementBytes bounds the segment's bytes in an increment.
 	maxIncrementBytes = 64 << 20
-	// maxHeaderBytes and maxPartBytes bound the line before them: for one queue, and for
-	// each shard.
+	// maxHeaderBytes and maxPartBytes bound the line before them: for one shard, and for
+	// each other one.
 	maxHeaderBytes = 4 << 10
 	maxPartBytes   = 200
 	// MaxAhead bounds the increments that are read at the same time, and maxAheadBytes their
@@ -41,9 +41,11 @@ const (
 	// the rest, and most increments have no rest.
 	firstBytes = 256 << 10
 
-	incrementFormat        = 1
-	dividedIncrementFormat = 2
-	incrementPrefix        = "increment/"
+	// incrementFormat is the format of an increment of one shard, and shardsIncrementFormat that
+	// of several.
+	incrementFormat       = 1
+	shardsIncrementFormat = 2
+	incrementPrefix       = "increment/"
 )
 
 // Increment describes committed bytes of the segments that follow a manifest. Its object is
@@ -51,20 +53,25 @@ const (
 // entries. The increments of a manifest are numbered from 1 without gaps, so a create-only
 // put decides which of two publishers continues them.
 type Increment struct {
-	Format   int       `json:"format"`
 	Base     Ref       `json:"base"` // the manifest that it extends
 	Number   uint64    `json:"number"`
 	Previous Digest    `json:"previous"` // of the header of the increment before
 	Epoch    uint64    `json:"epoch"`    // of the publisher
 	Nonce    string    `json:"nonce"`    // random: identifies the writer after a lost response
 	Time     time.Time `json:"time"`
-	Part               // of the only queue; zero if there are Shards
-	// Shards are the parts of all shards of a divided collection. Their bytes follow the
-	// header in this order.
-	Shards []Part `json:"shards,omitempty"`
+	// Parts are those of all shards. Their bytes follow the header in this order.
+	Parts []Part `json:"-"`
 }
 
-// Part describes committed bytes of the open segment of one queue.
+// incrementHeader is the JSON of an increment.
+type incrementHeader struct {
+	Format int `json:"format"`
+	*Increment
+	Part          // of the only shard
+	Shards []Part `json:"shards,omitempty"` // of several
+}
+
+// Part describes committed bytes of the open segment of one shard.
 type Part struct {
 	// Segment is the segment whose bytes between From and To follow the header. A new
 	// publisher begins with an empty range, which ends those of earlier epochs.
@@ -75,31 +82,14 @@ type Part struct {
 	Sealed  bool            `json:"sealed,omitempty"` // To is the end of the sealed segment
 }
 
-// parts returns the parts of all queues.
-func (i *Increment) parts() []Part {
-	if len(i.Shards) > 0 {
-		return i.Shards
-	}
-	return []Part{i.Part}
-}
-
-// setParts is the inverse of parts.
-func (i *Increment) setParts(parts []Part) {
-	if i.Format = incrementFormat; len(parts) > 1 {
-		i.Format, i.Shards = dividedIncrementFormat, parts
-		return
-	}
-	i.Part = parts[0]
-}
-
 // complete reports whether a segment is sealed: a manifest follows.
 func (i *Increment) complete() bool {
-	return slices.ContainsFunc(i.parts(), func(p Part) bool { return p.Sealed })
+	return slices.ContainsFunc(i.Parts, func(p Part) bool { return p.Sealed })
 }
 
 // size returns the number of bytes after the header.
 func (i *Increment) size() (size int64) {
-	for _, p := range i.parts() {
+	for _, p := range i.Parts {
 		size += p.To - p.From
 	}
 	return size
@@ -107,12 +97,8 @@ func (i *Increment) size() (size int64) {
 
 // validate returns an error unless the parts are within their limits.
 func (i *Increment) validate() error {
-	parts := i.parts()
-	if (i.Format == dividedIncrementFormat) != (len(parts) > 1) || len(i.Shards) == 1 {
-		return errors.Newf("has %d parts and format %d", len(parts), i.Format)
-	}
 	total := int64(0)
-	for n, p := range parts {
+	for n, p := range i.Parts {
 		size := p.To - p.From
 		if p.From < 0 || size < 0 || size > maxIncrementBytes-total || p.To > queue.MaxSegmentBytes || p.Segment == 0 {
 			return errors.Newf("has the range %d to %d of segment %d in part %d", p.From, p.To, p.Segment, n)
@@ -135,11 +121,12 @@ func (i StoredIncrement) Bytes() int64 { return i.size() }
 
 // of returns the part of a queue, and its bytes.
 func (i StoredIncrement) of(n int) (Part, []byte) {
-	parts, offset := i.parts(), int64(0)
-	for _, p := range parts[:n] {
+	offset := int64(0)
+	for _, p := range i.Parts[:n] {
 		offset += p.To - p.From
 	}
-	return parts[n], i.data[offset : offset+parts[n].To-parts[n].From]
+	part := i.Parts[n]
+	return part, i.data[offset : offset+part.To-part.From]
 }
 
 // IncrementReader reads the increments of a manifest.
@@ -178,7 +165,11 @@ func parseIncrementName(name string) (base uint64, ok bool) {
 
 // encode returns the header of the object, and its digest.
 func (i *Increment) encode() ([]byte, Digest, error) {
-	header, err := json.Marshal(i)
+	h := incrementHeader{Format: incrementFormat, Increment: i, Part: i.Parts[0]}
+	if len(i.Parts) > 1 {
+		h.Format, h.Part, h.Shards = shardsIncrementFormat, Part{}, i.Parts
+	}
+	header, err := json.Marshal(h)
 	if err != nil {
 		return nil, Digest{}, err
 	}
@@ -186,7 +177,7 @@ func (i *Increment) encode() ([]byte, Digest, error) {
 	return header, sha256.Sum256(header), nil
 }
 
-// headerLimit returns the maximum size of the header of an increment of so many queues.
+// headerLimit returns the maximum size of the header of an increment of so many shards.
 func headerLimit(queues int) int64 { return maxHeaderBytes + int64(queues-1)*maxPartBytes }
 
 // decodeIncrement parses an object, or the beginning of one. It returns the bytes after the
@@ -198,16 +189,22 @@ func decodeIncrement(object []byte, base Ref, number uint64, queues int) (Stored
 		return StoredIncrement{}, nil, corrupt("%s has no header", name)
 	}
 	i := new(Increment)
-	if err := json.Unmarshal(object[:end], i); err != nil {
+	h := incrementHeader{Increment: i}
+	if err := json.Unmarshal(object[:end], &h); err != nil {
 		return StoredIncrement{}, nil, corrupt("%s: %v", name, err)
 	}
+	if i.Parts = h.Shards; len(i.Parts) == 0 {
+		i.Parts = []Part{h.Part}
+	}
 	switch {
-	case i.Format > dividedIncrementFormat:
+	case h.Format > shardsIncrementFormat:
 		return StoredIncrement{}, nil, errors.Wrapf(ErrNewerVersion, "%s", name)
-	case i.Format < 1 || i.Base != base || i.Number != number:
+	case h.Format < 1 || i.Base != base || i.Number != number:
 		return StoredIncrement{}, nil, corrupt("%s holds increment %d of manifest %d", name, i.Number, i.Base.Number)
-	case len(i.parts()) != queues:
-		return StoredIncrement{}, nil, corrupt("%s has %d parts, and the manifest %d queues", name, len(i.parts()), queues)
+	case (h.Format == shardsIncrementFormat) != (len(i.Parts) > 1), len(h.Shards) == 1:
+		return StoredIncrement{}, nil, corrupt("%s has %d parts and format %d", name, len(i.Parts), h.Format)
+	case len(i.Parts) != queues:
+		return StoredIncrement{}, nil, corrupt("%s has %d parts, and the manifest %d queues", name, len(i.Parts), queues)
 	}
 	if err := i.validate(); err != nil {
 		return StoredIncrement{}, nil, corrupt("%s %v", name, err)
@@ -379,7 +376,7 @@ func lastWithin(ctx context.Context, r IncrementReader, base Ref, queue int, off
 	read := map[uint64]StoredIncrement{}
 	last, err := findLast(func(number uint64) (bool, error) {
 		i, err := r.ReadHeader(ctx, base, number)
-		if errors.Is(err, bucket.ErrNotExist) || err == nil && i.parts()[queue].To > offset {
+		if errors.Is(err, bucket.ErrNotExist) || err == nil && i.Parts[queue].To > offset {
 			return false, nil
 		}
 		mu.Lock()

@@ -74,8 +74,7 @@ func TestIncrementsOfAllSizesAreReadTogether(t *testing.T) {
 			size = 1 + rng.Int64N(12<<20)
 		}
 		data := slices.Repeat([]byte{byte(n)}, int(size))
-		i := Increment{Base: base, Number: uint64(n + 1)}
-		i.setParts([]Part{{Segment: 2, From: end, To: end + size}})
+		i := Increment{Base: base, Number: uint64(n + 1), Parts: []Part{{Segment: 2, From: end, To: end + size}}}
 		_, err := p.put(t.Context(), &i, data, 1)
 		require.NoError(t, err)
 		contents, end = append(contents, data), end+size

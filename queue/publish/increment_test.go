@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -288,7 +289,7 @@ func (m *streamModel) replicate() {
 // replica and survive the ingest host, and the replica has no others.
 func TestStreamModel(t *testing.T) {
 	t.Run("one queue", func(t *testing.T) { testStream(t, newSource()) })
-	t.Run("shards", func(t *testing.T) { testStream(t, newDivided(t)) })
+	t.Run("shards", func(t *testing.T) { testStream(t, newSharded(t)) })
 }
 
 func testStream(t *testing.T, s *source) {
@@ -320,5 +321,26 @@ func testStream(t *testing.T, s *source) {
 	m.closeIngest()
 	for _, p := range m.stale {
 		require.NoError(t, p.Close())
+	}
+}
+
+// TestIncrementHeaderOfTheOtherFormat: the format says how many shards there are.
+func TestIncrementHeaderOfTheOtherFormat(t *testing.T) {
+	part, base := Part{Segment: 1, To: 1}, Ref{Number: 1}
+	for name, h := range map[string]incrementHeader{
+		"one shard in format 2":          {Format: shardsIncrementFormat, Part: part},
+		"a list of one in format 1":      {Format: incrementFormat, Shards: []Part{part}},
+		"a list of one in format 2":      {Format: shardsIncrementFormat, Shards: []Part{part}},
+		"several shards in format 1":     {Format: incrementFormat, Shards: []Part{part, part}},
+		"format 0":                       {Part: part},
+		"other shards than the manifest": {Format: shardsIncrementFormat, Shards: []Part{part, part, part}},
+	} {
+		h.Increment = &Increment{Base: base, Number: 1}
+		header, err := json.Marshal(h)
+		require.NoError(t, err)
+		for queues := 1; queues <= 2; queues++ {
+			_, _, err = decodeIncrement(append(header, '\n'), base, 1, queues)
+			require.ErrorIs(t, err, ErrCorrupt, "%s, %d", name, queues)
+		}
 	}
 }

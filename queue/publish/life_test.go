@@ -318,7 +318,7 @@ func (l *life) check() {
 // Every manifest in use has the documents of its moment.
 func TestLifeCycleModel(t *testing.T) {
 	t.Run("one queue", func(t *testing.T) { testLifeCycle(t, 1_000, newSource) })
-	t.Run("shards", func(t *testing.T) { testLifeCycle(t, 500, func() *source { return newDivided(t) }) })
+	t.Run("shards", func(t *testing.T) { testLifeCycle(t, 500, func() *source { return newSharded(t) }) })
 }
 
 func testLifeCycle(t *testing.T, steps int, source func() *source) {

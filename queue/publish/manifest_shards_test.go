@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// written returns a divided source with n documents in sealed segments.
+// written returns a source of four shards with n documents in sealed segments.
 func written(t testing.TB, n int) *source {
 	t.Helper()
-	s := newDivided(t)
+	s := newSharded(t)
 	s.write(t, true, documents(n)...)
 	return s
 }
@@ -93,7 +93,7 @@ func TestUnchangedShardsKeepTheirFiles(t *testing.T) {
 // TestEmptyShards: shards without a directory or without documents are published, and the
 // restored queue continues.
 func TestEmptyShards(t *testing.T) {
-	b, s := newBucket(t), newDivided(t)
+	b, s := newBucket(t), newSharded(t)
 	require.ErrorContains(t, publishError(t, b, s), "no sealed segment")
 	only := s.layout.ShardString("id-0")
 	w, err := queue.OpenWriter(s.dirs()[only], &queue.WriterOptions{FS: s.fs})
@@ -162,7 +162,7 @@ func TestManifestWithHostileLayout(t *testing.T) {
 // NewGeneration.
 func TestLayoutChangesOnlyWithAGeneration(t *testing.T) {
 	b := newBucket(t)
-	one, four, eight := newSource(), newDivided(t), newSource()
+	one, four, eight := newSource(), newSharded(t), newSource()
 	eight.layout = shard.Layout{Shards: 8, Seed: 11}
 	require.NoError(t, shard.Write(eight.fs, eight.dir, eight.layout))
 	for i, s := range []*source{one, four, eight, one} {
@@ -253,7 +253,7 @@ func TestChunksOfShards(t *testing.T) {
 	before := chunkBytes
 	t.Cleanup(func() { chunkBytes = before })
 	chunkBytes = 1
-	b, s := newBucket(t), newDivided(t)
+	b, s := newBucket(t), newSharded(t)
 	for i := range 3 {
 		s.write(t, true, documents(10*(i+1))...)
 	}

@@ -34,8 +34,8 @@ func newSource() *source {
 	return &source{fs: vfs.NewMem(), dir: "queue", layout: shard.Layout{Shards: 1}, documents: map[string]string{}}
 }
 
-// newDivided returns a source with four shards. No writer has opened them.
-func newDivided(t testing.TB) *source {
+// newSharded returns a source with four shards. No writer has opened them.
+func newSharded(t testing.TB) *source {
 	t.Helper()
 	s := newSource()
 	s.layout = shard.Layout{Shards: 4, Seed: 11}
@@ -182,7 +182,7 @@ func readerOf(content []byte) *bytes.Reader { return bytes.NewReader(content) }
 // restored. Each manifest restores the documents of its moment.
 func TestModel(t *testing.T) {
 	t.Run("one queue", func(t *testing.T) { testModel(t, newSource()) })
-	t.Run("shards", func(t *testing.T) { testModel(t, newDivided(t)) })
+	t.Run("shards", func(t *testing.T) { testModel(t, newSharded(t)) })
 }
 
 func testModel(t *testing.T, s *source) {

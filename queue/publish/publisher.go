@@ -274,7 +274,7 @@ func (p *Publisher) leastEnds(ctx context.Context, record Record, base Ref, pare
 	if err != nil {
 		return nil, err
 	}
-	for i, part := range last.parts() {
+	for i, part := range last.Parts {
 		if part.To > 0 {
 			ends[i] = part.Segment
 		}

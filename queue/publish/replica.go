@@ -25,11 +25,10 @@ const partSuffix = ".part"
 // IsPart reports whether a file of this name is being fetched.
 func IsPart(name string) bool { return strings.HasSuffix(name, partSuffix) }
 
-// Replica makes a directory hold the files of a manifest: of a queue, or of all shards, in
-// their directories. Readers of the queue may use
-// the directory concurrently: a file gets its name after it is complete and verified, and
-// files that a rewrite replaces are removed after the rewrite has its name. A Replica is
-// not safe for concurrent use.
+// Replica makes a directory hold the files of a manifest, in the directories of the shards.
+// Readers may use the directory concurrently: a file gets its name after it is complete and
+// verified, and files that a rewrite replaces are removed after the rewrite has its name. A
+// Replica is not safe for concurrent use.
 type Replica struct {
 	bucket  bucket.Bucket
 	dir     string
@@ -76,7 +75,7 @@ func (r *Replica) Fetch(ctx context.Context, m *Manifest) error {
 	return nil
 }
 
-// replicaQueue is the directory of one queue of a manifest: of a shard, or the only one.
+// replicaQueue is the directory of a shard of a manifest.
 type replicaQueue struct {
 	*Replica
 	dir      string
