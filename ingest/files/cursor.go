@@ -1,7 +1,6 @@
 package files
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -9,10 +8,12 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 
+	"docstore/ingest/internal/cursors"
 	"docstore/ingest/records"
 	"docstore/internal/checksum"
 	"docstore/internal/eof"
 	"docstore/internal/vfs"
+	"docstore/queue"
 )
 
 // cursor is the position of the updater in its input. The queue stores it together with
@@ -59,9 +60,6 @@ type sample struct {
 }
 
 const (
-	cursorMagic      = "DSUC"
-	cursorVersion    = 0
-	cursorFixedBytes = 4 + 2 + 4*8 + 4*4
 	maxCursorPath    = 3 << 10 // a longer path is omitted: device and inode identify the file
 	sampleBytes      = 4 << 10 // at most
 	tailBytes        = 512     // limits the cost of the checksum of a record's end
@@ -70,8 +68,10 @@ const (
 	cursorWholeFile  = 4
 	cursorObject     = 8
 	cursorKnownFlags = cursorNoNewline | cursorAtEnd | cursorWholeFile | cursorObject
-	cursorSeenBytes  = 3 * 8
 )
+
+// The longest cursor fits into a block.
+const _ = uint(queue.MaxCursorBytes - (4 + 2 + 4*8 + 4*4 + 3*8 + maxCursorPath))
 
 func sampleOf(b []byte) sample {
 	return sample{Bytes: uint32(len(b)), CRC: checksum.Of(b)}
@@ -102,8 +102,7 @@ func (c *cursor) append(dst []byte) []byte {
 	if c.Object {
 		flags |= cursorObject
 	}
-	dst = append(dst, cursorMagic...)
-	dst = append(dst, cursorVersion, flags)
+	dst = append(cursorKind.Append(dst), flags)
 	dst = binary.LittleEndian.AppendUint64(dst, c.File.Device)
 	dst = binary.LittleEndian.AppendUint64(dst, c.File.Inode)
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(c.Offset))
@@ -123,40 +122,29 @@ func (c *cursor) append(dst []byte) []byte {
 	return dst
 }
 
+var cursorKind = cursors.Kind{
+	Magic: "DSUC", Name: "files",
+	Foreign: errors.New("the queue's cursor was not written by docstore-updater; use --resume=false"),
+	Damaged: errors.New("the queue's cursor is damaged; use --resume=false"),
+}
+
 // parseCursor decodes the result of append.
-func parseCursor(data []byte) (cursor, error) {
-	rest, ours := bytes.CutPrefix(data, []byte(cursorMagic))
-	if ours && len(rest) > 0 && rest[0] > cursorVersion {
-		return cursor{}, fmt.Errorf("the queue's cursor is of version %d, newer than this program; "+
-			"use a newer docstore-updater, or append from the start with --resume=false", rest[0])
+func parseCursor(data []byte) (c cursor, err error) {
+	_, d, err := cursorKind.Open(data)
+	if err != nil {
+		return c, err
 	}
-	if !ours || len(data) < cursorFixedBytes || rest[1]&^cursorKnownFlags != 0 {
-		return cursor{}, errors.New("the queue's cursor was not written by docstore-updater; use --resume=false")
+	flags := d.Byte(cursorKnownFlags)
+	c.NoNewline, c.AtEnd = flags&cursorNoNewline != 0, flags&cursorAtEnd != 0
+	c.WholeFile, c.Object = flags&cursorWholeFile != 0, flags&cursorObject != 0
+	c.File = vfs.FileID{Device: d.Uint64(), Inode: d.Uint64()}
+	c.Offset, c.Lines = int64(d.Uint64()), int64(d.Uint64())
+	c.Head, c.Tail = sample{d.Uint32(), d.Uint32()}, sample{d.Uint32(), d.Uint32()}
+	if c.Object {
+		c.Seen = seen{d.Uint64(), d.Uint64(), int64(d.Uint64())}
 	}
-	u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(rest[at:]) }
-	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(rest[at:]) }
-	path := data[cursorFixedBytes:]
-	var of seen
-	if rest[1]&cursorObject != 0 {
-		if len(path) < cursorSeenBytes {
-			return cursor{}, errors.New("the queue's cursor is damaged; use --resume=false")
-		}
-		of = seen{binary.LittleEndian.Uint64(path), binary.LittleEndian.Uint64(path[8:]), int64(binary.LittleEndian.Uint64(path[16:]))}
-		path = path[cursorSeenBytes:]
-	}
-	return cursor{
-		Object:    rest[1]&cursorObject != 0,
-		Seen:      of,
-		NoNewline: rest[1]&cursorNoNewline != 0,
-		AtEnd:     rest[1]&cursorAtEnd != 0,
-		WholeFile: rest[1]&cursorWholeFile != 0,
-		File:      vfs.FileID{Device: u64(2), Inode: u64(10)},
-		Offset:    int64(u64(18)),
-		Lines:     int64(u64(26)),
-		Head:      sample{u32(34), u32(38)},
-		Tail:      sample{u32(42), u32(46)},
-		Path:      string(path),
-	}, nil
+	c.Path = string(d.Rest(len(data)))
+	return c, d.End()
 }
 
 // describe returns the name of the file for messages.

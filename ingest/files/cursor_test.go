@@ -51,11 +51,15 @@ func TestCursorEncoding(t *testing.T) {
 	require.Empty(t, got.Path)
 	require.Equal(t, "the file with inode 1152921504606846976", got.describe())
 
-	_, err = parseCursor([]byte(cursorMagic + string(rune(cursorVersion+1))))
+	_, err = parseCursor([]byte("DSUC\x01"))
 	require.ErrorContains(t, err, "newer")
-	for _, bad := range [][]byte{{}, []byte("something else"), encoded[:cursorFixedBytes-1], append([]byte(cursorMagic+"\x00\x80"), encoded[6:]...)} {
+	for _, bad := range [][]byte{{}, []byte("something else")} {
 		_, err = parseCursor(bad)
 		require.ErrorContains(t, err, "not written by docstore-updater")
+	}
+	for _, bad := range [][]byte{encoded[:len(encoded)-1], append([]byte("DSUC\x00\x80"), encoded[6:]...)} {
+		_, err = parseCursor(bad)
+		require.ErrorContains(t, err, "damaged")
 	}
 }
 

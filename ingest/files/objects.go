@@ -18,7 +18,6 @@ import (
 	"docstore/ingest"
 	"docstore/internal/ctxtime"
 	"docstore/internal/vfs"
-	"docstore/queue"
 )
 
 // Object is a file in a directory, or an object of a bucket.
@@ -354,7 +353,7 @@ func (o *objects) inputOfSize(ctx context.Context, name string, size int64) (*in
 	in := &input{name: o.store.Describe(name), store: o.store, stable: true, format: o.options.Format, size: size}
 	in.from.Path, in.from.Object, in.from.Seen = name, true, o.seen
 	in.from.File.Inode = uint64(size)
-	if len(name) > maxCursorPath || cursorFixedBytes+cursorSeenBytes+len(name) > queue.MaxCursorBytes {
+	if len(name) > maxCursorPath {
 		return nil, fmt.Errorf("%s: the name has %d bytes, more than %d", in.name, len(name), maxCursorPath)
 	}
 	if err := in.readHead(ctx); err != nil {

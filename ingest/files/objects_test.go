@@ -352,7 +352,7 @@ func TestChangedObjects(t *testing.T) {
 		o.put("data/b.json", `[{"id":3}]`)
 		refuses(3, "it had 19 bytes when it was read, and now has 10; restore it, or use --resume=false")
 		_, err := opener.Position([]byte("DSUC\x00\x08"))
-		require.ErrorContains(t, err, "not written by docstore-updater")
+		require.ErrorContains(t, err, "is damaged")
 		file := cursor{Path: "/a"}
 		_, err = opener.Position(file.append(nil))
 		require.ErrorContains(t, err, "the queue's cursor is that of files, not of objects")

@@ -1,12 +1,13 @@
 package kafka
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
+
+	"docstore/ingest/internal/cursors"
 )
 
 // position is a position in a topic: a decoded cursor.
@@ -30,9 +31,6 @@ type entry struct {
 }
 
 const (
-	cursorMagic   = "DSKA"
-	cursorVersion = 1
-
 	// offsetLimit and epochLimit are above what a topic reaches, so that the largest cursor fits.
 	offsetLimit = 1 << 56
 	epochLimit  = 1 << 28
@@ -74,9 +72,7 @@ func (p *position) encode() []byte { return p.appendBefore(nil, len(p.entries)) 
 
 // appendBefore appends the header and the entries before an index.
 func (p *position) appendBefore(dst []byte, end int) []byte {
-	dst = append(dst, cursorMagic...)
-	dst = append(dst, cursorVersion)
-	dst = append(dst, p.topicID[:]...)
+	dst = append(cursorKind.Append(dst), p.topicID[:]...)
 	dst = append(append(dst, byte(len(p.cluster))), p.cluster...)
 	dst = append(append(dst, byte(len(p.topic))), p.topic...)
 	dst = binary.AppendUvarint(dst, uint64(p.partitions))
@@ -107,89 +103,44 @@ func (e *entry) appendPlace(dst []byte) []byte {
 	return binary.LittleEndian.AppendUint16(dst, e.content)
 }
 
-var errCursorDamaged = errors.New("the queue's cursor of Kafka is damaged; use --resume=false to append the topic from its start")
+var cursorKind = cursors.Kind{
+	Magic: "DSKA", Version: 1, Name: "Kafka",
+	Foreign: errors.New("the queue's cursor is not one of Kafka; use --resume=false to append the topic from its start"),
+	Damaged: errors.New("the queue's cursor of Kafka is damaged; use --resume=false to append the topic from its start"),
+}
 
 // parsePosition decodes the result of encode.
-func parsePosition(cursor []byte) (*position, error) {
-	rest, ours := bytes.CutPrefix(cursor, []byte(cursorMagic))
-	switch {
-	case !ours || len(rest) == 0:
-		return nil, errors.New("the queue's cursor is not one of Kafka; use --resume=false to append the topic from its start")
-	case rest[0] > cursorVersion:
-		return nil, fmt.Errorf("the queue's cursor of Kafka is of version %d, newer than this program; use a newer docstore-updater", rest[0])
+func parsePosition(stored []byte) (*position, error) {
+	version, d, err := cursorKind.Open(stored)
+	if err != nil {
+		return nil, err
 	}
-	d := decoder{rest: rest[1:]}
 	p := &position{}
-	copy(p.topicID[:], d.take(len(p.topicID)))
-	p.cluster = string(d.take(d.byte(maxClusterBytes)))
-	p.topic = string(d.take(d.byte(maxTopicBytes)))
-	p.partitions = int32(d.uvarint(math.MaxInt32))
-	n := d.uvarint(MaxPartitions)
+	copy(p.topicID[:], d.Take(len(p.topicID)))
+	p.cluster = string(d.Take(d.Byte(maxClusterBytes)))
+	p.topic = string(d.Take(d.Byte(maxTopicBytes)))
+	p.partitions = int32(d.Uvarint(math.MaxInt32))
+	n := d.Uvarint(MaxPartitions)
 	next := int32(0)
 	for range n {
-		e := entry{partition: next + int32(d.uvarint(PartitionLimit-1-uint64(next)))}
-		e.offset = int64(d.uvarint(offsetLimit - 1))
-		e.epoch = int32(d.uvarint(epochLimit-1)) - 1
-		if rest[0] > 0 {
-			e.content = d.uint16()
+		e := entry{partition: next + int32(d.Uvarint(PartitionLimit-1-uint64(next)))}
+		e.offset = int64(d.Uvarint(offsetLimit - 1))
+		e.epoch = int32(d.Uvarint(epochLimit-1)) - 1
+		if version > 0 {
+			e.content = d.Uint16()
 		}
 		if next = e.partition + 1; next >= PartitionLimit {
 			next = PartitionLimit - 1 // another entry is invalid, see below
 		}
 		if len(p.entries) > 0 && e.partition <= p.entries[len(p.entries)-1].partition {
-			d.failed = true
+			d.Fail()
 		}
 		p.entries = append(p.entries, e)
 	}
-	if d.failed || len(d.rest) > 0 || p.topic == "" {
-		return nil, errCursorDamaged
+	if p.topic == "" {
+		d.Fail()
 	}
-	return p, nil
-}
-
-// decoder decodes fields. After a failure it returns zeros.
-type decoder struct {
-	rest   []byte
-	failed bool
-}
-
-func (d *decoder) take(n int) []byte {
-	if n > len(d.rest) {
-		d.failed = true
-		return nil
-	}
-	b := d.rest[:n]
-	d.rest = d.rest[n:]
-	return b
-}
-
-// byte decodes a number of at most limit.
-func (d *decoder) byte(limit int) int {
-	b := d.take(1)
-	if len(b) == 0 || int(b[0]) > limit {
-		d.failed = true
-		return 0
-	}
-	return int(b[0])
-}
-
-func (d *decoder) uint16() uint16 {
-	if b := d.take(2); b != nil {
-		return binary.LittleEndian.Uint16(b)
-	}
-	return 0
-}
-
-// uvarint decodes a number of at most limit.
-func (d *decoder) uvarint(limit uint64) uint64 {
-	v, n := binary.Uvarint(d.rest)
-	if n <= 0 || v > limit {
-		d.failed = true
-		d.rest = nil
-		return 0
-	}
-	d.rest = d.rest[n:]
-	return v
+	return p, d.End()
 }
 
 // sameTopic returns an error if two positions are of different topics.

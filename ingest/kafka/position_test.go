@@ -50,7 +50,7 @@ func TestWrongCursors(t *testing.T) {
 		want   string
 	}{
 		"of a file":       {"DSUC\x00", "is not one of Kafka"},
-		"magic alone":     {"DSKA", "is not one of Kafka"},
+		"magic alone":     {"DSKA", "is damaged"},
 		"newer":           {"DSKA\x02", "of version 2, newer than this program"},
 		"truncated":       {string(good[:len(good)-1]), "is damaged"},
 		"longer":          {string(good) + "x", "is damaged"},

@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"docstore/ingest"
+	"docstore/ingest/internal/cursors"
 	"docstore/internal/ctxtime"
 	"docstore/internal/eof"
 	"docstore/queue"
@@ -78,62 +79,41 @@ func (o *Opener) Ends() bool {
 	return !slices.ContainsFunc(o.sources, func(s Named) bool { return !s.Ends })
 }
 
-const (
-	magic   = "DSUM"
-	version = 0
-)
-
-var errDamaged = errors.New("the cursor of several sources is damaged; use --resume=false")
+var cursorKind = cursors.Kind{
+	Magic: "DSUM", Name: "several sources",
+	Foreign: errors.New("the queue's cursor is not that of several sources; continue the single source that wrote it, or use --resume=false"),
+	Damaged: errors.New("the cursor of several sources is damaged; use --resume=false"),
+}
 
 // parse returns the cursor of each source.
-func (o *Opener) parse(cursor []byte) ([][]byte, error) {
+func (o *Opener) parse(encoded []byte) ([][]byte, error) {
 	cursors := make([][]byte, len(o.sources))
-	if len(cursor) == 0 {
+	if len(encoded) == 0 {
 		return cursors, nil
 	}
-	rest, ours := bytes.CutPrefix(cursor, []byte(magic))
-	switch {
-	case !ours:
-		return nil, errors.New("the queue's cursor is not that of several sources; continue the single source that wrote it, or use --resume=false")
-	case len(rest) == 0:
-		return nil, errDamaged
-	case rest[0] > version:
-		return nil, fmt.Errorf("the queue's cursor of several sources is of version %d, newer than this program; use a newer docstore-updater", rest[0])
+	_, d, err := cursorKind.Open(encoded)
+	if err != nil {
+		return nil, err
 	}
-	for rest = rest[1:]; len(rest) > 0; {
-		var name, own []byte
-		var ok bool
-		if name, rest, ok = cutBytes(rest); !ok {
-			return nil, errDamaged
-		}
-		if own, rest, ok = cutBytes(rest); !ok || len(own) == 0 {
-			return nil, errDamaged
-		}
-		i := slices.IndexFunc(o.sources, func(s Named) bool { return s.Name == string(name) })
+	for d.More() {
+		name := string(d.Take(int(d.Uvarint(MaxNameBytes))))
+		own := d.Take(int(d.Uvarint(queue.MaxCursorBytes)))
+		i := slices.IndexFunc(o.sources, func(s Named) bool { return s.Name == name })
 		switch {
-		case i >= 0 && cursors[i] != nil:
-			return nil, errDamaged
+		case len(own) == 0, i >= 0 && cursors[i] != nil:
+			d.Fail()
 		case i >= 0:
 			cursors[i] = own
-		case !slices.Contains(o.removed, string(name)):
+		case !slices.Contains(o.removed, name):
 			return nil, fmt.Errorf("the queue has records of a source %q, which is not among the sources: restore its entry, or list it under \"removed\"", name)
 		}
 	}
-	return cursors, nil
-}
-
-// cutBytes cuts a byte string with its length off b.
-func cutBytes(b []byte) (head, rest []byte, ok bool) {
-	n, size := binary.Uvarint(b)
-	if size <= 0 || n > uint64(len(b)-size) {
-		return nil, nil, false
-	}
-	return b[size : size+int(n)], b[size+int(n):], true
+	return cursors, d.End()
 }
 
 // encode returns the encoding of cursors.
 func (o *Opener) encode(cursors [][]byte) []byte {
-	dst := append([]byte(magic), version)
+	dst := cursorKind.Append(nil)
 	for i, c := range cursors {
 		dst = o.appendOne(dst, i, c)
 	}

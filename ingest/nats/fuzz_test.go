@@ -9,7 +9,7 @@ import (
 // FuzzPosition: a cursor that is accepted is encoded and accepted again as the same position.
 func FuzzPosition(f *testing.F) {
 	f.Add((&position{created: 1_700_000_000, last: 1 << 40, stream: "jobs"}).append(nil))
-	f.Add([]byte(cursorMagic))
+	f.Add([]byte(cursorKind.Magic))
 	f.Fuzz(func(t *testing.T, cursor []byte) {
 		p, err := parsePosition(cursor)
 		if err != nil {

@@ -604,7 +604,7 @@ func TestCursors(t *testing.T) {
 	require.Equal(t, &position{created: 1, last: 258, stream: "JOBS"}, earlier)
 	for cursor, want := range map[string]string{
 		"DSUC\x00":                        "is not one of NATS",
-		"DSNA":                            "is not one of NATS",
+		"DSNA":                            "is damaged",
 		"DSNA\x02":                        "of version 2, newer than this program",
 		string(cursor[:33]):               "is damaged",
 		"DSNA\x00" + string(cursor[5:21]): "is damaged",
@@ -614,7 +614,7 @@ func TestCursors(t *testing.T) {
 		_, err := parsePosition([]byte(cursor))
 		require.ErrorContains(t, err, want)
 	}
-	require.LessOrEqual(t, cursorFixedBytes+contentBytes+maxStreamBytes, queue.MaxCursorBytes)
+	require.LessOrEqual(t, 4+1+8+8+8+4+maxStreamBytes, queue.MaxCursorBytes)
 }
 
 func TestEarliest(t *testing.T) {

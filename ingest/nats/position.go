@@ -1,11 +1,12 @@
 package nats
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
+
+	"docstore/ingest/internal/cursors"
 )
 
 // position is a position in a stream: a decoded cursor.
@@ -23,13 +24,11 @@ type content struct {
 	crc  uint32 // of its subject and data
 }
 
-const (
-	cursorMagic      = "DSNA"
-	cursorVersion    = 1
-	cursorFixedBytes = 4 + 1 + 8 + 8
-	// contentBytes is the size of the fields that version 0 lacks.
-	contentBytes = 8 + 4
-)
+var cursorKind = cursors.Kind{
+	Magic: "DSNA", Version: 1, Name: "NATS",
+	Foreign: errors.New("the queue's cursor is not one of NATS; use --resume=false to append the stream from its start"),
+	Damaged: errors.New("the queue's cursor of NATS is damaged; use --resume=false to append the stream from its start"),
+}
 
 // String describes the position for messages.
 func (p *position) String() string {
@@ -38,8 +37,7 @@ func (p *position) String() string {
 
 // append appends the encoded position to dst.
 func (p *position) append(dst []byte) []byte {
-	dst = append(append(dst, cursorMagic...), cursorVersion)
-	dst = binary.LittleEndian.AppendUint64(dst, uint64(p.created))
+	dst = binary.LittleEndian.AppendUint64(cursorKind.Append(dst), uint64(p.created))
 	dst = binary.LittleEndian.AppendUint64(dst, p.last)
 	dst = binary.LittleEndian.AppendUint64(dst, uint64(p.content.time))
 	dst = binary.LittleEndian.AppendUint32(dst, p.content.crc)
@@ -47,29 +45,19 @@ func (p *position) append(dst []byte) []byte {
 }
 
 // parsePosition decodes the result of append.
-func parsePosition(cursor []byte) (*position, error) {
-	rest, ours := bytes.CutPrefix(cursor, []byte(cursorMagic))
-	fixed := cursorFixedBytes
-	if ours && len(rest) > 0 && rest[0] > 0 {
-		fixed += contentBytes
+func parsePosition(stored []byte) (*position, error) {
+	version, d, err := cursorKind.Open(stored)
+	if err != nil {
+		return nil, err
 	}
-	switch {
-	case !ours || len(rest) == 0:
-		return nil, errors.New("the queue's cursor is not one of NATS; use --resume=false to append the stream from its start")
-	case rest[0] > cursorVersion:
-		return nil, fmt.Errorf("the queue's cursor of NATS is of version %d, newer than this program; use a newer docstore-updater", rest[0])
-	case len(cursor) <= fixed || len(cursor) > fixed+maxStreamBytes:
-		return nil, errors.New("the queue's cursor of NATS is damaged; use --resume=false to append the stream from its start")
+	p := &position{created: int64(d.Uint64()), last: d.Uint64()}
+	if version > 0 {
+		p.content = content{time: int64(d.Uint64()), crc: d.Uint32()}
 	}
-	p := &position{
-		created: int64(binary.LittleEndian.Uint64(rest[1:])),
-		last:    binary.LittleEndian.Uint64(rest[9:]),
-		stream:  string(cursor[fixed:]),
+	if p.stream = string(d.Rest(maxStreamBytes)); p.stream == "" {
+		d.Fail()
 	}
-	if rest[0] > 0 {
-		p.content.time, p.content.crc = int64(binary.LittleEndian.Uint64(rest[17:])), binary.LittleEndian.Uint32(rest[25:])
-	}
-	return p, nil
+	return p, d.End()
 }
 
 // state is the state of a stream.

@@ -1,13 +1,14 @@
 package postgres
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"docstore/ingest"
+	"docstore/ingest/internal/cursors"
 	"docstore/ingest/postgres/pgoutput"
 	"docstore/queue"
 )
@@ -79,10 +80,6 @@ const (
 )
 
 const (
-	cursorMagic   = "DSPG"
-	cursorVersion = 1
-	// addedBytes is the size of the fields that version 0 lacks.
-	addedBytes = 8 + 8 + 4 + 4 + 8 + 4
 	// maxKeyBytes bounds an encoded key in a cursor. The id of a row with a longer key is
 	// longer than queue.MaxIDBytes in nearly all cases; its cursor has the key of an earlier row.
 	maxKeyBytes = 1900
@@ -91,12 +88,11 @@ const (
 )
 
 // The longest cursor fits into a block.
-const _ = uint(queue.MaxCursorBytes - (len(cursorMagic) + 2 + 8 + 4*4 + 2*8 + 4 + addedBytes + 1 + maxSlotName + 2*(2+maxKeyBytes)))
+const _ = uint(queue.MaxCursorBytes - (4 + 2 + 8 + 4*4 + 2*8 + 4 + 8 + 8 + 4 + 4 + 8 + 4 + 1 + maxSlotName + 2*(2+maxKeyBytes)))
 
 // append appends the encoded cursor to dst.
 func (c *cursor) append(dst []byte) []byte {
-	dst = append(dst, cursorMagic...)
-	dst = append(dst, cursorVersion, byte(c.phase))
+	dst = append(cursorKind.Append(dst), byte(c.phase))
 	dst = binary.LittleEndian.AppendUint64(dst, c.origin.system)
 	dst = binary.LittleEndian.AppendUint32(dst, c.origin.timeline)
 	dst = binary.LittleEndian.AppendUint32(dst, c.origin.table)
@@ -120,55 +116,26 @@ func (c *cursor) append(dst []byte) []byte {
 
 var errForeignCursor = errors.New("the queue's cursor was not written by a PostgreSQL source; use another queue, or append from the start with --resume=false")
 
-// parseCursor decodes the result of append.
-func parseCursor(data []byte) (cursor, error) {
-	var c cursor
-	rest, ours := bytes.CutPrefix(data, []byte(cursorMagic))
-	if ours && len(rest) > 0 && rest[0] > cursorVersion {
-		return c, fmt.Errorf("the queue's cursor is of version %d, newer than this program; use a newer docstore-updater", rest[0])
-	}
-	fixed := 2 + 8 + 4*4 + 2*8 + 4
-	if ours && len(rest) > 0 && rest[0] > 0 {
-		fixed += addedBytes
-	}
-	if !ours || len(rest) < fixed || rest[1] >= byte(phases) {
-		return c, errForeignCursor
-	}
-	u32 := func(at int) uint32 { return binary.LittleEndian.Uint32(rest[at:]) }
-	u64 := func(at int) uint64 { return binary.LittleEndian.Uint64(rest[at:]) }
-	c.phase = phase(rest[1])
-	c.origin = origin{system: u64(2), timeline: u32(10), table: u32(14), publication: u32(18), keys: u32(22)}
-	c.lsn, c.index, c.attempt = pgoutput.LSN(u64(26)), u64(34), u32(42)
-	c.anchor.lsn = c.lsn
-	if rest[0] > 0 {
-		c.anchor = anchor{lsn: pgoutput.LSN(u64(46)), time: u64(54), xid: u32(62)}
-		c.origin.query, c.origin.partitions, c.origin.columns = u32(66), u64(70), u32(78)
-	}
-	rest = rest[fixed:]
-	slot, rest, ok := cutPiece(rest, 1)
-	base, rest, okBase := cutPiece(rest, 2)
-	key, rest, okKey := cutPiece(rest, 2)
-	if !ok || !okBase || !okKey || len(rest) > 0 {
-		return c, errForeignCursor
-	}
-	c.origin.slot, c.base, c.key = string(slot), slices.Clone(base), slices.Clone(key)
-	return c, nil
-}
+var cursorKind = cursors.Kind{Magic: "DSPG", Version: 1, Name: "PostgreSQL", Foreign: errForeignCursor, Damaged: errForeignCursor}
 
-// cutPiece cuts a piece after its length, which has lengthBytes bytes.
-func cutPiece(b []byte, lengthBytes int) (piece, rest []byte, ok bool) {
-	if len(b) < lengthBytes {
-		return nil, nil, false
+// parseCursor decodes the result of append.
+func parseCursor(data []byte) (c cursor, err error) {
+	version, d, err := cursorKind.Open(data)
+	if err != nil {
+		return c, err
 	}
-	n := int(b[0])
-	if lengthBytes == 2 {
-		n = int(binary.LittleEndian.Uint16(b))
+	c.phase = phase(d.Byte(int(phases) - 1))
+	c.origin = origin{system: d.Uint64(), timeline: d.Uint32(), table: d.Uint32(), publication: d.Uint32(), keys: d.Uint32()}
+	c.lsn, c.index, c.attempt = pgoutput.LSN(d.Uint64()), d.Uint64(), d.Uint32()
+	c.anchor.lsn = c.lsn
+	if version > 0 {
+		c.anchor = anchor{lsn: pgoutput.LSN(d.Uint64()), time: d.Uint64(), xid: d.Uint32()}
+		c.origin.query, c.origin.partitions, c.origin.columns = d.Uint32(), d.Uint64(), d.Uint32()
 	}
-	b = b[lengthBytes:]
-	if n > len(b) {
-		return nil, nil, false
-	}
-	return b[:n:n], b[n:], true
+	c.origin.slot = string(d.Take(d.Byte(math.MaxUint8)))
+	c.base = slices.Clone(d.Take(int(d.Uint16())))
+	c.key = slices.Clone(d.Take(int(d.Uint16())))
+	return c, d.End()
 }
 
 // String describes the position for messages.

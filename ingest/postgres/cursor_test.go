@@ -181,7 +181,7 @@ func FuzzCursor(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if data[4] == cursorVersion {
+		if data[4] == cursorKind.Version {
 			require.Equal(t, data, c.append(nil))
 		}
 		if values, err := parseKey(c.key); err == nil {
