@@ -28,13 +28,13 @@ func WithIdentity(ctx context.Context, identity boxcarrpc.Identity) context.Cont
 
 // Authorize returns an error if --access does not permit the caller of a request to use a
 // collection, or a shard of it.
-func (d *Server) Authorize(ctx context.Context, collection string) error {
-	if d.auth.access == nil {
+func (s *Server) Authorize(ctx context.Context, collection string) error {
+	if s.auth.access == nil {
 		return nil
 	}
 	identity := identityOf(ctx)
 	collection, _, _ = strings.Cut(collection, "/")
-	if identity.Kind == boxcarrpc.LocalIdentity || d.auth.access.Allows(identity, collection) {
+	if identity.Kind == boxcarrpc.LocalIdentity || s.auth.access.Allows(identity, collection) {
 		return nil
 	}
 	return fmt.Errorf("client %v is not permitted to use collection %q: see --access of the server", identity, collection)

@@ -74,7 +74,7 @@ func (c collectionCollector) Collect(to chan<- prometheus.Metric) {
 		collectResidency(to, name, one)
 		stats, err := one.Stats()
 		if err != nil {
-			c.log.Warn("statistics are missing from the metrics", "collection", name, "error", err)
+			c.options.Logger.Warn("statistics are missing from the metrics", "collection", name, "error", err)
 			continue
 		}
 		segments.Send(to, float64(stats.Segments), name)
@@ -177,10 +177,10 @@ func (c cacheCollector) Describe(to chan<- *prometheus.Desc) {
 }
 
 func (c cacheCollector) Collect(to chan<- prometheus.Metric) {
-	if c.cache == nil {
+	if c.collections.Cache == nil {
 		return
 	}
-	stats := c.cache.Stats()
+	stats := c.collections.Cache.Stats()
 	cacheServers.Send(to, float64(stats.ServersUp), "up")
 	cacheServers.Send(to, float64(stats.Servers-stats.ServersUp), "away")
 	cacheAsked.Send(to, float64(stats.Hits), "hit")

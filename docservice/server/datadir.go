@@ -12,9 +12,9 @@ import (
 	"docstore/internal/vfs"
 )
 
-// A data directory belongs to one daemon:
+// A data directory belongs to one process:
 //
-//	LOCK     held while the daemon runs
+//	LOCK     held while the server runs
 //	NAME/    the directory of the collection NAME (docservice), or of its shards (docservice/column)
 const lockName = "LOCK"
 

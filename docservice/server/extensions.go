@@ -15,13 +15,13 @@ import (
 type Source interface {
 	// Start is called once, with open listeners and before the first Open.
 	Start(*Server) (Parts, error)
-	// Open opens a collection and adds what it serves to the service of the daemon.
+	// Open opens a collection and adds what it serves to the service of the server.
 	Open(Collection, *collection.Options) (Held, error)
 	// Close closes what Start opened. The listeners and all Held are closed.
 	Close() error
 }
 
-// Parts are what a Source adds to a daemon.
+// Parts are what a Source adds to a server.
 type Parts struct {
 	// Handler answers the requests over HTTP and other protocols; nil: the service, which
 	// answers those over Boxcar.
@@ -62,7 +62,7 @@ type Tracer interface {
 	Close()
 }
 
-// noTracer is the Tracer of a daemon without one.
+// noTracer is the Tracer of a server without one.
 type noTracer struct{}
 
 func (noTracer) Boxcar(*boxcarrpc.ServerOptions, *collection.Service) {}

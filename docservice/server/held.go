@@ -8,7 +8,7 @@ import (
 	"docstore/docservice/server/livepage"
 )
 
-// Held is a collection that a daemon holds: all of it, or some of its shards.
+// Held is a collection that a server holds: all of it, or some of its shards.
 type Held interface {
 	Name() string
 	// Collections returns what the service has of the collection: itself, or its shards.

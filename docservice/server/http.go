@@ -85,7 +85,7 @@ func newHTTPServer(d *Server, page *livepage.Page) *http.Server {
 		WriteTimeout:      httpWriteTimeout,
 		IdleTimeout:       httpIdleTimeout,
 		MaxHeaderBytes:    httpHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(d.log.Handler(), slog.LevelWarn), // otherwise it writes plain text into a JSON log
+		ErrorLog:          slog.NewLogLogger(d.options.Logger.Handler(), slog.LevelWarn), // otherwise it writes plain text into a JSON log
 	}
 }
 
@@ -93,12 +93,12 @@ const documentsPath = "/documents/"
 
 func newHTTPHandler(d *Server, page *livepage.Page) http.Handler {
 	mux, access := http.NewServeMux(), &d.options.HTTP
-	admitted := func(next http.HandlerFunc) http.HandlerFunc { return d.admitHTTP(d.tracer.HTTP(next)) }
+	admitted := func(next http.HandlerFunc) http.HandlerFunc { return d.admitHTTP(d.options.Tracer.HTTP(next)) }
 	page.Handle(mux, admitted)
 	if d.parts.Routes != nil {
 		d.parts.Routes(mux)
 	}
-	api := &documentAPI{handler: d.tracer.Handler(d.metrics.timed("http", d.handler)), decoders: d.decoders, log: d.log}
+	api := &documentAPI{handler: d.options.Tracer.Handler(d.metrics.timed("http", d.parts.Handler)), decoders: d.collections.Decoders, log: d.options.Logger}
 	served := func(next http.HandlerFunc) http.HandlerFunc {
 		return access.ifLookUps(admitted(next))
 	}
@@ -203,12 +203,12 @@ type ReplacementReadiness struct {
 }
 
 // serveReady answers 200 if every collection includes all entries of its queue. Damaged
-// documents are reported but do not make the daemon unready: clients read them from other
+// documents are reported but do not make the server unready: clients read them from other
 // servers.
 //
-// A draining daemon is ready, because it still answers, except for a probe with
+// A draining server is ready, because it still answers, except for a probe with
 // ?draining=503, for balancers that shall stop sending requests.
-func (d *Server) serveReady(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 	drainingIsUnready := false
 	switch when := r.URL.Query().Get("draining"); when {
 	case "", "200":
@@ -218,8 +218,8 @@ func (d *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 		httpapi.Errorf(httpapi.CodeInvalidArgument, "draining=%s: want 503, or 200 for the default", when).Write(w)
 		return
 	}
-	body := d.Readiness()
-	body.Draining = d.boxcar.Stats().Draining
+	body := s.Readiness()
+	body.Draining = s.boxcar.Stats().Draining
 	body.Ready = body.Ready && (!body.Draining || !drainingIsUnready)
 	w.Header().Set("Content-Type", "application/json")
 	if !body.Ready {
@@ -231,12 +231,12 @@ func (d *Server) serveReady(w http.ResponseWriter, r *http.Request) {
 }
 
 // Readiness returns the body of /readyz.
-func (d *Server) Readiness() Readiness {
+func (s *Server) Readiness() Readiness {
 	body := Readiness{Ready: true, Collections: make(map[string]CollectionReadiness)}
-	if d.ending.Load() {
+	if s.ending.Load() {
 		body.Ready, body.Ending = false, true
 	}
-	for _, h := range d.Held() {
+	for _, h := range s.Held() {
 		one := h.Readiness()
 		body.Collections[h.Name()] = one
 		body.Ready = body.Ready && one.Ready
@@ -245,8 +245,8 @@ func (d *Server) Readiness() Readiness {
 }
 
 // Ready is Readiness().Ready, without its cost.
-func (d *Server) Ready() bool {
-	return !d.ending.Load() && !slices.ContainsFunc(d.Held(), func(h Held) bool { return !h.Ready() })
+func (s *Server) Ready() bool {
+	return !s.ending.Load() && !slices.ContainsFunc(s.Held(), func(h Held) bool { return !h.Ready() })
 }
 
 // DescribeReadiness describes the readiness of a collection of the service.

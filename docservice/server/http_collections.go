@@ -32,10 +32,10 @@ type collectionSummary struct {
 
 // serveCollections lists the collections that the caller may use:
 // {"collections":[{"name":"jobs","ready":true,...}]}.
-func (d *Server) serveCollections(w http.ResponseWriter, r *http.Request) {
+func (s *Server) serveCollections(w http.ResponseWriter, r *http.Request) {
 	list := []collectionSummary{}
-	for _, h := range d.Held() {
-		if d.Authorize(r.Context(), h.Name()) != nil {
+	for _, h := range s.Held() {
+		if s.Authorize(r.Context(), h.Name()) != nil {
 			continue
 		}
 		r := h.Readiness()

@@ -220,7 +220,7 @@ func TestZstdFramesPass(t *testing.T) {
 	fillWith(t, dir, queue.WriterOptions{Codec: "zstd"}, "long", long, "large", large)
 	d, _ := startTestDaemon(t, testOptions(t, dir))
 	waitReady(t, d)
-	client := docservice.NewLocalClient(d.service.Handle, "jobs", d.decoders)
+	client := docservice.NewLocalClient(d.service.Handle, "jobs", d.collections.Decoders)
 	content, err := client.Fetch(t.Context(), "long")
 	require.NoError(t, err)
 	magic, rest, ok := content.Stored.ZstdFrame()

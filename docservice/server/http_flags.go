@@ -148,13 +148,13 @@ func peerOf(r *http.Request, identity boxcarrpc.Identity) *boxcarrpc.Peer {
 
 // admitHTTP applies the limits of requests, which HTTP shares with the other listeners. A
 // request is batch by its Priority, or by its context.
-func (d *Server) admitHTTP(next http.HandlerFunc) http.HandlerFunc {
+func (s *Server) admitHTTP(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		batch := boxcarrpc.IsBatch(r.Context())
 		if !batch && boxcarrpc.IsBatchPriority(strings.Join(r.Header.Values("Priority"), ",")) {
 			batch, r = true, r.WithContext(boxcarrpc.WithBatch(r.Context()))
 		}
-		leave, err := d.boxcar.Admit(peerOf(r, identityOf(r.Context())), batch)
+		leave, err := s.boxcar.Admit(peerOf(r, identityOf(r.Context())), batch)
 		var refused *boxcarrpc.Error
 		if errors.As(err, &refused) {
 			httpapi.Errorf(httpapi.CodeResourceExhausted, "%s", refused.Message).Write(w)

@@ -33,11 +33,11 @@ const exportBytes = 8 << 20
 var errPageEnds = errors.New("the page is full")
 
 // lister returns the ids of the collection or shard of that name, nil if there is none.
-func (d *Server) lister(name string) Lister {
-	if h := d.heldCollection(name); h != nil {
+func (s *Server) lister(name string) Lister {
+	if h := s.heldCollection(name); h != nil {
 		return h.Lister()
 	}
-	if c := d.Collection(name); c != nil {
+	if c := s.Collection(name); c != nil {
 		return c
 	}
 	return nil
@@ -52,13 +52,13 @@ type listing struct {
 // parseListing parses path and query of a request for a list of that type. On error it
 // answers and returns false. For HEAD it answers too, with the status of the first id, because
 // the list itself may be that of a whole collection.
-func (d *Server) parseListing(w http.ResponseWriter, r *http.Request, contentType string, allowed ...string) (l listing, ok bool) {
+func (s *Server) parseListing(w http.ResponseWriter, r *http.Request, contentType string, allowed ...string) (l listing, ok bool) {
 	name := r.PathValue("collection")
-	if l.collection = d.lister(name); l.collection == nil {
+	if l.collection = s.lister(name); l.collection == nil {
 		httpapi.Errorf(httpapi.CodeNoCollection, "no collection %q", name).Write(w)
 		return l, false
 	}
-	if err := d.Authorize(r.Context(), name); err != nil {
+	if err := s.Authorize(r.Context(), name); err != nil {
 		httpapi.Errorf(httpapi.CodeForbidden, "%v", err).Write(w)
 		return l, false
 	}
@@ -104,8 +104,8 @@ func (l *listing) parse(query url.Values, allowed []string) error {
 
 // serveIDs lists ids, one page per request: {"ids":[...],"next":"/collections/..."}, where
 // next is the URL of the next page. An id that is not UTF-8 is {"id_base64":"..."}.
-func (d *Server) serveIDs(w http.ResponseWriter, r *http.Request) {
-	l, ok := d.parseListing(w, r, "application/json", "prefix", "after", "limit")
+func (s *Server) serveIDs(w http.ResponseWriter, r *http.Request) {
+	l, ok := s.parseListing(w, r, "application/json", "prefix", "after", "limit")
 	if !ok {
 		return
 	}
@@ -156,8 +156,8 @@ func appendListedID(dst []byte, id string) []byte {
 }
 
 // serveCount counts the ids with a prefix: {"count":17}.
-func (d *Server) serveCount(w http.ResponseWriter, r *http.Request) {
-	l, ok := d.parseListing(w, r, "application/json", "prefix")
+func (s *Server) serveCount(w http.ResponseWriter, r *http.Request) {
+	l, ok := s.parseListing(w, r, "application/json", "prefix")
 	if !ok {
 		return
 	}
@@ -172,8 +172,8 @@ func (d *Server) serveCount(w http.ResponseWriter, r *http.Request) {
 // serveExport writes the documents of one moment as lines in the format of boxcar mget. On
 // an error in the middle it aborts the connection, so that the client detects the
 // incomplete export.
-func (d *Server) serveExport(w http.ResponseWriter, r *http.Request) {
-	l, ok := d.parseListing(w, r, "application/x-ndjson", "prefix", "after", "limit")
+func (s *Server) serveExport(w http.ResponseWriter, r *http.Request) {
+	l, ok := s.parseListing(w, r, "application/x-ndjson", "prefix", "after", "limit")
 	if !ok {
 		return
 	}
@@ -210,7 +210,7 @@ func (d *Server) serveExport(w http.ResponseWriter, r *http.Request) {
 		err = out.Flush()
 	}
 	if err != nil {
-		endLines(w, patient, d.log.With("collection", l.collection.Name()), err)
+		endLines(w, patient, s.options.Logger.With("collection", l.collection.Name()), err)
 	}
 }
 

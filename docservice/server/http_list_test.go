@@ -215,7 +215,7 @@ func TestStalledExportIsAborted(t *testing.T) {
 		_, err := patient.Write([]byte("a line\n"))
 		assert.NoError(t, err)
 		assert.NoError(t, http.NewResponseController(w).Flush())
-		endLines(w, patient, d.log, errors.New("the client stalls"))
+		endLines(w, patient, d.options.Logger, errors.New("the client stalls"))
 	}))
 	defer server.Close()
 	response, err := server.Client().Get(server.URL)

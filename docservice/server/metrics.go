@@ -19,10 +19,10 @@ import (
 	"docstore/internal/buildinfo"
 )
 
-// metrics are the Prometheus metrics of a daemon. Counters of other packages are read at
+// metrics are the Prometheus metrics of a server. Counters of other packages are read at
 // each scrape; only latencies are measured here.
 type metrics struct {
-	daemon   *Server
+	server   *Server
 	registry *prometheus.Registry
 	seconds  *prometheus.HistogramVec
 	timings  []timing
@@ -40,7 +40,7 @@ var latencyBuckets = prometheus.ExponentialBuckets(10e-6, 2, 21)
 
 func newMetrics(d *Server) *metrics {
 	m := &metrics{
-		daemon:   d,
+		server:   d,
 		registry: prometheus.NewRegistry(),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "docstore_fetch_seconds",
@@ -103,7 +103,7 @@ func (m *metrics) timed(listener string, next boxcarrpc.Handler) boxcarrpc.Handl
 
 // observe adds a duration to a histogram, with its trace as exemplar.
 func (m *metrics) observe(ctx context.Context, observer prometheus.Observer, took time.Duration) {
-	if id := m.daemon.tracer.TraceID(ctx); id != "" {
+	if id := m.server.options.Tracer.TraceID(ctx); id != "" {
 		if histogram, ok := observer.(prometheus.ExemplarObserver); ok {
 			histogram.ObserveWithExemplar(took.Seconds(), prometheus.Labels{"trace_id": id})
 			return

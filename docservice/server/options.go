@@ -46,7 +46,7 @@ type Options struct {
 	RecentLog func() string
 	// Settings describes the effective settings for /debug/settings; nil: they are unknown.
 	Settings func() string
-	// Audit records that a client drained or undrained the daemon by a method, or why it was
+	// Audit records that a client drained or undrained the server by a method, or why it was
 	// refused; nil: nothing is recorded.
 	Audit func(client *boxcarrpc.Peer, method string, refused error)
 

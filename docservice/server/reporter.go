@@ -36,7 +36,7 @@ const (
 	shownContentBytes = 16 << 10
 )
 
-// reporter provides the live page with the state of a daemon.
+// reporter provides the live page with the state of a server.
 type reporter struct {
 	*Server
 	started time.Time
@@ -123,7 +123,7 @@ func (r *reporter) forgetOthers(held []*collection.Collection) {
 }
 
 func (r *reporter) memory() livepage.Memory {
-	budget, messages := r.budget.Stats(), r.messages.Stats()
+	budget, messages := r.collections.Budget.Stats(), r.messages.Stats()
 	heap := []runtimemetrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	runtimemetrics.Read(heap)
 	return livepage.Memory{
@@ -191,7 +191,7 @@ func (r *reporter) queueReport(c *collection.Collection) queueReport {
 	}
 	if time.Since(report.listed) >= segmentsLife {
 		if segments, err := c.Segments(); err != nil {
-			r.log.Warn("segments are missing from the status", "collection", c.Name(), "error", err)
+			r.options.Logger.Warn("segments are missing from the status", "collection", c.Name(), "error", err)
 		} else {
 			report.segments, report.listed = segments, time.Now()
 		}
@@ -206,7 +206,7 @@ func (r *reporter) queueReport(c *collection.Collection) queueReport {
 	return *report
 }
 
-// count counts the live bytes of a collection's segments; it stops when the daemon stops.
+// count counts the live bytes of a collection's segments; it stops when the server stops.
 func (r *reporter) count(c *collection.Collection, report *queueReport) {
 	started := time.Now()
 	segments, err := c.Segments()
@@ -224,7 +224,7 @@ func (r *reporter) count(c *collection.Collection, report *queueReport) {
 			report.stored[s.ID] = s.StoredBytes
 		}
 	} else if r.alive.Err() == nil {
-		r.log.Warn("counting live bytes failed", "collection", c.Name(), "error", err)
+		r.options.Logger.Warn("counting live bytes failed", "collection", c.Name(), "error", err)
 	}
 }
 

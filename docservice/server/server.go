@@ -1,14 +1,9 @@
-// Package daemon serves documents by id: it tails queue directories into indexes, answers
-// over Boxcar and HTTP, and reports its state on a page, in /readyz and as metrics. A Source
-// adds collections that are elsewhere, a Protocol another listener, a Tracer spans; without
-// them the package links none of their libraries.
 package server
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -17,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,55 +28,37 @@ import (
 	"docstore/queue/stored"
 )
 
-// readyInterval is the interval at which a starting daemon checks whether its replicated
+// readyInterval is the interval at which a starting server checks whether its replicated
 // collections are ready.
 const readyInterval = 50 * time.Millisecond
 
-// Server owns all parts of a running daemon: the collections, the listeners, and the lock
+// Server owns all parts of a running server: the collections, the listeners, and the lock
 // of the data directory.
 type Server struct {
 	options Options // with defaults
-	log     *slog.Logger
 	auth    *Authenticator
-	tracer  Tracer
-	lock    io.Closer
-	cache   *collection.Cache // nil: none
-	source  Source            // nil: none, or it did not start
-	parts   Parts             // of source
-	budget  *lsm.Budget       // of all collections
-	// decoders caches the dictionaries of all collections, within the same memory.
-	decoders  *stored.DecoderCache
-	mergeRate *rate.Limiter // of all collections; nil: no limit
-	// scrubSemaphore makes --scrub-rate apply to the scrubs of all collections together.
-	scrubSemaphore chan struct{}
+	source  Source // nil: none, or it did not start
+	parts   Parts  // of source
+	// collections are the options of each collection; they share its budgets, caches and limits.
+	collections collection.Options
 	// messages limits the bytes of requests and responses of all clients over all
 	// protocols.
-	messages       *budget.Budget
-	service        *collection.Service
-	handler        boxcarrpc.Handler // of HTTP and protocol
-	boxcar         *boxcarrpc.Server
-	http           *http.Server
-	boxcarListener net.Listener
-	httpListener   *bounded.Listener
-	protocol       Protocol // nil: none, or it is not open
-
+	messages  *budget.Budget
+	service   *collection.Service
+	boxcar    *boxcarrpc.Server
+	http      *http.Server
+	protocol  Protocol // nil: none, or it is not open
+	listeners struct {
+		boxcar net.Listener
+		http   *bounded.Listener
+	}
 	held struct {
 		sync.Mutex
 		list []Held // by name
 	}
-
 	metrics  *metrics
 	reporter *reporter
-
-	alive   context.Context // until the daemon is closed
-	end     context.CancelFunc
-	ending  atomic.Bool // set before the listeners close: /readyz answers 503
-	serving sync.WaitGroup
-	failed  chan struct{} // closed when a listener fails
-	failure struct {
-		sync.Once
-		err error
-	}
+	lifetime
 }
 
 // Start opens all parts and starts to serve. On error it closes what it opened.
@@ -91,106 +67,121 @@ func Start(o Options) (_ *Server, err error) {
 	if err := o.Check(""); err != nil {
 		return nil, err
 	}
-	d := &Server{options: o, log: o.Logger, tracer: o.Tracer, service: collection.NewService(), failed: make(chan struct{}), scrubSemaphore: make(chan struct{}, 1)}
-	d.alive, d.end = context.WithCancel(context.Background())
+	s := &Server{options: o, service: collection.NewService()}
+	s.begin()
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, d.close())
+			err = errors.Join(err, s.close())
 		}
 	}()
-	if d.lock, err = lockData(o.DataDir); err != nil {
+	if s.lock, err = lockData(o.DataDir); err != nil {
 		return nil, err
 	}
-	if d.auth, err = o.Security.open(d.log); err != nil {
+	if s.auth, err = o.Security.open(s.options.Logger); err != nil {
 		return nil, err
 	}
 	memory := planForThisMachine(o.Memory).memory
 	shares := shareMemory(memory)
-	d.messages, d.decoders, d.budget = budget.New(shares.messages), stored.NewDecoderCache(shares.dictionaries), lsm.NewBudget(shares.index)
-	d.mergeRate = mergeLimiter(o.MergeRate)
-	if err = d.listen(); err != nil {
+	s.messages = budget.New(shares.messages)
+	if err = s.listen(); err != nil {
 		return nil, err
 	}
-	if len(o.Memcached) > 0 {
-		if d.cache, err = collection.OpenCache(o.Memcached, d.log); err != nil {
-			return nil, err
-		}
+	if err = s.share(shares); err != nil {
+		return nil, err
 	}
-	if d.auth.access != nil {
-		d.service.Authorize(d.Authorize)
+	if s.auth.access != nil {
+		s.service.Authorize(s.Authorize)
 	}
 	if o.Source != nil {
-		if d.parts, err = o.Source.Start(d); err != nil {
+		if s.parts, err = o.Source.Start(s); err != nil {
 			return nil, err
 		}
-		d.source = o.Source
+		s.source = o.Source
 	}
-	if d.handler = d.parts.Handler; d.handler == nil {
-		d.handler = d.service.Handle
+	if s.parts.Handler == nil {
+		s.parts.Handler = s.service.Handle
 	}
 	for _, c := range o.Collections {
-		if err := d.addCollection(c); err != nil {
+		if err := s.addCollection(c); err != nil {
 			return nil, err
 		}
 	}
-	d.metrics = newMetrics(d)
-	if err := d.openBoxcar(memory); err != nil {
+	s.metrics = newMetrics(s)
+	if err := s.openBoxcar(memory); err != nil {
 		return nil, err
 	}
-	d.serve()
-	return d, nil
+	s.serve()
+	return s, nil
+}
+
+// share makes the options of the collections, which share memory, caches and limits.
+func (s *Server) share(shares memoryShares) (err error) {
+	o := &s.options
+	s.collections = collection.Options{
+		Logger: s.options.Logger, Budget: lsm.NewBudget(shares.index), Decoders: stored.NewDecoderCache(shares.dictionaries),
+		Quarantine: o.Quarantine, MaxStaleness: o.MaxStaleness, MergeRate: mergeLimiter(o.MergeRate),
+		ScrubInterval: o.ScrubInterval, ScrubBytesPerSecond: o.ScrubRate,
+		ScrubSemaphore: make(chan struct{}, 1), // the rate applies to the scrubs of all together
+	}
+	if o.ScrubInterval == 0 {
+		s.collections.ScrubInterval = -1 // 0 is the default of a collection
+	}
+	if len(o.Memcached) > 0 {
+		s.collections.Cache, err = collection.OpenCache(o.Memcached, s.options.Logger)
+	}
+	return err
 }
 
 // listen opens the listeners.
-func (d *Server) listen() (err error) {
-	if d.boxcarListener, err = listen.TCP("--boxcar", d.options.Boxcar); err != nil {
+func (s *Server) listen() (err error) {
+	if s.listeners.boxcar, err = listen.TCP("--boxcar", s.options.Boxcar); err != nil {
 		return err
 	}
-	listener, err := listen.TCP("--http", d.options.HTTP.Address)
+	listener, err := listen.TCP("--http", s.options.HTTP.Address)
 	if err != nil {
 		return err
 	}
-	d.httpListener = bounded.New(listener, bounded.Options{Name: "http", MaxConns: httpMaxConns, ClientConns: d.ClientConns(httpMaxConns),
-		RequireCredentials: d.options.HTTP.requiresCredentials(), MaxAge: d.options.Limits.ConnAge, Budget: d.messages, Logger: d.log})
-	if d.options.Protocol == nil {
+	s.listeners.http = bounded.New(listener, bounded.Options{Name: "http", MaxConns: httpMaxConns, ClientConns: s.ClientConns(httpMaxConns),
+		RequireCredentials: s.options.HTTP.requiresCredentials(), MaxAge: s.options.Limits.ConnAge, Budget: s.messages, Logger: s.options.Logger})
+	if s.options.Protocol == nil {
 		return nil
 	}
-	if err := d.options.Protocol.Open(d); err != nil {
+	if err := s.options.Protocol.Open(s); err != nil {
 		return err
 	}
-	d.protocol = d.options.Protocol
+	s.protocol = s.options.Protocol
 	return nil
 }
 
 // openBoxcar makes the Boxcar server.
-func (d *Server) openBoxcar(memory int64) error {
-	options := &boxcarrpc.ServerOptions{Budget: d.messages, Logger: d.log, Prefetch: d.service.Prefetch()}
-	if d.parts.Boxcar != nil {
-		d.parts.Boxcar(options)
+func (s *Server) openBoxcar(memory int64) error {
+	options := &boxcarrpc.ServerOptions{Budget: s.messages, Logger: s.options.Logger, Prefetch: s.service.Prefetch()}
+	if s.parts.Boxcar != nil {
+		s.parts.Boxcar(options)
 	}
-	d.auth.configure(options)
-	options.Audit = d.options.Audit
-	if err := d.options.Limits.limit(options, memory); err != nil {
+	s.auth.configure(options)
+	options.Audit = s.options.Audit
+	if err := s.options.Limits.limit(options, memory); err != nil {
 		return err
 	}
-	d.tracer.Boxcar(options, d.service)
-	d.boxcar = boxcarrpc.NewServer(d.metrics.timed("boxcar", d.service.Handle), d.metrics.boxcar.Instrument(options))
-	d.metrics.boxcar.Watch(d.boxcar)
-	d.drainUntilReady()
+	s.options.Tracer.Boxcar(options, s.service)
+	s.boxcar = boxcarrpc.NewServer(s.metrics.timed("boxcar", s.service.Handle), s.metrics.boxcar.Instrument(options))
+	s.metrics.boxcar.Watch(s.boxcar)
+	s.drainUntilReady()
 	return nil
 }
 
 // serve starts to serve.
-func (d *Server) serve() {
-	if d.protocol != nil {
-		d.protocol.Start(d.tracer.Handler(d.metrics.timed(d.protocol.Name(), d.handler)))
+func (s *Server) serve() {
+	if s.protocol != nil {
+		s.protocol.Start(s.options.Tracer.Handler(s.metrics.timed(s.protocol.Name(), s.parts.Handler)))
 	}
-	d.reporter = newReporter(d)
-	page := livepage.New(d.reporter, d.options.HTTP.lookUps(), d.log)
-	d.http = newHTTPServer(d, page)
-	d.serving.Go(func() { page.Run(d.alive) })
-	d.serving.Go(func() { d.Note(d.boxcar.Serve(d.boxcarListener), boxcarrpc.ErrServerClosed) })
-	d.serving.Go(func() { d.Note(d.serveHTTP(), http.ErrServerClosed) })
+	s.reporter = newReporter(s)
+	page := livepage.New(s.reporter, s.options.HTTP.lookUps(), s.options.Logger)
+	s.http = newHTTPServer(s, page)
+	s.serving.Go(func() { page.Run(s.alive) })
+	s.serving.Go(func() { s.Note(s.boxcar.Serve(s.listeners.boxcar), boxcarrpc.ErrServerClosed) })
+	s.serving.Go(func() { s.Note(s.serveHTTP(), http.ErrServerClosed) })
 }
 
 // mergeBurst is what a merge may write at once: it waits after each MiB.
@@ -205,51 +196,44 @@ func mergeLimiter(bytesPerSecond int64) *rate.Limiter {
 }
 
 // addCollection opens a collection and serves it.
-func (d *Server) addCollection(c Collection) error {
-	options := &collection.Options{
-		Logger: d.log, Budget: d.budget, Decoders: d.decoders, Quarantine: d.options.Quarantine, Cache: d.cache,
-		ScrubInterval: d.options.ScrubInterval, ScrubBytesPerSecond: d.options.ScrubRate, ScrubSemaphore: d.scrubSemaphore,
-		MaxStaleness: d.options.MaxStaleness, MergeRate: d.mergeRate,
-	}
-	if options.ScrubInterval == 0 {
-		options.ScrubInterval = -1 // 0 is the default of a collection
-	}
-	held, err := d.openCollection(c, options)
+func (s *Server) addCollection(c Collection) error {
+	options := s.collections
+	held, err := s.openCollection(c, &options)
 	if err != nil {
 		return err
 	}
-	d.held.Lock()
-	defer d.held.Unlock()
-	i, _ := slices.BinarySearchFunc(d.held.list, c.Name, func(h Held, name string) int { return strings.Compare(h.Name(), name) })
-	d.held.list = slices.Insert(d.held.list, i, held)
+	s.held.Lock()
+	defer s.held.Unlock()
+	i, _ := slices.BinarySearchFunc(s.held.list, c.Name, func(h Held, name string) int { return strings.Compare(h.Name(), name) })
+	s.held.list = slices.Insert(s.held.list, i, held)
 	return nil
 }
 
-func (d *Server) openCollection(c Collection, options *collection.Options) (Held, error) {
+func (s *Server) openCollection(c Collection, options *collection.Options) (Held, error) {
 	if c.IsURL() {
-		if d.source == nil {
+		if s.source == nil {
 			return nil, fmt.Errorf("--collection %s=%s: this program serves only queue directories", c.Name, c.Source)
 		}
-		return d.source.Open(c, options)
+		return s.source.Open(c, options)
 	}
-	served, err := collection.Open(c.Name, c.Source, filepath.Join(d.options.DataDir, c.Name), options)
+	served, err := collection.Open(c.Name, c.Source, filepath.Join(s.options.DataDir, c.Name), options)
 	if err != nil {
 		return nil, err
 	}
-	d.service.Add(served)
+	s.service.Add(served)
 	return local{served}, nil
 }
 
-// Held returns the collections that the daemon holds, ordered by name.
-func (d *Server) Held() []Held {
-	d.held.Lock()
-	defer d.held.Unlock()
-	return slices.Clone(d.held.list)
+// Held returns the collections that the server holds, ordered by name.
+func (s *Server) Held() []Held {
+	s.held.Lock()
+	defer s.held.Unlock()
+	return slices.Clone(s.held.list)
 }
 
 // heldCollection returns the collection of that name, nil if there is none.
-func (d *Server) heldCollection(name string) Held {
-	for _, h := range d.Held() {
+func (s *Server) heldCollection(name string) Held {
+	for _, h := range s.Held() {
 		if h.Name() == name {
 			return h
 		}
@@ -259,84 +243,73 @@ func (d *Server) heldCollection(name string) Held {
 
 // drainUntilReady drains the Boxcar listener while replicated collections are not ready: see
 // Held.Replicated.
-func (d *Server) drainUntilReady() {
+func (s *Server) drainUntilReady() {
 	ready := func() bool {
-		return !slices.ContainsFunc(d.Held(), func(h Held) bool { return h.Replicated() && !h.Ready() })
+		return !slices.ContainsFunc(s.Held(), func(h Held) bool { return h.Replicated() && !h.Ready() })
 	}
 	if ready() {
 		return
 	}
-	d.boxcar.Drain()
-	d.serving.Go(func() {
+	s.boxcar.Drain()
+	s.serving.Go(func() {
 		for !ready() {
-			if !ctxtime.Sleep(d.alive, readyInterval) {
+			if !ctxtime.Sleep(s.alive, readyInterval) {
 				return
 			}
 		}
-		if !d.ending.Load() {
-			d.boxcar.Undrain()
+		if !s.ending.Load() {
+			s.boxcar.Undrain()
 		}
 	})
 }
 
 // Apply applies new collections and limits. If it fails nothing changes, except that
 // collections before the failing one stay open. The caller calls it from one goroutine.
-func (d *Server) Apply(o *Options) error {
+func (s *Server) Apply(o *Options) error {
 	var added []Collection
 	for _, c := range o.Collections {
-		if !slices.Contains(d.options.Collections, c) {
+		if !slices.Contains(s.options.Collections, c) {
 			added = append(added, c)
 		}
 	}
-	for _, c := range d.options.Collections {
+	for _, c := range s.options.Collections {
 		if !slices.Contains(o.Collections, c) {
 			return fmt.Errorf("--collection %s=%s was removed or changed; restart the daemon", c.Name, c.Source)
 		}
 	}
-	admission, err := o.Limits.admission(planForThisMachine(d.options.Memory).memory)
-	if err := errors.Join(err, RequireQueues(added, d.options.DataDir)); err != nil {
+	admission, err := o.Limits.admission(planForThisMachine(s.options.Memory).memory)
+	if err := errors.Join(err, RequireQueues(added, s.options.DataDir)); err != nil {
 		return err
 	}
 	for _, c := range added {
-		if err := d.addCollection(c); err != nil {
+		if err := s.addCollection(c); err != nil {
 			return err
 		}
-		d.options.Collections = append(d.options.Collections, c)
-		d.log.Info("a collection was added", "collection", c.Name, "queue", c.Source)
+		s.options.Collections = append(s.options.Collections, c)
+		s.options.Logger.Info("a collection was added", "collection", c.Name, "queue", c.Source)
 	}
-	if err := d.boxcar.SetAdmission(admission); err != nil {
+	if err := s.boxcar.SetAdmission(admission); err != nil {
 		return err
 	}
 	return nil
 }
 
 // serveHTTP serves until the server is closed.
-func (d *Server) serveHTTP() error {
-	if d.http.TLSConfig != nil {
-		return d.http.ServeTLS(d.httpListener, "", "")
+func (s *Server) serveHTTP() error {
+	if s.http.TLSConfig != nil {
+		return s.http.ServeTLS(s.listeners.http, "", "")
 	}
-	return d.http.Serve(d.httpListener)
-}
-
-// Note records the error of a listener, unless it is the expected one of a shutdown. The
-// daemon then fails.
-func (d *Server) Note(err, told error) {
-	if !errors.Is(err, told) {
-		d.failure.Do(func() {
-			d.failure.err = err
-			close(d.failed)
-		})
-	}
+	return s.http.Serve(s.listeners.http)
 }
 
 // BoxcarAddress returns the address of the Boxcar listener.
-func (d *Server) BoxcarAddress() string { return d.boxcarListener.Addr().String() }
+func (s *Server) BoxcarAddress() string { return s.listeners.boxcar.Addr().String() }
 
 // AdvertisedAddress returns the address under which other machines find the Boxcar listener:
 // advertise, or if it is empty that of the listener, with the name of this machine if it has
 // no IP address.
-func (d *Server) AdvertisedAddress(advertise string) (string, error) {
-	return advertisedAddress(advertise, d.BoxcarAddress())
+func (s *Server) AdvertisedAddress(advertise string) (string, error) {
+	return advertisedAddress(advertise, s.BoxcarAddress())
 }
 
 func advertisedAddress(advertise, listener string) (string, error) {
@@ -357,68 +330,56 @@ func advertisedAddress(advertise, listener string) (string, error) {
 }
 
 // HTTPAddress returns the address of the HTTP listener.
-func (d *Server) HTTPAddress() string { return d.httpListener.Addr().String() }
+func (s *Server) HTTPAddress() string { return s.listeners.http.Addr().String() }
 
 // HTTPURL returns the URL of the HTTP listener at a host and port, without a path.
-func (d *Server) HTTPURL(hostPort string) string {
-	return d.options.HTTP.scheme(d.auth) + "://" + hostPort
+func (s *Server) HTTPURL(hostPort string) string {
+	return s.options.HTTP.scheme(s.auth) + "://" + hostPort
 }
 
 // Options returns the options with their defaults.
-func (d *Server) Options() *Options { return &d.options }
+func (s *Server) Options() *Options { return &s.options }
 
 // Logger returns the log.
-func (d *Server) Logger() *slog.Logger { return d.log }
+func (s *Server) Logger() *slog.Logger { return s.options.Logger }
 
 // DataDir returns the directory of the indexes.
-func (d *Server) DataDir() string { return d.options.DataDir }
+func (s *Server) DataDir() string { return s.options.DataDir }
 
 // Authenticator returns the checks of credentials of clients.
-func (d *Server) Authenticator() *Authenticator { return d.auth }
+func (s *Server) Authenticator() *Authenticator { return s.auth }
 
 // ClientConns returns how many of the connections of a listener one client may have.
-func (d *Server) ClientConns(conns int) int { return d.options.Limits.clientConns(conns) }
+func (s *Server) ClientConns(conns int) int { return s.options.Limits.clientConns(conns) }
 
 // MaxConnAge returns the age at which clients over gRPC and HTTP are asked to connect again;
 // 0: never.
-func (d *Server) MaxConnAge() time.Duration { return d.options.Limits.ConnAge }
+func (s *Server) MaxConnAge() time.Duration { return s.options.Limits.ConnAge }
 
 // Messages returns the budget of requests and responses.
-func (d *Server) Messages() *budget.Budget { return d.messages }
+func (s *Server) Messages() *budget.Budget { return s.messages }
 
 // Service returns the service of all collections.
-func (d *Server) Service() *collection.Service { return d.service }
+func (s *Server) Service() *collection.Service { return s.service }
 
 // Boxcar returns the Boxcar server.
-func (d *Server) Boxcar() *boxcarrpc.Server { return d.boxcar }
+func (s *Server) Boxcar() *boxcarrpc.Server { return s.boxcar }
 
 // Metrics returns the registry of the metrics.
-func (d *Server) Metrics() *prometheus.Registry { return d.metrics.registry }
+func (s *Server) Metrics() *prometheus.Registry { return s.metrics.registry }
 
 // State returns the state that the page shows.
-func (d *Server) State() livepage.Source { return d.reporter }
+func (s *Server) State() livepage.Source { return s.reporter }
 
 // HTTPHandler returns the handler of the HTTP listener, with its authentication.
-func (d *Server) HTTPHandler() http.Handler { return d.http.Handler }
-
-// Alive returns a context that ends when the daemon is closed.
-func (d *Server) Alive() context.Context { return d.alive }
-
-// Go runs f in a goroutine, which the end of Alive must stop. Stop waits for it.
-func (d *Server) Go(f func()) { d.serving.Go(f) }
-
-// Failed is closed when a listener fails. Stop returns its error.
-func (d *Server) Failed() <-chan struct{} { return d.failed }
-
-// Ending reports whether the daemon is being stopped.
-func (d *Server) Ending() bool { return d.ending.Load() }
+func (s *Server) HTTPHandler() http.Handler { return s.http.Handler }
 
 // Collections returns the served collections ordered by name.
-func (d *Server) Collections() []*collection.Collection { return d.service.Collections() }
+func (s *Server) Collections() []*collection.Collection { return s.service.Collections() }
 
 // Collection returns the collection of that name, nil if there is none.
-func (d *Server) Collection(name string) *collection.Collection {
-	for _, c := range d.Collections() {
+func (s *Server) Collection(name string) *collection.Collection {
+	for _, c := range s.Collections() {
 		if c.Name() == name {
 			return c
 		}
@@ -427,72 +388,72 @@ func (d *Server) Collection(name string) *collection.Collection {
 }
 
 // Drain makes clients use other servers.
-func (d *Server) Drain() {
-	d.ending.Store(true)
-	d.boxcar.Drain()
+func (s *Server) Drain() {
+	s.ending.Store(true)
+	s.boxcar.Drain()
 }
 
 // Stop finishes the requests in flight within the grace period, and closes everything. It
 // returns the error of a failed listener, if any.
-func (d *Server) Stop(grace time.Duration) error {
-	d.Drain()
+func (s *Server) Stop(grace time.Duration) error {
+	s.Drain()
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
 	var draining sync.WaitGroup
-	listeners := map[string]func(context.Context) error{"boxcar": d.boxcar.Shutdown, "http": d.http.Shutdown}
-	if d.protocol != nil {
-		listeners[d.protocol.Name()] = d.protocol.Shutdown
+	listeners := map[string]func(context.Context) error{"boxcar": s.boxcar.Shutdown, "http": s.http.Shutdown}
+	if s.protocol != nil {
+		listeners[s.protocol.Name()] = s.protocol.Shutdown
 	}
 	for listener, shutdown := range listeners {
 		draining.Go(func() {
 			if err := shutdown(ctx); err != nil {
-				d.log.Warn("requests in flight were aborted", "listener", listener, "error", err)
+				s.options.Logger.Warn("requests in flight were aborted", "listener", listener, "error", err)
 			}
 		})
 	}
 	draining.Wait()
-	err := d.close()
+	err := s.close()
 	select {
-	case <-d.failed:
-		return d.failure.err
+	case <-s.failed:
+		return s.failure.err
 	default:
 		return err
 	}
 }
 
 // close closes the open parts, in reverse order.
-func (d *Server) close() error {
-	d.end()
+func (s *Server) close() error {
+	s.end()
 	var errs []error
-	if d.http != nil {
-		errs = append(errs, d.http.Close(), d.boxcar.Close())
+	if s.http != nil {
+		errs = append(errs, s.http.Close(), s.boxcar.Close())
 	} else {
-		if d.boxcarListener != nil {
-			errs = append(errs, d.boxcarListener.Close())
+		if s.listeners.boxcar != nil {
+			errs = append(errs, s.listeners.boxcar.Close())
 		}
-		if d.httpListener != nil {
-			errs = append(errs, d.httpListener.Close())
+		if s.listeners.http != nil {
+			errs = append(errs, s.listeners.http.Close())
 		}
 	}
-	if d.protocol != nil {
-		errs = append(errs, d.protocol.Close())
+	if s.protocol != nil {
+		errs = append(errs, s.protocol.Close())
 	}
-	d.serving.Wait()
-	if d.auth != nil {
-		d.auth.sessions.Close()
+	s.serving.Wait()
+	if s.auth != nil {
+		s.auth.sessions.Close()
 	}
-	d.tracer.Close()
-	for _, h := range d.Held() {
+	s.options.Tracer.Close()
+	for _, h := range s.Held() {
 		errs = append(errs, h.Close())
 	}
-	if d.source != nil {
-		errs = append(errs, d.source.Close())
+	if s.source != nil {
+		errs = append(errs, s.source.Close())
 	}
-	if d.cache != nil {
-		errs = append(errs, d.cache.Close())
+	if s.collections.Cache != nil {
+		errs = append(errs, s.collections.Cache.Close())
 	}
-	if d.lock != nil {
-		errs = append(errs, d.lock.Close())
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -55,7 +55,7 @@ func TestFailedListenerStopsDaemon(t *testing.T) {
 	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
 	d, err := Start(testOptions(t, queueDir))
 	require.NoError(t, err)
-	require.NoError(t, d.httpListener.Close())
+	require.NoError(t, d.listeners.http.Close())
 	<-d.failed
 	require.ErrorIs(t, d.Stop(time.Second), net.ErrClosed)
 }

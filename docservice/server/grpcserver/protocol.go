@@ -82,6 +82,9 @@ func (g *Protocol) Name() string { return "grpc" }
 
 // Open implements server.Protocol.
 func (g *Protocol) Open(d *server.Server) error {
+	if err := d.Options().Check(g.options.Address); err != nil {
+		return err
+	}
 	listener, err := listen.TCP("--grpc", g.options.Address)
 	if err != nil {
 		return err

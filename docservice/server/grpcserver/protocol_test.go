@@ -232,3 +232,15 @@ func TestNodeWithTLS(t *testing.T) {
 	assert.Equal(t, 1, refused.status)
 	assert.Contains(t, refused.stderr, "needs ca")
 }
+
+// A program that serves gRPC to other hosts in plain text must say so.
+func TestPlainTextIsRefused(t *testing.T) {
+	o := testOptions(t, t.TempDir())
+	o.Protocol = New(Options{Address: ":0"})
+	_, err := server.Start(o.Options)
+	require.ErrorContains(t, err, "--grpc :0 would serve other hosts in plain text")
+	o.Security.Insecure, o.Protocol = true, New(Options{Address: ":0"})
+	s, err := server.Start(o.Options)
+	require.NoError(t, err)
+	require.NoError(t, s.Stop(time.Second))
+}
