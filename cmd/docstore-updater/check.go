@@ -53,13 +53,13 @@ document, which takes ten times as long and verifies the codec.`,
 	return command
 }
 
-// checkReport is the sum of the reports of the shards, or of one queue.
+// checkReport is the sum of the reports of the shards.
 type checkReport struct {
 	queue.Report
 	missing []string
 }
 
-// add adds the report of a shard; empty: of a queue without shards.
+// add adds the report of a shard; empty: of the only one.
 func (c *checkReport) add(shard string, r queue.Report) {
 	c.Segments += r.Segments
 	c.Blocks += r.Blocks

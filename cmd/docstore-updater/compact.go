@@ -46,9 +46,9 @@ document which was deleted or overwritten, or has expired, at least that long
 ago, and each whose dictionary may contain one. When the replaced segments are
 removed too, with --delete-after, no byte of such a document remains in the
 directory. A segment that is still being written cannot be rewritten: compact
-then exits with status 1. The shards of a divided queue share a dictionary that
-may contain documents of all of them: the segments written since the last
-erasure are rewritten, and the next updater trains another one.
+then exits with status 1. Several shards share a dictionary that may contain
+documents of all of them: the segments written since the last erasure are
+rewritten, and the next updater trains another one.
 
 --bucket is needed for a queue that is published: versions stay that are the
 newest in a manifest which is announced, later than the announced one,
@@ -133,7 +133,7 @@ func (c *compaction) run(ctx context.Context, opts *queue.CompactOptions) error 
 	if c.quiet {
 		env = env.Quiet()
 	}
-	if opts.EraseDead && len(dirs) > 1 {
+	if opts.EraseDead {
 		// First: an updater that starts now trains another one.
 		if err := shardset.RemoveDictionary(vfs.OS, c.dir); err != nil {
 			return fmt.Errorf("removing the dictionary of %s: %w", c.dir, err)
@@ -178,7 +178,7 @@ func (c *compaction) run(ctx context.Context, opts *queue.CompactOptions) error 
 	return nil
 }
 
-// compactSum is the sum of the reports of the shards, or of one queue.
+// compactSum is the sum of the reports of the shards.
 type compactSum struct {
 	queue.CompactReport
 	notErased string // the first open segment with documents to be erased; empty: there is none

@@ -114,7 +114,7 @@ func (d *dumper) run(ctx context.Context, idFieldGiven bool) error {
 	return nil
 }
 
-// dump writes the entries of a shard, or of a queue without shards.
+// dump writes the entries of a shard.
 func (d *dumper) dump(ctx context.Context, dir string) error {
 	reader, err := queue.OpenReader(dir, &queue.ReaderOptions{Logger: d.env.Log})
 	if err != nil {

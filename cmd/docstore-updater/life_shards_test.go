@@ -20,7 +20,7 @@ import (
 	"docstore/queue/shardset"
 )
 
-// shardedLife is a divided queue that is published.
+// shardedLife is a queue of four shards that is published.
 type shardedLife struct {
 	t                      *testing.T
 	root, queue, url, work string
@@ -43,7 +43,7 @@ func (l *shardedLife) append(entries ...string) {
 	require.NoError(l.t, w.Close())
 }
 
-// documents returns the documents of a divided queue.
+// documents returns the documents of all shards.
 func (l *shardedLife) documents(dir string) map[string]string {
 	l.t.Helper()
 	layout, err := shard.Read(vfs.OS, dir)
@@ -85,7 +85,7 @@ func numbered(from, to int, document string) []string {
 	return entries
 }
 
-// TestLifeCycleOfShards: each command that works on a collection works on a divided one.
+// TestLifeCycleOfShards: each command that works on a collection works on one of several shards.
 func TestLifeCycleOfShards(t *testing.T) {
 	l := newShardedLife(t)
 	l.append(numbered(0, 20, "first")...)

@@ -134,7 +134,7 @@ type manifestLine struct {
 	Number    uint64    `json:"number"`
 	Time      time.Time `json:"time"`
 	Files     int       `json:"files"`
-	Shards    int       `json:"shards,omitempty"` // 0: not divided
+	Shards    int       `json:"shards,omitempty"` // 0: one
 	Bytes     int64     `json:"bytes"`
 	Documents int64     `json:"documents"`
 	Deletes   int64     `json:"deletes"`
@@ -264,8 +264,8 @@ another, into a new or empty directory, and verifies the digest of each. If it
 is interrupted, run it again: files that are complete are kept. The directory
 is then a queue: "append --resume" continues it where the manifest ends.
 Entries that were announced after the newest manifest are restored, too, and
-entries that were not published are not. With --shard only one shard of a
-divided collection is restored: a queue for reading, which cannot be published.
+entries that were not published are not. With --shard only one shard of several
+is restored: a queue for reading, which cannot be published.
 
 Without --queue, restore continues the commits of the collection in etcd, after
 etcd has lost its data, or when the commits were made in the bucket until now.
@@ -289,7 +289,7 @@ It refuses if etcd holds the newest commit. Publishers have to be started again.
 	command.Flags().StringVar(&dir, "queue", "", "directory of the queue to make")
 	flags.add(command)
 	command.Flags().Uint64Var(&number, "to", 0, "number of the manifest; 0 is the newest")
-	command.Flags().IntVar(&only, "shard", -1, "restore only this shard of a divided collection; -1: all")
+	command.Flags().IntVar(&only, "shard", -1, "restore only this shard; -1: all")
 	command.Flags().BoolVar(&quiet, "quiet", false, "show no progress")
 	return command
 }

@@ -57,7 +57,7 @@ changed.`,
 }
 
 func repair(ctx context.Context, env *cli.Env, dir string, dryRun, quiet bool) error {
-	if err := requireUndivided(dir, "repair"); err != nil {
+	if err := requireOneShard(dir, "repair"); err != nil {
 		return err
 	}
 	out := cli.NewOutput(env.Stdout)

@@ -29,7 +29,7 @@ changed. No updater may be writing.`,
 }
 
 func seal(env *cli.Env, dir string) (err error) {
-	if _, err := queueDirs(dir); err != nil { // before a shard that is missing is created
+	if _, err := readLayout(dir); err != nil { // before a shard that is missing is created
 		return err
 	}
 	writer, err := shardset.Open(dir, &shardset.Options{Logger: env.Log})

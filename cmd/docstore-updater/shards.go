@@ -12,45 +12,48 @@ import (
 	"docstore/queue/shard"
 )
 
-// queueDirs returns the directories of the queues in dir: of its shards, or dir itself if it
-// is not divided.
-func queueDirs(dir string) ([]string, error) {
+// readLayout returns the layout of the queue in dir. All shards exist.
+func readLayout(dir string) (shard.Layout, error) {
 	if err := requireDir(dir); err != nil {
-		return nil, err
+		return shard.Layout{}, err
 	}
 	layout, err := shard.Read(vfs.OS, dir)
 	if err != nil {
-		return nil, err // it has advice
+		return shard.Layout{}, err // it has advice
 	}
+	for i := range layout.Shards {
+		if _, err := os.Stat(layout.Dir(dir, i)); errors.Is(err, fs.ErrNotExist) {
+			return shard.Layout{}, fmt.Errorf("%s is missing, and %s has %d shards; restore it from a copy", layout.Dir(dir, i), dir, layout.Shards)
+		}
+	}
+	return layout, nil
+}
+
+// queueDirs returns the directories of the shards of the queue in dir.
+func queueDirs(dir string) ([]string, error) {
+	layout, err := readLayout(dir)
 	dirs := make([]string, layout.Shards)
 	for i := range dirs {
 		dirs[i] = layout.Dir(dir, i)
-		if _, err := os.Stat(dirs[i]); errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%s is missing, and %s has %d shards; restore it from a copy", dirs[i], dir, layout.Shards)
-		}
 	}
-	return dirs, nil
+	return dirs, err
 }
 
-// queueOf returns the directory of the queue in dir that has the id.
+// queueOf returns the directory of the shard of the queue in dir that has the id.
 func queueOf(dir string, id []byte) (string, error) {
-	dirs, err := queueDirs(dir)
-	if err != nil || len(dirs) == 1 {
-		return dir, err
-	}
-	layout, err := shard.Read(vfs.OS, dir)
+	layout, err := readLayout(dir)
 	if err != nil {
 		return "", err
 	}
-	return dirs[layout.Shard(id)], nil
+	return layout.Dir(dir, layout.Shard(id)), nil
 }
 
-// requireUndivided refuses a divided queue for a command whose arguments or results have
+// requireOneShard refuses several shards for a command whose arguments or results have
 // positions, which are those of a shard.
-func requireUndivided(dir, command string) error {
-	dirs, err := queueDirs(dir)
-	if err == nil && len(dirs) > 1 {
-		err = fmt.Errorf("%s has %d shards, and %s works on one of them: give --queue %s, for example", dir, len(dirs), command, dirs[0])
+func requireOneShard(dir, command string) error {
+	layout, err := readLayout(dir)
+	if err == nil && layout.Shards > 1 {
+		err = fmt.Errorf("%s has %d shards, and %s works on one of them: give --queue %s, for example", dir, layout.Shards, command, layout.Dir(dir, 0))
 	}
 	return err
 }

@@ -66,8 +66,8 @@ func TestAppendShards(t *testing.T) {
 }
 
 func TestAppendRefusesShards(t *testing.T) {
-	divided, plain := filepath.Join(t.TempDir(), "divided"), filepath.Join(t.TempDir(), "plain")
-	ok(t, `{"id":"1"}`, "append", "--queue", divided, "--shards", "4")
+	sharded, plain := filepath.Join(t.TempDir(), "sharded"), filepath.Join(t.TempDir(), "plain")
+	ok(t, `{"id":"1"}`, "append", "--queue", sharded, "--shards", "4")
 	ok(t, `{"id":"1"}`, "append", "--queue", plain, "--shards", "1")
 	require.NoFileExists(t, filepath.Join(plain, shard.LayoutName))
 	damaged := t.TempDir()
@@ -77,11 +77,11 @@ func TestAppendRefusesShards(t *testing.T) {
 		status int
 		args   []string
 	}{
-		{"must be a power of two from 1 to 1024", cli.ExitUsage, []string{"--queue", divided, "--shards", "3"}},
-		{"must be a power of two from 1 to 1024", cli.ExitUsage, []string{"--queue", divided, "--shards", "2048"}},
-		{"must be a power of two from 1 to 1024", cli.ExitUsage, []string{"--queue", divided, "--shards", "-4"}},
-		{"has 4 shards, and the number never changes; omit --shards", cli.ExitFailure, []string{"--queue", divided, "--shards", "8"}},
-		{"has 4 shards, and the number never changes; omit --shards", cli.ExitFailure, []string{"--queue", divided, "--shards", "1"}},
+		{"must be a power of two from 1 to 1024", cli.ExitUsage, []string{"--queue", sharded, "--shards", "3"}},
+		{"must be a power of two from 1 to 1024", cli.ExitUsage, []string{"--queue", sharded, "--shards", "2048"}},
+		{"must be a power of two from 1 to 1024", cli.ExitUsage, []string{"--queue", sharded, "--shards", "-4"}},
+		{"has 4 shards, and the number never changes; omit --shards", cli.ExitFailure, []string{"--queue", sharded, "--shards", "8"}},
+		{"has 4 shards, and the number never changes; omit --shards", cli.ExitFailure, []string{"--queue", sharded, "--shards", "1"}},
 		{"has one shard, with 0000000001.seg", cli.ExitFailure, []string{"--queue", plain, "--shards", "4"}},
 		{"layout is damaged", cli.ExitFailure, []string{"--queue", damaged}},
 	} {
@@ -89,7 +89,7 @@ func TestAppendRefusesShards(t *testing.T) {
 		require.Equal(t, test.status, r.status, "%v: %s", test.args, r.stderr)
 		require.Contains(t, r.lastLine(), test.want)
 	}
-	require.Equal(t, []string{`{"id":"1"}` + "\n"}, shardLines(t, divided))
+	require.Equal(t, []string{`{"id":"1"}` + "\n"}, shardLines(t, sharded))
 	require.Equal(t, `{"id":"1"}`+"\n", dump(t, plain))
 }
 

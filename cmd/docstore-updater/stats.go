@@ -24,8 +24,8 @@ func newStats(env *cli.Env) *cobra.Command {
 		Long: `Stats lists the segments of a queue: the number of documents and deletes in
 each, their raw and stored bytes, and their time range. Of a segment that is
 not sealed, the committed part counts. The queue may be in use. The last line
-is the position of the queue's end, as truncate takes it. Of a divided queue it
-lists the segments of all shards; each shard has an end, see DIR/shard-0000.
+is the position of the queue's end, as truncate takes it. With several shards it
+lists the segments of all; each shard has an end, see DIR/shard-0000.
 
 With --live it also counts the live bytes exactly: stored bytes of documents
 that can still be read are live, those of overwritten, deleted and expired
@@ -38,7 +38,7 @@ dead.`,
   docstore-updater stats --queue /srv/queue/jobs --live`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			stats, err := readAllStats(command.Context(), env, dir, live, int64(memory))
+			stats, err := readStats(command.Context(), env, dir, live, int64(memory))
 			if err != nil {
 				return err
 			}
@@ -59,15 +59,15 @@ dead.`,
 
 // queueStats is the output of stats.
 type queueStats struct {
-	Shards   int            `json:"shards,omitempty"` // 0: the queue is not divided
+	Shards   int            `json:"shards,omitempty"` // 0: one
 	Segments []segmentStats `json:"segments"`
 	Totals   totals         `json:"totals"`
-	// End is the position after the last entry; truncate accepts it.
+	// End is the position after the last entry of the only shard; truncate accepts it.
 	End string `json:"end,omitempty"`
 }
 
 type segmentStats struct {
-	Shard           *int            `json:"shard,omitempty"` // nil: the queue is not divided
+	Shard           *int            `json:"shard,omitempty"` // nil: the only one
 	Segment         queue.SegmentID `json:"segment"`
 	LastSegment     queue.SegmentID `json:"last_segment,omitempty"` // of those that a rewrite replaces
 	Generation      uint32          `json:"generation,omitempty"`   // of a rewrite
@@ -116,60 +116,51 @@ func (c *counts) add(d counts) {
 	}
 }
 
-// readAllStats returns the statistics of a queue with or without shards.
-func readAllStats(ctx context.Context, env *cli.Env, dir string, live bool, memoryBytes int64) (*queueStats, error) {
+// readStats returns the statistics of all shards.
+func readStats(ctx context.Context, env *cli.Env, dir string, live bool, memoryBytes int64) (*queueStats, error) {
 	dirs, err := queueDirs(dir)
 	if err != nil {
 		return nil, err
 	}
-	if len(dirs) == 1 {
-		return readStats(ctx, env, dir, live, memoryBytes)
-	}
-	all := &queueStats{Shards: len(dirs), Segments: []segmentStats{}}
-	if live {
-		all.Totals.usage = new(usage)
-	}
-	for i, dir := range dirs {
-		stats, err := readStats(ctx, env, dir, live, memoryBytes)
-		if err != nil {
-			return nil, err
-		}
-		for _, s := range stats.Segments {
-			s.Shard = &i
-			all.Segments = append(all.Segments, s)
-		}
-		all.Totals.Segments += stats.Totals.Segments
-		all.Totals.Sealed += stats.Totals.Sealed
-		all.Totals.add(stats.Totals.counts)
-	}
-	return all, nil
-}
-
-func readStats(ctx context.Context, env *cli.Env, dir string, live bool, memoryBytes int64) (*queueStats, error) {
-	reader, err := queue.OpenReader(dir, &queue.ReaderOptions{Logger: env.Log})
-	if err != nil {
-		return nil, cannotOpen(dir, err)
-	}
-	defer func() { _ = reader.Close() }() // read only
 	stats := &queueStats{Segments: []segmentStats{}}
-	var used []queue.Usage // ascending
+	if len(dirs) > 1 {
+		stats.Shards = len(dirs)
+	}
 	if live {
 		stats.Totals.usage = new(usage)
+	}
+	for i, dir := range dirs {
+		if err := stats.read(ctx, env, i, dir, memoryBytes); err != nil {
+			return nil, err
+		}
+	}
+	return stats, nil
+}
+
+// read adds the statistics of a shard.
+func (q *queueStats) read(ctx context.Context, env *cli.Env, shard int, dir string, memoryBytes int64) error {
+	reader, err := queue.OpenReader(dir, &queue.ReaderOptions{Logger: env.Log})
+	if err != nil {
+		return cannotOpen(dir, err)
+	}
+	defer func() { _ = reader.Close() }() // read only
+	var used []queue.Usage                // ascending
+	if q.Totals.usage != nil {
 		if used, err = reader.Usage(ctx, env.Now(), memoryBytes); err != nil {
-			return nil, fmt.Errorf("accounting for the bytes of %s: %w; without --live, stats lists the readable segments", dir, err)
+			return fmt.Errorf("accounting for the bytes of %s: %w; without --live, stats lists the readable segments", dir, err)
 		}
 	}
 	segments, err := reader.Segments()
 	if err != nil {
-		return nil, fmt.Errorf("reading the segments of %s: %w", dir, err)
+		return fmt.Errorf("reading the segments of %s: %w", dir, err)
 	}
 	for _, s := range segments {
-		stats.add(s, usageOf(s, used))
+		q.add(shard, s, usageOf(s, used))
 	}
-	if end := reader.End(); !end.IsZero() {
-		stats.End = end.Next.String()
+	if end := reader.End(); !end.IsZero() && q.Shards == 0 {
+		q.End = end.Next.String()
 	}
-	return stats, nil
+	return nil
 }
 
 // usageOf adds up the usage of the segments of a file: a rewrite replaces several.
@@ -184,7 +175,7 @@ func usageOf(s queue.SegmentInfo, used []queue.Usage) (sum usage) {
 	return sum
 }
 
-func (q *queueStats) add(s queue.SegmentInfo, u usage) {
+func (q *queueStats) add(shard int, s queue.SegmentInfo, u usage) {
 	c := counts{
 		Blocks: s.Blocks, Documents: s.Documents, Deletes: s.Deletes,
 		RawBytes: s.RawBytes, StoredBytes: s.StoredBytes, FileBytes: s.Bytes,
@@ -198,6 +189,9 @@ func (q *queueStats) add(s queue.SegmentInfo, u usage) {
 	}
 	if s.Generation > 0 {
 		row.LastSegment = s.Last
+	}
+	if q.Shards > 0 {
+		row.Shard = &shard
 	}
 	q.Segments = append(q.Segments, row)
 	q.Totals.Segments++

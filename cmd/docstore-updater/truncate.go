@@ -81,7 +81,7 @@ func parseEnd(flag, to string) (queue.Address, error) {
 }
 
 func truncate(ctx context.Context, env *cli.Env, dir string, from queue.Address, opts *queue.TruncateOptions) error {
-	if err := requireUndivided(dir, "truncate"); err != nil {
+	if err := requireOneShard(dir, "truncate"); err != nil {
 		return err
 	}
 	report, err := queue.Truncate(ctx, dir, from, opts)

@@ -53,7 +53,7 @@ func BenchmarkAppendBesideOneQueue(b *testing.B) {
 			dir := b.TempDir()
 			one, err := queue.OpenWriter(filepath.Join(dir, "one"), nil)
 			require.NoError(b, err)
-			divided, err := Open(filepath.Join(dir, "divided"), &Options{Layout: shard.Layout{Shards: shards, Seed: 1}})
+			set, err := Open(filepath.Join(dir, "set"), &Options{Layout: shard.Layout{Shards: shards, Seed: 1}})
 			require.NoError(b, err)
 			n := 0
 			var id, cursor []byte
@@ -73,14 +73,14 @@ func BenchmarkAppendBesideOneQueue(b *testing.B) {
 			var alone, inShards time.Duration
 			for b.Loop() {
 				alone += appendTo(func(r queue.Record) error { _, err := one.Put(r); return err }, one.Flush)
-				inShards += appendTo(divided.Put, divided.Flush)
+				inShards += appendTo(set.Put, set.Flush)
 				n += len(documents)
 			}
 			require.NoError(b, one.Close())
-			require.NoError(b, divided.Close())
+			require.NoError(b, set.Close())
 			var dirs []string
 			for i := range shards {
-				dirs = append(dirs, shard.Layout{Shards: shards}.Dir(filepath.Join(dir, "divided"), i))
+				dirs = append(dirs, shard.Layout{Shards: shards}.Dir(filepath.Join(dir, "set"), i))
 			}
 			b.ReportMetric(alone.Seconds()/inShards.Seconds(), "throughput/one-queue")
 			b.ReportMetric(float64(storedBytes(b, dirs...))/float64(storedBytes(b, filepath.Join(dir, "one"))), "stored/one-queue")

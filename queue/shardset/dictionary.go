@@ -34,7 +34,7 @@ func writeDictionary(fsys vfs.FS, dir, codec string, content []byte) error {
 	return writeFile(fsys, filepath.Join(dir, dictionaryName), dictionaryFile{fileFormat, codec, content})
 }
 
-// RemoveDictionary removes the dictionary of a divided queue, because documents were erased
+// RemoveDictionary removes the dictionary of the shards, because documents were erased
 // that it may contain pieces of.
 func RemoveDictionary(fsys vfs.FS, dir string) error {
 	if err := fsys.Remove(filepath.Join(dir, dictionaryName)); err != nil && !errors.Is(err, fs.ErrNotExist) {

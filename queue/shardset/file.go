@@ -10,7 +10,7 @@ import (
 	"docstore/internal/vfs"
 )
 
-// Names and limits of the files of a divided queue.
+// Names and limits of the files of several shards.
 const (
 	checkpointName = "CURSOR"
 	dictionaryName = "DICTIONARY"
