@@ -13,7 +13,7 @@ import (
 // Options configure an Appender.
 type Options struct {
 	Queue string // name of the queue, for messages
-	// Parsing is that of each source: see Batch.Source.
+	// Parsing is that of each source: see Batch.Source. The default is one with the defaults.
 	Parsing []Parsing
 	// Rate is the maximum number of records a second; 0: no limit.
 	Rate float64
@@ -30,8 +30,8 @@ type Options struct {
 	// Flushed is called when entries became durable, with the duration of the flush; nil: it
 	// is not. Any goroutine may call it.
 	Flushed func(at Progress, took time.Duration)
-	Logger  *slog.Logger
-	Now     func() time.Time // for the dead letters and Rate
+	Logger  *slog.Logger     // of skipped records; the default discards
+	Now     func() time.Time // for the dead letters and Rate; the default is time.Now
 }
 
 // Appender moves records from a source into a set of shards. Progress is safe for concurrent use.
@@ -50,6 +50,15 @@ type Appender struct {
 // NewAppender returns an Appender. ends says whether the source ends, before its first batch: see
 // Batch.Ends.
 func NewAppender(from Source, ends bool, to *CatchUp, options Options) *Appender {
+	if options.Parsing == nil {
+		options.Parsing = []Parsing{{}}
+	}
+	if options.Logger == nil {
+		options.Logger = slog.New(slog.DiscardHandler)
+	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
 	a := &Appender{source: from, to: to, options: options}
 	a.reached.Ends = ends
 	a.progress.publish(a.reached)

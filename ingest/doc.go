@@ -9,8 +9,9 @@
 //
 // Subpackages implement Source: files reads files and object stores in the formats of records and
 // parquet; kafka, nats and postgres read servers, the first two with the formats of envelope; merged
-// reads several sources as one. Sources and Appender know no command line: they take options as
-// data, and report by errors, callbacks and a Logger.
+// reads several sources as one. Package sources opens the source that a URL names. Sources write
+// no queue, and sources and Appender know no command line: they take options as data, and
+// report by errors, callbacks and a Logger.
 //
 // # Exactly once
 //

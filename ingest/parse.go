@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"sync"
@@ -35,7 +36,7 @@ func (p *producer) startParsers() (stop func()) {
 // Parsing states how the records of a source become documents.
 type Parsing struct {
 	Options *records.Options // nil selects the defaults
-	Fields  *records.Fields  // changes documents, after their ids were read
+	Fields  *records.Fields  // changes documents, after their ids were read; nil: no field
 }
 
 // Uses reports whether a top-level field of a record is needed.
@@ -54,7 +55,7 @@ type sourceParser struct {
 func NewParser(of []Parsing) *Parser {
 	parser := &Parser{make([]sourceParser, len(of))}
 	for i, p := range of {
-		parser.of[i] = sourceParser{records.NewParser(p.Options), p.Fields}
+		parser.of[i] = sourceParser{records.NewParser(p.Options), cmp.Or(p.Fields, new(records.Fields))}
 	}
 	return parser
 }

@@ -1,6 +1,6 @@
 // Package sources opens the sources that a URL, names of files, or a list in a YAML file name.
 //
-//	in, err := sources.Open(ctx, "kafka://kafka1:9092/jobs", sources.Options{Format: records.FormatAuto, Follow: true})
+//	in, err := sources.Open(ctx, "kafka://kafka1:9092/jobs", sources.Options{Follow: true})
 //	source, err := in.Opener.Open(ctx, cursor)
 //	appender := ingest.NewAppender(source, in.Ends, writer, ingest.Options{Parsing: in.Parsing})
 //

@@ -17,7 +17,7 @@ import (
 
 // Options are the options of sources. Those of a list can have others.
 type Options struct {
-	// Format is that of files, one of files.Formats.
+	// Format is that of files, one of files.Formats; the default is records.FormatAuto.
 	Format records.Format
 	// Follow keeps reading the last file, stream or table as it grows.
 	Follow    bool
@@ -30,7 +30,7 @@ type Options struct {
 	DryRun bool
 	// Prefix is before the names of options in messages: "--" if they are flags.
 	Prefix string
-	Logger *slog.Logger
+	Logger *slog.Logger // the default discards
 
 	transform compiled
 }

@@ -1,12 +1,9 @@
 package sources
 
 import (
-	"log/slog"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"docstore/ingest/records"
 )
 
 // TestCursorOfAnotherSource: the error of each source names the option that appends from the start;
@@ -21,7 +18,7 @@ func TestCursorOfAnotherSource(t *testing.T) {
 		"postgres://db/d?table=a":                "the queue's cursor was not written by a PostgreSQL source; use another queue, or append from the start with --resume=false",
 		"postgres://db/d?query=SELECT%201&key=a": "the queue's cursor was not written by a PostgreSQL source; use another queue, or append from the start with --resume=false",
 	} {
-		in, err := Open(t.Context(), url, Options{Format: records.FormatAuto, Logger: slog.New(slog.DiscardHandler)})
+		in, err := Open(t.Context(), url, Options{})
 		require.NoError(t, err, url)
 		_, err = in.Opener.Position([]byte("another"))
 		require.EqualError(t, err, want, url)

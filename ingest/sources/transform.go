@@ -1,8 +1,10 @@
 package sources
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -40,7 +42,10 @@ func (t *Transform) Check(prefix string, format records.Format) error {
 	return err
 }
 
+// compile sets the defaults and checks Transform.
 func (o *Options) compile() (err error) {
+	o.Format = cmp.Or(o.Format, records.FormatAuto)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.transform, err = o.Transform.compile(o.Prefix, o.Transform.IDField != "", o.Format)
 	return err
 }
