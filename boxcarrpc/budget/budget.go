@@ -9,21 +9,20 @@ import (
 const (
 	// An account takes credit from its budget in chunks, so that the budget's lock is taken
 	// once per chunk and not per message.
-	budgetChunk = 64 << 10
+	chunkBytes = 64 << 10
 	// The first bytes of each account need no credit: most connections hold less and never
 	// take the budget's lock.
-	budgetFree = 16 << 10
+	freeBytes = 16 << 10
 	// A client may hold this fraction of the budget, so that one client cannot use it up.
-	budgetClients = 8
+	clientFraction = 8
 	// A peer that transfers less than one chunk in this time is slow. When memory runs
 	// short, the peer that has been slow for longest is disconnected.
-	budgetPatience = time.Second
-	// The budget may be exceeded by one message of the largest size, so that such a message
-	// can be finished. Above that the slowest peer is disconnected at once.
-	budgetReserve = MaxMessageBytes
+	patience = time.Second
 )
 
-// MaxMessageBytes is the size of the largest message of the protocols that share a budget.
+// MaxMessageBytes is the size of the largest message of the protocols that share a budget. The
+// budget may be exceeded by one such message, so that it can be finished. Above that the
+// slowest peer is disconnected at once.
 const MaxMessageBytes = 32 << 20
 
 // A Budget limits the memory of the messages of all peers of a process: bytes received and
@@ -47,15 +46,15 @@ type Budget struct {
 		used    int64 // credit of all accounts
 		ending  int64 // of these, credit of accounts whose connections are being closed
 		cut     uint64
-		clients map[Client]*budgetClient
-		waiting map[*budgetClient]struct{} // clients with reservations that wait
+		clients map[Client]*clientMemory
+		waiting map[*clientMemory]struct{} // clients with reservations that wait
 		timer   *time.Timer                // disconnects slow peers while reservations wait; nil if none does
 	}
 }
 
-// A budgetClient is the state of one client. It is guarded by the budget's mutex; tight is
+// A clientMemory is the state of one client. It is guarded by the budget's mutex; tight is
 // also read without it.
-type budgetClient struct {
+type clientMemory struct {
 	used     int64
 	tight    atomic.Bool           // more than three quarters of the share are used
 	accounts int                   // number of open accounts
@@ -78,7 +77,7 @@ type Account struct {
 
 	time atomic.Pointer[clientTime] // of the client
 
-	client atomic.Pointer[budgetClient] // written under budget.mu
+	client atomic.Pointer[clientMemory] // written under budget.mu
 
 	// Guarded by budget.mu.
 	key    Client
@@ -97,8 +96,8 @@ type Stats struct {
 
 // New returns a budget of that many bytes. A client may hold an eighth of it.
 func New(bytes int64) *Budget {
-	b := &Budget{limit: bytes, share: max(bytes/budgetClients, budgetChunk)}
-	b.mu.clients, b.mu.waiting = make(map[Client]*budgetClient), make(map[*budgetClient]struct{})
+	b := &Budget{limit: bytes, share: max(bytes/clientFraction, chunkBytes)}
+	b.mu.clients, b.mu.waiting = make(map[Client]*clientMemory), make(map[*clientMemory]struct{})
 	b.processors.init()
 	return b
 }
@@ -115,7 +114,7 @@ func (b *Budget) Stats() Stats {
 // locks held.
 func (b *Budget) Open(client Client, disconnect func()) *Account {
 	a := &Account{budget: b, cut: disconnect}
-	a.credit.Store(budgetFree)
+	a.credit.Store(freeBytes)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.joinLocked(a, client)
@@ -130,7 +129,7 @@ func (a *Account) Identify(key Client) {
 	if key == a.key || a.closed {
 		return
 	}
-	credit := a.credit.Load() - budgetFree
+	credit := a.credit.Load() - freeBytes
 	a.failReservationsLocked()
 	b.leaveLocked(a, credit)
 	b.joinLocked(a, key)
@@ -143,7 +142,7 @@ func (a *Account) Identify(key Client) {
 func (b *Budget) joinLocked(a *Account, key Client) {
 	c := b.mu.clients[key]
 	if c == nil {
-		c = &budgetClient{holders: make(map[*Account]struct{})}
+		c = &clientMemory{holders: make(map[*Account]struct{})}
 		b.mu.clients[key] = c
 	}
 	c.accounts++
@@ -192,15 +191,15 @@ func (a *Account) Release(n int64) {
 		return
 	}
 	used := a.used.Add(-n)
-	if credit := a.credit.Load(); credit > creditFor(used)+budgetChunk || credit > budgetFree && used <= budgetFree/2 {
+	if credit := a.credit.Load(); credit > creditFor(used)+chunkBytes || credit > freeBytes && used <= freeBytes/2 {
 		a.settle()
 	}
 }
 
 // creditFor returns the credit that an account needs for that many bytes.
 func creditFor(used int64) int64 {
-	chunks := (used - budgetFree + budgetChunk - 1) / budgetChunk
-	return budgetFree + max(chunks, 0)*budgetChunk
+	chunks := (used - freeBytes + chunkBytes - 1) / chunkBytes
+	return freeBytes + max(chunks, 0)*chunkBytes
 }
 
 // settle adapts the credit to the bytes held, and disconnects the slowest peers if the
@@ -241,12 +240,12 @@ func (b *Budget) settleCreditLocked(a *Account) {
 		}
 		c := a.client.Load()
 		b.useLocked(c, want-credit)
-		if want > budgetFree {
+		if want > freeBytes {
 			c.holders[a] = struct{}{}
 		} else {
 			delete(c.holders, a)
 		}
-		if a.closed && want == budgetFree {
+		if a.closed && want == freeBytes {
 			b.leaveLocked(a, 0)
 			a.left = true
 		}
@@ -254,7 +253,7 @@ func (b *Budget) settleCreditLocked(a *Account) {
 }
 
 // useLocked adds credit to what a client uses.
-func (b *Budget) useLocked(c *budgetClient, credit int64) {
+func (b *Budget) useLocked(c *clientMemory, credit int64) {
 	c.used += credit
 	c.tight.Store(c.used > b.share/4*3)
 }
@@ -289,11 +288,11 @@ func (b *Budget) slowLocked(now time.Time, waits *Account) (slow []*Account) {
 		if a == nil || a == waits {
 			return false
 		}
-		if over <= budgetReserve && now.UnixNano()-a.since.Load() < int64(budgetPatience) {
+		if over <= MaxMessageBytes && now.UnixNano()-a.since.Load() < int64(patience) {
 			return false
 		}
 		a.ending = true
-		b.mu.ending += a.credit.Load() - budgetFree
+		b.mu.ending += a.credit.Load() - freeBytes
 		b.mu.cut++
 		slow = append(slow, a)
 		return true
@@ -318,7 +317,7 @@ func (b *Budget) slowLocked(now time.Time, waits *Account) (slow []*Account) {
 }
 
 // slowestOf returns the account whose peer has made no progress for longest.
-func slowestOf(slowest *Account, c *budgetClient, now time.Time) *Account {
+func slowestOf(slowest *Account, c *clientMemory, now time.Time) *Account {
 	for a := range c.holders {
 		if a.ending || a.closed || a.waiting.Load() <= 0 {
 			continue
@@ -353,7 +352,7 @@ func (a *Account) Moved(n int) {
 	switch {
 	case a.waiting.Add(-int64(n)) <= 0:
 		a.since.Store(0)
-	case a.moved.Add(int64(n)) >= budgetChunk:
+	case a.moved.Add(int64(n)) >= chunkBytes:
 		a.moved.Store(0)
 		a.since.Store(time.Now().UnixNano())
 	}
@@ -372,7 +371,7 @@ func (a *Account) Close() {
 	a.since.Store(0)
 	a.failReservationsLocked()
 	b.settleLocked(a)
-	if !a.left && a.credit.Load() == budgetFree {
+	if !a.left && a.credit.Load() == freeBytes {
 		b.leaveLocked(a, 0)
 		a.left = true
 	}

@@ -26,11 +26,11 @@ func checkBudget(t *testing.T, b *Budget, open []*Account) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var used int64
-	clients := make(map[*budgetClient]int64)
+	clients := make(map[*clientMemory]int64)
 	for _, a := range open {
-		credit := a.credit.Load() - budgetFree
-		require.GreaterOrEqual(t, credit+budgetFree, a.used.Load(), "bytes without credit")
-		require.LessOrEqual(t, credit, max(a.used.Load(), 0)+2*budgetChunk, "credit without bytes")
+		credit := a.credit.Load() - freeBytes
+		require.GreaterOrEqual(t, credit+freeBytes, a.used.Load(), "bytes without credit")
+		require.LessOrEqual(t, credit, max(a.used.Load(), 0)+2*chunkBytes, "credit without bytes")
 		used += credit
 		require.True(t, a.left || !a.closed || credit > 0)
 		if !a.left {
@@ -177,7 +177,7 @@ func TestTheSlowestPeersAreDisconnected(t *testing.T) {
 				accounts[i].Await(2 << 20)
 				accounts[i].Moved(100)
 			}
-			accounts[1].Moved(budgetChunk)
+			accounts[1].Moved(chunkBytes)
 		}
 		require.Equal(t, []int{2, 3}, cut)
 		require.Equal(t, uint64(2), b.Stats().Disconnected)
@@ -190,9 +190,9 @@ func TestTheSlowestPeersAreDisconnected(t *testing.T) {
 
 		// Far above the budget a peer is disconnected before it is slow.
 		time.Sleep(time.Millisecond)
-		accounts[1].Moved(budgetChunk) // the most recent progress of all
+		accounts[1].Moved(chunkBytes) // the most recent progress of all
 		accounts[5].Await(1)
-		accounts[5].Charge(8<<20 + budgetReserve)
+		accounts[5].Charge(8<<20 + MaxMessageBytes)
 		require.Equal(t, []int{2, 3, 4, 5}, cut)
 	})
 }
@@ -208,7 +208,7 @@ func TestAReservationDoesNotWaitForASlowPeer(t *testing.T) {
 		slow.Await(9 << 20)
 		start := time.Now()
 		require.NoError(t, b.Open(clientNumber(2), nil).Reserve(t.Context(), 1<<20))
-		require.Less(t, time.Since(start), 2*budgetPatience)
+		require.Less(t, time.Since(start), 2*patience)
 	})
 }
 

@@ -44,7 +44,7 @@ func (a *Account) Reserve(ctx context.Context, n int64) error {
 	c.waiting = append(c.waiting, w)
 	b.mu.waiting[c] = struct{}{}
 	if b.mu.timer == nil {
-		b.mu.timer = time.AfterFunc(budgetPatience/4, b.disconnectSlow)
+		b.mu.timer = time.AfterFunc(patience/4, b.disconnectSlow)
 	}
 	var slow []*Account
 	if len(c.waiting) == 1 {
@@ -137,7 +137,7 @@ func (a *Account) failReservationsLocked() {
 }
 
 // forgetWaitingLocked records that no reservation of the client waits, if so.
-func (c *budgetClient) forgetWaitingLocked(b *Budget) {
+func (c *clientMemory) forgetWaitingLocked(b *Budget) {
 	if len(c.waiting) == 0 {
 		c.waiting = nil
 		delete(b.mu.waiting, c)
@@ -158,7 +158,7 @@ func (b *Budget) disconnectSlow() {
 		}
 	}
 	if len(b.mu.waiting) > 0 {
-		b.mu.timer.Reset(budgetPatience / 4)
+		b.mu.timer.Reset(patience / 4)
 	} else {
 		b.mu.timer = nil
 	}

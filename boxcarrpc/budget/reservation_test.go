@@ -40,7 +40,7 @@ func TestReservationsAreGrantedInOrder(t *testing.T) {
 		}
 		a.Release(1 << 20)
 		require.Zero(t, b.Stats().Used)
-		time.Sleep(budgetPatience)
+		time.Sleep(patience)
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		require.Empty(t, b.mu.waiting)
