@@ -1,14 +1,10 @@
 package boxcarrpc
 
 import (
-	"errors"
-	"fmt"
 	"sync/atomic"
-	"time"
 
 	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/core"
-	"docstore/boxcarrpc/internal/conn"
 )
 
 // A refusal is the reason why a server does not accept a request. The first ones are those of
@@ -80,38 +76,6 @@ func (r *refusalCount) totals() (by, batch map[string]uint64, all uint64) {
 	return by, batch, all
 }
 
-// SetAdmission changes the limits for new requests. It returns an error and changes nothing
-// if a is invalid. The tracked rates of clients are reset.
-func (s *Server) SetAdmission(a budget.Admission) error {
-	a, err := a.Complete()
-	if err := errors.Join(s.invalid, err); err != nil {
-		return err
-	}
-	s.gate.Set(a)
-	return nil
-}
-
-// Admit admits a request that arrived by another protocol, as over gRPC for the same
-// handler. Admission then limits the requests of all protocols together, and ServerStats
-// and the board count them. peer is the client; the rate of a client goes by its Identity,
-// or else by its Address. batch is the priority of the request: see [IsBatchPriority]; the
-// handler's context must have it too.
-//
-// The request is in flight until leave is called, once. The error is an *Error of
-// CodeResourceExhausted with the reason, or describes invalid server options. A draining
-// server still admits: it cannot notify clients of other protocols of the drain.
-func (s *Server) Admit(peer *Peer, batch bool) (leave func(), err error) {
-	if !s.usable() {
-		return nil, s.invalid
-	}
-	if why := refusal(s.gate.Enter(time.Now(), peer.Client(), batch)); why != admitted {
-		s.refused.add(why, batch)
-		refusal := refusalTable[why]
-		return nil, &Error{Code: refusal.code, Message: refusal.message}
-	}
-	return s.gate.Leave, nil
-}
-
 // Lower bounds of a client's share: a server with low limits is one with few clients.
 const (
 	leastSlots   = 1 << 10
@@ -179,48 +143,4 @@ func (s *clientShares) forgetLocked(share *clientShare) {
 	if share.conns == 0 && share.slots == 0 && share.streams.Load() == 0 && share.tools.Load() == 0 && s.clients[share.key] == share {
 		delete(s.clients, share.key)
 	}
-}
-
-// identify moves a connection, which has no slots or streams yet, to the client that it has
-// authenticated as. It returns an error if the client has too many connections, or if the
-// connection has been replaced.
-func (s *Server) identify(c *serverConn) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.shares.handshaking.Remove(c) {
-		return errReplaced
-	}
-	if c.share.key == c.client {
-		return nil
-	}
-	s.shares.leaveLocked(c.share)
-	c.share = s.shares.joinLocked(c.client)
-	if c.share.conns > s.shares.conns {
-		return fmt.Errorf("%w: it has %d connections, the limit for one client", errNotAdmitted, s.shares.conns)
-	}
-	return nil
-}
-
-// errReplaced is the end of a connection whose client was not identified when the server had
-// no room for others.
-var errReplaced = errors.New("replaced by another connection before it was identified")
-
-// roomLocked reports whether a connection of a client, which is not identified yet, may be
-// accepted. victim is the connection that it replaces, nil if there is none.
-func (s *Server) roomLocked(client budget.Client) (victim *serverConn, ok bool) {
-	switch {
-	case s.shares.ofLocked(client).conns >= s.shares.conns:
-		return s.shares.handshaking.EvictOf(client)
-	case len(s.mu.conns) >= s.options.MaxConns:
-		return s.shares.handshaking.Evict()
-	}
-	return nil, true
-}
-
-// replaceLocked closes a connection that roomLocked or handshaking chose.
-func (s *Server) replaceLocked(victim *serverConn) {
-	victim.replaced.Store(true)
-	s.forgetConnLocked(victim)
-	conn.Close(victim.conn)
-	s.faults.Warn(victim.conn.RemoteAddr(), "connections", "connection closed: others need its place and its client is not identified", "peer", victim.conn.RemoteAddr().String())
 }

@@ -13,6 +13,10 @@ import (
 	"docstore/boxcarrpc/internal/conn"
 )
 
+// hedgeSlack bounds how late the second attempt of a lone caller may be. A caller
+// that reads for itself sets a read deadline, which is expensive, once in this time.
+const hedgeSlack = 2 * time.Millisecond
+
 const (
 	// A caller reads for itself at least this long, and at most twice as long, before it
 	// leaves the reading to the transport's reader. Meanwhile it does not notice the

@@ -208,3 +208,16 @@ func commonVersion(peer wire.Hello) error {
 	}
 	return nil
 }
+
+func tooLong(what string, n, limit int) error {
+	return &Error{
+		Code:      CodeResourceExhausted,
+		Message:   fmt.Sprintf("%s of %d bytes, at most %d are allowed", what, n, limit),
+		Processed: true,
+	}
+}
+
+// contextError returns the error of a call whose context has ended.
+func contextError(ctx context.Context, processed bool) error {
+	return &Error{Code: CodeOf(ctx.Err()), Processed: processed, cause: context.Cause(ctx)}
+}

@@ -449,11 +449,6 @@ func transportError(t *transport, cause error, written bool) error {
 	}
 }
 
-// contextError returns the error of a call whose context has ended.
-func contextError(ctx context.Context, processed bool) error {
-	return &Error{Code: CodeOf(ctx.Err()), Processed: processed, cause: context.Cause(ctx)}
-}
-
 // Interceptors wrap calls and streams, for tasks that concern all methods: traces, metrics,
 // logs, checks. On the server they map a handler to a handler and see everything that
 // reaches a handler, including the built-in methods. On the client they map a Caller to a

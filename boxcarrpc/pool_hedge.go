@@ -8,10 +8,6 @@ import (
 	"time"
 )
 
-// hedgeSlack bounds how late the second attempt of a lone caller may be. A caller
-// that reads for itself sets a read deadline, which is expensive, once in this time.
-const hedgeSlack = 2 * time.Millisecond
-
 // A hedge is the second attempt of a call whose first one is slow. It never waits for a
 // slot, uses a different server than the first attempt, and counts against the retry
 // budget or that of its CallHedge.

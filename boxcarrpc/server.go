@@ -413,3 +413,55 @@ func (s *Server) state() (draining, stopping bool) {
 	defer s.mu.Unlock()
 	return s.mu.draining, s.mu.stopping
 }
+
+// SetAdmission changes the limits for new requests. It returns an error and changes nothing
+// if a is invalid. The tracked rates of clients are reset.
+func (s *Server) SetAdmission(a budget.Admission) error {
+	a, err := a.Complete()
+	if err := errors.Join(s.invalid, err); err != nil {
+		return err
+	}
+	s.gate.Set(a)
+	return nil
+}
+
+// Admit admits a request that arrived by another protocol, as over gRPC for the same
+// handler. Admission then limits the requests of all protocols together, and ServerStats
+// and the board count them. peer is the client; the rate of a client goes by its Identity,
+// or else by its Address. batch is the priority of the request: see [IsBatchPriority]; the
+// handler's context must have it too.
+//
+// The request is in flight until leave is called, once. The error is an *Error of
+// CodeResourceExhausted with the reason, or describes invalid server options. A draining
+// server still admits: it cannot notify clients of other protocols of the drain.
+func (s *Server) Admit(peer *Peer, batch bool) (leave func(), err error) {
+	if s.invalid != nil {
+		return nil, s.invalid
+	}
+	if why := refusal(s.gate.Enter(time.Now(), peer.Client(), batch)); why != admitted {
+		s.refused.add(why, batch)
+		refusal := refusalTable[why]
+		return nil, &Error{Code: refusal.code, Message: refusal.message}
+	}
+	return s.gate.Leave, nil
+}
+
+// roomLocked reports whether a connection of a client, which is not identified yet, may be
+// accepted. victim is the connection that it replaces, nil if there is none.
+func (s *Server) roomLocked(client budget.Client) (victim *serverConn, ok bool) {
+	switch {
+	case s.shares.ofLocked(client).conns >= s.shares.conns:
+		return s.shares.handshaking.EvictOf(client)
+	case len(s.mu.conns) >= s.options.MaxConns:
+		return s.shares.handshaking.Evict()
+	}
+	return nil, true
+}
+
+// replaceLocked closes a connection that roomLocked or handshaking chose.
+func (s *Server) replaceLocked(victim *serverConn) {
+	victim.replaced.Store(true)
+	s.forgetConnLocked(victim)
+	conn.Close(victim.conn)
+	s.faults.Warn(victim.conn.RemoteAddr(), "connections", "connection closed: others need its place and its client is not identified", "peer", victim.conn.RemoteAddr().String())
+}

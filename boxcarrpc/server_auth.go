@@ -182,3 +182,27 @@ func (c *serverConn) stopNotAdmitted(err error) {
 		c.endStreamsLocked(refusedNotAdmitted)
 	}
 }
+
+// identify moves a connection, which has no slots or streams yet, to the client that it has
+// authenticated as. It returns an error if the client has too many connections, or if the
+// connection has been replaced.
+func (s *Server) identify(c *serverConn) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.shares.handshaking.Remove(c) {
+		return errReplaced
+	}
+	if c.share.key == c.client {
+		return nil
+	}
+	s.shares.leaveLocked(c.share)
+	c.share = s.shares.joinLocked(c.client)
+	if c.share.conns > s.shares.conns {
+		return fmt.Errorf("%w: it has %d connections, the limit for one client", errNotAdmitted, s.shares.conns)
+	}
+	return nil
+}
+
+// errReplaced is the end of a connection whose client was not identified when the server had
+// no room for others.
+var errReplaced = errors.New("replaced by another connection before it was identified")

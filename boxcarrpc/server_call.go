@@ -320,15 +320,18 @@ func describe(err error) (code Code, message string, processed bool) {
 func (l *serverLane) protect(dst []byte) (data []byte, panicked bool, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			s := l.conn.server
-			s.counts.panics.Add(1)
-			s.options.Logger.Error("handler panicked", "method", l.method.name, "panic", v, "stack", string(debug.Stack()))
-			data, panicked = nil, true
-			err = &Error{Code: CodeInternal, Message: "the handler panicked", Processed: true}
+			data, panicked, err = nil, true, l.conn.server.panicked(l.method.name, v)
 		}
 	}()
 	data, err = l.conn.server.handler(l.ctx, l.method.name, *l.request, dst)
 	return data, false, err
+}
+
+// panicked records the panic of a handler and returns the error for its client.
+func (s *Server) panicked(method string, v any) error {
+	s.counts.panics.Add(1)
+	s.options.Logger.Error("handler panicked", "method", method, "panic", v, "stack", string(debug.Stack()))
+	return &Error{Code: CodeInternal, Message: "the handler panicked", Processed: true}
 }
 
 const (

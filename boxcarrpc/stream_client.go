@@ -35,13 +35,6 @@ type ClientStream struct {
 	trailer Metadata      // guarded by mu
 }
 
-// A streamTable holds the streams of a transport by number. It is guarded by the
-// transport's mutex.
-type streamTable struct {
-	open     []*ClientStream // nil where there is none
-	sequence uint32
-}
-
 // open opens a stream. It returns nil if the transport has ended.
 func (t *transport) open(ctx context.Context, method string, metadata []byte) *ClientStream {
 	s := &ClientStream{transport: t, begun: make(chan struct{})}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -108,14 +107,6 @@ func (s *ServerStream) SetTrailer(metadata Metadata) error {
 	defer s.answer.Unlock()
 	s.answer.trailer = metadata
 	return nil
-}
-
-func tooLong(what string, n, limit int) error {
-	return &Error{
-		Code:      CodeResourceExhausted,
-		Message:   fmt.Sprintf("%s of %d bytes, at most %d are allowed", what, n, limit),
-		Processed: true,
-	}
 }
 
 // streamFrame handles a frame of a stream. It ignores frames that crossed the stream's
@@ -295,9 +286,7 @@ func (s *ServerStream) protect() (err error) {
 	server := s.conn.server
 	defer func() {
 		if v := recover(); v != nil {
-			server.counts.panics.Add(1)
-			server.options.Logger.Error("handler panicked", "method", s.method, "panic", v, "stack", string(debug.Stack()))
-			err = &Error{Code: CodeInternal, Message: "the handler panicked", Processed: true}
+			err = server.panicked(s.method, v)
 		}
 	}()
 	return server.streams(s.ctx, s.method, s)

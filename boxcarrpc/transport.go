@@ -49,6 +49,13 @@ type transport struct {
 	}
 }
 
+// A streamTable holds the streams of a transport by number. It is guarded by the
+// transport's mutex.
+type streamTable struct {
+	open     []*ClientStream // nil where there is none
+	sequence uint32
+}
+
 // maxLanes returns the number of lanes that both sides allow.
 func (t *transport) maxLanes() int {
 	return min(t.members.options.LanesPerConn, int(t.hello.MaxLanes))
