@@ -2,8 +2,8 @@ package ingest_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"log"
 	"os"
 	"strings"
 
@@ -17,23 +17,20 @@ import (
 func Example() {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {
-		log.Fatal(err)
+		fmt.Println(err)
 	}
 	defer os.RemoveAll(dir)
 	for day, document := range []string{`{"id":"17"}`, `{"id":"18"}`} {
 		name := fmt.Sprintf("%s/day-%d.ndjson", dir, day)
 		if err := os.WriteFile(name, []byte(document+"\n"), 0o600); err != nil {
-			log.Fatal(err)
+			fmt.Println(err)
 		}
 		at, err := appendNew(context.Background(), "file://"+dir+"/*.ndjson", dir+"/queue")
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(at.Documents, strings.TrimPrefix(at.Place, dir))
+		fmt.Println(at.Documents, strings.TrimPrefix(at.Place, dir), err)
 	}
 	// Output:
-	// 1 /day-0.ndjson:1
-	// 1 /day-1.ndjson:1
+	// 1 /day-0.ndjson:1 <nil>
+	// 1 /day-1.ndjson:1 <nil>
 }
 
 func appendNew(ctx context.Context, url, queue string) (at ingest.Progress, err error) {
@@ -45,6 +42,7 @@ func appendNew(ctx context.Context, url, queue string) (at ingest.Progress, err 
 	if err != nil {
 		return at, err
 	}
+	defer func() { err = errors.Join(err, writer.Close()) }()
 	to := &ingest.CatchUp{Writer: writer}
 	cursor, err := to.Resume(in.Opener)
 	if err != nil {
@@ -56,8 +54,6 @@ func appendNew(ctx context.Context, url, queue string) (at ingest.Progress, err 
 	}
 	defer source.Close()
 	appender := ingest.NewAppender(source, in.Ends, to, ingest.Options{Parsing: in.Parsing})
-	if err := appender.Run(ctx); err != nil {
-		return at, err
-	}
-	return appender.Progress(), writer.Close()
+	err = appender.Run(ctx)
+	return appender.Progress(), err
 }

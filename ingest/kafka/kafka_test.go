@@ -531,7 +531,9 @@ func TestRecreatedTopic(t *testing.T) {
 	require.ErrorContains(t, b.openError(cursor), "topic jobs was deleted and created again")
 	got, err := following.readUntilError()
 	require.Empty(t, got)
-	require.ErrorContains(t, err, "was deleted")
+	// A fetch may find that the offset is gone before the watcher finds the other topic.
+	require.ErrorContains(t, err, "use --resume=false")
+	require.Regexp(t, "was deleted|were read and then lost or replaced", err.Error())
 }
 
 func TestDeletedTopicEndsReading(t *testing.T) {
