@@ -39,7 +39,7 @@ func BenchmarkAppendBesideCodec(b *testing.B) {
 		b.Run("codec="+name, func(b *testing.B) {
 			d, err := newDictionary(c, benchDictionary(b, c, documents))
 			require.NoError(b, err)
-			w, err := OpenWriter(b.TempDir(), &WriterOptions{Codec: name, dictionaryBytes: -1})
+			w, err := OpenWriter(b.TempDir(), &WriterOptions{Codec: name, DictionaryBytes: -1})
 			require.NoError(b, err)
 			w.trainer.mu.dictionary, w.mu.lastRaw = d, 1<<40
 			var alone, appending time.Duration

@@ -18,7 +18,6 @@ import (
 )
 
 const (
-	compactLockName = "COMPACT" // held by the running compaction
 	// compactBytesPerID bounds the memory of an id while a batch is planned: 36 bytes
 	// in a map that is at least 7/16 full.
 	compactBytesPerID = 90
@@ -50,12 +49,12 @@ type CompactOptions struct {
 	// far: of the files that are rewritten, and of the rewrites that are verified before
 	// files are removed.
 	Progress func(done, total int64)
+	// DictionaryBytes is the size of dictionaries that are trained again. The default is 64 KiB.
+	DictionaryBytes int
 	// Logger logs each rewrite and removal. The default discards them.
 	Logger *slog.Logger
 	// Now is the clock. The default is time.Now.
 	Now func() time.Time
-
-	dictionaryBytes int // size of trained dictionaries; 0 is the default
 }
 
 // DefaultMaxDead is the default of CompactOptions.MaxDead.
@@ -96,7 +95,7 @@ func Compact(ctx context.Context, dir string, opts *CompactOptions) (CompactRepo
 		c.options = *opts
 	}
 	c.complete()
-	lock, err := lockFile(c.options.FS, dir, compactLockName, c.options.Now())
+	lock, err := segment.Lock(c.options.FS, dir, segment.CompactLockName, c.options.Now())
 	if err != nil {
 		return c.report, err
 	}
@@ -131,8 +130,8 @@ func (c *compaction) complete() {
 	if o.MaxDead == 0 {
 		o.MaxDead = DefaultMaxDead
 	}
-	if o.dictionaryBytes == 0 {
-		o.dictionaryBytes = defaultDictionaryBytes
+	if o.DictionaryBytes == 0 {
+		o.DictionaryBytes = defaultDictionaryBytes
 	}
 	if o.MemoryBytes <= 0 {
 		o.MemoryBytes = DefaultUsageMemory
@@ -210,9 +209,21 @@ func (c *compaction) survey(ctx context.Context, now time.Time) ([]part, error) 
 	if err != nil {
 		return nil, err
 	}
-	for _, info := range infos {
-		if info.lost > 0 && (c.lost == 0 || info.lost < c.lost) {
-			c.lost = info.lost
+	newest := len(infos) - 1
+	for newest >= 0 && infos[newest].Entries == 0 {
+		newest--
+	}
+	all := make([]part, len(infos))
+	for i, info := range infos {
+		all[i] = part{
+			Run: segment.Run{First: info.ID, Last: info.Last, Generation: info.Generation}, entries: info.Entries, bytes: info.Bytes,
+			encoding: encoding{codec: info.Codec, dictionary: info.Dictionary},
+			newest:   i >= newest, end: slices.Contains(c.options.RetainedEnds, info.Last),
+		}
+		if info.Sealed {
+			if err := c.readFile(&all[i]); err != nil {
+				return nil, err
+			}
 		}
 	}
 	u := usageScan{now: now, ends: c.options.RetainedEnds, held: map[SegmentID]bool{}}
@@ -226,18 +237,10 @@ func (c *compaction) survey(ctx context.Context, now time.Time) ([]part, error) 
 		return nil, err
 	}
 	c.report.Held = slices.Sorted(maps.Keys(u.held))
-	newest := len(infos) - 1
-	for newest >= 0 && infos[newest].Entries == 0 {
-		newest--
-	}
 	var parts []part
 	usage := u.segments
 	for i, info := range infos {
-		p := part{
-			Run: segment.Run{First: info.ID, Last: info.Last, Generation: info.Generation}, entries: info.Entries, bytes: info.Bytes,
-			encoding: encoding{codec: info.Codec, dictionary: info.dictionary}, sampled: info.sampled,
-			newest: i >= newest, end: slices.Contains(c.options.RetainedEnds, info.Last),
-		}
+		p := all[i]
 		for len(usage) > 0 && usage[0].Segment <= p.Last {
 			if p.Covers(usage[0].Segment) { // otherwise its file could not be described
 				p.account(&usage[0])
@@ -257,6 +260,23 @@ func (c *compaction) survey(ctx context.Context, now time.Time) ([]part, error) 
 	return parts, nil
 }
 
+// readFile reads the segments that the dictionary of a part was trained from, and the first loss
+// that a repair has recorded in it.
+func (c *compaction) readFile(p *part) error {
+	s, err := p.open(c.options.FS, c.dir)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	p.sampled = s.Header.Sampled
+	if s.Relocations != nil && len(s.Relocations.Lost) > 0 {
+		if first := s.Relocations.Lost[0].From.Segment; c.lost == 0 || first < c.lost {
+			c.lost = first
+		}
+	}
+	return nil
+}
+
 // deletesStay returns the first segment whose deletes, and those of all later segments,
 // must be kept even if they delete nothing; 0: none. There are two reasons. A replaced
 // file is still in the directory: a replica may have that file and lack its rewrite. A
@@ -265,7 +285,7 @@ func (c *compaction) survey(ctx context.Context, now time.Time) ([]part, error) 
 // The answer is valid for the current files. Each rewrite replaces more of them, so every
 // batch asks again, after it has read the queue.
 func (c *compaction) deletesStay() (SegmentID, error) {
-	l, err := c.reader.list()
+	l, err := segment.List(c.options.FS, c.dir)
 	if err != nil {
 		return 0, err
 	}
@@ -279,7 +299,7 @@ func (c *compaction) deletesStay() (SegmentID, error) {
 // deleteReplaced removes the files whose rewrite is old enough. It verifies every byte of
 // a rewrite first.
 func (c *compaction) deleteReplaced(ctx context.Context, now time.Time) error {
-	l, err := c.reader.list()
+	l, err := segment.List(c.options.FS, c.dir)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func erase(t testing.TB, fsys vfs.FS, now time.Time, after time.Duration) Compac
 	t.Helper()
 	report, err := Compact(context.Background(), queueDir, &CompactOptions{
 		FS: fsys, EraseDead: true, EraseAfter: after, DeleteOriginals: true, MaxDead: 1,
-		Now: func() time.Time { return now }, dictionaryBytes: eraseDictionaryBytes,
+		Now: func() time.Time { return now }, DictionaryBytes: eraseDictionaryBytes,
 	})
 	require.NoError(t, err)
 	return report
@@ -62,7 +62,7 @@ func TestEraseModel(t *testing.T) {
 			mem := newMem(t)
 			now := testStart
 			opts := testOptions(mem)
-			opts.Codec, opts.BlockBytes, opts.SegmentBytes, opts.dictionaryBytes = codec, 2000, 20_000, eraseDictionaryBytes
+			opts.Codec, opts.BlockBytes, opts.SegmentBytes, opts.DictionaryBytes = codec, 2000, 20_000, eraseDictionaryBytes
 			opts.Now = func() time.Time { return now }
 			type version struct {
 				item
@@ -180,7 +180,7 @@ func requireAllPlaces(t *testing.T, r *Reader, seen seenPlaces) (ambiguous int) 
 		if seen[at] == nil {
 			seen[at] = map[Place]codec.DictionaryHash{}
 		}
-		seen[at][p] = infos[i].dictionary
+		seen[at][p] = infos[i].Dictionary
 	}
 	require.NoError(t, r.Scan(context.Background(), Position{}, func(e Entry) error {
 		want, wantErr := r.DocumentFor(nil, e.ID, e.Address)
@@ -208,7 +208,7 @@ func TestPlacesOfRewritesWithTheSameNumber(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			mem := newMem(t)
 			opts := testOptions(mem)
-			opts.Codec, opts.BlockBytes, opts.SegmentBytes, opts.dictionaryBytes = name, 2000, 1<<20, dictionaryBytes
+			opts.Codec, opts.BlockBytes, opts.SegmentBytes, opts.DictionaryBytes = name, 2000, 1<<20, dictionaryBytes
 			w := openWriter(t, opts)
 			for i := range 500 {
 				(&item{id: fmt.Sprint(i), document: posting(i)}).put(t, w)
@@ -222,7 +222,7 @@ func TestPlacesOfRewritesWithTheSameNumber(t *testing.T) {
 				}
 				require.NoError(t, w.Close())
 				_, err := Compact(context.Background(), queueDir, &CompactOptions{
-					FS: mem, EraseDead: true, DeleteOriginals: true, MaxDead: 1, dictionaryBytes: dictionaryBytes,
+					FS: mem, EraseDead: true, DeleteOriginals: true, MaxDead: 1, DictionaryBytes: dictionaryBytes,
 					Now: func() time.Time { return testStart.Add(time.Hour) },
 				})
 				require.NoError(t, err)
@@ -347,7 +347,7 @@ func TestEraseAfterRepair(t *testing.T) {
 func TestWriterDropsErasedDictionary(t *testing.T) {
 	mem := newMem(t)
 	opts := testOptions(mem)
-	opts.Codec, opts.SegmentBytes, opts.dictionaryBytes = "s2", 20_000, eraseDictionaryBytes
+	opts.Codec, opts.SegmentBytes, opts.DictionaryBytes = "s2", 20_000, eraseDictionaryBytes
 	w := openWriter(t, opts)
 	for i := range 300 {
 		(&item{id: fmt.Sprint(i), document: posting(i)}).put(t, w)

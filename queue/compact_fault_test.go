@@ -20,7 +20,7 @@ import (
 // It returns the live documents.
 func deadQueue(t testing.TB, mem *vfs.Mem) (live map[string]string) {
 	opts := testOptions(mem)
-	opts.Codec, opts.SegmentBytes, opts.dictionaryBytes = "s2", 6000, eraseDictionaryBytes
+	opts.Codec, opts.SegmentBytes, opts.DictionaryBytes = "s2", 6000, eraseDictionaryBytes
 	w := openWriter(t, opts)
 	live = map[string]string{}
 	for i := range 150 {
@@ -53,7 +53,7 @@ func requireLive(t *testing.T, fsys vfs.FS, live map[string]string) {
 // erasing compacts a deadQueue so that the next compaction has nothing to do.
 func erasing(fsys vfs.FS, erases bool) (CompactReport, error) {
 	return Compact(context.Background(), queueDir, &CompactOptions{
-		FS: fsys, MaxDead: 0.1, DeleteOriginals: true, EraseDead: erases, dictionaryBytes: eraseDictionaryBytes,
+		FS: fsys, MaxDead: 0.1, DeleteOriginals: true, EraseDead: erases, DictionaryBytes: eraseDictionaryBytes,
 		Now: func() time.Time { return testStart.Add(time.Hour) },
 	})
 }

@@ -335,7 +335,7 @@ func (w *rewriter) train(ctx context.Context, id codec.ID) ([]byte, error) {
 		return nil, err
 	}
 	w.coder = &transcoder{codec: c}
-	size := w.options.dictionaryBytes
+	size := w.options.DictionaryBytes
 	documents, bytes := newSample(sampleShare*size), 0
 	err = w.eachBlock(ctx, w.run, func(s *segment.File, b *segment.Block, at Address, offset int64) error {
 		return w.eachKept(s, b, at, offset, func(place Address, e *segment.Entry, id, document []byte, _ time.Time) error {

@@ -223,7 +223,7 @@ func TestCompactShrinks(t *testing.T) {
 	names, err := mem.List(queueDir)
 	require.NoError(t, err)
 	require.Contains(t, names, "0000000001-0000000009.0001.seg")
-	require.Len(t, slices.DeleteFunc(names, func(n string) bool { return n == HeadName || n == segment.LockName || n == compactLockName }), 2)
+	require.Len(t, slices.DeleteFunc(names, func(n string) bool { return n == HeadName || n == segment.LockName || n == segment.CompactLockName }), 2)
 	r := openReader(t, mem)
 	requireItems(t, r, last)
 	_, err = r.Document(nil, Address{Segment: 3, Block: segment.HeaderBytes})
@@ -295,7 +295,7 @@ func TestCompactCrash(t *testing.T) {
 			requireLast(after)
 			names, err := after.List(queueDir)
 			require.NoError(t, err)
-			require.ElementsMatch(t, []string{HeadName, "0000000001-0000000002.0001.seg", "0000000003.seg", segment.LockName, compactLockName}, names)
+			require.ElementsMatch(t, []string{HeadName, "0000000001-0000000002.0001.seg", "0000000003.seg", segment.LockName, segment.CompactLockName}, names)
 			w, err := OpenWriter(queueDir, testOptions(after))
 			require.NoError(t, err)
 			require.NoError(t, w.Close())
@@ -443,7 +443,7 @@ func TestCompactDeletesOnly(t *testing.T) {
 func TestDropReplaced(t *testing.T) {
 	mem := newMem(t)
 	opts := testOptions(mem)
-	opts.Codec, opts.SegmentBytes, opts.dictionaryBytes = "s2", 20_000, eraseDictionaryBytes
+	opts.Codec, opts.SegmentBytes, opts.DictionaryBytes = "s2", 20_000, eraseDictionaryBytes
 	w := openWriter(t, opts)
 	var items, live []item
 	for i := range 300 {
@@ -478,7 +478,7 @@ func TestDropReplaced(t *testing.T) {
 	found := 0
 	for _, info := range infos {
 		if info.Generation > 0 && info.DictionaryBytes > 0 {
-			content, err := fresh.Dictionary(nil, info.dictionary)
+			content, err := fresh.Dictionary(nil, info.Dictionary)
 			require.NoError(t, err)
 			require.Len(t, content, info.DictionaryBytes)
 			found++

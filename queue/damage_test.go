@@ -23,7 +23,7 @@ import (
 func smallQueue(t testing.TB, codec string, seal bool) (map[string][]byte, []item) {
 	mem := newMem(t)
 	opts := testOptions(mem)
-	opts.Codec, opts.BlockBytes, opts.dictionaryBytes = codec, 400, -1
+	opts.Codec, opts.BlockBytes, opts.DictionaryBytes = codec, 400, -1
 	opts.SegmentAge = time.Hour // makes each append read and advance the clock
 	w := openWriter(t, opts)
 	if w.trainer.codec.Train != nil {
@@ -207,11 +207,10 @@ func TestCheckFindsAllDamage(t *testing.T) {
 	assert.EqualValues(t, len(first)+len(second), progress[len(progress)-1])
 	assert.Equal(t, 2, report.Segments)
 
-	r := openReader(t, mem)
-	one, err := r.VerifyFile(context.Background(), "0000000002.seg")
+	one, err := CheckFile(context.Background(), mem, queueDir, "0000000002.seg")
 	require.NoError(t, err)
 	assert.Equal(t, report.Damage[2:], one.Damage)
-	_, err = r.VerifyFile(context.Background(), "0000000003.seg")
+	_, err = CheckFile(context.Background(), mem, queueDir, "0000000003.seg")
 	require.ErrorContains(t, err, "0000000003")
 }
 
@@ -294,13 +293,13 @@ func TestForeignAndForkedSegments(t *testing.T) {
 		require.ErrorIs(t, err, ErrForked)
 	})
 	t.Run("next segment", func(t *testing.T) {
-		r := openReader(t, memWith(t, map[string][]byte{
+		mem := memWith(t, map[string][]byte{
 			"0000000001.seg": files["0000000001.seg"], "0000000002.seg": foreign[1],
-		}))
-		got, err := tryScan(r, Position{})
+		})
+		got, err := tryScan(openReader(t, mem), Position{})
 		require.ErrorIs(t, err, ErrForked)
 		require.Len(t, got, 5)
-		report, err := r.VerifyFile(context.Background(), "0000000002.seg")
+		report, err := CheckFile(context.Background(), mem, queueDir, "0000000002.seg")
 		require.NoError(t, err)
 		require.Empty(t, report.Damage)
 	})

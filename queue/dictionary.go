@@ -195,6 +195,9 @@ func newTrainer(c codec.Codec, bytes int, queue string, logger *slog.Logger) *tr
 	return t
 }
 
+// wait waits for a running training.
+func (t *trainer) wait() { t.running.Wait() }
+
 // off reports whether no dictionaries are trained.
 func (t *trainer) off() bool { return t.codec.Train == nil || t.bytes <= 0 }
 

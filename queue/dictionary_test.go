@@ -21,7 +21,7 @@ func TestDictionary(t *testing.T) {
 		t.Run(compression.Name, func(t *testing.T) {
 			mem := newMem(t)
 			opts := testOptions(mem)
-			opts.Codec, opts.dictionaryBytes, opts.BlockBytes, opts.SegmentBytes = compression.Name, 4<<10, 4<<10, 100<<10
+			opts.Codec, opts.DictionaryBytes, opts.BlockBytes, opts.SegmentBytes = compression.Name, 4<<10, 4<<10, 100<<10
 			var items []item
 			write := func(count int) {
 				w, err := OpenWriter(queueDir, opts)
@@ -31,7 +31,7 @@ func TestDictionary(t *testing.T) {
 					it.put(t, w)
 					items = append(items, it)
 					if len(items)%20 == 0 { // or the test would be over before the training
-						w.trainer.running.Wait()
+						w.trainer.wait()
 					}
 				}
 				require.NoError(t, w.Close())
@@ -75,7 +75,7 @@ func TestDictionary(t *testing.T) {
 func TestSmallSegmentsCarryNoDictionary(t *testing.T) {
 	mem := newMem(t)
 	opts := testOptions(mem)
-	opts.Codec, opts.dictionaryBytes = "s2", 2<<10
+	opts.Codec, opts.DictionaryBytes = "s2", 2<<10
 	n := 0
 	write := func(count int) {
 		w, err := OpenWriter(queueDir, opts)
@@ -86,7 +86,7 @@ func TestSmallSegmentsCarryNoDictionary(t *testing.T) {
 			n++
 		}
 		require.NoError(t, w.Flush())
-		w.trainer.running.Wait()
+		w.trainer.wait()
 		require.NoError(t, w.Close())
 	}
 	write(300) // trains, too late for itself
@@ -104,7 +104,7 @@ func TestSmallSegmentsCarryNoDictionary(t *testing.T) {
 func TestCloseTrainsNothing(t *testing.T) {
 	for _, closes := range []bool{true, false} {
 		opts := testOptions(newMem(t))
-		opts.Codec, opts.dictionaryBytes = "s2", 1<<10
+		opts.Codec, opts.DictionaryBytes = "s2", 1<<10
 		w, err := OpenWriter(queueDir, opts)
 		require.NoError(t, err)
 		trainings := 0
@@ -152,7 +152,7 @@ func TestUselessSampleGivesNoDictionary(t *testing.T) {
 // after 1, 2, 4 ... segments.
 func TestFruitlessTrainingsBecomeRare(t *testing.T) {
 	opts := testOptions(newMem(t))
-	opts.Codec, opts.dictionaryBytes, opts.SegmentBytes = "s2", 1<<10, 1<<30
+	opts.Codec, opts.DictionaryBytes, opts.SegmentBytes = "s2", 1<<10, 1<<30
 	w, err := OpenWriter(queueDir, opts)
 	require.NoError(t, err)
 	random := testseed.Rand(t)
@@ -169,7 +169,7 @@ func TestFruitlessTrainingsBecomeRare(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.NoError(t, w.Seal())
-		w.trainer.running.Wait()
+		w.trainer.wait()
 	}
 	require.NoError(t, w.Close())
 	require.Equal(t, []int{0, 2, 6, 14}, trainings)
@@ -253,7 +253,7 @@ func TestDictionariesStayWithinBudget(t *testing.T) {
 	require.NoError(t, err)
 	mem := newMem(t)
 	opts := testOptions(mem)
-	opts.Codec, opts.dictionaryBytes = "s2", -1
+	opts.Codec, opts.DictionaryBytes = "s2", -1
 	w := openWriter(t, opts)
 	var items []item
 	for range 4 * kept { // segments

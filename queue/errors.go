@@ -26,7 +26,7 @@ var (
 // Errors of a Writer.
 var (
 	// ErrLocked: another Writer has locked the directory; the message names it.
-	ErrLocked = errors.New("queue: directory is being written")
+	ErrLocked = segment.ErrLocked
 	// ErrIDEmpty: an id needs at least one byte.
 	ErrIDEmpty = errors.New("queue: id is empty")
 	// ErrIDTooLong: the id has more than MaxIDBytes.
@@ -68,6 +68,22 @@ var (
 	// ErrTruncated is matched by every *TruncatedError.
 	ErrTruncated = errors.New("queue: truncated")
 )
+
+// IncompleteError reports what a directory lacks, with the two remedies. It matches
+// ErrIncomplete.
+type IncompleteError struct {
+	Dir    string
+	Keep   string // the last complete segment, or the address before which the entries are complete
+	Reason string
+}
+
+func (e *IncompleteError) Error() string {
+	return fmt.Sprintf("%v: %s. Addresses must not be used twice. Restore the newer files, or discard their entries: "+
+		"docstore-updater truncate --queue %s --to %s", ErrIncomplete, e.Reason, e.Dir, e.Keep)
+}
+
+// Is makes errors.Is(err, ErrIncomplete) true.
+func (e *IncompleteError) Is(target error) bool { return target == ErrIncomplete }
 
 // TruncatedError reports that entries before a position, or the entry at a fetched
 // address, were truncated: see Truncate. An index that holds them must be rebuilt from

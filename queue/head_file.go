@@ -78,6 +78,16 @@ func (h *headFile) save(durably bool) error {
 	return h.fs.Rename(temporary, path)
 }
 
+// RebuildHead writes the head file of a directory that is not being written again, from the
+// directory's files, and makes it durable.
+func RebuildHead(fsys vfs.FS, dir string, now func() time.Time) (Head, error) {
+	h, err := headOf(fsys, dir, now)
+	if err != nil {
+		return Head{}, err
+	}
+	return h.Head, h.save(true)
+}
+
 // headOf returns the head of a directory that is not being written. Its file has yet to
 // be written.
 func headOf(fsys vfs.FS, dir string, now func() time.Time) (*headFile, error) {
@@ -109,12 +119,9 @@ func headOf(fsys vfs.FS, dir string, now func() time.Time) (*headFile, error) {
 	return h, nil
 }
 
-// incomplete is ErrIncomplete with the two remedies. keep is the last complete segment,
-// or the address before which the entries are complete.
+// incomplete is an *IncompleteError.
 func incomplete(dir string, keep any, format string, args ...any) error {
-	return &markedError{mark: ErrIncomplete, detail: fmt.Sprintf(format, args...) + fmt.Sprintf(
-		". Addresses must not be used twice. Restore the newer files, or discard their entries: "+
-			"docstore-updater truncate --queue %s --to %v", dir, keep)}
+	return &IncompleteError{Dir: dir, Keep: fmt.Sprint(keep), Reason: fmt.Sprintf(format, args...)}
 }
 
 // readHead reads the head of the directory and refuses a directory that has less than it
@@ -141,20 +148,25 @@ func verifyHead(fsys vfs.FS, dir string, l *segment.Listing, head *Head) error {
 	if last := l.Last(); last < head.Highest {
 		return incomplete(dir, last, "segment %d is missing", last+1)
 	}
-	return verifySealed(fsys, dir, l, head)
+	return head.VerifySealed(fsys, dir)
 }
 
-// verifySealed is verifyHead for the last sealed segment alone.
-func verifySealed(fsys vfs.FS, dir string, l *segment.Listing, head *Head) error {
-	if head.Sealed == 0 {
+// VerifySealed returns ErrIncomplete if the directory lacks the last sealed segment that the
+// head states, or has another one in its place.
+func (h *Head) VerifySealed(fsys vfs.FS, dir string) error {
+	if h.Sealed == 0 {
 		return nil
 	}
-	s, _, err := l.OpenCovering(fsys, dir, head.Sealed)
+	l, err := segment.List(fsys, dir)
+	if err != nil {
+		return err
+	}
+	s, _, err := l.OpenCovering(fsys, dir, h.Sealed)
 	if s == nil && err == nil {
-		if !l.Sealed[head.Sealed] {
-			return incomplete(dir, head.Sealed-1, "segment %d was sealed and is missing or open", head.Sealed)
+		if !l.Sealed[h.Sealed] {
+			return incomplete(dir, h.Sealed-1, "segment %d was sealed and is missing or open", h.Sealed)
 		}
-		s, err = segment.Open(fsys, segment.Path(dir, head.Sealed, segment.SealedSuffix), head.Sealed)
+		s, err = segment.Open(fsys, segment.Path(dir, h.Sealed, segment.SealedSuffix), h.Sealed)
 	}
 	if err != nil {
 		if segment.IsContent(err) {
@@ -164,14 +176,14 @@ func verifySealed(fsys vfs.FS, dir string, l *segment.Listing, head *Head) error
 	}
 	defer s.Close()
 	switch {
-	case s.Header.Queue != head.Queue:
-		return s.Forked(head.Queue)
-	case s.Footer == nil || s.Truncates(head.Sealed):
+	case s.Header.Queue != h.Queue:
+		return s.Forked(h.Queue)
+	case s.Footer == nil || s.Truncates(h.Sealed):
 		return nil
 	}
-	if got := s.DigestOf(head.Sealed); got != (segment.Digest{}) && got != head.Digest {
-		return incomplete(dir, head.Sealed-1, "%s is another segment than the one that was sealed: its footer has the digest %x, want %x",
-			s.Path, got[:16], head.Digest[:16])
+	if got := s.DigestOf(h.Sealed); got != (segment.Digest{}) && got != h.Digest {
+		return incomplete(dir, h.Sealed-1, "%s is another segment than the one that was sealed: its footer has the digest %x, want %x",
+			s.Path, got[:16], h.Digest[:16])
 	}
 	return nil
 }

@@ -78,6 +78,9 @@ type WriterOptions struct {
 	// and Flush check it; a caller that may stop appending calls Flush from time to time.
 	// The default is no limit.
 	SegmentAge time.Duration
+	// DictionaryBytes is the size of trained dictionaries. The default is 64 KiB; if it is
+	// negative, none is trained.
+	DictionaryBytes int
 	// Group has the resources that the Writer shares with those of other queues. The
 	// default is none.
 	Group *WriterGroup
@@ -89,9 +92,8 @@ type WriterOptions struct {
 	// Now is the clock. Any goroutine may call it. The default is time.Now.
 	Now func() time.Time
 
-	headTime        func() time.Time         // for tests: the clock of the head, separate from Now
-	newQueueID      func() ([16]byte, error) // for tests: a fixed id
-	dictionaryBytes int                      // size of trained dictionaries; 0: the default; negative: none is trained
+	headTime   func() time.Time         // for tests: the clock of the head, separate from Now
+	newQueueID func() ([16]byte, error) // for tests: a fixed id
 }
 
 // ReaderOptions configure a Reader. Nil and zero values are the defaults.
@@ -126,7 +128,8 @@ type SegmentInfo struct {
 	Sealed          bool      // complete, with a valid footer
 	Codec           string
 	DictionaryBytes int
-	Bytes           int64 // the file's size
+	Dictionary      codec.DictionaryHash // zero: none
+	Bytes           int64                // the file's size
 	Blocks          int64
 	Entries         int64 // Documents + Deletes
 	Documents       int64
@@ -137,7 +140,4 @@ type SegmentInfo struct {
 	FirstAppended   time.Time // zero: no entries
 	LastAppended    time.Time // start of the last block
 
-	dictionary codec.DictionaryHash
-	sampled    segment.Run // the segments that the dictionary was trained from
-	lost       SegmentID   // the first segment with losses recorded by a repair; 0: none
 }

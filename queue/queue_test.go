@@ -182,7 +182,7 @@ func TestRoundTrip(t *testing.T) {
 				random := testseed.Rand(t)
 				mem := newMem(t)
 				opts := testOptions(mem)
-				opts.Codec, opts.BlockBytes, opts.SegmentBytes, opts.dictionaryBytes = codec, blockBytes, 30_000, 1<<10
+				opts.Codec, opts.BlockBytes, opts.SegmentBytes, opts.DictionaryBytes = codec, blockBytes, 30_000, 1<<10
 				w := openWriter(t, opts)
 				r := openReader(t, mem)
 				var items []item

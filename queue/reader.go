@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"context"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -184,8 +183,7 @@ func describe(s *segment.File, w *segment.Walk) SegmentInfo {
 		ID:              s.Number,
 		Last:            max(s.Number, s.Header.Rewrites.Last),
 		Generation:      s.Header.Rewrites.Generation,
-		dictionary:      s.Header.Dictionary.Hash,
-		sampled:         s.Header.Sampled,
+		Dictionary:      s.Header.Dictionary.Hash,
 		Sealed:          s.Footer != nil,
 		DictionaryBytes: int(s.Header.Dictionary.Bytes),
 		Bytes:           s.Info.Size,
@@ -196,9 +194,6 @@ func describe(s *segment.File, w *segment.Walk) SegmentInfo {
 		RawBytes:        int64(t.Raw),
 		StoredBytes:     int64(t.Stored),
 		Created:         time.UnixMilli(s.Header.Created),
-	}
-	if s.Relocations != nil && len(s.Relocations.Lost) > 0 {
-		info.lost = s.Relocations.Lost[0].From.Segment
 	}
 	info.Codec = s.Header.Codec.String()
 	if t.Blocks > 0 {
@@ -253,25 +248,6 @@ func positionAfter(s *segment.File, last uint32) (Position, bool) {
 		Queue: s.Header.Queue, Next: s.AfterBlock(&b, at),
 		Proof: Proof{Footer: s.Before(at.Segment).Half(), Chain: b.Chain()},
 	}, true
-}
-
-// VerifyFile verifies every byte of one file of the directory, by its name. Damage is in
-// the report; the error is about reading the file.
-func (r *Reader) VerifyFile(ctx context.Context, name string) (Report, error) {
-	if r.isClosed() {
-		return Report{}, ErrClosed
-	}
-	c := checker{fs: r.options.FS, dir: r.dir}
-	if run, ok := segment.ParseRewriteName(name); ok {
-		err := c.rewrite(ctx, run)
-		return c.report, err
-	}
-	n, suffix, ok := segment.ParseName(name)
-	if !ok {
-		return Report{}, errors.Newf("queue: %q is not the name of a segment's file", name)
-	}
-	err := c.file(ctx, n, suffix)
-	return c.report, err
 }
 
 // Bind restricts fetches to segments of the queue with the id. It is needed if files of

@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"math"
@@ -127,7 +128,7 @@ func lockSource(fsys vfs.FS, dir string, now time.Time) (unlock func(), err erro
 	if err != nil {
 		return nil, err
 	}
-	compaction, err := lockFile(fsys, dir, compactLockName, now)
+	compaction, err := segment.Lock(fsys, dir, segment.CompactLockName, now)
 	if err != nil {
 		return nil, errors.CombineErrors(err, writer.Close())
 	}
@@ -157,8 +158,8 @@ func (r *repairer) run(ctx context.Context) error {
 	for i, p := range r.places {
 		next := r.previousOf(i + 1)
 		if p.header != nil && p.header.Previous != previous || p.digest != nil && next != nil && *p.digest != *next {
-			return &markedError{mark: ErrForked, detail: p.path + " does not follow the previous segment, or the next segment or " +
-				"the head file names another segment: they belong to different histories of the queue"}
+			return fmt.Errorf("%w: %s does not follow the previous segment, or the next segment or "+
+				"the head file names another segment: they belong to different histories of the queue", ErrForked, p.path)
 		}
 		if !p.damaged() {
 			if p.digest != nil {
@@ -185,11 +186,8 @@ func (r *repairer) saveHead() error {
 	if r.options.DryRun || len(r.places) == 0 || len(r.repaired) == 0 && r.head.Highest > 0 {
 		return nil
 	}
-	head, err := headOf(r.options.FS, r.dir, r.options.Now)
-	if err != nil {
-		return err
-	}
-	return head.save(true)
+	_, err := RebuildHead(r.options.FS, r.dir, r.options.Now)
+	return err
 }
 
 // identify determines the id of the queue.
@@ -200,7 +198,7 @@ func (r *repairer) identify() error {
 			continue
 		}
 		if named && p.header.Queue != r.queue {
-			return &markedError{mark: ErrForked, detail: p.path + " belongs to another queue than the previous segments"}
+			return fmt.Errorf("%w: %s belongs to another queue than the previous segments", ErrForked, p.path)
 		}
 		r.queue, named = p.header.Queue, true
 	}

@@ -20,7 +20,7 @@ import (
 func dictionaryQueue(t testing.TB, codec string) (*Reader, []item) {
 	mem := newMem(t)
 	opts := testOptions(mem)
-	opts.Codec, opts.dictionaryBytes, opts.BlockBytes = codec, 4<<10, 4<<10
+	opts.Codec, opts.DictionaryBytes, opts.BlockBytes = codec, 4<<10, 4<<10
 	var items []item
 	w := openWriter(t, opts)
 	write := func(count int) {
@@ -30,7 +30,7 @@ func dictionaryQueue(t testing.TB, codec string) (*Reader, []item) {
 			items = append(items, it)
 		}
 		require.NoError(t, w.Flush())
-		w.trainer.running.Wait()
+		w.trainer.wait()
 	}
 	write(1500)
 	require.NoError(t, w.Seal())

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"math"
@@ -129,7 +130,7 @@ func (t *truncation) truncate(ctx context.Context) (err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrCorrupt) {
 		return err
 	}
-	if t.listing, err = t.reader.list(); err != nil {
+	if t.listing, err = segment.List(t.options.FS, t.dir); err != nil {
 		return err
 	}
 	t.highest = max(t.listing.Last(), t.head.Highest)
@@ -251,11 +252,11 @@ func (t *truncation) verify() error {
 	}
 	switch {
 	case t.kept != nil && t.kept.Footer == nil && t.head.Sealed >= last:
-		return incomplete(t.dir, last-1, "%s was sealed and is open", t.kept.Path)
+		return &IncompleteError{Dir: t.dir, Keep: fmt.Sprint(last - 1), Reason: t.kept.Path + " was sealed and is open"}
 	case t.head.Sealed > last:
 		return nil
 	}
-	return verifySealed(t.options.FS, t.dir, &t.listing, &t.head)
+	return t.head.VerifySealed(t.options.FS, t.dir)
 }
 
 // open opens the file of a segment, or returns nil.
@@ -398,14 +399,16 @@ func (t *truncation) checkCompacted() error {
 		if run.First > t.from.Segment || run.First == t.from.Segment && t.kept == nil || t.listing.Covering(run.First)[0] != run {
 			continue
 		}
-		settled, err := settledOf(t.options.FS, run.Path(t.dir), run.First)
+		s, err := segment.OpenRewrite(t.options.FS, t.dir, run)
 		if err != nil {
 			return err
 		}
-		if settled.Next.Compare(t.from) > 0 {
-			return &markedError{mark: ErrCompacted, detail: run.Path(t.dir) + " was written when the queue ended at " + settled.Next.String() +
-				": the older versions of documents with a truncated newer version may be missing. " +
-				"Allow the loss with --lose-compacted, and append these documents again afterwards"}
+		settled := s.Relocations.Settled
+		s.Close()
+		if settled.Compare(t.from) > 0 {
+			return fmt.Errorf("%w: %s was written when the queue ended at %s: "+
+				"the older versions of documents with a truncated newer version may be missing. "+
+				"Allow the loss with --lose-compacted, and append these documents again afterwards", ErrCompacted, run.Path(t.dir), settled)
 		}
 	}
 	return nil
@@ -536,11 +539,8 @@ func (t *truncation) finish(run segment.Run) error {
 	if t.options.DryRun {
 		return nil
 	}
-	head, err := headOf(t.options.FS, t.dir, t.options.Now)
+	head, err := RebuildHead(t.options.FS, t.dir, t.options.Now)
 	if err != nil {
-		return err
-	}
-	if err := head.save(true); err != nil {
 		return err
 	}
 	t.report.End = head.End

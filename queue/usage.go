@@ -57,7 +57,7 @@ const (
 func (v newestVersion) kind() uint32 { return v.weight & versionKinds }
 func (v newestVersion) bytes() int64 { return int64(v.weight &^ versionKinds) }
 
-// Usage reads the tables of the whole queue, no documents, and accounts for each stored
+// Measure reads the tables of the whole queue, no documents, and accounts for each stored
 // byte exactly, for the entries committed when it began. Segments without entries are not
 // listed.
 //
@@ -66,7 +66,7 @@ func (v newestVersion) bytes() int64 { return int64(v.weight &^ versionKinds) }
 // for a part of the ids.
 //
 // If a segment is missing or damaged there is no exact answer: the error is that of Scan.
-func (r *Reader) Usage(ctx context.Context, now time.Time, memoryBytes int64) ([]Usage, error) {
+func Measure(ctx context.Context, r *Reader, now time.Time, memoryBytes int64) ([]Usage, error) {
 	u := usageScan{now: now}
 	if err := u.run(ctx, r, memoryBytes); err != nil {
 		return nil, err

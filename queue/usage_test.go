@@ -59,7 +59,7 @@ func TestUsage(t *testing.T) {
 		}
 	}
 	for _, memory := range []int64{0, 2000 * usageBytesPerID / 2, 2000 * usageBytesPerID / 37} {
-		got, err := r.Usage(t.Context(), now, memory)
+		got, err := Measure(t.Context(), r, now, memory)
 		require.NoError(t, err)
 		require.Len(t, got, len(want))
 		require.Greater(t, len(got), 3)
@@ -75,14 +75,14 @@ func TestUsage(t *testing.T) {
 	for _, s := range segments {
 		require.Equal(t, s.StoredBytes, want[s.ID].StoredBytes)
 	}
-	_, err = r.Usage(t.Context(), now, 10)
+	_, err = Measure(t.Context(), r, now, 10)
 	require.ErrorContains(t, err, "give it")
 }
 
 // TestUsageOfEmptyQueue: a queue without entries has no usage, for any number of passes.
 func TestUsageOfEmptyQueue(t *testing.T) {
 	r := openReader(t, newMem(t))
-	got, err := r.Usage(t.Context(), testStart, 0)
+	got, err := Measure(t.Context(), r, testStart, 0)
 	require.NoError(t, err)
 	require.Empty(t, got)
 }
@@ -117,7 +117,7 @@ func TestUsageOfIncompleteQueue(t *testing.T) {
 		require.NoError(t, w.Seal())
 	}
 	require.NoError(t, mem.Remove(segment.Path(queueDir, 2, segment.SealedSuffix)))
-	_, err := openReader(t, mem).Usage(t.Context(), testStart, 0)
+	_, err := Measure(t.Context(), openReader(t, mem), testStart, 0)
 	require.ErrorIs(t, err, ErrUnavailable)
 }
 
@@ -157,7 +157,7 @@ func BenchmarkUsage(b *testing.B) {
 		b.Run(fmt.Sprintf("memory=%d", memory), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				usage, err := r.Usage(b.Context(), time.Now(), memory)
+				usage, err := Measure(b.Context(), r, time.Now(), memory)
 				require.NoError(b, err)
 				var live int64
 				for _, u := range usage {

@@ -366,7 +366,7 @@ func (w *Writer) Close() error {
 		}
 		w.pipeline.stop()
 		if w.options.Group == nil {
-			w.trainer.running.Wait()
+			w.trainer.wait()
 		}
 		w.closeErr = errors.CombineErrors(err, w.lock.Close())
 	})

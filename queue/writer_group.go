@@ -33,10 +33,11 @@ type WriterGroupOptions struct {
 	// SaveDictionary is called in another goroutine with each new dictionary before it is
 	// used. The default is to do nothing.
 	SaveDictionary func(content []byte)
+	// DictionaryBytes is the size of trained dictionaries. The default is 64 KiB; if it is
+	// negative, none is trained.
+	DictionaryBytes int
 	// Logger logs new dictionaries. The default discards them.
 	Logger *slog.Logger
-
-	dictionaryBytes int // size of trained dictionaries; 0: the default; negative: none is trained
 }
 
 // NewWriterGroup returns a group without Writers. It has goroutines until Close.
@@ -51,14 +52,14 @@ func NewWriterGroup(opts *WriterGroupOptions) (*WriterGroup, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.dictionaryBytes == 0 {
-		o.dictionaryBytes = defaultDictionaryBytes
+	if o.DictionaryBytes == 0 {
+		o.DictionaryBytes = defaultDictionaryBytes
 	}
 	c, err := codec.ByName(o.Codec)
 	if err != nil {
 		return nil, err
 	}
-	g := &WriterGroup{codec: c, trainer: newTrainer(c, o.dictionaryBytes, "group", o.Logger)}
+	g := &WriterGroup{codec: c, trainer: newTrainer(c, o.DictionaryBytes, "group", o.Logger)}
 	g.trainer.shared, g.trainer.save = true, o.SaveDictionary
 	if len(o.Dictionary) > 0 && !g.trainer.off() {
 		d, err := newDictionary(c, o.Dictionary)
@@ -74,5 +75,5 @@ func NewWriterGroup(opts *WriterGroupOptions) (*WriterGroup, error) {
 // Close ends the goroutines. All Writers of the group must be closed.
 func (g *WriterGroup) Close() {
 	g.compressors.stop()
-	g.trainer.running.Wait()
+	g.trainer.wait()
 }

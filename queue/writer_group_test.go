@@ -23,7 +23,7 @@ const groupDictionaryBytes = 4 << 10
 
 // openGroup opens Writers of a group for queues in subdirectories of the same file system.
 func openGroup(t *testing.T, mem *vfs.Mem, writers int, opts WriterGroupOptions) (*WriterGroup, []*Writer) {
-	opts.dictionaryBytes = groupDictionaryBytes
+	opts.DictionaryBytes = groupDictionaryBytes
 	g, err := NewWriterGroup(&opts)
 	require.NoError(t, err)
 	var all []*Writer
@@ -68,7 +68,7 @@ func TestWriterGroup(t *testing.T) {
 			it.put(t, writers[n%queues])
 			items[n%queues] = append(items[n%queues], it)
 			if n%100 == 0 { // or the test would be over before the training
-				g.trainer.running.Wait()
+				g.trainer.wait()
 			}
 		}
 		closeGroup(t, g, writers)
@@ -82,8 +82,8 @@ func TestWriterGroup(t *testing.T) {
 		infos, err := r.Segments()
 		require.NoError(t, err)
 		last := infos[len(infos)-1]
-		require.Equal(t, codec.HashDictionary(saved[0]), last.dictionary)
-		require.Equal(t, segment.Run{}, last.sampled)
+		require.Equal(t, codec.HashDictionary(saved[0]), last.Dictionary)
+		require.Zero(t, sampledFor(t, mem, fmt.Sprintf("%s/%d", queueDir, i), last))
 	}
 }
 
@@ -100,7 +100,7 @@ func TestErasedDocumentInDictionaryOfGroup(t *testing.T) {
 		}
 		it.put(t, writers[n%3])
 		if n%100 == 0 {
-			g.trainer.running.Wait()
+			g.trainer.wait()
 		}
 	}
 	for n := range 2000 { // all in the first queue: others have no dead documents
@@ -112,7 +112,7 @@ func TestErasedDocumentInDictionaryOfGroup(t *testing.T) {
 	for i := range 3 {
 		dir := fmt.Sprintf("%s/%d", queueDir, i)
 		before, err := Compact(context.Background(), dir, &CompactOptions{
-			FS: mem, EraseDead: true, DeleteOriginals: true, MaxDead: 1, dictionaryBytes: groupDictionaryBytes,
+			FS: mem, EraseDead: true, DeleteOriginals: true, MaxDead: 1, DictionaryBytes: groupDictionaryBytes,
 			Now: func() time.Time { return testStart.Add(time.Hour) },
 		})
 		require.NoError(t, err)
@@ -123,7 +123,7 @@ func TestErasedDocumentInDictionaryOfGroup(t *testing.T) {
 		infos, err := r.Segments()
 		require.NoError(t, err)
 		for _, info := range infos {
-			require.True(t, info.dictionary == codec.DictionaryHash{} || info.sampled != segment.Run{}, "a shared dictionary is left")
+			require.True(t, info.Dictionary == codec.DictionaryHash{} || sampledFor(t, mem, dir, info) != segment.Run{}, "a shared dictionary is left")
 		}
 	}
 }
@@ -198,4 +198,14 @@ func TestEnd(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.Seal())
 	require.Equal(t, 1, w.End().Compare(end))
+}
+
+// sampledFor returns the segments that the dictionary of a segment was trained from.
+func sampledFor(t *testing.T, fsys vfs.FS, dir string, info SegmentInfo) segment.Run {
+	l, err := segment.List(fsys, dir)
+	require.NoError(t, err)
+	s, err := l.OpenWhole(fsys, dir, info.ID)
+	require.NoError(t, err)
+	defer s.Close()
+	return s.Header.Sampled
 }

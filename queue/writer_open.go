@@ -83,8 +83,8 @@ func (w *Writer) complete() error {
 	if o.newQueueID == nil {
 		o.newQueueID = randomQueueID
 	}
-	if o.dictionaryBytes == 0 {
-		o.dictionaryBytes = defaultDictionaryBytes
+	if o.DictionaryBytes == 0 {
+		o.DictionaryBytes = defaultDictionaryBytes
 	}
 	var faults []error
 	if o.BlockBytes < 0 || o.BlockBytes > MaxBlockBytes {
@@ -110,7 +110,7 @@ func (w *Writer) complete() error {
 			faults = append(faults, fmt.Errorf("queue: Codec is %s, and that of the Group %s", o.Codec, o.Group.codec.Name))
 		}
 	} else {
-		w.trainer = newTrainer(w.codec, o.dictionaryBytes, w.dir, o.Logger)
+		w.trainer = newTrainer(w.codec, o.DictionaryBytes, w.dir, o.Logger)
 	}
 	return errors.Join(faults...)
 }
@@ -123,20 +123,7 @@ func randomQueueID() (id [16]byte, err error) {
 // LockDir locks a directory as a Writer does, for a program that writes several queues in it.
 // ErrLocked: another one has it.
 func LockDir(fsys vfs.FS, dir string, now time.Time) (io.Closer, error) {
-	return lockFile(fsys, dir, segment.LockName, now)
-}
-
-func lockFile(fsys vfs.FS, dir, name string, now time.Time) (io.Closer, error) {
-	lock, err := fsys.Lock(filepath.Join(dir, name), vfs.Holder(now))
-	var locked *vfs.LockedError
-	if errors.As(err, &locked) {
-		by := "by another process"
-		if locked.Holder != "" {
-			by = "by " + locked.Holder
-		}
-		return nil, &markedError{mark: ErrLocked, detail: dir + ", " + by}
-	}
-	return lock, errors.Wrap(err, "queue: locking the directory")
+	return segment.Lock(fsys, dir, segment.LockName, now)
 }
 
 // recoverSegment seals a segment that was left open by a crash: it cuts the file after

@@ -109,7 +109,7 @@ func TestRewriteOfAnySegmentFits(t *testing.T) {
 			random := testseed.Rand(t)
 			mem := newMem(t)
 			opts := testOptions(mem)
-			opts.Codec, opts.BlockBytes, opts.dictionaryBytes = name, 1+random.IntN(4000), 1<<10
+			opts.Codec, opts.BlockBytes, opts.DictionaryBytes = name, 1+random.IntN(4000), 1<<10
 			w := openWriter(t, opts)
 			segments := map[SegmentID]*openSegment{}
 			put := func(it item) {
@@ -129,7 +129,7 @@ func TestRewriteOfAnySegmentFits(t *testing.T) {
 
 			report, err := Compact(context.Background(), queueDir, &CompactOptions{
 				FS: mem, EraseDead: true, MaxDead: 1, Now: func() time.Time { return testStart.Add(time.Hour) },
-				dictionaryBytes: codec.MaxDictionaryBytes, // too few documents for it
+				DictionaryBytes: codec.MaxDictionaryBytes, // too few documents for it
 			})
 			require.NoError(t, err)
 			require.Equal(t, name == "s2" || name == "zstd", 10*report.BytesAfter > 13*report.BytesBefore, "else no document is larger than before")

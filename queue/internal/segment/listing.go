@@ -32,16 +32,23 @@ func (r Run) compare(other Run) int {
 	return cmp.Or(cmp.Compare(other.Generation, r.Generation), cmp.Compare(other.Last, r.Last), cmp.Compare(r.First, other.First))
 }
 
+// OpenRewrite opens the file of a rewrite. A file of another rewrite is damaged.
+func OpenRewrite(fsys vfs.FS, dir string, run Run) (*File, error) {
+	s, err := Open(fsys, run.Path(dir), run.First)
+	if err == nil && s.Header.Rewrites != run {
+		s.Close()
+		return nil, s.Corruption(0, errors.New("header names another rewrite"))
+	}
+	return s, err
+}
+
 // OpenCovering opens the rewrite that replaces segment n, or returns nil if no whole one
 // exists. It skips damaged rewrites, whose originals may still exist, and returns the
 // damage.
 func (l *Listing) OpenCovering(fsys vfs.FS, dir string, n ID) (s *File, damage, err error) {
 	for _, run := range l.Covering(n) {
-		s, err := Open(fsys, run.Path(dir), n)
+		s, err := OpenRewrite(fsys, dir, run)
 		switch {
-		case err == nil && s.Header.Rewrites != run:
-			s.Close()
-			damage = s.Corruption(0, errors.New("header names another rewrite"))
 		case err == nil:
 			return s, damage, nil
 		case errors.Is(err, stored.ErrCorrupt):

@@ -69,7 +69,6 @@ const (
 	SealedSuffix = ".seg"  // a sealed segment
 	OpenSuffix   = ".open" // the segment being written
 	NewSuffix    = ".new"  // an open segment before its header is durable
-	LockName     = "LOCK"
 	nameDigits   = 10
 
 	QuarantineSuffix = ".bad"     // follows the name of a quarantined file
