@@ -41,7 +41,8 @@ func BenchmarkAppendBesideCodec(b *testing.B) {
 			require.NoError(b, err)
 			w, err := OpenWriter(b.TempDir(), &WriterOptions{Codec: name, DictionaryBytes: -1})
 			require.NoError(b, err)
-			w.trainer.mu.dictionary, w.mu.lastRaw = d, 1<<40
+			w.Trainer().use(d)
+			w.SetLastRaw(1 << 40)
 			var alone, appending time.Duration
 			var out []byte
 			for b.Loop() {

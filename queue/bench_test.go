@@ -80,7 +80,7 @@ func benchQueue(b *testing.B, codec string) (*Reader, []item) {
 		it.put(b, w)
 		if items = append(items, it); i == 2000 {
 			require.NoError(b, w.Flush())
-			w.trainer.wait()
+			w.Trainer().wait()
 		}
 	}
 	require.NoError(b, w.Close())

@@ -138,7 +138,7 @@ func TestEraseModel(t *testing.T) {
 				r := openReader(t, mem)
 				for at, v := range written { // an index may be behind
 					if dead, ok := died[v.secret]; ok && !dead.After(now.Add(-after)) {
-						_, _, err := r.StoredFor(nil, Wanted{[]byte(v.id), at, places[at]}, 0)
+						_, _, err := r.StoredFor(nil, Wanted{ID: []byte(v.id), Address: at, Place: places[at]}, 0)
 						require.Error(t, err, "%s at %s is served by its place", v.id, at)
 					}
 				}
@@ -186,7 +186,7 @@ func requireAllPlaces(t *testing.T, r *Reader, seen seenPlaces) (ambiguous int) 
 		want, wantErr := r.DocumentFor(nil, e.ID, e.Address)
 		now := present[e.Address]
 		for p, dictionary := range seen[e.Address] {
-			got, _, err := r.StoredFor(nil, Wanted{e.ID, e.Address, p}, 0)
+			got, _, err := r.StoredFor(nil, Wanted{ID: e.ID, Address: e.Address, Place: p}, 0)
 			require.Equal(t, wantErr == nil, err == nil, "%v", err)
 			require.Equal(t, string(want), string(got))
 			if fileNumber(p) == fileNumber(now) && dictionary != seen[e.Address][now] {
@@ -355,17 +355,17 @@ func TestWriterDropsErasedDictionary(t *testing.T) {
 	}
 	require.NoError(t, w.Close())
 	w = openWriter(t, opts)
-	require.NotNil(t, w.trainer.mu.dictionary)
-	require.EqualValues(t, 1, w.trainer.mu.dictionary.sampled.First)
+	require.NotNil(t, w.Trainer().current())
+	require.EqualValues(t, 1, w.Trainer().current().sampled.First)
 	(&item{id: "0", deleted: true}).put(t, w)
 	require.NoError(t, w.Close())
 
 	_, err := Compact(context.Background(), queueDir, &CompactOptions{FS: mem, MaxDead: 0.001})
 	require.NoError(t, err)
 	w = openWriter(t, opts)
-	require.NotNil(t, w.trainer.mu.dictionary, "nothing was erased")
+	require.NotNil(t, w.Trainer().current(), "nothing was erased")
 	require.NoError(t, w.Close())
 	erase(t, mem, testStart.Add(time.Hour), 0)
 	w = openWriter(t, opts)
-	require.Nil(t, w.trainer.mu.dictionary)
+	require.Nil(t, w.Trainer().current())
 }

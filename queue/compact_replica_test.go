@@ -76,7 +76,7 @@ type replica struct {
 func newReplica(t *testing.T, random *rand.Rand) *replica {
 	mem := newMem(t)
 	r := openReader(t, mem)
-	r.files.Limit = 1 + random.IntN(20)
+	r.Files().Limit = 1 + random.IntN(20)
 	return &replica{mem, r, follower{index: map[string]indexed{}}}
 }
 

@@ -77,9 +77,9 @@ func crashOptions(fsys vfs.FS) *WriterOptions {
 	opts := testOptions(fsys)
 	opts.BlockBytes, opts.SegmentBytes = 300, 1500
 	var saves atomic.Int64
-	opts.headTime = func() time.Time { // each Flush writes the head
-		return testStart.Add(time.Duration(saves.Add(1)) * headInterval)
-	}
+	opts.SetTest(func() time.Time { // each Flush writes the head
+		return testStart.Add(time.Duration(saves.Add(1)) * HeadInterval)
+	}, testQueueID)
 	return opts
 }
 

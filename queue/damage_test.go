@@ -26,17 +26,18 @@ func smallQueue(t testing.TB, codec string, seal bool) (map[string][]byte, []ite
 	opts.Codec, opts.BlockBytes, opts.DictionaryBytes = codec, 400, -1
 	opts.SegmentAge = time.Hour // makes each append read and advance the clock
 	w := openWriter(t, opts)
-	if w.trainer.codec.Train != nil {
+	if w.Trainer().codec.Train != nil {
 		var documents [][]byte
 		for i := range 64 {
 			documents = append(documents, []byte(posting(1000+i)))
 		}
-		content, err := w.trainer.codec.Train(documents, 256)
+		content, err := w.Trainer().codec.Train(documents, 256)
 		require.NoError(t, err)
-		w.trainer.mu.dictionary, err = newDictionary(w.codec, content)
+		d, err := newDictionary(w.Trainer().codec, content)
 		require.NoError(t, err)
-		w.trainer.mu.dictionary.sampled = segment.Run{First: 1, Last: 1}
-		w.mu.lastRaw = 1 << 20
+		d.sampled = segment.Run{First: 1, Last: 1}
+		w.Trainer().use(d)
+		w.SetLastRaw(1 << 20)
 	}
 	var items []item
 	for i := range 8 {
@@ -273,7 +274,7 @@ func TestForeignAndForkedSegments(t *testing.T) {
 	files, items := smallQueue(t, "none", true)
 	mem := newMem(t)
 	opts := testOptions(mem)
-	opts.newQueueID = randomQueueID
+	opts.SetTest(func() time.Time { return testStart }, nil)
 	w := openWriter(t, opts)
 	for range 2 {
 		_, err := w.Append([]byte("id"), []byte("foreign"))

@@ -31,7 +31,7 @@ func TestDictionary(t *testing.T) {
 					it.put(t, w)
 					items = append(items, it)
 					if len(items)%20 == 0 { // or the test would be over before the training
-						w.trainer.wait()
+						w.Trainer().wait()
 					}
 				}
 				require.NoError(t, w.Close())
@@ -66,7 +66,7 @@ func TestDictionary(t *testing.T) {
 			}
 			assert.Greater(t, with, 2)
 			assert.Less(t, len(hashes), 3, "a dictionary is not kept")
-			assert.LessOrEqual(t, r.files.Decoders.Bytes(), int64(len(hashes)+1)*maxDecoderBytes, "a dictionary is not shared")
+			assert.LessOrEqual(t, r.Files().Decoders.Bytes(), int64(len(hashes)+1)*maxDecoderBytes, "a dictionary is not shared")
 		})
 	}
 }
@@ -86,7 +86,7 @@ func TestSmallSegmentsCarryNoDictionary(t *testing.T) {
 			n++
 		}
 		require.NoError(t, w.Flush())
-		w.trainer.wait()
+		w.Trainer().wait()
 		require.NoError(t, w.Close())
 	}
 	write(300) // trains, too late for itself
@@ -108,12 +108,12 @@ func TestCloseTrainsNothing(t *testing.T) {
 		w, err := OpenWriter(queueDir, opts)
 		require.NoError(t, err)
 		trainings := 0
-		train := w.trainer.codec.Train
-		w.trainer.codec.Train = func(sample [][]byte, size int) ([]byte, error) {
+		train := w.Trainer().codec.Train
+		w.Trainer().codec.Train = func(sample [][]byte, size int) ([]byte, error) {
 			trainings++
 			return train(sample, size)
 		}
-		w.options.BlockBytes = MaxBlockBytes // no block ends early
+		w.Options().BlockBytes = MaxBlockBytes // no block ends early
 		for i := range 100 {
 			_, err := w.Append(fmt.Append(nil, i), []byte(posting(i)))
 			require.NoError(t, err)
@@ -131,115 +131,29 @@ func dictionaryCodecs() []codec.Codec {
 	return slices.DeleteFunc(slices.Clone(codec.All()), func(c codec.Codec) bool { return c.Train == nil })
 }
 
-// TestUselessSampleGivesNoDictionary: random bytes have no common content.
-func TestUselessSampleGivesNoDictionary(t *testing.T) {
-	random := testseed.Rand(t)
-	var documents [][]byte
-	for range 100 {
-		documents = append(documents, randomBytes(random, 500))
-	}
-	for _, c := range dictionaryCodecs() {
-		d, err := trainBetter(c, nil, documents, 4<<10)
-		if err == nil {
-			assert.Nil(t, d, c.Name)
-		}
-		_, err = trainBetter(c, nil, documents[:3], 4<<10)
-		require.ErrorIs(t, err, codec.ErrSampleTooSmall)
-	}
-}
-
-// TestFruitlessTrainingsBecomeRare: with incompressible documents, training is tried
-// after 1, 2, 4 ... segments.
-func TestFruitlessTrainingsBecomeRare(t *testing.T) {
-	opts := testOptions(newMem(t))
-	opts.Codec, opts.DictionaryBytes, opts.SegmentBytes = "s2", 1<<10, 1<<30
-	w, err := OpenWriter(queueDir, opts)
-	require.NoError(t, err)
-	random := testseed.Rand(t)
-	var trainings []int
-	segment := 0
-	w.trainer.codec.Train = func([][]byte, int) ([]byte, error) {
-		trainings = append(trainings, segment)
-		return randomBytes(random, 1<<10), nil
-	}
-	w.trainer.mu.trained = true // skip the training within the first segment
-	for ; segment < 20; segment++ {
-		for i := range 40 {
-			_, err := w.Append(fmt.Append(nil, i), randomBytes(random, 500))
-			require.NoError(t, err)
-		}
-		require.NoError(t, w.Seal())
-		w.trainer.wait()
-	}
-	require.NoError(t, w.Close())
-	require.Equal(t, []int{0, 2, 6, 14}, trainings)
-}
-
-// TestOddSamples trains from unusual documents.
-func TestOddSamples(t *testing.T) {
-	for name, document := range map[string][]byte{
-		"one byte": {1}, "the same": []byte("the same all the time"), "zeros": make([]byte, 3000),
-	} {
-		var documents [][]byte
-		for range 64 {
-			documents = append(documents, document)
-		}
-		for _, c := range dictionaryCodecs() {
-			t.Run(c.Name+"/"+name, func(t *testing.T) {
-				d, err := trainBetter(c, nil, documents, 4<<10)
-				t.Log(d != nil, err)
-			})
-		}
-	}
-}
-
-func TestSampleIsBoundedAndSpread(t *testing.T) {
-	s := newSample(10_000)
-	for i := range 10_000 {
-		s.add(1, []byte(fmt.Sprintf("%0100d", i)))
-		require.LessOrEqual(t, s.bytes, 10_000)
-	}
-	require.Greater(t, len(s.documents), 40)
-	bytes := 0
-	var quarters [4]int
-	for _, d := range s.documents {
-		bytes += len(d)
-		var n int
-		_, err := fmt.Sscanf(string(d), "%d", &n)
-		require.NoError(t, err)
-		quarters[n/2500]++
-	}
-	assert.Equal(t, s.bytes, bytes)
-	for _, n := range quarters {
-		assert.InDelta(t, len(s.documents)/4, n, 2)
-	}
-	s.add(1, make([]byte, maxSampleDocumentBytes+1))
-	assert.Equal(t, bytes, s.bytes)
-}
-
 // TestFilesAreEvicted: a full cache evicts a file that was not used recently, closes it
 // after its last user has put it back, and reopens it on demand.
 func TestFilesAreEvicted(t *testing.T) {
 	files, items := smallQueue(t, "none", true)
 	r := openReader(t, memWith(t, files))
 	requireDocuments(t, r, items)
-	first, second := r.files.Get(1), r.files.Get(2)
-	r.files.Limit = 1
-	r.files.Keep(second, 2)
-	require.Nil(t, r.files.Get(1))
-	require.Same(t, second, r.files.Get(2), "the newest one stays")
+	first, second := r.Files().Get(1), r.Files().Get(2)
+	r.Files().Limit = 1
+	r.Files().Keep(second, 2)
+	require.Nil(t, r.Files().Get(1))
+	require.Same(t, second, r.Files().Get(2), "the newest one stays")
 	kind, err := first.Frame(new(segment.Block), first.Header.FirstFrame())
 	require.NoError(t, err, "closed while in use")
 	require.Equal(t, segment.FrameBlock, kind)
-	r.files.Put(first)
-	r.files.Put(second)
-	r.files.Put(second)
+	r.Files().Put(first)
+	r.Files().Put(second)
+	r.Files().Put(second)
 	require.Equal(t, 1, requireCache(t, r))
-	r.files.Limit = 100
+	r.Files().Limit = 100
 	requireDocuments(t, r, items)
-	again := r.files.Get(1)
+	again := r.Files().Get(1)
 	require.NotSame(t, first, again)
-	r.files.Put(again)
+	r.Files().Put(again)
 	require.NoError(t, r.Close())
 	require.Zero(t, requireCache(t, r))
 }
@@ -259,9 +173,10 @@ func TestDictionariesStayWithinBudget(t *testing.T) {
 	for range 4 * kept { // segments
 		content, err := s2.Train([][]byte{randomBytes(random, dictionaryBytes)}, dictionaryBytes)
 		require.NoError(t, err)
-		w.trainer.mu.dictionary, err = newDictionary(s2, content)
+		d, err := newDictionary(s2, content)
 		require.NoError(t, err)
-		w.mu.lastRaw = dictionaryShare * dictionaryBytes * 2
+		w.Trainer().use(d)
+		w.SetLastRaw(dictionaryShare * dictionaryBytes * 2)
 		for i := range 3 {
 			it := item{id: fmt.Sprint(i), document: string(content[i*100:][:500])}
 			it.put(t, w)

@@ -71,7 +71,7 @@ func TestStoredForAll(t *testing.T) {
 			places := placesOf(t, r)
 			answered := map[bool]int{}
 			for range 60 {
-				wanted := make([]Wanted, random.IntN(3*groupDocuments))
+				wanted := make([]Wanted, random.IntN(3*GroupDocuments))
 				for i := range wanted {
 					it := items[random.IntN(len(items))]
 					wanted[i] = Wanted{ID: []byte(it.id), Address: it.at}
@@ -131,11 +131,11 @@ func TestStoredForAll(t *testing.T) {
 func TestStoredForAllEnds(t *testing.T) {
 	r, _, items := mappedQueue(t, "none")
 	var wanted []Wanted
-	for _, it := range items[:3*groupDocuments] {
+	for _, it := range items[:3*GroupDocuments] {
 		wanted = append(wanted, Wanted{ID: []byte(it.id), Address: it.at})
 	}
 	requireDocuments(t, r, items[:1]) // the segment's file is in the cache
-	for _, enough := range []int{1, groupDocuments, groupDocuments + 1} {
+	for _, enough := range []int{1, GroupDocuments, GroupDocuments + 1} {
 		calls := 0
 		r.StoredForAll(nil, wanted, codec.Built(), func(i int, dst []byte, asStored bool, err error) ([]byte, bool) {
 			require.NoError(t, err)
@@ -155,7 +155,7 @@ func TestFetchAheadHoldsNothing(t *testing.T) {
 	requireDocuments(t, r, items[:1]) // the segment's file is in the cache
 	places := placesOf(t, r)
 	var wanted []Wanted
-	for i := range 3 * groupDocuments {
+	for i := range 3 * GroupDocuments {
 		at := items[i].at
 		switch random.IntN(6) {
 		case 0:
@@ -228,7 +228,7 @@ func TestStoredFormsAllocateNothing(t *testing.T) {
 		t.Skip("under the race detector a sync.Pool drops items at random")
 	}
 	r, _, items := mappedQueue(t, "s2")
-	wanted := make([]Wanted, 3*groupDocuments)
+	wanted := make([]Wanted, 3*GroupDocuments)
 	for i := range wanted {
 		it := &items[i*7%len(items)]
 		wanted[i] = Wanted{ID: []byte(it.id), Address: it.at}

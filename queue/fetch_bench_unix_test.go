@@ -28,7 +28,7 @@ func BenchmarkFetchBesideDecode(b *testing.B) {
 			stored := make([]storedItem, len(items))
 			ids := make([][]byte, len(items))
 			for i := range items {
-				ids[i], stored[i] = []byte(items[i].id), r.storedItem(b, &items[i])
+				ids[i], stored[i] = []byte(items[i].id), storedItemOf(b, r, &items[i])
 			}
 			var order [turn]int
 			dst := make([]byte, 0, 1<<20)
@@ -119,14 +119,14 @@ type storedItem struct {
 	decoders *stored.Decoders
 }
 
-func (r *Reader) storedItem(b *testing.B, it *item) storedItem {
+func storedItemOf(b *testing.B, r *Reader, it *item) storedItem {
 	b.Helper()
 	bytes, asStored, err := r.StoredFor(nil, Wanted{ID: []byte(it.id), Address: it.at}, codec.Built())
 	require.NoError(b, err)
 	require.True(b, asStored)
 	form, err := stored.Parse(bytes, []byte(it.id))
 	require.NoError(b, err)
-	return storedItem{form, stored.NewDecoders(r.files.Decoders, func(_ context.Context, hash codec.DictionaryHash) ([]byte, error) {
+	return storedItem{form, stored.NewDecoders(r.Files().Decoders, func(_ context.Context, hash codec.DictionaryHash) ([]byte, error) {
 		return r.Dictionary(nil, hash)
 	})}
 }

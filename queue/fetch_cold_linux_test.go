@@ -36,8 +36,8 @@ func TestReadAheadAvoidsFaults(t *testing.T) {
 	waits := func(ahead bool) int64 {
 		_, err := r.Document(nil, wanted[0].Address) // map the file
 		require.NoError(t, err)
-		f := r.files.Get(1)
-		defer r.files.Put(f)
+		f := r.Files().Get(1)
+		defer r.Files().Put(f)
 		require.NoError(t, f.Mapping.Advise(vfs.AdviseDontNeed))
 		require.NoError(t, f.Mapping.Advise(vfs.AdviseRandom))
 		file, err := os.OpenFile(f.Path, os.O_RDWR, 0)

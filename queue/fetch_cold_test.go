@@ -14,7 +14,7 @@ func TestReadAheadHoldsNothing(t *testing.T) {
 	random := testseed.Rand(t)
 	r, path, items := mappedQueue(t, "none")
 	places := placesOf(t, r)
-	wanted := make([]Wanted, coldDocuments+100)
+	wanted := make([]Wanted, ColdDocuments+100)
 	for i := range wanted {
 		it := items[random.IntN(len(items))]
 		wanted[i] = Wanted{ID: []byte(it.id), Address: it.at, Place: randomPlace(random, places, it.at)}

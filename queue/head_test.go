@@ -19,13 +19,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// encodeHead returns the bytes of a head file.
+func encodeHead(h Head) []byte {
+	b, _ := h.MarshalText() // it has no errors
+	return b
+}
+
 // testHead is the example of docs/format/head.md.
 func testHead(t *testing.T) Head {
-	queue := [16]byte([]byte("0123456789abcdef"))
+	id := [16]byte([]byte("0123456789abcdef"))
 	return Head{
-		Queue: queue, Highest: 2, Sealed: 1, Digest: [32]byte(mustHex(t, "a13e9dbf70b505557933d3e080669dfb2490067e3b58fdc4ecc32b76a1f5c567")),
+		Queue: id, Highest: 2, Sealed: 1, Digest: [32]byte(mustHex(t, "a13e9dbf70b505557933d3e080669dfb2490067e3b58fdc4ecc32b76a1f5c567")),
 		End: Position{
-			Queue: queue, Next: Address{Segment: 2, Block: 188},
+			Queue: id, Next: Address{Segment: 2, Block: 188},
 			Proof: Proof{Footer: FooterDigest(mustHex(t, "a13e9dbf70b505557933d3e080669dfb")), Chain: 0x1ea1cfbb},
 		},
 		Time: testStart,
@@ -35,7 +41,7 @@ func testHead(t *testing.T) Head {
 func TestHead(t *testing.T) {
 	head := testHead(t)
 	for _, h := range []Head{head, {Time: testStart}, {Queue: head.Queue, Highest: 1<<32 - 1, Time: time.UnixMilli(-1)}} {
-		mem := memWith(t, map[string][]byte{HeadName: h.encode()})
+		mem := memWith(t, map[string][]byte{HeadName: encodeHead(h)})
 		got, err := ReadHead(mem, queueDir)
 		require.NoError(t, err)
 		require.Equal(t, h, got)
@@ -45,13 +51,14 @@ func TestHead(t *testing.T) {
 
 	page, err := os.ReadFile("../docs/format/head.md")
 	require.NoError(t, err)
-	require.Contains(t, string(page), "```\n"+string(head.encode())+"```\n")
+	require.Contains(t, string(page), "```\n"+string(encodeHead(head))+"```\n")
 }
 
 // TestEveryByteOfTheHeadDamaged: a damaged head is never read as another head.
 func TestEveryByteOfTheHeadDamaged(t *testing.T) {
+	const maxHeadBytes = 4 << 10
 	head := testHead(t)
-	whole := head.encode()
+	whole := encodeHead(head)
 	require.Less(t, len(whole), maxHeadBytes/4)
 	refuse := func(content []byte, how string) {
 		_, err := ReadHead(memWith(t, map[string][]byte{HeadName: content}), queueDir)
@@ -72,7 +79,7 @@ func TestEveryByteOfTheHeadDamaged(t *testing.T) {
 	refuse(bytes.Repeat([]byte("\n"), maxHeadBytes+1), "too long")
 
 	// The checksum is right, so the form must be checked, too.
-	resum := func(s string) []byte { return fmt.Appendf(nil, "%s"+headCRC, s, checksum.Update(0, []byte(s))) }
+	resum := func(s string) []byte { return fmt.Appendf(nil, "%scrc %08x\n", s, checksum.Update(0, []byte(s))) }
 	fields, _, _ := strings.Cut(string(whole), "crc")
 	for _, change := range [][2]string{
 		{"highest 2", "highest 02"}, {"highest 2", "highest -2"}, {"highest 2", "highest 4294967296"}, {"queue 30", "queue "},
@@ -96,11 +103,11 @@ func requireHead(t *testing.T, mem *vfs.Mem) Head {
 	require.NoError(t, err)
 	defer r.Close()
 	require.Equal(t, r.End(), head.End)
-	l, err := r.list()
+	l, err := segment.List(mem, queueDir)
 	require.NoError(t, err)
 	require.Equal(t, l.Last(), head.Highest)
 	if head.Sealed > 0 {
-		s, err := l.OpenWhole(r.options.FS, r.dir, head.Sealed)
+		s, err := l.OpenWhole(mem, queueDir, head.Sealed)
 		require.NoError(t, err)
 		require.Equal(t, s.Digest(), segment.Digest(head.Digest))
 		s.Close()
@@ -109,12 +116,13 @@ func requireHead(t *testing.T, mem *vfs.Mem) Head {
 }
 
 // TestHeadFollowsTheWriter: the head exists before a segment has a block. It states
-// sealed segments at once and flushed entries at most headInterval later.
+// sealed segments at once and flushed entries at most HeadInterval later.
 func TestHeadFollowsTheWriter(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		mem := newMem(t)
 		opts := testOptions(mem)
-		opts.BlockBytes, opts.headTime = 1, time.Now
+		opts.BlockBytes = 1
+		opts.SetTest(time.Now, testQueueID)
 		w := openWriter(t, opts)
 		_, err := ReadHead(mem, queueDir)
 		require.ErrorIs(t, err, fs.ErrNotExist, "there is no segment yet, and so no id")
@@ -127,11 +135,11 @@ func TestHeadFollowsTheWriter(t *testing.T) {
 		add("a", "b")
 		settle(t, w)
 		head := requireHead(t, mem)
-		require.Equal(t, Head{Queue: w.mu.queue, Highest: 1, Time: head.Time}, head)
+		require.Equal(t, Head{Queue: [16]byte([]byte("0123456789abcdef")), Highest: 1, Time: head.Time}, head)
 
 		require.NoError(t, w.Flush())
-		require.Equal(t, head, requireHeadBefore(t, mem), "less than headInterval ago")
-		time.Sleep(headInterval)
+		require.Equal(t, head, requireHeadBefore(t, mem), "less than HeadInterval ago")
+		time.Sleep(HeadInterval)
 		add("c")
 		require.NoError(t, w.Flush())
 		head = requireHead(t, mem)
@@ -146,10 +154,10 @@ func TestHeadFollowsTheWriter(t *testing.T) {
 		head = requireHead(t, mem)
 		require.EqualValues(t, 2, head.Sealed)
 
-		time.Sleep(3 * headIdleInterval)
+		time.Sleep(3 * HeadIdleInterval)
 		synctest.Wait()
 		idle := requireHead(t, mem)
-		require.GreaterOrEqual(t, idle.Time.Sub(head.Time), 2*headIdleInterval, "an idle writer is alive")
+		require.GreaterOrEqual(t, idle.Time.Sub(head.Time), 2*HeadIdleInterval, "an idle writer is alive")
 		require.NoError(t, w.Close())
 		closed := requireHead(t, mem)
 		recovered := mem.CrashClone(vfs.KeepSynced)
@@ -204,7 +212,7 @@ func TestWriterRefusesIncompleteDirectory(t *testing.T) {
 	head := read(source, HeadName)
 	open := requireHead(t, source)
 	open.Sealed, open.Digest = 1, s.Header.Previous
-	unsealed := open.encode()
+	unsealed := encodeHead(open)
 
 	for name, test := range map[string]struct {
 		files map[string][]byte // in addition to the first segment
@@ -282,8 +290,8 @@ func TestWriterRefusesIncompleteDirectory(t *testing.T) {
 		}
 	})
 	t.Run("a newer version", func(t *testing.T) {
-		newer := bytes.Replace(head[:len(head)-len(fmt.Sprintf(headCRC, 0))], []byte("version 0"), []byte("version 1"), 1)
-		newer = fmt.Appendf(newer, headCRC, checksum.Update(0, newer))
+		newer := bytes.Replace(head[:len(head)-len(fmt.Sprintf("crc %08x\n", 0))], []byte("version 0"), []byte("version 1"), 1)
+		newer = fmt.Appendf(newer, "crc %08x\n", checksum.Update(0, newer))
 		mem := memWith(t, map[string][]byte{HeadName: newer})
 		_, err := OpenWriter(queueDir, testOptions(mem))
 		require.ErrorIs(t, err, ErrNewerVersion)

@@ -43,9 +43,9 @@ func TestMappedSegmentIsCut(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, it.document, string(got))
 	}
-	f := r.files.Get(1)
+	f := r.Files().Get(1)
 	require.NotNil(t, f.Mapping, "a sealed segment is mapped")
-	r.files.Put(f)
+	r.Files().Put(f)
 
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
@@ -58,9 +58,9 @@ func TestMappedSegmentIsCut(t *testing.T) {
 	// Written in place, as by rsync --inplace.
 	require.NoError(t, os.WriteFile(path, content, 0o666))
 	requireDocuments(t, r, items)
-	f = r.files.Get(1)
+	f = r.Files().Get(1)
 	require.NotNil(t, f.Mapping)
-	r.files.Put(f)
+	r.Files().Put(f)
 }
 
 // TestMappedSegmentIsOverwritten: bytes that change in a mapping are detected after the
@@ -101,17 +101,17 @@ func TestSealedSegmentIsMapped(t *testing.T) {
 		require.NoError(t, w.Flush())
 		r := openReader(t, mem)
 		requireDocuments(t, r, []item{it})
-		open := r.files.Get(1)
+		open := r.Files().Get(1)
 		require.Nil(t, open.Mapping, "an open segment is not mapped")
-		r.files.Put(open)
+		r.Files().Put(open)
 
 		require.NoError(t, w.Close())
 		time.Sleep(time.Second) // the next check is due
 		requireDocuments(t, r, []item{it})
-		sealed := r.files.Get(1)
+		sealed := r.Files().Get(1)
 		require.NotSame(t, open, sealed)
 		require.NotNil(t, sealed.Mapping)
-		r.files.Put(sealed)
+		r.Files().Put(sealed)
 		require.Equal(t, 1, requireCache(t, r))
 	})
 }

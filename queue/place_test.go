@@ -63,7 +63,7 @@ func TestPlacesOfTables(t *testing.T) {
 			continue
 		}
 		require.Equal(t, len(document), p.RawBytes())
-		f := r.files.Get(it.at.Segment)
+		f := r.Files().Get(it.at.Segment)
 		require.NotNil(t, f)
 		l, ok := p.Location(f.File, it.at, []byte(it.id))
 		require.True(t, ok)
@@ -78,7 +78,7 @@ func TestPlacesOfTables(t *testing.T) {
 		require.Equal(t, want.StoredBytes(), l.StoredBytes())
 		w.Release()
 		spare.Release()
-		r.files.Put(f)
+		r.Files().Put(f)
 		found++
 	}
 	require.Greater(t, found, 200)
@@ -100,7 +100,7 @@ func TestFetchByPlaceNeedsNoTable(t *testing.T) {
 		content[l.Data] ^= 1
 		require.NoError(t, os.WriteFile(path, content, 0o666))
 		for i, it := range items {
-			wanted := Wanted{[]byte(it.id), it.at, places[it.at]}
+			wanted := Wanted{ID: []byte(it.id), Address: it.at, Place: places[it.at]}
 			got, _, err := r.StoredFor([]byte("before"), wanted, 0)
 			if i == 0 {
 				require.ErrorIs(t, err, ErrUnavailable)
@@ -110,9 +110,9 @@ func TestFetchByPlaceNeedsNoTable(t *testing.T) {
 				require.Equal(t, "before"+it.document, string(got))
 			}
 			for _, wrong := range []Wanted{
-				{wanted.ID, it.at, Place{}},
-				{[]byte("other"), it.at, wanted.Place},
-				{wanted.ID, Address{Segment: it.at.Segment, Block: it.at.Block, Index: it.at.Index + 1}, wanted.Place},
+				{ID: wanted.ID, Address: it.at},
+				{ID: []byte("other"), Address: it.at, Place: wanted.Place},
+				{ID: wanted.ID, Address: Address{Segment: it.at.Segment, Block: it.at.Block, Index: it.at.Index + 1}, Place: wanted.Place},
 			} {
 				_, _, err = r.StoredFor(nil, wrong, 0)
 				require.ErrorIs(t, err, ErrUnavailable)
@@ -144,7 +144,7 @@ func TestPlacesOfReplacedFiles(t *testing.T) {
 			if _, there := places[it.at]; there {
 				same++
 			}
-			got, _, err := r.StoredFor(nil, Wanted{[]byte(it.id), it.at, places[it.at]}, 0)
+			got, _, err := r.StoredFor(nil, Wanted{ID: []byte(it.id), Address: it.at, Place: places[it.at]}, 0)
 			require.NoError(t, err)
 			require.Equal(t, it.document, string(got))
 		}
@@ -159,7 +159,7 @@ func TestPlacesOfDamagedFiles(t *testing.T) {
 	random := testseed.Rand(t)
 	r, items := mixedQueue(t, random, "s2")
 	places := placesOf(t, r)
-	mem := r.options.FS.(*vfs.Mem)
+	mem := r.Options().FS.(*vfs.Mem)
 	names, err := mem.List(queueDir)
 	require.NoError(t, err)
 	saved := 0
@@ -174,7 +174,7 @@ func TestPlacesOfDamagedFiles(t *testing.T) {
 		damaged := openReader(t, copied)
 		for range 100 {
 			it := items[random.IntN(len(items))]
-			wanted := Wanted{[]byte(it.id), it.at, randomPlace(random, places, it.at)}
+			wanted := Wanted{ID: []byte(it.id), Address: it.at, Place: randomPlace(random, places, it.at)}
 			got, _, err := damaged.StoredFor(nil, wanted, 0)
 			without, _, withoutErr := damaged.StoredFor(nil, Wanted{ID: wanted.ID, Address: it.at}, 0)
 			if err == nil {

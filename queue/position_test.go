@@ -65,7 +65,7 @@ func twoHistories(t *testing.T, seal bool) (histories [2]*vfs.Mem, entries [2][]
 	for h := range histories {
 		mem := newMem(t)
 		opts := testOptions(mem)
-		opts.BlockBytes, opts.newQueueID = 300, testOptions(mem).newQueueID
+		opts.BlockBytes = 300
 		w := openWriter(t, opts)
 		for i := range 24 {
 			document := posting(i)[:150]
@@ -172,7 +172,7 @@ func usedAgain(t *testing.T, sizes []int, seal bool) {
 				return nil
 			})
 		}()
-		time.Sleep(2 * stallTimeout) // an open segment may be an incomplete copy until then
+		time.Sleep(2 * StallTimeout) // an open segment may be an incomplete copy until then
 		synctest.Wait()
 		err = <-ended
 		require.True(t, isFork(err), "entry %d at %s: %v", i, e.next, err)

@@ -3,7 +3,6 @@ package queue
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -43,17 +42,19 @@ var testStart = time.UnixMilli(1_700_000_000_000)
 // testOptions makes runs deterministic: the same entries give the same files.
 func testOptions(fsys vfs.FS) *WriterOptions {
 	now := testStart
-	return &WriterOptions{
+	opts := &WriterOptions{
 		FS:    fsys,
 		Codec: "none",
 		Now: func() time.Time {
 			now = now.Add(time.Millisecond)
 			return now
 		},
-		headTime:   func() time.Time { return testStart },
-		newQueueID: func() ([16]byte, error) { return [16]byte([]byte("0123456789abcdef")), nil },
 	}
+	opts.SetTest(func() time.Time { return testStart }, testQueueID)
+	return opts
 }
+
+func testQueueID() ([16]byte, error) { return [16]byte([]byte("0123456789abcdef")), nil }
 
 func openWriter(t testing.TB, opts *WriterOptions) *Writer {
 	w, err := OpenWriter(queueDir, opts)
@@ -64,11 +65,7 @@ func openWriter(t testing.TB, opts *WriterOptions) *Writer {
 
 // settle waits until the writer's files have every entry added so far.
 func settle(t testing.TB, w *Writer) {
-	done := make(chan error, 1)
-	w.mu.Lock()
-	w.pipeline.submit(step{done: done})
-	w.mu.Unlock()
-	require.NoError(t, <-done)
+	require.NoError(t, w.Settle())
 }
 
 func openReader(t testing.TB, fsys vfs.FS) *Reader {
@@ -270,19 +267,6 @@ func TestOnDisk(t *testing.T) {
 	require.ErrorIs(t, r.Tail(context.Background(), Position{}, nil), ErrClosed)
 	_, err = r.Segments()
 	require.ErrorIs(t, err, ErrClosed)
-}
-
-func TestErrors(t *testing.T) {
-	c := error(&CorruptionError{Path: "p", Segment: 2, Offset: 3, ID: "x", Reason: "r"})
-	assert.ErrorIs(t, c, ErrCorrupt)
-	assert.Equal(t, `queue: p: segment 2, offset 3, id "x": r`, c.Error())
-	u := unavailable(Address{Segment: 1, Block: 2, Index: 3}, c)
-	assert.ErrorIs(t, u, ErrUnavailable)
-	assert.ErrorIs(t, u, ErrCorrupt)
-	assert.NotErrorIs(t, u, ErrMismatch)
-	var as *CorruptionError
-	assert.True(t, errors.As(u, &as))
-	assert.Equal(t, `queue: document is unavailable: address 1/2/3: `+c.Error(), u.Error())
 }
 
 func crcOf(b []byte) uint32 { return checksum.Update(0, b) }

@@ -350,7 +350,7 @@ func TestTailContinuesAfterRepair(t *testing.T) {
 	defer cancel()
 	var got []Address
 	waiting := make(chan struct{})
-	r.options.OnCaughtUp = func(Position) {
+	r.Options().OnCaughtUp = func(Position) {
 		select {
 		case <-waiting:
 		default:

@@ -54,10 +54,10 @@ func TestMappedRewriteIsDamaged(t *testing.T) {
 	require.NoError(t, err)
 	defer r.Close()
 	requireDocuments(t, r, live)
-	f := r.files.Get(1)
+	f := r.Files().Get(1)
 	require.NotNil(t, f.Mapping)
 	begin := int(f.Footer.Relocations)
-	r.files.Put(f)
+	r.Files().Put(f)
 
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(t, err)

@@ -31,7 +31,7 @@ func TestRewrites(t *testing.T) {
 	_, err := Compact(t.Context(), queueDir, &CompactOptions{FS: mem, MaxDead: 0.01, DeleteOriginals: true})
 	require.NoError(t, err)
 	end := after[len(after)-1]
-	want := []Rewrite{{1, 2, 1, Position{Queue: end.Queue, Next: end.Next}}}
+	want := []Rewrite{{First: 1, Last: 2, Generation: 1, Settled: Position{Queue: end.Queue, Next: end.Next}}}
 
 	var entered []Address
 	done := errors.New("done")

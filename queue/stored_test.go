@@ -30,7 +30,7 @@ func dictionaryQueue(t testing.TB, codec string) (*Reader, []item) {
 			items = append(items, it)
 		}
 		require.NoError(t, w.Flush())
-		w.trainer.wait()
+		w.Trainer().wait()
 	}
 	write(1500)
 	require.NoError(t, w.Seal())
@@ -129,7 +129,7 @@ func TestReaderDictionary(t *testing.T) {
 	s, err := stored.Parse(b, []byte(items[1700].id))
 	require.NoError(t, err)
 	// From an open file, and from one that is not in the cache.
-	for _, reader := range []*Reader{r, openReader(t, r.options.FS)} {
+	for _, reader := range []*Reader{r, openReader(t, r.Options().FS)} {
 		content, err := reader.Dictionary([]byte("before"), s.Dictionary)
 		require.NoError(t, err)
 		require.Equal(t, s.Dictionary, codec.HashDictionary(content[len("before"):]))

@@ -87,7 +87,7 @@ func (m *tailModel) options() *WriterOptions {
 	opts := testOptions(m.source)
 	opts.BlockBytes, opts.SegmentBytes = 1+m.random.IntN(400), MinSegmentBytes+m.random.Int64N(2000)
 	opts.Now = func() time.Time { return testStart.Add(time.Duration(m.now.Add(1)) * time.Second) }
-	opts.headTime = opts.Now
+	opts.SetTest(opts.Now, testQueueID)
 	return opts
 }
 
@@ -170,7 +170,7 @@ func (m *tailModel) truncate() {
 	}
 	m.history.removed = true
 	m.history.entries = slices.Clone(m.history.before(from))
-	m.history.cuts = append(before(m.history.cuts, report.From), segment.AddressRange{From: report.From, To: report.To})
+	m.history.cuts = append(cutsBefore(m.history.cuts, report.From), segment.AddressRange{From: report.From, To: report.To})
 }
 
 // removeNewest removes all files of the newest segment, and the head: so the next writer
@@ -299,18 +299,18 @@ func (m *tailModel) requireStopped(r *Reader, reader *modelReader, err error, ab
 		return
 	}
 	require.ErrorIs(m.t, err, ErrUnavailable, about)
-	tail := newTailer(r, reader.at)
-	defer tail.close()
-	found, err := tail.next(&tail.blocks[0])
+	tail := NewLook(r, reader.at)
+	defer tail.Close()
+	found, err := tail.Next(m.t.Context(), func(Entry) error { return nil })
 	require.NoError(m.t, err, about)
-	require.False(m.t, found || tail.placeExists(), about)
+	require.False(m.t, found || tail.PlaceExists(), about)
 }
 
 // unprovable reports whether a reader's entries differ from a history only in the segment
 // of its position, which has a rewrite that may lack the block that would prove it.
 func (m *tailModel) unprovable(r *Reader, reader *modelReader, h *queueHistory) bool {
 	start := Address{Segment: reader.at.Next.Segment}
-	l, err := r.list()
+	l, err := segment.List(r.Options().FS, queueDir)
 	require.NoError(m.t, err)
 	return l.Rewritten(start.Segment) && sameEntries((&queueHistory{entries: reader.seen}).before(start), h.before(start))
 }
@@ -418,4 +418,17 @@ func partOf(got []item, h *queueHistory) bool {
 		}
 	}
 	return true
+}
+
+// cutsBefore returns the part of the truncated ranges before an address.
+func cutsBefore(cuts []segment.AddressRange, end Address) (left []segment.AddressRange) {
+	for _, cut := range cuts {
+		if cut.From.Compare(end) < 0 {
+			if cut.To.Compare(end) > 0 {
+				cut.To = end
+			}
+			left = append(left, cut)
+		}
+	}
+	return left
 }

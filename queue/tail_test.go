@@ -221,7 +221,7 @@ func TestDamagedFooterIsNoticed(t *testing.T) {
 				go func() {
 					ended <- r.Tail(t.Context(), Position{}, func(Entry) error { got++; return nil })
 				}()
-				time.Sleep(2 * stallTimeout)
+				time.Sleep(2 * StallTimeout)
 				synctest.Wait()
 				require.Empty(t, ended, "the footer may not have arrived")
 				require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/0000000002.seg", files["0000000002.seg"]))
@@ -288,21 +288,20 @@ func TestTailDuringCopy(t *testing.T) {
 			s := newSource(t)
 			replica := newMem(t)
 			r := openReader(t, replica)
-			tail := newTailer(r, Position{})
-			defer tail.close()
+			tail := NewLook(r, Position{})
+			defer tail.Close()
 			var got []item
 			look := func() {
 				known := len(got)
 				for {
-					found, err := tail.next(&tail.blocks[0])
+					found, err := tail.Next(t.Context(), func(e Entry) error {
+						got = append(got, item{id: string(e.ID), at: e.Address})
+						return nil
+					})
 					require.NoError(t, err)
 					if !found {
 						break
 					}
-					require.NoError(t, tail.deliver(t.Context(), &tail.blocks[0], false, func(e Entry) error {
-						got = append(got, item{id: string(e.ID), at: e.Address})
-						return nil
-					}))
 				}
 				require.LessOrEqual(t, len(got), s.flushed, "the replica is ahead of what is durable")
 				for i := known; i < len(got); i++ {
@@ -417,7 +416,7 @@ func TestSegmentSealedBetweenTwoOpens(t *testing.T) {
 			require.Len(t, infos, 1)
 		},
 		"check": func(r *Reader, items []item) {
-			report, err := Check(t.Context(), queueDir, &CheckOptions{FS: r.options.FS})
+			report, err := Check(t.Context(), queueDir, &CheckOptions{FS: r.Options().FS})
 			require.NoError(t, err)
 			require.EqualValues(t, len(items), report.Entries)
 		},

@@ -193,7 +193,7 @@ func TestTruncateIncompleteDirectory(t *testing.T) {
 			require.NoError(t, err)
 			head.Sealed, head.Digest = 2, s.Digest()
 			s.Close()
-			require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+HeadName, head.encode()))
+			require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+HeadName, encodeHead(head)))
 			truncateAt(t, mem, Address{Segment: 4})
 			requireTruncated(t, mem, items, 16, 4)
 		})
@@ -205,7 +205,7 @@ func TestTruncateOpenSegmentThatIsShorter(t *testing.T) {
 	mem, items := truncateQueue(t, 2, true)
 	head := requireHeadBefore(t, mem)
 	head.End = items[11].next
-	require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+HeadName, head.encode()))
+	require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+HeadName, encodeHead(head)))
 	path := segment.Path(queueDir, 2, segment.OpenSuffix)
 	content, err := vfs.ReadFile(mem, path)
 	require.NoError(t, err)

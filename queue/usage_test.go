@@ -2,7 +2,6 @@ package queue
 
 import (
 	"fmt"
-	"runtime"
 	"testing"
 	"time"
 
@@ -58,7 +57,8 @@ func TestUsage(t *testing.T) {
 			want[e.Address.Segment].LiveBytes += int64(e.StoredBytes)
 		}
 	}
-	for _, memory := range []int64{0, 2000 * usageBytesPerID / 2, 2000 * usageBytesPerID / 37} {
+	const bytesPerID = 67 // see Measure
+	for _, memory := range []int64{0, 2000 * bytesPerID / 2, 2000 * bytesPerID / 37} {
 		got, err := Measure(t.Context(), r, now, memory)
 		require.NoError(t, err)
 		require.Len(t, got, len(want))
@@ -87,27 +87,6 @@ func TestUsageOfEmptyQueue(t *testing.T) {
 	require.Empty(t, got)
 }
 
-// TestUsageIgnoresLaterEntries: entries appended after the first pass do not count in
-// later passes.
-func TestUsageIgnoresLaterEntries(t *testing.T) {
-	mem := newMem(t)
-	w := openWriter(t, testOptions(mem))
-	for i := range 10 {
-		(&item{id: fmt.Sprint(i), document: "old"}).put(t, w)
-	}
-	require.NoError(t, w.Flush())
-	r := openReader(t, mem)
-	u := usageScan{now: testStart, passes: 2}
-	require.NoError(t, u.read(t.Context(), r))
-	for i := range 10 {
-		(&item{id: fmt.Sprint(i), document: "newer"}).put(t, w)
-	}
-	require.NoError(t, w.Flush())
-	u.pass = 1
-	require.NoError(t, u.read(t.Context(), r))
-	require.Equal(t, []segmentUsage{{Usage: Usage{Segment: 1, Documents: 10, StoredBytes: 30, LiveDocuments: 10, LiveBytes: 30}}}, u.segments)
-}
-
 // TestUsageOfIncompleteQueue: a queue with a missing segment is an error.
 func TestUsageOfIncompleteQueue(t *testing.T) {
 	mem := newMem(t)
@@ -119,25 +98,6 @@ func TestUsageOfIncompleteQueue(t *testing.T) {
 	require.NoError(t, mem.Remove(segment.Path(queueDir, 2, segment.SealedSuffix)))
 	_, err := Measure(t.Context(), openReader(t, mem), testStart, 0)
 	require.ErrorIs(t, err, ErrUnavailable)
-}
-
-// TestUsageBytesPerID compares the memory of the map with usageBytesPerID, at the least
-// favorable number of ids.
-func TestUsageBytesPerID(t *testing.T) {
-	const ids = 7<<16 + 1000 // just after the tables were split
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	newest := make(map[idHash]newestVersion)
-	for i := range ids {
-		var id idHash
-		segment.Little.PutUint64(id[:], uint64(i)*0x9e3779b97f4a7c15)
-		newest[id] = newestVersion{}
-	}
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	require.Less(t, (int64(after.HeapAlloc)-int64(before.HeapAlloc))/ids, int64(usageBytesPerID))
-	runtime.KeepAlive(newest)
 }
 
 func BenchmarkUsage(b *testing.B) {
@@ -153,7 +113,8 @@ func BenchmarkUsage(b *testing.B) {
 	r, err := OpenReader(dir, &ReaderOptions{FS: vfs.OS})
 	require.NoError(b, err)
 	defer r.Close()
-	for _, memory := range []int64{DefaultUsageMemory, entries * usageBytesPerID / 4} {
+	const bytesPerID = 67 // see Measure
+	for _, memory := range []int64{DefaultUsageMemory, entries * bytesPerID / 4} {
 		b.Run(fmt.Sprintf("memory=%d", memory), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

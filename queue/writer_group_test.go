@@ -68,7 +68,7 @@ func TestWriterGroup(t *testing.T) {
 			it.put(t, writers[n%queues])
 			items[n%queues] = append(items[n%queues], it)
 			if n%100 == 0 { // or the test would be over before the training
-				g.trainer.wait()
+				g.Trainer().wait()
 			}
 		}
 		closeGroup(t, g, writers)
@@ -100,7 +100,7 @@ func TestErasedDocumentInDictionaryOfGroup(t *testing.T) {
 		}
 		it.put(t, writers[n%3])
 		if n%100 == 0 {
-			g.trainer.wait()
+			g.Trainer().wait()
 		}
 	}
 	for n := range 2000 { // all in the first queue: others have no dead documents
@@ -147,7 +147,7 @@ func TestPendingBytesOfGroupAreBounded(t *testing.T) {
 		document := []byte(strings.Repeat("x", 100_000))
 		appended := 0
 		finished := make(chan error, 1)
-		const count = 3 * maxPendingBytes / 100_000
+		const count = 3 * MaxPendingBytes / 100_000
 		go func() {
 			for appended = 0; appended < count; appended++ {
 				if _, err := writers[appended%queues].Append([]byte("id"), document); err != nil {
@@ -159,8 +159,8 @@ func TestPendingBytesOfGroupAreBounded(t *testing.T) {
 		}()
 		synctest.Wait()
 		bytes := appended * len(document)
-		assert.LessOrEqual(t, bytes, maxPendingBytes+(queues+1)*DefaultBlockBytes)
-		assert.Greater(t, bytes, maxPendingBytes-2*DefaultBlockBytes)
+		assert.LessOrEqual(t, bytes, MaxPendingBytes+(queues+1)*DefaultBlockBytes)
+		assert.Greater(t, bytes, MaxPendingBytes-2*DefaultBlockBytes)
 		open()
 		require.NoError(t, <-finished)
 		closeGroup(t, g, writers)

@@ -87,7 +87,7 @@ func TestPendingBytesAreBounded(t *testing.T) {
 		document := []byte(strings.Repeat("x", 100_000))
 		appended := 0
 		finished := make(chan error, 1)
-		const count = 3 * maxPendingBytes / 100_000
+		const count = 3 * MaxPendingBytes / 100_000
 		go func() {
 			for appended = 0; appended < count; appended++ {
 				if _, err := w.Append([]byte("id"), document); err != nil {
@@ -99,8 +99,8 @@ func TestPendingBytesAreBounded(t *testing.T) {
 		}()
 		synctest.Wait()
 		bytes := appended * len(document)
-		assert.LessOrEqual(t, bytes, maxPendingBytes+MaxBlockBytes)
-		assert.Greater(t, bytes, maxPendingBytes-2*MaxBlockBytes)
+		assert.LessOrEqual(t, bytes, MaxPendingBytes+MaxBlockBytes)
+		assert.Greater(t, bytes, MaxPendingBytes-2*MaxBlockBytes)
 		open()
 		require.NoError(t, <-finished)
 	})

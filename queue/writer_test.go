@@ -84,26 +84,9 @@ func TestMostEntriesOfABlock(t *testing.T) {
 	requireDocuments(t, openReader(t, mem), items[MaxBlockEntries-1:])
 }
 
-// TestOffsetsFitIn32Bits: a segment ends before an offset could be too large, for a next
-// block of any size.
-func TestOffsetsFitIn32Bits(t *testing.T) {
-	s := &openSegment{}
-	for s.size = MaxSegmentBytes - 3*segment.MaxBlockFileBytes; s.fits(); s.size += 1 << 10 {
-		require.LessOrEqual(t, s.size+segment.MaxBlockFileBytes+segment.FooterBytes, int64(MaxSegmentBytes))
-		require.LessOrEqual(t, s.size, int64(math.MaxUint32))
-	}
-	require.Greater(t, s.size, int64(MaxSegmentBytes-2*segment.MaxBlockFileBytes))
-}
-
 // TestRewriteOfAnySegmentFits: a segment ends before a rewrite of it could be too large, even
 // if the documents lose their dictionary and are not compressed any more.
 func TestRewriteOfAnySegmentFits(t *testing.T) {
-	s := &openSegment{}
-	for s.rewritten = MaxSegmentBytes - 3*segment.MaxRelocatedBytes; s.fits(); s.rewritten += 1 << 10 {
-		require.LessOrEqual(t, s.rewritten+segment.MaxRelocatedBytes+segment.RewriteReserveBytes, int64(MaxSegmentBytes))
-	}
-	require.Greater(t, s.rewritten, int64(MaxSegmentBytes-2*segment.MaxRelocatedBytes))
-
 	for _, name := range codec.Names() {
 		t.Run(name, func(t *testing.T) {
 			random := testseed.Rand(t)
@@ -111,10 +94,10 @@ func TestRewriteOfAnySegmentFits(t *testing.T) {
 			opts := testOptions(mem)
 			opts.Codec, opts.BlockBytes, opts.DictionaryBytes = name, 1+random.IntN(4000), 1<<10
 			w := openWriter(t, opts)
-			segments := map[SegmentID]*openSegment{}
+			segments := map[SegmentID]*int64{}
 			put := func(it item) {
 				it.put(t, w)
-				segments[it.at.Segment] = w.mu.segment
+				segments[it.at.Segment] = w.Rewritten()
 			}
 			put(item{id: "first", document: "the secret"})
 			same := string(randomBytes(random, 300)) // shorter only with the dictionary
@@ -139,7 +122,7 @@ func TestRewriteOfAnySegmentFits(t *testing.T) {
 			for _, info := range infos {
 				most := int64(segment.HeaderBytes + segment.RelocationsHeadBytes + MaxCursorBytes + segment.FooterBytes)
 				for n := info.ID; n <= info.Last; n++ {
-					most += segments[n].rewritten + segment.OriginalBytes
+					most += *segments[n] + segment.OriginalBytes
 				}
 				if info.Generation > 0 {
 					rewrites++
@@ -165,7 +148,7 @@ func TestOptionsAreChecked(t *testing.T) {
 
 func TestSegmentNumbersRunOut(t *testing.T) {
 	w := openWriter(t, testOptions(newMem(t)))
-	w.mu.last = math.MaxUint32
+	w.SetLast(math.MaxUint32)
 	_, err := w.Append([]byte("id"), nil)
 	require.ErrorIs(t, err, ErrFull)
 }

@@ -1,0 +1,30 @@
+package queue
+
+import (
+	"math"
+	"testing"
+
+	"docstore/queue/internal/segment"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestOffsetsFitIn32Bits: a segment ends before an offset could be too large, for a next
+// block of any size.
+func TestOffsetsFitIn32Bits(t *testing.T) {
+	s := &openSegment{}
+	for s.size = MaxSegmentBytes - 3*segment.MaxBlockFileBytes; s.fits(); s.size += 1 << 10 {
+		require.LessOrEqual(t, s.size+segment.MaxBlockFileBytes+segment.FooterBytes, int64(MaxSegmentBytes))
+		require.LessOrEqual(t, s.size, int64(math.MaxUint32))
+	}
+	require.Greater(t, s.size, int64(MaxSegmentBytes-2*segment.MaxBlockFileBytes))
+}
+
+// TestSegmentEndsBeforeItsRewriteIsFull: see TestRewriteOfAnySegmentFits.
+func TestSegmentEndsBeforeItsRewriteIsFull(t *testing.T) {
+	s := &openSegment{}
+	for s.rewritten = MaxSegmentBytes - 3*segment.MaxRelocatedBytes; s.fits(); s.rewritten += 1 << 10 {
+		require.LessOrEqual(t, s.rewritten+segment.MaxRelocatedBytes+segment.RewriteReserveBytes, int64(MaxSegmentBytes))
+	}
+	require.Greater(t, s.rewritten, int64(MaxSegmentBytes-2*segment.MaxRelocatedBytes))
+}
