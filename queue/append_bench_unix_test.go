@@ -1,6 +1,6 @@
 //go:build unix
 
-package queue
+package queue_test
 
 import (
 	"fmt"
@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"docstore/queue"
 	"docstore/queue/codec"
+	"docstore/queue/internal/dictionary"
 	"docstore/queue/internal/segment"
 
 	"github.com/stretchr/testify/require"
@@ -37,18 +39,18 @@ func BenchmarkAppendBesideCodec(b *testing.B) {
 			continue
 		}
 		b.Run("codec="+name, func(b *testing.B) {
-			d, err := newDictionary(c, benchDictionary(b, c, documents))
+			d, err := dictionary.New(c, benchDictionary(b, c, documents))
 			require.NoError(b, err)
-			w, err := OpenWriter(b.TempDir(), &WriterOptions{Codec: name, DictionaryBytes: -1})
+			w, err := queue.OpenWriter(b.TempDir(), &queue.WriterOptions{Codec: name, DictionaryBytes: -1})
 			require.NoError(b, err)
-			w.Trainer().use(d)
+			w.Trainer().Use(d)
 			w.SetLastRaw(1 << 40)
 			var alone, appending time.Duration
 			var out []byte
 			for b.Loop() {
 				start := cpuTime(b)
 				for _, document := range documents {
-					out, _ = segment.AppendEncoded(d.encoder, out[:0], document)
+					out, _ = segment.AppendEncoded(d.Encoder, out[:0], document)
 				}
 				between := cpuTime(b)
 				for i, document := range documents {

@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"bufio"
@@ -7,6 +7,7 @@ import (
 	"os"
 	"testing"
 
+	"docstore/queue"
 	"docstore/queue/codec"
 	"docstore/queue/stored"
 
@@ -41,7 +42,7 @@ func BenchmarkAppend(b *testing.B) {
 	for _, codec := range codec.Names() {
 		b.Run("codec="+codec, func(b *testing.B) {
 			dir := b.TempDir()
-			w, err := OpenWriter(dir, &WriterOptions{Codec: codec})
+			w, err := queue.OpenWriter(dir, &queue.WriterOptions{Codec: codec})
 			require.NoError(b, err)
 			b.ReportAllocs()
 			b.SetBytes(int64(bytes / len(documents)))
@@ -53,7 +54,7 @@ func BenchmarkAppend(b *testing.B) {
 			}
 			require.NoError(b, w.Close())
 			b.StopTimer()
-			r, err := OpenReader(dir, nil)
+			r, err := queue.OpenReader(dir, nil)
 			require.NoError(b, err)
 			infos, err := r.Segments()
 			require.NoError(b, err)
@@ -69,10 +70,10 @@ func BenchmarkAppend(b *testing.B) {
 
 // benchQueue writes a queue with the documents. Nearly all segments have a dictionary if
 // the codec supports one.
-func benchQueue(b *testing.B, codec string) (*Reader, []item) {
+func benchQueue(b *testing.B, codec string) (*queue.Reader, []item) {
 	documents, _ := benchDocuments(b)
 	dir := b.TempDir()
-	w, err := OpenWriter(dir, &WriterOptions{Codec: codec})
+	w, err := queue.OpenWriter(dir, &queue.WriterOptions{Codec: codec})
 	require.NoError(b, err)
 	items := make([]item, 0, len(documents))
 	for i, d := range documents {
@@ -80,11 +81,11 @@ func benchQueue(b *testing.B, codec string) (*Reader, []item) {
 		it.put(b, w)
 		if items = append(items, it); i == 2000 {
 			require.NoError(b, w.Flush())
-			w.Trainer().wait()
+			w.Trainer().Wait()
 		}
 	}
 	require.NoError(b, w.Close())
-	r, err := OpenReader(dir, nil)
+	r, err := queue.OpenReader(dir, nil)
 	require.NoError(b, err)
 	b.Cleanup(func() { r.Close() })
 	return r, items
@@ -123,7 +124,7 @@ func BenchmarkStoredFor(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				it := &items[i*7919%len(items)]
 				var err error
-				if dst, _, err = r.StoredFor(dst[:0], Wanted{ID: []byte(it.id), Address: it.at}, codec.Built()); err != nil {
+				if dst, _, err = r.StoredFor(dst[:0], queue.Wanted{ID: []byte(it.id), Address: it.at}, codec.Built()); err != nil {
 					b.Fatal(err)
 				}
 				if _, err := stored.Parse(dst, []byte(it.id)); err != nil {
@@ -143,13 +144,13 @@ func BenchmarkStoredForAll(b *testing.B) {
 		ids[i] = []byte(items[i].id)
 	}
 	b.ReportAllocs()
-	wanted := make([]Wanted, 64)
+	wanted := make([]queue.Wanted, 64)
 	dst := make([]byte, 0, 1<<20)
 	next := 0
 	for b.Loop() {
 		for i := range wanted {
 			n := next * 7919 % len(items)
-			wanted[i], next = Wanted{ID: ids[n], Address: items[n].at}, next+1
+			wanted[i], next = queue.Wanted{ID: ids[n], Address: items[n].at}, next+1
 		}
 		r.StoredForAll(dst, wanted, codec.Built(), func(i int, dst []byte, asStored bool, err error) ([]byte, bool) {
 			if err != nil || !asStored {
@@ -166,7 +167,7 @@ func BenchmarkScan(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		count := 0
-		if err := r.Scan(b.Context(), Position{}, func(Entry) error { count++; return nil }); err != nil {
+		if err := r.Scan(b.Context(), queue.Position{}, func(queue.Entry) error { count++; return nil }); err != nil {
 			b.Fatal(err)
 		}
 		require.Equal(b, len(items), count)

@@ -1,10 +1,11 @@
-package queue
+package queue_test
 
 import (
 	"context"
 	"testing"
 
 	"docstore/queue/internal/segment"
+	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/require"
 )
@@ -24,7 +25,7 @@ func TestCheckDecodes(t *testing.T) {
 	segment.Little.PutUint32(b.Bytes[segment.BlockHeaderBytes+12:], segment.DocumentCRC(items[0].at, e.RawAndFlags, b.ID(e), stored))
 	mem := memWith(t, map[string][]byte{"0000000001.seg": fixChecksums(content)})
 	require.Empty(t, checkDamage(t, mem))
-	report, err := Check(context.Background(), queueDir, &CheckOptions{FS: mem, Decode: true})
+	report, err := maintain.Check(context.Background(), queueDir, &maintain.CheckOptions{FS: mem, Decode: true})
 	require.NoError(t, err)
 	require.Len(t, report.Damage, 1)
 	require.Equal(t, items[0].id, report.Damage[0].ID)

@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"docstore/queue/codec"
+	"docstore/queue/internal/dictionary"
 	"docstore/queue/internal/segment"
 
 	"github.com/stretchr/testify/require"
@@ -17,11 +18,11 @@ func benchDictionary(b *testing.B, c codec.Codec, documents [][]byte) []byte {
 	if c.Train == nil {
 		return nil
 	}
-	s := newSample(sampleShare * defaultDictionaryBytes)
+	s := dictionary.NewSample(dictionary.SampleShare * dictionary.DefaultBytes)
 	for _, d := range documents {
-		s.add(1, d)
+		s.Add(1, d)
 	}
-	dictionary, err := c.Train(s.documents, defaultDictionaryBytes)
+	dictionary, err := c.Train(s.Documents, dictionary.DefaultBytes)
 	require.NoError(b, err)
 	return dictionary
 }

@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"bytes"
@@ -13,8 +13,10 @@ import (
 
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue"
 	"docstore/queue/codec"
 	"docstore/queue/internal/segment"
+	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/require"
 )
@@ -34,9 +36,9 @@ func filesWith(t testing.TB, fsys vfs.FS, content string) (names []string) {
 	return names
 }
 
-func erase(t testing.TB, fsys vfs.FS, now time.Time, after time.Duration) CompactReport {
+func erase(t testing.TB, fsys vfs.FS, now time.Time, after time.Duration) maintain.CompactReport {
 	t.Helper()
-	report, err := Compact(context.Background(), queueDir, &CompactOptions{
+	report, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
 		FS: fsys, EraseDead: true, EraseAfter: after, DeleteOriginals: true, MaxDead: 1,
 		Now: func() time.Time { return now }, DictionaryBytes: eraseDictionaryBytes,
 	})
@@ -71,8 +73,8 @@ func TestEraseModel(t *testing.T) {
 			newest := map[string]version{}
 			died := map[string]time.Time{} // by secret
 			inDictionary := 0
-			written := map[Address]version{}
-			places := map[Address]Place{} // the last ones seen, of erased documents too
+			written := map[queue.Address]version{}
+			places := map[queue.Address]queue.Place{} // the last ones seen, of erased documents too
 			seen := seenPlaces{}
 			for range 25 {
 				w := openWriter(t, opts)
@@ -106,14 +108,14 @@ func TestEraseModel(t *testing.T) {
 					}
 				}
 				if random.IntN(2) == 0 {
-					_, err := Compact(context.Background(), queueDir, &CompactOptions{
+					_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
 						FS: mem, MaxDead: 0.01 + random.Float64(), DeleteOriginals: random.IntN(2) == 0, Now: func() time.Time { return now },
 					})
 					require.NoError(t, err)
 				}
 				for secret := range died {
 					for _, name := range filesWith(t, mem, secret) {
-						n, _ := ParseFileName(name)
+						n, _ := queue.ParseFileName(name)
 						s, err := segment.Open(mem, queueDir+"/"+name, n.First)
 						require.NoError(t, err)
 						content, err := s.Dictionary()
@@ -138,7 +140,7 @@ func TestEraseModel(t *testing.T) {
 				r := openReader(t, mem)
 				for at, v := range written { // an index may be behind
 					if dead, ok := died[v.secret]; ok && !dead.After(now.Add(-after)) {
-						_, _, err := r.StoredFor(nil, Wanted{ID: []byte(v.id), Address: at, Place: places[at]}, 0)
+						_, _, err := r.StoredFor(nil, queue.Wanted{ID: []byte(v.id), Address: at, Place: places[at]}, 0)
 						require.Error(t, err, "%s at %s is served by its place", v.id, at)
 					}
 				}
@@ -163,30 +165,30 @@ func TestEraseModel(t *testing.T) {
 }
 
 // seenPlaces are the places of each document, with the dictionary of the file.
-type seenPlaces map[Address]map[Place]codec.DictionaryHash
+type seenPlaces map[queue.Address]map[queue.Place]codec.DictionaryHash
 
 // requireAllPlaces requires that every document is found with each of its places in earlier
 // files, which it adds to. Places number the files of a segment from 1 to 7 in turns: it
 // returns how many places have the number of the present file, but are of one with another
 // dictionary.
-func requireAllPlaces(t *testing.T, r *Reader, seen seenPlaces) (ambiguous int) {
+func requireAllPlaces(t *testing.T, r *queue.Reader, seen seenPlaces) (ambiguous int) {
 	t.Helper()
 	infos, err := r.Segments()
 	require.NoError(t, err)
 	present := placesOf(t, r)
 	for at, p := range present {
-		i := slices.IndexFunc(infos, func(i SegmentInfo) bool { return i.ID <= at.Segment && at.Segment <= i.Last })
+		i := slices.IndexFunc(infos, func(i queue.SegmentInfo) bool { return i.ID <= at.Segment && at.Segment <= i.Last })
 		require.GreaterOrEqual(t, i, 0)
 		if seen[at] == nil {
-			seen[at] = map[Place]codec.DictionaryHash{}
+			seen[at] = map[queue.Place]codec.DictionaryHash{}
 		}
 		seen[at][p] = infos[i].Dictionary
 	}
-	require.NoError(t, r.Scan(context.Background(), Position{}, func(e Entry) error {
+	require.NoError(t, r.Scan(context.Background(), queue.Position{}, func(e queue.Entry) error {
 		want, wantErr := r.DocumentFor(nil, e.ID, e.Address)
 		now := present[e.Address]
 		for p, dictionary := range seen[e.Address] {
-			got, _, err := r.StoredFor(nil, Wanted{ID: e.ID, Address: e.Address, Place: p}, 0)
+			got, _, err := r.StoredFor(nil, queue.Wanted{ID: e.ID, Address: e.Address, Place: p}, 0)
 			require.Equal(t, wantErr == nil, err == nil, "%v", err)
 			require.Equal(t, string(want), string(got))
 			if fileNumber(p) == fileNumber(now) && dictionary != seen[e.Address][now] {
@@ -198,7 +200,7 @@ func requireAllPlaces(t *testing.T, r *Reader, seen seenPlaces) (ambiguous int) 
 	return ambiguous
 }
 
-func fileNumber(p Place) uint64 { return binary.LittleEndian.Uint64(p[4:]) >> 51 & 7 }
+func fileNumber(p queue.Place) uint64 { return binary.LittleEndian.Uint64(p[4:]) >> 51 & 7 }
 
 // TestPlacesOfRewritesWithTheSameNumber: the eighth rewrite has the number of the first one, and
 // another dictionary. The places of both give the right documents.
@@ -221,7 +223,7 @@ func TestPlacesOfRewritesWithTheSameNumber(t *testing.T) {
 					(&item{id: fmt.Sprint(n), deleted: true}).put(t, w)
 				}
 				require.NoError(t, w.Close())
-				_, err := Compact(context.Background(), queueDir, &CompactOptions{
+				_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
 					FS: mem, EraseDead: true, DeleteOriginals: true, MaxDead: 1, DictionaryBytes: dictionaryBytes,
 					Now: func() time.Time { return testStart.Add(time.Hour) },
 				})
@@ -244,7 +246,7 @@ func TestEraseNewestSegment(t *testing.T) {
 	(&item{id: "id", deleted: true}).put(t, w)
 	w.SetCursor([]byte("line 2"))
 	require.NoError(t, w.Flush())
-	require.Equal(t, []SegmentID{1}, erase(t, mem, testStart.Add(time.Hour), 0).NotErased, "it is being written")
+	require.Equal(t, []queue.SegmentID{1}, erase(t, mem, testStart.Add(time.Hour), 0).NotErased, "it is being written")
 	require.NoError(t, w.Close())
 	r := openReader(t, mem)
 	end := r.End()
@@ -253,7 +255,7 @@ func TestEraseNewestSegment(t *testing.T) {
 	require.Equal(t, 1, erase(t, mem, testStart.Add(time.Hour), time.Minute).Rewrites)
 	require.Empty(t, filesWith(t, mem, "secret"))
 	require.Equal(t, end, r.End())
-	require.Len(t, scan(t, r, Position{}), 1)
+	require.Len(t, scan(t, r, queue.Position{}), 1)
 	w = openWriter(t, testOptions(mem))
 	require.Equal(t, "line 2", string(w.Cursor()))
 	it := item{id: "id", document: "another"}
@@ -292,19 +294,19 @@ func TestEraseAtAnyGeneration(t *testing.T) {
 			require.NoError(t, w.Close())
 
 			now := testStart.Add(2 * time.Hour)
-			_, err := Compact(context.Background(), queueDir, &CompactOptions{
+			_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
 				FS: mem, EraseDead: true, DeleteOriginals: true, MaxDead: 1, Now: func() time.Time { return now },
 			})
 			if test.name == "" {
 				require.ErrorContains(t, err, "segments 1 to 1 have the highest possible generation, 4294967295")
-				_, err = Truncate(context.Background(), queueDir, Address{Segment: 1}, &TruncateOptions{FS: mem})
+				_, err = maintain.Truncate(context.Background(), queueDir, queue.Address{Segment: 1}, &maintain.TruncateOptions{FS: mem})
 				require.ErrorContains(t, err, "highest possible generation")
 				return
 			}
 			require.NoError(t, err)
 			require.Empty(t, filesWith(t, mem, secret.document))
 			require.Equal(t, []string{test.name}, filesWith(t, mem, "a document"))
-			require.Len(t, scan(t, openReader(t, mem), Position{}), 2)
+			require.Len(t, scan(t, openReader(t, mem), queue.Position{}), 2)
 			requireSound(t, mem)
 		})
 	}
@@ -355,17 +357,17 @@ func TestWriterDropsErasedDictionary(t *testing.T) {
 	}
 	require.NoError(t, w.Close())
 	w = openWriter(t, opts)
-	require.NotNil(t, w.Trainer().current())
-	require.EqualValues(t, 1, w.Trainer().current().sampled.First)
+	require.NotNil(t, w.Trainer().Current())
+	require.EqualValues(t, 1, w.Trainer().Current().Sampled.First)
 	(&item{id: "0", deleted: true}).put(t, w)
 	require.NoError(t, w.Close())
 
-	_, err := Compact(context.Background(), queueDir, &CompactOptions{FS: mem, MaxDead: 0.001})
+	_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{FS: mem, MaxDead: 0.001})
 	require.NoError(t, err)
 	w = openWriter(t, opts)
-	require.NotNil(t, w.Trainer().current(), "nothing was erased")
+	require.NotNil(t, w.Trainer().Current(), "nothing was erased")
 	require.NoError(t, w.Close())
 	erase(t, mem, testStart.Add(time.Hour), 0)
 	w = openWriter(t, opts)
-	require.Nil(t, w.Trainer().current())
+	require.Nil(t, w.Trainer().Current())
 }

@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"context"
@@ -11,7 +11,9 @@ import (
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue"
 	"docstore/queue/internal/segment"
+	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/require"
 )
@@ -37,7 +39,7 @@ func deadQueue(t testing.TB, mem *vfs.Mem) (live map[string]string) {
 
 func requireLive(t *testing.T, fsys vfs.FS, live map[string]string) {
 	t.Helper()
-	r, err := OpenReader(queueDir, &ReaderOptions{FS: fsys})
+	r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: fsys})
 	require.NoError(t, err)
 	defer r.Close()
 	index := (&follower{index: map[string]indexed{}}).follow(t, r, -1)
@@ -51,8 +53,8 @@ func requireLive(t *testing.T, fsys vfs.FS, live map[string]string) {
 }
 
 // erasing compacts a deadQueue so that the next compaction has nothing to do.
-func erasing(fsys vfs.FS, erases bool) (CompactReport, error) {
-	return Compact(context.Background(), queueDir, &CompactOptions{
+func erasing(fsys vfs.FS, erases bool) (maintain.CompactReport, error) {
+	return maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
 		FS: fsys, MaxDead: 0.1, DeleteOriginals: true, EraseDead: erases, DictionaryBytes: eraseDictionaryBytes,
 		Now: func() time.Time { return testStart.Add(time.Hour) },
 	})

@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"context"
@@ -11,7 +11,9 @@ import (
 
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue"
 	"docstore/queue/internal/segment"
+	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/require"
 )
@@ -57,7 +59,7 @@ func TestCompactPartialReplica(t *testing.T) {
 			renamed = op.Kind == vfs.OpRename
 			return nil
 		})
-		_, err := Compact(context.Background(), queueDir, &CompactOptions{
+		_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
 			FS: observed, MaxDead: 0.01 + 0.3*random.Float64(), DeleteOriginals: random.IntN(2) == 0,
 			MemoryBytes: 100 + random.Int64N(1<<12), Now: func() time.Time { return m.now },
 		})
@@ -69,7 +71,7 @@ func TestCompactPartialReplica(t *testing.T) {
 // replica is an incomplete copy of a queue, with an index that follows it.
 type replica struct {
 	mem    *vfs.Mem
-	reader *Reader
+	reader *queue.Reader
 	index  follower
 }
 
@@ -86,9 +88,9 @@ func (r *replica) copySome(t *testing.T, random *rand.Rand, source *vfs.Mem) {
 	names, err := source.List(queueDir)
 	require.NoError(t, err)
 	random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
-	some, covered := random.IntN(len(names)+1), map[SegmentID]bool{}
+	some, covered := random.IntN(len(names)+1), map[queue.SegmentID]bool{}
 	for i, name := range names {
-		f, ok := ParseFileName(name)
+		f, ok := queue.ParseFileName(name)
 		if !ok {
 			continue
 		}
@@ -113,7 +115,7 @@ func (r *replica) copySome(t *testing.T, random *rand.Rand, source *vfs.Mem) {
 	copied, err := r.mem.List(queueDir)
 	require.NoError(t, err)
 	for _, name := range copied {
-		whole, isQuarantined := strings.CutSuffix(name, QuarantineSuffix)
+		whole, isQuarantined := strings.CutSuffix(name, queue.QuarantineSuffix)
 		if isQuarantined && slices.Contains(names, whole) && !slices.Contains(copied, whole) {
 			continue // it has not been copied again
 		}
@@ -144,7 +146,7 @@ func (r *replica) damageSome(t *testing.T, random *rand.Rand) {
 		}
 		require.NoError(t, vfs.WriteFileAtomic(r.mem, path, content))
 		if random.IntN(2) == 0 {
-			require.NoError(t, r.mem.Rename(path, path+QuarantineSuffix))
+			require.NoError(t, r.mem.Rename(path, path+queue.QuarantineSuffix))
 		}
 	}
 }
@@ -157,14 +159,14 @@ func (r *replica) requireNeverWrong(t *testing.T, random *rand.Rand, m *model) {
 	}
 	for _, steps := range []int{0, random.IntN(300), random.IntN(300)} {
 		next, err := r.index.tryFollow(r.reader, steps)
-		if err != nil && !errors.Is(err, ErrCorrupt) {
-			require.ErrorIs(t, err, ErrUnavailable, "the tail waits for a whole file")
+		if err != nil && !errors.Is(err, queue.ErrCorrupt) {
+			require.ErrorIs(t, err, queue.ErrUnavailable, "the tail waits for a whole file")
 		}
 		r.index = next
 		for id, newest := range m.newest {
 			if newest.at.Compare(next.at.Next) < 0 {
 				if err := m.checkID(t, r.reader, next, id); err != nil {
-					require.ErrorIs(t, err, ErrUnavailable)
+					require.ErrorIs(t, err, queue.ErrUnavailable)
 				}
 			}
 		}
@@ -189,7 +191,7 @@ func TestReplicaServesDeletedDocument(t *testing.T) {
 		put(item{id: "kept", document: "document"})
 		put(item{id: "deleted", deleted: true}, item{id: "overwritten", document: "newer"}, item{id: "overwritten", document: "newest"})
 		put(item{id: "last", document: "document"})
-		_, err := Compact(context.Background(), queueDir, &CompactOptions{FS: mem, MaxDead: 0.01, MemoryBytes: memory})
+		_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{FS: mem, MaxDead: 0.01, MemoryBytes: memory})
 		require.NoError(t, err)
 		require.NoError(t, mem.Remove(queueDir+"/0000000001-0000000001.0001.seg"), "not copied yet")
 		index := follower{index: map[string]indexed{}}
@@ -205,7 +207,7 @@ func TestDamagedRewriteDoesNotBringDeletesBack(t *testing.T) {
 	const rewrite = queueDir + "/0000000001-0000000001.0001.seg"
 	for name, damage := range map[string]func(t *testing.T, replica *vfs.Mem){
 		"quarantined": func(t *testing.T, replica *vfs.Mem) {
-			require.NoError(t, replica.Rename(rewrite, rewrite+QuarantineSuffix))
+			require.NoError(t, replica.Rename(rewrite, rewrite+queue.QuarantineSuffix))
 		},
 		"damaged": func(t *testing.T, replica *vfs.Mem) {
 			content, err := vfs.ReadFile(replica, rewrite)
@@ -232,15 +234,15 @@ func TestDamagedRewriteDoesNotBringDeletesBack(t *testing.T) {
 			now := testStart
 			for range 4 {
 				now = now.Add(time.Hour)
-				_, err := Compact(context.Background(), queueDir, &CompactOptions{
+				_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
 					FS: mem, MaxDead: 0.01, MemoryBytes: 1, DeleteOriginals: true, Now: func() time.Time { return now },
 				})
 				require.NoError(t, err)
 			}
 			require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/0000000001.seg", original))
 			damage(t, mem)
-			var corruption *CorruptionError
-			err = openReader(t, mem).Scan(context.Background(), Position{}, func(e Entry) error {
+			var corruption *queue.CorruptionError
+			err = openReader(t, mem).Scan(context.Background(), queue.Position{}, func(e queue.Entry) error {
 				require.NotEqual(t, "deleted", string(e.ID))
 				return nil
 			})

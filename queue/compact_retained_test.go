@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"context"
@@ -11,18 +11,20 @@ import (
 
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue"
+	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/require"
 )
 
 // stateAt returns the documents of a queue up to the end of a segment.
-func stateAt(t *testing.T, fsys vfs.FS, end SegmentID) map[string]string {
+func stateAt(t *testing.T, fsys vfs.FS, end queue.SegmentID) map[string]string {
 	t.Helper()
-	r, err := OpenReader(queueDir, &ReaderOptions{FS: fsys})
+	r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: fsys})
 	require.NoError(t, err)
 	defer r.Close()
 	state := map[string]string{}
-	require.NoError(t, r.Scan(context.Background(), Position{}, func(e Entry) error {
+	require.NoError(t, r.Scan(context.Background(), queue.Position{}, func(e queue.Entry) error {
 		if e.Address.Segment > end {
 			return nil
 		}
@@ -38,11 +40,11 @@ func stateAt(t *testing.T, fsys vfs.FS, end SegmentID) map[string]string {
 }
 
 // appendBatch appends random entries to a new segment, and to the state.
-func appendBatch(t *testing.T, fsys vfs.FS, random *rand.Rand, now time.Time, state map[string]string) SegmentID {
+func appendBatch(t *testing.T, fsys vfs.FS, random *rand.Rand, now time.Time, state map[string]string) queue.SegmentID {
 	t.Helper()
-	w, err := OpenWriter(queueDir, &WriterOptions{FS: fsys, SegmentBytes: MinSegmentBytes, Codec: "none", Now: func() time.Time { return now }})
+	w, err := queue.OpenWriter(queueDir, &queue.WriterOptions{FS: fsys, SegmentBytes: queue.MinSegmentBytes, Codec: "none", Now: func() time.Time { return now }})
 	require.NoError(t, err)
-	var at Address
+	var at queue.Address
 	for range 1 + random.IntN(6) {
 		id, document := fmt.Sprint("id-", random.IntN(8)), fmt.Sprint(random.Uint64())
 		if random.IntN(3) == 0 {
@@ -62,7 +64,7 @@ func appendBatch(t *testing.T, fsys vfs.FS, random *rand.Rand, now time.Time, st
 // some states are released.
 func TestCompactKeepsRetainedStates(t *testing.T) {
 	random, mem, now := testseed.Rand(t), newMem(t), testStart
-	newest, states := map[string]string{}, map[SegmentID]map[string]string{}
+	newest, states := map[string]string{}, map[queue.SegmentID]map[string]string{}
 	for range 60 {
 		now = now.Add(time.Hour)
 		end := appendBatch(t, mem, random, now, newest)
@@ -77,7 +79,7 @@ func TestCompactKeepsRetainedStates(t *testing.T) {
 				delete(states, end)
 			}
 		}
-		_, err := Compact(context.Background(), queueDir, &CompactOptions{
+		_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
 			FS: mem, MaxDead: 0.01 + random.Float64()/2, DeleteOriginals: true, Now: func() time.Time { return now },
 			EraseDead: random.IntN(2) == 0, EraseAfter: time.Hour, RetainedEnds: slices.Sorted(maps.Keys(states)),
 		})
@@ -89,14 +91,14 @@ func TestCompactKeepsRetainedStates(t *testing.T) {
 	}
 }
 
-const maxSegmentID = SegmentID(1<<32 - 1)
+const maxSegmentID = queue.SegmentID(1<<32 - 1)
 
 // TestEraseReportsRetainedStates: a document that a retained state needs is erased after the
 // state was released.
 func TestEraseReportsRetainedStates(t *testing.T) {
 	mem, now := newMem(t), testStart
 	write := func(id, document string) {
-		w, err := OpenWriter(queueDir, &WriterOptions{FS: mem, Codec: "none", Now: func() time.Time { return now }})
+		w, err := queue.OpenWriter(queueDir, &queue.WriterOptions{FS: mem, Codec: "none", Now: func() time.Time { return now }})
 		require.NoError(t, err)
 		_, err = w.Append([]byte(id), []byte(document))
 		require.NoError(t, err)
@@ -107,16 +109,16 @@ func TestEraseReportsRetainedStates(t *testing.T) {
 	write("id", "corrected")
 	write("other", "changed")
 	now = now.Add(2 * time.Hour)
-	erase := func(ends ...SegmentID) CompactReport {
-		report, err := Compact(context.Background(), queueDir, &CompactOptions{
+	erase := func(ends ...queue.SegmentID) maintain.CompactReport {
+		report, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
 			FS: mem, EraseDead: true, EraseAfter: time.Hour, DeleteOriginals: true, Now: func() time.Time { return now }, RetainedEnds: ends,
 		})
 		require.NoError(t, err)
 		return report
 	}
-	require.Equal(t, []SegmentID{1, 2, 3}, erase(1, 2, 3).Held)
+	require.Equal(t, []queue.SegmentID{1, 2, 3}, erase(1, 2, 3).Held)
 	require.NotEmpty(t, filesWith(t, mem, "secret"))
-	require.Equal(t, []SegmentID{3}, erase(3).Held, "only the other document")
+	require.Equal(t, []queue.SegmentID{3}, erase(3).Held, "only the other document")
 	require.Empty(t, filesWith(t, mem, "secret"))
 	require.Empty(t, erase().Held)
 	require.Empty(t, filesWith(t, mem, "public"))

@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"context"
@@ -13,7 +13,9 @@ import (
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue"
 	"docstore/queue/internal/segment"
+	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/require"
 )
@@ -28,27 +30,27 @@ type model struct {
 }
 
 type follower struct {
-	at    Position
+	at    queue.Position
 	index map[string]indexed
 }
 
 type indexed struct {
-	address Address
+	address queue.Address
 	expires time.Time
-	place   Place // of a generation up to the present one
+	place   queue.Place // of a generation up to the present one
 }
 
 // follow returns the index after the given number of further entries; -1: after all.
-func (f *follower) follow(t *testing.T, r *Reader, steps int) follower {
+func (f *follower) follow(t *testing.T, r *queue.Reader, steps int) follower {
 	next, err := f.tryFollow(r, steps)
 	require.NoError(t, err)
 	return next
 }
 
-func (f *follower) tryFollow(r *Reader, steps int) (follower, error) {
+func (f *follower) tryFollow(r *queue.Reader, steps int) (follower, error) {
 	next := follower{f.at, maps.Clone(f.index)}
 	errEnough := errors.New("enough")
-	err := r.Scan(context.Background(), f.at, func(e Entry) error {
+	err := r.Scan(context.Background(), f.at, func(e queue.Entry) error {
 		if steps == 0 {
 			return errEnough
 		}
@@ -66,7 +68,7 @@ func (f *follower) tryFollow(r *Reader, steps int) (follower, error) {
 	return next, err
 }
 
-func (m *model) write(t *testing.T, w *Writer, count int) {
+func (m *model) write(t *testing.T, w *queue.Writer, count int) {
 	for range count {
 		it := item{id: fmt.Sprint("id", m.random.IntN(40))}
 		switch m.random.IntN(8) {
@@ -97,7 +99,7 @@ func (m *model) live(id string) bool {
 
 // requireIndex checks that an index at the end of the queue serves each live document,
 // and nothing else.
-func (m *model) requireIndex(t *testing.T, r *Reader, f follower) {
+func (m *model) requireIndex(t *testing.T, r *queue.Reader, f follower) {
 	for id := range m.newest {
 		require.NoError(t, m.checkID(t, r, f, id))
 	}
@@ -106,7 +108,7 @@ func (m *model) requireIndex(t *testing.T, r *Reader, f follower) {
 // checkID checks the answer of an index for an id whose newest entry it has read. It
 // returns the error of fetching a live document, which must not be that the document is
 // gone.
-func (m *model) checkID(t *testing.T, r *Reader, f follower, id string) error {
+func (m *model) checkID(t *testing.T, r *queue.Reader, f follower, id string) error {
 	known, ok := f.index[id]
 	if ok && !known.expires.IsZero() && !m.now.Before(known.expires) {
 		ok = false
@@ -116,14 +118,14 @@ func (m *model) checkID(t *testing.T, r *Reader, f follower, id string) error {
 		return nil
 	}
 	document, err := r.DocumentFor(nil, []byte(id), known.address)
-	placed, _, placedErr := r.StoredFor(nil, Wanted{ID: []byte(id), Address: known.address, Place: known.place}, 0)
+	placed, _, placedErr := r.StoredFor(nil, queue.Wanted{ID: []byte(id), Address: known.address, Place: known.place}, 0)
 	if placedErr == nil { // although the block's table may be damaged
 		require.True(t, m.live(id), "%s is deleted", id)
 		require.Equal(t, m.newest[id].document, string(placed))
 	} else {
 		require.Equal(t, fmt.Sprint(err), placedErr.Error())
 	}
-	var gone *GoneError
+	var gone *queue.GoneError
 	isGone := errors.As(err, &gone) && gone.Settled.Next.Compare(f.at.Next) <= 0
 	switch {
 	case !m.live(id):
@@ -160,7 +162,7 @@ func TestCompactModel(t *testing.T) {
 					require.NoError(t, w.Close())
 					w = openWriter(t, opts)
 				}
-				_, err := Compact(context.Background(), queueDir, &CompactOptions{
+				_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
 					FS: mem, MaxDead: 0.01 + random.Float64(), DeleteOriginals: random.IntN(2) == 0,
 					DeleteAfter: time.Duration(random.IntN(3)) * time.Second, MemoryBytes: 1000 + random.Int64N(1<<16),
 					Now: func() time.Time { return m.now },
@@ -191,9 +193,9 @@ func TestCompactShrinks(t *testing.T) {
 	}
 	now := testStart.Add(time.Hour)
 	var done int64
-	compact := func(after time.Duration) CompactReport {
+	compact := func(after time.Duration) maintain.CompactReport {
 		before, all := done, int64(0)
-		report, err := Compact(context.Background(), queueDir, &CompactOptions{
+		report, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
 			FS: mem, DeleteOriginals: true, DeleteAfter: after, Now: func() time.Time { return now },
 			Progress: func(now, total int64) {
 				require.GreaterOrEqual(t, now, done-before)
@@ -222,13 +224,15 @@ func TestCompactShrinks(t *testing.T) {
 	names, err := mem.List(queueDir)
 	require.NoError(t, err)
 	require.Contains(t, names, "0000000001-0000000009.0001.seg")
-	require.Len(t, slices.DeleteFunc(names, func(n string) bool { return n == HeadName || n == segment.LockName || n == segment.CompactLockName }), 2)
+	require.Len(t, slices.DeleteFunc(names, func(n string) bool {
+		return n == queue.HeadName || n == segment.LockName || n == segment.CompactLockName
+	}), 2)
 	r := openReader(t, mem)
 	requireItems(t, r, last)
-	_, err = r.Document(nil, Address{Segment: 3, Block: segment.HeaderBytes})
-	var gone *GoneError
+	_, err = r.Document(nil, queue.Address{Segment: 3, Block: segment.HeaderBytes})
+	var gone *queue.GoneError
 	require.ErrorAs(t, err, &gone)
-	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorIs(t, err, queue.ErrUnavailable)
 }
 
 // TestCompactCrash stops a compaction before each of its operations and cuts the power:
@@ -249,7 +253,7 @@ func TestCompactCrash(t *testing.T) {
 	}
 	require.NoError(t, w.Close())
 	compact := func(fsys vfs.FS) error {
-		_, err := Compact(context.Background(), queueDir, &CompactOptions{FS: fsys, DeleteOriginals: true})
+		_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{FS: fsys, DeleteOriginals: true})
 		return err
 	}
 	for k := 1; ; k++ {
@@ -264,7 +268,7 @@ func TestCompactCrash(t *testing.T) {
 			tally.Case()
 			after := mem.CrashClone(way.Keep)
 			requireLast := func(after vfs.FS) {
-				r, err := OpenReader(queueDir, &ReaderOptions{FS: after})
+				r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: after})
 				require.NoError(t, err)
 				defer r.Close()
 				index := follower{index: map[string]indexed{}}
@@ -294,8 +298,8 @@ func TestCompactCrash(t *testing.T) {
 			requireLast(after)
 			names, err := after.List(queueDir)
 			require.NoError(t, err)
-			require.ElementsMatch(t, []string{HeadName, "0000000001-0000000002.0001.seg", "0000000003.seg", segment.LockName, segment.CompactLockName}, names)
-			w, err := OpenWriter(queueDir, testOptions(after))
+			require.ElementsMatch(t, []string{queue.HeadName, "0000000001-0000000002.0001.seg", "0000000003.seg", segment.LockName, segment.CompactLockName}, names)
+			w, err := queue.OpenWriter(queueDir, testOptions(after))
 			require.NoError(t, err)
 			require.NoError(t, w.Close())
 		}
@@ -318,12 +322,12 @@ func TestCompactDamage(t *testing.T) {
 	keep.put(t, w)
 	require.NoError(t, w.Seal())
 	require.NoError(t, w.Close())
-	_, err := Compact(context.Background(), queueDir, &CompactOptions{FS: mem, MaxDead: 0.1, DeleteOriginals: true})
+	_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{FS: mem, MaxDead: 0.1, DeleteOriginals: true})
 	require.NoError(t, err)
 	const name = "0000000001-0000000002.0001.seg"
 	content, err := vfs.ReadFile(mem, queueDir+"/"+name)
 	require.NoError(t, err)
-	items := scan(t, openReader(t, mem), Position{})
+	items := scan(t, openReader(t, mem), queue.Position{})
 	require.Len(t, items, 3)
 	live := items[:2]
 	for _, damage := range damages {
@@ -336,7 +340,7 @@ func TestCompactDamage(t *testing.T) {
 					require.Equal(t, posting(int(it.id[0]-'0')), string(document), "byte %d %s", i, damage.name)
 					continue
 				}
-				var gone *GoneError
+				var gone *queue.GoneError
 				require.False(t, errors.As(err, &gone), "byte %d %s: %v", i, damage.name, err)
 			}
 			r.Close()
@@ -357,17 +361,17 @@ func TestCompactDeletesOnly(t *testing.T) {
 	}
 	(&item{id: "last", document: "document"}).put(t, w)
 	require.NoError(t, w.Close())
-	compact := func() CompactReport {
-		report, err := Compact(context.Background(), queueDir, &CompactOptions{FS: mem, DeleteOriginals: true})
+	compact := func() maintain.CompactReport {
+		report, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{FS: mem, DeleteOriginals: true})
 		require.NoError(t, err)
 		return report
 	}
 	require.Equal(t, 1, compact().Replaced)
-	require.Len(t, scan(t, openReader(t, mem), Position{}), 51, "the deletes were still needed")
+	require.Len(t, scan(t, openReader(t, mem), queue.Position{}), 51, "the deletes were still needed")
 	report := compact()
 	require.Equal(t, 1, report.Replaced)
 	require.Less(t, report.BytesAfter, report.BytesBefore)
-	require.Len(t, scan(t, openReader(t, mem), Position{}), 1)
+	require.Len(t, scan(t, openReader(t, mem), queue.Position{}), 1)
 	require.Zero(t, compact().Replaced)
 	requireSound(t, mem)
 }
@@ -394,14 +398,14 @@ func TestDropReplaced(t *testing.T) {
 	require.NoError(t, w.Close())
 	r := openReader(t, mem)
 	requireDocuments(t, r, items)
-	_, err := Compact(context.Background(), queueDir, &CompactOptions{FS: mem, MaxDead: 0.001, DeleteOriginals: true})
+	_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{FS: mem, MaxDead: 0.001, DeleteOriginals: true})
 	require.NoError(t, err)
 	old := items[0]
 	_, err = r.Document(nil, old.at)
 	require.NoError(t, err, "the removed file is still open")
 	require.NoError(t, r.DropReplaced())
 	_, err = r.Document(nil, old.at)
-	var gone *GoneError
+	var gone *queue.GoneError
 	require.ErrorAs(t, err, &gone)
 	requireDocuments(t, r, live)
 

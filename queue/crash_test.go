@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"context"
@@ -13,7 +13,9 @@ import (
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue"
 	"docstore/queue/internal/segment"
+	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/require"
 )
@@ -29,7 +31,7 @@ type history struct {
 }
 
 // work appends, flushes and seals until a call fails, and closes.
-func (h *history) work(w *Writer, count int) error {
+func (h *history) work(w *queue.Writer, count int) error {
 	if err := h.append(w, count); err != nil {
 		return err
 	}
@@ -40,7 +42,7 @@ func (h *history) work(w *Writer, count int) error {
 	return nil
 }
 
-func (h *history) append(w *Writer, count int) error {
+func (h *history) append(w *queue.Writer, count int) error {
 	for range count {
 		n := len(h.items)
 		it := item{id: fmt.Sprint("id-", n%7), document: posting(n)[:40+(h.start+n*(1+h.start))%60]}
@@ -73,12 +75,12 @@ func (h *history) append(w *Writer, count int) error {
 	return nil
 }
 
-func crashOptions(fsys vfs.FS) *WriterOptions {
+func crashOptions(fsys vfs.FS) *queue.WriterOptions {
 	opts := testOptions(fsys)
 	opts.BlockBytes, opts.SegmentBytes = 300, 1500
 	var saves atomic.Int64
 	opts.SetTest(func() time.Time { // each Flush writes the head
-		return testStart.Add(time.Duration(saves.Add(1)) * HeadInterval)
+		return testStart.Add(time.Duration(saves.Add(1)) * queue.HeadInterval)
 	}, testQueueID)
 	return opts
 }
@@ -119,7 +121,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	for range crashtest.Share(1, 25) {
 		count, start := 45, random.IntN(100)
 		writes := countWrites(func(fsys vfs.FS) {
-			w, err := OpenWriter(queueDir, crashOptions(fsys))
+			w, err := queue.OpenWriter(queueDir, crashOptions(fsys))
 			require.NoError(t, err)
 			require.NoError(t, (&history{start: start}).work(w, count))
 		})
@@ -127,15 +129,15 @@ func TestCrashAtEveryOperation(t *testing.T) {
 		for k := 1; k <= writes; k++ {
 			mem := vfs.NewMem()
 			h := history{start: start}
-			w, err := OpenWriter(queueDir, crashOptions(crashAfter(mem, k)))
+			w, err := queue.OpenWriter(queueDir, crashOptions(crashAfter(mem, k)))
 			if err == nil {
 				require.Error(t, h.work(w, count))
 				require.Error(t, w.Close())
 			}
 			// The files as readers, rsync for example, could see them at that moment.
 			seen := 0
-			if r, err := OpenReader(queueDir, &ReaderOptions{FS: mem.CrashClone(vfs.KeepAll)}); err == nil {
-				seen = len(scan(t, r, Position{}))
+			if r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: mem.CrashClone(vfs.KeepAll)}); err == nil {
+				seen = len(scan(t, r, queue.Position{}))
 				r.Close()
 			}
 			for _, way := range crashtest.Ways(random) {
@@ -157,7 +159,7 @@ func TestCrashDuringConcurrentFlushes(t *testing.T) {
 		mem := vfs.NewMem()
 		opts := crashOptions(crashAfter(mem, k))
 		opts.Codec = "s2"
-		w, err := OpenWriter(queueDir, opts)
+		w, err := queue.OpenWriter(queueDir, opts)
 		if err != nil {
 			continue
 		}
@@ -179,7 +181,7 @@ func TestCrashDuringConcurrentFlushes(t *testing.T) {
 		}()
 		for n := range count {
 			it := item{id: fmt.Sprint(n), document: posting(n)}
-			r := Record{ID: []byte(it.id), Document: []byte(it.document), Cursor: []byte(it.id)}
+			r := queue.Record{ID: []byte(it.id), Document: []byte(it.document), Cursor: []byte(it.id)}
 			if it.at, err = w.Put(r); err != nil {
 				break
 			}
@@ -192,10 +194,10 @@ func TestCrashDuringConcurrentFlushes(t *testing.T) {
 			tally.Case()
 			when := fmt.Sprintf("before operation %d, %s", k, way.Name)
 			recovered := mem.CrashClone(way.Keep)
-			again, err := OpenWriter(queueDir, crashOptions(recovered))
+			again, err := queue.OpenWriter(queueDir, crashOptions(recovered))
 			require.NoError(t, err, when)
 			r := openReader(t, recovered)
-			got := scan(t, r, Position{})
+			got := scan(t, r, queue.Position{})
 			require.GreaterOrEqual(t, len(got), covered, "flushed entries are lost: %s", when)
 			requireItems(t, r, items[:len(got)])
 			if len(got) > 0 {
@@ -211,13 +213,13 @@ func TestCrashDuringConcurrentFlushes(t *testing.T) {
 // or seen entry is lost.
 func requireRecovery(t *testing.T, fsys vfs.FS, h history, seen int, when string) {
 	t.Helper()
-	w, err := OpenWriter(queueDir, crashOptions(fsys))
+	w, err := queue.OpenWriter(queueDir, crashOptions(fsys))
 	require.NoError(t, err, when)
 	defer w.Close()
-	r, err := OpenReader(queueDir, &ReaderOptions{FS: fsys})
+	r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: fsys})
 	require.NoError(t, err, when)
 	defer r.Close()
-	got := scan(t, r, Position{})
+	got := scan(t, r, queue.Position{})
 	require.GreaterOrEqual(t, len(got), h.flushed, "flushed entries are lost: %s", when)
 	require.GreaterOrEqual(t, len(got), seen, "readers are ahead: %s", when)
 	require.LessOrEqual(t, len(got), len(h.items), when)
@@ -231,7 +233,7 @@ func requireRecovery(t *testing.T, fsys vfs.FS, h history, seen int, when string
 	}
 	requireSound(t, fsys)
 
-	var last SegmentID
+	var last queue.SegmentID
 	if len(got) > 0 {
 		last = got[len(got)-1].at.Segment
 	}
@@ -247,14 +249,14 @@ func TestCrashInRecovery(t *testing.T) {
 	for range crashtest.Share(1, 20) {
 		mem := vfs.NewMem()
 		var h history
-		w, err := OpenWriter(queueDir, crashOptions(crashAfter(mem, 20+random.IntN(30))))
+		w, err := queue.OpenWriter(queueDir, crashOptions(crashAfter(mem, 20+random.IntN(30))))
 		require.NoError(t, err)
 		require.Error(t, h.work(w, 60))
 		require.Error(t, w.Close())
 		for _, way := range crashtest.Ways(random) {
 			for k := 1; ; k++ {
 				again := mem.CrashClone(way.Keep)
-				w, err := OpenWriter(queueDir, crashOptions(crashAfter(again, k)))
+				w, err := queue.OpenWriter(queueDir, crashOptions(crashAfter(again, k)))
 				if err == nil {
 					require.Greater(t, k, 1)
 					require.NoError(t, w.Close())
@@ -283,7 +285,7 @@ func TestFaultAtEveryOperation(t *testing.T) {
 				mem := vfs.NewMem()
 				h := history{start: start}
 				disk := failure.At(k, mem)
-				w, err := OpenWriter(queueDir, crashOptions(disk))
+				w, err := queue.OpenWriter(queueDir, crashOptions(disk))
 				if err == nil {
 					if err = h.append(w, 45); err != nil {
 						require.ErrorIs(t, w.Flush(), failure.Err)
@@ -316,13 +318,13 @@ func TestFaultAtEveryOperation(t *testing.T) {
 // power.
 func requireContinues(t *testing.T, mem *vfs.Mem, h history, random *rand.Rand, crashes *crashtest.Tally, when string) {
 	t.Helper()
-	w, err := OpenWriter(queueDir, crashOptions(mem))
+	w, err := queue.OpenWriter(queueDir, crashOptions(mem))
 	require.NoError(t, err, when)
 	defer w.Close()
-	r, err := OpenReader(queueDir, &ReaderOptions{FS: mem})
+	r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: mem})
 	require.NoError(t, err, when)
 	defer r.Close()
-	got := scan(t, r, Position{})
+	got := scan(t, r, queue.Position{})
 	require.GreaterOrEqual(t, len(got), h.flushed, "flushed entries are lost: %s", when)
 	require.LessOrEqual(t, len(got), len(h.items), when)
 	h.items, h.cursors, h.flushed = slices.Clip(h.items[:len(got)]), slices.Clip(h.cursors[:len(got)]), len(got)
@@ -349,7 +351,7 @@ func TestUnfinishedBlockIsCutAway(t *testing.T) {
 }
 
 // workOpen appends and flushes, and leaves the first segment open.
-func (h *history) workOpen(w *Writer, count int) error {
+func (h *history) workOpen(w *queue.Writer, count int) error {
 	for range count {
 		n := len(h.items)
 		it := item{id: fmt.Sprint("id-", n), document: posting(n)}
@@ -392,8 +394,8 @@ func TestDamageBeforeMarkIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	content[segment.HeaderBytes+40] ^= 1
 	again := memWith(t, map[string][]byte{"0000000001.open": content})
-	_, err = OpenWriter(queueDir, crashOptions(again))
-	var corruption *CorruptionError
+	_, err = queue.OpenWriter(queueDir, crashOptions(again))
+	var corruption *queue.CorruptionError
 	require.ErrorAs(t, err, &corruption)
 	require.Equal(t, name, corruption.Path)
 	require.EqualValues(t, segment.HeaderBytes, corruption.Offset)
@@ -404,7 +406,7 @@ func TestDamageBeforeMarkIsRefused(t *testing.T) {
 	require.NoError(t, err, "the lock was not released")
 	require.NoError(t, lock.Close())
 
-	report, err := Check(context.Background(), queueDir, &CheckOptions{FS: again})
+	report, err := maintain.Check(context.Background(), queueDir, &maintain.CheckOptions{FS: again})
 	require.NoError(t, err)
 	require.NotEmpty(t, report.Damage)
 }

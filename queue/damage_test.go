@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"bytes"
@@ -10,8 +10,11 @@ import (
 	"time"
 
 	"docstore/internal/vfs"
+	"docstore/queue"
 	"docstore/queue/codec"
+	"docstore/queue/internal/dictionary"
 	"docstore/queue/internal/segment"
+	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -26,17 +29,17 @@ func smallQueue(t testing.TB, codec string, seal bool) (map[string][]byte, []ite
 	opts.Codec, opts.BlockBytes, opts.DictionaryBytes = codec, 400, -1
 	opts.SegmentAge = time.Hour // makes each append read and advance the clock
 	w := openWriter(t, opts)
-	if w.Trainer().codec.Train != nil {
+	if w.Trainer().Codec.Train != nil {
 		var documents [][]byte
 		for i := range 64 {
 			documents = append(documents, []byte(posting(1000+i)))
 		}
-		content, err := w.Trainer().codec.Train(documents, 256)
+		content, err := w.Trainer().Codec.Train(documents, 256)
 		require.NoError(t, err)
-		d, err := newDictionary(w.Trainer().codec, content)
+		d, err := dictionary.New(w.Trainer().Codec, content)
 		require.NoError(t, err)
-		d.sampled = segment.Run{First: 1, Last: 1}
-		w.Trainer().use(d)
+		d.Sampled = segment.Run{First: 1, Last: 1}
+		w.Trainer().Use(d)
 		w.SetLastRaw(1 << 20)
 	}
 	var items []item
@@ -68,7 +71,7 @@ func smallQueue(t testing.TB, codec string, seal bool) (map[string][]byte, []ite
 	names, err := mem.List(queueDir)
 	require.NoError(t, err)
 	for _, name := range names {
-		if name == segment.LockName || name == HeadName {
+		if name == segment.LockName || name == queue.HeadName {
 			continue
 		}
 		files[name], err = vfs.ReadFile(mem, queueDir+"/"+name)
@@ -134,7 +137,7 @@ func requireHonest(t *testing.T, files map[string][]byte, items []item, name str
 		require.NoError(t, err)
 		require.NoError(t, f.Close())
 	}
-	r, err := OpenReader(queueDir, &ReaderOptions{FS: mem})
+	r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: mem})
 	require.NoError(t, err)
 	defer r.Close()
 
@@ -142,29 +145,29 @@ func requireHonest(t *testing.T, files map[string][]byte, items []item, name str
 	for _, it := range items {
 		got, err := r.DocumentFor(nil, []byte(it.id), it.at)
 		switch {
-		case errors.Is(err, ErrUnavailable):
+		case errors.Is(err, queue.ErrUnavailable):
 			lost++
 		case it.deleted:
-			require.Same(t, ErrDeleted, err, "byte %d", at)
+			require.Same(t, queue.ErrDeleted, err, "byte %d", at)
 		case err != nil || string(got) != it.document:
 			require.FailNow(t, "wrong document", "byte %d: %v, %q, want %q", at, err, got, it.document)
 		}
 	}
-	entries, scanErr := tryScan(r, Position{})
+	entries, scanErr := tryScan(r, queue.Position{})
 	require.LessOrEqual(t, len(entries), len(items), "byte %d", at)
 	for i, e := range entries {
 		if items[i].id != e.id || items[i].at != e.at {
 			require.FailNow(t, "wrong entry", "byte %d: %v, want %v", at, e, items[i])
 		}
 	}
-	report, err := Check(context.Background(), queueDir, &CheckOptions{FS: mem})
+	report, err := maintain.Check(context.Background(), queueDir, &maintain.CheckOptions{FS: mem})
 	require.NoError(t, err, "byte %d", at)
 	number, suffix, _ := segment.ParseName(name)
 	if suffix == segment.SealedSuffix {
 		require.NotEmpty(t, report.Damage, "byte %d", at)
 		for _, d := range report.Damage {
 			require.LessOrEqual(t, d.Offset, int64(len(files[name])))
-			require.Contains(t, []SegmentID{number, number + 1}, d.Segment)
+			require.Contains(t, []queue.SegmentID{number, number + 1}, d.Segment)
 		}
 		if len(entries) < len(items) {
 			require.Error(t, scanErr, "byte %d", at)
@@ -175,7 +178,7 @@ func requireHonest(t *testing.T, files map[string][]byte, items []item, name str
 	_, err = r.Segments()
 	require.NoError(t, err)
 	r.End()
-	if w, err := OpenWriter(queueDir, testOptions(mem)); err == nil {
+	if w, err := queue.OpenWriter(queueDir, testOptions(mem)); err == nil {
 		require.NoError(t, w.Close())
 	}
 }
@@ -191,13 +194,13 @@ func TestCheckFindsAllDamage(t *testing.T) {
 	second[other] ^= 1
 	mem := memWith(t, map[string][]byte{"0000000001.seg": first, "0000000002.seg": second})
 	var progress []int64
-	report, err := Check(context.Background(), queueDir, &CheckOptions{FS: mem, Progress: func(done, total int64) {
+	report, err := maintain.Check(context.Background(), queueDir, &maintain.CheckOptions{FS: mem, Progress: func(done, total int64) {
 		require.LessOrEqual(t, done, total)
 		progress = append(progress, done)
 	}})
 	require.NoError(t, err)
 	require.Len(t, report.Damage, 3)
-	assert.Equal(t, &CorruptionError{
+	assert.Equal(t, &queue.CorruptionError{
 		Path: "/queue/0000000001.seg", Segment: 1, Offset: int64(document), ID: "id-0", Reason: report.Damage[0].Reason,
 	}, report.Damage[0])
 	assert.Contains(t, report.Damage[0].Reason, "checksum")
@@ -208,19 +211,19 @@ func TestCheckFindsAllDamage(t *testing.T) {
 	assert.EqualValues(t, len(first)+len(second), progress[len(progress)-1])
 	assert.Equal(t, 2, report.Segments)
 
-	one, err := CheckFile(context.Background(), mem, queueDir, "0000000002.seg")
+	one, err := maintain.CheckFile(context.Background(), mem, queueDir, "0000000002.seg")
 	require.NoError(t, err)
 	assert.Equal(t, report.Damage[2:], one.Damage)
-	_, err = CheckFile(context.Background(), mem, queueDir, "0000000003.seg")
+	_, err = maintain.CheckFile(context.Background(), mem, queueDir, "0000000003.seg")
 	require.ErrorContains(t, err, "0000000003")
 }
 
 func TestCheckFindsMissingSegments(t *testing.T) {
 	files, _ := smallQueue(t, "none", true)
 	mem := memWith(t, map[string][]byte{"0000000002.seg": files["0000000002.seg"]})
-	report, err := Check(context.Background(), queueDir, &CheckOptions{FS: mem})
+	report, err := maintain.Check(context.Background(), queueDir, &maintain.CheckOptions{FS: mem})
 	require.NoError(t, err)
-	assert.Equal(t, []SegmentID{1}, report.Missing)
+	assert.Equal(t, []queue.SegmentID{1}, report.Missing)
 	assert.Empty(t, report.Damage)
 }
 
@@ -239,10 +242,10 @@ func TestReaderUsesReplacedFile(t *testing.T) {
 		mem := memWith(t, map[string][]byte{"0000000001.seg": damaged, "0000000002.seg": files["0000000002.seg"]})
 		r := openReader(t, mem)
 		_, err = r.Document(nil, items[0].at)
-		require.ErrorIs(t, err, ErrUnavailable)
-		require.ErrorIs(t, err, ErrCorrupt)
-		_, err = tryScan(r, Position{})
-		var corruption *CorruptionError
+		require.ErrorIs(t, err, queue.ErrUnavailable)
+		require.ErrorIs(t, err, queue.ErrCorrupt)
+		_, err = tryScan(r, queue.Position{})
+		var corruption *queue.CorruptionError
 		require.ErrorAs(t, err, &corruption)
 		assert.Equal(t, "/queue/0000000001.seg", corruption.Path)
 
@@ -284,23 +287,23 @@ func TestForeignAndForkedSegments(t *testing.T) {
 	var foreign [2][]byte
 	for i := range foreign {
 		var err error
-		foreign[i], err = vfs.ReadFile(mem, segment.Path(queueDir, SegmentID(i+1), segment.SealedSuffix))
+		foreign[i], err = vfs.ReadFile(mem, segment.Path(queueDir, queue.SegmentID(i+1), segment.SealedSuffix))
 		require.NoError(t, err)
 	}
 
 	t.Run("position", func(t *testing.T) {
 		r := openReader(t, memWith(t, map[string][]byte{"0000000001.seg": foreign[0]}))
-		_, err := tryScan(r, Position{Queue: [16]byte{1}})
-		require.ErrorIs(t, err, ErrForked)
+		_, err := tryScan(r, queue.Position{Queue: [16]byte{1}})
+		require.ErrorIs(t, err, queue.ErrForked)
 	})
 	t.Run("next segment", func(t *testing.T) {
 		mem := memWith(t, map[string][]byte{
 			"0000000001.seg": files["0000000001.seg"], "0000000002.seg": foreign[1],
 		})
-		got, err := tryScan(openReader(t, mem), Position{})
-		require.ErrorIs(t, err, ErrForked)
+		got, err := tryScan(openReader(t, mem), queue.Position{})
+		require.ErrorIs(t, err, queue.ErrForked)
 		require.Len(t, got, 5)
-		report, err := CheckFile(context.Background(), mem, queueDir, "0000000002.seg")
+		report, err := maintain.CheckFile(context.Background(), mem, queueDir, "0000000002.seg")
 		require.NoError(t, err)
 		require.Empty(t, report.Damage)
 	})
@@ -313,33 +316,33 @@ func TestForeignAndForkedSegments(t *testing.T) {
 		content, err := vfs.ReadFile(other, segment.Path(queueDir, 1, segment.SealedSuffix))
 		require.NoError(t, err)
 		mem := memWith(t, map[string][]byte{"0000000001.seg": content, "0000000002.seg": files["0000000002.seg"]})
-		_, err = tryScan(openReader(t, mem), Position{})
-		require.ErrorIs(t, err, ErrForked)
-		report, err := Check(context.Background(), queueDir, &CheckOptions{FS: mem})
+		_, err = tryScan(openReader(t, mem), queue.Position{})
+		require.ErrorIs(t, err, queue.ErrForked)
+		report, err := maintain.Check(context.Background(), queueDir, &maintain.CheckOptions{FS: mem})
 		require.NoError(t, err)
 		require.Len(t, report.Damage, 1)
 		assert.Contains(t, report.Damage[0].Reason, "the digest of segment 1 is")
 
 		_, err = openReader(t, mem).DocumentFor(nil, []byte(items[0].id), items[0].at)
-		require.ErrorIs(t, err, ErrUnavailable, "another history's document at the address")
+		require.ErrorIs(t, err, queue.ErrUnavailable, "another history's document at the address")
 	})
 	t.Run("wrong name", func(t *testing.T) {
 		r := openReader(t, memWith(t, map[string][]byte{"0000000001.seg": files["0000000002.seg"]}))
-		_, err := tryScan(r, Position{})
-		require.ErrorIs(t, err, ErrCorrupt)
+		_, err := tryScan(r, queue.Position{})
+		require.ErrorIs(t, err, queue.ErrCorrupt)
 		require.ErrorContains(t, err, "header names segment 2")
-		_, err = r.Document(nil, Address{Segment: 1, Block: items[7].at.Block, Index: items[7].at.Index})
-		require.ErrorIs(t, err, ErrUnavailable)
+		_, err = r.Document(nil, queue.Address{Segment: 1, Block: items[7].at.Block, Index: items[7].at.Index})
+		require.ErrorIs(t, err, queue.ErrUnavailable)
 	})
 	t.Run("diverged", func(t *testing.T) {
 		r := openReader(t, memWith(t, files))
-		for _, next := range []Address{
+		for _, next := range []queue.Address{
 			{Segment: 1, Block: uint32(len(files["0000000001.seg"])), Index: 0},
 			{Segment: 1, Block: 5, Index: 0},
 			{Segment: 1, Block: segment.HeaderBytes, Index: 60},
 		} {
-			_, err := tryScan(r, Position{Queue: items[0].queue(), Next: next})
-			require.ErrorIs(t, err, ErrDiverged, "%v", next)
+			_, err := tryScan(r, queue.Position{Queue: items[0].queue(), Next: next})
+			require.ErrorIs(t, err, queue.ErrDiverged, "%v", next)
 		}
 	})
 }
@@ -354,12 +357,12 @@ func TestNewerVersion(t *testing.T) {
 	segment.Little.PutUint32(newer[8:], crcOf(newer[12:segment.HeaderBytes]))
 	mem := memWith(t, map[string][]byte{"0000000001.seg": newer})
 	r := openReader(t, mem)
-	_, err := tryScan(r, Position{})
-	require.ErrorIs(t, err, ErrNewerVersion)
-	require.NotErrorIs(t, err, ErrCorrupt)
+	_, err := tryScan(r, queue.Position{})
+	require.ErrorIs(t, err, queue.ErrNewerVersion)
+	require.NotErrorIs(t, err, queue.ErrCorrupt)
 	_, err = r.Document(nil, items[0].at)
-	require.ErrorIs(t, err, ErrNewerVersion)
-	require.ErrorIs(t, err, ErrUnavailable)
-	_, err = OpenWriter(queueDir, testOptions(mem))
-	require.ErrorIs(t, err, ErrNewerVersion)
+	require.ErrorIs(t, err, queue.ErrNewerVersion)
+	require.ErrorIs(t, err, queue.ErrUnavailable)
+	_, err = queue.OpenWriter(queueDir, testOptions(mem))
+	require.ErrorIs(t, err, queue.ErrNewerVersion)
 }

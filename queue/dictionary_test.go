@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"fmt"
@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"docstore/internal/testseed"
+	"docstore/queue"
 	"docstore/queue/codec"
+	"docstore/queue/internal/dictionary"
 	"docstore/queue/internal/segment"
 	"docstore/queue/stored"
 
@@ -24,14 +26,14 @@ func TestDictionary(t *testing.T) {
 			opts.Codec, opts.DictionaryBytes, opts.BlockBytes, opts.SegmentBytes = compression.Name, 4<<10, 4<<10, 100<<10
 			var items []item
 			write := func(count int) {
-				w, err := OpenWriter(queueDir, opts)
+				w, err := queue.OpenWriter(queueDir, opts)
 				require.NoError(t, err)
 				for range count {
 					it := item{id: fmt.Sprint(len(items)), document: posting(len(items))}
 					it.put(t, w)
 					items = append(items, it)
 					if len(items)%20 == 0 { // or the test would be over before the training
-						w.Trainer().wait()
+						w.Trainer().Wait()
 					}
 				}
 				require.NoError(t, w.Close())
@@ -46,14 +48,14 @@ func TestDictionary(t *testing.T) {
 			require.Greater(t, len(infos), 3)
 			require.Zero(t, infos[0].DictionaryBytes)
 			require.NotZero(t, infos[1].DictionaryBytes)
-			assert.GreaterOrEqual(t, infos[0].RawBytes, int64(dictionaryShare*infos[1].DictionaryBytes))
-			ratio := func(i SegmentInfo) float64 { return float64(i.StoredBytes) / float64(i.RawBytes) }
+			assert.GreaterOrEqual(t, infos[0].RawBytes, int64(dictionary.Share*infos[1].DictionaryBytes))
+			ratio := func(i queue.SegmentInfo) float64 { return float64(i.StoredBytes) / float64(i.RawBytes) }
 			hashes := map[codec.DictionaryHash]bool{}
 			maxDecoderBytes := int64(0)
 			with := 0
 			for _, info := range infos[1:] {
 				if info.DictionaryBytes == 0 { // the first after a short one
-					assert.Less(t, info.RawBytes, int64(dictionaryShare*6<<10))
+					assert.Less(t, info.RawBytes, int64(dictionary.Share*6<<10))
 					continue
 				}
 				with++
@@ -78,7 +80,7 @@ func TestSmallSegmentsCarryNoDictionary(t *testing.T) {
 	opts.Codec, opts.DictionaryBytes = "s2", 2<<10
 	n := 0
 	write := func(count int) {
-		w, err := OpenWriter(queueDir, opts)
+		w, err := queue.OpenWriter(queueDir, opts)
 		require.NoError(t, err)
 		for range count {
 			_, err := w.Append([]byte(fmt.Sprint(n)), []byte(posting(n)))
@@ -86,7 +88,7 @@ func TestSmallSegmentsCarryNoDictionary(t *testing.T) {
 			n++
 		}
 		require.NoError(t, w.Flush())
-		w.Trainer().wait()
+		w.Trainer().Wait()
 		require.NoError(t, w.Close())
 	}
 	write(300) // trains, too late for itself
@@ -105,15 +107,15 @@ func TestCloseTrainsNothing(t *testing.T) {
 	for _, closes := range []bool{true, false} {
 		opts := testOptions(newMem(t))
 		opts.Codec, opts.DictionaryBytes = "s2", 1<<10
-		w, err := OpenWriter(queueDir, opts)
+		w, err := queue.OpenWriter(queueDir, opts)
 		require.NoError(t, err)
 		trainings := 0
-		train := w.Trainer().codec.Train
-		w.Trainer().codec.Train = func(sample [][]byte, size int) ([]byte, error) {
+		train := w.Trainer().Codec.Train
+		w.Trainer().Codec.Train = func(sample [][]byte, size int) ([]byte, error) {
 			trainings++
 			return train(sample, size)
 		}
-		w.Options().BlockBytes = MaxBlockBytes // no block ends early
+		w.Options().BlockBytes = queue.MaxBlockBytes // no block ends early
 		for i := range 100 {
 			_, err := w.Append(fmt.Append(nil, i), []byte(posting(i)))
 			require.NoError(t, err)
@@ -173,10 +175,10 @@ func TestDictionariesStayWithinBudget(t *testing.T) {
 	for range 4 * kept { // segments
 		content, err := s2.Train([][]byte{randomBytes(random, dictionaryBytes)}, dictionaryBytes)
 		require.NoError(t, err)
-		d, err := newDictionary(s2, content)
+		d, err := dictionary.New(s2, content)
 		require.NoError(t, err)
-		w.Trainer().use(d)
-		w.SetLastRaw(dictionaryShare * dictionaryBytes * 2)
+		w.Trainer().Use(d)
+		w.SetLastRaw(dictionary.Share * dictionaryBytes * 2)
 		for i := range 3 {
 			it := item{id: fmt.Sprint(i), document: string(content[i*100:][:500])}
 			it.put(t, w)
@@ -186,7 +188,7 @@ func TestDictionariesStayWithinBudget(t *testing.T) {
 	}
 	decoders := stored.NewDecoderCache(kept * (dictionaryBytes + 100))
 	for range 3 {
-		r, err := OpenReader(queueDir, &ReaderOptions{FS: mem, Decoders: decoders})
+		r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: mem, Decoders: decoders})
 		require.NoError(t, err)
 		defer r.Close()
 		requireDocuments(t, r, items)

@@ -7,6 +7,7 @@ import (
 
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/maintain"
 )
 
 // must returns value and panics if there is an error.
@@ -76,7 +77,7 @@ func ExampleCheck() {
 	must(w.Append([]byte("job-1"), []byte("gardener wanted")))
 	done(w.Close())
 
-	report := must(queue.Check(context.Background(), "/jobs", &queue.CheckOptions{FS: fsys}))
+	report := must(maintain.Check(context.Background(), "/jobs", &maintain.CheckOptions{FS: fsys}))
 	fmt.Println(report.Segments, report.Documents, len(report.Damage))
 	// Output: 1 1 0
 }

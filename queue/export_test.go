@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"docstore/queue/internal/dictionary"
 	"docstore/queue/internal/segment"
 )
 
@@ -18,14 +19,14 @@ const (
 	StallTimeout     = stallTimeout
 )
 
-func (r *Reader) Files() *segment.Cache   { return &r.files }
-func (r *Reader) Options() *ReaderOptions { return &r.options }
-func (w *Writer) Options() *WriterOptions { return &w.options }
-func (w *Writer) Trainer() *trainer       { return w.trainer }
-func (w *Writer) Rewritten() *int64       { return &w.mu.segment.rewritten }
-func (w *Writer) SetLast(n SegmentID)     { w.mu.last = n }
-func (w *Writer) SetLastRaw(bytes uint64) { w.mu.lastRaw = bytes }
-func (g *WriterGroup) Trainer() *trainer  { return g.trainer }
+func (r *Reader) Files() *segment.Cache             { return &r.files }
+func (r *Reader) Options() *ReaderOptions           { return &r.options }
+func (w *Writer) Options() *WriterOptions           { return &w.options }
+func (w *Writer) Trainer() *dictionary.Trainer      { return w.trainer }
+func (w *Writer) Rewritten() *int64                 { return &w.mu.segment.rewritten }
+func (w *Writer) SetLast(n SegmentID)               { w.mu.last = n }
+func (w *Writer) SetLastRaw(bytes uint64)           { w.mu.lastRaw = bytes }
+func (g *WriterGroup) Trainer() *dictionary.Trainer { return g.trainer }
 
 // SetTest sets the clock of the head and the id of a new queue. Nil is the default.
 func (o *WriterOptions) SetTest(headTime func() time.Time, newQueueID func() ([16]byte, error)) {

@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"context"
@@ -10,8 +10,10 @@ import (
 
 	"docstore/internal/race"
 	"docstore/internal/testseed"
+	"docstore/queue"
 	"docstore/queue/codec"
 	"docstore/queue/internal/segment"
+	"docstore/queue/maintain"
 	"docstore/queue/stored"
 
 	"github.com/stretchr/testify/require"
@@ -19,7 +21,7 @@ import (
 
 // mixedQueue writes a rewrite of the first segments, originals, and an open segment, with
 // blocks of several documents, long and raw documents, and deletes.
-func mixedQueue(t *testing.T, random *rand.Rand, codec string) (*Reader, []item) {
+func mixedQueue(t *testing.T, random *rand.Rand, codec string) (*queue.Reader, []item) {
 	mem := newMem(t)
 	opts := testOptions(mem)
 	opts.Codec, opts.BlockBytes = codec, 8<<10
@@ -49,7 +51,7 @@ func mixedQueue(t *testing.T, random *rand.Rand, codec string) (*Reader, []item)
 		write(100)
 		require.NoError(t, w.Seal())
 	}
-	report, err := Compact(context.Background(), queueDir, &CompactOptions{FS: mem, MaxDead: 0.1, DeleteOriginals: true})
+	report, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{FS: mem, MaxDead: 0.1, DeleteOriginals: true})
 	require.NoError(t, err)
 	require.NotZero(t, report.Rewrites)
 	require.NotZero(t, report.Deleted)
@@ -71,10 +73,10 @@ func TestStoredForAll(t *testing.T) {
 			places := placesOf(t, r)
 			answered := map[bool]int{}
 			for range 60 {
-				wanted := make([]Wanted, random.IntN(3*GroupDocuments))
+				wanted := make([]queue.Wanted, random.IntN(3*queue.GroupDocuments))
 				for i := range wanted {
 					it := items[random.IntN(len(items))]
-					wanted[i] = Wanted{ID: []byte(it.id), Address: it.at}
+					wanted[i] = queue.Wanted{ID: []byte(it.id), Address: it.at}
 					switch random.IntN(12) {
 					case 0:
 						wanted[i].ID = []byte(items[random.IntN(len(items))].id)
@@ -83,7 +85,7 @@ func TestStoredForAll(t *testing.T) {
 					case 2:
 						wanted[i].Address.Block += uint32(random.IntN(1 << 12))
 					case 3:
-						wanted[i].Address.Segment += SegmentID(random.IntN(10))
+						wanted[i].Address.Segment += queue.SegmentID(random.IntN(10))
 					case 4:
 						wanted[i].Address.Block = random.Uint32()
 					}
@@ -95,7 +97,7 @@ func TestStoredForAll(t *testing.T) {
 					require.Equal(t, next, i)
 					next++
 					id, at := wanted[i].ID, wanted[i].Address
-					alone, aloneStored, aloneErr := r.StoredFor([]byte("before"), Wanted{ID: id, Address: at}, take)
+					alone, aloneStored, aloneErr := r.StoredFor([]byte("before"), queue.Wanted{ID: id, Address: at}, take)
 					require.Equal(t, string(alone), string(dst))
 					require.Equal(t, aloneStored, asStored)
 					document, documentErr := r.DocumentFor(nil, id, at)
@@ -130,12 +132,12 @@ func TestStoredForAll(t *testing.T) {
 // TestStoredForAllEnds: fn ends a batch by returning false.
 func TestStoredForAllEnds(t *testing.T) {
 	r, _, items := mappedQueue(t, "none")
-	var wanted []Wanted
-	for _, it := range items[:3*GroupDocuments] {
-		wanted = append(wanted, Wanted{ID: []byte(it.id), Address: it.at})
+	var wanted []queue.Wanted
+	for _, it := range items[:3*queue.GroupDocuments] {
+		wanted = append(wanted, queue.Wanted{ID: []byte(it.id), Address: it.at})
 	}
 	requireDocuments(t, r, items[:1]) // the segment's file is in the cache
-	for _, enough := range []int{1, GroupDocuments, GroupDocuments + 1} {
+	for _, enough := range []int{1, queue.GroupDocuments, queue.GroupDocuments + 1} {
 		calls := 0
 		r.StoredForAll(nil, wanted, codec.Built(), func(i int, dst []byte, asStored bool, err error) ([]byte, bool) {
 			require.NoError(t, err)
@@ -154,8 +156,8 @@ func TestFetchAheadHoldsNothing(t *testing.T) {
 	r, path, items := mappedQueue(t, "none")
 	requireDocuments(t, r, items[:1]) // the segment's file is in the cache
 	places := placesOf(t, r)
-	var wanted []Wanted
-	for i := range 3 * GroupDocuments {
+	var wanted []queue.Wanted
+	for i := range 3 * queue.GroupDocuments {
 		at := items[i].at
 		switch random.IntN(6) {
 		case 0:
@@ -165,7 +167,7 @@ func TestFetchAheadHoldsNothing(t *testing.T) {
 		case 2:
 			at.Segment++
 		}
-		wanted = append(wanted, Wanted{ID: []byte(items[i].id), Address: at, Place: randomPlace(random, places, items[i].at)})
+		wanted = append(wanted, queue.Wanted{ID: []byte(items[i].id), Address: at, Place: randomPlace(random, places, items[i].at)})
 	}
 	for _, size := range []int64{-1, 100, 0} { // also after the file was cut
 		if size >= 0 {
@@ -183,9 +185,9 @@ func TestFetchAheadHoldsNothing(t *testing.T) {
 func TestStoredForAllOfDamagedFiles(t *testing.T) {
 	r, path, items := mappedQueue(t, "s2")
 	places := placesOf(t, r)
-	var wanted []Wanted
+	var wanted []queue.Wanted
 	for i, it := range items {
-		wanted = append(wanted, Wanted{ID: []byte(it.id), Address: it.at})
+		wanted = append(wanted, queue.Wanted{ID: []byte(it.id), Address: it.at})
 		if i%2 == 0 {
 			wanted[i].Place = places[it.at]
 		}
@@ -193,7 +195,7 @@ func TestStoredForAllOfDamagedFiles(t *testing.T) {
 	requireHonestForms := func() (damaged int) {
 		r.StoredForAll(nil, wanted, codec.Built(), func(i int, dst []byte, asStored bool, err error) ([]byte, bool) {
 			if err != nil {
-				require.ErrorIs(t, err, ErrUnavailable)
+				require.ErrorIs(t, err, queue.ErrUnavailable)
 				damaged++
 				return dst, true
 			}
@@ -228,10 +230,10 @@ func TestStoredFormsAllocateNothing(t *testing.T) {
 		t.Skip("under the race detector a sync.Pool drops items at random")
 	}
 	r, _, items := mappedQueue(t, "s2")
-	wanted := make([]Wanted, 3*GroupDocuments)
+	wanted := make([]queue.Wanted, 3*queue.GroupDocuments)
 	for i := range wanted {
 		it := &items[i*7%len(items)]
-		wanted[i] = Wanted{ID: []byte(it.id), Address: it.at}
+		wanted[i] = queue.Wanted{ID: []byte(it.id), Address: it.at}
 	}
 	dst := make([]byte, 0, 1<<20)
 	all := func() {
@@ -245,6 +247,6 @@ func TestStoredFormsAllocateNothing(t *testing.T) {
 	all()
 	require.Zero(t, testing.AllocsPerRun(100, all))
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		_, _, _ = r.StoredFor(dst, Wanted{ID: wanted[0].ID, Address: wanted[0].Address}, codec.Built())
+		_, _, _ = r.StoredFor(dst, queue.Wanted{ID: wanted[0].ID, Address: wanted[0].Address}, codec.Built())
 	}))
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package queue
+package queue_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"docstore/queue"
 	"docstore/queue/codec"
 	"docstore/queue/stored"
 
@@ -119,9 +120,9 @@ type storedItem struct {
 	decoders *stored.Decoders
 }
 
-func storedItemOf(b *testing.B, r *Reader, it *item) storedItem {
+func storedItemOf(b *testing.B, r *queue.Reader, it *item) storedItem {
 	b.Helper()
-	bytes, asStored, err := r.StoredFor(nil, Wanted{ID: []byte(it.id), Address: it.at}, codec.Built())
+	bytes, asStored, err := r.StoredFor(nil, queue.Wanted{ID: []byte(it.id), Address: it.at}, codec.Built())
 	require.NoError(b, err)
 	require.True(b, asStored)
 	form, err := stored.Parse(bytes, []byte(it.id))

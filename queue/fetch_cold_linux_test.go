@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"os"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"docstore/internal/vfs"
+	"docstore/queue"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -18,19 +19,19 @@ func TestReadAheadAvoidsFaults(t *testing.T) {
 	dir := t.TempDir()
 	opts := testOptions(vfs.OS)
 	opts.Codec, opts.BlockBytes = "none", 64<<10
-	w, err := OpenWriter(dir, opts)
+	w, err := queue.OpenWriter(dir, opts)
 	require.NoError(t, err)
-	var wanted []Wanted
+	var wanted []queue.Wanted
 	for i := range documents {
 		id := []byte{byte(i >> 8), byte(i)}
 		at, err := w.Append(id, make([]byte, 4<<10))
 		require.NoError(t, err)
 		if i%every == 0 {
-			wanted = append(wanted, Wanted{ID: id, Address: at})
+			wanted = append(wanted, queue.Wanted{ID: id, Address: at})
 		}
 	}
 	require.NoError(t, w.Close())
-	r, err := OpenReader(dir, nil)
+	r, err := queue.OpenReader(dir, nil)
 	require.NoError(t, err)
 	defer r.Close()
 	waits := func(ahead bool) int64 {

@@ -1,10 +1,11 @@
-package queue
+package queue_test
 
 import (
 	"os"
 	"testing"
 
 	"docstore/internal/testseed"
+	"docstore/queue"
 
 	"github.com/stretchr/testify/require"
 )
@@ -14,10 +15,10 @@ func TestReadAheadHoldsNothing(t *testing.T) {
 	random := testseed.Rand(t)
 	r, path, items := mappedQueue(t, "none")
 	places := placesOf(t, r)
-	wanted := make([]Wanted, ColdDocuments+100)
+	wanted := make([]queue.Wanted, queue.ColdDocuments+100)
 	for i := range wanted {
 		it := items[random.IntN(len(items))]
-		wanted[i] = Wanted{ID: []byte(it.id), Address: it.at, Place: randomPlace(random, places, it.at)}
+		wanted[i] = queue.Wanted{ID: []byte(it.id), Address: it.at, Place: randomPlace(random, places, it.at)}
 		switch random.IntN(6) {
 		case 0:
 			wanted[i].Address.Index += uint16(random.IntN(1000))
@@ -47,10 +48,10 @@ func TestReadAheadHoldsNothing(t *testing.T) {
 // documents are requested, too.
 func TestReadAheadOfRewrites(t *testing.T) {
 	r, items := mixedQueue(t, testseed.Rand(t), "s2")
-	var wanted []Wanted
+	var wanted []queue.Wanted
 	for _, it := range items {
 		_, _ = r.Document(nil, it.at) // opens the file
-		wanted = append(wanted, Wanted{ID: []byte(it.id), Address: it.at})
+		wanted = append(wanted, queue.Wanted{ID: []byte(it.id), Address: it.at})
 	}
 	r.ReadAhead(wanted)
 	require.Positive(t, requireCache(t, r), "every file was put back")

@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"context"
@@ -10,13 +10,15 @@ import (
 
 	"docstore/internal/vfs"
 	"docstore/internal/virtualtime"
+	"docstore/queue"
 	"docstore/queue/internal/segment"
+	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/require"
 )
 
 // requireCache checks the cache of a reader without fetches, and returns the number of files.
-func requireCache(t testing.TB, r *Reader) int {
+func requireCache(t testing.TB, r *queue.Reader) int {
 	t.Helper()
 	files, err := r.Files().Check()
 	require.NoError(t, err)
@@ -36,7 +38,7 @@ func TestRewriteIsOpenOnce(t *testing.T) {
 		live = append(live, it)
 		require.NoError(t, w.Seal())
 	}
-	_, err := Compact(context.Background(), queueDir, &CompactOptions{FS: mem, DeleteOriginals: true})
+	_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{FS: mem, DeleteOriginals: true})
 	require.NoError(t, err)
 	r := openReader(t, mem)
 	requireDocuments(t, r, live)
@@ -61,7 +63,7 @@ func TestMissingSegmentIsCheap(t *testing.T) {
 		time.Sleep(time.Second)
 		for range 1000 {
 			_, err := r.DocumentFor(nil, []byte(items[0].id), items[0].at)
-			require.ErrorIs(t, err, ErrUnavailable)
+			require.ErrorIs(t, err, queue.ErrUnavailable)
 		}
 		require.Equal(t, 1, lists)
 		require.NoError(t, vfs.WriteFileAtomic(mem, segment.Path(queueDir, items[0].at.Segment, segment.SealedSuffix), content))
@@ -75,9 +77,9 @@ func TestMissingSegmentIsCheap(t *testing.T) {
 func TestFetchWorkDoesNotGrowWithSegments(t *testing.T) {
 	const segments = 2_000
 	mem := newMem(t)
-	w, err := OpenWriter(queueDir, &WriterOptions{FS: mem, Codec: "none"})
+	w, err := queue.OpenWriter(queueDir, &queue.WriterOptions{FS: mem, Codec: "none"})
 	require.NoError(t, err)
-	addresses := make([]Address, segments)
+	addresses := make([]queue.Address, segments)
 	for i := range addresses {
 		addresses[i], err = w.Append(fmt.Append(nil, i), []byte("document"))
 		require.NoError(t, err)
@@ -131,7 +133,7 @@ func BenchmarkFetchManySegments(b *testing.B) {
 				require.NoError(b, err)
 				require.NoError(b, os.WriteFile(filepath.Join(dir, name), content, 0o666))
 			}
-			r, err := OpenReader(dir, nil)
+			r, err := queue.OpenReader(dir, nil)
 			require.NoError(b, err)
 			defer r.Close()
 			requireDocuments(b, r, items)

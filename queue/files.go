@@ -20,7 +20,3 @@ func OpenSegmentName(n SegmentID) string { return segment.Path("", n, segment.Op
 // quarantined because of damage, so that it is copied again. Such a file is not part of
 // the queue, but its undamaged documents are served until the new copy arrives.
 const QuarantineSuffix = segment.QuarantineSuffix
-
-// DamagedSuffix ends the name that Repair gives a file which a rewrite has replaced.
-// Readers ignore such a file.
-const DamagedSuffix = segment.DamagedSuffix

@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"bytes"
@@ -8,8 +8,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"docstore/queue"
 	"docstore/queue/codec"
 	"docstore/queue/internal/segment"
+	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/require"
 )
@@ -92,23 +94,23 @@ func FuzzSegment(f *testing.F) {
 			name = "0000000001.seg"
 		}
 		mem := memWith(t, map[string][]byte{name: content})
-		r, err := OpenReader(queueDir, &ReaderOptions{FS: mem})
+		r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: mem})
 		require.NoError(t, err)
 		defer r.Close()
-		entries, scanErr := tryScan(r, Position{})
-		again, _ := tryScan(r, Position{})
+		entries, scanErr := tryScan(r, queue.Position{})
+		again, _ := tryScan(r, queue.Position{})
 		require.Equal(t, entries, again)
-		report, err := Check(context.Background(), queueDir, &CheckOptions{FS: mem, Decode: true})
-		require.True(t, err == nil || errors.Is(err, ErrNewerVersion), "%v", err)
+		report, err := maintain.Check(context.Background(), queueDir, &maintain.CheckOptions{FS: mem, Decode: true})
+		require.True(t, err == nil || errors.Is(err, queue.ErrNewerVersion), "%v", err)
 		whole := err == nil && len(report.Damage) == 0
 		for _, e := range entries {
 			_, err := r.DocumentFor(nil, []byte(e.id), e.at)
 			switch {
-			case e.deleted && !errors.Is(err, ErrUnavailable):
-				require.ErrorIs(t, err, ErrDeleted)
+			case e.deleted && !errors.Is(err, queue.ErrUnavailable):
+				require.ErrorIs(t, err, queue.ErrDeleted)
 			case err != nil && !e.deleted:
-				require.ErrorIs(t, err, ErrUnavailable)
-				if !errors.Is(err, ErrUnknownCodec) { // Check skips these documents
+				require.ErrorIs(t, err, queue.ErrUnavailable)
+				if !errors.Is(err, queue.ErrUnknownCodec) { // Check skips these documents
 					require.False(t, whole, "a check found nothing wrong: %v", err)
 				}
 			}
@@ -122,15 +124,15 @@ func FuzzSegment(f *testing.F) {
 		if len(entries) > 0 && whole {
 			require.Equal(t, entries[len(entries)-1].next, r.End())
 		}
-		w, err := OpenWriter(queueDir, testOptions(mem))
+		w, err := queue.OpenWriter(queueDir, testOptions(mem))
 		if err != nil {
 			return
 		}
 		at, err := w.Append([]byte("id"), []byte("document"))
 		require.NoError(t, err)
 		require.NoError(t, w.Close())
-		require.Greater(t, at.Segment, SegmentID(1))
-		if after, err := tryScan(r, Position{}); err == nil {
+		require.Greater(t, at.Segment, queue.SegmentID(1))
+		if after, err := tryScan(r, queue.Position{}); err == nil {
 			require.GreaterOrEqual(t, len(after), len(entries)+1)
 		}
 	})
@@ -156,7 +158,7 @@ func FuzzRepair(f *testing.F) {
 			there["0000000002.seg"] = files["0000000002.seg"]
 		}
 		mem := sourceWith(t, there)
-		r, err := OpenReader(queueDir, &ReaderOptions{FS: mem})
+		r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: mem})
 		require.NoError(t, err)
 		defer r.Close()
 		var found []item
@@ -165,11 +167,11 @@ func FuzzRepair(f *testing.F) {
 				found = append(found, it)
 			}
 		}
-		if _, err := Repair(context.Background(), queueDir, &RepairOptions{FS: mem}); err != nil {
-			require.True(t, errors.Is(err, ErrForked) || errors.Is(err, ErrNewerVersion), "%v", err)
+		if _, err := maintain.Repair(context.Background(), queueDir, &maintain.RepairOptions{FS: mem}); err != nil {
+			require.True(t, errors.Is(err, queue.ErrForked) || errors.Is(err, queue.ErrNewerVersion), "%v", err)
 			return
 		}
-		report, err := Check(context.Background(), queueDir, &CheckOptions{FS: mem})
+		report, err := maintain.Check(context.Background(), queueDir, &maintain.CheckOptions{FS: mem})
 		require.NoError(t, err)
 		require.Empty(t, report.Damage)
 		require.Empty(t, report.Missing)
@@ -195,36 +197,36 @@ func FuzzRewrite(f *testing.F) {
 			content = fixChecksums(content)
 		}
 		mem := sourceWith(t, map[string][]byte{name: content, "0000000002.seg": files["0000000002.seg"]})
-		r, err := OpenReader(queueDir, &ReaderOptions{FS: mem})
+		r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: mem})
 		require.NoError(t, err)
 		defer r.Close()
-		entries, _ := tryScan(r, Position{})
-		again, _ := tryScan(r, Position{})
+		entries, _ := tryScan(r, queue.Position{})
+		again, _ := tryScan(r, queue.Position{})
 		require.Equal(t, entries, again)
-		report, err := Check(context.Background(), queueDir, &CheckOptions{FS: mem, Decode: true})
-		if errors.Is(err, ErrNewerVersion) {
+		report, err := maintain.Check(context.Background(), queueDir, &maintain.CheckOptions{FS: mem, Decode: true})
+		if errors.Is(err, queue.ErrNewerVersion) {
 			return
 		}
 		require.NoError(t, err)
 		for _, e := range entries {
 			_, err := r.DocumentFor(nil, []byte(e.id), e.at)
-			var lost *LostError
+			var lost *queue.LostError
 			switch {
-			case e.deleted && !errors.Is(err, ErrUnavailable):
-				require.ErrorIs(t, err, ErrDeleted)
+			case e.deleted && !errors.Is(err, queue.ErrUnavailable):
+				require.ErrorIs(t, err, queue.ErrDeleted)
 			case err != nil && !e.deleted && !errors.As(err, &lost):
-				require.ErrorIs(t, err, ErrUnavailable)
+				require.ErrorIs(t, err, queue.ErrUnavailable)
 				require.NotEmpty(t, report.Damage, "a check found nothing wrong: %v", err)
 			}
 		}
 		for _, it := range items {
 			_, _ = r.DocumentFor(nil, []byte(it.id), it.at)
 		}
-		if _, err := Repair(context.Background(), queueDir, &RepairOptions{FS: mem}); err != nil {
-			require.ErrorIs(t, err, ErrForked)
+		if _, err := maintain.Repair(context.Background(), queueDir, &maintain.RepairOptions{FS: mem}); err != nil {
+			require.ErrorIs(t, err, queue.ErrForked)
 			return
 		}
-		report, err = Check(context.Background(), queueDir, &CheckOptions{FS: mem})
+		report, err = maintain.Check(context.Background(), queueDir, &maintain.CheckOptions{FS: mem})
 		require.NoError(t, err)
 		require.Empty(t, report.Damage)
 		require.Empty(t, report.Missing)

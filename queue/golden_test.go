@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"bytes"
@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"docstore/internal/vfs"
+	"docstore/queue"
 	"docstore/queue/codec"
 	"docstore/queue/internal/segment"
+	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -44,7 +46,7 @@ func TestGolden(t *testing.T) {
 			}
 			mem := memWith(t, files)
 			r := openReader(t, mem)
-			for i, e := range scan(t, r, Position{}) {
+			for i, e := range scan(t, r, queue.Position{}) {
 				items[i].at = e.at // depends on the compressed sizes
 			}
 			requireItems(t, r, items)
@@ -60,7 +62,7 @@ func TestGolden(t *testing.T) {
 func TestGoldenRewrites(t *testing.T) {
 	for name, rewrite := range map[string]func(t *testing.T, mem *vfs.Mem, items []item){
 		"compact": func(t *testing.T, mem *vfs.Mem, _ []item) {
-			_, err := Compact(context.Background(), queueDir, &CompactOptions{
+			_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
 				FS: mem, MaxDead: 0.01, Now: func() time.Time { return testStart.Add(time.Hour) },
 			})
 			require.NoError(t, err)
@@ -72,7 +74,7 @@ func TestGoldenRewrites(t *testing.T) {
 			content[bytes.Index(content, []byte(items[0].document))] ^= 1
 			clear(content[items[2].at.Block+4 : items[3].at.Block])
 			require.NoError(t, vfs.WriteFileAtomic(mem, name, content))
-			_, err = Repair(context.Background(), queueDir, &RepairOptions{
+			_, err = maintain.Repair(context.Background(), queueDir, &maintain.RepairOptions{
 				FS: mem, Now: func() time.Time { return testStart.Add(time.Hour) },
 			})
 			require.NoError(t, err)
@@ -100,14 +102,14 @@ func TestGoldenRewrites(t *testing.T) {
 			kinds := map[string]int{}
 			for _, it := range items {
 				document, err := r.DocumentFor(nil, []byte(it.id), it.at)
-				var gone *GoneError
-				var lost *LostError
+				var gone *queue.GoneError
+				var lost *queue.LostError
 				switch {
 				case errors.As(err, &gone):
 					kinds["gone"]++
 				case errors.As(err, &lost):
 					kinds["lost"]++
-				case errors.Is(err, ErrDeleted):
+				case errors.Is(err, queue.ErrDeleted):
 					kinds["deleted"]++
 				default:
 					require.NoError(t, err)
@@ -142,7 +144,7 @@ func TestFormatPage(t *testing.T) {
 	_, err = w.Append([]byte("cow"), []byte("moo"))
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
-	_, err = Compact(context.Background(), queueDir, &CompactOptions{
+	_, err = maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
 		FS: mem, MaxDead: 0.01, Now: func() time.Time { return testStart.Add(time.Hour) },
 	})
 	require.NoError(t, err)

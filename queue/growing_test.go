@@ -1,10 +1,11 @@
-package queue
+package queue_test
 
 import (
 	"io/fs"
 	"testing"
 
 	"docstore/internal/vfs"
+	"docstore/queue"
 	"docstore/queue/internal/segment"
 
 	"github.com/stretchr/testify/require"
@@ -14,9 +15,9 @@ import (
 func TestGrowingSegmentEndsAtCommitMarks(t *testing.T) {
 	fsys := vfs.NewMem()
 	require.NoError(t, fsys.MkdirAll("queue"))
-	_, err := OpenGrowing(fsys, "queue", 1)
+	_, err := queue.OpenGrowing(fsys, "queue", 1)
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	w, err := OpenWriter("queue", &WriterOptions{FS: fsys, Codec: "none"})
+	w, err := queue.OpenWriter("queue", &queue.WriterOptions{FS: fsys, Codec: "none"})
 	require.NoError(t, err)
 	put := func() {
 		_, err := w.Append([]byte("id"), make([]byte, 100))
@@ -24,7 +25,7 @@ func TestGrowingSegmentEndsAtCommitMarks(t *testing.T) {
 	}
 	put()
 	require.NoError(t, w.Flush())
-	g, err := OpenGrowing(fsys, "queue", 1)
+	g, err := queue.OpenGrowing(fsys, "queue", 1)
 	require.NoError(t, err)
 	defer g.Close()
 	advance := func(limit int64) (int64, bool) {
@@ -32,9 +33,9 @@ func TestGrowingSegmentEndsAtCommitMarks(t *testing.T) {
 		require.NoError(t, err)
 		return end, sealed
 	}
-	first, sealed := advance(MaxSegmentBytes)
+	first, sealed := advance(queue.MaxSegmentBytes)
 	require.False(t, sealed)
-	info, err := fsys.Stat("queue/" + OpenSegmentName(1))
+	info, err := fsys.Stat("queue/" + queue.OpenSegmentName(1))
 	require.NoError(t, err)
 	require.Equal(t, info.Size, first, "the mark is included")
 
@@ -48,12 +49,12 @@ func TestGrowingSegmentEndsAtCommitMarks(t *testing.T) {
 	third, sealed := advance(second + 1)
 	require.Greater(t, third, second)
 	require.False(t, sealed, "the limit is reached before the footer")
-	end, sealed := advance(MaxSegmentBytes)
+	end, sealed := advance(queue.MaxSegmentBytes)
 	require.True(t, sealed)
 	info, err = fsys.Stat("queue/0000000001.seg")
 	require.NoError(t, err)
 	require.Equal(t, info.Size, end)
-	again, sealed := advance(MaxSegmentBytes)
+	again, sealed := advance(queue.MaxSegmentBytes)
 	require.True(t, sealed)
 	require.Equal(t, end, again)
 	require.NoError(t, w.Close())
@@ -63,7 +64,7 @@ func TestGrowingSegmentEndsAtCommitMarks(t *testing.T) {
 func TestGrowingSegmentReportsDamage(t *testing.T) {
 	fsys := vfs.NewMem()
 	require.NoError(t, fsys.MkdirAll("queue"))
-	w, err := OpenWriter("queue", &WriterOptions{FS: fsys, Codec: "none"})
+	w, err := queue.OpenWriter("queue", &queue.WriterOptions{FS: fsys, Codec: "none"})
 	require.NoError(t, err)
 	for range 2 {
 		_, err := w.Append([]byte("id"), make([]byte, 100))
@@ -71,14 +72,14 @@ func TestGrowingSegmentReportsDamage(t *testing.T) {
 		require.NoError(t, w.Flush())
 	}
 	defer func() { _ = w.Close() }() // its file is damaged
-	file, err := fsys.OpenAppend("queue/" + OpenSegmentName(1))
+	file, err := fsys.OpenAppend("queue/" + queue.OpenSegmentName(1))
 	require.NoError(t, err)
 	defer file.Close()
 	_, err = file.Write([]byte("torn"))
 	require.NoError(t, err)
-	g, err := OpenGrowing(fsys, "queue", 1)
+	g, err := queue.OpenGrowing(fsys, "queue", 1)
 	require.NoError(t, err)
-	end, _, err := g.Advance(MaxSegmentBytes)
+	end, _, err := g.Advance(queue.MaxSegmentBytes)
 	require.NoError(t, err)
 	info, err := file.Stat()
 	require.NoError(t, err)
@@ -87,9 +88,9 @@ func TestGrowingSegmentReportsDamage(t *testing.T) {
 
 	_, err = file.WriteAt([]byte{0xff}, segment.HeaderBytes+5)
 	require.NoError(t, err)
-	g, err = OpenGrowing(fsys, "queue", 1)
+	g, err = queue.OpenGrowing(fsys, "queue", 1)
 	require.NoError(t, err)
 	defer g.Close()
-	_, _, err = g.Advance(MaxSegmentBytes)
-	require.ErrorIs(t, err, ErrCorrupt)
+	_, _, err = g.Advance(queue.MaxSegmentBytes)
+	require.ErrorIs(t, err, queue.ErrCorrupt)
 }

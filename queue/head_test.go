@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"bytes"
@@ -14,25 +14,27 @@ import (
 	"docstore/internal/checksum"
 	"docstore/internal/vfs"
 	"docstore/internal/virtualtime"
+	"docstore/queue"
 	"docstore/queue/internal/segment"
+	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/require"
 )
 
 // encodeHead returns the bytes of a head file.
-func encodeHead(h Head) []byte {
+func encodeHead(h queue.Head) []byte {
 	b, _ := h.MarshalText() // it has no errors
 	return b
 }
 
 // testHead is the example of docs/format/head.md.
-func testHead(t *testing.T) Head {
+func testHead(t *testing.T) queue.Head {
 	id := [16]byte([]byte("0123456789abcdef"))
-	return Head{
+	return queue.Head{
 		Queue: id, Highest: 2, Sealed: 1, Digest: [32]byte(mustHex(t, "a13e9dbf70b505557933d3e080669dfb2490067e3b58fdc4ecc32b76a1f5c567")),
-		End: Position{
-			Queue: id, Next: Address{Segment: 2, Block: 188},
-			Proof: Proof{Footer: FooterDigest(mustHex(t, "a13e9dbf70b505557933d3e080669dfb")), Chain: 0x1ea1cfbb},
+		End: queue.Position{
+			Queue: id, Next: queue.Address{Segment: 2, Block: 188},
+			Proof: queue.Proof{Footer: queue.FooterDigest(mustHex(t, "a13e9dbf70b505557933d3e080669dfb")), Chain: 0x1ea1cfbb},
 		},
 		Time: testStart,
 	}
@@ -40,13 +42,13 @@ func testHead(t *testing.T) Head {
 
 func TestHead(t *testing.T) {
 	head := testHead(t)
-	for _, h := range []Head{head, {Time: testStart}, {Queue: head.Queue, Highest: 1<<32 - 1, Time: time.UnixMilli(-1)}} {
-		mem := memWith(t, map[string][]byte{HeadName: encodeHead(h)})
-		got, err := ReadHead(mem, queueDir)
+	for _, h := range []queue.Head{head, {Time: testStart}, {Queue: head.Queue, Highest: 1<<32 - 1, Time: time.UnixMilli(-1)}} {
+		mem := memWith(t, map[string][]byte{queue.HeadName: encodeHead(h)})
+		got, err := queue.ReadHead(mem, queueDir)
 		require.NoError(t, err)
 		require.Equal(t, h, got)
 	}
-	_, err := ReadHead(newMem(t), queueDir)
+	_, err := queue.ReadHead(newMem(t), queueDir)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 
 	page, err := os.ReadFile("../docs/format/head.md")
@@ -61,10 +63,10 @@ func TestEveryByteOfTheHeadDamaged(t *testing.T) {
 	whole := encodeHead(head)
 	require.Less(t, len(whole), maxHeadBytes/4)
 	refuse := func(content []byte, how string) {
-		_, err := ReadHead(memWith(t, map[string][]byte{HeadName: content}), queueDir)
-		var corruption *CorruptionError
+		_, err := queue.ReadHead(memWith(t, map[string][]byte{queue.HeadName: content}), queueDir)
+		var corruption *queue.CorruptionError
 		require.ErrorAs(t, err, &corruption, how)
-		require.Equal(t, "/queue/"+HeadName, corruption.Path)
+		require.Equal(t, "/queue/"+queue.HeadName, corruption.Path)
 	}
 	for at := range whole {
 		for bit := range 8 {
@@ -89,17 +91,17 @@ func TestEveryByteOfTheHeadDamaged(t *testing.T) {
 	}
 	refuse(resum(""), "a checksum alone")
 	newer := resum(strings.Replace(fields, "version 0", "version 1", 1) + "another field\n")
-	_, err := ReadHead(memWith(t, map[string][]byte{HeadName: newer}), queueDir)
-	require.ErrorIs(t, err, ErrNewerVersion)
-	require.NotErrorIs(t, err, ErrCorrupt)
+	_, err := queue.ReadHead(memWith(t, map[string][]byte{queue.HeadName: newer}), queueDir)
+	require.ErrorIs(t, err, queue.ErrNewerVersion)
+	require.NotErrorIs(t, err, queue.ErrCorrupt)
 }
 
 // requireHead checks that the head file describes the directory.
-func requireHead(t *testing.T, mem *vfs.Mem) Head {
+func requireHead(t *testing.T, mem *vfs.Mem) queue.Head {
 	t.Helper()
-	head, err := ReadHead(mem, queueDir)
+	head, err := queue.ReadHead(mem, queueDir)
 	require.NoError(t, err)
-	r, err := OpenReader(queueDir, &ReaderOptions{FS: mem})
+	r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: mem})
 	require.NoError(t, err)
 	defer r.Close()
 	require.Equal(t, r.End(), head.End)
@@ -124,7 +126,7 @@ func TestHeadFollowsTheWriter(t *testing.T) {
 		opts.BlockBytes = 1
 		opts.SetTest(time.Now, testQueueID)
 		w := openWriter(t, opts)
-		_, err := ReadHead(mem, queueDir)
+		_, err := queue.ReadHead(mem, queueDir)
 		require.ErrorIs(t, err, fs.ErrNotExist, "there is no segment yet, and so no id")
 		add := func(ids ...string) {
 			for _, id := range ids {
@@ -135,11 +137,11 @@ func TestHeadFollowsTheWriter(t *testing.T) {
 		add("a", "b")
 		settle(t, w)
 		head := requireHead(t, mem)
-		require.Equal(t, Head{Queue: [16]byte([]byte("0123456789abcdef")), Highest: 1, Time: head.Time}, head)
+		require.Equal(t, queue.Head{Queue: [16]byte([]byte("0123456789abcdef")), Highest: 1, Time: head.Time}, head)
 
 		require.NoError(t, w.Flush())
 		require.Equal(t, head, requireHeadBefore(t, mem), "less than HeadInterval ago")
-		time.Sleep(HeadInterval)
+		time.Sleep(queue.HeadInterval)
 		add("c")
 		require.NoError(t, w.Flush())
 		head = requireHead(t, mem)
@@ -154,10 +156,10 @@ func TestHeadFollowsTheWriter(t *testing.T) {
 		head = requireHead(t, mem)
 		require.EqualValues(t, 2, head.Sealed)
 
-		time.Sleep(3 * HeadIdleInterval)
+		time.Sleep(3 * queue.HeadIdleInterval)
 		synctest.Wait()
 		idle := requireHead(t, mem)
-		require.GreaterOrEqual(t, idle.Time.Sub(head.Time), 2*HeadIdleInterval, "an idle writer is alive")
+		require.GreaterOrEqual(t, idle.Time.Sub(head.Time), 2*queue.HeadIdleInterval, "an idle writer is alive")
 		require.NoError(t, w.Close())
 		closed := requireHead(t, mem)
 		recovered := mem.CrashClone(vfs.KeepSynced)
@@ -170,9 +172,9 @@ func TestHeadFollowsTheWriter(t *testing.T) {
 }
 
 // requireHeadBefore reads a head that may lag behind the directory.
-func requireHeadBefore(t *testing.T, mem *vfs.Mem) Head {
+func requireHeadBefore(t *testing.T, mem *vfs.Mem) queue.Head {
 	t.Helper()
-	head, err := ReadHead(mem, queueDir)
+	head, err := queue.ReadHead(mem, queueDir)
 	require.NoError(t, err)
 	return head
 }
@@ -182,7 +184,7 @@ func TestWriterRefusesIncompleteDirectory(t *testing.T) {
 	write := func(mem *vfs.Mem, from int) {
 		opts := testOptions(mem)
 		opts.BlockBytes = 1
-		w, err := OpenWriter(queueDir, opts)
+		w, err := queue.OpenWriter(queueDir, opts)
 		require.NoError(t, err)
 		for i := from; i < from+3; i++ {
 			_, err := w.Append([]byte(fmt.Sprint(i)), fmt.Appendf(nil, "document %d", i))
@@ -209,7 +211,7 @@ func TestWriterRefusesIncompleteDirectory(t *testing.T) {
 	second := segment.HeaderBytes + int(b.Size())
 	other := memWith(t, map[string][]byte{"0000000001.seg": read(source, "0000000001.seg")})
 	write(other, 7)
-	head := read(source, HeadName)
+	head := read(source, queue.HeadName)
 	open := requireHead(t, source)
 	open.Sealed, open.Digest = 1, s.Header.Previous
 	unsealed := encodeHead(open)
@@ -218,26 +220,26 @@ func TestWriterRefusesIncompleteDirectory(t *testing.T) {
 		files map[string][]byte // in addition to the first segment
 		keep  string
 	}{
-		"newest segment removed": {map[string][]byte{HeadName: head}, "1"},
-		"open segment removed":   {map[string][]byte{HeadName: unsealed}, "1"},
-		"older, still open":      {map[string][]byte{HeadName: head, "0000000002.open": last[:second]}, "1"},
-		"another history":        {map[string][]byte{HeadName: head, "0000000002.seg": read(other, "0000000002.seg")}, "1"},
-		"open and shorter":       {map[string][]byte{HeadName: unsealed, "0000000002.open": last[:second]}, fmt.Sprint("2/", second, "/0")},
-		"open and empty":         {map[string][]byte{HeadName: unsealed, "0000000002.open": last[:segment.HeaderBytes]}, "2/128/0"},
+		"newest segment removed": {map[string][]byte{queue.HeadName: head}, "1"},
+		"open segment removed":   {map[string][]byte{queue.HeadName: unsealed}, "1"},
+		"older, still open":      {map[string][]byte{queue.HeadName: head, "0000000002.open": last[:second]}, "1"},
+		"another history":        {map[string][]byte{queue.HeadName: head, "0000000002.seg": read(other, "0000000002.seg")}, "1"},
+		"open and shorter":       {map[string][]byte{queue.HeadName: unsealed, "0000000002.open": last[:second]}, fmt.Sprint("2/", second, "/0")},
+		"open and empty":         {map[string][]byte{queue.HeadName: unsealed, "0000000002.open": last[:segment.HeaderBytes]}, "2/128/0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.files["0000000001.seg"] = read(source, "0000000001.seg")
 			mem := memWith(t, test.files)
 			for range 2 {
-				_, err := OpenWriter(queueDir, testOptions(mem))
-				require.ErrorIs(t, err, ErrIncomplete)
+				_, err := queue.OpenWriter(queueDir, testOptions(mem))
+				require.ErrorIs(t, err, queue.ErrIncomplete)
 				require.ErrorContains(t, err, "truncate --queue /queue --to "+test.keep)
 			}
 			for name, content := range test.files {
 				require.Equal(t, content, read(mem, name), "it changes nothing")
 			}
 			if name != "another history" {
-				report, err := Check(t.Context(), queueDir, &CheckOptions{FS: mem})
+				report, err := maintain.Check(t.Context(), queueDir, &maintain.CheckOptions{FS: mem})
 				require.NoError(t, err)
 				require.Equal(t, strings.HasSuffix(name, "removed"), len(report.Missing) == 1, "%v", report)
 			}
@@ -246,40 +248,40 @@ func TestWriterRefusesIncompleteDirectory(t *testing.T) {
 			require.NoError(t, mem.RemoveAll(queueDir+"/0000000002.open"))
 			write(mem, 6)
 			requireHead(t, mem)
-			require.Len(t, scan(t, openReader(t, mem), Position{}), 9)
+			require.Len(t, scan(t, openReader(t, mem), queue.Position{}), 9)
 			requireSound(t, mem)
 		})
 	}
 
 	t.Run("check finds another history", func(t *testing.T) {
 		mem := memWith(t, map[string][]byte{
-			HeadName: head, "0000000001.seg": read(source, "0000000001.seg"), "0000000002.seg": read(other, "0000000002.seg"),
+			queue.HeadName: head, "0000000001.seg": read(source, "0000000001.seg"), "0000000002.seg": read(other, "0000000002.seg"),
 		})
-		report, err := Check(t.Context(), queueDir, &CheckOptions{FS: mem})
+		report, err := maintain.Check(t.Context(), queueDir, &maintain.CheckOptions{FS: mem})
 		require.NoError(t, err)
 		require.Len(t, report.Damage, 1)
-		require.Contains(t, report.Damage[0].Error(), HeadName)
-		require.Contains(t, report.Damage[0].Error(), ErrForked.Error())
+		require.Contains(t, report.Damage[0].Error(), queue.HeadName)
+		require.Contains(t, report.Damage[0].Error(), queue.ErrForked.Error())
 		mem = sourceWith(t, map[string][]byte{
-			HeadName: head, "0000000001.seg": read(source, "0000000001.seg"), "0000000002.seg": read(other, "0000000002.seg"),
+			queue.HeadName: head, "0000000001.seg": read(source, "0000000001.seg"), "0000000002.seg": read(other, "0000000002.seg"),
 		})
-		_, err = Repair(t.Context(), queueDir, &RepairOptions{FS: mem})
-		require.ErrorIs(t, err, ErrForked)
+		_, err = maintain.Repair(t.Context(), queueDir, &maintain.RepairOptions{FS: mem})
+		require.ErrorIs(t, err, queue.ErrForked)
 	})
 	t.Run("a damaged or missing head is created again", func(t *testing.T) {
 		for _, damaged := range [][]byte{nil, {}, head[:50], bytes.Repeat([]byte{0}, 100)} {
 			mem := sourceWith(t, map[string][]byte{"0000000001.seg": read(source, "0000000001.seg"), "0000000002.seg": last})
 			if damaged != nil {
-				require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+HeadName, damaged))
-				report, err := Check(t.Context(), queueDir, &CheckOptions{FS: mem})
+				require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+queue.HeadName, damaged))
+				report, err := maintain.Check(t.Context(), queueDir, &maintain.CheckOptions{FS: mem})
 				require.NoError(t, err)
 				require.Len(t, report.Damage, 1)
 			}
-			_, err := Repair(t.Context(), queueDir, &RepairOptions{FS: mem})
+			_, err := maintain.Repair(t.Context(), queueDir, &maintain.RepairOptions{FS: mem})
 			require.NoError(t, err)
 			requireSound(t, mem)
 			if damaged != nil {
-				require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+HeadName, damaged))
+				require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+queue.HeadName, damaged))
 			}
 			var log bytes.Buffer
 			opts := testOptions(mem)
@@ -292,11 +294,11 @@ func TestWriterRefusesIncompleteDirectory(t *testing.T) {
 	t.Run("a newer version", func(t *testing.T) {
 		newer := bytes.Replace(head[:len(head)-len(fmt.Sprintf("crc %08x\n", 0))], []byte("version 0"), []byte("version 1"), 1)
 		newer = fmt.Appendf(newer, "crc %08x\n", checksum.Update(0, newer))
-		mem := memWith(t, map[string][]byte{HeadName: newer})
-		_, err := OpenWriter(queueDir, testOptions(mem))
-		require.ErrorIs(t, err, ErrNewerVersion)
-		_, err = Check(t.Context(), queueDir, &CheckOptions{FS: mem})
-		require.ErrorIs(t, err, ErrNewerVersion)
+		mem := memWith(t, map[string][]byte{queue.HeadName: newer})
+		_, err := queue.OpenWriter(queueDir, testOptions(mem))
+		require.ErrorIs(t, err, queue.ErrNewerVersion)
+		_, err = maintain.Check(t.Context(), queueDir, &maintain.CheckOptions{FS: mem})
+		require.ErrorIs(t, err, queue.ErrNewerVersion)
 	})
 }
 

@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"os"
@@ -8,17 +8,18 @@ import (
 	"docstore/internal/race"
 	"docstore/internal/vfs"
 	"docstore/internal/virtualtime"
+	"docstore/queue"
 	"docstore/queue/internal/segment"
 
 	"github.com/stretchr/testify/require"
 )
 
 // mappedQueue writes a sealed segment on the operating system's file system.
-func mappedQueue(t testing.TB, codec string) (*Reader, string, []item) {
+func mappedQueue(t testing.TB, codec string) (*queue.Reader, string, []item) {
 	dir := t.TempDir()
 	opts := testOptions(vfs.OS)
 	opts.Codec, opts.BlockBytes = codec, 64<<10
-	w, err := OpenWriter(dir, opts)
+	w, err := queue.OpenWriter(dir, opts)
 	require.NoError(t, err)
 	var items []item
 	for i := range 400 {
@@ -27,7 +28,7 @@ func mappedQueue(t testing.TB, codec string) (*Reader, string, []item) {
 		items = append(items, it)
 	}
 	require.NoError(t, w.Close())
-	r, err := OpenReader(dir, nil)
+	r, err := queue.OpenReader(dir, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { r.Close() })
 	return r, segment.Path(dir, 1, segment.SealedSuffix), items
@@ -52,7 +53,7 @@ func TestMappedSegmentIsCut(t *testing.T) {
 	require.NoError(t, os.Truncate(path, 4096))
 	dst := []byte("before")
 	got, err := r.DocumentFor(dst, []byte(last.id), last.at)
-	require.ErrorIs(t, err, ErrUnavailable)
+	require.ErrorIs(t, err, queue.ErrUnavailable)
 	require.Equal(t, dst, got)
 
 	// Written in place, as by rsync --inplace.
@@ -84,7 +85,7 @@ func TestMappedSegmentIsOverwritten(t *testing.T) {
 			require.Equal(t, it.document, string(got))
 			continue
 		}
-		require.ErrorIs(t, err, ErrUnavailable)
+		require.ErrorIs(t, err, queue.ErrUnavailable)
 		damaged++
 	}
 	require.NotZero(t, damaged)
@@ -138,5 +139,5 @@ func TestChecksumAllocatesNothing(t *testing.T) {
 		t.Skip("under the race detector a sync.Pool drops items at random")
 	}
 	id, stored := []byte("id"), []byte("stored")
-	require.Zero(t, testing.AllocsPerRun(100, func() { segment.DocumentCRC(Address{}, 6, id, stored) }))
+	require.Zero(t, testing.AllocsPerRun(100, func() { segment.DocumentCRC(queue.Address{}, 6, id, stored) }))
 }

@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue"
 	"docstore/queue/codec"
 	"docstore/queue/internal/segment"
 
@@ -16,10 +17,10 @@ import (
 )
 
 // placesOf returns the places of all documents.
-func placesOf(t testing.TB, r *Reader) map[Address]Place {
-	places := map[Address]Place{}
-	require.NoError(t, r.Scan(context.Background(), Position{}, func(e Entry) error {
-		require.Equal(t, e.Deleted, e.Place == Place{})
+func placesOf(t testing.TB, r *queue.Reader) map[queue.Address]queue.Place {
+	places := map[queue.Address]queue.Place{}
+	require.NoError(t, r.Scan(context.Background(), queue.Position{}, func(e queue.Entry) error {
+		require.Equal(t, e.Deleted, e.Place == queue.Place{})
 		require.Equal(t, e.StoredBytes, e.Place.StoredBytes())
 		places[e.Address] = e.Place
 		return nil
@@ -29,7 +30,7 @@ func placesOf(t testing.TB, r *Reader) map[Address]Place {
 
 // randomPlace returns the place of the document at an address, or sometimes none, that of
 // another document, or a wrong one.
-func randomPlace(random *rand.Rand, places map[Address]Place, at Address) (p Place) {
+func randomPlace(random *rand.Rand, places map[queue.Address]queue.Place, at queue.Address) (p queue.Place) {
 	switch random.IntN(6) {
 	case 0:
 		return p
@@ -59,7 +60,7 @@ func TestPlacesOfTables(t *testing.T) {
 	for _, it := range items {
 		p := places[it.at]
 		document, err := r.Document(nil, it.at)
-		if err != nil || p == (Place{}) {
+		if err != nil || p == (queue.Place{}) {
 			continue
 		}
 		require.Equal(t, len(document), p.RawBytes())
@@ -100,22 +101,22 @@ func TestFetchByPlaceNeedsNoTable(t *testing.T) {
 		content[l.Data] ^= 1
 		require.NoError(t, os.WriteFile(path, content, 0o666))
 		for i, it := range items {
-			wanted := Wanted{ID: []byte(it.id), Address: it.at, Place: places[it.at]}
+			wanted := queue.Wanted{ID: []byte(it.id), Address: it.at, Place: places[it.at]}
 			got, _, err := r.StoredFor([]byte("before"), wanted, 0)
 			if i == 0 {
-				require.ErrorIs(t, err, ErrUnavailable)
+				require.ErrorIs(t, err, queue.ErrUnavailable)
 				require.Equal(t, "before", string(got))
 			} else {
 				require.NoError(t, err)
 				require.Equal(t, "before"+it.document, string(got))
 			}
-			for _, wrong := range []Wanted{
+			for _, wrong := range []queue.Wanted{
 				{ID: wanted.ID, Address: it.at},
 				{ID: []byte("other"), Address: it.at, Place: wanted.Place},
-				{ID: wanted.ID, Address: Address{Segment: it.at.Segment, Block: it.at.Block, Index: it.at.Index + 1}, Place: wanted.Place},
+				{ID: wanted.ID, Address: queue.Address{Segment: it.at.Segment, Block: it.at.Block, Index: it.at.Index + 1}, Place: wanted.Place},
 			} {
 				_, _, err = r.StoredFor(nil, wrong, 0)
-				require.ErrorIs(t, err, ErrUnavailable)
+				require.ErrorIs(t, err, queue.ErrUnavailable)
 			}
 		}
 	}
@@ -125,7 +126,7 @@ func TestFetchByPlaceNeedsNoTable(t *testing.T) {
 // files were here before, as without.
 func TestPlacesOfReplacedFiles(t *testing.T) {
 	random := testseed.Rand(t)
-	var places map[Address]Place
+	var places map[queue.Address]queue.Place
 	same := 0
 	for range 20 {
 		mem := newMem(t)
@@ -144,7 +145,7 @@ func TestPlacesOfReplacedFiles(t *testing.T) {
 			if _, there := places[it.at]; there {
 				same++
 			}
-			got, _, err := r.StoredFor(nil, Wanted{ID: []byte(it.id), Address: it.at, Place: places[it.at]}, 0)
+			got, _, err := r.StoredFor(nil, queue.Wanted{ID: []byte(it.id), Address: it.at, Place: places[it.at]}, 0)
 			require.NoError(t, err)
 			require.Equal(t, it.document, string(got))
 		}
@@ -165,7 +166,7 @@ func TestPlacesOfDamagedFiles(t *testing.T) {
 	saved := 0
 	for range 100 {
 		name := names[random.IntN(len(names))]
-		if _, ok := ParseFileName(name); !ok {
+		if _, ok := queue.ParseFileName(name); !ok {
 			continue
 		}
 		content, err := vfs.ReadFile(mem, queueDir+"/"+name)
@@ -174,9 +175,9 @@ func TestPlacesOfDamagedFiles(t *testing.T) {
 		damaged := openReader(t, copied)
 		for range 100 {
 			it := items[random.IntN(len(items))]
-			wanted := Wanted{ID: []byte(it.id), Address: it.at, Place: randomPlace(random, places, it.at)}
+			wanted := queue.Wanted{ID: []byte(it.id), Address: it.at, Place: randomPlace(random, places, it.at)}
 			got, _, err := damaged.StoredFor(nil, wanted, 0)
-			without, _, withoutErr := damaged.StoredFor(nil, Wanted{ID: wanted.ID, Address: it.at}, 0)
+			without, _, withoutErr := damaged.StoredFor(nil, queue.Wanted{ID: wanted.ID, Address: it.at}, 0)
 			if err == nil {
 				require.Equal(t, it.document, string(got))
 			}

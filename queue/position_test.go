@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"encoding/hex"
@@ -12,6 +12,7 @@ import (
 
 	"docstore/internal/vfs"
 	"docstore/internal/virtualtime"
+	"docstore/queue"
 	"docstore/queue/internal/segment"
 
 	"github.com/stretchr/testify/assert"
@@ -19,9 +20,9 @@ import (
 )
 
 func TestPositionBinary(t *testing.T) {
-	p := Position{
-		Queue: [16]byte([]byte("0123456789abcdef")), Next: Address{Segment: 2, Block: 208},
-		Proof: Proof{Footer: FooterDigest(mustHex(t, "a13e9dbf70b505557933d3e080669dfb")), Chain: 0x1ea1cfbb},
+	p := queue.Position{
+		Queue: [16]byte([]byte("0123456789abcdef")), Next: queue.Address{Segment: 2, Block: 208},
+		Proof: queue.Proof{Footer: queue.FooterDigest(mustHex(t, "a13e9dbf70b505557933d3e080669dfb")), Chain: 0x1ea1cfbb},
 	}
 	b, err := p.MarshalBinary()
 	require.NoError(t, err)
@@ -29,15 +30,15 @@ func TestPositionBinary(t *testing.T) {
 	require.NoError(t, err)
 	withoutSpaces := strings.NewReplacer(" ", "")
 	require.Contains(t, withoutSpaces.Replace(string(page)), withoutSpaces.Replace(hex.Dump(b)))
-	var got Position
+	var got queue.Position
 	require.NoError(t, got.UnmarshalBinary(b))
 	require.Equal(t, p, got)
 	require.Equal(t, "30313233343536373839616263646566:2/208/0", p.String())
-	require.True(t, p.SamePlace(Position{Queue: p.Queue, Next: p.Next}))
+	require.True(t, p.SamePlace(queue.Position{Queue: p.Queue, Next: p.Next}))
 
-	require.ErrorIs(t, got.UnmarshalBinary(b[:27]), ErrCorrupt, "the form without a proof")
+	require.ErrorIs(t, got.UnmarshalBinary(b[:27]), queue.ErrCorrupt, "the form without a proof")
 	b[0]++
-	require.ErrorIs(t, got.UnmarshalBinary(b), ErrNewerVersion)
+	require.ErrorIs(t, got.UnmarshalBinary(b), queue.ErrNewerVersion)
 	require.Equal(t, p, got)
 }
 
@@ -48,12 +49,12 @@ func mustHex(t *testing.T, s string) []byte {
 }
 
 func TestParseAddress(t *testing.T) {
-	a := Address{Segment: 3, Block: 4294967295, Index: 65535}
-	got, err := ParseAddress(a.String())
+	a := queue.Address{Segment: 3, Block: 4294967295, Index: 65535}
+	got, err := queue.ParseAddress(a.String())
 	require.NoError(t, err)
 	require.Equal(t, a, got)
 	for _, bad := range []string{"", "3", "3/128", "3/128/0/0", "0/0/0", "3/-1/0", "3/128/65536", "4294967296/0/0", "a/b/c"} {
-		_, err := ParseAddress(bad)
+		_, err := queue.ParseAddress(bad)
 		require.ErrorContains(t, err, "SEGMENT/BLOCK/INDEX", bad)
 	}
 }
@@ -83,7 +84,7 @@ func twoHistories(t *testing.T, seal bool) (histories [2]*vfs.Mem, entries [2][]
 		}
 		require.NoError(t, w.Close())
 		histories[h] = mem
-		entries[h] = scan(t, openReader(t, mem), Position{})
+		entries[h] = scan(t, openReader(t, mem), queue.Position{})
 	}
 	require.Equal(t, entries[0][13].at, entries[1][13].at)
 	require.Equal(t, entries[0][20].at, entries[1][20].at)
@@ -105,7 +106,7 @@ func TestForkIsReportedAtEveryAttempt(t *testing.T) {
 						require.Len(t, rest, len(entries[1])-i-1)
 						continue
 					}
-					require.ErrorIs(t, err, ErrForked, "entry %d at %s", i, e.next)
+					require.ErrorIs(t, err, queue.ErrForked, "entry %d at %s", i, e.next)
 					require.Empty(t, rest)
 				}
 			}
@@ -147,12 +148,12 @@ func usedAgain(t *testing.T, sizes []int, seal bool) {
 		}
 	}
 	write(2, []int{150, 150, 150}, true)
-	entries := scan(t, openReader(t, mem), Position{})
+	entries := scan(t, openReader(t, mem), queue.Position{})
 	require.NoError(t, mem.Remove(segment.Path(queueDir, 2, segment.SealedSuffix)))
-	require.NoError(t, mem.Remove(queueDir+"/"+HeadName)) // otherwise the writer refuses
+	require.NoError(t, mem.Remove(queueDir+"/"+queue.HeadName)) // otherwise the writer refuses
 	write(1, sizes, seal)
 	for i, e := range entries {
-		r, err := OpenReader(queueDir, &ReaderOptions{FS: mem, OnCaughtUp: func(p Position) {
+		r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: mem, OnCaughtUp: func(p queue.Position) {
 			assert.LessOrEqual(t, i, 2, "caught up at %s", p)
 		}})
 		require.NoError(t, err)
@@ -164,15 +165,15 @@ func usedAgain(t *testing.T, sizes []int, seal bool) {
 		}
 		_, err = tryScan(r, e.next)
 		require.Error(t, err, "entry %d at %s", i, e.next)
-		require.NotErrorIs(t, err, ErrCorrupt)
+		require.NotErrorIs(t, err, queue.ErrCorrupt)
 		ended := make(chan error, 1)
 		go func() {
-			ended <- r.Tail(t.Context(), e.next, func(e Entry) error {
+			ended <- r.Tail(t.Context(), e.next, func(e queue.Entry) error {
 				assert.Fail(t, "delivered", "%v", e)
 				return nil
 			})
 		}()
-		time.Sleep(2 * StallTimeout) // an open segment may be an incomplete copy until then
+		time.Sleep(2 * queue.StallTimeout) // an open segment may be an incomplete copy until then
 		synctest.Wait()
 		err = <-ended
 		require.True(t, isFork(err), "entry %d at %s: %v", i, e.next, err)
@@ -180,5 +181,5 @@ func usedAgain(t *testing.T, sizes []int, seal bool) {
 }
 
 func isFork(err error) bool {
-	return errors.Is(err, ErrForked) || errors.Is(err, ErrDiverged)
+	return errors.Is(err, queue.ErrForked) || errors.Is(err, queue.ErrDiverged)
 }

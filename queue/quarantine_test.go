@@ -1,10 +1,11 @@
-package queue
+package queue_test
 
 import (
 	"bytes"
 	"path/filepath"
 	"testing"
 
+	"docstore/queue"
 	"docstore/queue/internal/segment"
 
 	"github.com/stretchr/testify/require"
@@ -25,14 +26,14 @@ func TestQuarantinedFile(t *testing.T) {
 
 			whole := files[name]
 			delete(files, name)
-			files[name+QuarantineSuffix] = damaged
+			files[name+queue.QuarantineSuffix] = damaged
 			mem := memWith(t, files)
 			r := openReader(t, mem)
 			requireDocuments(t, r, []item{sound})
 			_, err := r.DocumentFor(nil, []byte(last.id), last.at)
-			require.ErrorIs(t, err, ErrUnavailable)
+			require.ErrorIs(t, err, queue.ErrUnavailable)
 			_, err = r.DocumentFor(nil, []byte("another"), sound.at)
-			require.ErrorIs(t, err, ErrUnavailable)
+			require.ErrorIs(t, err, queue.ErrUnavailable)
 			infos, err := r.Segments()
 			require.NoError(t, err)
 			require.Len(t, infos, 1, "a quarantined file is not a segment")

@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"bytes"
@@ -14,8 +14,10 @@ import (
 	"docstore/internal/checksum"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue"
 	"docstore/queue/codec"
 	"docstore/queue/internal/segment"
+	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -40,9 +42,9 @@ func newMem(t testing.TB) *vfs.Mem {
 var testStart = time.UnixMilli(1_700_000_000_000)
 
 // testOptions makes runs deterministic: the same entries give the same files.
-func testOptions(fsys vfs.FS) *WriterOptions {
+func testOptions(fsys vfs.FS) *queue.WriterOptions {
 	now := testStart
-	opts := &WriterOptions{
+	opts := &queue.WriterOptions{
 		FS:    fsys,
 		Codec: "none",
 		Now: func() time.Time {
@@ -56,20 +58,20 @@ func testOptions(fsys vfs.FS) *WriterOptions {
 
 func testQueueID() ([16]byte, error) { return [16]byte([]byte("0123456789abcdef")), nil }
 
-func openWriter(t testing.TB, opts *WriterOptions) *Writer {
-	w, err := OpenWriter(queueDir, opts)
+func openWriter(t testing.TB, opts *queue.WriterOptions) *queue.Writer {
+	w, err := queue.OpenWriter(queueDir, opts)
 	require.NoError(t, err)
 	t.Cleanup(func() { w.Close() })
 	return w
 }
 
 // settle waits until the writer's files have every entry added so far.
-func settle(t testing.TB, w *Writer) {
+func settle(t testing.TB, w *queue.Writer) {
 	require.NoError(t, w.Settle())
 }
 
-func openReader(t testing.TB, fsys vfs.FS) *Reader {
-	r, err := OpenReader(queueDir, &ReaderOptions{FS: fsys, PollInterval: time.Millisecond})
+func openReader(t testing.TB, fsys vfs.FS) *queue.Reader {
+	r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: fsys, PollInterval: time.Millisecond})
 	require.NoError(t, err)
 	t.Cleanup(func() { r.Close() })
 	return r
@@ -80,17 +82,17 @@ type item struct {
 	id, document string
 	deleted      bool
 	expires      time.Time
-	at           Address
-	next         Position
+	at           queue.Address
+	next         queue.Position
 }
 
 // put appends an item to the queue and sets its address.
-func (i *item) put(t testing.TB, w *Writer) {
+func (i *item) put(t testing.TB, w *queue.Writer) {
 	var err error
 	if i.deleted {
 		i.at, err = w.Delete([]byte(i.id))
 	} else {
-		i.at, err = w.Put(Record{ID: []byte(i.id), Document: []byte(i.document), Expires: i.expires})
+		i.at, err = w.Put(queue.Record{ID: []byte(i.id), Document: []byte(i.document), Expires: i.expires})
 	}
 	require.NoError(t, err)
 }
@@ -110,15 +112,15 @@ func posting(n int) string {
 }
 
 // scan returns all committed entries after a position.
-func scan(t testing.TB, r *Reader, from Position) []item {
+func scan(t testing.TB, r *queue.Reader, from queue.Position) []item {
 	items, err := tryScan(r, from)
 	require.NoError(t, err)
 	return items
 }
 
-func tryScan(r *Reader, from Position) ([]item, error) {
+func tryScan(r *queue.Reader, from queue.Position) ([]item, error) {
 	var items []item
-	err := r.Scan(context.Background(), from, func(e Entry) error {
+	err := r.Scan(context.Background(), from, func(e queue.Entry) error {
 		items = append(items, item{id: string(e.ID), deleted: e.Deleted, expires: e.Expires, at: e.Address, next: e.Next})
 		return nil
 	})
@@ -127,15 +129,15 @@ func tryScan(r *Reader, from Position) ([]item, error) {
 
 // requireItems checks that the queue has exactly the items, by tailing and by fetching
 // each.
-func requireItems(t testing.TB, r *Reader, want []item) {
+func requireItems(t testing.TB, r *queue.Reader, want []item) {
 	t.Helper()
 	requireEntries(t, r, want)
 	requireDocuments(t, r, want)
 }
 
-func requireEntries(t testing.TB, r *Reader, want []item) {
+func requireEntries(t testing.TB, r *queue.Reader, want []item) {
 	t.Helper()
-	got := scan(t, r, Position{})
+	got := scan(t, r, queue.Position{})
 	require.Len(t, got, len(want))
 	for i, w := range want {
 		require.Equal(t, w.id, got[i].id)
@@ -145,13 +147,13 @@ func requireEntries(t testing.TB, r *Reader, want []item) {
 	}
 }
 
-func requireDocuments(t testing.TB, r *Reader, want []item) {
+func requireDocuments(t testing.TB, r *queue.Reader, want []item) {
 	t.Helper()
 	prefix := []byte("prefix")
 	for _, w := range want {
 		got, err := r.DocumentFor(prefix, []byte(w.id), w.at)
 		if w.deleted {
-			require.ErrorIs(t, err, ErrDeleted)
+			require.ErrorIs(t, err, queue.ErrDeleted)
 			require.Equal(t, prefix, got)
 			continue
 		}
@@ -163,9 +165,9 @@ func requireDocuments(t testing.TB, r *Reader, want []item) {
 	}
 }
 
-func requireSound(t testing.TB, fsys vfs.FS) Report {
+func requireSound(t testing.TB, fsys vfs.FS) maintain.Report {
 	t.Helper()
-	report, err := Check(context.Background(), queueDir, &CheckOptions{FS: fsys})
+	report, err := maintain.Check(context.Background(), queueDir, &maintain.CheckOptions{FS: fsys})
 	require.NoError(t, err)
 	require.Empty(t, report.Damage)
 	require.Empty(t, report.Missing)
@@ -213,7 +215,7 @@ func TestRoundTrip(t *testing.T) {
 				requireItems(t, r, items)
 				report := requireSound(t, mem)
 				assert.EqualValues(t, len(items), report.Entries)
-				assert.Equal(t, scan(t, r, Position{})[len(items)-1].next, r.End())
+				assert.Equal(t, scan(t, r, queue.Position{})[len(items)-1].next, r.End())
 			})
 		}
 	}
@@ -230,17 +232,17 @@ func randomBytes(random *rand.Rand, n int) []byte {
 // TestOnDisk uses the file system of the machine.
 func TestOnDisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "queue")
-	w, err := OpenWriter(dir, nil)
+	w, err := queue.OpenWriter(dir, nil)
 	require.NoError(t, err)
 	at, err := w.Append([]byte("id"), []byte("document"))
 	require.NoError(t, err)
 	require.NoError(t, w.Flush())
 
-	_, err = OpenWriter(dir, nil)
-	require.ErrorIs(t, err, ErrLocked)
+	_, err = queue.OpenWriter(dir, nil)
+	require.ErrorIs(t, err, queue.ErrLocked)
 	assert.ErrorContains(t, err, fmt.Sprintf("process %d on ", os.Getpid()))
 
-	r, err := OpenReader(dir, nil)
+	r, err := queue.OpenReader(dir, nil)
 	require.NoError(t, err)
 	got, err := r.Document(nil, at)
 	require.NoError(t, err)
@@ -255,18 +257,18 @@ func TestOnDisk(t *testing.T) {
 
 	names, err := vfs.OS.List(dir)
 	require.NoError(t, err)
-	assert.Equal(t, []string{HeadName, "0000000001.seg", segment.LockName}, names)
+	assert.Equal(t, []string{queue.HeadName, "0000000001.seg", segment.LockName}, names)
 
-	_, err = OpenReader(filepath.Join(dir, "none"), nil)
+	_, err = queue.OpenReader(filepath.Join(dir, "none"), nil)
 	require.ErrorIs(t, err, os.ErrNotExist)
 	_, err = w.Append([]byte("id"), nil)
-	require.ErrorIs(t, err, ErrClosed)
-	require.ErrorIs(t, w.Flush(), ErrClosed)
+	require.ErrorIs(t, err, queue.ErrClosed)
+	require.ErrorIs(t, w.Flush(), queue.ErrClosed)
 	_, err = r.Document(nil, at)
-	require.ErrorIs(t, err, ErrClosed)
-	require.ErrorIs(t, r.Tail(context.Background(), Position{}, nil), ErrClosed)
+	require.ErrorIs(t, err, queue.ErrClosed)
+	require.ErrorIs(t, r.Tail(context.Background(), queue.Position{}, nil), queue.ErrClosed)
 	_, err = r.Segments()
-	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, err, queue.ErrClosed)
 }
 
 func crcOf(b []byte) uint32 { return checksum.Update(0, b) }

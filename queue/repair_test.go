@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"bytes"
@@ -14,31 +14,33 @@ import (
 	"docstore/internal/race"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue"
 	"docstore/queue/codec"
 	"docstore/queue/internal/segment"
+	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/require"
 )
 
 // losses are the losses that a repair has reported.
-type losses []Loss
+type losses []maintain.Loss
 
-func (l *losses) note(loss Loss) error {
+func (l *losses) note(loss maintain.Loss) error {
 	loss.ID = bytes.Clone(loss.ID)
 	*l = append(*l, loss)
 	return nil
 }
 
 // document reports whether the document at an address is lost and its id known.
-func (l losses) document(at Address, id string) bool {
-	return slices.ContainsFunc(l, func(loss Loss) bool {
+func (l losses) document(at queue.Address, id string) bool {
+	return slices.ContainsFunc(l, func(loss maintain.Loss) bool {
 		return !loss.Unproven && loss.From == at && string(loss.ID) == id
 	})
 }
 
 // entry reports whether the entry at an address is lost.
-func (l losses) entry(at Address) bool {
-	return slices.ContainsFunc(l, func(loss Loss) bool {
+func (l losses) entry(at queue.Address) bool {
+	return slices.ContainsFunc(l, func(loss maintain.Loss) bool {
 		return loss.ID == nil && segment.AddressRange{From: loss.From, To: loss.To}.Holds(at)
 	})
 }
@@ -62,12 +64,12 @@ func sourceWith(t testing.TB, files map[string][]byte) *vfs.Mem {
 	return mem
 }
 
-func repairQueue(t testing.TB, fsys vfs.FS) ([]RepairedFile, losses) {
+func repairQueue(t testing.TB, fsys vfs.FS) ([]maintain.RepairedFile, losses) {
 	t.Helper()
 	var lost, dry losses
-	wouldRepair, err := Repair(context.Background(), queueDir, &RepairOptions{FS: fsys, DryRun: true, OnLoss: dry.note})
+	wouldRepair, err := maintain.Repair(context.Background(), queueDir, &maintain.RepairOptions{FS: fsys, DryRun: true, OnLoss: dry.note})
 	require.NoError(t, err)
-	repaired, err := Repair(context.Background(), queueDir, &RepairOptions{FS: fsys, OnLoss: lost.note})
+	repaired, err := maintain.Repair(context.Background(), queueDir, &maintain.RepairOptions{FS: fsys, OnLoss: lost.note})
 	require.NoError(t, err)
 	require.Equal(t, wouldRepair, repaired)
 	require.Equal(t, dry, lost)
@@ -76,20 +78,20 @@ func repairQueue(t testing.TB, fsys vfs.FS) ([]RepairedFile, losses) {
 
 // requireRepaired repairs a queue, checks that it has the items except for reported
 // losses, and continues it.
-func requireRepaired(t testing.TB, mem vfs.FS, items []item) ([]RepairedFile, losses) {
+func requireRepaired(t testing.TB, mem vfs.FS, items []item) ([]maintain.RepairedFile, losses) {
 	t.Helper()
 	repaired, lost := repairQueue(t, mem)
 	report := requireSound(t, mem)
-	r, err := OpenReader(queueDir, &ReaderOptions{FS: mem})
+	r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: mem})
 	require.NoError(t, err)
 	defer r.Close()
 	requireSurvivors(t, r, items, lost)
-	again, err := Repair(context.Background(), queueDir, &RepairOptions{FS: mem})
+	again, err := maintain.Repair(context.Background(), queueDir, &maintain.RepairOptions{FS: mem})
 	require.NoError(t, err)
 	require.Empty(t, again, "it is whole now")
 
 	end := r.End()
-	w, err := OpenWriter(queueDir, testOptions(mem))
+	w, err := queue.OpenWriter(queueDir, testOptions(mem))
 	require.NoError(t, err)
 	at, err := w.Append([]byte("new"), []byte("document"))
 	require.NoError(t, err)
@@ -104,22 +106,22 @@ func requireRepaired(t testing.TB, mem vfs.FS, items []item) ([]RepairedFile, lo
 
 // requireSurvivors checks that items that are not lost can be fetched and have their
 // addresses.
-func requireSurvivors(t testing.TB, r *Reader, items []item, lost losses) {
+func requireSurvivors(t testing.TB, r *queue.Reader, items []item, lost losses) {
 	t.Helper()
-	entries := scan(t, r, Position{})
+	entries := scan(t, r, queue.Position{})
 	var want []item
 	for _, it := range items {
 		document, err := r.DocumentFor(nil, []byte(it.id), it.at)
-		var gone *LostError
+		var gone *queue.LostError
 		switch {
 		case lost.entry(it.at):
 			require.ErrorAs(t, err, &gone)
-			require.ErrorIs(t, err, ErrUnavailable)
+			require.ErrorIs(t, err, queue.ErrUnavailable)
 			continue
 		case lost.document(it.at, it.id):
 			require.ErrorAs(t, err, &gone)
 		case it.deleted:
-			require.ErrorIs(t, err, ErrDeleted)
+			require.ErrorIs(t, err, queue.ErrDeleted)
 		default:
 			require.NoError(t, err)
 			require.Equal(t, it.document, string(document))
@@ -201,8 +203,8 @@ func requireLosesOnly(t *testing.T, files map[string][]byte, items []item, name 
 }
 
 // checkDamage returns the damage that a check finds.
-func checkDamage(t testing.TB, fsys vfs.FS) []*CorruptionError {
-	report, err := Check(context.Background(), queueDir, &CheckOptions{FS: fsys})
+func checkDamage(t testing.TB, fsys vfs.FS) []*queue.CorruptionError {
+	report, err := maintain.Check(context.Background(), queueDir, &maintain.CheckOptions{FS: fsys})
 	require.NoError(t, err)
 	return report.Damage
 }
@@ -267,7 +269,7 @@ func longQueue(t testing.TB, fsys vfs.FS, count int) (items []item) {
 func TestRepairMissingSegments(t *testing.T) {
 	mem := newMem(t)
 	items := longQueue(t, mem, 6)
-	for _, n := range []SegmentID{1, 3, 4} {
+	for _, n := range []queue.SegmentID{1, 3, 4} {
 		require.NoError(t, mem.Remove(segment.Path(queueDir, n, segment.SealedSuffix)))
 	}
 	repaired, lost := requireRepaired(t, mem, items)
@@ -275,7 +277,7 @@ func TestRepairMissingSegments(t *testing.T) {
 	require.Equal(t, "/queue/0000000003-0000000004.0001.seg", repaired[1].Rewrite)
 	require.True(t, repaired[1].Missing)
 	require.Equal(t, losses{
-		{From: Address{Segment: 1}, To: Address{Segment: 2}}, {From: Address{Segment: 3}, To: Address{Segment: 5}},
+		{From: queue.Address{Segment: 1}, To: queue.Address{Segment: 2}}, {From: queue.Address{Segment: 3}, To: queue.Address{Segment: 5}},
 	}, lost)
 }
 
@@ -325,7 +327,7 @@ func TestRepairWithReaders(t *testing.T) {
 				_, err := reader.DocumentFor(nil, []byte(id), known.address)
 				isLost := lost.entry(known.address) || lost.document(known.address, id)
 				if fsys == vfs.FS(mem) && isLost {
-					require.ErrorIs(t, err, ErrUnavailable)
+					require.ErrorIs(t, err, queue.ErrUnavailable)
 					continue
 				}
 				require.NoError(t, err, "the copy has what was lost")
@@ -348,9 +350,9 @@ func TestTailContinuesAfterRepair(t *testing.T) {
 	r := openReader(t, mem)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	var got []Address
+	var got []queue.Address
 	waiting := make(chan struct{})
-	r.Options().OnCaughtUp = func(Position) {
+	r.Options().OnCaughtUp = func(queue.Position) {
 		select {
 		case <-waiting:
 		default:
@@ -360,7 +362,7 @@ func TestTailContinuesAfterRepair(t *testing.T) {
 	done := make(chan error, 1)
 	errEnough := errors.New("enough")
 	go func() {
-		done <- r.Tail(ctx, Position{}, func(e Entry) error {
+		done <- r.Tail(ctx, queue.Position{}, func(e queue.Entry) error {
 			got = append(got, e.Address)
 			if e.Address == items[len(items)-1].at {
 				return errEnough
@@ -382,19 +384,19 @@ func TestCompactKeepsLosses(t *testing.T) {
 	items := longQueue(t, mem, 6)
 	require.NoError(t, mem.Remove(segment.Path(queueDir, 1, segment.SealedSuffix)))
 	_, lost := repairQueue(t, mem)
-	_, err := Compact(context.Background(), queueDir, &CompactOptions{FS: mem, MaxDead: 0.01, DeleteOriginals: true})
+	_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{FS: mem, MaxDead: 0.01, DeleteOriginals: true})
 	require.NoError(t, err)
 	r := openReader(t, mem)
 	for _, it := range items {
 		_, err := r.DocumentFor(nil, []byte(it.id), it.at)
-		var gone *LostError
+		var gone *queue.LostError
 		require.Equal(t, lost.entry(it.at), errors.As(err, &gone), "%v", err)
 	}
 	newest := map[string]item{}
 	for _, it := range items {
 		newest[it.id] = it
 	}
-	for _, e := range scan(t, r, Position{}) {
+	for _, e := range scan(t, r, queue.Position{}) {
 		delete(newest, e.id)
 	}
 	for id, it := range newest {
@@ -408,9 +410,9 @@ func TestRepairDamagedRewrite(t *testing.T) {
 	for _, originals := range []bool{true, false} {
 		base := newMem(t)
 		longQueue(t, base, 4)
-		_, err := Compact(context.Background(), queueDir, &CompactOptions{FS: base, MaxDead: 0.01, DeleteOriginals: !originals})
+		_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{FS: base, MaxDead: 0.01, DeleteOriginals: !originals})
 		require.NoError(t, err)
-		items := scan(t, openReader(t, base), Position{})
+		items := scan(t, openReader(t, base), queue.Position{})
 		for i := range items {
 			if !items[i].deleted {
 				document, err := openReader(t, base).Document(nil, items[i].at)
@@ -448,12 +450,12 @@ func TestRepairDamagedRewrite(t *testing.T) {
 
 func TestRepairRefuses(t *testing.T) {
 	files, _ := smallQueue(t, "none", true)
-	_, err := Repair(context.Background(), queueDir, &RepairOptions{FS: memWith(t, files)})
+	_, err := maintain.Repair(context.Background(), queueDir, &maintain.RepairOptions{FS: memWith(t, files)})
 	require.ErrorContains(t, err, "it is a copy")
 	mem := sourceWith(t, files)
 	w := openWriter(t, testOptions(mem))
-	_, err = Repair(context.Background(), queueDir, &RepairOptions{FS: mem})
-	require.ErrorIs(t, err, ErrLocked)
+	_, err = maintain.Repair(context.Background(), queueDir, &maintain.RepairOptions{FS: mem})
+	require.ErrorIs(t, err, queue.ErrLocked)
 	require.NoError(t, w.Close())
 
 	other := newMem(t)
@@ -463,8 +465,8 @@ func TestRepairRefuses(t *testing.T) {
 	require.NoError(t, w.Close())
 	files["0000000001.seg"], err = vfs.ReadFile(other, queueDir+"/0000000001.seg")
 	require.NoError(t, err)
-	_, err = Repair(context.Background(), queueDir, &RepairOptions{FS: sourceWith(t, files)})
-	require.ErrorIs(t, err, ErrForked)
+	_, err = maintain.Repair(context.Background(), queueDir, &maintain.RepairOptions{FS: sourceWith(t, files)})
+	require.ErrorIs(t, err, queue.ErrForked)
 }
 
 // TestRepairCrash stops a repair before each of its operations and cuts the power.
@@ -476,7 +478,7 @@ func TestRepairCrash(t *testing.T) {
 	base := sourceWith(t, files)
 	for k := 1; ; k++ {
 		mem := base.CrashClone(vfs.KeepAll)
-		_, err := Repair(context.Background(), queueDir, &RepairOptions{FS: crashAfter(mem, k)})
+		_, err := maintain.Repair(context.Background(), queueDir, &maintain.RepairOptions{FS: crashAfter(mem, k)})
 		if err == nil {
 			require.Greater(t, k, 8)
 			return
@@ -486,13 +488,13 @@ func TestRepairCrash(t *testing.T) {
 			tally.Case()
 			after := mem.CrashClone(way.Keep)
 			requireRepair := func(after *vfs.Mem, fsys vfs.FS) {
-				repaired, err := Repair(context.Background(), queueDir, &RepairOptions{FS: fsys})
+				repaired, err := maintain.Repair(context.Background(), queueDir, &maintain.RepairOptions{FS: fsys})
 				require.NoError(t, err, "before operation %d, %s", k, way.Name)
 				require.LessOrEqual(t, len(repaired), 1)
 				requireSound(t, after)
-				r, err := OpenReader(queueDir, &ReaderOptions{FS: after})
+				r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: after})
 				require.NoError(t, err)
-				require.GreaterOrEqual(t, len(scan(t, r, Position{})), len(items)-2)
+				require.GreaterOrEqual(t, len(scan(t, r, queue.Position{})), len(items)-2)
 				require.NoError(t, r.Close())
 			}
 			requireRepair(after, vfs.NewFault(after, func(op vfs.Op) error {

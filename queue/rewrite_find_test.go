@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"context"
@@ -11,7 +11,9 @@ import (
 	"docstore/internal/race"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue"
 	"docstore/queue/internal/segment"
+	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/require"
 )
@@ -25,7 +27,7 @@ func TestMappedRewriteIsDamaged(t *testing.T) {
 	dir := t.TempDir()
 	opts := testOptions(vfs.OS)
 	opts.BlockBytes = 20 // two entries or three
-	w, err := OpenWriter(dir, opts)
+	w, err := queue.OpenWriter(dir, opts)
 	require.NoError(t, err)
 	var live, dead []item
 	for i := range 1000 { // more rows than a checksum covers
@@ -43,14 +45,14 @@ func TestMappedRewriteIsDamaged(t *testing.T) {
 	last := item{id: "overwritten", document: "newest"}
 	last.put(t, w)
 	require.NoError(t, w.Close())
-	_, err = Compact(context.Background(), dir, &CompactOptions{MaxDead: 0.01, DeleteOriginals: true})
+	_, err = maintain.Compact(context.Background(), dir, &maintain.CompactOptions{MaxDead: 0.01, DeleteOriginals: true})
 	require.NoError(t, err)
 	path := segment.Run{First: 1, Last: 1, Generation: 1}.Path(dir)
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	content, err := os.ReadFile(path)
 	require.NoError(t, err)
-	r, err := OpenReader(dir, nil)
+	r, err := queue.OpenReader(dir, nil)
 	require.NoError(t, err)
 	defer r.Close()
 	requireDocuments(t, r, live)
@@ -70,7 +72,7 @@ func TestMappedRewriteIsDamaged(t *testing.T) {
 			require.Equal(t, it.document, string(document))
 			return
 		}
-		var gone *GoneError
+		var gone *queue.GoneError
 		if errors.As(err, &gone) {
 			require.False(t, isLive, "byte %d: %s is there: %v", at, it.id, err)
 			return

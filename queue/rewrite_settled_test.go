@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"docstore/internal/vfs"
+	"docstore/queue"
+	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/require"
 )
@@ -23,32 +25,32 @@ func TestRewrites(t *testing.T) {
 		}
 		require.NoError(t, w.Seal())
 	}
-	var after []Position // each entry
-	require.NoError(t, openReader(t, mem).Scan(t.Context(), Position{}, func(e Entry) error {
+	var after []queue.Position // each entry
+	require.NoError(t, openReader(t, mem).Scan(t.Context(), queue.Position{}, func(e queue.Entry) error {
 		after = append(after, e.Next)
 		return nil
 	}))
-	_, err := Compact(t.Context(), queueDir, &CompactOptions{FS: mem, MaxDead: 0.01, DeleteOriginals: true})
+	_, err := maintain.Compact(t.Context(), queueDir, &maintain.CompactOptions{FS: mem, MaxDead: 0.01, DeleteOriginals: true})
 	require.NoError(t, err)
 	end := after[len(after)-1]
-	want := []Rewrite{{First: 1, Last: 2, Generation: 1, Settled: Position{Queue: end.Queue, Next: end.Next}}}
+	want := []queue.Rewrite{{First: 1, Last: 2, Generation: 1, Settled: queue.Position{Queue: end.Queue, Next: end.Next}}}
 
-	var entered []Address
+	var entered []queue.Address
 	done := errors.New("done")
-	tail := func(from Position) error {
-		r, err := OpenReader(queueDir, &ReaderOptions{FS: mem, OnRewrite: func(r Rewrite, at Address) error {
+	tail := func(from queue.Position) error {
+		r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: mem, OnRewrite: func(r queue.Rewrite, at queue.Address) error {
 			require.Equal(t, want[0], r)
 			entered = append(entered, at)
 			return nil
 		}})
 		require.NoError(t, err)
 		defer r.Close()
-		return r.Tail(context.Background(), from, func(Entry) error { return done })
+		return r.Tail(context.Background(), from, func(queue.Entry) error { return done })
 	}
-	for _, from := range []Position{{}, after[0], after[3]} {
+	for _, from := range []queue.Position{{}, after[0], after[3]} {
 		require.ErrorIs(t, tail(from), done)
 	}
-	require.Equal(t, []Address{{Segment: 1}, after[0].Next, after[3].Next}, entered)
+	require.Equal(t, []queue.Address{{Segment: 1}, after[0].Next, after[3].Next}, entered)
 
 	r := openReader(t, mem)
 	for range 2 {
@@ -59,15 +61,15 @@ func TestRewrites(t *testing.T) {
 	path := queueDir + "/0000000001-0000000002.0001.seg"
 	content, err := vfs.ReadFile(mem, path)
 	require.NoError(t, err)
-	require.NoError(t, mem.Rename(path, path+QuarantineSuffix))
+	require.NoError(t, mem.Rename(path, path+queue.QuarantineSuffix))
 	rewrites, err := r.Rewrites()
 	require.NoError(t, err)
 	require.Equal(t, want, rewrites, "quarantined")
-	require.NoError(t, vfs.WriteFileAtomic(mem, path+QuarantineSuffix, content[:len(content)/2]))
+	require.NoError(t, vfs.WriteFileAtomic(mem, path+queue.QuarantineSuffix, content[:len(content)/2]))
 	rewrites, err = r.Rewrites()
 	require.NoError(t, err)
-	require.Equal(t, []Rewrite{{First: 1, Last: 2, Generation: 1}}, rewrites, "damaged")
+	require.Equal(t, []queue.Rewrite{{First: 1, Last: 2, Generation: 1}}, rewrites, "damaged")
 	require.NoError(t, r.Close())
 	_, err = r.Rewrites()
-	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, err, queue.ErrClosed)
 }

@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"docstore/queue"
 	"docstore/queue/codec"
 	"docstore/queue/stored"
 
@@ -17,7 +18,7 @@ import (
 
 // dictionaryQueue writes a queue whose second segment has a dictionary if the codec
 // supports one. All documents but one are compressible.
-func dictionaryQueue(t testing.TB, codec string) (*Reader, []item) {
+func dictionaryQueue(t testing.TB, codec string) (*queue.Reader, []item) {
 	mem := newMem(t)
 	opts := testOptions(mem)
 	opts.Codec, opts.DictionaryBytes, opts.BlockBytes = codec, 4<<10, 4<<10
@@ -30,7 +31,7 @@ func dictionaryQueue(t testing.TB, codec string) (*Reader, []item) {
 			items = append(items, it)
 		}
 		require.NoError(t, w.Flush())
-		w.Trainer().wait()
+		w.Trainer().Wait()
 	}
 	write(1500)
 	require.NoError(t, w.Seal())
@@ -42,7 +43,7 @@ func dictionaryQueue(t testing.TB, codec string) (*Reader, []item) {
 	return openReader(t, mem), items
 }
 
-func decodersOf(r *Reader) *stored.Decoders {
+func decodersOf(r *queue.Reader) *stored.Decoders {
 	return stored.NewDecoders(stored.NewDecoderCache(1<<20), func(_ context.Context, hash codec.DictionaryHash) ([]byte, error) { return r.Dictionary(nil, hash) })
 }
 
@@ -54,7 +55,7 @@ func TestStoredForm(t *testing.T) {
 			withDictionary := 0
 			for _, it := range items {
 				id := []byte(it.id)
-				b, asStored, err := r.StoredFor([]byte("before"), Wanted{ID: id, Address: it.at}, codec.Built())
+				b, asStored, err := r.StoredFor([]byte("before"), queue.Wanted{ID: id, Address: it.at}, codec.Built())
 				require.NoError(t, err)
 				require.True(t, asStored)
 				n, err := r.DecodedBytes(it.at)
@@ -76,13 +77,13 @@ func TestStoredForm(t *testing.T) {
 
 				others := codec.Built() &^ (1 << c.ID)
 				require.Equal(t, s.Within(0), s.Within(others))
-				b, asStored, err = r.StoredFor(nil, Wanted{ID: id, Address: it.at}, others)
+				b, asStored, err = r.StoredFor(nil, queue.Wanted{ID: id, Address: it.at}, others)
 				require.NoError(t, err)
 				require.Equal(t, s.Within(0), asStored, "a document stored raw needs no codec")
 				if !asStored {
 					require.Equal(t, it.document, string(b))
 				}
-				b, asStored, err = r.StoredFor(nil, Wanted{ID: id, Address: it.at}, 0)
+				b, asStored, err = r.StoredFor(nil, queue.Wanted{ID: id, Address: it.at}, 0)
 				require.NoError(t, err)
 				require.False(t, asStored)
 				require.Equal(t, it.document, string(b))
@@ -91,10 +92,10 @@ func TestStoredForm(t *testing.T) {
 		})
 	}
 	r, items := dictionaryQueue(t, "none")
-	_, _, err := r.StoredFor(nil, Wanted{ID: nil, Address: items[0].at}, codec.Built())
-	require.ErrorIs(t, err, ErrIDEmpty)
-	got, asStored, err := r.StoredFor([]byte("before"), Wanted{ID: []byte("other"), Address: items[0].at}, codec.Built())
-	require.ErrorIs(t, err, ErrUnavailable)
+	_, _, err := r.StoredFor(nil, queue.Wanted{ID: nil, Address: items[0].at}, codec.Built())
+	require.ErrorIs(t, err, queue.ErrIDEmpty)
+	got, asStored, err := r.StoredFor([]byte("before"), queue.Wanted{ID: []byte("other"), Address: items[0].at}, codec.Built())
+	require.ErrorIs(t, err, queue.ErrUnavailable)
 	require.False(t, asStored)
 	require.Equal(t, "before", string(got))
 }
@@ -106,7 +107,7 @@ func TestStoredPage(t *testing.T) {
 	at, err := w.Append([]byte("cat"), []byte("meow"))
 	require.NoError(t, err)
 	require.NoError(t, w.Flush())
-	b, asStored, err := openReader(t, mem).StoredFor(nil, Wanted{ID: []byte("cat"), Address: at}, codec.Built())
+	b, asStored, err := openReader(t, mem).StoredFor(nil, queue.Wanted{ID: []byte("cat"), Address: at}, codec.Built())
 	require.NoError(t, err)
 	require.True(t, asStored)
 	page, err := os.ReadFile("../docs/format/stored.md")
@@ -124,20 +125,20 @@ func TestStoredPage(t *testing.T) {
 
 func TestReaderDictionary(t *testing.T) {
 	r, items := dictionaryQueue(t, "s2")
-	b, _, err := r.StoredFor(nil, Wanted{ID: []byte(items[1700].id), Address: items[1700].at}, codec.Built())
+	b, _, err := r.StoredFor(nil, queue.Wanted{ID: []byte(items[1700].id), Address: items[1700].at}, codec.Built())
 	require.NoError(t, err)
 	s, err := stored.Parse(b, []byte(items[1700].id))
 	require.NoError(t, err)
 	// From an open file, and from one that is not in the cache.
-	for _, reader := range []*Reader{r, openReader(t, r.Options().FS)} {
+	for _, reader := range []*queue.Reader{r, openReader(t, r.Options().FS)} {
 		content, err := reader.Dictionary([]byte("before"), s.Dictionary)
 		require.NoError(t, err)
 		require.Equal(t, s.Dictionary, codec.HashDictionary(content[len("before"):]))
 		content, err = reader.Dictionary([]byte("before"), codec.DictionaryHash{1})
-		require.ErrorIs(t, err, ErrNoDictionary)
+		require.ErrorIs(t, err, queue.ErrNoDictionary)
 		require.Equal(t, "before", string(content))
 	}
 	require.NoError(t, r.Close())
 	_, err = r.Dictionary(nil, s.Dictionary)
-	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, err, queue.ErrClosed)
 }

@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"context"
@@ -14,7 +14,9 @@ import (
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue"
 	"docstore/queue/internal/segment"
+	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/require"
 )
@@ -49,14 +51,14 @@ type queueHistory struct {
 }
 
 // before returns the entries before an address.
-func (h *queueHistory) before(a Address) []item {
-	n, _ := slices.BinarySearchFunc(h.entries, a, func(e item, a Address) int { return e.at.Compare(a) })
+func (h *queueHistory) before(a queue.Address) []item {
+	n, _ := slices.BinarySearchFunc(h.entries, a, func(e item, a queue.Address) int { return e.at.Compare(a) })
 	return h.entries[:n]
 }
 
 // modelReader is a reader at a position, with the entries that it has read.
 type modelReader struct {
-	at   Position
+	at   queue.Position
 	seen []item
 }
 
@@ -83,9 +85,9 @@ func newTailModel(t *testing.T, random *rand.Rand) *tailModel {
 	return m
 }
 
-func (m *tailModel) options() *WriterOptions {
+func (m *tailModel) options() *queue.WriterOptions {
 	opts := testOptions(m.source)
-	opts.BlockBytes, opts.SegmentBytes = 1+m.random.IntN(400), MinSegmentBytes+m.random.Int64N(2000)
+	opts.BlockBytes, opts.SegmentBytes = 1+m.random.IntN(400), queue.MinSegmentBytes+m.random.Int64N(2000)
 	opts.Now = func() time.Time { return testStart.Add(time.Duration(m.now.Add(1)) * time.Second) }
 	opts.SetTest(opts.Now, testQueueID)
 	return opts
@@ -117,7 +119,7 @@ func (m *tailModel) step() {
 
 // write appends a few entries. The writer is closed, or killed after a flush.
 func (m *tailModel) write() {
-	w, err := OpenWriter(queueDir, m.options())
+	w, err := queue.OpenWriter(queueDir, m.options())
 	require.NoError(m.t, err, "%v", m.log)
 	entries := slices.Clone(m.history.entries)
 	for range 1 + m.random.IntN(10) {
@@ -144,7 +146,7 @@ func (m *tailModel) write() {
 }
 
 func (m *tailModel) compact() {
-	_, err := Compact(context.Background(), queueDir, &CompactOptions{
+	_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
 		FS: m.source, MaxDead: 0.01 + m.random.Float64()/2, DeleteOriginals: m.random.IntN(2) == 0, Now: m.options().Now,
 	})
 	require.NoError(m.t, err, "%v", m.log)
@@ -160,9 +162,9 @@ func (m *tailModel) truncate() {
 	case 0:
 		from.Index++
 	case 1:
-		from = Address{Segment: from.Segment + SegmentID(m.random.IntN(2))}
+		from = queue.Address{Segment: from.Segment + queue.SegmentID(m.random.IntN(2))}
 	}
-	report, err := Truncate(context.Background(), queueDir, from, &TruncateOptions{FS: m.source, LoseCompacted: true, Now: m.options().Now})
+	report, err := maintain.Truncate(context.Background(), queueDir, from, &maintain.TruncateOptions{FS: m.source, LoseCompacted: true, Now: m.options().Now})
 	require.NoError(m.t, err, "%v: %v", m.log, from)
 	m.log = append(m.log, fmt.Sprint("to before ", report.From))
 	if report.To == report.From {
@@ -190,12 +192,12 @@ func (m *tailModel) removeNewest() {
 	names, err := m.source.List(queueDir)
 	require.NoError(m.t, err)
 	for _, name := range names {
-		if file, ok := ParseFileName(name); ok && file.Last >= first || name == HeadName {
+		if file, ok := queue.ParseFileName(name); ok && file.Last >= first || name == queue.HeadName {
 			require.NoError(m.t, m.source.Remove(queueDir+"/"+name))
 		}
 	}
 	m.history.removed = true
-	m.history.entries = slices.Clone(m.history.before(Address{Segment: first}))
+	m.history.entries = slices.Clone(m.history.before(queue.Address{Segment: first}))
 	m.history.cuts = slices.DeleteFunc(slices.Clone(m.history.cuts), func(r segment.AddressRange) bool { return r.To.Segment > first })
 }
 
@@ -219,9 +221,9 @@ func (m *tailModel) checkSource() {
 	}
 	r := openReader(m.t, m.source)
 	defer r.Close()
-	for _, e := range scan(m.t, r, Position{}) {
+	for _, e := range scan(m.t, r, queue.Position{}) {
 		known := &m.history.entries[len(m.history.before(e.at))].next
-		if *known == (Position{}) {
+		if *known == (queue.Position{}) {
 			*known = e.next
 		}
 		require.Equal(m.t, known.Proof, e.next.Proof, "a rewrite changes no proof")
@@ -246,14 +248,14 @@ func (m *tailModel) requireOutcome(files *vfs.Mem, reader *modelReader) {
 	if sameEntries(reader.seen, now) {
 		// A rewrite does not know the number of a block's entries. If all that are left
 		// of it are kept, others may have been truncated.
-		if errors.Is(err, ErrTruncated) && slices.ContainsFunc(m.history.cuts, func(cut segment.AddressRange) bool {
+		if errors.Is(err, queue.ErrTruncated) && slices.ContainsFunc(m.history.cuts, func(cut segment.AddressRange) bool {
 			return cut.From.Index > 0 && cut.From.Compare(p) < 0 && cut.Holds(p) && len(m.history.before(cut.From)) == len(now)
 		}) {
 			return
 		}
 		require.NoError(m.t, err, about)
 		var want []item
-		for _, e := range scan(m.t, r, Position{}) {
+		for _, e := range scan(m.t, r, queue.Position{}) {
 			if e.at.Compare(p) >= 0 {
 				want = append(want, e)
 			}
@@ -264,7 +266,7 @@ func (m *tailModel) requireOutcome(files *vfs.Mem, reader *modelReader) {
 	}
 	for _, cut := range m.history.cuts {
 		if cut.From.Compare(p) < 0 && cut.Holds(p) && sameEntries((&queueHistory{entries: reader.seen}).before(cut.From), m.history.before(cut.From)) {
-			require.ErrorIs(m.t, err, ErrTruncated, about)
+			require.ErrorIs(m.t, err, queue.ErrTruncated, about)
 		}
 	}
 	if err == nil && m.unprovable(r, reader, &m.history) {
@@ -275,7 +277,7 @@ func (m *tailModel) requireOutcome(files *vfs.Mem, reader *modelReader) {
 
 // requireAllLive checks that a scan has delivered the newest entry of each id.
 func (m *tailModel) requireAllLive(got []item, about string) {
-	there := map[Address]bool{}
+	there := map[queue.Address]bool{}
 	for _, e := range got {
 		there[e.at] = true
 	}
@@ -292,24 +294,24 @@ func (m *tailModel) requireAllLive(got []item, about string) {
 
 // requireStopped checks that a reader with other entries than those of the files neither
 // continues nor catches up.
-func (m *tailModel) requireStopped(r *Reader, reader *modelReader, err error, about string) {
+func (m *tailModel) requireStopped(r *queue.Reader, reader *modelReader, err error, about string) {
 	m.t.Helper()
-	if isFork(err) || errors.Is(err, ErrTruncated) {
-		require.NotErrorIs(m.t, err, ErrCorrupt, about)
+	if isFork(err) || errors.Is(err, queue.ErrTruncated) {
+		require.NotErrorIs(m.t, err, queue.ErrCorrupt, about)
 		return
 	}
-	require.ErrorIs(m.t, err, ErrUnavailable, about)
-	tail := NewLook(r, reader.at)
+	require.ErrorIs(m.t, err, queue.ErrUnavailable, about)
+	tail := queue.NewLook(r, reader.at)
 	defer tail.Close()
-	found, err := tail.Next(m.t.Context(), func(Entry) error { return nil })
+	found, err := tail.Next(m.t.Context(), func(queue.Entry) error { return nil })
 	require.NoError(m.t, err, about)
 	require.False(m.t, found || tail.PlaceExists(), about)
 }
 
 // unprovable reports whether a reader's entries differ from a history only in the segment
 // of its position, which has a rewrite that may lack the block that would prove it.
-func (m *tailModel) unprovable(r *Reader, reader *modelReader, h *queueHistory) bool {
-	start := Address{Segment: reader.at.Next.Segment}
+func (m *tailModel) unprovable(r *queue.Reader, reader *modelReader, h *queueHistory) bool {
+	start := queue.Address{Segment: reader.at.Next.Segment}
 	l, err := segment.List(r.Options().FS, queueDir)
 	require.NoError(m.t, err)
 	return l.Rewritten(start.Segment) && sameEntries((&queueHistory{entries: reader.seen}).before(start), h.before(start))
@@ -338,7 +340,7 @@ func (m *tailModel) sourceFiles() map[string][]byte {
 	require.NoError(m.t, err)
 	files := map[string][]byte{}
 	for _, name := range names {
-		if _, ok := ParseFileName(name); ok || name == HeadName {
+		if _, ok := queue.ParseFileName(name); ok || name == queue.HeadName {
 			files[name], err = vfs.ReadFile(m.source, queueDir+"/"+name)
 			require.NoError(m.t, err)
 		}
@@ -354,7 +356,7 @@ func (m *tailModel) copySome() {
 		case 0, 1:
 			require.NoError(m.t, vfs.WriteFileAtomic(m.copy, queueDir+"/"+name, content))
 		case 2:
-			if name != HeadName { // others are written in place
+			if name != queue.HeadName { // others are written in place
 				copyFile(m.t, m.copy, name, content, "in place", m.random.IntN(len(content)+1), m.random.IntN(2) == 0)
 			}
 		}
@@ -421,7 +423,7 @@ func partOf(got []item, h *queueHistory) bool {
 }
 
 // cutsBefore returns the part of the truncated ranges before an address.
-func cutsBefore(cuts []segment.AddressRange, end Address) (left []segment.AddressRange) {
+func cutsBefore(cuts []segment.AddressRange, end queue.Address) (left []segment.AddressRange) {
 	for _, cut := range cuts {
 		if cut.From.Compare(end) < 0 {
 			if cut.To.Compare(end) > 0 {

@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"bytes"
@@ -13,7 +13,9 @@ import (
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/internal/virtualtime"
+	"docstore/queue"
 	"docstore/queue/internal/segment"
+	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -49,7 +51,7 @@ func TestTailWhileWriting(t *testing.T) {
 	r := openReader(t, mem)
 	var got []item
 	var document []byte
-	err := r.Tail(t.Context(), Position{}, func(e Entry) error {
+	err := r.Tail(t.Context(), queue.Position{}, func(e queue.Entry) error {
 		assert.False(t, e.Appended.IsZero())
 		var err error
 		if document, err = r.DocumentFor(document[:0], e.ID, e.Address); err != nil {
@@ -78,13 +80,13 @@ func TestTailFromEveryPosition(t *testing.T) {
 	for _, seal := range []bool{true, false} {
 		files, _ := smallQueue(t, "none", seal)
 		r := openReader(t, memWith(t, files))
-		all := scan(t, r, Position{})
+		all := scan(t, r, queue.Position{})
 		for i, it := range all {
 			rest := scan(t, r, it.next)
 			require.Equal(t, all[i+1:], append([]item{}, rest...), "from entry %d", i)
 		}
 		assert.Equal(t, all[len(all)-1].next, r.End())
-		assert.Equal(t, all, scan(t, r, Position{Queue: all[0].next.Queue}))
+		assert.Equal(t, all, scan(t, r, queue.Position{Queue: all[0].next.Queue}))
 	}
 }
 
@@ -97,7 +99,7 @@ func TestMoreAndCaughtUp(t *testing.T) {
 		opts.BlockBytes = 1
 		w := openWriter(t, opts)
 		var events []string
-		r, err := OpenReader(queueDir, &ReaderOptions{FS: mem, OnCaughtUp: func(p Position) {
+		r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: mem, OnCaughtUp: func(p queue.Position) {
 			events = append(events, fmt.Sprint("caught up at segment ", p.Next.Segment))
 		}})
 		require.NoError(t, err)
@@ -105,13 +107,13 @@ func TestMoreAndCaughtUp(t *testing.T) {
 		ended := make(chan error)
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
-			ended <- r.Tail(ctx, Position{}, func(e Entry) error {
+			ended <- r.Tail(ctx, queue.Position{}, func(e queue.Entry) error {
 				events = append(events, fmt.Sprintf("%s more=%t", e.ID, e.More))
 				return nil
 			})
 		}()
 		expect := func(want ...string) {
-			time.Sleep(3 * DefaultPollInterval)
+			time.Sleep(3 * queue.DefaultPollInterval)
 			synctest.Wait()
 			require.Equal(t, want, events)
 			events = nil
@@ -145,14 +147,14 @@ func TestTailEnds(t *testing.T) {
 	mem := memWith(t, files)
 	t.Run("by the function", func(t *testing.T) {
 		var calls int
-		err := openReader(t, mem).Tail(t.Context(), Position{}, func(Entry) error { calls++; return errDone })
+		err := openReader(t, mem).Tail(t.Context(), queue.Position{}, func(queue.Entry) error { calls++; return errDone })
 		require.ErrorIs(t, err, errDone)
 		require.Equal(t, 1, calls)
 	})
 	t.Run("by its context", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var calls int
-		err := openReader(t, mem).Tail(ctx, Position{}, func(Entry) error {
+		err := openReader(t, mem).Tail(ctx, queue.Position{}, func(queue.Entry) error {
 			if calls++; calls == len(items) {
 				cancel()
 			}
@@ -163,13 +165,13 @@ func TestTailEnds(t *testing.T) {
 	t.Run("by Close", func(t *testing.T) {
 		r := openReader(t, mem)
 		var calls int
-		err := r.Tail(t.Context(), Position{}, func(Entry) error {
+		err := r.Tail(t.Context(), queue.Position{}, func(queue.Entry) error {
 			if calls++; calls == len(items) {
 				r.Close()
 			}
 			return nil
 		})
-		require.ErrorIs(t, err, ErrClosed)
+		require.ErrorIs(t, err, queue.ErrClosed)
 	})
 }
 
@@ -188,8 +190,8 @@ func TestTailContinuesAfterDamageIsReplaced(t *testing.T) {
 		damaged[items[7].at.Block+9] ^= 1
 		mem := memWith(t, map[string][]byte{"0000000001.seg": files["0000000001.seg"], name: damaged})
 		r := openReader(t, mem)
-		before, err := tryScan(r, Position{})
-		var corruption *CorruptionError
+		before, err := tryScan(r, queue.Position{})
+		var corruption *queue.CorruptionError
 		require.ErrorAs(t, err, &corruption)
 		assert.EqualValues(t, 2, corruption.Segment)
 		assert.EqualValues(t, items[7].at.Block, corruption.Offset)
@@ -213,24 +215,24 @@ func TestDamagedFooterIsNoticed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			virtualtime.Test(t, func(t *testing.T) {
 				mem := memWith(t, map[string][]byte{"0000000001.seg": content})
-				r, err := OpenReader(queueDir, &ReaderOptions{FS: mem})
+				r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: mem})
 				require.NoError(t, err)
 				defer r.Close()
 				ended := make(chan error, 1)
 				var got int
 				go func() {
-					ended <- r.Tail(t.Context(), Position{}, func(Entry) error { got++; return nil })
+					ended <- r.Tail(t.Context(), queue.Position{}, func(queue.Entry) error { got++; return nil })
 				}()
-				time.Sleep(2 * StallTimeout)
+				time.Sleep(2 * queue.StallTimeout)
 				synctest.Wait()
 				require.Empty(t, ended, "the footer may not have arrived")
 				require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/0000000002.seg", files["0000000002.seg"]))
-				require.ErrorIs(t, <-ended, ErrCorrupt)
+				require.ErrorIs(t, <-ended, queue.ErrCorrupt)
 				if name == "flipped" {
 					assert.Equal(t, 3, got, "entries before a commit mark")
 				}
-				_, err = tryScan(r, Position{})
-				require.ErrorIs(t, err, ErrUnavailable)
+				_, err = tryScan(r, queue.Position{})
+				require.ErrorIs(t, err, queue.ErrUnavailable)
 
 				require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/0000000001.seg", files["0000000001.seg"]))
 				requireItems(t, r, items)
@@ -243,7 +245,7 @@ func TestDamagedFooterIsNoticed(t *testing.T) {
 type source struct {
 	t       *testing.T
 	mem     *vfs.Mem
-	w       *Writer
+	w       *queue.Writer
 	items   []item
 	flushed int
 }
@@ -288,13 +290,13 @@ func TestTailDuringCopy(t *testing.T) {
 			s := newSource(t)
 			replica := newMem(t)
 			r := openReader(t, replica)
-			tail := NewLook(r, Position{})
+			tail := queue.NewLook(r, queue.Position{})
 			defer tail.Close()
 			var got []item
 			look := func() {
 				known := len(got)
 				for {
-					found, err := tail.Next(t.Context(), func(e Entry) error {
+					found, err := tail.Next(t.Context(), func(e queue.Entry) error {
 						got = append(got, item{id: string(e.ID), at: e.Address})
 						return nil
 					})
@@ -394,8 +396,8 @@ func TestMissingSegmentIsWaitedFor(t *testing.T) {
 	files, items := smallQueue(t, "none", true)
 	mem := memWith(t, map[string][]byte{"0000000002.seg": files["0000000002.seg"]})
 	r := openReader(t, mem)
-	got, err := tryScan(r, Position{})
-	require.ErrorIs(t, err, ErrUnavailable)
+	got, err := tryScan(r, queue.Position{})
+	require.ErrorIs(t, err, queue.ErrUnavailable)
 	require.ErrorContains(t, err, "segment 1 is missing")
 	require.Empty(t, got)
 	assert.EqualValues(t, 2, r.End().Next.Segment)
@@ -406,17 +408,17 @@ func TestMissingSegmentIsWaitedFor(t *testing.T) {
 // TestSegmentSealedBetweenTwoOpens: the open file gets its final name right after the
 // reader has found no file of that name.
 func TestSegmentSealedBetweenTwoOpens(t *testing.T) {
-	for name, read := range map[string]func(r *Reader, items []item){
-		"scan":     func(r *Reader, items []item) { require.Len(t, scan(t, r, Position{}), len(items)) },
-		"document": func(r *Reader, items []item) { requireDocuments(t, r, items) },
-		"end":      func(r *Reader, items []item) { require.NotZero(t, r.End()) },
-		"segments": func(r *Reader, _ []item) {
+	for name, read := range map[string]func(r *queue.Reader, items []item){
+		"scan":     func(r *queue.Reader, items []item) { require.Len(t, scan(t, r, queue.Position{}), len(items)) },
+		"document": func(r *queue.Reader, items []item) { requireDocuments(t, r, items) },
+		"end":      func(r *queue.Reader, items []item) { require.NotZero(t, r.End()) },
+		"segments": func(r *queue.Reader, _ []item) {
 			infos, err := r.Segments()
 			require.NoError(t, err)
 			require.Len(t, infos, 1)
 		},
-		"check": func(r *Reader, items []item) {
-			report, err := Check(t.Context(), queueDir, &CheckOptions{FS: r.Options().FS})
+		"check": func(r *queue.Reader, items []item) {
+			report, err := maintain.Check(t.Context(), queueDir, &maintain.CheckOptions{FS: r.Options().FS})
 			require.NoError(t, err)
 			require.EqualValues(t, len(items), report.Entries)
 		},
@@ -441,17 +443,17 @@ func TestSegmentSealedBetweenTwoOpens(t *testing.T) {
 // TestEmptyDirectory: an empty directory gives no entries and no error.
 func TestEmptyDirectory(t *testing.T) {
 	r := openReader(t, newMem(t))
-	assert.Equal(t, Position{}, r.End())
-	assert.Empty(t, scan(t, r, Position{}))
+	assert.Equal(t, queue.Position{}, r.End())
+	assert.Empty(t, scan(t, r, queue.Position{}))
 	infos, err := r.Segments()
 	require.NoError(t, err)
 	assert.Empty(t, infos)
-	_, err = r.Document(nil, Address{Segment: 1, Block: 128, Index: 0})
-	require.ErrorIs(t, err, ErrUnavailable)
-	_, err = r.Document(nil, Address{})
-	require.ErrorIs(t, err, ErrUnavailable)
-	_, err = r.DocumentFor(nil, nil, Address{Segment: 1, Block: 128, Index: 0})
-	require.ErrorIs(t, err, ErrIDEmpty)
+	_, err = r.Document(nil, queue.Address{Segment: 1, Block: 128, Index: 0})
+	require.ErrorIs(t, err, queue.ErrUnavailable)
+	_, err = r.Document(nil, queue.Address{})
+	require.ErrorIs(t, err, queue.ErrUnavailable)
+	_, err = r.DocumentFor(nil, nil, queue.Address{Segment: 1, Block: 128, Index: 0})
+	require.ErrorIs(t, err, queue.ErrIDEmpty)
 }
 
 // TestBlocksBeforeDamageAreDelivered: blocks between the last mark that was read and
@@ -472,7 +474,7 @@ func TestBlocksBeforeDamageAreDelivered(t *testing.T) {
 	require.NoError(t, err)
 	content[items[2].at.Block+4] = 9
 	r := openReader(t, memWith(t, map[string][]byte{"0000000001.open": content}))
-	got, err := tryScan(r, Position{})
-	require.ErrorIs(t, err, ErrCorrupt)
+	got, err := tryScan(r, queue.Position{})
+	require.ErrorIs(t, err, queue.ErrCorrupt)
 	require.Len(t, got, 2)
 }

@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"bytes"
@@ -9,6 +9,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"docstore/queue"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -21,13 +23,13 @@ func TestTailWatchesDirectory(t *testing.T) {
 		t.Skip("directories are watched only on Linux")
 	}
 	dir := t.TempDir()
-	w, err := OpenWriter(dir, nil)
+	w, err := queue.OpenWriter(dir, nil)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, w.Close()) }()
-	caughtUp := make(chan Position, 1)
-	r, err := OpenReader(dir, &ReaderOptions{
+	caughtUp := make(chan queue.Position, 1)
+	r, err := queue.OpenReader(dir, &queue.ReaderOptions{
 		PollInterval: time.Hour,
-		OnCaughtUp: func(p Position) {
+		OnCaughtUp: func(p queue.Position) {
 			select {
 			case caughtUp <- p:
 			default:
@@ -39,7 +41,7 @@ func TestTailWatchesDirectory(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	got, ended := make(chan string), make(chan error)
 	go func() {
-		ended <- r.Tail(ctx, Position{}, func(e Entry) error {
+		ended <- r.Tail(ctx, queue.Position{}, func(e queue.Entry) error {
 			got <- string(e.ID)
 			return nil
 		})
@@ -69,10 +71,10 @@ func TestTailPollsWithoutWatch(t *testing.T) {
 	require.NoError(t, os.Mkdir(dir, 0o755))
 	var logged bytes.Buffer
 	waiting := make(chan struct{}, 1)
-	r, err := OpenReader(dir, &ReaderOptions{
+	r, err := queue.OpenReader(dir, &queue.ReaderOptions{
 		PollInterval: time.Millisecond,
 		Logger:       slog.New(slog.NewTextHandler(&logged, nil)),
-		OnCaughtUp: func(Position) {
+		OnCaughtUp: func(queue.Position) {
 			select {
 			case waiting <- struct{}{}:
 			default:
@@ -84,7 +86,7 @@ func TestTailPollsWithoutWatch(t *testing.T) {
 	require.NoError(t, os.Remove(dir)) // a missing directory cannot be watched
 	ended := make(chan error)
 	tail := func(ctx context.Context) {
-		ended <- r.Tail(ctx, Position{}, func(Entry) error { return errDone })
+		ended <- r.Tail(ctx, queue.Position{}, func(queue.Entry) error { return errDone })
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go tail(ctx)
@@ -94,7 +96,7 @@ func TestTailPollsWithoutWatch(t *testing.T) {
 
 	go tail(t.Context())
 	<-waiting
-	w, err := OpenWriter(dir, nil) // creates the directory
+	w, err := queue.OpenWriter(dir, nil) // creates the directory
 	require.NoError(t, err)
 	_, err = w.Append([]byte("a"), nil)
 	require.NoError(t, err)

@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"context"
@@ -10,7 +10,9 @@ import (
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue"
 	"docstore/queue/internal/segment"
+	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/require"
 )
@@ -23,7 +25,7 @@ func truncateQueue(t *testing.T, segments int, open bool) (*vfs.Mem, []item) {
 	opts.BlockBytes = 300
 	w := openWriter(t, opts)
 	for n := range 6 * segments {
-		_, err := w.Put(Record{ID: fmt.Append(nil, "id-", n), Document: []byte(posting(n)[:120]), Cursor: fmt.Append(nil, "cursor-", n)})
+		_, err := w.Put(queue.Record{ID: fmt.Append(nil, "id-", n), Document: []byte(posting(n)[:120]), Cursor: fmt.Append(nil, "cursor-", n)})
 		require.NoError(t, err)
 		switch {
 		case n%6 == 5 && (!open || n/6 < segments-1):
@@ -33,7 +35,7 @@ func truncateQueue(t *testing.T, segments int, open bool) (*vfs.Mem, []item) {
 		}
 	}
 	require.NoError(t, w.Flush())
-	items := scan(t, openReader(t, mem), Position{})
+	items := scan(t, openReader(t, mem), queue.Position{})
 	require.Len(t, items, 6*segments)
 	for i := range items {
 		items[i].document = posting(i)[:120]
@@ -58,11 +60,11 @@ func durableCopy(t *testing.T, mem *vfs.Mem) *vfs.Mem {
 	return sourceWith(t, files)
 }
 
-func truncateAt(t *testing.T, fsys vfs.FS, from Address) TruncateReport {
+func truncateAt(t *testing.T, fsys vfs.FS, from queue.Address) maintain.TruncateReport {
 	t.Helper()
-	dry, err := Truncate(context.Background(), queueDir, from, &TruncateOptions{FS: fsys, DryRun: true})
+	dry, err := maintain.Truncate(context.Background(), queueDir, from, &maintain.TruncateOptions{FS: fsys, DryRun: true})
 	require.NoError(t, err)
-	report, err := Truncate(context.Background(), queueDir, from, &TruncateOptions{FS: fsys})
+	report, err := maintain.Truncate(context.Background(), queueDir, from, &maintain.TruncateOptions{FS: fsys})
 	require.NoError(t, err)
 	dry.End = report.End
 	require.Equal(t, dry, report)
@@ -77,12 +79,12 @@ func TestTruncateAtEveryEntry(t *testing.T) {
 		source, items := truncateQueue(t, 3, open)
 		for keep := 0; keep <= len(items); keep++ {
 			mem := source.CrashClone(vfs.KeepAll)
-			from := Address{Segment: 1}
+			from := queue.Address{Segment: 1}
 			if keep > 0 {
 				from = items[keep-1].next.Next
 			}
 			if keep%6 == 0 && keep > 0 { // the previous segment as a whole
-				from = Address{Segment: SegmentID(keep/6) + 1}
+				from = queue.Address{Segment: queue.SegmentID(keep/6) + 1}
 			}
 			report := truncateAt(t, mem, from)
 			require.EqualValues(t, len(items)-keep, report.Entries)
@@ -93,7 +95,7 @@ func TestTruncateAtEveryEntry(t *testing.T) {
 }
 
 // requireTruncated checks a queue that was truncated to its first keep entries, and appends.
-func requireTruncated(t *testing.T, mem *vfs.Mem, items []item, keep int, highest SegmentID) {
+func requireTruncated(t *testing.T, mem *vfs.Mem, items []item, keep int, highest queue.SegmentID) {
 	t.Helper()
 	requireSound(t, mem)
 	r := openReader(t, mem)
@@ -103,7 +105,7 @@ func requireTruncated(t *testing.T, mem *vfs.Mem, items []item, keep int, highes
 	}
 	for _, it := range items[keep:] {
 		_, err := r.DocumentFor(nil, []byte(it.id), it.at)
-		require.ErrorIs(t, err, ErrUnavailable, "an up-to-date index does not have the address")
+		require.ErrorIs(t, err, queue.ErrUnavailable, "an up-to-date index does not have the address")
 	}
 	opts := testOptions(mem)
 	opts.BlockBytes = 300
@@ -130,10 +132,10 @@ func requireTruncated(t *testing.T, mem *vfs.Mem, items []item, keep int, highes
 			require.Len(t, rest, keep-i)
 			continue
 		}
-		var truncated *TruncatedError
+		var truncated *queue.TruncatedError
 		require.ErrorAs(t, err, &truncated, "entry %d of %d", i, keep)
-		require.ErrorIs(t, err, ErrTruncated)
-		require.NotErrorIs(t, err, ErrForked)
+		require.ErrorIs(t, err, queue.ErrTruncated)
+		require.NotErrorIs(t, err, queue.ErrForked)
 		require.Equal(t, it.next, truncated.Position)
 		require.Empty(t, rest)
 	}
@@ -148,15 +150,15 @@ func TestTruncateIncompleteDirectory(t *testing.T) {
 			for remove := 1; remove <= 3; remove++ {
 				mem := source.CrashClone(vfs.KeepAll)
 				for n := 4; n > 4-remove; n-- {
-					require.NoError(t, mem.RemoveAll(segment.Path(queueDir, SegmentID(n), segment.SealedSuffix)))
-					require.NoError(t, mem.RemoveAll(segment.Path(queueDir, SegmentID(n), segment.OpenSuffix)))
+					require.NoError(t, mem.RemoveAll(segment.Path(queueDir, queue.SegmentID(n), segment.SealedSuffix)))
+					require.NoError(t, mem.RemoveAll(segment.Path(queueDir, queue.SegmentID(n), segment.OpenSuffix)))
 				}
-				_, err := OpenWriter(queueDir, testOptions(mem))
-				require.ErrorIs(t, err, ErrIncomplete)
+				_, err := queue.OpenWriter(queueDir, testOptions(mem))
+				require.ErrorIs(t, err, queue.ErrIncomplete)
 				require.ErrorContains(t, err, fmt.Sprint("--to ", 4-remove))
-				_, err = Truncate(t.Context(), queueDir, Address{Segment: 4, Block: 128}, &TruncateOptions{FS: mem})
+				_, err = maintain.Truncate(t.Context(), queueDir, queue.Address{Segment: 4, Block: 128}, &maintain.TruncateOptions{FS: mem})
 				require.ErrorContains(t, err, "segment 4 is missing")
-				report := truncateAt(t, mem, Address{Segment: SegmentID(4-remove) + 1})
+				report := truncateAt(t, mem, queue.Address{Segment: queue.SegmentID(4-remove) + 1})
 				require.Zero(t, report.Entries)
 				require.Len(t, report.Missing, remove)
 				requireTruncated(t, mem, items, 6*(4-remove), 4)
@@ -167,34 +169,34 @@ func TestTruncateIncompleteDirectory(t *testing.T) {
 			mem := source.CrashClone(vfs.KeepAll)
 			content, err := vfs.ReadFile(mem, segment.Path(queueDir, 3, segment.SealedSuffix))
 			require.NoError(t, err)
-			for _, n := range []SegmentID{3, 4} {
+			for _, n := range []queue.SegmentID{3, 4} {
 				require.NoError(t, mem.RemoveAll(segment.Path(queueDir, n, segment.SealedSuffix)))
 				require.NoError(t, mem.RemoveAll(segment.Path(queueDir, n, segment.OpenSuffix)))
 			}
 			cut := items[16].at.Block
 			require.NoError(t, vfs.WriteFileAtomic(mem, segment.Path(queueDir, 3, segment.OpenSuffix), content[:cut]))
-			_, err = OpenWriter(queueDir, testOptions(mem))
-			require.ErrorIs(t, err, ErrIncomplete)
+			_, err = queue.OpenWriter(queueDir, testOptions(mem))
+			require.ErrorIs(t, err, queue.ErrIncomplete)
 			again := mem.CrashClone(vfs.KeepAll)
-			report := truncateAt(t, again, Address{Segment: 3})
+			report := truncateAt(t, again, queue.Address{Segment: 3})
 			require.EqualValues(t, 4, report.Entries)
-			require.Equal(t, []SegmentID{4}, report.Missing)
+			require.Equal(t, []queue.SegmentID{4}, report.Missing)
 			requireTruncated(t, again, items, 12, 4)
 
 			// If segment 3 was never sealed elsewhere, its entries may be kept.
-			head, err := ReadHead(mem, queueDir)
+			head, err := queue.ReadHead(mem, queueDir)
 			require.NoError(t, err)
-			_, err = Truncate(t.Context(), queueDir, Address{Segment: 4}, &TruncateOptions{FS: mem})
+			_, err = maintain.Truncate(t.Context(), queueDir, queue.Address{Segment: 4}, &maintain.TruncateOptions{FS: mem})
 			if head.Sealed >= 3 {
-				require.ErrorIs(t, err, ErrIncomplete)
+				require.ErrorIs(t, err, queue.ErrIncomplete)
 				require.ErrorContains(t, err, "--to 2")
 			}
 			s, err := segment.Open(mem, segment.Path(queueDir, 2, segment.SealedSuffix), 2)
 			require.NoError(t, err)
 			head.Sealed, head.Digest = 2, s.Digest()
 			s.Close()
-			require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+HeadName, encodeHead(head)))
-			truncateAt(t, mem, Address{Segment: 4})
+			require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+queue.HeadName, encodeHead(head)))
+			truncateAt(t, mem, queue.Address{Segment: 4})
 			requireTruncated(t, mem, items, 16, 4)
 		})
 	}
@@ -205,14 +207,14 @@ func TestTruncateOpenSegmentThatIsShorter(t *testing.T) {
 	mem, items := truncateQueue(t, 2, true)
 	head := requireHeadBefore(t, mem)
 	head.End = items[11].next
-	require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+HeadName, encodeHead(head)))
+	require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+queue.HeadName, encodeHead(head)))
 	path := segment.Path(queueDir, 2, segment.OpenSuffix)
 	content, err := vfs.ReadFile(mem, path)
 	require.NoError(t, err)
 	require.NoError(t, vfs.WriteFileAtomic(mem, path, content[:items[10].at.Block]))
-	_, err = OpenWriter(queueDir, testOptions(mem))
-	require.ErrorIs(t, err, ErrIncomplete)
-	from := Address{Segment: 2, Block: items[10].at.Block}
+	_, err = queue.OpenWriter(queueDir, testOptions(mem))
+	require.ErrorIs(t, err, queue.ErrIncomplete)
+	from := queue.Address{Segment: 2, Block: items[10].at.Block}
 	require.ErrorContains(t, err, "--to "+from.String())
 	truncateAt(t, mem, from)
 	requireTruncated(t, mem, items, 10, 2)
@@ -221,19 +223,19 @@ func TestTruncateOpenSegmentThatIsShorter(t *testing.T) {
 // TestTruncateBadAddresses: an error changes nothing.
 func TestTruncateBadAddresses(t *testing.T) {
 	mem, items := truncateQueue(t, 2, false)
-	for _, from := range []Address{{}, {Segment: 4}, {Segment: 9, Block: 128}} {
-		_, err := Truncate(t.Context(), queueDir, from, &TruncateOptions{FS: mem})
+	for _, from := range []queue.Address{{}, {Segment: 4}, {Segment: 9, Block: 128}} {
+		_, err := maintain.Truncate(t.Context(), queueDir, from, &maintain.TruncateOptions{FS: mem})
 		require.ErrorContains(t, err, "there is no segment")
 	}
-	report := truncateAt(t, mem, Address{Segment: 3})
+	report := truncateAt(t, mem, queue.Address{Segment: 3})
 	require.Zero(t, report.Entries)
 	require.Empty(t, report.Rewrite)
 	require.Equal(t, items[11].next, report.End)
 	w := openWriter(t, testOptions(mem))
-	_, err := Truncate(t.Context(), queueDir, Address{Segment: 1}, &TruncateOptions{FS: mem})
-	require.ErrorIs(t, err, ErrLocked)
+	_, err := maintain.Truncate(t.Context(), queueDir, queue.Address{Segment: 1}, &maintain.TruncateOptions{FS: mem})
+	require.ErrorIs(t, err, queue.ErrLocked)
 	require.NoError(t, w.Close())
-	_, err = Truncate(t.Context(), queueDir, Address{Segment: 1}, &TruncateOptions{FS: newMem(t)})
+	_, err = maintain.Truncate(t.Context(), queueDir, queue.Address{Segment: 1}, &maintain.TruncateOptions{FS: newMem(t)})
 	require.ErrorContains(t, err, "it is a copy")
 	requireItems(t, openReader(t, mem), items)
 	requireSound(t, mem)
@@ -251,18 +253,18 @@ func TestTruncateAfterCompaction(t *testing.T) {
 		require.NoError(t, w.Seal())
 	}
 	require.NoError(t, w.Close())
-	_, err := Compact(t.Context(), queueDir, &CompactOptions{FS: mem, MaxDead: 0.01, DeleteOriginals: true})
+	_, err := maintain.Compact(t.Context(), queueDir, &maintain.CompactOptions{FS: mem, MaxDead: 0.01, DeleteOriginals: true})
 	require.NoError(t, err)
-	entries := scan(t, openReader(t, mem), Position{})
-	opts := &TruncateOptions{FS: mem}
-	_, err = Truncate(t.Context(), queueDir, Address{Segment: 4}, opts)
-	require.ErrorIs(t, err, ErrCompacted)
-	require.Equal(t, entries, scan(t, openReader(t, mem), Position{}))
+	entries := scan(t, openReader(t, mem), queue.Position{})
+	opts := &maintain.TruncateOptions{FS: mem}
+	_, err = maintain.Truncate(t.Context(), queueDir, queue.Address{Segment: 4}, opts)
+	require.ErrorIs(t, err, maintain.ErrCompacted)
+	require.Equal(t, entries, scan(t, openReader(t, mem), queue.Position{}))
 	opts.LoseCompacted = true
-	_, err = Truncate(t.Context(), queueDir, Address{Segment: 2}, opts)
+	_, err = maintain.Truncate(t.Context(), queueDir, queue.Address{Segment: 2}, opts)
 	require.NoError(t, err)
 	requireSound(t, mem)
-	require.Equal(t, []string{"id-0"}, ids(scan(t, openReader(t, mem), Position{})))
+	require.Equal(t, []string{"id-0"}, ids(scan(t, openReader(t, mem), queue.Position{})))
 
 	// Later appends and compactions keep the truncated range.
 	w = openWriter(t, testOptions(mem))
@@ -272,12 +274,12 @@ func TestTruncateAfterCompaction(t *testing.T) {
 		require.NoError(t, w.Seal())
 	}
 	require.NoError(t, w.Close())
-	_, err = Compact(t.Context(), queueDir, &CompactOptions{FS: mem, MaxDead: 0.01, DeleteOriginals: true})
+	_, err = maintain.Compact(t.Context(), queueDir, &maintain.CompactOptions{FS: mem, MaxDead: 0.01, DeleteOriginals: true})
 	require.NoError(t, err)
 	r := openReader(t, mem)
 	for _, e := range entries[1:] {
 		_, err := tryScan(r, e.next)
-		require.ErrorIs(t, err, ErrTruncated, "%v", e)
+		require.ErrorIs(t, err, queue.ErrTruncated, "%v", e)
 	}
 	require.Equal(t, []string{"id-0"}, ids(scan(t, r, entries[0].next)))
 	requireSound(t, mem)
@@ -300,15 +302,15 @@ func TestTruncateCrash(t *testing.T) {
 		keeps := []int{0, 6, 9, 14, 18, 21} // at the start, between segments, in a block, between blocks
 		random.Shuffle(len(keeps), func(i, j int) { keeps[i], keeps[j] = keeps[j], keeps[i] })
 		for _, keep := range keeps[:crashtest.Share(2, len(keeps))] {
-			from := Address{Segment: 1}
+			from := queue.Address{Segment: 1}
 			if keep > 0 {
 				from = items[keep-1].next.Next
 			}
 			if keep%6 == 0 {
-				from = Address{Segment: SegmentID(keep/6) + 1}
+				from = queue.Address{Segment: queue.SegmentID(keep/6) + 1}
 			}
 			truncate := func(fsys vfs.FS) error {
-				_, err := Truncate(t.Context(), queueDir, from, &TruncateOptions{FS: fsys})
+				_, err := maintain.Truncate(t.Context(), queueDir, from, &maintain.TruncateOptions{FS: fsys})
 				return err
 			}
 			done := false
@@ -321,13 +323,13 @@ func TestTruncateCrash(t *testing.T) {
 					tally.Case()
 					when := fmt.Sprintf("keep %d, before operation %d, %s", keep, k, way.Name)
 					after := mem.CrashClone(way.Keep)
-					left := len(scan(t, openReader(t, after), Position{}))
+					left := len(scan(t, openReader(t, after), queue.Position{}))
 					require.Contains(t, []int{keep, len(items)}, left, when)
 					again := after.CrashClone(vfs.KeepAll)
-					w, err := OpenWriter(queueDir, testOptions(again))
+					w, err := queue.OpenWriter(queueDir, testOptions(again))
 					require.NoError(t, err, when)
 					require.NoError(t, w.Close())
-					require.Len(t, scan(t, openReader(t, again), Position{}), left, when)
+					require.Len(t, scan(t, openReader(t, again), queue.Position{}), left, when)
 					requireSound(t, again)
 
 					require.NoError(t, truncate(after), when)
@@ -359,7 +361,7 @@ func TestTruncateFaults(t *testing.T) {
 			mem := source.CrashClone(vfs.KeepAll)
 			disk := failure.At(k, mem)
 			from := items[8].next.Next
-			_, err := Truncate(t.Context(), queueDir, from, &TruncateOptions{FS: disk})
+			_, err := maintain.Truncate(t.Context(), queueDir, from, &maintain.TruncateOptions{FS: disk})
 			disk.Heal()
 			if disk.Failed() == 0 {
 				require.NoError(t, err)
@@ -390,9 +392,9 @@ func TestFetchOfTruncatedIsNotGone(t *testing.T) {
 				require.Equal(t, it.document, string(got))
 				continue
 			}
-			var gone *GoneError
-			require.ErrorIs(t, err, ErrUnavailable)
-			require.ErrorIs(t, err, ErrTruncated)
+			var gone *queue.GoneError
+			require.ErrorIs(t, err, queue.ErrUnavailable)
+			require.ErrorIs(t, err, queue.ErrTruncated)
 			require.False(t, errors.As(err, &gone))
 		}
 	}

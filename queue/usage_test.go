@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"fmt"
@@ -7,7 +7,9 @@ import (
 
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue"
 	"docstore/queue/internal/segment"
+	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/require"
 )
@@ -35,12 +37,12 @@ func TestUsage(t *testing.T) {
 	require.NoError(t, w.Flush())
 
 	r := openReader(t, mem)
-	want := make(map[SegmentID]*Usage)
-	newest := make(map[string]Entry)
-	require.NoError(t, r.Scan(t.Context(), Position{}, func(e Entry) error {
+	want := make(map[queue.SegmentID]*maintain.Usage)
+	newest := make(map[string]queue.Entry)
+	require.NoError(t, r.Scan(t.Context(), queue.Position{}, func(e queue.Entry) error {
 		s := want[e.Address.Segment]
 		if s == nil {
-			s = &Usage{Segment: e.Address.Segment}
+			s = &maintain.Usage{Segment: e.Address.Segment}
 			want[s.Segment] = s
 		}
 		if !e.Deleted {
@@ -59,7 +61,7 @@ func TestUsage(t *testing.T) {
 	}
 	const bytesPerID = 67 // see Measure
 	for _, memory := range []int64{0, 2000 * bytesPerID / 2, 2000 * bytesPerID / 37} {
-		got, err := Measure(t.Context(), r, now, memory)
+		got, err := maintain.Measure(t.Context(), r, now, memory)
 		require.NoError(t, err)
 		require.Len(t, got, len(want))
 		require.Greater(t, len(got), 3)
@@ -75,14 +77,14 @@ func TestUsage(t *testing.T) {
 	for _, s := range segments {
 		require.Equal(t, s.StoredBytes, want[s.ID].StoredBytes)
 	}
-	_, err = Measure(t.Context(), r, now, 10)
+	_, err = maintain.Measure(t.Context(), r, now, 10)
 	require.ErrorContains(t, err, "give it")
 }
 
 // TestUsageOfEmptyQueue: a queue without entries has no usage, for any number of passes.
 func TestUsageOfEmptyQueue(t *testing.T) {
 	r := openReader(t, newMem(t))
-	got, err := Measure(t.Context(), r, testStart, 0)
+	got, err := maintain.Measure(t.Context(), r, testStart, 0)
 	require.NoError(t, err)
 	require.Empty(t, got)
 }
@@ -96,13 +98,13 @@ func TestUsageOfIncompleteQueue(t *testing.T) {
 		require.NoError(t, w.Seal())
 	}
 	require.NoError(t, mem.Remove(segment.Path(queueDir, 2, segment.SealedSuffix)))
-	_, err := Measure(t.Context(), openReader(t, mem), testStart, 0)
-	require.ErrorIs(t, err, ErrUnavailable)
+	_, err := maintain.Measure(t.Context(), openReader(t, mem), testStart, 0)
+	require.ErrorIs(t, err, queue.ErrUnavailable)
 }
 
 func BenchmarkUsage(b *testing.B) {
 	dir := b.TempDir()
-	w, err := OpenWriter(dir, &WriterOptions{Codec: "none"})
+	w, err := queue.OpenWriter(dir, &queue.WriterOptions{Codec: "none"})
 	require.NoError(b, err)
 	const entries = 1 << 20
 	for i := range entries {
@@ -110,15 +112,15 @@ func BenchmarkUsage(b *testing.B) {
 		require.NoError(b, err)
 	}
 	require.NoError(b, w.Close())
-	r, err := OpenReader(dir, &ReaderOptions{FS: vfs.OS})
+	r, err := queue.OpenReader(dir, &queue.ReaderOptions{FS: vfs.OS})
 	require.NoError(b, err)
 	defer r.Close()
 	const bytesPerID = 67 // see Measure
-	for _, memory := range []int64{DefaultUsageMemory, entries * bytesPerID / 4} {
+	for _, memory := range []int64{maintain.DefaultUsageMemory, entries * bytesPerID / 4} {
 		b.Run(fmt.Sprintf("memory=%d", memory), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				usage, err := Measure(b.Context(), r, time.Now(), memory)
+				usage, err := maintain.Measure(b.Context(), r, time.Now(), memory)
 				require.NoError(b, err)
 				var live int64
 				for _, u := range usage {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"docstore/queue/codec"
+	"docstore/queue/internal/dictionary"
 	"docstore/queue/internal/segment"
 
 	"github.com/cockroachdb/errors"
@@ -32,8 +33,8 @@ type Writer struct {
 	plain    codec.Encoder // without a dictionary
 	lock     io.Closer
 	pipeline *pipeline
-	trainer  *trainer      // of the group, if there is one
-	turn     chan struct{} // semaphore of the one running Flush; taken before mu
+	trainer  *dictionary.Trainer // of the group, if there is one
+	turn     chan struct{}       // semaphore of the one running Flush; taken before mu
 	closing  sync.Once
 	closeErr error
 
@@ -56,12 +57,12 @@ type Writer struct {
 // openSegment is the segment that the Writer fills.
 type openSegment struct {
 	number     SegmentID
-	dictionary *dictionary // nil: none
-	size       int64       // of the file after the submitted steps
-	rewritten  int64       // maximum size of the blocks in a rewrite of the segment
-	raw        uint64      // bytes of the documents before compression
-	first      time.Time   // time of the first entry; zero: there is none
-	unmarked   bool        // blocks follow the last commit mark
+	dictionary *dictionary.Dictionary // nil: none
+	size       int64                  // of the file after the submitted steps
+	rewritten  int64                  // maximum size of the blocks in a rewrite of the segment
+	raw        uint64                 // bytes of the documents before compression
+	first      time.Time              // time of the first entry; zero: there is none
+	unmarked   bool                   // blocks follow the last commit mark
 }
 
 // next is the address of the first entry of the next block.
@@ -125,7 +126,7 @@ func (w *Writer) Put(r Record) (Address, error) {
 	w.mu.added++
 	w.mu.segment.raw += uint64(len(r.Document))
 	if !r.Delete {
-		w.trainer.offer(at.Segment, r.Document)
+		w.trainer.Offer(at.Segment, r.Document)
 	}
 	return at, nil
 }
@@ -145,9 +146,9 @@ func (w *Writer) makeRoom(bytes int) error {
 	w.closeBlock()
 	s := w.mu.segment
 	if s == nil {
-		w.trainer.take(0)
+		w.trainer.Take(0)
 	} else {
-		w.trainer.take(s.raw)
+		w.trainer.Take(s.raw)
 		if s.size >= w.options.SegmentBytes || !s.fits() || w.tooOld(now) || w.wantsDictionary() {
 			w.seal(nil)
 		}
@@ -174,17 +175,17 @@ func (w *Writer) begin(now time.Time) error {
 	}
 	w.mu.last++
 	header := segment.Header{Queue: w.mu.queue, Segment: w.mu.last, Codec: w.codec.ID, Created: now.UnixMilli()}
-	d := w.trainer.current()
-	if d != nil && w.mu.lastRaw < w.trainer.share()*uint64(len(d.bytes)) {
+	d := w.trainer.Current()
+	if d != nil && w.mu.lastRaw < w.trainer.Share()*uint64(len(d.Bytes)) {
 		d = nil // segments are too small: see wantsDictionary
 	}
 	if d != nil {
-		header.Dictionary.Bytes, header.Dictionary.Hash, header.Sampled = uint32(len(d.bytes)), d.hash, d.sampled
+		header.Dictionary.Bytes, header.Dictionary.Hash, header.Sampled = uint32(len(d.Bytes)), d.Hash, d.Sampled
 	}
 	w.mu.segment = &openSegment{number: w.mu.last, dictionary: d, size: header.FirstFrame()}
 	start := segmentStart{header: header}
 	if d != nil {
-		start.dictionary = d.bytes
+		start.dictionary = d.Bytes
 	}
 	w.pipeline.submit(step{begin: &start})
 	return nil
@@ -195,7 +196,7 @@ func (w *Writer) beginBlock(now time.Time) {
 	s := w.mu.segment
 	b := &segment.PendingBlock{At: s.next(), Encoder: w.plain, Appended: now.UnixMilli()}
 	if s.dictionary != nil {
-		b.Encoder = s.dictionary.encoder
+		b.Encoder = s.dictionary.Encoder
 	}
 	if s.first.IsZero() {
 		s.first = now
@@ -218,7 +219,7 @@ func (w *Writer) closeBlock() {
 	w.pipeline.submit(step{block: b})
 	w.mu.end = s.next()
 	if !w.mu.closed { // a closing Writer would not use a dictionary
-		w.trainer.blockEnded()
+		w.trainer.BlockEnded()
 	}
 }
 
@@ -242,7 +243,7 @@ func (w *Writer) seal(done chan<- error) {
 	if s != nil {
 		w.mu.lastRaw = s.raw
 		if !w.mu.closed {
-			w.trainer.segmentEnded()
+			w.trainer.SegmentEnded()
 		}
 	}
 }
@@ -366,7 +367,7 @@ func (w *Writer) Close() error {
 		}
 		w.pipeline.stop()
 		if w.options.Group == nil {
-			w.trainer.wait()
+			w.trainer.Wait()
 		}
 		w.closeErr = errors.CombineErrors(err, w.lock.Close())
 	})
@@ -377,6 +378,6 @@ func (w *Writer) Close() error {
 // the size for one and one is ready. Then the next segment begins early. So the first
 // documents of a queue do not wait for a dictionary, and small segments have none.
 func (w *Writer) wantsDictionary() bool {
-	s, d := w.mu.segment, w.trainer.current()
-	return s.dictionary == nil && d != nil && s.raw >= w.trainer.share()*uint64(len(d.bytes))
+	s, d := w.mu.segment, w.trainer.Current()
+	return s.dictionary == nil && d != nil && s.raw >= w.trainer.Share()*uint64(len(d.Bytes))
 }

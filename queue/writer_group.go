@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"docstore/queue/codec"
+	"docstore/queue/internal/dictionary"
 )
 
 // WriterGroup has the resources that the Writers of several queues share, such as the shards
@@ -17,7 +18,7 @@ import (
 // rewrites each segment with such a dictionary.
 type WriterGroup struct {
 	codec       codec.Codec
-	trainer     *trainer
+	trainer     *dictionary.Trainer
 	compressors *compressors
 	pending     *pendingBytes
 }
@@ -53,20 +54,20 @@ func NewWriterGroup(opts *WriterGroupOptions) (*WriterGroup, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.DictionaryBytes == 0 {
-		o.DictionaryBytes = defaultDictionaryBytes
+		o.DictionaryBytes = dictionary.DefaultBytes
 	}
 	c, err := codec.ByName(o.Codec)
 	if err != nil {
 		return nil, err
 	}
-	g := &WriterGroup{codec: c, trainer: newTrainer(c, o.DictionaryBytes, "group", o.Logger)}
-	g.trainer.shared, g.trainer.save = true, o.SaveDictionary
-	if len(o.Dictionary) > 0 && !g.trainer.off() {
-		d, err := newDictionary(c, o.Dictionary)
+	g := &WriterGroup{codec: c, trainer: dictionary.NewTrainer(c, o.DictionaryBytes, "group", o.Logger)}
+	g.trainer.Shared, g.trainer.Save = true, o.SaveDictionary
+	if len(o.Dictionary) > 0 && !g.trainer.Off() {
+		d, err := dictionary.New(c, o.Dictionary)
 		if err != nil || len(o.Dictionary) > codec.MaxDictionaryBytes {
 			return nil, errors.Join(codec.ErrBadDictionary, err)
 		}
-		g.trainer.use(d)
+		g.trainer.Use(d)
 	}
 	g.compressors, g.pending = startCompressors(), newPendingBytes()
 	return g, nil
@@ -75,5 +76,5 @@ func NewWriterGroup(opts *WriterGroupOptions) (*WriterGroup, error) {
 // Close ends the goroutines. All Writers of the group must be closed.
 func (g *WriterGroup) Close() {
 	g.compressors.stop()
-	g.trainer.wait()
+	g.trainer.Wait()
 }

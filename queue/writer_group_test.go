@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"bytes"
@@ -12,8 +12,10 @@ import (
 
 	"docstore/internal/vfs"
 	"docstore/internal/virtualtime"
+	"docstore/queue"
 	"docstore/queue/codec"
 	"docstore/queue/internal/segment"
+	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -22,22 +24,22 @@ import (
 const groupDictionaryBytes = 4 << 10
 
 // openGroup opens Writers of a group for queues in subdirectories of the same file system.
-func openGroup(t *testing.T, mem *vfs.Mem, writers int, opts WriterGroupOptions) (*WriterGroup, []*Writer) {
+func openGroup(t *testing.T, mem *vfs.Mem, writers int, opts queue.WriterGroupOptions) (*queue.WriterGroup, []*queue.Writer) {
 	opts.DictionaryBytes = groupDictionaryBytes
-	g, err := NewWriterGroup(&opts)
+	g, err := queue.NewWriterGroup(&opts)
 	require.NoError(t, err)
-	var all []*Writer
+	var all []*queue.Writer
 	for i := range writers {
 		o := testOptions(mem)
 		o.Codec, o.Group, o.BlockBytes, o.SegmentBytes = "", g, 4<<10, 100<<10
-		w, err := OpenWriter(fmt.Sprintf("%s/%d", queueDir, i), o)
+		w, err := queue.OpenWriter(fmt.Sprintf("%s/%d", queueDir, i), o)
 		require.NoError(t, err)
 		all = append(all, w)
 	}
 	return g, all
 }
 
-func closeGroup(t *testing.T, g *WriterGroup, writers []*Writer) {
+func closeGroup(t *testing.T, g *queue.WriterGroup, writers []*queue.Writer) {
 	for _, w := range writers {
 		require.NoError(t, w.Close())
 	}
@@ -58,7 +60,7 @@ func TestWriterGroup(t *testing.T) {
 	const queues = 8
 	items := make([][]item, queues)
 	for range 2 {
-		opts := WriterGroupOptions{SaveDictionary: save}
+		opts := queue.WriterGroupOptions{SaveDictionary: save}
 		if len(saved) > 0 {
 			opts.Dictionary = saved[len(saved)-1]
 		}
@@ -68,14 +70,14 @@ func TestWriterGroup(t *testing.T) {
 			it.put(t, writers[n%queues])
 			items[n%queues] = append(items[n%queues], it)
 			if n%100 == 0 { // or the test would be over before the training
-				g.Trainer().wait()
+				g.Trainer().Wait()
 			}
 		}
 		closeGroup(t, g, writers)
 	}
 	require.Len(t, saved, 1, "no dictionary was trained, or another one although documents are alike")
 	for i := range queues {
-		r, err := OpenReader(fmt.Sprintf("%s/%d", queueDir, i), &ReaderOptions{FS: mem})
+		r, err := queue.OpenReader(fmt.Sprintf("%s/%d", queueDir, i), &queue.ReaderOptions{FS: mem})
 		require.NoError(t, err)
 		defer r.Close()
 		requireItems(t, r, items[i])
@@ -91,7 +93,7 @@ func TestWriterGroup(t *testing.T) {
 // dictionary of the others. EraseDead replaces it in each of them.
 func TestErasedDocumentInDictionaryOfGroup(t *testing.T) {
 	mem := newMem(t)
-	g, writers := openGroup(t, mem, 3, WriterGroupOptions{})
+	g, writers := openGroup(t, mem, 3, queue.WriterGroupOptions{})
 	secret := strings.Repeat("the secret of one customer ", 4)
 	for n := range 3000 {
 		it := item{id: fmt.Sprint(n), document: posting(n) + secret}
@@ -100,7 +102,7 @@ func TestErasedDocumentInDictionaryOfGroup(t *testing.T) {
 		}
 		it.put(t, writers[n%3])
 		if n%100 == 0 {
-			g.Trainer().wait()
+			g.Trainer().Wait()
 		}
 	}
 	for n := range 2000 { // all in the first queue: others have no dead documents
@@ -111,13 +113,13 @@ func TestErasedDocumentInDictionaryOfGroup(t *testing.T) {
 	closeGroup(t, g, writers)
 	for i := range 3 {
 		dir := fmt.Sprintf("%s/%d", queueDir, i)
-		before, err := Compact(context.Background(), dir, &CompactOptions{
+		before, err := maintain.Compact(context.Background(), dir, &maintain.CompactOptions{
 			FS: mem, EraseDead: true, DeleteOriginals: true, MaxDead: 1, DictionaryBytes: groupDictionaryBytes,
 			Now: func() time.Time { return testStart.Add(time.Hour) },
 		})
 		require.NoError(t, err)
 		require.Positive(t, before.Rewrites, "queue %d", i)
-		r, err := OpenReader(dir, &ReaderOptions{FS: mem})
+		r, err := queue.OpenReader(dir, &queue.ReaderOptions{FS: mem})
 		require.NoError(t, err)
 		defer r.Close()
 		infos, err := r.Segments()
@@ -133,21 +135,21 @@ func TestPendingBytesOfGroupAreBounded(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		mem := newMem(t)
 		gated, _, open := gate(mem, vfs.OpWrite)
-		g, err := NewWriterGroup(nil)
+		g, err := queue.NewWriterGroup(nil)
 		require.NoError(t, err)
 		const queues = 8
-		var writers []*Writer
+		var writers []*queue.Writer
 		for i := range queues {
 			o := testOptions(gated)
 			o.Codec, o.Group = "s2", g
-			w, err := OpenWriter(fmt.Sprintf("%s/%d", queueDir, i), o)
+			w, err := queue.OpenWriter(fmt.Sprintf("%s/%d", queueDir, i), o)
 			require.NoError(t, err)
 			writers = append(writers, w)
 		}
 		document := []byte(strings.Repeat("x", 100_000))
 		appended := 0
 		finished := make(chan error, 1)
-		const count = 3 * MaxPendingBytes / 100_000
+		const count = 3 * queue.MaxPendingBytes / 100_000
 		go func() {
 			for appended = 0; appended < count; appended++ {
 				if _, err := writers[appended%queues].Append([]byte("id"), document); err != nil {
@@ -159,8 +161,8 @@ func TestPendingBytesOfGroupAreBounded(t *testing.T) {
 		}()
 		synctest.Wait()
 		bytes := appended * len(document)
-		assert.LessOrEqual(t, bytes, MaxPendingBytes+(queues+1)*DefaultBlockBytes)
-		assert.Greater(t, bytes, MaxPendingBytes-2*DefaultBlockBytes)
+		assert.LessOrEqual(t, bytes, queue.MaxPendingBytes+(queues+1)*queue.DefaultBlockBytes)
+		assert.Greater(t, bytes, queue.MaxPendingBytes-2*queue.DefaultBlockBytes)
 		open()
 		require.NoError(t, <-finished)
 		closeGroup(t, g, writers)
@@ -168,14 +170,14 @@ func TestPendingBytesOfGroupAreBounded(t *testing.T) {
 }
 
 func TestWriterGroupRefusesOtherCodec(t *testing.T) {
-	_, err := NewWriterGroup(&WriterGroupOptions{Codec: "no such codec"})
+	_, err := queue.NewWriterGroup(&queue.WriterGroupOptions{Codec: "no such codec"})
 	require.Error(t, err)
-	_, err = NewWriterGroup(&WriterGroupOptions{Dictionary: make([]byte, codec.MaxDictionaryBytes+1)})
+	_, err = queue.NewWriterGroup(&queue.WriterGroupOptions{Dictionary: make([]byte, codec.MaxDictionaryBytes+1)})
 	require.ErrorIs(t, err, codec.ErrBadDictionary)
-	g, err := NewWriterGroup(nil)
+	g, err := queue.NewWriterGroup(nil)
 	require.NoError(t, err)
 	defer g.Close()
-	_, err = OpenWriter(queueDir, &WriterOptions{FS: newMem(t), Codec: "none", Group: g})
+	_, err = queue.OpenWriter(queueDir, &queue.WriterOptions{FS: newMem(t), Codec: "none", Group: g})
 	require.ErrorContains(t, err, "Codec is none, and that of the Group s2")
 }
 
@@ -190,7 +192,7 @@ func TestEnd(t *testing.T) {
 	require.Zero(t, w.End())
 	require.NoError(t, w.Flush())
 	end := w.End()
-	require.Equal(t, SegmentID(1), end.Segment)
+	require.Equal(t, queue.SegmentID(1), end.Segment)
 	require.NoError(t, w.Close())
 	w = openWriter(t, testOptions(mem))
 	require.Equal(t, end, w.End())
@@ -201,7 +203,7 @@ func TestEnd(t *testing.T) {
 }
 
 // sampledFor returns the segments that the dictionary of a segment was trained from.
-func sampledFor(t *testing.T, fsys vfs.FS, dir string, info SegmentInfo) segment.Run {
+func sampledFor(t *testing.T, fsys vfs.FS, dir string, info queue.SegmentInfo) segment.Run {
 	l, err := segment.List(fsys, dir)
 	require.NoError(t, err)
 	s, err := l.OpenWhole(fsys, dir, info.ID)

@@ -12,6 +12,7 @@ import (
 
 	"docstore/internal/vfs"
 	"docstore/queue/codec"
+	"docstore/queue/internal/dictionary"
 	"docstore/queue/internal/segment"
 
 	"github.com/cockroachdb/errors"
@@ -84,7 +85,7 @@ func (w *Writer) complete() error {
 		o.newQueueID = randomQueueID
 	}
 	if o.DictionaryBytes == 0 {
-		o.DictionaryBytes = defaultDictionaryBytes
+		o.DictionaryBytes = dictionary.DefaultBytes
 	}
 	var faults []error
 	if o.BlockBytes < 0 || o.BlockBytes > MaxBlockBytes {
@@ -110,7 +111,7 @@ func (w *Writer) complete() error {
 			faults = append(faults, fmt.Errorf("queue: Codec is %s, and that of the Group %s", o.Codec, o.Group.codec.Name))
 		}
 	} else {
-		w.trainer = newTrainer(w.codec, o.DictionaryBytes, w.dir, o.Logger)
+		w.trainer = dictionary.NewTrainer(w.codec, o.DictionaryBytes, w.dir, o.Logger)
 	}
 	return errors.Join(faults...)
 }
@@ -308,7 +309,7 @@ const maxDictionaryLookback = 64
 // codec, unless some of the documents that it was trained from were erased. A group
 // has another dictionary.
 func (w *Writer) restoreDictionary(l *segment.Listing) error {
-	if w.options.Group != nil || w.trainer.off() {
+	if w.options.Group != nil || w.trainer.Off() {
 		return nil
 	}
 	places := l.Places()
@@ -324,10 +325,10 @@ func (w *Writer) restoreDictionary(l *segment.Listing) error {
 		if erased, err := w.erasedFrom(l, sampled); erased || err != nil {
 			return err
 		}
-		d, err := newDictionary(w.codec, content)
+		d, err := dictionary.New(w.codec, content)
 		if err == nil {
-			d.sampled = sampled
-			w.trainer.use(d)
+			d.Sampled = sampled
+			w.trainer.Use(d)
 		}
 		return err
 	}

@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"errors"
@@ -10,6 +10,7 @@ import (
 
 	"docstore/internal/vfs"
 	"docstore/internal/virtualtime"
+	"docstore/queue"
 	"docstore/queue/internal/segment"
 
 	"github.com/stretchr/testify/assert"
@@ -63,7 +64,7 @@ func TestAppendDuringFlush(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Equal(t, 1, standing(), "bytes were written after a block that is not durable")
-		require.Greater(t, items[200].at.Segment, SegmentID(2))
+		require.Greater(t, items[200].at.Segment, queue.SegmentID(2))
 		select {
 		case <-flushed:
 			t.Fatal("Flush returned before its sync did")
@@ -82,12 +83,12 @@ func TestPendingBytesAreBounded(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		gated, _, open := gate(newMem(t), vfs.OpWrite)
 		opts := testOptions(gated)
-		opts.BlockBytes = MaxBlockBytes
+		opts.BlockBytes = queue.MaxBlockBytes
 		w := openWriter(t, opts)
 		document := []byte(strings.Repeat("x", 100_000))
 		appended := 0
 		finished := make(chan error, 1)
-		const count = 3 * MaxPendingBytes / 100_000
+		const count = 3 * queue.MaxPendingBytes / 100_000
 		go func() {
 			for appended = 0; appended < count; appended++ {
 				if _, err := w.Append([]byte("id"), document); err != nil {
@@ -99,8 +100,8 @@ func TestPendingBytesAreBounded(t *testing.T) {
 		}()
 		synctest.Wait()
 		bytes := appended * len(document)
-		assert.LessOrEqual(t, bytes, MaxPendingBytes+MaxBlockBytes)
-		assert.Greater(t, bytes, MaxPendingBytes-2*MaxBlockBytes)
+		assert.LessOrEqual(t, bytes, queue.MaxPendingBytes+queue.MaxBlockBytes)
+		assert.Greater(t, bytes, queue.MaxPendingBytes-2*queue.MaxBlockBytes)
 		open()
 		require.NoError(t, <-finished)
 	})
@@ -135,7 +136,7 @@ func TestFlushesAreShared(t *testing.T) {
 		proceed <- struct{}{} // of all other calls
 		flushes.Wait()
 		require.Equal(t, 2, syncs)
-		require.Len(t, scan(t, openReader(t, mem), Position{}), 20)
+		require.Len(t, scan(t, openReader(t, mem), queue.Position{}), 20)
 		close(proceed)
 		require.NoError(t, w.Close())
 	})
@@ -167,6 +168,6 @@ func TestBackgroundWriteFailure(t *testing.T) {
 			require.Equal(t, err.Error(), again.Error())
 		}
 		_, err = w.Append([]byte("id"), nil)
-		require.True(t, errors.Is(err, ErrClosed))
+		require.True(t, errors.Is(err, queue.ErrClosed))
 	})
 }

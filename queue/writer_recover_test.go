@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"docstore/internal/vfs"
+	"docstore/queue"
 	"docstore/queue/internal/segment"
 
 	"github.com/stretchr/testify/require"
@@ -27,7 +28,7 @@ func losesPages(fsys vfs.FS, n int, evicted bool) vfs.FS {
 
 // appendPages appends entries of about a page each, flushes after every 20 except the
 // last 20, and seals.
-func appendPages(w *Writer, count int) error {
+func appendPages(w *queue.Writer, count int) error {
 	for n := range count {
 		if _, err := w.Append(fmt.Append(nil, n), bytes.Repeat([]byte{byte('a' + n%26)}, 4000)); err != nil {
 			return err
@@ -60,19 +61,19 @@ func TestPowerLossAfterFailedSync(t *testing.T) {
 			mem := newMem(t)
 			opts := testOptions(losesPages(mem, c.failing, c.evicted))
 			opts.BlockBytes = 16 << 10
-			w, err := OpenWriter(queueDir, opts)
+			w, err := queue.OpenWriter(queueDir, opts)
 			require.NoError(t, err)
 			require.ErrorIs(t, appendPages(w, 60), syscall.EIO)
 			require.ErrorIs(t, w.Close(), syscall.EIO)
 
-			again, err := OpenWriter(queueDir, testOptions(mem))
+			again, err := queue.OpenWriter(queueDir, testOptions(mem))
 			require.NoError(t, err)
 			require.NoError(t, again.Close())
 			for _, keep := range []vfs.Keep{vfs.KeepAll, vfs.KeepSynced} {
 				after := mem.CrashClone(keep)
 				requireSound(t, after)
 				r := openReader(t, after)
-				require.Len(t, scan(t, r, Position{}), c.kept)
+				require.Len(t, scan(t, r, queue.Position{}), c.kept)
 			}
 		})
 	}

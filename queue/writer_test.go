@@ -1,4 +1,4 @@
-package queue
+package queue_test
 
 import (
 	"bytes"
@@ -14,8 +14,10 @@ import (
 
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue"
 	"docstore/queue/codec"
 	"docstore/queue/internal/segment"
+	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -30,58 +32,58 @@ func TestLimits(t *testing.T) {
 	var items []item
 	for _, it := range []item{
 		{id: "x", document: ""},
-		{id: strings.Repeat("x", MaxIDBytes), document: "longest id"},
-		{id: "large", document: strings.Repeat("large ", MaxDocumentBytes/6) + "1234"},
-		{id: "large and small", document: string(randomBytes(testseed.Rand(t), MaxBlockBytes))},
+		{id: strings.Repeat("x", queue.MaxIDBytes), document: "longest id"},
+		{id: "large", document: strings.Repeat("large ", queue.MaxDocumentBytes/6) + "1234"},
+		{id: "large and small", document: string(randomBytes(testseed.Rand(t), queue.MaxBlockBytes))},
 	} {
 		it.put(t, w)
 		items = append(items, it)
 	}
 	_, err := w.Append(nil, nil)
-	require.ErrorIs(t, err, ErrIDEmpty)
+	require.ErrorIs(t, err, queue.ErrIDEmpty)
 	_, err = w.Delete(nil)
-	require.ErrorIs(t, err, ErrIDEmpty)
-	_, err = w.Append(make([]byte, MaxIDBytes+1), nil)
-	require.ErrorIs(t, err, ErrIDTooLong)
-	_, err = w.Append([]byte("id"), make([]byte, MaxDocumentBytes+1))
-	require.ErrorIs(t, err, ErrDocumentTooLarge)
-	_, err = w.Put(Record{ID: []byte("id"), Cursor: make([]byte, MaxCursorBytes+1)})
-	require.ErrorIs(t, err, ErrCursorTooLong)
-	_, err = w.Put(Record{ID: []byte("id"), Document: []byte("document"), Delete: true})
-	require.ErrorIs(t, err, ErrDeleteWithDocument)
-	_, err = w.Put(Record{ID: []byte("id"), Expires: testStart, Delete: true})
-	require.ErrorIs(t, err, ErrDeleteWithDocument)
+	require.ErrorIs(t, err, queue.ErrIDEmpty)
+	_, err = w.Append(make([]byte, queue.MaxIDBytes+1), nil)
+	require.ErrorIs(t, err, queue.ErrIDTooLong)
+	_, err = w.Append([]byte("id"), make([]byte, queue.MaxDocumentBytes+1))
+	require.ErrorIs(t, err, queue.ErrDocumentTooLarge)
+	_, err = w.Put(queue.Record{ID: []byte("id"), Cursor: make([]byte, queue.MaxCursorBytes+1)})
+	require.ErrorIs(t, err, queue.ErrCursorTooLong)
+	_, err = w.Put(queue.Record{ID: []byte("id"), Document: []byte("document"), Delete: true})
+	require.ErrorIs(t, err, queue.ErrDeleteWithDocument)
+	_, err = w.Put(queue.Record{ID: []byte("id"), Expires: testStart, Delete: true})
+	require.ErrorIs(t, err, queue.ErrDeleteWithDocument)
 
-	w.SetCursor(make([]byte, MaxCursorBytes+1))
-	require.ErrorIs(t, w.Flush(), ErrCursorTooLong)
+	w.SetCursor(make([]byte, queue.MaxCursorBytes+1))
+	require.ErrorIs(t, w.Flush(), queue.ErrCursorTooLong)
 	_, err = w.Append([]byte("id"), nil)
-	require.ErrorIs(t, err, ErrCursorTooLong)
-	w.SetCursor(bytes.Repeat([]byte{7}, MaxCursorBytes))
+	require.ErrorIs(t, err, queue.ErrCursorTooLong)
+	w.SetCursor(bytes.Repeat([]byte{7}, queue.MaxCursorBytes))
 	require.NoError(t, w.Flush())
 
 	r := openReader(t, mem)
 	requireItems(t, r, items)
 	require.NoError(t, w.Close())
 	requireSound(t, mem)
-	assert.Equal(t, bytes.Repeat([]byte{7}, MaxCursorBytes), openWriter(t, testOptions(mem)).Cursor())
+	assert.Equal(t, bytes.Repeat([]byte{7}, queue.MaxCursorBytes), openWriter(t, testOptions(mem)).Cursor())
 }
 
 func TestMostEntriesOfABlock(t *testing.T) {
 	mem := newMem(t)
 	opts := testOptions(mem)
-	opts.BlockBytes = MaxBlockBytes
+	opts.BlockBytes = queue.MaxBlockBytes
 	w := openWriter(t, opts)
 	var items []item
-	for i := range MaxBlockEntries + 1 {
+	for i := range queue.MaxBlockEntries + 1 {
 		it := item{id: fmt.Sprint(i)}
 		it.put(t, w)
 		items = append(items, it)
 	}
-	assert.Equal(t, Address{Segment: 1, Block: segment.HeaderBytes, Index: MaxBlockEntries - 1}, items[MaxBlockEntries-1].at)
-	assert.NotEqual(t, items[0].at.Block, items[MaxBlockEntries].at.Block)
+	assert.Equal(t, queue.Address{Segment: 1, Block: segment.HeaderBytes, Index: queue.MaxBlockEntries - 1}, items[queue.MaxBlockEntries-1].at)
+	assert.NotEqual(t, items[0].at.Block, items[queue.MaxBlockEntries].at.Block)
 	require.NoError(t, w.Close())
 	requireEntries(t, openReader(t, mem), items)
-	requireDocuments(t, openReader(t, mem), items[MaxBlockEntries-1:])
+	requireDocuments(t, openReader(t, mem), items[queue.MaxBlockEntries-1:])
 }
 
 // TestRewriteOfAnySegmentFits: a segment ends before a rewrite of it could be too large, even
@@ -94,7 +96,7 @@ func TestRewriteOfAnySegmentFits(t *testing.T) {
 			opts := testOptions(mem)
 			opts.Codec, opts.BlockBytes, opts.DictionaryBytes = name, 1+random.IntN(4000), 1<<10
 			w := openWriter(t, opts)
-			segments := map[SegmentID]*int64{}
+			segments := map[queue.SegmentID]*int64{}
 			put := func(it item) {
 				it.put(t, w)
 				segments[it.at.Segment] = w.Rewritten()
@@ -105,12 +107,12 @@ func TestRewriteOfAnySegmentFits(t *testing.T) {
 				id := fmt.Sprint(i, strings.Repeat("x", random.IntN(100)))
 				put(item{id: id, document: same + strconv.Itoa(i), expires: testStart.Add(24 * time.Hour)})
 			}
-			w.SetCursor(randomBytes(random, MaxCursorBytes))
+			w.SetCursor(randomBytes(random, queue.MaxCursorBytes))
 			require.NoError(t, w.Seal())
 			put(item{id: "first", deleted: true})
 			require.NoError(t, w.Close())
 
-			report, err := Compact(context.Background(), queueDir, &CompactOptions{
+			report, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
 				FS: mem, EraseDead: true, MaxDead: 1, Now: func() time.Time { return testStart.Add(time.Hour) },
 				DictionaryBytes: codec.MaxDictionaryBytes, // too few documents for it
 			})
@@ -120,7 +122,7 @@ func TestRewriteOfAnySegmentFits(t *testing.T) {
 			require.NoError(t, err)
 			rewrites := 0
 			for _, info := range infos {
-				most := int64(segment.HeaderBytes + segment.RelocationsHeadBytes + MaxCursorBytes + segment.FooterBytes)
+				most := int64(segment.HeaderBytes + segment.RelocationsHeadBytes + queue.MaxCursorBytes + segment.FooterBytes)
 				for n := info.ID; n <= info.Last; n++ {
 					most += *segments[n] + segment.OriginalBytes
 				}
@@ -135,14 +137,14 @@ func TestRewriteOfAnySegmentFits(t *testing.T) {
 }
 
 func TestOptionsAreChecked(t *testing.T) {
-	_, err := OpenWriter(queueDir, &WriterOptions{
-		FS: newMem(t), Codec: "zip", BlockBytes: MaxBlockBytes + 1, SegmentBytes: -1, SegmentAge: -1,
+	_, err := queue.OpenWriter(queueDir, &queue.WriterOptions{
+		FS: newMem(t), Codec: "zip", BlockBytes: queue.MaxBlockBytes + 1, SegmentBytes: -1, SegmentAge: -1,
 	})
-	require.ErrorIs(t, err, ErrUnknownCodec)
+	require.ErrorIs(t, err, queue.ErrUnknownCodec)
 	for _, fault := range []string{"BlockBytes", "SegmentBytes", "SegmentAge", `"zip": this build has [`} {
 		assert.ErrorContains(t, err, fault)
 	}
-	_, err = OpenWriter(queueDir, &WriterOptions{FS: newMem(t), SegmentBytes: MinSegmentBytes - 1})
+	_, err = queue.OpenWriter(queueDir, &queue.WriterOptions{FS: newMem(t), SegmentBytes: queue.MinSegmentBytes - 1})
 	require.EqualError(t, err, "queue: SegmentBytes is 1023, it must be from 1024 to 4294967296")
 }
 
@@ -150,7 +152,7 @@ func TestSegmentNumbersRunOut(t *testing.T) {
 	w := openWriter(t, testOptions(newMem(t)))
 	w.SetLast(math.MaxUint32)
 	_, err := w.Append([]byte("id"), nil)
-	require.ErrorIs(t, err, ErrFull)
+	require.ErrorIs(t, err, queue.ErrFull)
 }
 
 // TestCursor: after a crash the cursor is the one set after the last entry that was
@@ -169,11 +171,11 @@ func TestCursor(t *testing.T) {
 			require.NoError(t, w.Seal())
 		}
 		killed := mem.ProcessCrashClone()
-		again, err := OpenWriter(queueDir, testOptions(killed))
+		again, err := queue.OpenWriter(queueDir, testOptions(killed))
 		require.NoError(t, err)
 		r := openReader(t, killed)
 		want := ""
-		if found := scan(t, r, Position{}); len(found) > 0 {
+		if found := scan(t, r, queue.Position{}); len(found) > 0 {
 			want = "cursor " + found[len(found)-1].id
 		}
 		require.Equal(t, want, string(again.Cursor()))
@@ -183,7 +185,7 @@ func TestCursor(t *testing.T) {
 
 	// Later segments without a SetCursor keep it.
 	for range 2 {
-		w, err := OpenWriter(queueDir, testOptions(mem))
+		w, err := queue.OpenWriter(queueDir, testOptions(mem))
 		require.NoError(t, err)
 		require.Equal(t, "cursor 49", string(w.Cursor()))
 		_, err = w.Append([]byte("id"), nil)
@@ -199,7 +201,7 @@ func TestSegmentsRollBySizeAndAge(t *testing.T) {
 	opts.Now = func() time.Time { return now }
 	opts.BlockBytes, opts.SegmentBytes, opts.SegmentAge = 1000, 10_000, time.Hour
 	w := openWriter(t, opts)
-	var at Address
+	var at queue.Address
 	var err error
 	for range 200 {
 		at, err = w.Append([]byte("id"), make([]byte, 500))
@@ -233,7 +235,7 @@ func TestSegmentsRollBySizeAndAge(t *testing.T) {
 	requireSound(t, mem)
 }
 
-func sealedOf(t *testing.T, fsys vfs.FS) map[SegmentID]bool {
+func sealedOf(t *testing.T, fsys vfs.FS) map[queue.SegmentID]bool {
 	l, err := segment.List(fsys, queueDir)
 	require.NoError(t, err)
 	return l.Sealed
@@ -278,14 +280,14 @@ func TestManyAppenders(t *testing.T) {
 	r := openReader(t, mem)
 	count := 0
 	all.Range(func(at, document any) bool {
-		got, err := r.Document(nil, at.(Address))
+		got, err := r.Document(nil, at.(queue.Address))
 		require.NoError(t, err)
 		require.Equal(t, document, string(got))
 		count++
 		return true
 	})
 	require.Equal(t, 800, count)
-	require.Len(t, scan(t, r, Position{}), 800)
+	require.Len(t, scan(t, r, queue.Position{}), 800)
 }
 
 func TestOpenBelowSealedIsRefused(t *testing.T) {
@@ -293,7 +295,7 @@ func TestOpenBelowSealedIsRefused(t *testing.T) {
 	mem := memWith(t, map[string][]byte{
 		"0000000001.open": files["0000000001.seg"], "0000000002.seg": files["0000000002.seg"],
 	})
-	_, err := OpenWriter(queueDir, testOptions(mem))
+	_, err := queue.OpenWriter(queueDir, testOptions(mem))
 	require.ErrorContains(t, err, "segment 1 is not sealed but later segments exist")
 }
 
@@ -331,7 +333,7 @@ func TestCursorTravelsWithItsEntry(t *testing.T) {
 		if n%20 == 19 {
 			due <- struct{}{} // and continue meanwhile
 		}
-		r := Record{ID: fmt.Append(nil, "line ", n), Delete: n%3 == 0, Cursor: fmt.Append(nil, "line ", n)}
+		r := queue.Record{ID: fmt.Append(nil, "line ", n), Delete: n%3 == 0, Cursor: fmt.Append(nil, "line ", n)}
 		_, err := w.Put(r)
 		require.NoError(t, err)
 	}
@@ -359,7 +361,7 @@ func TestCursorTravelsWithItsEntry(t *testing.T) {
 // its final name, which rsync copies.
 func TestSealedNameIsDurable(t *testing.T) {
 	mem := vfs.NewMem()
-	w, err := OpenWriter(queueDir, testOptions(mem))
+	w, err := queue.OpenWriter(queueDir, testOptions(mem))
 	require.NoError(t, err)
 	at, err := w.Append([]byte("id"), []byte("document"))
 	require.NoError(t, err)

@@ -7,7 +7,7 @@ import (
 
 	"docstore/cmd/internal/cli"
 	"docstore/internal/units"
-	"docstore/queue"
+	"docstore/queue/maintain"
 )
 
 func newCheck(env *cli.Env) *cobra.Command {
@@ -34,7 +34,7 @@ document, which takes ten times as long and verifies the codec.`,
 		defer finish()
 		var report checkReport
 		for _, queueDir := range dirs {
-			r, err := queue.Check(command.Context(), queueDir, &queue.CheckOptions{Decode: decode, Progress: progress})
+			r, err := maintain.Check(command.Context(), queueDir, &maintain.CheckOptions{Decode: decode, Progress: progress})
 			if err != nil {
 				return fmt.Errorf("checking the queue %s: %w", queueDir, err)
 			}
@@ -55,12 +55,12 @@ document, which takes ten times as long and verifies the codec.`,
 
 // checkReport is the sum of the reports of the shards.
 type checkReport struct {
-	queue.Report
+	maintain.Report
 	missing []string
 }
 
 // add adds the report of a shard; empty: of the only one.
-func (c *checkReport) add(shard string, r queue.Report) {
+func (c *checkReport) add(shard string, r maintain.Report) {
 	c.Segments += r.Segments
 	c.Blocks += r.Blocks
 	c.Documents += r.Documents

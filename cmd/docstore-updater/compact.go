@@ -15,6 +15,7 @@ import (
 	"docstore/internal/units"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/maintain"
 	"docstore/queue/publish"
 	"docstore/queue/shardset"
 )
@@ -25,8 +26,8 @@ func newCompact(env *cli.Env) *cobra.Command {
 	var deleteAfter, eraseAfter time.Duration
 	var collection bucketFlags
 	keep := uint64(defaultKeepCompact)
-	maxDead := queue.DefaultMaxDead
-	memory := units.Size(queue.DefaultUsageMemory)
+	maxDead := maintain.DefaultMaxDead
+	memory := units.Size(maintain.DefaultUsageMemory)
 	command := &cobra.Command{
 		Use:   "compact --queue DIR",
 		Short: "Free the space of overwritten, deleted and expired documents",
@@ -81,7 +82,7 @@ lists it.`,
 				return err
 			}
 		}
-		return c.run(command.Context(), &queue.CompactOptions{
+		return c.run(command.Context(), &maintain.CompactOptions{
 			EraseDead: command.Flags().Changed("erase-deleted-older-than"), EraseAfter: eraseAfter,
 			MaxDead: maxDead, MemoryBytes: int64(memory), Now: env.Now,
 			DeleteOriginals: command.Flags().Changed("delete-after"), DeleteAfter: deleteAfter,
@@ -124,7 +125,7 @@ func (c *compaction) findRetained(ctx context.Context, flags *bucketFlags, keep 
 	return lifeError("compact", c.dir, flags.url, err)
 }
 
-func (c *compaction) run(ctx context.Context, opts *queue.CompactOptions) error {
+func (c *compaction) run(ctx context.Context, opts *maintain.CompactOptions) error {
 	env := c.env
 	dirs, err := queueDirs(c.dir)
 	if err != nil {
@@ -146,8 +147,8 @@ func (c *compaction) run(ctx context.Context, opts *queue.CompactOptions) error 
 	var sum compactSum
 	for shard, dir := range dirs {
 		opts.RetainedEnds = publish.RetainedEnds(c.retained, shard)
-		var report queue.CompactReport
-		if report, err = queue.Compact(ctx, dir, opts); err != nil {
+		var report maintain.CompactReport
+		if report, err = maintain.Compact(ctx, dir, opts); err != nil {
 			err = cannotOpen(dir, err)
 		}
 		sum.add(dir, shard, report)
@@ -180,7 +181,7 @@ func (c *compaction) run(ctx context.Context, opts *queue.CompactOptions) error 
 
 // compactSum is the sum of the reports of the shards.
 type compactSum struct {
-	queue.CompactReport
+	maintain.CompactReport
 	notErased string // the first open segment with documents to be erased; empty: there is none
 	held      []heldEnd
 }
@@ -191,7 +192,7 @@ type heldEnd struct {
 	end   queue.SegmentID
 }
 
-func (c *compactSum) add(dir string, shard int, r queue.CompactReport) {
+func (c *compactSum) add(dir string, shard int, r maintain.CompactReport) {
 	c.Replaced += r.Replaced
 	c.Rewrites += r.Rewrites
 	c.BytesBefore += r.BytesBefore

@@ -12,6 +12,7 @@ import (
 	"docstore/cmd/internal/meter"
 	"docstore/internal/units"
 	"docstore/queue"
+	"docstore/queue/maintain"
 )
 
 func newRepair(env *cli.Env) *cobra.Command {
@@ -62,9 +63,9 @@ func repair(ctx context.Context, env *cli.Env, dir string, dryRun, quiet bool) e
 	}
 	out := cli.NewOutput(env.Stdout)
 	var bar *meter.Meter
-	repaired, err := queue.Repair(ctx, dir, &queue.RepairOptions{
+	repaired, err := maintain.Repair(ctx, dir, &maintain.RepairOptions{
 		DryRun: dryRun, Logger: env.Log, Now: env.Now,
-		OnLoss: func(l queue.Loss) error {
+		OnLoss: func(l maintain.Loss) error {
 			out.Printf("lost: %s\n", describeLoss(l))
 			return out.Err()
 		},
@@ -101,7 +102,7 @@ func repair(ctx context.Context, env *cli.Env, dir string, dryRun, quiet bool) e
 	return err
 }
 
-func describeLoss(l queue.Loss) string {
+func describeLoss(l maintain.Loss) string {
 	switch {
 	case l.Unproven:
 		return fmt.Sprintf("perhaps %q at %s", l.ID, l.From)
@@ -111,7 +112,7 @@ func describeLoss(l queue.Loss) string {
 	return fmt.Sprintf("all from %s to before %s", l.From, l.To)
 }
 
-func printRepaired(out *cli.Output, file queue.RepairedFile, dryRun bool) {
+func printRepaired(out *cli.Output, file maintain.RepairedFile, dryRun bool) {
 	for _, damage := range file.Damage {
 		out.Printf("damaged: %s\n", damage)
 	}

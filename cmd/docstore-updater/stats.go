@@ -12,12 +12,13 @@ import (
 	"docstore/cmd/internal/cli"
 	"docstore/internal/units"
 	"docstore/queue"
+	"docstore/queue/maintain"
 )
 
 func newStats(env *cli.Env) *cobra.Command {
 	var dir string
 	var asJSON, live bool
-	memory := units.Size(queue.DefaultUsageMemory)
+	memory := units.Size(maintain.DefaultUsageMemory)
 	command := &cobra.Command{
 		Use:   "stats --queue DIR",
 		Short: "Describe the segments of a queue",
@@ -144,9 +145,9 @@ func (q *queueStats) read(ctx context.Context, env *cli.Env, shard int, dir stri
 		return cannotOpen(dir, err)
 	}
 	defer func() { _ = reader.Close() }() // read only
-	var used []queue.Usage                // ascending
+	var used []maintain.Usage             // ascending
 	if q.Totals.usage != nil {
-		if used, err = reader.Usage(ctx, env.Now(), memoryBytes); err != nil {
+		if used, err = maintain.Measure(ctx, reader, env.Now(), memoryBytes); err != nil {
 			return fmt.Errorf("accounting for the bytes of %s: %w; without --live, stats lists the readable segments", dir, err)
 		}
 	}
@@ -164,7 +165,7 @@ func (q *queueStats) read(ctx context.Context, env *cli.Env, shard int, dir stri
 }
 
 // usageOf adds up the usage of the segments of a file: a rewrite replaces several.
-func usageOf(s queue.SegmentInfo, used []queue.Usage) (sum usage) {
+func usageOf(s queue.SegmentInfo, used []maintain.Usage) (sum usage) {
 	for _, u := range used {
 		if s.ID <= u.Segment && u.Segment <= s.Last {
 			sum.LiveDocuments += u.LiveDocuments

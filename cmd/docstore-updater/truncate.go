@@ -11,11 +11,12 @@ import (
 	"docstore/cmd/internal/cli"
 	"docstore/internal/units"
 	"docstore/queue"
+	"docstore/queue/maintain"
 )
 
 func newTruncate(env *cli.Env) *cobra.Command {
 	var dir, to string
-	var opts queue.TruncateOptions
+	var opts maintain.TruncateOptions
 	command := &cobra.Command{
 		Use:   "truncate --queue DIR --to SEGMENT|POSITION",
 		Short: "Remove the newest entries of a queue",
@@ -80,11 +81,11 @@ func parseEnd(flag, to string) (queue.Address, error) {
 	return from, nil
 }
 
-func truncate(ctx context.Context, env *cli.Env, dir string, from queue.Address, opts *queue.TruncateOptions) error {
+func truncate(ctx context.Context, env *cli.Env, dir string, from queue.Address, opts *maintain.TruncateOptions) error {
 	if err := requireOneShard(dir, "truncate"); err != nil {
 		return err
 	}
-	report, err := queue.Truncate(ctx, dir, from, opts)
+	report, err := maintain.Truncate(ctx, dir, from, opts)
 	if err != nil {
 		return cannotOpen(dir, err)
 	}

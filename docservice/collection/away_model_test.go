@@ -19,6 +19,7 @@ import (
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/maintain"
 )
 
 // TestAwayModel runs random histories of a queue and of a server that is away at times: it is
@@ -186,7 +187,7 @@ func (m *awayModel) withdraw() {
 		return
 	}
 	m.closeWriter()
-	_, err := queue.Truncate(m.t.Context(), m.source.queueDir, m.keptEnd, &queue.TruncateOptions{FS: m.source.fs, Now: m.source.clock.Now})
+	_, err := maintain.Truncate(m.t.Context(), m.source.queueDir, m.keptEnd, &maintain.TruncateOptions{FS: m.source.fs, Now: m.source.clock.Now})
 	m.noError(err)
 	m.state, m.kept = m.kept, nil
 	for n := m.keptSerial + 1; n <= m.serial; n++ {
@@ -203,7 +204,7 @@ func (m *awayModel) closeWriter() {
 
 func (m *awayModel) compact() {
 	m.kept = nil // Truncate would refuse it
-	_, err := queue.Compact(m.t.Context(), m.source.queueDir, &queue.CompactOptions{
+	_, err := maintain.Compact(m.t.Context(), m.source.queueDir, &maintain.CompactOptions{
 		FS: m.source.fs, MaxDead: 0.01 + 0.4*m.random.Float64(), Now: m.source.clock.Now,
 		EraseDead: m.random.IntN(3) == 0, EraseAfter: time.Duration(m.random.IntN(30)) * time.Minute,
 		DeleteOriginals: m.random.IntN(4) > 0, DeleteAfter: time.Duration(m.random.IntN(2)) * time.Minute,

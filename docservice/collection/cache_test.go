@@ -21,6 +21,7 @@ import (
 	"docstore/internal/jobs"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/maintain"
 )
 
 // newCache opens a cache that soon detects when servers return.
@@ -257,7 +258,7 @@ func TestCacheAfterTruncation(t *testing.T) {
 	requireDocument(t, c, "withdrawn", documentOf("withdrawn"))
 	require.EqualValues(t, 1, cache.Stats().Hits)
 	require.NoError(t, f.writer.Close())
-	_, err := queue.Truncate(t.Context(), f.queueDir, from, &queue.TruncateOptions{FS: f.fs})
+	_, err := maintain.Truncate(t.Context(), f.queueDir, from, &maintain.TruncateOptions{FS: f.fs})
 	require.NoError(t, err)
 	waitFor(t, c, "it is noticed", func(s Status) bool { return !s.Ready })
 	require.Contains(t, c.Status().NotReady, "truncated")

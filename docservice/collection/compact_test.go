@@ -12,6 +12,7 @@ import (
 	"docstore/internal/vfs"
 	"docstore/lsm"
 	"docstore/queue"
+	"docstore/queue/maintain"
 )
 
 // An index entry whose document compaction has left out is not found once the index
@@ -28,7 +29,7 @@ func TestCompactedVersion(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.WaitFor(soon(t), f.put("1", "one, changed")))
 	f.seal()
-	_, err = queue.Compact(context.Background(), f.queueDir, &queue.CompactOptions{FS: f.fs, MaxDead: 0.01, DeleteOriginals: true})
+	_, err = maintain.Compact(context.Background(), f.queueDir, &maintain.CompactOptions{FS: f.fs, MaxDead: 0.01, DeleteOriginals: true})
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 
@@ -65,7 +66,7 @@ func rewritten(t *testing.T, originals bool) (f *fixture, path string, content [
 	}
 	f.putMany("second", 50)
 	f.seal()
-	_, err := queue.Compact(context.Background(), f.queueDir, &queue.CompactOptions{
+	_, err := maintain.Compact(context.Background(), f.queueDir, &maintain.CompactOptions{
 		FS: f.fs, MaxDead: 0.01, DeleteOriginals: !originals, Logger: f.options.Logger,
 	})
 	require.NoError(t, err)
@@ -123,7 +124,7 @@ func TestRewriteSupersedesQuarantinedSegment(t *testing.T) {
 	damaged := flipped(t, good, documentOf("second-50"))
 	replace(t, f.fs, path, damaged)
 	require.NoError(t, f.writer.Close())
-	repaired, err := queue.Repair(context.Background(), f.queueDir, &queue.RepairOptions{FS: f.fs})
+	repaired, err := maintain.Repair(context.Background(), f.queueDir, &maintain.RepairOptions{FS: f.fs})
 	require.NoError(t, err)
 	rewrite, err := vfs.ReadFile(f.fs, repaired[0].Rewrite)
 	require.NoError(t, err)

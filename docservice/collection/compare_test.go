@@ -11,6 +11,7 @@ import (
 	"docstore/internal/testseed"
 	"docstore/lsm"
 	"docstore/queue"
+	"docstore/queue/maintain"
 )
 
 // A comparison of a random queue, with compactions and in any number of passes, finds
@@ -41,7 +42,7 @@ func TestCompareIndexModel(t *testing.T) {
 		}
 		require.NoError(t, w.Close())
 		if random.IntN(2) == 0 {
-			_, err := queue.Compact(t.Context(), queueDir, nil)
+			_, err := maintain.Compact(t.Context(), queueDir, nil)
 			require.NoError(t, err)
 		}
 	}
@@ -152,7 +153,7 @@ func TestCompareIndexAfterRecoding(t *testing.T) {
 	}
 	require.NoError(t, w.Close())
 	require.NoError(t, c.WaitFor(soon(t), last))
-	_, err = queue.Compact(t.Context(), queueDir, &queue.CompactOptions{
+	_, err = maintain.Compact(t.Context(), queueDir, &maintain.CompactOptions{
 		EraseDead: true, DeleteOriginals: true, Now: func() time.Time { return time.Now().Add(time.Hour) },
 	})
 	require.NoError(t, err)

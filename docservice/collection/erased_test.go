@@ -10,6 +10,7 @@ import (
 
 	"docstore/docservice"
 	"docstore/queue"
+	"docstore/queue/maintain"
 )
 
 // erased makes a copy of a queue with a rewrite that has left out "gone", which was deleted
@@ -31,7 +32,7 @@ func erased(t *testing.T) (f *fixture, restOfQueue func()) {
 	source.seal()
 	path, content := source.segment(2)
 	source.clock.advance(time.Hour)
-	_, err = queue.Compact(context.Background(), source.queueDir, &queue.CompactOptions{
+	_, err = maintain.Compact(context.Background(), source.queueDir, &maintain.CompactOptions{
 		FS: source.fs, EraseDead: true, DeleteOriginals: true, Now: source.clock.Now,
 	})
 	require.NoError(t, err)

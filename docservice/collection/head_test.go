@@ -11,6 +11,7 @@ import (
 	"docstore/docservice"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/maintain"
 )
 
 // copyOf makes f a copy of the queue of another fixture: its head, and the segments up to a
@@ -183,7 +184,7 @@ func TestTruncatedQueueIsIndexedFromItsStart(t *testing.T) {
 		}
 		require.NoError(t, f.writer.Close())
 		f.writer = nil
-		_, err = queue.Truncate(t.Context(), f.queueDir, queue.Address{Segment: 2}, &queue.TruncateOptions{FS: f.fs})
+		_, err = maintain.Truncate(t.Context(), f.queueDir, queue.Address{Segment: 2}, &maintain.TruncateOptions{FS: f.fs})
 		require.NoError(t, err)
 		if restart {
 			c = f.open()

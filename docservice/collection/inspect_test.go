@@ -10,6 +10,7 @@ import (
 	"docstore/docservice"
 	"docstore/internal/testseed"
 	"docstore/queue"
+	"docstore/queue/maintain"
 )
 
 // TestCensusAgreesWithTheQueue counts the live documents by the index and by the tables of
@@ -38,7 +39,7 @@ func TestCensusAgreesWithTheQueue(t *testing.T) {
 	f.clock.advance(time.Minute)
 	counts, err := c.Census(t.Context())
 	require.NoError(t, err)
-	usage, err := c.serving.Load().queue.Usage(t.Context(), f.clock.Now(), 0)
+	usage, err := maintain.Measure(t.Context(), c.serving.Load().queue, f.clock.Now(), 0)
 	require.NoError(t, err)
 	require.Len(t, usage, 4)
 	var live, stored int64

@@ -14,6 +14,7 @@ import (
 	"docstore/internal/vfs"
 	"docstore/lsm"
 	"docstore/queue"
+	"docstore/queue/maintain"
 )
 
 // TestOldIndex: an index of a build before 2026-11-22, whose values have no places, is removed
@@ -128,7 +129,7 @@ func TestCompactedPlaces(t *testing.T) {
 	for round := range 9 { // more than the generations that a place tells apart
 		f.putMany("doc", 100)
 		f.seal()
-		_, err := queue.Compact(t.Context(), f.queueDir, &queue.CompactOptions{MaxDead: 0.01, DeleteOriginals: true})
+		_, err := maintain.Compact(t.Context(), f.queueDir, &maintain.CompactOptions{MaxDead: 0.01, DeleteOriginals: true})
 		require.NoError(t, err)
 		require.NoError(t, c.WaitFor(soon(t), f.put("last", documentOf("last"))))
 		if round%3 == 1 {

@@ -18,13 +18,14 @@ import (
 	"docstore/internal/virtualtime"
 	"docstore/lsm"
 	"docstore/queue"
+	"docstore/queue/maintain"
 )
 
 // compact rewrites all segments with a dead document, and removes the replaced files.
 func (f *fixture) compact() {
 	f.t.Helper()
 	f.clock.advance(time.Minute)
-	_, err := queue.Compact(context.Background(), f.queueDir, &queue.CompactOptions{
+	_, err := maintain.Compact(context.Background(), f.queueDir, &maintain.CompactOptions{
 		FS: f.fs, MaxDead: 0.01, DeleteOriginals: true, Now: f.clock.Now,
 	})
 	require.NoError(f.t, err)

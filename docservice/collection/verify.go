@@ -8,6 +8,7 @@ import (
 	"docstore/internal/ctxtime"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/maintain"
 )
 
 // verifier is the background pass over the files of the queue. Only its goroutine uses its
@@ -114,7 +115,7 @@ func (v *verifier) ofOtherQueue(f segmentFile) bool {
 // verify reads one segment completely and replaces its known faults with the result. The
 // error is that of reading it.
 func (v *verifier) verify(ctx context.Context, f segmentFile) (sound bool, err error) {
-	report, err := v.queue.VerifyFile(ctx, filepath.Base(f.path))
+	report, err := maintain.CheckFile(ctx, v.options.FS, filepath.Dir(f.path), filepath.Base(f.path))
 	if err != nil {
 		return false, err
 	}

@@ -21,6 +21,7 @@ import (
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/bucket"
+	"docstore/queue/maintain"
 	"docstore/queue/publish"
 	"docstore/queue/shard"
 
@@ -129,7 +130,7 @@ func (f *fleet) publishEntries(compact bool, opts *publish.Options, entries ...[
 	}
 	if compact {
 		for _, dir := range f.queues() {
-			_, err := queue.Compact(f.t.Context(), dir, &queue.CompactOptions{MaxDead: 0.1, DeleteOriginals: true})
+			_, err := maintain.Compact(f.t.Context(), dir, &maintain.CompactOptions{MaxDead: 0.1, DeleteOriginals: true})
 			require.NoError(f.t, err)
 		}
 	}

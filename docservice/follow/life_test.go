@@ -9,7 +9,7 @@ import (
 
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
-	"docstore/queue"
+	"docstore/queue/maintain"
 	"docstore/queue/publish"
 
 	"github.com/stretchr/testify/require"
@@ -62,7 +62,7 @@ func (l *life) compact() {
 	states, err := publish.RetainedStates(l.t.Context(), l.bucket.Bucket, l.queue(), 1+l.rng.Uint64N(3), nil)
 	require.NoError(l.t, err)
 	for i, dir := range l.queues() {
-		_, err = queue.Compact(l.t.Context(), dir, &queue.CompactOptions{MaxDead: 0.1, DeleteOriginals: true, RetainedEnds: publish.RetainedEnds(states, i)})
+		_, err = maintain.Compact(l.t.Context(), dir, &maintain.CompactOptions{MaxDead: 0.1, DeleteOriginals: true, RetainedEnds: publish.RetainedEnds(states, i)})
 		require.NoError(l.t, err)
 	}
 }

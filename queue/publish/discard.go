@@ -9,6 +9,7 @@ import (
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/bucket"
+	"docstore/queue/maintain"
 
 	"github.com/cockroachdb/errors"
 )
@@ -67,7 +68,7 @@ func Discard(ctx context.Context, b bucket.Bucket, dir string, from uint64, opts
 		return Discarded{}, err
 	}
 	entries, err := truncate(ctx, dir, m, options)
-	if errors.Is(err, queue.ErrCompacted) {
+	if errors.Is(err, maintain.ErrCompacted) {
 		return Discarded{}, refused("compact has dropped versions that entries of manifest %d replaced, so that they cannot be removed: use revert --to %d (%v)", from, parent.Number, err)
 	}
 	if err != nil {
@@ -108,7 +109,7 @@ func truncateQueue(ctx context.Context, dir string, m *Manifest, dryRun bool, op
 	case !written:
 		return 0, refused("%s has no segments, and manifest %d reaches to segment %d: restore the queue", dir, m.Number, m.Heads[0].Sealed)
 	}
-	report, err := queue.Truncate(ctx, dir, queue.Address{Segment: m.Heads[0].Sealed + 1}, &queue.TruncateOptions{FS: options.FS, Now: options.Now, DryRun: dryRun})
+	report, err := maintain.Truncate(ctx, dir, queue.Address{Segment: m.Heads[0].Sealed + 1}, &maintain.TruncateOptions{FS: options.FS, Now: options.Now, DryRun: dryRun})
 	return report.Entries, err
 }
 

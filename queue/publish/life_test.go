@@ -16,6 +16,7 @@ import (
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/bucket"
+	"docstore/queue/maintain"
 
 	"github.com/cockroachdb/errors"
 	"github.com/stretchr/testify/require"
@@ -229,7 +230,7 @@ func (l *life) discard(number uint64) {
 // compactQueue compacts, mostly with regard to the manifests in use.
 func (l *life) compactQueue() {
 	l.t.Helper()
-	opts := queue.CompactOptions{FS: l.s.fs, MaxDead: l.rng.Float64(), DeleteOriginals: l.rng.IntN(2) == 0}
+	opts := maintain.CompactOptions{FS: l.s.fs, MaxDead: l.rng.Float64(), DeleteOriginals: l.rng.IntN(2) == 0}
 	var states []RetainedState
 	if l.rng.IntN(4) > 0 {
 		var err error
@@ -238,7 +239,7 @@ func (l *life) compactQueue() {
 	}
 	for i, dir := range l.s.dirs() {
 		opts.RetainedEnds = RetainedEnds(states, i)
-		_, err := queue.Compact(l.t.Context(), dir, &opts)
+		_, err := maintain.Compact(l.t.Context(), dir, &opts)
 		require.NoError(l.t, err)
 	}
 }

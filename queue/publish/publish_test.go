@@ -15,6 +15,7 @@ import (
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/bucket"
+	"docstore/queue/maintain"
 	"docstore/queue/shard"
 
 	"github.com/cockroachdb/errors"
@@ -169,7 +170,7 @@ func restore(t testing.TB, b bucket.Bucket, number uint64) *source {
 func compact(t testing.TB, s *source, maxDead float64, deleteOriginals bool) {
 	t.Helper()
 	for _, dir := range s.dirs() {
-		_, err := queue.Compact(t.Context(), dir, &queue.CompactOptions{FS: s.fs, MaxDead: maxDead, DeleteOriginals: deleteOriginals})
+		_, err := maintain.Compact(t.Context(), dir, &maintain.CompactOptions{FS: s.fs, MaxDead: maxDead, DeleteOriginals: deleteOriginals})
 		require.NoError(t, err)
 	}
 }

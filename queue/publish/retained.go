@@ -15,7 +15,7 @@ type RetainedState struct {
 	Sealed []queue.SegmentID // the last segment, by shard; 0: the shard was empty
 }
 
-// RetainedEnds returns the ends of states in the queue of a shard, as queue.Compact needs
+// RetainedEnds returns the ends of states in the queue of a shard, as maintain.Compact needs
 // them.
 func RetainedEnds(states []RetainedState, shard int) []queue.SegmentID {
 	var ends []queue.SegmentID

@@ -5,8 +5,10 @@ import (
 	"slices"
 	"time"
 
+	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/bucket"
+	"docstore/queue/maintain"
 
 	"github.com/cockroachdb/errors"
 )
@@ -64,12 +66,13 @@ func Validate(ctx context.Context, b bucket.Bucket, m, accepted *Manifest, dir s
 // validateQueue verifies one queue of a manifest. The ids that are required in it must have
 // documents.
 func validateQueue(ctx context.Context, m, accepted *Manifest, i int, dir string, bounds Bounds, options Options) error {
-	r, err := queue.OpenReader(m.Layout.Dir(dir, i), &queue.ReaderOptions{FS: options.FS})
+	dir = m.Layout.Dir(dir, i)
+	r, err := queue.OpenReader(dir, &queue.ReaderOptions{FS: options.FS})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = r.Close() }() // it only reads
-	if err := verifyNew(ctx, r, m.queueAt(i), accepted); err != nil {
+	if err := verifyNew(ctx, options.FS, dir, m.queueAt(i), accepted); err != nil {
 		return err
 	}
 	required := slices.DeleteFunc(slices.Clone(bounds.RequiredIDs), func(id string) bool { return m.Layout.ShardString(id) != i })
@@ -97,7 +100,7 @@ func checkChain(m *Manifest) error {
 }
 
 // verifyNew verifies every byte of the files that accepted does not list.
-func verifyNew(ctx context.Context, r *queue.Reader, m, accepted *Manifest) error {
+func verifyNew(ctx context.Context, fsys vfs.FS, dir string, m, accepted *Manifest) error {
 	known := map[Digest]bool{}
 	for _, f := range accepted.Files {
 		known[f.Digest] = true
@@ -106,7 +109,7 @@ func verifyNew(ctx context.Context, r *queue.Reader, m, accepted *Manifest) erro
 		if known[f.Digest] {
 			continue
 		}
-		report, err := r.VerifyFile(ctx, f.Name)
+		report, err := maintain.CheckFile(ctx, fsys, dir, f.Name)
 		switch {
 		case err != nil:
 			return err

@@ -112,7 +112,7 @@ var mutations = []mutation{
 		pkg: "./lsm", run: "TestPowerLossBehindAnOpenAfterAKill",
 	},
 	{
-		name: "segments are deleted before the name of their rewrite is durable", file: "queue/compact.go",
+		name: "segments are deleted before the name of their rewrite is durable", file: "queue/maintain/compact.go",
 		old: "	if err := fsys.SyncDir(dir); err != nil {", new: "	if err := error(nil); err != nil {",
 		pkg: "./queue", run: "TestCompactCrash$",
 	},

@@ -1,4 +1,4 @@
-package queue
+package dictionary
 
 import (
 	"fmt"
@@ -17,20 +17,20 @@ import (
 // ready, a fast writer waits for it once, up to a twentieth of a second, so that no long
 // segment is written without a dictionary (patienceShare).
 const (
-	// defaultDictionaryBytes is the size of trained dictionaries, the maximum of s2.
-	defaultDictionaryBytes = 64 << 10
-	// dictionaryShare: each segment contains its dictionary, so segments have to be at
+	// DefaultBytes is the size of trained dictionaries, the maximum of s2.
+	DefaultBytes = 64 << 10
+	// Share: each segment contains its dictionary, so segments have to be at
 	// least so many times as large as the dictionary.
-	dictionaryShare = 16
-	// sharedDictionaryShare is dictionaryShare in a group, whose queues are small parts of a
+	Share = 16
+	// sharedDictionaryShare is Share in a group, whose queues are small parts of a
 	// collection. A segment of this size with job postings has about the same size with a
 	// dictionary as without.
 	sharedDictionaryShare = 4
 	// dictionaryGainPercent: a new dictionary has to store this much less than the
 	// current one to replace it, because readers cache every dictionary in use.
 	dictionaryGainPercent = 3
-	// sampleShare is the size of the sample in dictionary sizes.
-	sampleShare = 16
+	// SampleShare is the size of the sample in dictionary sizes.
+	SampleShare = 16
 	// firstShare: the first dictionary of a queue is trained after so many times its size
 	// have been appended. It trains in half the time of later ones and stores 3 % more,
 	// but far less than no dictionary.
@@ -39,7 +39,7 @@ const (
 	maxFruitless = 6
 	// patienceShare: while the first dictionary is trained, a segment without one grows
 	// to so many times its size; then the Writer waits for the training.
-	patienceShare = 2 * dictionaryShare
+	patienceShare = 2 * Share
 	// maxSampleDocumentBytes: longer documents are not sampled, because they would fill
 	// the sample.
 	maxSampleDocumentBytes = 16 << 10
@@ -47,20 +47,20 @@ const (
 	minSampleDocuments = 16
 )
 
-// dictionary is a trained dictionary and the encoder that uses it.
-type dictionary struct {
-	bytes   []byte
-	hash    codec.DictionaryHash
-	encoder codec.Encoder
-	sampled segment.Run // the segments that it was trained from, see segment.Header
+// Dictionary is a trained dictionary and the encoder that uses it.
+type Dictionary struct {
+	Bytes   []byte
+	Hash    codec.DictionaryHash
+	Encoder codec.Encoder
+	Sampled segment.Run // the segments that it was trained from, see segment.Header
 }
 
-func newDictionary(c codec.Codec, content []byte) (*dictionary, error) {
+func New(c codec.Codec, content []byte) (*Dictionary, error) {
 	enc, err := c.NewEncoder(content)
 	if err != nil {
 		return nil, err
 	}
-	return &dictionary{bytes: content, hash: codec.HashDictionary(content), encoder: enc}, nil
+	return &Dictionary{Bytes: content, Hash: codec.HashDictionary(content), Encoder: enc}, nil
 }
 
 // sample keeps documents spread evenly over all that were appended: every stride-th one.
@@ -68,16 +68,16 @@ func newDictionary(c codec.Codec, content []byte) (*dictionary, error) {
 type sample struct {
 	limit     int         // bytes
 	from      segment.Run // the segments of the documents
-	documents [][]byte
+	Documents [][]byte
 	bytes     int
 	stride    int
 	skip      int // documents to skip before the next one is kept
 }
 
-func newSample(limit int) *sample { return &sample{limit: limit, stride: 1} }
+func NewSample(limit int) *sample { return &sample{limit: limit, stride: 1} }
 
-// add offers the next document, which is in segment n.
-func (s *sample) add(n SegmentID, document []byte) {
+// Add offers the next document, which is in segment n.
+func (s *sample) Add(n segment.ID, document []byte) {
 	if s.from.First == 0 {
 		s.from.First = n
 	}
@@ -90,27 +90,27 @@ func (s *sample) add(n SegmentID, document []byte) {
 	if len(document) == 0 || len(document) > maxSampleDocumentBytes {
 		return
 	}
-	s.documents = append(s.documents, append([]byte(nil), document...))
+	s.Documents = append(s.Documents, append([]byte(nil), document...))
 	s.bytes += len(document)
 	if s.bytes <= s.limit {
 		return
 	}
 	s.stride *= 2
-	kept := s.documents[:0]
+	kept := s.Documents[:0]
 	s.bytes = 0
-	for i, d := range s.documents {
+	for i, d := range s.Documents {
 		if i%2 == 0 {
 			kept = append(kept, d)
 			s.bytes += len(d)
 		}
 	}
-	clear(s.documents[len(kept):])
-	s.documents = kept
+	clear(s.Documents[len(kept):])
+	s.Documents = kept
 }
 
-// trainBetter trains a dictionary from every other document and compares it with the current
+// Train trains a dictionary from every other document and compares it with the current
 // one, which may be empty, on the rest. It returns nil if the gain is too small.
-func trainBetter(c codec.Codec, inUse []byte, documents [][]byte, size int) (better *dictionary, err error) {
+func Train(c codec.Codec, inUse []byte, documents [][]byte, size int) (better *Dictionary, err error) {
 	defer func() {
 		// The trainer is a library that gets arbitrary documents. A panic must not end
 		// the process: the current dictionary stays in use.
@@ -136,7 +136,7 @@ func trainBetter(c codec.Codec, inUse []byte, documents [][]byte, size int) (bet
 	if len(content) > codec.MaxDictionaryBytes {
 		return nil, fmt.Errorf("trained dictionary has %d bytes, more than %d", len(content), codec.MaxDictionaryBytes)
 	}
-	trained, err := newDictionary(c, content)
+	trained, err := New(c, content)
 	if err != nil {
 		return nil, errors.Wrap(err, "using a trained dictionary")
 	}
@@ -144,7 +144,7 @@ func trainBetter(c codec.Codec, inUse []byte, documents [][]byte, size int) (bet
 	if err != nil {
 		return nil, err
 	}
-	if storedBytes(trained.encoder, compare)*100 > storedBytes(before, compare)*(100-dictionaryGainPercent) {
+	if storedBytes(trained.Encoder, compare)*100 > storedBytes(before, compare)*(100-dictionaryGainPercent) {
 		return nil, nil
 	}
 	return trained, nil
@@ -161,81 +161,81 @@ func storedBytes(enc codec.Encoder, documents [][]byte) int {
 	return total
 }
 
-// trainer has the compression dictionary for the next segments, and trains better ones in the
+// Trainer has the compression dictionary for the next segments, and trains better ones in the
 // background from a sample of the appended documents. It belongs to a Writer or, with one
 // dictionary for all, to a WriterGroup. It is safe for concurrent use.
-type trainer struct {
-	codec   codec.Codec
+type Trainer struct {
+	Codec   codec.Codec
 	bytes   int    // size of dictionaries; negative: none is trained
 	queue   string // for messages
 	logger  *slog.Logger
 	running sync.WaitGroup // the goroutine that trains
-	// save is called with a better dictionary before it is used; nil: nothing is to do.
-	save func(content []byte)
-	// shared: the documents are in several queues. So no queue can state which of its
+	// Save is called with a better dictionary before it is used; nil: nothing is to do.
+	Save func(content []byte)
+	// Shared: the documents are in several queues. So no queue can state which of its
 	// segments a dictionary was trained on.
-	shared bool
+	Shared bool
 
 	mu struct {
 		sync.Mutex
-		dictionary *dictionary // for the next segment; nil: none
+		dictionary *Dictionary // for the next segment; nil: none
 		sample     *sample
 		sampled    int64            // bytes of documents offered to the sample
 		trained    bool             // a first training was started
 		fruitless  int              // consecutive trainings without a better dictionary, up to maxFruitless
 		skip       int              // number of segments to end before the next training
-		result     chan *dictionary // of the running training; nil: none runs
+		result     chan *Dictionary // of the running training; nil: none runs
 	}
 }
 
-// newTrainer returns a trainer of dictionaries of the given size.
-func newTrainer(c codec.Codec, bytes int, queue string, logger *slog.Logger) *trainer {
-	t := &trainer{codec: c, bytes: bytes, queue: queue, logger: logger}
-	t.mu.sample = newSample(sampleShare * max(bytes, 0))
+// NewTrainer returns a trainer of dictionaries of the given size.
+func NewTrainer(c codec.Codec, bytes int, queue string, logger *slog.Logger) *Trainer {
+	t := &Trainer{Codec: c, bytes: bytes, queue: queue, logger: logger}
+	t.mu.sample = NewSample(SampleShare * max(bytes, 0))
 	return t
 }
 
-// wait waits for a running training.
-func (t *trainer) wait() { t.running.Wait() }
+// Wait waits for a running training.
+func (t *Trainer) Wait() { t.running.Wait() }
 
-// off reports whether no dictionaries are trained.
-func (t *trainer) off() bool { return t.codec.Train == nil || t.bytes <= 0 }
+// Off reports whether no dictionaries are trained.
+func (t *Trainer) Off() bool { return t.Codec.Train == nil || t.bytes <= 0 }
 
-// share returns the least size of a segment with a dictionary, in sizes of the dictionary.
-func (t *trainer) share() uint64 {
-	if t.shared {
+// Share returns the least size of a segment with a dictionary, in sizes of the dictionary.
+func (t *Trainer) Share() uint64 {
+	if t.Shared {
 		return sharedDictionaryShare
 	}
-	return dictionaryShare
+	return Share
 }
 
-// current returns the dictionary for the next segment; nil: none.
-func (t *trainer) current() *dictionary {
+// Current returns the dictionary for the next segment; nil: none.
+func (t *Trainer) Current() *Dictionary {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.mu.dictionary
 }
 
-// use makes d the dictionary for the next segments.
-func (t *trainer) use(d *dictionary) {
+// Use makes d the dictionary for the next segments.
+func (t *Trainer) Use(d *Dictionary) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.mu.dictionary = d
 }
 
-// offer offers a document, which is in segment n, to the sample.
-func (t *trainer) offer(n SegmentID, document []byte) {
-	if t.off() {
+// Offer offers a document, which is in segment n, to the sample.
+func (t *Trainer) Offer(n segment.ID, document []byte) {
+	if t.Off() {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.mu.sample.add(n, document)
+	t.mu.sample.Add(n, document)
 	t.mu.sampled += int64(len(document))
 }
 
-// blockEnded starts the first training if the sample is large enough.
-func (t *trainer) blockEnded() {
+// BlockEnded starts the first training if the sample is large enough.
+func (t *Trainer) BlockEnded() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.dictionary == nil && !t.mu.trained {
@@ -243,10 +243,10 @@ func (t *trainer) blockEnded() {
 	}
 }
 
-// segmentEnded starts a training with a backoff: after each training without a gain the
+// SegmentEnded starts a training with a backoff: after each training without a gain the
 // number of skipped segments doubles. If documents stay alike, a tenth of a second per
 // segment would be wasted.
-func (t *trainer) segmentEnded() {
+func (t *Trainer) SegmentEnded() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.skip > 0 {
@@ -258,50 +258,50 @@ func (t *trainer) segmentEnded() {
 
 // train starts the training of a dictionary in the background, if the sample is large
 // enough and no training is running. The mutex must be held.
-func (t *trainer) train() {
-	share := int64(sampleShare)
+func (t *Trainer) train() {
+	share := int64(SampleShare)
 	if t.mu.dictionary == nil {
 		share = firstShare
 	}
-	if t.off() || t.mu.result != nil || t.mu.sampled < share*int64(t.bytes) {
+	if t.Off() || t.mu.result != nil || t.mu.sampled < share*int64(t.bytes) {
 		return
 	}
 	var inUse []byte
 	if t.mu.dictionary != nil {
-		inUse = t.mu.dictionary.bytes
+		inUse = t.mu.dictionary.Bytes
 	}
-	documents, from := t.mu.sample.documents, t.mu.sample.from
-	if t.shared {
+	documents, from := t.mu.sample.Documents, t.mu.sample.from
+	if t.Shared {
 		from = segment.Run{} // unknown
 	}
-	t.mu.sample, t.mu.sampled = newSample(sampleShare*t.bytes), 0
-	result := make(chan *dictionary, 1)
+	t.mu.sample, t.mu.sampled = NewSample(SampleShare*t.bytes), 0
+	result := make(chan *Dictionary, 1)
 	t.mu.trained, t.mu.result = true, result
 	t.running.Go(func() {
-		better, err := trainBetter(t.codec, inUse, documents, t.bytes)
+		better, err := Train(t.Codec, inUse, documents, t.bytes)
 		if err != nil {
 			t.logger.Warn("no new dictionary", "queue", t.queue, "error", err)
 		}
 		if better != nil {
-			better.sampled = from
-			t.logger.Info("new dictionary", "queue", t.queue, "bytes", len(better.bytes), "documents", len(documents))
-			if t.save != nil {
-				t.save(better.bytes)
+			better.Sampled = from
+			t.logger.Info("new dictionary", "queue", t.queue, "bytes", len(better.Bytes), "documents", len(documents))
+			if t.Save != nil {
+				t.Save(better.Bytes)
 			}
 		}
 		result <- better
 	})
 }
 
-// take takes the result of a training that has ended. raw is the size of the open segment: if
+// Take takes the result of a training that has ended. raw is the size of the open segment: if
 // it has grown too large without a dictionary, take waits for the training.
-func (t *trainer) take(raw uint64) {
+func (t *Trainer) Take(raw uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.mu.result == nil {
 		return
 	}
-	var better *dictionary
+	var better *Dictionary
 	if t.mu.dictionary == nil && raw >= patienceShare*uint64(t.bytes) {
 		better = <-t.mu.result
 	} else {

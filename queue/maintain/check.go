@@ -1,4 +1,4 @@
-package queue
+package maintain
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"docstore/internal/vfs"
+	"docstore/queue"
 	"docstore/queue/codec"
 	"docstore/queue/internal/segment"
 )
@@ -26,9 +27,9 @@ type Report struct {
 	// Unfinished is the number of bytes after the last commit mark of segments that are
 	// being written or copied. They are not damage.
 	Unfinished int64
-	Missing    []SegmentID        // numbers with neither a segment nor a rewrite
-	Damage     []*CorruptionError // in the order of segments and offsets
-	Unlisted   int                // damage beyond the first 10,000
+	Missing    []queue.SegmentID        // numbers with neither a segment nor a rewrite
+	Damage     []*queue.CorruptionError // in the order of segments and offsets
+	Unlisted   int                      // damage beyond the first 10,000
 }
 
 // maxDamage bounds the damage that a report lists.
@@ -78,7 +79,7 @@ func Check(ctx context.Context, dir string, opts *CheckOptions) (Report, error) 
 			c.total += info.Size
 		}
 	}
-	expected := SegmentID(1)
+	expected := queue.SegmentID(1)
 	for _, n := range l.Numbers {
 		c.missing(&l, expected, n)
 		expected = n + 1
@@ -94,15 +95,15 @@ func Check(ctx context.Context, dir string, opts *CheckOptions) (Report, error) 
 		}
 	}
 	if !c.isTruncated(head.Sealed) {
-		c.follows(head.Sealed, head.Digest, CorruptionError{Path: filepath.Join(dir, HeadName), Segment: head.Sealed})
+		c.follows(head.Sealed, head.Digest, queue.CorruptionError{Path: filepath.Join(dir, queue.HeadName), Segment: head.Sealed})
 	}
 	return c.report, nil
 }
 
 // head reads the head file, zero if there is none.
-func (c *checker) head() (Head, error) {
-	head, err := ReadHead(c.fs, c.dir)
-	var corruption *CorruptionError
+func (c *checker) head() (queue.Head, error) {
+	head, err := queue.ReadHead(c.fs, c.dir)
+	var corruption *queue.CorruptionError
 	switch {
 	case errors.As(err, &corruption):
 		c.damage(corruption)
@@ -126,24 +127,24 @@ func (c *checker) findTruncated(l *segment.Listing) {
 // follows records the digest of segment n that a file holds: its own, or that of the
 // previous segment. Two different digests belong to different histories; damage is the
 // report if this file is the second.
-func (c *checker) follows(n SegmentID, d segment.Digest, damage CorruptionError) {
+func (c *checker) follows(n queue.SegmentID, d segment.Digest, damage queue.CorruptionError) {
 	if n == 0 || d == (segment.Digest{}) {
 		return
 	}
 	if first, known := c.digests[n]; !known {
 		if c.digests == nil {
-			c.digests = map[SegmentID]segmentDigest{}
+			c.digests = map[queue.SegmentID]segmentDigest{}
 		}
 		c.digests[n] = segmentDigest{d, damage.Path}
 	} else if first.digest != d {
-		damage.Reason = fmt.Sprintf("the digest of segment %d is %x here and %x in %s: %v", n, d[:16], first.digest[:16], first.path, ErrForked)
+		damage.Reason = fmt.Sprintf("the digest of segment %d is %x here and %x in %s: %v", n, d[:16], first.digest[:16], first.path, queue.ErrForked)
 		c.damage(&damage)
 	}
 }
 
 // missing lists the segments from one number to before another that have neither a file
 // nor a rewrite.
-func (c *checker) missing(l *segment.Listing, from, to SegmentID) {
+func (c *checker) missing(l *segment.Listing, from, to queue.SegmentID) {
 	for n := from; n < to && len(c.report.Missing) < maxDamage; n++ {
 		if !l.Rewritten(n) {
 			c.report.Missing = append(c.report.Missing, n)
@@ -195,7 +196,7 @@ type checker struct {
 	report   Report
 	queue    *[16]byte // of the first file
 	// digests are those of the segments, with the file in which each was found first.
-	digests   map[SegmentID]segmentDigest
+	digests   map[queue.SegmentID]segmentDigest
 	truncated []segment.AddressRange
 	decode    bool
 	decoder   codec.Decoder // nil: documents are not decoded
@@ -204,7 +205,7 @@ type checker struct {
 	atOnce    int // blocks are verified at once; 0: one after the other
 }
 
-func (c *checker) damage(found ...*CorruptionError) {
+func (c *checker) damage(found ...*queue.CorruptionError) {
 	room := maxDamage - len(c.report.Damage)
 	c.report.Unlisted += max(0, len(found)-room)
 	c.report.Damage = append(c.report.Damage, found[:min(room, len(found))]...)
@@ -226,7 +227,7 @@ func (c *checker) skip(bytes int64) {
 
 // segment verifies one segment: if it has two files, the sealed one. The error is about
 // reading it, or ErrNewerVersion.
-func (c *checker) segment(ctx context.Context, n SegmentID) error {
+func (c *checker) segment(ctx context.Context, n queue.SegmentID) error {
 	err := fs.ErrNotExist
 	for i := 0; i < len(segment.Suffixes) && errors.Is(err, fs.ErrNotExist); i++ {
 		err = c.file(ctx, n, segment.Suffixes[i])
@@ -240,7 +241,7 @@ type segmentDigest struct {
 }
 
 // file verifies one file of a segment.
-func (c *checker) file(ctx context.Context, n SegmentID, suffix string) error {
+func (c *checker) file(ctx context.Context, n queue.SegmentID, suffix string) error {
 	path := segment.Path(c.dir, n, suffix)
 	s, err := segment.Open(c.fs, path, n)
 	if s == nil {
@@ -255,13 +256,13 @@ func (c *checker) file(ctx context.Context, n SegmentID, suffix string) error {
 }
 
 // unopened reports a file that could not be opened because of its content.
-func (c *checker) unopened(path string, n SegmentID, sealed bool, err error) error {
-	var corruption *CorruptionError
+func (c *checker) unopened(path string, n queue.SegmentID, sealed bool, err error) error {
+	var corruption *queue.CorruptionError
 	switch {
 	case errors.As(err, &corruption):
 		c.damage(corruption)
 	case errors.Is(err, segment.ErrPartial) && sealed:
-		c.damage(&CorruptionError{Path: path, Segment: n, Reason: "segment is not whole: its header or footer is missing"})
+		c.damage(&queue.CorruptionError{Path: path, Segment: n, Reason: "segment is not whole: its header or footer is missing"})
 	case errors.Is(err, segment.ErrPartial):
 		info, err := c.fs.Stat(path)
 		if err != nil {
@@ -283,7 +284,7 @@ func (c *checker) checkStart(s *segment.File) error {
 	last := max(s.Number, s.Header.Rewrites.Last)
 	switch {
 	case *c.queue != s.Header.Queue:
-		c.damage(s.Corruption(0, fmt.Errorf("segment is of queue %x, the others are of %x: %w", s.Header.Queue, *c.queue, ErrForked)))
+		c.damage(s.Corruption(0, fmt.Errorf("segment is of queue %x, the others are of %x: %w", s.Header.Queue, *c.queue, queue.ErrForked)))
 	case s.Truncates(last) || !c.isTruncated(last):
 		c.chained(s)
 	}
@@ -297,7 +298,7 @@ func (c *checker) checkStart(s *segment.File) error {
 			}
 		}
 	}
-	var corruption *CorruptionError
+	var corruption *queue.CorruptionError
 	switch {
 	case errors.As(err, &corruption):
 		c.damage(corruption)
@@ -310,7 +311,7 @@ func (c *checker) checkStart(s *segment.File) error {
 
 // isTruncated reports whether entries at the end of segment n were truncated. A file with
 // them, and a head from before the truncation, are not part of the chain.
-func (c *checker) isTruncated(n SegmentID) bool {
+func (c *checker) isTruncated(n queue.SegmentID) bool {
 	return slices.ContainsFunc(c.truncated, func(r segment.AddressRange) bool {
 		return r.From.Segment <= n && n < r.To.Segment
 	})
@@ -318,12 +319,12 @@ func (c *checker) isTruncated(n SegmentID) bool {
 
 // chained records the digests that the file holds.
 func (c *checker) chained(s *segment.File) {
-	c.follows(s.Number-1, s.Header.Previous, CorruptionError{Path: s.Path, Segment: s.Number})
+	c.follows(s.Number-1, s.Header.Previous, queue.CorruptionError{Path: s.Path, Segment: s.Number})
 	if s.Footer == nil {
 		return
 	}
 	for n := s.Number; n <= max(s.Number, s.Header.Rewrites.Last); n++ {
-		c.follows(n, s.DigestOf(n), CorruptionError{Path: s.Path, Segment: s.Number, Offset: int64(s.Footer.Offset)})
+		c.follows(n, s.DigestOf(n), queue.CorruptionError{Path: s.Path, Segment: s.Number, Offset: int64(s.Footer.Offset)})
 	}
 }
 
@@ -370,7 +371,7 @@ func (c *checker) frames(ctx context.Context, s *segment.File, sealed bool) erro
 // resume lists the damage at w.next and moves w past it. It returns true if nothing
 // follows.
 func (c *checker) resume(s *segment.File, w *segment.Walk, damage error, sealed bool) (bool, error) {
-	var corruption *CorruptionError
+	var corruption *queue.CorruptionError
 	if !errors.As(damage, &corruption) { // the bytes may not have arrived
 		c.report.Unfinished += s.Limit() - w.Marked.End
 		if sealed {
@@ -391,7 +392,7 @@ type blockCheck struct {
 	block  segment.Block
 	offset int64
 	done   chan struct{} // receives when the fields below are set
-	bad    []*CorruptionError
+	bad    []*queue.CorruptionError
 	err    error
 }
 
@@ -410,7 +411,7 @@ func (c *checker) startBlock(s *segment.File, b *segment.Block, offset int64) er
 	verify := func() {
 		k.bad, k.err = s.CheckDocuments(&k.block, offset, decoder)
 		if errors.Is(k.err, segment.ErrPartial) {
-			k.bad, k.err = []*CorruptionError{s.Corruption(offset, errors.New("file was cut while it was read"))}, nil
+			k.bad, k.err = []*queue.CorruptionError{s.Corruption(offset, errors.New("file was cut while it was read"))}, nil
 		}
 		k.done <- struct{}{}
 	}

@@ -1,4 +1,4 @@
-package queue
+package dictionary
 
 import (
 	"fmt"
@@ -22,11 +22,11 @@ func TestUselessSampleGivesNoDictionary(t *testing.T) {
 		documents = append(documents, randomBytes2(random, 500))
 	}
 	for _, c := range dictionaryCodecs2() {
-		d, err := trainBetter(c, nil, documents, 4<<10)
+		d, err := Train(c, nil, documents, 4<<10)
 		if err == nil {
 			assert.Nil(t, d, c.Name)
 		}
-		_, err = trainBetter(c, nil, documents[:3], 4<<10)
+		_, err = Train(c, nil, documents[:3], 4<<10)
 		require.ErrorIs(t, err, codec.ErrSampleTooSmall)
 	}
 }
@@ -43,14 +43,14 @@ func TestFruitlessTrainingsBecomeRare(t *testing.T) {
 		trainings = append(trainings, segments)
 		return randomBytes2(random, 1<<10), nil
 	}
-	trainer := newTrainer(c, 1<<10, "queue", slog.New(slog.DiscardHandler))
+	trainer := NewTrainer(c, 1<<10, "queue", slog.New(slog.DiscardHandler))
 	for ; segments < 20; segments++ {
-		trainer.take(0)
+		trainer.Take(0)
 		for range 40 {
-			trainer.offer(1, randomBytes2(random, 500))
+			trainer.Offer(1, randomBytes2(random, 500))
 		}
-		trainer.segmentEnded()
-		trainer.wait()
+		trainer.SegmentEnded()
+		trainer.Wait()
 	}
 	require.Equal(t, []int{0, 2, 6, 14}, trainings)
 }
@@ -66,7 +66,7 @@ func TestOddSamples(t *testing.T) {
 		}
 		for _, c := range dictionaryCodecs2() {
 			t.Run(c.Name+"/"+name, func(t *testing.T) {
-				d, err := trainBetter(c, nil, documents, 4<<10)
+				d, err := Train(c, nil, documents, 4<<10)
 				t.Log(d != nil, err)
 			})
 		}
@@ -74,15 +74,15 @@ func TestOddSamples(t *testing.T) {
 }
 
 func TestSampleIsBoundedAndSpread(t *testing.T) {
-	s := newSample(10_000)
+	s := NewSample(10_000)
 	for i := range 10_000 {
-		s.add(1, []byte(fmt.Sprintf("%0100d", i)))
+		s.Add(1, []byte(fmt.Sprintf("%0100d", i)))
 		require.LessOrEqual(t, s.bytes, 10_000)
 	}
-	require.Greater(t, len(s.documents), 40)
+	require.Greater(t, len(s.Documents), 40)
 	bytes := 0
 	var quarters [4]int
-	for _, d := range s.documents {
+	for _, d := range s.Documents {
 		bytes += len(d)
 		var n int
 		_, err := fmt.Sscanf(string(d), "%d", &n)
@@ -91,9 +91,9 @@ func TestSampleIsBoundedAndSpread(t *testing.T) {
 	}
 	assert.Equal(t, s.bytes, bytes)
 	for _, n := range quarters {
-		assert.InDelta(t, len(s.documents)/4, n, 2)
+		assert.InDelta(t, len(s.Documents)/4, n, 2)
 	}
-	s.add(1, make([]byte, maxSampleDocumentBytes+1))
+	s.Add(1, make([]byte, maxSampleDocumentBytes+1))
 	assert.Equal(t, bytes, s.bytes)
 }
 

@@ -1,9 +1,10 @@
-package queue
+package maintain
 
 import (
 	"fmt"
 	"testing"
 
+	"docstore/queue"
 	"docstore/queue/codec"
 	"docstore/queue/internal/segment"
 
@@ -11,7 +12,7 @@ import (
 )
 
 func TestPlanRewrites(t *testing.T) {
-	of := func(n SegmentID, live, stored int64) part {
+	of := func(n queue.SegmentID, live, stored int64) part {
 		return part{Run: segment.Run{First: n, Last: n, Generation: 0}, live: live, stored: stored}
 	}
 	names := func(parts ...part) (names []string) {
@@ -34,7 +35,7 @@ func TestPlanRewrites(t *testing.T) {
 	newest.erase = true
 	require.Equal(t, []string{"2-2.1"}, names(of(1, 9, 9), newest), "unless something in it must be erased")
 
-	small := func(n SegmentID, live int64) part {
+	small := func(n queue.SegmentID, live int64) part {
 		p := of(n, live, live)
 		p.Generation = uint32(n)
 		return p
@@ -48,10 +49,10 @@ func TestPlanRewrites(t *testing.T) {
 // TestPlanTaints: a dictionary trained from documents to be erased must be replaced, and
 // so must dictionaries trained from documents that are encoded again for that reason.
 func TestPlanTaints(t *testing.T) {
-	of := func(n SegmentID, sampled segment.Run) part {
+	of := func(n queue.SegmentID, sampled segment.Run) part {
 		return part{Run: segment.Run{First: n, Last: n, Generation: 0}, encoding: encoding{dictionary: codec.DictionaryHash{1}}, sampled: sampled}
 	}
-	tainted := func(parts ...part) (found []SegmentID) {
+	tainted := func(parts ...part) (found []queue.SegmentID) {
 		markTainted(parts)
 		for _, p := range parts {
 			require.Equal(t, p.tainted, p.dictionary == codec.DictionaryHash{})
@@ -65,12 +66,12 @@ func TestPlanTaints(t *testing.T) {
 	dead.erase = true
 	clean, unknown := of(3, segment.Run{First: 1, Last: 1, Generation: 0}), of(4, segment.Run{})
 	require.Empty(t, tainted(of(1, segment.Run{First: 1, Last: 1, Generation: 0}), clean))
-	require.Equal(t, []SegmentID{4}, tainted(clean, unknown))
+	require.Equal(t, []queue.SegmentID{4}, tainted(clean, unknown))
 	require.Empty(t, tainted(dead, clean))
-	require.Equal(t, []SegmentID{5, 7}, tainted(dead, clean, of(5, segment.Run{First: 2, Last: 3, Generation: 0}), of(7, segment.Run{First: 5, Last: 6, Generation: 0})))
+	require.Equal(t, []queue.SegmentID{5, 7}, tainted(dead, clean, of(5, segment.Run{First: 2, Last: 3, Generation: 0}), of(7, segment.Run{First: 5, Last: 6, Generation: 0})))
 	rewritten := of(8, segment.Run{First: 8, Last: 8, Generation: 3})
 	rewritten.Generation = 3
 	require.Empty(t, tainted(rewritten), "its own documents")
 	rewritten.Generation = 4
-	require.Equal(t, []SegmentID{8}, tainted(rewritten), "some of them have been left out")
+	require.Equal(t, []queue.SegmentID{8}, tainted(rewritten), "some of them have been left out")
 }

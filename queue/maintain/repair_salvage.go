@@ -1,9 +1,10 @@
-package queue
+package maintain
 
 import (
 	"context"
 	"slices"
 
+	"docstore/queue"
 	"docstore/queue/internal/segment"
 )
 
@@ -23,8 +24,8 @@ type salvage struct {
 	write    func(*segment.RelocatedBlock) error
 	progress func(bytes int64)
 
-	done    Address // every address before it is written or reported
-	damaged bool    // since done
+	done    queue.Address // every address before it is written or reported
+	damaged bool          // since done
 	block   segment.Block
 	kept    segment.RelocatedBlock
 
@@ -46,7 +47,7 @@ type salvage struct {
 // Loss is a document or a range of addresses that Repair cannot recover.
 type Loss struct {
 	// From and To: the addresses at From and before To are lost.
-	From, To Address
+	From, To queue.Address
 	// ID is the id of the one lost document, which keeps its entry and is unavailable.
 	// Nil: the documents and deletes in the range are unknown.
 	ID []byte
@@ -68,7 +69,7 @@ func (v *salvage) run(ctx context.Context) error {
 		kind, err := v.s.Frame(&v.block, v.offset)
 		switch {
 		case err == nil && kind == segment.FrameMark:
-			err = v.account(Address{Segment: v.s.Number, Block: uint32(v.offset)})
+			err = v.account(queue.Address{Segment: v.s.Number, Block: uint32(v.offset)})
 			v.offset += segment.MarkBytes
 			v.good = v.offset
 		case err == nil:
@@ -98,7 +99,7 @@ func (v *salvage) whole() error {
 	if err != nil {
 		return err
 	}
-	at, end := b.Origin(Address{Segment: v.s.Number, Block: uint32(v.offset)})
+	at, end := b.Origin(queue.Address{Segment: v.s.Number, Block: uint32(v.offset)})
 	if b.RelocatedBlock && v.misplaced(at) {
 		v.damaged = true
 		v.offset += b.Size()
@@ -126,23 +127,23 @@ func (v *salvage) whole() error {
 	v.chain, v.appended, v.cursor = b.CRC, b.Appended, slices.Clone(b.Cursor())
 	v.offset += b.Size()
 	v.good = v.offset
-	v.done = Address{Segment: at.Segment, Block: end}
+	v.done = queue.Address{Segment: at.Segment, Block: end}
 	return v.write(&v.kept)
 }
 
 // misplaced reports whether a relocated block states an impossible origin: outside of the
 // run, or not after the previous block.
-func (v *salvage) misplaced(at Address) bool {
+func (v *salvage) misplaced(at queue.Address) bool {
 	return !v.s.Header.Holds(at.Segment) || at.Compare(v.done) < 0
 }
 
-func following(at Address) Address {
+func following(at queue.Address) queue.Address {
 	at.Index++ // the index cannot overflow: a block has fewer entries
 	return at
 }
 
 // readable reports whether a document is whole and can be decoded.
-func (v *salvage) readable(at Address, e *segment.Entry, id, document []byte) bool {
+func (v *salvage) readable(at queue.Address, e *segment.Entry, id, document []byte) bool {
 	return segment.VerifyDocument(at, e, id, document) == nil && (!v.opaque || !e.HasCoded())
 }
 
@@ -155,7 +156,7 @@ func (v *salvage) read(room *segment.Scratch, offset, size int64) ([]byte, error
 }
 
 // account records the addresses between done and a block as lost.
-func (v *salvage) account(next Address) error {
+func (v *salvage) account(next queue.Address) error {
 	from := v.done
 	damaged := v.damaged
 	v.done, v.damaged = next, false
@@ -383,7 +384,7 @@ func (v *salvage) entries(raw []byte) (end int64, err error) {
 	}
 	v.damaged = !ended
 	if ended {
-		v.done = Address{Segment: at.Segment, Block: originEnd}
+		v.done = queue.Address{Segment: at.Segment, Block: originEnd}
 	} else {
 		end = 0
 	}
@@ -417,13 +418,13 @@ func layouts(raw []byte, relocated bool) (found []layout) {
 // the documents; 0 if there is none.
 func (l layout) countEntries(raw []byte, cursorBytes int) int {
 	var before segment.Entry
-	for i := range MaxBlockEntries {
+	for i := range queue.MaxBlockEntries {
 		offset := segment.BlockHeaderBytes + segment.EntryBytes*i
 		if offset+segment.EntryBytes > l.dataOffset {
 			return 0
 		}
 		e := segment.ParseEntry(raw[offset:], 0)
-		if e.End < before.End || e.IdEnd <= before.IdEnd || e.IdEnd-before.IdEnd > MaxIDBytes {
+		if e.End < before.End || e.IdEnd <= before.IdEnd || e.IdEnd-before.IdEnd > queue.MaxIDBytes {
 			return 0
 		}
 		before, l.count = e, i+1
@@ -435,12 +436,12 @@ func (l layout) countEntries(raw []byte, cursorBytes int) int {
 }
 
 // origin returns the original address of the block: see block.origin.
-func (l *layout) origin(raw []byte, n SegmentID, offset int64) (at Address, end uint32) {
+func (l *layout) origin(raw []byte, n queue.SegmentID, offset int64) (at queue.Address, end uint32) {
 	if !l.relocated {
-		return Address{Segment: n, Block: uint32(offset)}, 0
+		return queue.Address{Segment: n, Block: uint32(offset)}, 0
 	}
 	o := raw[l.header().OriginOffset():]
-	return Address{Segment: SegmentID(segment.Little.Uint32(o)), Block: segment.Little.Uint32(o[4:])}, segment.Little.Uint32(o[8:])
+	return queue.Address{Segment: queue.SegmentID(segment.Little.Uint32(o)), Block: segment.Little.Uint32(o[4:])}, segment.Little.Uint32(o[8:])
 }
 
 // entry returns entry i of the block in this layout.
@@ -453,7 +454,7 @@ func (l *layout) entry(raw []byte, i int) (p proven, ok bool) {
 	p.Entry = segment.ParseEntry(raw[segment.BlockHeaderBytes+segment.EntryBytes*max(i-1, 0):], i)
 	idFrom, idTo := ids+int64(p.IdStart), ids+int64(p.IdEnd)
 	from, to := int64(l.dataOffset)+int64(p.Start), int64(l.dataOffset)+int64(p.End)
-	if idFrom >= idTo || idTo > int64(l.dataOffset) || idTo-idFrom > MaxIDBytes || from > to || to > int64(len(raw)) {
+	if idFrom >= idTo || idTo > int64(l.dataOffset) || idTo-idFrom > queue.MaxIDBytes || from > to || to > int64(len(raw)) {
 		return p, false
 	}
 	p.id, p.document, p.index = raw[idFrom:idTo], raw[from:to], uint16(i)
@@ -467,7 +468,7 @@ func (l *layout) entry(raw []byte, i int) (p proven, ok bool) {
 }
 
 // proven returns the entries of the block in this layout that have the right checksum.
-func (l *layout) proven(raw []byte, n SegmentID, offset int64) (found []proven) {
+func (l *layout) proven(raw []byte, n queue.SegmentID, offset int64) (found []proven) {
 	if l.header().IdsOffset() > int64(l.dataOffset) {
 		return nil
 	}
@@ -486,7 +487,7 @@ func (l *layout) proven(raw []byte, n SegmentID, offset int64) (found []proven) 
 }
 
 // unprovenIDs reports the ids that seem to belong to lost entries.
-func (v *salvage) unprovenIDs(raw []byte, l *layout, at Address, found []proven) error {
+func (v *salvage) unprovenIDs(raw []byte, l *layout, at queue.Address, found []proven) error {
 	for i := range l.count {
 		p, ok := l.entry(raw, i)
 		if len(found) > 0 && found[0].index == p.index {

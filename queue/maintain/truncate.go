@@ -1,4 +1,4 @@
-package queue
+package maintain
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"docstore/internal/vfs"
+	"docstore/queue"
 	"docstore/queue/internal/segment"
 
 	"github.com/cockroachdb/errors"
@@ -37,14 +38,14 @@ type TruncateOptions struct {
 type TruncateReport struct {
 	// From and To: the entries at From and before To are truncated. The next appended
 	// entry has the segment To.Segment.
-	From, To Address
-	Entries  int64       // taken back, in the segments that can be read
-	Missing  []SegmentID // segments that were removed before; their entries are not counted
+	From, To queue.Address
+	Entries  int64             // taken back, in the segments that can be read
+	Missing  []queue.SegmentID // segments that were removed before; their entries are not counted
 	// Rewrite is the path of the file that replaces the segments from that of From on.
 	// Empty: it had been written before.
 	Rewrite string
-	Removed []string // names of the removed files
-	End     Position // of the queue afterwards; zero in a dry run
+	Removed []string       // names of the removed files
+	End     queue.Position // of the queue afterwards; zero in a dry run
 }
 
 // ErrCompacted is the error of Truncate if a compaction has dropped versions of documents
@@ -64,7 +65,7 @@ var ErrCompacted = errors.New("queue: older versions were dropped by a compactio
 // OpenWriter refuses. No Writer may be open: ErrLocked. ErrCompacted: see
 // TruncateOptions.LoseCompacted. *CorruptionError: entries to be kept in the segment with
 // the address are damaged; run Repair first.
-func Truncate(ctx context.Context, dir string, from Address, opts *TruncateOptions) (TruncateReport, error) {
+func Truncate(ctx context.Context, dir string, from queue.Address, opts *TruncateOptions) (TruncateReport, error) {
 	t := truncation{dir: dir, from: from}
 	if opts != nil {
 		t.options = *opts
@@ -84,20 +85,20 @@ func Truncate(ctx context.Context, dir string, from Address, opts *TruncateOptio
 type truncation struct {
 	dir     string
 	options TruncateOptions
-	from    Address // the first address to be truncated
+	from    queue.Address // the first address to be truncated
 	report  TruncateReport
 
-	reader  *Reader
+	reader  *queue.Reader
 	listing segment.Listing
-	head    Head // zero: missing or damaged
-	highest SegmentID
+	head    queue.Head // zero: missing or damaged
+	highest queue.SegmentID
 
 	run  segment.Run   // the segments that the rewrite replaces
 	kept *segment.File // of the run, with entries before from; nil: there is none
 	// limit is the end of kept's frames, in an open segment of the committed ones.
 	limit  int64
-	cursor []byte  // of the last block that is kept as a whole
-	inside Address // after the relocated block that from is inside of; zero: none
+	cursor []byte        // of the last block that is kept as a whole
+	inside queue.Address // after the relocated block that from is inside of; zero: none
 	// previous is the file of the segment before the run; nil: there is none, or kept has
 	// its digest.
 	previous *segment.File
@@ -117,7 +118,7 @@ func (t *truncation) complete() {
 }
 
 func (t *truncation) truncate(ctx context.Context) (err error) {
-	if t.reader, err = OpenReader(t.dir, &ReaderOptions{FS: t.options.FS}); err != nil {
+	if t.reader, err = queue.OpenReader(t.dir, &queue.ReaderOptions{FS: t.options.FS}); err != nil {
 		return err
 	}
 	defer func() { _ = t.reader.Close() }() // it only reads
@@ -126,8 +127,8 @@ func (t *truncation) truncate(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	t.head, err = ReadHead(t.options.FS, t.dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrCorrupt) {
+	t.head, err = queue.ReadHead(t.options.FS, t.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, queue.ErrCorrupt) {
 		return err
 	}
 	if t.listing, err = segment.List(t.options.FS, t.dir); err != nil {
@@ -140,7 +141,7 @@ func (t *truncation) truncate(ctx context.Context) (err error) {
 	case t.from.Segment == 0 || t.from.Segment-1 > t.highest:
 		return errors.Newf("there is no segment %d, the highest is %d", t.from.Segment, t.highest)
 	case t.highest == math.MaxUint32:
-		return ErrFull
+		return queue.ErrFull
 	}
 	if t.from.Segment > t.highest {
 		t.report = TruncateReport{From: t.from, To: t.from, End: t.reader.End()}
@@ -194,7 +195,7 @@ func (t *truncation) find() error {
 		return err
 	}
 	switch {
-	case s != nil && (Address{Segment: s.Header.Segment}).Compare(t.from) < 0:
+	case s != nil && (queue.Address{Segment: s.Header.Segment}).Compare(t.from) < 0:
 		t.kept = s
 	case s == nil && t.from.Block > 0 && t.from.Segment <= t.highest:
 		return errors.Newf("segment %d is missing; restore it, or truncate all of it", t.from.Segment)
@@ -214,7 +215,7 @@ func (t *truncation) find() error {
 				return err
 			}
 			if t.limit = w.Marked.End; t.from.Segment > t.kept.Number { // readers may have read more
-				t.from = Address{Segment: t.kept.Number, Block: uint32(t.limit)}
+				t.from = queue.Address{Segment: t.kept.Number, Block: uint32(t.limit)}
 			}
 		}
 	}
@@ -252,7 +253,7 @@ func (t *truncation) verify() error {
 	}
 	switch {
 	case t.kept != nil && t.kept.Footer == nil && t.head.Sealed >= last:
-		return &IncompleteError{Dir: t.dir, Keep: fmt.Sprint(last - 1), Reason: t.kept.Path + " was sealed and is open"}
+		return &queue.IncompleteError{Dir: t.dir, Keep: fmt.Sprint(last - 1), Reason: t.kept.Path + " was sealed and is open"}
 	case t.head.Sealed > last:
 		return nil
 	}
@@ -260,7 +261,7 @@ func (t *truncation) verify() error {
 }
 
 // open opens the file of a segment, or returns nil.
-func (t *truncation) open(n SegmentID) (*segment.File, error) {
+func (t *truncation) open(n queue.SegmentID) (*segment.File, error) {
 	s, err := t.listing.OpenWhole(t.options.FS, t.dir, n)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -278,7 +279,7 @@ func (t *truncation) close() {
 
 // eachKept calls fn for each block of kept, with its original address and the number
 // of its entries that are kept.
-func (t *truncation) eachKept(fn func(b *segment.Block, at Address, offset int64, keep int) error) error {
+func (t *truncation) eachKept(fn func(b *segment.Block, at queue.Address, offset int64, keep int) error) error {
 	if t.kept == nil {
 		return nil
 	}
@@ -292,7 +293,7 @@ func (t *truncation) eachKept(fn func(b *segment.Block, at Address, offset int64
 		if kind != segment.FrameBlock {
 			continue
 		}
-		at, _ := b.Origin(Address{Segment: t.kept.Number, Block: uint32(offset)})
+		at, _ := b.Origin(queue.Address{Segment: t.kept.Number, Block: uint32(offset)})
 		keep := sort.Search(b.Count, func(i int) bool {
 			at.Index = b.Index(i)
 			return at.Compare(t.from) >= 0
@@ -310,10 +311,10 @@ func (t *truncation) eachKept(fn func(b *segment.Block, at Address, offset int64
 // exactly the kept entries.
 func (t *truncation) survey() error {
 	kept := int64(0)
-	err := t.eachKept(func(b *segment.Block, at Address, _ int64, keep int) error {
+	err := t.eachKept(func(b *segment.Block, at queue.Address, _ int64, keep int) error {
 		kept += int64(keep)
 		_, end := b.Origin(at)
-		after := Address{Segment: at.Segment, Block: end}
+		after := queue.Address{Segment: at.Segment, Block: end}
 		if at.Segment == t.from.Segment && at.Block == t.from.Block && b.RelocatedBlock {
 			t.inside = after // the rewrite may have dropped entries after the kept ones
 			return nil
@@ -347,7 +348,7 @@ func (t *truncation) survey() error {
 			t.report.Missing = append(t.report.Missing, n)
 		}
 	}
-	t.report.From, t.report.To = t.from, Address{Segment: t.highest + 1}
+	t.report.From, t.report.To = t.from, queue.Address{Segment: t.highest + 1}
 	return nil
 }
 
@@ -437,7 +438,7 @@ func (t *truncation) header() (header segment.Header, dictionary []byte, err err
 
 // table returns the relocations of the rewrite with the header, without rows and cursor.
 func (t *truncation) table(header *segment.Header) segment.Relocations {
-	end := Address{Segment: t.highest + 1}
+	end := queue.Address{Segment: t.highest + 1}
 	table := segment.Relocations{Originals: make([]segment.Original, t.run.Last-t.run.First+1)}
 	if t.kept != nil && t.kept.Footer != nil {
 		table.Originals[0].Digest = t.kept.DigestOf(t.run.First)
@@ -458,7 +459,7 @@ func (t *truncation) table(header *segment.Header) segment.Relocations {
 }
 
 // before returns the part of the ranges before an address.
-func before(ranges []segment.AddressRange, end Address) (left []segment.AddressRange) {
+func before(ranges []segment.AddressRange, end queue.Address) (left []segment.AddressRange) {
 	for _, r := range ranges {
 		if r.From.Compare(end) >= 0 {
 			continue
@@ -476,7 +477,7 @@ func (t *truncation) copy(ctx context.Context, out *segment.Rewrite) error {
 	var kept segment.RelocatedBlock
 	data := segment.GetScratch()
 	defer data.Release()
-	return t.eachKept(func(b *segment.Block, at Address, offset int64, keep int) error {
+	return t.eachKept(func(b *segment.Block, at queue.Address, offset int64, keep int) error {
 		documents := data.Sized(int(b.DataBytes))
 		if err := t.kept.ReadAt(documents, offset+b.DataOffset()); err != nil {
 			return err
@@ -539,7 +540,7 @@ func (t *truncation) finish(run segment.Run) error {
 	if t.options.DryRun {
 		return nil
 	}
-	head, err := RebuildHead(t.options.FS, t.dir, t.options.Now)
+	head, err := queue.RebuildHead(t.options.FS, t.dir, t.options.Now)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package queue
+package maintain
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"docstore/queue"
 	"docstore/queue/internal/segment"
 
 	"github.com/cockroachdb/errors"
@@ -15,7 +16,7 @@ import (
 // Usage counts the live and the dead documents of a segment. A document is dead if a
 // later entry has overwritten or deleted it, or if it has expired.
 type Usage struct {
-	Segment       SegmentID
+	Segment       queue.SegmentID
 	Documents     int64 // committed when the queue was read
 	StoredBytes   int64 // of them; includes the dead ones
 	LiveDocuments int64
@@ -41,9 +42,9 @@ type idHash [16]byte
 
 // newestVersion is the newest entry of an id so far.
 type newestVersion struct {
-	segment SegmentID
-	first   SegmentID // the first segment with a document of the id; 0: none
-	weight  uint32    // kind and stored bytes
+	segment queue.SegmentID
+	first   queue.SegmentID // the first segment with a document of the id; 0: none
+	weight  uint32          // kind and stored bytes
 }
 
 // Kinds of a newestVersion, in the upper bits of its weight.
@@ -66,7 +67,7 @@ func (v newestVersion) bytes() int64 { return int64(v.weight &^ versionKinds) }
 // for a part of the ids.
 //
 // If a segment is missing or damaged there is no exact answer: the error is that of Scan.
-func Measure(ctx context.Context, r *Reader, now time.Time, memoryBytes int64) ([]Usage, error) {
+func Measure(ctx context.Context, r *queue.Reader, now time.Time, memoryBytes int64) ([]Usage, error) {
 	u := usageScan{now: now}
 	if err := u.run(ctx, r, memoryBytes); err != nil {
 		return nil, err
@@ -92,14 +93,14 @@ type usageScan struct {
 	// deadBefore: segments with documents dead at this time are marked; zero: none are.
 	deadBefore time.Time
 	// deletesStay: deletes from this segment on count as needed; 0: none do.
-	deletesStay SegmentID
+	deletesStay queue.SegmentID
 	// ends are CompactOptions.RetainedEnds, and held those of them that keep documents which
 	// were dead at deadBefore.
-	ends []SegmentID
-	held map[SegmentID]bool
+	ends []queue.SegmentID
+	held map[queue.SegmentID]bool
 
 	pass, passes uint32
-	end          Position       // end of the first pass and of all others
+	end          queue.Position // end of the first pass and of all others
 	segments     []segmentUsage // ascending
 	newest       map[idHash]newestVersion
 }
@@ -107,7 +108,7 @@ type usageScan struct {
 // errUsageEnd ends a pass at the end of the first one.
 var errUsageEnd = errors.New("queue: end of the first pass")
 
-func (u *usageScan) run(ctx context.Context, r *Reader, memoryBytes int64) error {
+func (u *usageScan) run(ctx context.Context, r *queue.Reader, memoryBytes int64) error {
 	if memoryBytes <= 0 {
 		memoryBytes = DefaultUsageMemory
 	}
@@ -133,12 +134,12 @@ func (u *usageScan) run(ctx context.Context, r *Reader, memoryBytes int64) error
 	return nil
 }
 
-func (u *usageScan) read(ctx context.Context, r *Reader) error {
+func (u *usageScan) read(ctx context.Context, r *queue.Reader) error {
 	u.newest = make(map[idHash]newestVersion)
 	if u.pass > 0 && u.end.IsZero() {
 		return nil
 	}
-	err := r.Scan(ctx, Position{Queue: u.end.Queue}, func(e Entry) error {
+	err := r.Scan(ctx, queue.Position{Queue: u.end.Queue}, func(e queue.Entry) error {
 		u.add(&e)
 		switch {
 		case u.pass == 0:
@@ -167,13 +168,13 @@ func (u *usageScan) read(ctx context.Context, r *Reader) error {
 }
 
 // segment finds a segment that was added before.
-func (u *usageScan) segment(n SegmentID) *segmentUsage {
-	i, _ := slices.BinarySearchFunc(u.segments, n, func(s segmentUsage, n SegmentID) int { return cmp.Compare(s.Segment, n) })
+func (u *usageScan) segment(n queue.SegmentID) *segmentUsage {
+	i, _ := slices.BinarySearchFunc(u.segments, n, func(s segmentUsage, n queue.SegmentID) int { return cmp.Compare(s.Segment, n) })
 	return &u.segments[i]
 }
 
 // add accounts for the next entry.
-func (u *usageScan) add(e *Entry) {
+func (u *usageScan) add(e *queue.Entry) {
 	bytes := int64(e.StoredBytes)
 	if e.Deleted {
 		bytes = int64(segment.EntryBytes + len(e.ID))
@@ -216,7 +217,7 @@ func (u *usageScan) add(e *Entry) {
 }
 
 // supersede accounts for an entry that a later one replaces.
-func (u *usageScan) supersede(before newestVersion, e *Entry) {
+func (u *usageScan) supersede(before newestVersion, e *queue.Entry) {
 	ends := retainedBetween(u.ends, before.segment, e.Address.Segment)
 	erasable := before.kind() != versionDelete && !e.Appended.After(u.deadBefore)
 	switch {
@@ -235,7 +236,7 @@ func (u *usageScan) supersede(before newestVersion, e *Entry) {
 
 // retainedBetween returns the ends of states in which an entry is the newest of its id: those
 // from its segment to before the segment of the next entry.
-func retainedBetween(ends []SegmentID, segment, next SegmentID) []SegmentID {
+func retainedBetween(ends []queue.SegmentID, segment, next queue.SegmentID) []queue.SegmentID {
 	from, _ := slices.BinarySearch(ends, segment)
 	to, _ := slices.BinarySearch(ends, next)
 	return ends[from:max(from, to)]

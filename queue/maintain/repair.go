@@ -1,4 +1,4 @@
-package queue
+package maintain
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"docstore/internal/vfs"
+	"docstore/queue"
 	"docstore/queue/internal/segment"
 
 	"github.com/cockroachdb/errors"
@@ -37,12 +38,12 @@ type RepairOptions struct {
 // RepairedFile is a file that was damaged, or segments that are missing.
 type RepairedFile struct {
 	Path        string // of a missing segment, its former path
-	First, Last SegmentID
+	First, Last queue.SegmentID
 	Missing     bool
 	// Rewrite is the file that replaces it. Empty: no rewrite is needed, because the
 	// files that the damaged one had replaced, or its own replacement, are whole.
 	Rewrite string
-	Damage  []*CorruptionError // the first 10,000
+	Damage  []*queue.CorruptionError // the first 10,000
 	// Kept entries are unchanged. The entries of LostDocuments keep their ids, and the
 	// documents are unavailable. The contents of LostRanges are unknown.
 	Kept, LostDocuments int64
@@ -57,7 +58,7 @@ type RepairedFile struct {
 //
 // It verifies every byte, and writes the verified entries of each damaged or missing
 // segment into a rewrite (see Compact) at their old addresses, so that readers and copies
-// continue. The damaged file is renamed with DamagedSuffix.
+// continue. The damaged file gets the suffix .damaged, and readers ignore it.
 //
 // A damaged document keeps its entry: its id is unavailable until it is appended or
 // deleted again. A document whose id is damaged is lost, although readers could fetch it
@@ -89,8 +90,8 @@ type repairer struct {
 	dir         string
 	options     RepairOptions
 	listing     segment.Listing
-	head        Head  // zero: missing or damaged
-	done, total int64 // bytes read, and to be read
+	head        queue.Head // zero: missing or damaged
+	done, total int64      // bytes read, and to be read
 
 	places   []*place // files of the segments, in order
 	spare    []*place // damaged files whose segments are in other, undamaged files
@@ -124,7 +125,7 @@ func lockSource(fsys vfs.FS, dir string, now time.Time) (unlock func(), err erro
 		return nil, errors.Newf("queue: %s has no %s, so it is a copy: run this at the source of the queue; "+
 			"to make this directory the source, create an empty %[2]s", dir, segment.LockName)
 	}
-	writer, err := LockDir(fsys, dir, now)
+	writer, err := queue.LockDir(fsys, dir, now)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +146,7 @@ func (r *repairer) run(ctx context.Context) error {
 		}
 	}
 	var err error
-	if r.head, err = ReadHead(r.options.FS, r.dir); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, ErrCorrupt) {
+	if r.head, err = queue.ReadHead(r.options.FS, r.dir); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, queue.ErrCorrupt) {
 		return err
 	}
 	if err := r.survey(ctx); err != nil {
@@ -159,7 +160,7 @@ func (r *repairer) run(ctx context.Context) error {
 		next := r.previousOf(i + 1)
 		if p.header != nil && p.header.Previous != previous || p.digest != nil && next != nil && *p.digest != *next {
 			return fmt.Errorf("%w: %s does not follow the previous segment, or the next segment or "+
-				"the head file names another segment: they belong to different histories of the queue", ErrForked, p.path)
+				"the head file names another segment: they belong to different histories of the queue", queue.ErrForked, p.path)
 		}
 		if !p.damaged() {
 			if p.digest != nil {
@@ -186,7 +187,7 @@ func (r *repairer) saveHead() error {
 	if r.options.DryRun || len(r.places) == 0 || len(r.repaired) == 0 && r.head.Highest > 0 {
 		return nil
 	}
-	_, err := RebuildHead(r.options.FS, r.dir, r.options.Now)
+	_, err := queue.RebuildHead(r.options.FS, r.dir, r.options.Now)
 	return err
 }
 
@@ -198,7 +199,7 @@ func (r *repairer) identify() error {
 			continue
 		}
 		if named && p.header.Queue != r.queue {
-			return fmt.Errorf("%w: %s belongs to another queue than the previous segments", ErrForked, p.path)
+			return fmt.Errorf("%w: %s belongs to another queue than the previous segments", queue.ErrForked, p.path)
 		}
 		r.queue, named = p.header.Queue, true
 	}
@@ -296,7 +297,7 @@ func (r *repairer) repair(ctx context.Context, p *place, previous segment.Digest
 // prepare finds the dictionary and the start of the frames, and completes the header of
 // the rewrite.
 func (r *repairer) prepare(v *salvage, p *place, header *segment.Header) (dictionary []byte, err error) {
-	v.done = Address{Segment: p.run.First}
+	v.done = queue.Address{Segment: p.run.First}
 	if p.missing {
 		v.damaged = true
 		return nil, nil
@@ -326,7 +327,7 @@ func (r *repairer) prepare(v *salvage, p *place, header *segment.Header) (dictio
 
 // fill runs the salvage and completes the relocations of the rewrite.
 func (r *repairer) fill(ctx context.Context, v *salvage, p *place, next *segment.Digest, table *segment.Relocations) error {
-	after := Address{Segment: p.run.Last + 1}
+	after := queue.Address{Segment: p.run.Last + 1}
 	table.Settled = after
 	footer := segment.Footer{Queue: r.queue, Segment: p.run.Last}
 	if !p.missing {
@@ -361,7 +362,7 @@ func (r *repairer) copyTable(v *salvage, table *segment.Relocations) {
 		before = v.s.Relocations
 	}
 	if before == nil {
-		table.Settled = Address{Segment: r.listing.Last(), Block: math.MaxUint32}
+		table.Settled = queue.Address{Segment: r.listing.Last(), Block: math.MaxUint32}
 		return
 	}
 	table.Settled, table.Cursor, table.Truncated = before.Settled, before.Cursor, before.Truncated
@@ -381,7 +382,7 @@ func (v *salvage) finish(p *place, next *segment.Digest, footer *segment.Footer)
 	case found != nil:
 		*footer = *found
 		if original {
-			return v.account(Address{Segment: v.s.Number, Block: found.Offset})
+			return v.account(queue.Address{Segment: v.s.Number, Block: found.Offset})
 		}
 	case p.open:
 		v.damaged = false // uncommitted bytes are no loss
@@ -407,12 +408,12 @@ func (v *salvage) footerIsDamaged() bool {
 	return (left == segment.FooterBytes || segment.FrameType(b[4]) == segment.FrameFooter) && (segment.Little.Uint32(b[8:]) == uint32(v.good) || segment.Little.Uint32(b[12:]) == v.chain)
 }
 
-// renameDamaged renames a damaged file with DamagedSuffix.
+// renameDamaged appends .damaged to the name of a damaged file.
 func (r *repairer) renameDamaged(p *place) error {
 	if r.options.DryRun || p.missing {
 		return nil
 	}
-	if err := r.options.FS.Rename(p.path, p.path+DamagedSuffix); err != nil {
+	if err := r.options.FS.Rename(p.path, p.path+segment.DamagedSuffix); err != nil {
 		return err
 	}
 	return r.options.FS.SyncDir(r.dir)

@@ -1,8 +1,9 @@
-package queue
+package maintain
 
 import (
 	"slices"
 
+	"docstore/queue"
 	"docstore/queue/codec"
 	"docstore/queue/internal/segment"
 )
@@ -76,8 +77,8 @@ func taints(parts []part, sampled segment.Run) bool {
 // plannedRun is a sequence of files to be rewritten into one.
 type plannedRun struct{ parts []part }
 
-func (r *plannedRun) first() SegmentID { return r.parts[0].First }
-func (r *plannedRun) last() SegmentID  { return r.parts[len(r.parts)-1].Last }
+func (r *plannedRun) first() queue.SegmentID { return r.parts[0].First }
+func (r *plannedRun) last() queue.SegmentID  { return r.parts[len(r.parts)-1].Last }
 
 func (r *plannedRun) entries() (sum int64) {
 	for _, p := range r.parts {

@@ -1,4 +1,4 @@
-package queue
+package maintain
 
 import (
 	"cmp"
@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"docstore/internal/vfs"
+	"docstore/queue"
+	"docstore/queue/internal/dictionary"
 	"docstore/queue/internal/segment"
 
 	"github.com/cockroachdb/errors"
@@ -42,7 +44,7 @@ type CompactOptions struct {
 	// RetainedEnds are the last segments, in ascending order, of earlier states of the queue
 	// that are kept: the newest entry of an id in such a state stays, and no rewrite extends
 	// over the end of one. EraseDead keeps these entries, too.
-	RetainedEnds []SegmentID
+	RetainedEnds []queue.SegmentID
 	// MemoryBytes bounds the memory for ids. The default is DefaultUsageMemory.
 	MemoryBytes int64
 	// Progress is called with the number of bytes processed so far and the total known so
@@ -70,9 +72,9 @@ type CompactReport struct {
 	DeletedBytes int64
 	// NotErased are the open segments with documents to be erased, with EraseDead. They
 	// can be rewritten after they are sealed.
-	NotErased []SegmentID
+	NotErased []queue.SegmentID
 	// Held are the RetainedEnds for which documents to be erased were kept, with EraseDead.
-	Held []SegmentID
+	Held []queue.SegmentID
 }
 
 // Compact rewrites sealed segments in which more than MaxDead is dead, and merges small
@@ -100,7 +102,7 @@ func Compact(ctx context.Context, dir string, opts *CompactOptions) (CompactRepo
 		return c.report, err
 	}
 	defer lock.Close()
-	r, err := OpenReader(dir, &ReaderOptions{FS: c.options.FS, Logger: c.options.Logger})
+	r, err := queue.OpenReader(dir, &queue.ReaderOptions{FS: c.options.FS, Logger: c.options.Logger})
 	if err != nil {
 		return c.report, err
 	}
@@ -115,11 +117,11 @@ func Compact(ctx context.Context, dir string, opts *CompactOptions) (CompactRepo
 type compaction struct {
 	dir     string
 	options CompactOptions
-	reader  *Reader
+	reader  *queue.Reader
 	report  CompactReport
 	// done and total are the arguments of Progress.
 	done, total int64
-	lost        SegmentID // the first segment with losses recorded by a repair; 0: none
+	lost        queue.SegmentID // the first segment with losses recorded by a repair; 0: none
 }
 
 func (c *compaction) complete() {
@@ -131,7 +133,7 @@ func (c *compaction) complete() {
 		o.MaxDead = DefaultMaxDead
 	}
 	if o.DictionaryBytes == 0 {
-		o.DictionaryBytes = defaultDictionaryBytes
+		o.DictionaryBytes = dictionary.DefaultBytes
 	}
 	if o.MemoryBytes <= 0 {
 		o.MemoryBytes = DefaultUsageMemory
@@ -153,7 +155,7 @@ func (c *compaction) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	runs := planRewrites(parts, c.options.MaxDead, DefaultSegmentBytes)
+	runs := planRewrites(parts, c.options.MaxDead, queue.DefaultSegmentBytes)
 	for _, run := range runs {
 		c.total += run.bytes()
 	}
@@ -226,7 +228,7 @@ func (c *compaction) survey(ctx context.Context, now time.Time) ([]part, error) 
 			}
 		}
 	}
-	u := usageScan{now: now, ends: c.options.RetainedEnds, held: map[SegmentID]bool{}}
+	u := usageScan{now: now, ends: c.options.RetainedEnds, held: map[queue.SegmentID]bool{}}
 	if u.deletesStay, err = c.deletesStay(); err != nil {
 		return nil, err
 	}
@@ -284,7 +286,7 @@ func (c *compaction) readFile(p *part) error {
 //
 // The answer is valid for the current files. Each rewrite replaces more of them, so every
 // batch asks again, after it has read the queue.
-func (c *compaction) deletesStay() (SegmentID, error) {
+func (c *compaction) deletesStay() (queue.SegmentID, error) {
 	l, err := segment.List(c.options.FS, c.dir)
 	if err != nil {
 		return 0, err
@@ -361,7 +363,7 @@ func (c *compaction) oldAndSound(ctx context.Context, r segment.Run, now time.Ti
 	}
 	c.total += size
 	before := c.done
-	err = c.eachBlock(ctx, plannedRun{parts: []part{p}}, func(s *segment.File, b *segment.Block, _ Address, offset int64) error {
+	err = c.eachBlock(ctx, plannedRun{parts: []part{p}}, func(s *segment.File, b *segment.Block, _ queue.Address, offset int64) error {
 		bad, err := s.CheckDocuments(b, offset, nil)
 		if err == nil && len(bad) > 0 {
 			err = bad[0]

@@ -1,4 +1,4 @@
-package queue
+package maintain
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"docstore/internal/vfs"
+	"docstore/queue"
 	"docstore/queue/internal/segment"
 
 	"github.com/stretchr/testify/require"
@@ -35,7 +36,7 @@ func TestUsageBytesPerID(t *testing.T) {
 // later passes.
 func TestUsageIgnoresLaterEntries(t *testing.T) {
 	mem := vfs.NewMem()
-	w, err := OpenWriter("queue", &WriterOptions{FS: mem, Codec: "none"})
+	w, err := queue.OpenWriter("queue", &queue.WriterOptions{FS: mem, Codec: "none"})
 	require.NoError(t, err)
 	defer w.Close()
 	put := func(document string) {
@@ -46,7 +47,7 @@ func TestUsageIgnoresLaterEntries(t *testing.T) {
 		require.NoError(t, w.Flush())
 	}
 	put("old")
-	r, err := OpenReader("queue", &ReaderOptions{FS: mem})
+	r, err := queue.OpenReader("queue", &queue.ReaderOptions{FS: mem})
 	require.NoError(t, err)
 	defer r.Close()
 	u := usageScan{now: time.Now(), passes: 2}

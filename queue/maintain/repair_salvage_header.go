@@ -1,4 +1,4 @@
-package queue
+package maintain
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"docstore/internal/checksum"
+	"docstore/queue"
 	"docstore/queue/codec"
 	"docstore/queue/internal/segment"
 )
@@ -91,7 +92,7 @@ func unverifiedHeader(raw []byte) (h segment.Header) {
 	h.Created = int64(segment.Little.Uint64(raw[40:]))
 	h.Dictionary.Bytes = segment.Little.Uint32(raw[92:])
 	h.Dictionary.Hash = codec.DictionaryHash(raw[96:])
-	h.Sampled = segment.Run{First: SegmentID(segment.Little.Uint32(raw[112:])), Last: SegmentID(segment.Little.Uint32(raw[116:])), Generation: segment.Little.Uint32(raw[120:])}
+	h.Sampled = segment.Run{First: queue.SegmentID(segment.Little.Uint32(raw[112:])), Last: queue.SegmentID(segment.Little.Uint32(raw[116:])), Generation: segment.Little.Uint32(raw[120:])}
 	return h
 }
 

@@ -1,4 +1,4 @@
-package queue
+package maintain
 
 import (
 	"cmp"
@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"docstore/internal/vfs"
+	"docstore/queue"
 	"docstore/queue/codec"
+	"docstore/queue/internal/dictionary"
 	"docstore/queue/internal/segment"
 )
 
@@ -18,8 +20,8 @@ type rewriter struct {
 	run         plannedRun
 	now         time.Time
 	versions    map[idHash]*version
-	settled     Address
-	newest      Address // entry of the queue
+	settled     queue.Address
+	newest      queue.Address // entry of the queue
 	keepDeletes bool
 
 	file  *segment.Rewrite
@@ -101,7 +103,7 @@ const (
 	keepDelete // without a document, as a delete
 )
 
-func (w *rewriter) decide(at Address, e *segment.Entry, id []byte, expires time.Time) decision {
+func (w *rewriter) decide(at queue.Address, e *segment.Entry, id []byte, expires time.Time) decision {
 	v := w.versions[hashID(id)]
 	expired := !expires.IsZero() && !w.now.Before(expires)
 	retained := v.newest != at && slices.Contains(v.retained, at)
@@ -121,10 +123,10 @@ func (w *rewriter) decide(at Address, e *segment.Entry, id []byte, expires time.
 }
 
 // copyBlock writes the kept entries of a block.
-func (w *rewriter) copyBlock(s *segment.File, b *segment.Block, at Address, offset int64) error {
-	_, end := b.Origin(Address{Segment: at.Segment, Block: uint32(offset)})
+func (w *rewriter) copyBlock(s *segment.File, b *segment.Block, at queue.Address, offset int64) error {
+	_, end := b.Origin(queue.Address{Segment: at.Segment, Block: uint32(offset)})
 	w.kept.Reset(at, end, b.Chain(), b.Appended)
-	err := w.eachKept(s, b, at, offset, func(place Address, e *segment.Entry, id, document []byte, expires time.Time) error {
+	err := w.eachKept(s, b, at, offset, func(place queue.Address, e *segment.Entry, id, document []byte, expires time.Time) error {
 		if e.Deleted() {
 			w.kept.AddBare(place.Index, id, segment.FlagDeleted, 0)
 			return nil
@@ -149,8 +151,8 @@ func (w *rewriter) copyBlock(s *segment.File, b *segment.Block, at Address, offs
 
 // eachKept calls fn for each kept entry of a block, with its verified document. An entry
 // that is kept as a delete is passed as one.
-func (w *rewriter) eachKept(s *segment.File, b *segment.Block, at Address, offset int64,
-	fn func(place Address, e *segment.Entry, id, document []byte, expires time.Time) error) error {
+func (w *rewriter) eachKept(s *segment.File, b *segment.Block, at queue.Address, offset int64,
+	fn func(place queue.Address, e *segment.Entry, id, document []byte, expires time.Time) error) error {
 	data := segment.GetScratch()
 	defer data.Release()
 	documents := data.Sized(int(b.DataBytes))
@@ -183,7 +185,7 @@ func (w *rewriter) eachKept(s *segment.File, b *segment.Block, at Address, offse
 func (c *compaction) rewriteAll(ctx context.Context, runs []plannedRun, now time.Time) error {
 	versions := map[idHash]*version{}
 	for _, run := range runs {
-		if err := c.eachBlock(ctx, run, func(_ *segment.File, b *segment.Block, _ Address, _ int64) error {
+		if err := c.eachBlock(ctx, run, func(_ *segment.File, b *segment.Block, _ queue.Address, _ int64) error {
 			for i := range b.Count {
 				versions[hashID(b.ID(b.Entry(i)))] = new(version)
 			}
@@ -192,9 +194,9 @@ func (c *compaction) rewriteAll(ctx context.Context, runs []plannedRun, now time
 			return err
 		}
 	}
-	var settled Position
-	var newest Address
-	err := c.reader.Scan(ctx, Position{}, func(e Entry) error {
+	var settled queue.Position
+	var newest queue.Address
+	err := c.reader.Scan(ctx, queue.Position{}, func(e queue.Entry) error {
 		settled, newest = e.Next, e.Address
 		if v := versions[hashID(e.ID)]; v != nil {
 			if !e.Deleted && v.first == 0 {
@@ -228,10 +230,10 @@ func (c *compaction) rewriteAll(ctx context.Context, runs []plannedRun, now time
 
 // version is the state of an id in the queue.
 type version struct {
-	newest Address
-	first  SegmentID // the first segment with a document of it; 0: none
+	newest queue.Address
+	first  queue.SegmentID // the first segment with a document of it; 0: none
 	// retained are earlier entries that were the newest of the id in a retained state.
-	retained []Address
+	retained []queue.Address
 }
 
 func hashID(id []byte) idHash {
@@ -241,7 +243,7 @@ func hashID(id []byte) idHash {
 
 // eachBlock calls fn for each block of the files of a run, with its original address and
 // its offset in the file.
-func (c *compaction) eachBlock(ctx context.Context, run plannedRun, fn func(s *segment.File, b *segment.Block, at Address, offset int64) error) error {
+func (c *compaction) eachBlock(ctx context.Context, run plannedRun, fn func(s *segment.File, b *segment.Block, at queue.Address, offset int64) error) error {
 	var b segment.Block
 	for _, p := range run.parts {
 		s, err := p.open(c.options.FS, c.dir)
@@ -256,7 +258,7 @@ func (c *compaction) eachBlock(ctx context.Context, run plannedRun, fn func(s *s
 				break
 			}
 			if kind == segment.FrameBlock {
-				at, _ := b.Origin(Address{Segment: s.Number, Block: uint32(offset)})
+				at, _ := b.Origin(queue.Address{Segment: s.Number, Block: uint32(offset)})
 				err = cmp.Or(ctx.Err(), fn(s, &b, at, offset))
 			}
 		}
@@ -336,9 +338,9 @@ func (w *rewriter) train(ctx context.Context, id codec.ID) ([]byte, error) {
 	}
 	w.coder = &transcoder{codec: c}
 	size := w.options.DictionaryBytes
-	documents, bytes := newSample(sampleShare*size), 0
-	err = w.eachBlock(ctx, w.run, func(s *segment.File, b *segment.Block, at Address, offset int64) error {
-		return w.eachKept(s, b, at, offset, func(place Address, e *segment.Entry, id, document []byte, _ time.Time) error {
+	documents, bytes := dictionary.NewSample(dictionary.SampleShare*size), 0
+	err = w.eachBlock(ctx, w.run, func(s *segment.File, b *segment.Block, at queue.Address, offset int64) error {
+		return w.eachKept(s, b, at, offset, func(place queue.Address, e *segment.Entry, id, document []byte, _ time.Time) error {
 			if e.Deleted() || e.Lost() {
 				return nil
 			}
@@ -346,7 +348,7 @@ func (w *rewriter) train(ctx context.Context, id codec.ID) ([]byte, error) {
 			if err != nil {
 				return s.DamagedEntry(b, e, offset, id, err)
 			}
-			documents.add(place.Segment, raw)
+			documents.Add(place.Segment, raw)
 			bytes += len(raw)
 			return nil
 		})
@@ -356,13 +358,13 @@ func (w *rewriter) train(ctx context.Context, id codec.ID) ([]byte, error) {
 	}
 	w.coder.from = nil // the files are reopened
 	var content []byte
-	if bytes >= dictionaryShare*size {
-		better, err := trainBetter(c, nil, documents.documents, size)
+	if bytes >= dictionary.Share*size {
+		better, err := dictionary.Train(c, nil, documents.Documents, size)
 		if err != nil {
 			w.options.Logger.Warn("rewriting without a dictionary", "reason", err)
 		}
 		if better != nil {
-			content = better.bytes
+			content = better.Bytes
 		}
 	}
 	w.coder.encoder, err = c.NewEncoder(content)

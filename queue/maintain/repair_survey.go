@@ -1,4 +1,4 @@
-package queue
+package maintain
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"docstore/queue"
 	"docstore/queue/internal/segment"
 )
 
@@ -17,7 +18,7 @@ type place struct {
 	missing bool
 	// truncated: entries at its end were truncated.
 	truncated bool
-	damage    []*CorruptionError
+	damage    []*queue.CorruptionError
 	header    *segment.Header // nil: damaged
 	digest    *segment.Digest // in the next header; nil: damaged, or not sealed
 }
@@ -49,7 +50,7 @@ func (r *repairer) survey(ctx context.Context) (err error) {
 
 // placesIn returns the files of the segments from first to last, of a generation of at
 // most highest.
-func (r *repairer) placesIn(ctx context.Context, first, last SegmentID, highest uint32) (places []*place, err error) {
+func (r *repairer) placesIn(ctx context.Context, first, last queue.SegmentID, highest uint32) (places []*place, err error) {
 	for n := first; n <= last && n >= first; {
 		found, err := r.rewriteAt(ctx, n, last, highest)
 		if err == nil && len(found) == 0 {
@@ -70,7 +71,7 @@ func (r *repairer) placesIn(ctx context.Context, first, last SegmentID, highest 
 
 // rewriteAt returns the rewrite that begins with segment n, if there is one. Instead of a
 // damaged rewrite it returns the files that the rewrite has replaced, if they are whole.
-func (r *repairer) rewriteAt(ctx context.Context, n, last SegmentID, highest uint32) ([]*place, error) {
+func (r *repairer) rewriteAt(ctx context.Context, n, last queue.SegmentID, highest uint32) ([]*place, error) {
 	for _, run := range r.listing.Covering(n) {
 		if run.First != n || run.Last > last || run.Generation > highest {
 			continue
@@ -102,7 +103,7 @@ func (r *repairer) rewriteAt(ctx context.Context, n, last SegmentID, highest uin
 	return nil, nil
 }
 
-func (r *repairer) originalAt(ctx context.Context, n SegmentID) ([]*place, error) {
+func (r *repairer) originalAt(ctx context.Context, n queue.SegmentID) ([]*place, error) {
 	p := &place{run: segment.Run{First: n, Last: n}}
 	p.path = segment.Path(r.dir, n, r.listing.SuffixOf(n))
 	p.open = r.listing.Open[n] && !r.listing.Sealed[n]
@@ -131,7 +132,7 @@ func (r *repairer) inspect(ctx context.Context, p *place) error {
 	s, err := segment.Open(r.options.FS, p.path, p.run.First)
 	if err != nil {
 		if segment.IsContent(err) && len(p.damage) == 0 {
-			p.damage = []*CorruptionError{{Path: p.path, Segment: p.run.First, Reason: "header is missing or incomplete"}}
+			p.damage = []*queue.CorruptionError{{Path: p.path, Segment: p.run.First, Reason: "header is missing or incomplete"}}
 		}
 		if segment.IsContent(err) {
 			err = r.readEnds(p)
@@ -145,7 +146,7 @@ func (r *repairer) inspect(ctx context.Context, p *place) error {
 		p.digest, p.truncated = &d, s.Truncates(p.run.Last)
 	}
 	if p.open && (r.listing.After(p.run.First) || r.head.Sealed >= p.run.First) && len(p.damage) == 0 {
-		p.damage = []*CorruptionError{s.Corruption(s.Info.Size, errors.New("segment is not sealed, but it was before, or later segments exist"))}
+		p.damage = []*queue.CorruptionError{s.Corruption(s.Info.Size, errors.New("segment is not sealed, but it was before, or later segments exist"))}
 	}
 	return nil
 }
