@@ -37,7 +37,7 @@ func TestServeRefusesBadColumns(t *testing.T) {
 		`--zone: zone "a/b": use only`:      {"--collection", url, "--zone", "a/b"},
 		"--column needs --etcd":             {"--collection", url, "--column", "a"},
 		`--column: column "a/b"`:            {"--collection", url, "--etcd", "127.0.0.1:1", "--column", "a/b"},
-		"give the URL where the divided":    {"--collection", "jobs=" + t.TempDir(), "--etcd", "127.0.0.1:1", "--column", "a"},
+		"give the URL where the collection": {"--collection", "jobs=" + t.TempDir(), "--etcd", "127.0.0.1:1", "--column", "a"},
 		"leave out --discovery":             {"--collection", url, "--etcd", "127.0.0.1:1", "--column", "a", "--discovery", "etcd://127.0.0.1:1/x"},
 		"--rejoin 0s: must be more than 0":  {"--collection", url, "--etcd", "127.0.0.1:1", "--column", "a", "--rejoin", "0s"},
 		"--keep-moved 721h0m0s: must be":    {"--collection", url, "--etcd", "127.0.0.1:1", "--column", "a", "--keep-moved", "721h"},
@@ -50,8 +50,8 @@ func TestServeRefusesBadColumns(t *testing.T) {
 	}
 }
 
-// dividedFixture is a divided collection in a bucket, with an etcd.
-type dividedFixture struct {
+// shardedFixture is a collection of shards in a bucket, with an etcd.
+type shardedFixture struct {
 	t     *testing.T
 	etcd  *etcdtest.Server
 	url   string
@@ -60,10 +60,10 @@ type dividedFixture struct {
 	collector string // URL of a collector of traces; empty: none
 }
 
-func newDividedFixture(t *testing.T, documents int) *dividedFixture {
+func newShardedFixture(t *testing.T, documents int) *shardedFixture {
 	t.Helper()
 	dir := t.TempDir()
-	f := &dividedFixture{t: t, etcd: etcdtest.Start(t), url: "file://" + filepath.Join(dir, "bucket")}
+	f := &shardedFixture{t: t, etcd: etcdtest.Start(t), url: "file://" + filepath.Join(dir, "bucket")}
 	w, err := shardset.Open(filepath.Join(dir, "queue"), &shardset.Options{Layout: shard.Layout{Shards: 4, Seed: 1}})
 	require.NoError(t, err)
 	for i := range documents {
@@ -109,12 +109,12 @@ func publishQueue(t *testing.T, etcd *etcdtest.Server, url, dir string) {
 	require.NoError(t, err)
 }
 
-func (f *dividedFixture) start(column string) *process {
+func (f *shardedFixture) start(column string) *process {
 	d, _ := startTestDaemon(f.t, f.options(column))
 	return d
 }
 
-func (f *dividedFixture) options(column string) serveOptions {
+func (f *shardedFixture) options(column string) serveOptions {
 	o := testOptions(f.t, "")
 	o.Collections = []server.Collection{{Name: "jobs", Source: f.url}}
 	o.source.Etcd, o.source.Downloads = f.etcd.Address, 4
@@ -126,15 +126,15 @@ func (f *dividedFixture) options(column string) serveOptions {
 	return o
 }
 
-func (f *dividedFixture) eventually(what string, condition func() bool) {
+func (f *shardedFixture) eventually(what string, condition func() bool) {
 	f.t.Helper()
 	require.Eventually(f.t, condition, time.Minute, 10*time.Millisecond, what)
 }
 
-// Daemons of two columns serve a divided collection: each answers over HTTP for all shards,
+// Daemons of two columns serve a collection: each answers over HTTP for all shards,
 // reports its own, and is found by clients below its column.
 func TestServeColumns(t *testing.T) {
-	f := newDividedFixture(t, 100)
+	f := newShardedFixture(t, 100)
 	a, b := f.start("a"), f.start("b")
 	require.NoError(t, f.store.UpdateControl(t.Context(), func(c *placement.Control) error {
 		c.Wanted = []string{"a", "b", "b", "a"}
@@ -202,7 +202,7 @@ func TestServeColumns(t *testing.T) {
 // A daemon that starts while etcd is away serves its shards and passes on requests for those of
 // other columns, to their last servers.
 func TestColumnStartsWithoutEtcd(t *testing.T) {
-	f := newDividedFixture(t, 100)
+	f := newShardedFixture(t, 100)
 	f.start("b")
 	require.NoError(t, f.store.UpdateControl(t.Context(), func(c *placement.Control) error {
 		c.Wanted = []string{"a", "b", "b", "a"}
@@ -245,7 +245,7 @@ func idOfShard(i int) string {
 
 // A daemon takes requests over Boxcar when its shards are ready, and none when it ends.
 func TestStartingColumnIsDrained(t *testing.T) {
-	f := newDividedFixture(t, 10)
+	f := newShardedFixture(t, 10)
 	f.etcd.Kill()
 	d := f.start("a")
 	require.True(t, d.Boxcar().Stats().Draining, "the placement is not known")
@@ -257,8 +257,8 @@ func TestStartingColumnIsDrained(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, servertest.Get(d.HTTPHandler(), "/readyz").Code)
 }
 
-// A collection that is not divided is refused with --column.
-func TestColumnOfCollectionThatIsNotDivided(t *testing.T) {
+// A collection of one shard is refused with --column.
+func TestColumnOfCollectionOfOneShard(t *testing.T) {
 	dir := t.TempDir()
 	servertest.Fill(t, filepath.Join(dir, "queue"), "a", `{"id":"a"}`)
 	w, err := queue.OpenWriter(filepath.Join(dir, "queue"), nil)
@@ -271,5 +271,5 @@ func TestColumnOfCollectionThatIsNotDivided(t *testing.T) {
 	r := run(t.Context(), "serve", "--collection", "jobs="+url, "--data", filepath.Join(dir, "data"), "--boxcar", "127.0.0.1:0", "--http", "127.0.0.1:0",
 		"--etcd", etcd.Address, "--column", "a", "--quiet")
 	require.Equal(t, cli.ExitUsage, r.status)
-	require.Contains(t, r.stderr, "collection jobs is not divided into shards; leave out --column")
+	require.Contains(t, r.stderr, "collection jobs has one shard; leave out --column")
 }

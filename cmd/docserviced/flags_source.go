@@ -44,7 +44,7 @@ func (o *sourceOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.peersTokenFile, "peers-token-file", "", "file with the token for --peers")
 	flags.IntVar(&o.PeerTransfers, "peer-transfers", peers.DefaultMaxTransfers, "maximum files that are sent to peers at the same time; 0: none")
 	flags.Var((*units.Size)(&o.PeerRate), "peer-rate", "maximum bytes per second that are sent to peers; 0: no limit")
-	flags.StringVar(&o.Column, "column", "", "hold the shards of this column of a divided collection; auto: of the column with the fewest servers")
+	flags.StringVar(&o.Column, "column", "", "hold the shards of this column; auto: of the column with the fewest servers")
 	flags.DurationVar(&o.Rejoin, "rejoin", column.DefaultRejoin, "time for which the row of a stopped server is kept for its address, with --column")
 	flags.DurationVar(&o.KeepMoved, "keep-moved", column.DefaultKeepMoved, "time for which a shard that has moved to another column is still served, and its files are kept")
 }
@@ -100,7 +100,7 @@ func (o *serveOptions) checkColumn() error {
 	}
 	for _, c := range o.Collections {
 		if !c.IsURL() {
-			problem("--collection %s=%s: with --column, give the URL where the divided collection is published", c.Name, c.Source)
+			problem("--collection %s=%s: with --column, give the URL where the collection is published", c.Name, c.Source)
 		}
 	}
 	return errors.Join(problems...)

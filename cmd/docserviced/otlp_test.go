@@ -128,7 +128,7 @@ func (c *collector) spans() []*tracepb.Span {
 // that of the document's column.
 func TestTraceOverHTTPAndGRPC(t *testing.T) {
 	const traceID = "0af7651916cd43dd8448eb211c80319c"
-	f := newDividedFixture(t, 20)
+	f := newShardedFixture(t, 20)
 	collector := newCollector(t)
 	f.collector = collector.URL
 	a, b := f.start("a"), f.start("b")

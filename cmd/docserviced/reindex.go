@@ -36,7 +36,7 @@ shows whether an index differs from its queue.`,
 }
 
 // reindex requests other indexes of all collections, or of none if one has no index. The
-// name of a divided collection stands for all its shards.
+// name of a collection stands for all its shards.
 func reindex(env *cli.Env, dataDir string, names []string) error {
 	known, err := listIndexes(dataDir)
 	if err != nil {

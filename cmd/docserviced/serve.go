@@ -73,7 +73,7 @@ serves the last manifest. It fetches files from --peers first. It is ready when
 it has reached its target of the start: a manifest, and the documents announced
 after it. docs/distribution.md.
 
-With --column the collections are divided into shards, and the daemon holds
+With --column the collections have several shards, and the daemon holds
 those that the placement in --etcd assigns to its column: docserviced placement.
 Over HTTP and gRPC it answers for all shards, and passes on requests for those
 of other columns. A shard is served when it is ready; one that moves away is

@@ -21,22 +21,22 @@ import (
 	"docstore/queue/shard"
 )
 
-// divided is a collection of several shards in memory.
-type divided struct {
+// sharded is a collection of several shards in memory.
+type sharded struct {
 	layout shard.Layout
 	shards []*Collection
 	docs   map[string]string
 }
 
-// newDivided writes n documents into shards and opens a collection for each.
-func newDivided(t testing.TB, shards, n, documentBytes int) *divided {
-	return newCachedDivided(t, nil, shards, n, documentBytes)
+// newSharded writes n documents into shards and opens a collection for each.
+func newSharded(t testing.TB, shards, n, documentBytes int) *sharded {
+	return newCachedSharded(t, nil, shards, n, documentBytes)
 }
 
-// newCachedDivided gives all shards one cache.
-func newCachedDivided(t testing.TB, cache *Cache, shards, n, documentBytes int) *divided {
+// newCachedSharded gives all shards one cache.
+func newCachedSharded(t testing.TB, cache *Cache, shards, n, documentBytes int) *sharded {
 	fs := vfs.NewMem()
-	d := &divided{layout: shard.Layout{Shards: shards, Seed: 7}, docs: map[string]string{}}
+	d := &sharded{layout: shard.Layout{Shards: shards, Seed: 7}, docs: map[string]string{}}
 	writers := make([]*queue.Writer, shards)
 	for i := range writers {
 		w, err := queue.OpenWriter(d.layout.Dir("/queue", i), &queue.WriterOptions{FS: fs, Codec: "none"})
@@ -61,7 +61,7 @@ func newCachedDivided(t testing.TB, cache *Cache, shards, n, documentBytes int) 
 }
 
 // serve returns a service that holds some of the shards.
-func (d *divided) serve(held ...int) *Service {
+func (d *sharded) serve(held ...int) *Service {
 	s := NewService()
 	s.Divide("jobs", d.layout)
 	for _, i := range held {
@@ -73,7 +73,7 @@ func (d *divided) serve(held ...int) *Service {
 // Whatever shards a server has: an id of another one is answered "moved", and an id of its
 // own gets its document or "not found", in the order of the ids.
 func TestShardsAnswerInOrder(t *testing.T) {
-	d := newDivided(t, 8, 400, 30)
+	d := newSharded(t, 8, 400, 30)
 	r := testseed.Rand(t)
 	for range 50 {
 		held := r.Perm(8)[:r.IntN(9)]
@@ -110,7 +110,7 @@ func TestShardsAnswerInOrder(t *testing.T) {
 // Shards share a cache, although the addresses of their documents are equal.
 func TestShardsShareACache(t *testing.T) {
 	cache := newCache(t, memcachedtest.Start(t))
-	d := newCachedDivided(t, cache, 4, 200, 30)
+	d := newCachedSharded(t, cache, 4, 200, 30)
 	waitStats(t, cache, "all are loaded", func(s CacheStats) bool { return s.Loaded == 200 })
 	s := d.serve(0, 1, 2, 3)
 	request := &docservicepb.BatchGetRequest{Collection: "jobs"}
@@ -129,7 +129,7 @@ func TestShardsShareACache(t *testing.T) {
 // A response holds the answers of the first ids, also if those are in the last shard.
 func TestShardsLeaveOutTheLastIDs(t *testing.T) {
 	const size = 4 << 20
-	d := newDivided(t, 4, 16, size)
+	d := newSharded(t, 4, 16, size)
 	s := d.serve(0, 1, 2, 3)
 	var ids []string
 	for id := range d.docs {
@@ -157,7 +157,7 @@ func TestShardsLeaveOutTheLastIDs(t *testing.T) {
 }
 
 func TestShardsComeAndGo(t *testing.T) {
-	d := newDivided(t, 2, 20, 10)
+	d := newSharded(t, 2, 20, 10)
 	s := d.serve(0, 1)
 	client := dial(t, serveHandler(t, s.Handle, &boxcarrpc.ServerOptions{Prefetch: s.Prefetch()}))
 	var ids []string
@@ -189,7 +189,7 @@ func TestShardsComeAndGo(t *testing.T) {
 
 // Ids of expected shards are unavailable, so that clients ask another server of the column.
 func TestExpectedShards(t *testing.T) {
-	d := newDivided(t, 4, 40, 10)
+	d := newSharded(t, 4, 40, 10)
 	s := d.serve(0)
 	s.Expect("jobs", []int{0, 1})
 	byShard := map[int][]byte{}
@@ -227,8 +227,8 @@ func TestExpectedShards(t *testing.T) {
 	require.Equal(t, docservicepb.Status_STATUS_MOVED, one.GetStatus())
 }
 
-func TestScanOfDividedCollectionNamesAShard(t *testing.T) {
-	d := newDivided(t, 2, 20, 10)
+func TestScanOfShardsNamesAShard(t *testing.T) {
+	d := newSharded(t, 2, 20, 10)
 	s := d.serve(1)
 	err := call(t, s, docservice.MethodScan, &docservicepb.ScanRequest{Collection: "jobs"}, nil)
 	requireCode(t, err, boxcarrpc.CodeInvalidArgument)
@@ -251,7 +251,7 @@ func TestShardedBatchReusesBuffers(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
-	d := newDivided(t, 8, 400, 1000)
+	d := newSharded(t, 8, 400, 1000)
 	s := d.serve(0, 1, 2, 3, 4, 5, 6, 7)
 	request := &docservicepb.BatchGetRequest{Collection: "jobs", Accept: uint32(codec.Built())}
 	for i := range 50 {

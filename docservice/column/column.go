@@ -60,8 +60,8 @@ type Column struct {
 	// Used by the goroutine of run only.
 	shards   map[int]*held
 	removing map[int]bool
-	removed  chan int // numbers of shards whose files are removed
-	divided  *placement.Map
+	removed  chan int       // numbers of shards whose files are removed
+	first    *placement.Map // its layout is served; nil: none was read
 	disk     disk
 	diskRead time.Time
 	expected []int
@@ -200,14 +200,14 @@ func (c *Column) run() {
 
 // step takes the actions that the map demands now.
 func (c *Column) step(m *placement.Map, now time.Time) {
-	if c.divided == nil {
+	if c.first == nil {
 		if err := c.begin(m, now); err != nil {
 			c.setStatus(Status{NotReady: err.Error()})
 			return
 		}
 	}
-	if m.Layout != c.divided.Layout {
-		c.setStatus(Status{NotReady: fmt.Sprintf("the placement has %d shards and this server %d: restart it with another --data", m.Layout.Shards, c.divided.Layout.Shards)})
+	if m.Layout != c.first.Layout {
+		c.setStatus(Status{NotReady: fmt.Sprintf("the placement has %d shards and this server %d: restart it with another --data", m.Layout.Shards, c.first.Layout.Shards)})
 		return
 	}
 	if now.Sub(c.diskRead) >= diskInterval {
@@ -257,7 +257,7 @@ func (c *Column) begin(m *placement.Map, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	c.divided = m
+	c.first = m
 	c.options.Service.Divide(c.options.Collection, m.Layout)
 	for _, i := range numbers {
 		h := c.newHeld(i)
@@ -270,7 +270,7 @@ func (c *Column) begin(m *placement.Map, now time.Time) error {
 }
 
 func (c *Column) newHeld(i int) *held {
-	return &held{number: i, dir: c.divided.Layout.Dir(c.options.Dir, i)}
+	return &held{number: i, dir: c.first.Layout.Dir(c.options.Dir, i)}
 }
 
 // readDisk counts the used bytes.

@@ -41,7 +41,7 @@ func (c *Column) open(h *held, now time.Time) {
 	}
 	err := vfs.MakeDir(vfs.OS, h.dir)
 	if err == nil {
-		h.follower, err = c.options.Open(c.divided.Layout, h.number, h.dir, func(next *collection.Collection) { c.replace(h, next) })
+		h.follower, err = c.options.Open(c.first.Layout, h.number, h.dir, func(next *collection.Collection) { c.replace(h, next) })
 	}
 	h.problem, h.retry = err, now.Add(openPause)
 	if err != nil {

@@ -217,7 +217,7 @@ func (a *announcer) rollback(number uint64) {
 type reading struct {
 	*announcer
 	service   *collection.Service
-	feed      *follow.Feed // nil: not divided
+	feed      *follow.Feed // nil: one shard
 	followers []*follow.Follower
 	started   time.Time
 	next      int // id to be asked for

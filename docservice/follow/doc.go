@@ -59,7 +59,7 @@
 //
 // # Shards
 //
-// With Options.Shard a Follower serves one shard of a divided collection: it follows the part
+// With Options.Shard a Follower serves one of several shards of a collection: it follows the part
 // of each manifest that describes the shard (publish.Manifest.Shard), in the same ways. The
 // Followers of a collection share a Feed, which reads the record, each manifest and each
 // increment once, with the bytes of all shards; it keeps 128 increments of at most 64 MiB in

@@ -31,7 +31,7 @@ type FeedOptions struct {
 	Logger *slog.Logger
 }
 
-// Feed reads the record, the manifests and the increments of a divided collection, for the
+// Feed reads the record, the manifests and the increments of a collection, for the
 // Followers of its shards on this server: they cost as many requests as one. It is safe for concurrent use.
 type Feed struct {
 	bucket  bucket.Bucket

@@ -69,8 +69,8 @@ func newFleet(t *testing.T) *fleet {
 	}
 }
 
-// newDividedFleet is newFleet of a collection with four shards.
-func newDividedFleet(t *testing.T) *fleet {
+// newShardedFleet is newFleet of a collection with four shards.
+func newShardedFleet(t *testing.T) *fleet {
 	f := newFleet(t)
 	f.layout = shard.Layout{Shards: 4, Seed: 3}
 	return f
@@ -185,7 +185,7 @@ type server struct {
 	group     string
 	dir       string
 	service   *collection.Service
-	feed      *follow.Feed // nil: not divided
+	feed      *follow.Feed // nil: one shard
 	followers []*follow.Follower
 	follower  *follow.Follower // the first
 }
@@ -318,7 +318,7 @@ func (s *server) await(want map[string]string, holds func() bool) {
 // no answer that is not the one of a manifest.
 func TestModel(t *testing.T) {
 	t.Run("one queue", func(t *testing.T) { testModel(t, newFleet(t)) })
-	t.Run("shards", func(t *testing.T) { testModel(t, newDividedFleet(t)) })
+	t.Run("shards", func(t *testing.T) { testModel(t, newShardedFleet(t)) })
 }
 
 func testModel(t *testing.T, f *fleet) {

@@ -32,7 +32,7 @@ type stream struct {
 // testStream runs a test with one queue and with shards.
 func testStream(t *testing.T, test func(t *testing.T, s *stream)) {
 	t.Run("one queue", func(t *testing.T) { test(t, newStream(t, newFleet(t))) })
-	t.Run("shards", func(t *testing.T) { test(t, newStream(t, newDividedFleet(t))) })
+	t.Run("shards", func(t *testing.T) { test(t, newStream(t, newShardedFleet(t))) })
 }
 
 func newStream(t *testing.T, f *fleet) *stream {
@@ -278,7 +278,7 @@ func testSealedIncrementsAreNotFetchedAgain(t *testing.T, s *stream) {
 // one of two shards with increments. Servers continue to serve those of the other one, unless
 // they are pinned to the manifest.
 func TestManifestWithoutSomeIncrements(t *testing.T) {
-	s := newStream(t, newDividedFleet(t))
+	s := newStream(t, newShardedFleet(t))
 	one, other := "id-0", "id-1"
 	for s.layout.ShardString(other) == s.layout.ShardString(one) {
 		other += "1"

@@ -123,7 +123,7 @@ func (l *life) random() {
 // sometimes, reach their targets and answer as these manifests do.
 func TestLifeCycle(t *testing.T) {
 	t.Run("one queue", func(t *testing.T) { testLifeCycle(t, newFleet) })
-	t.Run("shards", func(t *testing.T) { testLifeCycle(t, newDividedFleet) })
+	t.Run("shards", func(t *testing.T) { testLifeCycle(t, newShardedFleet) })
 }
 
 func testLifeCycle(t *testing.T, newFleet func(*testing.T) *fleet) {

@@ -31,8 +31,7 @@ const (
 type Options struct {
 	// Collection configures the collections that are opened. Quarantine is always on.
 	Collection collection.Options
-	// Shard is the shard to be followed, of a divided collection. Nil: the collection is not
-	// divided.
+	// Shard is the shard to be followed, one of several. Nil: the collection has one.
 	Shard *Shard
 	// Group is the group of this server.
 	Group string

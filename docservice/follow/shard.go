@@ -9,7 +9,7 @@ import (
 	"github.com/cockroachdb/errors"
 )
 
-// Shard is a shard of a divided collection.
+// Shard is one of several shards of a collection.
 type Shard struct {
 	// Feed is that of the collection. Its Followers share it, and are closed before it.
 	Feed *Feed
@@ -20,7 +20,7 @@ type Shard struct {
 	Number int
 }
 
-// ErrLayout means that the collection is not divided as Options.Shard states.
+// ErrLayout means that the collection does not have the layout that Options.Shard states.
 var ErrLayout = errors.New("the collection has another layout")
 
 // check returns an error unless the layout has the shard.
@@ -40,7 +40,7 @@ func (s *Shard) check() error {
 	return nil
 }
 
-// number returns the number of the shard, 0 if the collection is not divided.
+// number returns the number of the shard, 0 if it is the only one.
 func (s *Shard) number() int {
 	if s == nil {
 		return 0
@@ -48,16 +48,15 @@ func (s *Shard) number() int {
 	return s.Number
 }
 
-// of returns the part of a manifest that a server of the shard serves; nil is the shard of a
-// collection that is not divided.
+// of returns the part of a manifest that a server of the shard serves; nil is the only shard.
 func (s *Shard) of(m *publish.Manifest) (*publish.Manifest, error) {
 	switch {
 	case s == nil && m.Layout.Shards == 1:
 		return m, nil
 	case s == nil:
-		return nil, errors.Wrapf(ErrLayout, "manifest %d has %d shards, and this server follows a collection that is not divided; start docserviced with --column", m.Number, m.Layout.Shards)
+		return nil, errors.Wrapf(ErrLayout, "manifest %d has %d shards, and this server follows a collection of one shard; start docserviced with --column", m.Number, m.Layout.Shards)
 	case m.Layout.Shards == 1:
-		return nil, errors.Wrapf(ErrLayout, "manifest %d is not divided, and this server follows shard %d of %d; start docserviced without --column", m.Number, s.Number, s.Layout.Shards)
+		return nil, errors.Wrapf(ErrLayout, "manifest %d has one shard, and this server follows shard %d of %d; start docserviced without --column", m.Number, s.Number, s.Layout.Shards)
 	case m.Layout != s.Layout:
 		return nil, errors.Wrapf(ErrLayout, "manifest %d has %d shards with the seed %d, and this server follows shard %d of %d with the seed %d", m.Number, m.Layout.Shards, m.Layout.Seed, s.Number, s.Layout.Shards, s.Layout.Seed)
 	}

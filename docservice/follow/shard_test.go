@@ -24,7 +24,7 @@ import (
 // TestWrongLayoutIsNotServed: a follower of a queue does not serve shards, and the reverse. It
 // continues to serve what it has.
 func TestWrongLayoutIsNotServed(t *testing.T) {
-	one, four, eight := newFleet(t), newDividedFleet(t), newDividedFleet(t)
+	one, four, eight := newFleet(t), newShardedFleet(t), newShardedFleet(t)
 	eight.layout.Shards = 8
 	for _, test := range []struct {
 		name   string
@@ -32,8 +32,8 @@ func TestWrongLayoutIsNotServed(t *testing.T) {
 		layout shard.Layout // of the generation that follows
 		want   string
 	}{
-		{"divided", one, four.layout, "start docserviced with --column"},
-		{"not divided", four, one.layout, "start docserviced without --column"},
+		{"several shards", one, four.layout, "start docserviced with --column"},
+		{"one shard", four, one.layout, "start docserviced without --column"},
 		{"more shards", eight, four.layout, "manifest 2 has 4 shards with the seed 3"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestWrongLayoutIsNotServed(t *testing.T) {
 
 // TestShardsOfAnotherGeneration with the same layout replace those of the one before.
 func TestShardsOfAnotherGeneration(t *testing.T) {
-	f := newDividedFleet(t)
+	f := newShardedFleet(t)
 	f.publishEntries(false, nil, [2]string{"id-0", "first"}, [2]string{"id-1", "first"})
 	f.announce(1)
 	s := f.startServer("", "server")
@@ -107,7 +107,7 @@ func (b *countingBucket) Get(ctx context.Context, name string, offset, length in
 // TestShardsShareOneReader: 16 shards read each manifest once, and the record as often as one
 // shard does.
 func TestShardsShareOneReader(t *testing.T) {
-	rng, f := testseed.Rand(t), newDividedFleet(t)
+	rng, f := testseed.Rand(t), newShardedFleet(t)
 	f.layout.Shards = 16
 	counting := &countingBucket{Bucket: f.bucket.Bucket}
 	f.bucket.Bucket = counting
@@ -147,7 +147,7 @@ func TestShardsShareOneReader(t *testing.T) {
 
 // TestDamagedFileOfAShardIsFetchedAgain, and only that one.
 func TestDamagedFileOfAShardIsFetchedAgain(t *testing.T) {
-	f := newDividedFleet(t)
+	f := newShardedFleet(t)
 	var entries [][2]string
 	for _, id := range []string{"id-0", "id-1", "id-2", "id-3", "id-4"} {
 		entries = append(entries, [2]string{id, strings.Repeat(id, 100)})
@@ -176,7 +176,7 @@ func TestDamagedFileOfAShardIsFetchedAgain(t *testing.T) {
 // TestFeedWithoutTheBucket: followers that start while the bucket is down serve what they
 // have, and a Feed recovers.
 func TestFeedWithoutTheBucket(t *testing.T) {
-	rng, f := testseed.Rand(t), newDividedFleet(t)
+	rng, f := testseed.Rand(t), newShardedFleet(t)
 	f.publish(rng, false)
 	f.announce(1)
 	s := f.startServer("", "server")

@@ -286,7 +286,7 @@ func TestServerRefusesRequests(t *testing.T) {
 	require.Equal(t, boxcarrpc.CodeInvalidArgument, code(context.Background(), peers.Method), "no deadline")
 }
 
-// TestShardsComeFromPeers: a server that holds some shards of a divided collection gives
+// TestShardsComeFromPeers: a server that holds some shards of a collection gives
 // their files, and the others come from the bucket.
 func TestShardsComeFromPeers(t *testing.T) {
 	dir, layout := t.TempDir(), shard.Layout{Shards: 4, Seed: 1}

@@ -73,7 +73,7 @@ func (l Layout) Dir(dir string, shard int) string {
 	if l.Shards == 1 {
 		return dir
 	}
-	return filepath.Join(dir, fmt.Sprintf("shard-%04d", shard))
+	return filepath.Join(dir, l.Prefix(shard))
 }
 
 // Prefix returns the beginning of the names of a shard's files in the directory of the

@@ -23,7 +23,7 @@ import (
 
 const columnShards = 16
 
-// columnFleet is a divided collection in a bucket and etcd, and the daemons of its columns.
+// columnFleet is a collection of several shards in a bucket and etcd, and the daemons of its columns.
 type columnFleet struct {
 	t           testing.TB
 	dir         string // of the queue, the bucket, etcd and the daemons

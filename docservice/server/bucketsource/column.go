@@ -31,7 +31,7 @@ import (
 	"docstore/queue/shard"
 )
 
-// columnOf is this daemon's column of a divided collection.
+// columnOf is this daemon's column of a collection of several shards.
 type columnOf struct {
 	*column.Column
 	source *Source
@@ -44,9 +44,9 @@ type columnOf struct {
 	opened chan struct{}   // closed when Column is set
 }
 
-// divisionTimeout bounds the time in which a daemon finds out at its first start that a
-// collection is not divided.
-const divisionTimeout = 5 * time.Second
+// layoutTimeout bounds the time in which a daemon finds out at its first start that a
+// collection has one shard.
+const layoutTimeout = 5 * time.Second
 
 // openColumn begins to hold the shards of a collection.
 func (r *Source) openColumn(c server.Collection, options *collection.Options) (_ server.Held, err error) {
@@ -69,7 +69,7 @@ func (r *Source) openColumn(c server.Collection, options *collection.Options) (_
 		return nil, err
 	}
 	if m, _ := of.store.Map(); m == nil {
-		if err := requireDivided(watched, c.Name); err != nil {
+		if err := requireShards(watched, c.Name); err != nil {
 			return nil, err
 		}
 	}
@@ -121,10 +121,10 @@ func (r *Source) openColumn(c server.Collection, options *collection.Options) (_
 	return of, nil
 }
 
-// requireDivided returns an error if the announced manifest is that of a collection that is
-// not divided. It returns nil if the manifest cannot be read now.
-func requireDivided(b bucket.Bucket, name string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), divisionTimeout)
+// requireShards returns an error if the announced manifest is that of a collection of one shard.
+// It returns nil if the manifest cannot be read now.
+func requireShards(b bucket.Bucket, name string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), layoutTimeout)
 	defer cancel()
 	log, err := publish.OpenLog(ctx, b, time.Now)
 	if err != nil {
@@ -136,7 +136,7 @@ func requireDivided(b bucket.Bucket, name string) error {
 	}
 	m, err := publish.ReadManifest(ctx, b, record.Announced)
 	if err == nil && m.Layout.Shards == 1 {
-		return optionErrorf("--column: collection %s is not divided into shards; leave out --column, or write it with docstore-updater append --shards", name)
+		return optionErrorf("--column: collection %s has one shard; leave out --column, or write it with docstore-updater append --shards", name)
 	}
 	return nil
 }
@@ -240,7 +240,7 @@ func (r *Source) pageURL(address string) string {
 	return r.HTTPURL(net.JoinHostPort(host, port))
 }
 
-// columns returns the divided collections.
+// columns returns the columns of collections.
 func (r *Source) columns() []*columnOf {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -270,7 +270,7 @@ func (c *columnOf) Collections() []*collection.Collection {
 	return shards
 }
 
-// Readiness is part of server.Held: a divided collection is ready when the shards that the
+// Readiness is part of server.Held: the collection is ready when the shards that the
 // placement assigned to the column at the start are.
 func (c *columnOf) Readiness() server.CollectionReadiness {
 	reason := c.Status().NotReady
@@ -342,7 +342,7 @@ var (
 	forwards       = metric.Counter("forwarded_total", "Requests over HTTP and gRPC passed on to other columns, by outcome; refused ones were above the limit.", "outcome")
 )
 
-// columnCollector collects the metrics of divided collections.
+// columnCollector collects the metrics of columns.
 type columnCollector struct{ *Source }
 
 func (c columnCollector) Describe(to chan<- *prometheus.Desc) {

@@ -14,13 +14,13 @@ type Status struct {
 	Ending      bool         `json:"ending"`
 	Memory      Memory       `json:"memory"`
 	Latencies   []Latency    `json:"latencies"`
-	Columns     []Column     `json:"columns,omitempty"` // of collections that are divided into shards
-	Collections []Collection `json:"collections"`       // a divided one is the Sum of its shards here
+	Columns     []Column     `json:"columns,omitempty"` // of collections of several shards
+	Collections []Collection `json:"collections"`       // one of several shards is the Sum of its shards here
 	Shards      []Collection `json:"shards,omitempty"`  // on this server, with the names NAME/NUMBER
 	Boxcar      Boxcar       `json:"boxcar"`
 }
 
-// Column describes the shards of a divided collection on this server.
+// Column describes the shards of a collection on this server.
 type Column struct {
 	Collection string `json:"collection"`
 	Column     string `json:"column"` // empty: it was not chosen yet
@@ -76,7 +76,7 @@ type ColdReads struct {
 // Collection is a queue and its index, or the Sum of several.
 type Collection struct {
 	Name         string     `json:"name"`
-	Shards       int        `json:"shards,omitempty"` // of a divided collection, on this server
+	Shards       int        `json:"shards,omitempty"` // on this server, if there are several
 	Ready        bool       `json:"ready"`
 	Reason       string     `json:"reason,omitempty"` // why it is not ready
 	Position     string     `json:"position"`         // end of the part of the queue in the index; empty for a sum

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Sum describes the shards of a divided collection, at least one, as one collection. Counts
+// Sum describes shards of a collection, at least one, as one collection. Counts
 // and bytes are sums, times and lags in seconds those of the shard that is furthest behind.
 // It has no position, segments and tables: those of the shards have nothing in common.
 func Sum(name string, shards []Collection) Collection {

@@ -52,7 +52,7 @@ func TestSum(t *testing.T) {
 	require.Empty(t, ready.Reason)
 }
 
-// The page shows a divided collection once; its shards are in the JSON.
+// The page shows a collection of several shards once; its shards are in the JSON.
 func TestPageShowsSumOfShards(t *testing.T) {
 	shards := []Collection{{Name: "cvs/1", Ready: true, Queue: Queue{Documents: 1000}}, {Name: "cvs/2", Ready: true, Queue: Queue{Documents: 234}}}
 	status := Status{Columns: []Column{{Collection: "cvs"}}, Collections: []Collection{Sum("cvs", shards)}, Shards: shards}
