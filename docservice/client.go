@@ -18,12 +18,6 @@ import (
 // maxRetries is how often a client asks another server for ids that were unavailable.
 const maxRetries = 3
 
-// A caller sends requests: a *boxcarrpc.Pool, or a handler in this process.
-type caller interface {
-	Call(ctx context.Context, method string, request, dst []byte) ([]byte, error)
-	CallWith(ctx context.Context, method string, request, dst []byte, info *boxcarrpc.CallInfo) ([]byte, error)
-}
-
 // Client fetches the documents of one collection from the servers of a pool. Its methods
 // are safe for concurrent use.
 //
@@ -31,8 +25,7 @@ type caller interface {
 // decode.go. Set PoolOptions.Methods of the pool to IdempotentMethods(), so that a call
 // whose server dies is retried on another one.
 type Client struct {
-	pool       caller
-	retries    int // for unavailable ids
+	pool       *boxcarrpc.Pool
 	collection string
 	accept     codec.Set // 0: plain bytes
 	decoders   *stored.Decoders
@@ -41,12 +34,8 @@ type Client struct {
 // NewClient returns a client. The caller still owns the pool and closes it. Reuse the
 // client: it caches the dictionaries.
 func NewClient(pool *boxcarrpc.Pool, collection string) *Client {
-	return newClient(pool, maxRetries, collection, stored.NewDecoderCache(maxDictionaryBytes))
-}
-
-func newClient(pool caller, retries int, collection string, cache *stored.DecoderCache) *Client {
-	c := &Client{pool: pool, retries: retries, collection: collection, accept: codec.Built()}
-	c.decoders = stored.NewDecoders(cache, c.dictionary)
+	c := &Client{pool: pool, collection: collection, accept: codec.Built()}
+	c.decoders = stored.NewDecoders(stored.NewDecoderCache(maxDictionaryBytes), c.dictionary)
 	return c
 }
 
@@ -54,7 +43,7 @@ func newClient(pool caller, retries int, collection string, cache *stored.Decode
 // spare CPU time than the servers. Its documents use more network bandwidth and are not
 // verified against the checksum of the writer.
 func (c *Client) Plain() *Client {
-	return &Client{pool: c.pool, retries: c.retries, collection: c.collection, decoders: c.decoders}
+	return &Client{pool: c.pool, collection: c.collection, decoders: c.decoders}
 }
 
 // Get appends the document with the id to dst. On any error it returns dst unchanged:
@@ -84,7 +73,7 @@ func (c *Client) getPlain(ctx context.Context, dst []byte, id string) ([]byte, e
 	if err != nil {
 		return dst, err
 	}
-	if err := answerError(a.Status, id); err != nil {
+	if err := StatusError(a.Status, id); err != nil {
 		return dst, err
 	}
 	if a.Stored != nil {
@@ -106,7 +95,7 @@ func (c *Client) callGet(ctx context.Context, request, dst []byte, info *boxcarr
 		if err != nil {
 			return dst, wire.Answer{}, err
 		}
-		if a.Status != docservicepb.Status_STATUS_UNAVAILABLE || n == c.retries || slices.Contains(info.Avoid, info.Server) {
+		if a.Status != docservicepb.Status_STATUS_UNAVAILABLE || n == maxRetries || slices.Contains(info.Avoid, info.Server) {
 			return response, a, nil
 		}
 		info.Avoid = append(info.Avoid, info.Server)
@@ -158,7 +147,7 @@ func (c *Client) getBatch(ctx context.Context, m *clientMemory, ids []string) ([
 		return nil, err
 	}
 	last := m
-	for range c.retries {
+	for range maxRetries {
 		var missing []int
 		var missingIDs []string
 		for i, answer := range answers {
@@ -207,7 +196,7 @@ func (c *Client) call(ctx context.Context, m *clientMemory, ids []string) (_ []c
 		if len(answers) == len(ids) {
 			return fmt.Errorf("%w: more than %d answers", ErrMalformed, len(ids))
 		}
-		answers = append(answers, clientAnswer{a, answerError(a.Status, ids[len(answers)])})
+		answers = append(answers, clientAnswer{a, StatusError(a.Status, ids[len(answers)])})
 		return nil
 	})
 	m.answers = answers
@@ -259,8 +248,8 @@ func IsAnswer(err error) bool {
 // errAnswerFailed is the error for STATUS_ERROR. Only the server's log has the cause.
 var errAnswerFailed = errors.New("docservice: the server failed to read the document; see its log")
 
-// answerError returns the error for the status of an id, nil for found.
-func answerError(status docservicepb.Status, id string) error {
+// StatusError returns the error of an answer with a status to an id, nil for found.
+func StatusError(status docservicepb.Status, id string) error {
 	switch status {
 	case docservicepb.Status_STATUS_FOUND:
 		return nil

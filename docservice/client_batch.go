@@ -51,9 +51,6 @@ func (b *Batch) Document(ctx context.Context, i int) ([]byte, error) {
 	return b.client.documentOf(ctx, b.memory, b.ids[i], b.answers[i])
 }
 
-// Held returns the memory of the batch and of the document that was decoded last.
-func (b *Batch) Held() int { return cap(b.memory.response) + cap(b.memory.document) }
-
 // Release returns the memory of the batch for the next one.
 func (b *Batch) Release() {
 	m := b.memory

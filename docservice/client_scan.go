@@ -41,7 +41,7 @@ func (c *Client) Scan(ctx context.Context, o ScanOptions, fn func(id string, doc
 	for _, entry := range page.GetEntries() {
 		id := string(entry.GetId())
 		var document []byte
-		err := answerError(entry.GetStatus(), id)
+		err := StatusError(entry.GetStatus(), id)
 		if err == nil && !o.IDsOnly {
 			document, err = c.documentOf(ctx, m, id, clientAnswer{Answer: wire.Answer{Document: entry.GetDocument(), Stored: entry.GetStored()}})
 		}

@@ -54,7 +54,7 @@ func (c *Client) getStored(ctx context.Context, dst []byte, id string) ([]byte, 
 	if m.response, a, err = c.callGet(ctx, m.request, m.response[:0], &m.info); err != nil {
 		return dst, err
 	}
-	if err := answerError(a.Status, id); err != nil {
+	if err := StatusError(a.Status, id); err != nil {
 		return dst, err
 	}
 	switch {
@@ -90,28 +90,14 @@ func (c *Client) documentOf(ctx context.Context, m *clientMemory, id string, a c
 }
 
 // decode verifies a stored form and appends its document to dst.
-func (c *Client) decode(ctx context.Context, dst, id, stored []byte) ([]byte, error) {
-	s, err := parseStored(stored, id)
-	if err != nil {
-		return dst, err
-	}
-	return c.decodeStored(ctx, dst, s)
-}
-
-// parseStored verifies a stored form. It returns errUndecoded for a newer form.
-func parseStored(b, id []byte) (stored.Form, error) {
-	s, err := stored.Parse(b, id)
+func (c *Client) decode(ctx context.Context, dst, id, form []byte) ([]byte, error) {
+	s, err := stored.Parse(form, id)
 	switch {
 	case errors.Is(err, stored.ErrNewerVersion):
-		return stored.Form{}, errUndecoded
+		return dst, errUndecoded
 	case err != nil:
-		return stored.Form{}, fmt.Errorf("%w: %w", ErrMalformed, err)
+		return dst, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	return s, nil
-}
-
-// decodeStored appends the document of a verified stored form to dst.
-func (c *Client) decodeStored(ctx context.Context, dst []byte, s stored.Form) ([]byte, error) {
 	out, err := c.decoders.Decode(ctx, dst, s)
 	switch {
 	case err == nil:

@@ -52,8 +52,7 @@
 //
 // # Reading the source
 //
-//	calls       client.go, client_batch.go, client_scan.go; client_local.go calls a handler in
-//	            this process
+//	calls       client.go, client_batch.go, client_scan.go
 //	documents   decode.go; package queue/stored
 //	agreed      methods.go, errors.go, internal/wire
 package docservice

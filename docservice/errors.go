@@ -31,3 +31,19 @@ var (
 	// ErrMalformed: the bytes are not a valid request or response of this service.
 	ErrMalformed = wire.ErrMalformed
 )
+
+// AnswerCode returns a word for the error of one document, as of Client.Get: not_found,
+// unavailable, moved, invalid_id or internal.
+func AnswerCode(err error) string {
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return "not_found"
+	case errors.Is(err, ErrUnavailable):
+		return "unavailable"
+	case errors.Is(err, ErrMoved):
+		return "moved"
+	case errors.Is(err, ErrBadID):
+		return "invalid_id"
+	}
+	return "internal"
+}

@@ -8,6 +8,10 @@ var (
 	// ErrNotPermitted is matched by the error of a request whose client may not use the
 	// collection: see Service.Authorize.
 	ErrNotPermitted = errors.New("docservice: not permitted")
+	// ErrShardAbsent is the error for an id whose shard is expected but not served yet. It is
+	// an answer, not the failure of a call: the server works, so pools neither avoid it nor
+	// charge their retry budget when the client asks another server.
+	ErrShardAbsent = unavailable(errors.New("the shard of the id is not served here yet"))
 )
 
 // A refusal is an error of a request with a message for the client.

@@ -64,7 +64,7 @@ func Handle(ctx context.Context, r Router, method string, request, dst []byte) (
 		err = &boxcarrpc.Error{Code: boxcarrpc.CodeUnimplemented, Message: "no method " + method, Processed: true}
 	}
 	if err != nil {
-		return dst, callError(err)
+		return dst, CallError(err)
 	}
 	return response, nil
 }
@@ -76,11 +76,12 @@ func handleGet(ctx context.Context, r Router, request, dst []byte) ([]byte, erro
 	}
 	start := len(dst)
 	response, asStored, err := r.Get(ctx, asked.Collection, id, asked.Accept, wire.BeginFound(dst))
-	switch {
-	case err == nil:
+	if err == nil {
 		return wire.EndFound(response, start, asStored), nil
-	case errors.Is(err, docservice.ErrNotFound), errors.Is(err, docservice.ErrMoved), errors.Is(err, errExpected):
-		return wire.AppendStatus(dst, Answer{Err: err}.status()), nil
+	}
+	switch status := (Answer{Err: err}).Status(); {
+	case status == docservicepb.Status_STATUS_NOT_FOUND, status == docservicepb.Status_STATUS_MOVED, errors.Is(err, ErrShardAbsent):
+		return wire.AppendStatus(dst, status), nil
 	}
 	return dst, err
 }
@@ -132,13 +133,13 @@ func (b *batchResponse) Begin(dst []byte) []byte { return wire.BeginAnswer(dst) 
 
 func (b *batchResponse) End(dst []byte, start int, asStored bool, err error) []byte {
 	switch answer := (Answer{Err: err}); {
-	case err == nil, answer.available(), errors.Is(err, errExpected):
+	case err == nil, answer.available(), errors.Is(err, ErrShardAbsent):
 		b.useful = true
 	case b.unavailable == nil:
 		b.unavailable = err
 	}
 	if err != nil {
-		return wire.AppendAnswerStatus(dst[:start], Answer{Err: err}.status())
+		return wire.AppendAnswerStatus(dst[:start], Answer{Err: err}.Status())
 	}
 	return wire.EndAnswer(dst, start, asStored)
 }
@@ -184,7 +185,7 @@ func handleScan(ctx context.Context, r Router, request, dst []byte) ([]byte, err
 		if entries > 0 && size > docservice.MaxReplyBytes {
 			return errPageFull
 		}
-		response = wire.AppendEntry(response, id, answer.status(), answer.Document, answer.AsStored)
+		response = wire.AppendEntry(response, id, answer.Status(), answer.Document, answer.AsStored)
 		last = append(last[:0], id...)
 		entries++
 		return nil
@@ -216,24 +217,24 @@ func (a Answer) available() bool {
 	return !errors.Is(a.Err, docservice.ErrUnavailable) && !errors.Is(a.Err, ErrClosed)
 }
 
-// status returns the answer as a protobuf status.
-func (a Answer) status() docservicepb.Status {
+// Status returns the answer as a protobuf status.
+func (a Answer) Status() docservicepb.Status {
 	switch {
 	case a.Err == nil:
 		return docservicepb.Status_STATUS_FOUND
 	case errors.Is(a.Err, docservice.ErrNotFound):
 		return docservicepb.Status_STATUS_NOT_FOUND
-	case errors.Is(a.Err, docservice.ErrMoved):
-		return docservicepb.Status_STATUS_MOVED
 	case !a.available():
 		return docservicepb.Status_STATUS_UNAVAILABLE
+	case errors.Is(a.Err, docservice.ErrMoved):
+		return docservicepb.Status_STATUS_MOVED
 	}
 	return docservicepb.Status_STATUS_ERROR
 }
 
-// callError converts an error to that of a call. Errors that concern only this server are
+// CallError converts an error of a Router to that of a call. Errors that concern only this server are
 // marked as not processed, so that the pool tries another server.
-func callError(err error) error {
+func CallError(err error) error {
 	code := boxcarrpc.CodeInternal
 	var call *boxcarrpc.Error
 	var noMemory *budget.NoMemoryError

@@ -195,6 +195,6 @@ func TestAnswerStatus(t *testing.T) {
 		docservicepb.Status_STATUS_UNAVAILABLE: gapNotRead.err,
 		docservicepb.Status_STATUS_ERROR:       docservice.ErrBadID,
 	} {
-		assert.Equal(t, status, Answer{Err: err}.status(), "%v", err)
+		assert.Equal(t, status, Answer{Err: err}.Status(), "%v", err)
 	}
 }

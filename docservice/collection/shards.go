@@ -23,15 +23,10 @@ type shards struct {
 	expected []bool        // by shard; nil: the collection has one shard, which never moves
 }
 
-// errExpected is the error for an id of an expected shard. It is an answer, not the failure
-// of a call: the server works, so pools neither avoid it nor charge their retry budget when
-// the client asks another server.
-var errExpected = unavailable(errors.New("the shard of the id is not served here yet"))
-
 // absent returns the error for the ids of a shard that is not held.
 func (s *shards) absent(i int) error {
 	if s.expected[i] {
-		return errExpected
+		return ErrShardAbsent
 	}
 	return docservice.ErrMoved
 }

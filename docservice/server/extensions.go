@@ -23,9 +23,6 @@ type Source interface {
 
 // Parts are what a Source adds to a server.
 type Parts struct {
-	// Handler answers the requests over HTTP and other protocols; nil: the service, which
-	// answers those over Boxcar.
-	Handler boxcarrpc.Handler
 	// Boxcar completes the options of the Boxcar listener; nil: nothing is added.
 	Boxcar     func(*boxcarrpc.ServerOptions)
 	Routes     func(*http.ServeMux) // adds HTTP paths; nil: none

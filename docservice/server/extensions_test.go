@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"net/http"
 	"path/filepath"
 	"testing"
@@ -16,7 +15,6 @@ import (
 // testSource opens the collection of a URL from a queue directory.
 type testSource struct {
 	queueDir string
-	fails    error
 	closed   bool
 	held     *testHeld
 	*Server
@@ -27,12 +25,6 @@ func (s *testSource) Start(d *Server) (Parts, error) {
 	return Parts{
 		Routes: func(mux *http.ServeMux) {
 			mux.HandleFunc("GET /fleet", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
-		},
-		Handler: func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
-			if s.fails != nil {
-				return nil, s.fails
-			}
-			return d.Service().Handle(ctx, method, request, dst)
 		},
 	}, nil
 }
@@ -73,7 +65,7 @@ func (h *testHeld) Readiness() CollectionReadiness {
 }
 
 // A Source opens the collections of URLs: their readiness is that of the daemon, which is
-// drained meanwhile, and its handler answers HTTP.
+// drained meanwhile, and they are served over HTTP.
 func TestSource(t *testing.T) {
 	queueDir := t.TempDir()
 	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
@@ -98,8 +90,6 @@ func TestSource(t *testing.T) {
 
 	require.Equal(t, http.StatusTeapot, servertest.Get(d.HTTPHandler(), "/fleet").Code)
 	require.Equal(t, `{"id":"a"}`, servertest.Get(d.HTTPHandler(), "/documents/remote/a").Body.String())
-	source.fails = boxcarrpc.NotProcessed(&boxcarrpc.Error{Code: boxcarrpc.CodeResourceExhausted})
-	require.Equal(t, http.StatusServiceUnavailable, servertest.Get(d.HTTPHandler(), "/documents/remote/a").Code)
 }
 
 // Without a Source a URL is an error, and collections opened before it are closed.

@@ -98,7 +98,7 @@ func newHTTPHandler(d *Server, page *livepage.Page) http.Handler {
 	if d.parts.Routes != nil {
 		d.parts.Routes(mux)
 	}
-	api := &documentAPI{handler: d.options.Tracer.Handler(d.metrics.timed("http", d.parts.Handler)), decoders: d.collections.Decoders, log: d.options.Logger}
+	api := newDocumentAPI(d)
 	served := func(next http.HandlerFunc) http.HandlerFunc {
 		return access.ifLookUps(admitted(next))
 	}
@@ -141,22 +141,22 @@ func unlessHead(next http.HandlerFunc) http.HandlerFunc {
 
 // answerError returns the response for an error of a document or a list.
 func answerError(err error) *httpapi.Error {
-	var call *boxcarrpc.Error
+	var full *budget.NoMemoryError
 	switch {
 	case errors.Is(err, docservice.ErrNotFound):
 		return httpapi.Errorf(httpapi.CodeNotFound, "not found")
-	case errors.Is(err, docservice.ErrNoCollection) && errors.As(err, &call):
-		return httpapi.Errorf(httpapi.CodeNoCollection, "%s", call.Message)
-	case boxcarrpc.CodeOf(err) == boxcarrpc.CodePermissionDenied && errors.As(err, &call):
-		return httpapi.Errorf(httpapi.CodeForbidden, "%s", call.Message)
-	case boxcarrpc.CodeOf(err) == boxcarrpc.CodeResourceExhausted, boxcarrpc.CodeOf(err) == boxcarrpc.CodeDeadlineExceeded,
-		errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, docservice.ErrNoCollection):
+		return httpapi.Errorf(httpapi.CodeNoCollection, "%v", err)
+	case errors.Is(err, collection.ErrNotPermitted):
+		return httpapi.Errorf(httpapi.CodeForbidden, "%v", err)
+	case errors.As(err, &full), boxcarrpc.CodeOf(err) == boxcarrpc.CodeResourceExhausted,
+		boxcarrpc.CodeOf(err) == boxcarrpc.CodeDeadlineExceeded, errors.Is(err, context.DeadlineExceeded):
 		return httpapi.Errorf(httpapi.CodeUnavailable, noMemory)
 	case errors.Is(err, docservice.ErrUnavailable), errors.Is(err, collection.ErrClosed):
 		return httpapi.Errorf(httpapi.CodeUnavailable, "%v", err)
 	case errors.Is(err, docservice.ErrMoved):
 		return httpapi.Errorf(httpapi.CodeMoved, "%v", err)
-	case errors.Is(err, docservice.ErrBadID), boxcarrpc.CodeOf(err) == boxcarrpc.CodeInvalidArgument:
+	case errors.Is(err, docservice.ErrBadID), errors.Is(err, docservice.ErrMalformed):
 		return httpapi.Errorf(httpapi.CodeInvalidArgument, "%v", err)
 	}
 	return httpapi.Errorf(httpapi.CodeInternal, "%v", err)

@@ -8,8 +8,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"docstore/boxcarrpc"
-	"docstore/docservice"
 	"docstore/docservice/collection"
 	"docstore/docservice/server/internal/httpapi"
 	"docstore/queue"
@@ -38,17 +36,18 @@ func BenchmarkTransfer(b *testing.B) {
 			require.NoError(b, err)
 			defer c.Close()
 			require.NoError(b, c.WaitReady(b.Context()))
-			var handler boxcarrpc.Handler = collection.NewService(c).Handle
-			client := docservice.NewLocalClient(handler, "jobs", stored.NewDecoderCache(1<<20))
+			api := &documentAPI{router: collection.NewService(c), cache: stored.NewDecoderCache(1 << 20)}
+			api.mu.decoders = map[string]*stored.Decoders{}
+			m := &documentMemory{name: []byte("jobs"), id: []byte("a")}
 			for _, coding := range []httpapi.Coding{httpapi.Identity, httpapi.Gzip, httpapi.Zstd} {
 				b.Run(fmt.Sprintf("size=%d/stored=%s/sent=%s", size, codec, coding), func(b *testing.B) {
 					b.ReportAllocs()
 					b.SetBytes(int64(len(document)))
 					sent := 0
 					for b.Loop() {
-						content, err := fetchContent(b.Context(), client, "a", coding)
+						content, err := api.fetch(b.Context(), m, coding)
 						require.NoError(b, err)
-						t, err := transfer(b.Context(), client, content, coding)
+						t, err := api.transfer(b.Context(), m, content, coding)
 						require.NoError(b, err)
 						sent = len(t.magic) + len(t.bytes)
 					}

@@ -26,6 +26,7 @@ import (
 	"docstore/internal/servertest"
 	"docstore/queue"
 	"docstore/queue/codec"
+	"docstore/queue/stored"
 )
 
 // ask sends a request to a daemon. headers are names and values.
@@ -220,10 +221,12 @@ func TestZstdFramesPass(t *testing.T) {
 	fillWith(t, dir, queue.WriterOptions{Codec: "zstd"}, "long", long, "large", large)
 	d, _ := startTestDaemon(t, testOptions(t, dir))
 	waitReady(t, d)
-	client := docservice.NewLocalClient(d.service.Handle, "jobs", d.collections.Decoders)
-	content, err := client.Fetch(t.Context(), "long")
+	sent, asStored, err := d.service.Get(t.Context(), []byte("jobs"), []byte("long"), codec.Built(), nil)
 	require.NoError(t, err)
-	magic, rest, ok := content.Stored.ZstdFrame()
+	require.True(t, asStored)
+	form, err := stored.Parse(sent, []byte("long"))
+	require.NoError(t, err)
+	magic, rest, ok := form.ZstdFrame()
 	require.True(t, ok)
 	r := ask(t, d, "GET", "/documents/jobs/long", "", "Accept-Encoding", "zstd")
 	require.Equal(t, magic+string(rest), r.Body.String())

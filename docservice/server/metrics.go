@@ -85,16 +85,39 @@ func (m *metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{EnableOpenMetrics: true})
 }
 
+// methodObservers are the histograms of a listener's methods.
+type methodObservers struct{ get, batchGet, dictionary, scan, stats prometheus.Observer }
+
+// observers adds the histograms of a listener.
+func (m *metrics) observers(listener string) methodObservers {
+	of := func(method string) prometheus.Observer { return m.timing(listener, path.Base(method)) }
+	return methodObservers{of(docservice.MethodGet), of(docservice.MethodBatchGet), of(docservice.MethodDictionary), of(docservice.MethodScan), of(docservice.MethodStats)}
+}
+
+// of returns the histogram of a method, nil if there is none.
+func (o *methodObservers) of(method string) prometheus.Observer {
+	switch method {
+	case docservice.MethodGet:
+		return o.get
+	case docservice.MethodBatchGet:
+		return o.batchGet
+	case docservice.MethodDictionary:
+		return o.dictionary
+	case docservice.MethodScan:
+		return o.scan
+	case docservice.MethodStats:
+		return o.stats
+	}
+	return nil
+}
+
 // timed measures the duration of a listener's handler.
 func (m *metrics) timed(listener string, next boxcarrpc.Handler) boxcarrpc.Handler {
-	byMethod := make(map[string]prometheus.Observer)
-	for _, method := range []string{docservice.MethodGet, docservice.MethodBatchGet, docservice.MethodDictionary, docservice.MethodScan, docservice.MethodStats} {
-		byMethod[method] = m.timing(listener, path.Base(method))
-	}
+	observers := m.observers(listener)
 	return func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
 		started := time.Now()
 		response, err := next(ctx, method, request, dst)
-		if observer := byMethod[method]; observer != nil {
+		if observer := observers.of(method); observer != nil {
 			m.observe(ctx, observer, time.Since(started))
 		}
 		return response, err

@@ -20,6 +20,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/budget"
 	"docstore/docservice/collection"
+	"docstore/docservice/router"
 	"docstore/docservice/server/livepage"
 	"docstore/internal/bounded"
 	"docstore/internal/ctxtime"
@@ -45,6 +46,7 @@ type Server struct {
 	// protocols.
 	messages  *budget.Budget
 	service   *collection.Service
+	router    *router.Router // of HTTP and protocol
 	boxcar    *boxcarrpc.Server
 	http      *http.Server
 	protocol  Protocol // nil: none, or it is not open
@@ -68,6 +70,7 @@ func Start(o Options) (_ *Server, err error) {
 		return nil, err
 	}
 	s := &Server{options: o, service: collection.NewService()}
+	s.router = router.New(s.service)
 	s.begin()
 	defer func() {
 		if err != nil {
@@ -97,9 +100,6 @@ func Start(o Options) (_ *Server, err error) {
 			return nil, err
 		}
 		s.source = o.Source
-	}
-	if s.parts.Handler == nil {
-		s.parts.Handler = s.service.Handle
 	}
 	for _, c := range o.Collections {
 		if err := s.addCollection(c); err != nil {
@@ -174,7 +174,7 @@ func (s *Server) openBoxcar(memory int64) error {
 // serve starts to serve.
 func (s *Server) serve() {
 	if s.protocol != nil {
-		s.protocol.Start(s.options.Tracer.Handler(s.metrics.timed(s.protocol.Name(), s.parts.Handler)))
+		s.protocol.Start(s.options.Tracer.Handler(s.metrics.timed(s.protocol.Name(), s.router.Handle)))
 	}
 	s.reporter = newReporter(s)
 	page := livepage.New(s.reporter, s.options.HTTP.lookUps(), s.options.Logger)
@@ -361,6 +361,9 @@ func (s *Server) Messages() *budget.Budget { return s.messages }
 
 // Service returns the service of all collections.
 func (s *Server) Service() *collection.Service { return s.service }
+
+// Router returns the router of HTTP and the protocol.
+func (s *Server) Router() *router.Router { return s.router }
 
 // Boxcar returns the Boxcar server.
 func (s *Server) Boxcar() *boxcarrpc.Server { return s.boxcar }

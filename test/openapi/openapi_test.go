@@ -87,7 +87,7 @@ func description(t *testing.T, base string) (*openapi3.T, routers.Router) {
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	require.NoError(t, err)
-	stored, err := os.ReadFile(filepath.Join("..", "..", "cmd", "internal", "daemon", "openapi.yaml"))
+	stored, err := os.ReadFile(filepath.Join("..", "..", "docservice", "server", "openapi.yaml"))
 	require.NoError(t, err)
 	require.Equal(t, string(stored), string(text))
 	document, err := openapi3.NewLoader().LoadFromData(text)

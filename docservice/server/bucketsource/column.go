@@ -114,7 +114,7 @@ func (r *Source) openColumn(c server.Collection, options *collection.Options) (_
 		return nil, err
 	}
 	close(of.opened)
-	r.gateway.Add(c.Name, of.client)
+	r.Router().Add(c.Name, of.client)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.mu.columns = append(r.mu.columns, of)
@@ -309,7 +309,7 @@ func (c *columnOf) Lookup(id string) (of *collection.Collection, problem string)
 }
 
 // Lister is part of server.Held.
-func (c *columnOf) Lister() server.Lister { return c.source.gateway.Collection(c.name) }
+func (c *columnOf) Lister() server.Lister { return c.source.Router().Collection(c.name) }
 
 // Replicated is part of server.Held: the other rows of the column have the same shards.
 func (c *columnOf) Replicated() bool { return true }
@@ -372,7 +372,7 @@ func (c columnCollector) Collect(to chan<- prometheus.Metric) {
 		collectBucket(to, of.name, of.bucket)
 	}
 	if len(list) > 0 {
-		s := c.gateway.Stats()
+		s := c.Router().Forwards()
 		forwards.Send(to, float64(s.Forwarded-s.Failed), "answered")
 		forwards.Send(to, float64(s.Failed), "failed")
 		forwards.Send(to, float64(s.Refused), "refused")

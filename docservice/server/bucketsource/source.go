@@ -10,7 +10,6 @@ import (
 
 	"docstore/docservice/collection"
 	"docstore/docservice/follow"
-	"docstore/docservice/gateway"
 	"docstore/docservice/peers"
 	"docstore/docservice/server"
 	"docstore/queue/publish/etcdlog"
@@ -21,13 +20,11 @@ import (
 type Source struct {
 	*server.Server // set by Start
 	options        Options
-	// gateway answers HTTP and gRPC: it passes on requests for shards of other columns.
-	gateway   *gateway.Gateway
-	disk      *follow.Disk  // limit of the data directory; nil: none
-	downloads *rate.Limiter // nil: no limit
-	files     *peers.Server // sends files to other servers
-	peers     *peers.Client // fetches files from them; nil: there are none
-	fleets    fleets        // for the fleet page
+	disk           *follow.Disk  // limit of the data directory; nil: none
+	downloads      *rate.Limiter // nil: no limit
+	files          *peers.Server // sends files to other servers
+	peers          *peers.Client // fetches files from them; nil: there are none
+	fleets         fleets        // for the fleet page
 
 	mu struct {
 		sync.Mutex
@@ -47,15 +44,14 @@ func New(o Options) *Source {
 
 // Start implements server.Source.
 func (r *Source) Start(d *server.Server) (server.Parts, error) {
-	r.Server, r.gateway = d, gateway.New(d.Service())
+	r.Server = d
 	if err := r.openPeers(); err != nil {
 		return server.Parts{}, err
 	}
 	r.limitDownloads()
 	return server.Parts{
-		Handler: r.gateway.Handle,
-		Boxcar:  r.servePeers,
-		Routes:  func(mux *http.ServeMux) { r.newFleetPage().Handle(mux) },
+		Boxcar: r.servePeers,
+		Routes: func(mux *http.ServeMux) { r.newFleetPage().Handle(mux) },
 		Collectors: []prometheus.Collector{
 			bucketCollector{r}, peerCollector{r}, columnCollector{r},
 		},

@@ -1,4 +1,4 @@
-package gateway
+package router
 
 import (
 	"context"
@@ -24,6 +24,7 @@ import (
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/codec"
 	"docstore/queue/shard"
 	"docstore/queue/stored"
 )
@@ -49,7 +50,7 @@ type fleet struct {
 	servers   []*boxcarrpc.Server
 	addresses []string
 	source    placement.Current
-	gateway   *Gateway // of the first server
+	router    *Router // of the first server
 }
 
 const shards = 8
@@ -86,8 +87,8 @@ func newFleet(t *testing.T, documentBytes int) *fleet {
 		f.services[i%3].Add(f.shards[i])
 	}
 	f.source.Set(m)
-	f.gateway = New(f.services[0])
-	f.gateway.Add("jobs", f.client(nil))
+	f.router = New(f.services[0])
+	f.router.Add("jobs", f.client(nil))
 	return f
 }
 
@@ -127,7 +128,7 @@ func (f *fleet) call(method string, request, response proto.Message) error {
 	f.t.Helper()
 	body, err := proto.Marshal(request)
 	require.NoError(f.t, err)
-	out, err := f.gateway.Handle(soon(f.t), method, body, []byte("before"))
+	out, err := f.router.Handle(soon(f.t), method, body, []byte("before"))
 	require.Equal(f.t, "before", string(out[:6]))
 	if err != nil {
 		require.Len(f.t, out, 6, "dst is unchanged on error")
@@ -137,40 +138,90 @@ func (f *fleet) call(method string, request, response proto.Message) error {
 	return nil
 }
 
+// localClient asks the router of a fleet for documents, as a listener in this process does.
+type localClient struct {
+	f        *fleet
+	decoders *stored.Decoders
+}
+
+func (f *fleet) local() *localClient {
+	return &localClient{f, stored.NewDecoders(stored.NewDecoderCache(1<<20), func(ctx context.Context, hash codec.DictionaryHash) ([]byte, error) {
+		return f.router.Dictionary(ctx, []byte("jobs"), hash)
+	})}
+}
+
+// decode returns a document that was requested in its stored form.
+func (l *localClient) decode(id string, document []byte, asStored bool) []byte {
+	require.True(l.f.t, asStored)
+	form, err := stored.Parse(document, []byte(id))
+	require.NoError(l.f.t, err)
+	document, err = l.decoders.Decode(soon(l.f.t), nil, form)
+	require.NoError(l.f.t, err)
+	return document
+}
+
+func (l *localClient) get(id string) ([]byte, error) {
+	out, asStored, err := l.f.router.Get(soon(l.f.t), []byte("jobs"), []byte(id), codec.Built(), []byte("before"))
+	require.Equal(l.f.t, "before", string(out[:6]))
+	if err != nil {
+		require.Len(l.f.t, out, 6, "dst is unchanged on error")
+		return nil, err
+	}
+	return l.decode(id, out[6:], asStored), nil
+}
+
+// getMany calls fn in the order of the ids. With plain the servers decode the documents.
+func (l *localClient) getMany(ids []string, plain bool, fn func(id string, document []byte, err error)) {
+	accept := codec.Built()
+	if plain {
+		accept = 0
+	}
+	for len(ids) > 0 {
+		var keys [][]byte
+		for _, id := range ids {
+			keys = append(keys, []byte(id))
+		}
+		var list collection.Answers
+		out, n, err := l.f.router.GetMany(soon(l.f.t), []byte("jobs"), keys, accept, nil, &list)
+		require.NoError(l.f.t, err)
+		require.Positive(l.f.t, n)
+		for i, a := range list.First(n, out, 0) {
+			if a.Err == nil && !plain {
+				a.Document = l.decode(ids[i], a.Document, a.AsStored)
+			}
+			fn(ids[i], a.Document, a.Err)
+		}
+		ids = ids[n:]
+	}
+}
+
 // Any server answers for all shards: documents, in the stored form that a client accepts, and
 // "not found".
 func TestAnyServerAnswers(t *testing.T) {
 	f := newFleet(t, 30)
-	local := docservice.NewLocalClient(f.gateway.Handle, "jobs", stored.NewDecoderCache(1<<20))
+	local := f.local()
 	var ids []string
 	for id, want := range f.documents {
 		ids = append(ids, id, "none-"+id)
-		document, err := local.Get(soon(t), nil, id)
+		document, err := local.get(id)
 		require.NoError(t, err)
 		require.Equal(t, want, string(document))
-		content, err := local.Fetch(soon(t), id)
-		require.NoError(t, err)
-		require.True(t, content.IsStored())
 	}
-	_, err := local.Get(soon(t), nil, "none")
+	_, err := local.get("none")
 	require.ErrorIs(t, err, docservice.ErrNotFound)
 	r := testseed.Rand(t)
 	for range 50 {
 		r.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
-		n := 0
-		require.NoError(t, local.GetMany(soon(t), ids[:1+r.IntN(len(ids))], func(i int, document []byte, err error) error {
-			require.Equal(t, n, i)
-			n++
-			if want, exists := f.documents[ids[i]]; exists {
+		local.getMany(ids[:1+r.IntN(len(ids))], r.IntN(2) == 0, func(id string, document []byte, err error) {
+			if want, exists := f.documents[id]; exists {
 				require.NoError(t, err)
 				require.Equal(t, want, string(document))
-				return nil
+				return
 			}
 			require.ErrorIs(t, err, docservice.ErrNotFound)
-			return nil
-		}))
+		})
 	}
-	require.Positive(t, f.gateway.Stats().Forwarded)
+	require.Positive(t, f.router.Forwards().Forwarded)
 }
 
 // While a row of a column lacks its shards, each request for them is passed on to another row.
@@ -183,18 +234,17 @@ func TestRowLacksShards(t *testing.T) {
 		rows["1"] = append(rows["1"], f.addresses[i])
 	}
 	client := f.client(rows)
-	f.gateway.Add("jobs", client)
-	local := docservice.NewLocalClient(f.gateway.Handle, "jobs", stored.NewDecoderCache(1<<20))
+	f.router.Add("jobs", client)
+	local := f.local()
 	for range 20 {
 		for id, want := range f.documents {
-			document, err := local.Get(soon(t), nil, id)
+			document, err := local.get(id)
 			require.NoError(t, err)
 			require.Equal(t, want, string(document))
-			require.NoError(t, local.GetMany(soon(t), []string{id}, func(_ int, document []byte, err error) error {
+			local.getMany([]string{id}, false, func(_ string, document []byte, err error) {
 				require.NoError(t, err)
 				require.Equal(t, want, string(document))
-				return nil
-			}))
+			})
 		}
 	}
 	for _, s := range client.PoolStats() {
@@ -205,23 +255,22 @@ func TestRowLacksShards(t *testing.T) {
 // A batch that does not fit leaves out the last ids.
 func TestLargeBatch(t *testing.T) {
 	f := newFleet(t, 1<<20)
-	local := docservice.NewLocalClient(f.gateway.Handle, "jobs", stored.NewDecoderCache(1<<20))
+	local := f.local()
 	var ids []string
 	for id := range f.documents {
 		ids = append(ids, id)
 	}
 	n := 0
-	require.NoError(t, local.Plain().GetMany(soon(t), ids, func(i int, document []byte, err error) error {
+	local.getMany(ids, true, func(id string, document []byte, err error) {
 		require.NoError(t, err)
-		require.Equal(t, f.documents[ids[i]], string(document))
+		require.Equal(t, f.documents[id], string(document))
 		n++
-		return nil
-	}))
+	})
 	require.Equal(t, len(ids), n)
 }
 
 // A request is passed on once: if the placement is wrong, the servers answer MOVED, and the
-// client of the gateway gets "unavailable", never "not found".
+// client of the router gets "unavailable", never "not found".
 func TestWrongPlacement(t *testing.T) {
 	f := newFleet(t, 30)
 	m, _ := f.source.Map()
@@ -235,13 +284,13 @@ func TestWrongPlacement(t *testing.T) {
 	for id := range f.documents {
 		i := f.layout.ShardString(id)
 		if i%3 == 0 {
-			continue // the gateway's own
+			continue // the router's own
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
 		request, err := proto.Marshal(&docservicepb.GetRequest{Collection: "jobs", Id: []byte(id)})
 		require.NoError(t, err)
-		_, err = f.gateway.Handle(ctx, docservice.MethodGet, request, nil)
+		_, err = f.router.Handle(ctx, docservice.MethodGet, request, nil)
 		require.Error(t, err)
 		require.Contains(t, []boxcarrpc.Code{boxcarrpc.CodeUnavailable, boxcarrpc.CodeDeadlineExceeded}, boxcarrpc.CodeOf(err))
 		break
@@ -253,7 +302,7 @@ func TestWrongPlacement(t *testing.T) {
 func TestDeadColumn(t *testing.T) {
 	f := newFleet(t, 30)
 	require.NoError(t, f.servers[2].Close())
-	f.gateway.timeout = 300 * time.Millisecond
+	f.router.timeout = 300 * time.Millisecond
 	request := &docservicepb.BatchGetRequest{Collection: "jobs"}
 	for id := range f.documents {
 		request.Ids = append(request.Ids, []byte(id))
@@ -292,7 +341,7 @@ func TestLists(t *testing.T) {
 	}
 	require.Len(t, ids, 60)
 	require.IsIncreasing(t, ids)
-	c := f.gateway.Collection("jobs")
+	c := f.router.Collection("jobs")
 	require.Equal(t, "jobs", c.Name())
 	n, err := c.Count(soon(t), []byte("doc-00"))
 	require.NoError(t, err)
@@ -302,7 +351,6 @@ func TestLists(t *testing.T) {
 	n = 0
 	require.NoError(t, c.Scan(soon(t), docservice.ScanOptions{Limit: 25}, func([]byte, collection.Answer) error { n++; return nil }))
 	require.EqualValues(t, 25, n)
-	require.Nil(t, f.gateway.Collection("other"))
 	var stats docservicepb.StatsResponse
 	require.NoError(t, f.call(docservice.MethodStats, &docservicepb.StatsRequest{Collection: "jobs"}, &stats))
 	require.EqualValues(t, 60, stats.GetCollections()[0].GetSegmentDocuments())
@@ -315,7 +363,7 @@ func TestLists(t *testing.T) {
 func TestLimit(t *testing.T) {
 	f := newFleet(t, 30)
 	for range MaxForwards {
-		f.gateway.slots <- struct{}{}
+		f.router.slots <- struct{}{}
 	}
 	answered, refused := 0, 0
 	for id := range f.documents {
@@ -330,26 +378,26 @@ func TestLimit(t *testing.T) {
 		refused++
 	}
 	require.Positive(t, answered)
-	require.EqualValues(t, refused, f.gateway.Stats().Refused)
+	require.EqualValues(t, refused, f.router.Forwards().Refused)
 }
 
 // Batch requests leave a quarter of the limit to others.
 func TestBatchIsPassedOnBelowTheReserve(t *testing.T) {
 	f := newFleet(t, 30)
 	for range MaxForwards - MaxForwards/4 {
-		f.gateway.slots <- struct{}{}
+		f.router.slots <- struct{}{}
 	}
 	scan, err := proto.Marshal(&docservicepb.ScanRequest{Collection: "jobs"})
 	require.NoError(t, err)
 	ask := func(ctx context.Context) boxcarrpc.Code {
-		_, err := f.gateway.Handle(ctx, docservice.MethodScan, scan, nil)
+		_, err := f.router.Handle(ctx, docservice.MethodScan, scan, nil)
 		return boxcarrpc.CodeOf(err)
 	}
 	require.Equal(t, boxcarrpc.CodeResourceExhausted, ask(boxcarrpc.WithBatch(soon(t))))
 	require.Equal(t, boxcarrpc.CodeOK, ask(soon(t)))
-	<-f.gateway.slots
+	<-f.router.slots
 	require.Equal(t, boxcarrpc.CodeOK, ask(boxcarrpc.WithBatch(soon(t))))
-	require.EqualValues(t, 1, f.gateway.Stats().Refused)
+	require.EqualValues(t, 1, f.router.Forwards().Refused)
 }
 
 // A client without permission gets no answer, whichever server has the shard.
@@ -369,16 +417,16 @@ func TestPermissions(t *testing.T) {
 	} {
 		require.Equal(t, boxcarrpc.CodePermissionDenied, boxcarrpc.CodeOf(f.call(method, request, nil)), method)
 	}
-	require.Zero(t, f.gateway.Stats().Forwarded)
+	require.Zero(t, f.router.Forwards().Forwarded)
 }
 
 func TestMalformed(t *testing.T) {
 	f := newFleet(t, 30)
 	for _, method := range []string{docservice.MethodGet, docservice.MethodBatchGet, docservice.MethodScan, docservice.MethodStats, docservice.MethodDictionary} {
-		_, err := f.gateway.Handle(t.Context(), method, []byte{0x0a}, nil)
+		_, err := f.router.Handle(t.Context(), method, []byte{0x0a}, nil)
 		require.Equal(t, boxcarrpc.CodeInvalidArgument, boxcarrpc.CodeOf(err), method)
 	}
-	_, err := f.gateway.Handle(t.Context(), "/none", nil, nil)
+	_, err := f.router.Handle(t.Context(), "/none", nil, nil)
 	require.Equal(t, boxcarrpc.CodeUnimplemented, boxcarrpc.CodeOf(err))
 	hash := make([]byte, 16)
 	err = f.call(docservice.MethodDictionary, &docservicepb.DictionaryRequest{Collection: "jobs", Hash: hash}, nil)

@@ -1,11 +1,12 @@
-// Package gateway lets each server of a sharded collection answer requests for all of it: over
-// HTTP and gRPC, whose clients do not know the placement.
+// Package router answers requests for documents: from the collections of this process, and for
+// shards that it does not hold from the servers that do. With it each server of a sharded
+// collection answers for all of it over HTTP and gRPC, whose clients do not know the placement.
 //
-//	g := gateway.New(service)
-//	g.Add("jobs", client) // a sharded.Client
-//	...                   // use g.Handle instead of service.Handle for these listeners
+//	r := router.New(service)
+//	r.Add("jobs", client) // a sharded.Client
+//	document, asStored, err := r.Get(ctx, []byte("jobs"), []byte("4711"), 0, nil)
 //
-// A request is answered by this server as far as it holds the shards. The rest is passed on
+// A request is answered by this process as far as it holds the shards. The rest is passed on
 // over Boxcar to servers of the columns that hold them: one call for each column, all at once.
 //
 // # Guarantees
@@ -21,5 +22,6 @@
 //   - A column that does not answer within ColumnTimeout makes its ids unavailable, and no
 //     others; one without a reachable server does at once.
 //
-// A Gateway is safe for concurrent use.
-package gateway
+// A Router is safe for concurrent use. A request for a collection of this process takes no lock
+// in it, except for a batch or a list.
+package router
