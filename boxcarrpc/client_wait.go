@@ -285,7 +285,7 @@ func (s *cancelSweeper) sweep() {
 		return
 	}
 	s.idleSweeps++
-	if s.members.visitTransports() {
+	if s.visit() {
 		s.idleSweeps = 0
 	}
 	if s.idleSweeps >= sweeperIdleSweeps {
@@ -293,17 +293,16 @@ func (s *cancelSweeper) sweep() {
 		// found by the second visit.
 		s.idleSweeps = 0
 		s.running.Store(false)
-		if !s.members.visitTransports() || !s.running.CompareAndSwap(false, true) {
+		if !s.visit() || !s.running.CompareAndSwap(false, true) {
 			return
 		}
 	}
 	s.timer.Reset(ownReading)
 }
 
-// visitTransports visits every waiting call and reports whether there is one. m.mu is
-// held.
-func (m *members) visitTransports() (waiting bool) {
-	for _, t := range m.mu.open {
+// visit visits every waiting call and reports whether there is one. members.mu is held.
+func (s *cancelSweeper) visit() (waiting bool) {
+	for _, t := range s.members.mu.open {
 		if t.outstanding.Load() > 0 && t.visit() {
 			waiting = true
 		}

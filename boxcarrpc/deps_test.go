@@ -27,3 +27,12 @@ func TestFewDependencies(t *testing.T) {
 		}
 	}
 }
+
+// Package budget is below every protocol: of this module it imports only package core.
+func TestBudgetIsBelowTheProtocol(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{join .Imports \"\\n\"}}", "docstore/boxcarrpc/budget").Output()
+	require.NoError(t, err)
+	for path := range strings.FieldsSeq(string(out)) {
+		require.True(t, !strings.HasPrefix(path, "docstore/") || path == "docstore/boxcarrpc/core", "%s is imported", path)
+	}
+}

@@ -194,7 +194,7 @@ func (p *Pool) view() *page.View {
 		case len(v.Servers) >= page.MaxServers && len(peer.transports) == 0:
 			v.More++
 		default:
-			v.Servers = append(v.Servers, m.viewServer(peer))
+			v.Servers = append(v.Servers, p.viewServer(peer))
 		}
 	}
 	m.mu.Unlock()
@@ -205,8 +205,9 @@ func (p *Pool) view() *page.View {
 	return v
 }
 
-func (m *members) viewServer(peer *poolPeer) page.Server {
-	info := m.slots.peer(peer.index)
+// viewServer describes a server. members.mu is held.
+func (p *Pool) viewServer(peer *poolPeer) page.Server {
+	info := p.slots.peer(peer.index)
 	v := page.Server{
 		Address: peer.address, Zone: peer.zoneName(), Number: peer.server.Number, Slots: info.Held, Connections: len(peer.transports),
 		State: "ready",

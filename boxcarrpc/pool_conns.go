@@ -1,6 +1,7 @@
 package boxcarrpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -235,14 +236,6 @@ func (m *members) noteSend() {
 	m.checkLivenessSoon()
 }
 
-// noteStreamSend records that a frame was sent on a stream.
-func (t *transport) noteStreamSend() {
-	t.streamSends.Add(1)
-	if t.members.livenessCheckSlow.Load() {
-		t.members.noteSend()
-	}
-}
-
 // setSuspect ranks a server last while one of its transports is silent. m.mu is held.
 func (m *members) setSuspect(t *transport, suspect bool) {
 	if t.suspect == suspect {
@@ -389,4 +382,75 @@ func (m *members) isUnneeded(t *transport, now int64) bool {
 		return false
 	}
 	return now-t.idleSince >= int64(idleTransport)
+}
+
+// streamTransport reserves a stream on the best transport. If there is none, connected is
+// closed with the next connection.
+func (m *members) streamTransport() (t *transport, connected <-chan struct{}, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.mu.closed:
+		return nil, nil, ErrPoolClosed
+	case m.mu.streams >= m.options.MaxStreams:
+		return nil, nil, ErrPoolBusy
+	}
+	var best *transport
+	var full, takesNone bool
+	for _, t := range m.mu.open {
+		switch {
+		case t.leaving || t.lost:
+		case t.hello.MaxStreams == 0:
+			takesNone = true
+		case t.streams >= int(t.hello.MaxStreams):
+			full = true
+		case best == nil || m.streamsBefore(t, best):
+			best = t
+		}
+	}
+	switch {
+	case best != nil:
+		best.streams++
+		m.mu.streams++
+		best.streamed = m.now()
+	case full:
+		return nil, nil, ErrPoolBusy
+	case takesNone:
+		return nil, nil, &Error{Code: CodeUnimplemented, Message: "no server of the pool takes streams"}
+	}
+	return best, m.mu.connected, nil
+}
+
+// streamsBefore reports whether a is better than b for a new stream.
+func (m *members) streamsBefore(a, b *transport) bool {
+	if x, y := m.streamRank(a), m.streamRank(b); x != y {
+		return x < y
+	}
+	return cmp.Or(cmp.Compare(a.streams, b.streams), cmp.Compare(a.streamed, b.streamed)) < 0
+}
+
+// streamRank ranks the server of a transport; 0 is best, and odd ranks are of other zones.
+func (m *members) streamRank(t *transport) (rank int) {
+	info := m.slots.peer(t.peer.index)
+	switch {
+	case !info.Member, info.Isolated, info.Draining:
+		rank = 6
+	case info.Suspect, info.Ejected:
+		rank = 4
+	case info.Paused:
+		rank = 2
+	}
+	if info.Far {
+		rank++
+	}
+	return rank
+}
+
+// streamsEnded removes n streams of a transport.
+func (m *members) streamsEnded(t *transport, n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t.streams -= n
+	m.mu.streams -= n
+	m.noteIdle(t)
 }
