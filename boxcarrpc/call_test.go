@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/internal/wire"
 	"docstore/internal/testseed"
@@ -402,7 +403,7 @@ func TestAResponseBeyondTheBufferBudgetIsAnError(t *testing.T) {
 func TestARequestBeyondTheServersBudgetIsRefusedAsNotProcessed(t *testing.T) {
 	g := newGate()
 	defer g.release()
-	s := serve(t, g.handler, &ServerOptions{BufferBytes: 8 << 20}) // 1 MiB per client
+	s := serve(t, g.handler, &ServerOptions{Budget: budget.New(8 << 20)}) // 1 MiB per client
 	p := newPool(t, &PoolOptions{Size: 2, MaxRetries: -1}, s.address)
 	full(t, p)
 	var wg sync.WaitGroup

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/internal/wire"
 	"docstore/internal/testseed"
 )
@@ -32,7 +33,7 @@ const hostileMemory = 2 * (8 + 64*8/8 + 64/2 + 32) << 20
 // them afterwards.
 func TestHostilePeers(t *testing.T) {
 	s := serve(t, echo, &ServerOptions{
-		MaxConns: 64, MaxLanes: 256, maxLanesPerConn: 100, MaxStreams: 64, BufferBytes: 8 << 20, StreamHandler: streams,
+		MaxConns: 64, MaxLanes: 256, maxLanesPerConn: 100, MaxStreams: 64, Budget: budget.New(8 << 20), StreamHandler: streams,
 		HandshakeTimeout: 300 * time.Millisecond, WriteTimeout: 300 * time.Millisecond,
 	})
 	p := newPool(t, &PoolOptions{Size: 8, SilenceTimeout: time.Minute}, s.address)

@@ -41,7 +41,7 @@ const (
 	DefaultMaxStreams       = 1 << 10 // of a pool
 	DefaultServerMaxStreams = 8 << 10
 	DefaultClientShare      = 1.0 / 8
-	DefaultBufferBytes      = 512 << 20
+	DefaultBufferBytes      = 512 << 20 // of the responses of a pool, and of the Budget of a server
 	DefaultHandshakeTimeout = 5 * time.Second
 	DefaultWriteTimeout     = 10 * time.Second
 
@@ -137,9 +137,9 @@ type ServerOptions struct {
 	// default is none.
 	Prefetch map[string]func(requests [][]byte)
 	// MaxStreams limits the streams of all connections together, of batch ones as Admission
-	// does. Each may hold 256 KiB that
-	// its handler has not received. Further ones are refused as not processed. A server of
-	// watches raises it to its number of watchers. The default is 8,192.
+	// does. Each may hold 256 KiB that its handler has not received. Further ones are refused
+	// as not processed. A server of watches raises it to its number of watchers. The default
+	// is 8,192.
 	MaxStreams int
 	// ClientShare is the fraction of MaxConns, MaxLanes and MaxStreams that one client may
 	// use, so that no client uses all of them. A client is identified by its identity, or
@@ -153,10 +153,8 @@ type ServerOptions struct {
 	// Servers of other protocols may share it. The large requests of a client that holds an
 	// eighth of it are refused. A handler calls budget.Reserve before it makes a large response,
 	// and waits there. When the budget is exceeded, the slowest peers are disconnected. The
-	// default is a budget of BufferBytes.
+	// default is a budget of 512 MiB.
 	Budget *budget.Budget
-	// BufferBytes is the size of the default Budget. The default is 512 MiB.
-	BufferBytes int64
 	// HandshakeTimeout limits the time from accepting a connection to the HELLO of its
 	// client. Raise it for slow networks or an Authenticate that takes long. The default is
 	// 5 s.
@@ -310,9 +308,8 @@ func (o *ServerOptions) withDefaults() (ServerOptions, error) {
 	r.Admission, admission = r.Admission.Complete()
 	fill(&r.MaxStreams, DefaultServerMaxStreams)
 	fill(&r.ClientShare, DefaultClientShare)
-	fill(&r.BufferBytes, DefaultBufferBytes)
 	if r.Budget == nil {
-		r.Budget = budget.New(r.BufferBytes)
+		r.Budget = budget.New(DefaultBufferBytes)
 	}
 	fill(&r.HandshakeTimeout, DefaultHandshakeTimeout)
 	fill(&r.WriteTimeout, DefaultWriteTimeout)
@@ -327,7 +324,6 @@ func (o *ServerOptions) withDefaults() (ServerOptions, error) {
 		admission,
 		within("MaxStreams", r.MaxStreams, 1, wire.MaxLanes),
 		within("ClientShare", r.ClientShare, 0, 1),
-		within("BufferBytes", r.BufferBytes, 8*wire.MaxPayload, 1<<50),
 		within("HandshakeTimeout", r.HandshakeTimeout, 1, 1<<62),
 		within("WriteTimeout", r.WriteTimeout, 1, 1<<62),
 		checkZone(r.Zone),

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/internal/conn"
 	"docstore/boxcarrpc/internal/wire"
 	"docstore/internal/virtualtime"
@@ -255,7 +256,7 @@ func TestAPeerThatDoesNotReadIsClosed(t *testing.T) {
 
 // A server stops reading from a peer that sends requests and reads nothing.
 func TestAPeerThatDoesNotReadCostsBoundedMemory(t *testing.T) {
-	inBubble(t, echo, &ServerOptions{BufferBytes: 8 << 20}, func(t *testing.T, s *testServer, l *pipes) {
+	inBubble(t, echo, &ServerOptions{Budget: budget.New(8 << 20)}, func(t *testing.T, s *testServer, l *pipes) {
 		conn, err := l.dial(t.Context(), "")
 		require.NoError(t, err)
 		c := newRaw(t, conn)
@@ -273,11 +274,11 @@ func TestAPeerThatDoesNotReadCostsBoundedMemory(t *testing.T) {
 // Requests that arrived together are not all handled while the responses to the first ones
 // exceed the output limit.
 func TestUnreadResponsesDelayFurtherRequests(t *testing.T) {
-	const requests, budget = 200, 1 << 20
+	const requests, bytes = 200, 1 << 20
 	large := func(_ context.Context, _ string, _, dst []byte) ([]byte, error) {
-		return append(dst, make([]byte, budget)...), nil
+		return append(dst, make([]byte, bytes)...), nil
 	}
-	inBubble(t, large, &ServerOptions{BufferBytes: 8 * budget}, func(t *testing.T, s *testServer, l *pipes) {
+	inBubble(t, large, &ServerOptions{Budget: budget.New(8 * bytes)}, func(t *testing.T, s *testServer, l *pipes) {
 		conn, err := l.dial(t.Context(), "")
 		require.NoError(t, err)
 		c := newRaw(t, conn)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/boxcarrpc/budget"
 )
 
 // A client that only receives wrote nothing, because each message put off its ping. After 3
@@ -42,10 +44,10 @@ func TestAClientThatOnlyReceivesStaysConnected(t *testing.T) {
 // the server reads nothing meanwhile because the response is more than the client's share.
 func TestAResponseMayArriveSlowly(t *testing.T) {
 	const size, bytesPerSecond = 30 << 20, 133 << 10
-	for _, budget := range []int64{DefaultBufferBytes, 32 << 20} {
+	for _, limit := range []int64{DefaultBufferBytes, 32 << 20} {
 		inBubble(t, func(_ context.Context, _ string, _, dst []byte) ([]byte, error) {
 			return append(dst, make([]byte, size)...), nil
-		}, &ServerOptions{BufferBytes: budget}, func(t *testing.T, s *testServer, l *pipes) {
+		}, &ServerOptions{Budget: budget.New(limit)}, func(t *testing.T, s *testServer, l *pipes) {
 			p := newPool(t, &PoolOptions{Size: 1, Dialer: func(ctx context.Context, address string) (net.Conn, error) {
 				conn, err := l.dial(ctx, address)
 				return &slowConn{conn, bytesPerSecond}, err

@@ -106,7 +106,7 @@ func TestUnreadAnswersCostBoundedMemory(t *testing.T) {
 	for name, ask := range unreadKinds {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, unreadHandler, &ServerOptions{
-				BufferBytes: unreadBudget, StreamHandler: unreadStreams,
+				Budget: budget.New(unreadBudget), StreamHandler: unreadStreams,
 			})
 			p := newPool(t, &PoolOptions{Size: 4, MaxRetries: -1}, s.address)
 			full(t, p)
@@ -181,7 +181,7 @@ func askWithoutReading(ctx context.Context, address string, ask func(i uint32) [
 // disconnected while the lock of its outbox is held.
 func TestPeerIsDisconnectedUnderTheLockOfItsOutbox(t *testing.T) {
 	here, there := net.Pipe()
-	server := NewServer(unreadHandler, &ServerOptions{BufferBytes: unreadBudget})
+	server := NewServer(unreadHandler, &ServerOptions{Budget: budget.New(unreadBudget)})
 	c := newServerConn(server, here, &Peer{Address: here.RemoteAddr()})
 	c.account.Charge(2*unreadBudget + budget.MaxMessageBytes)
 	c.account.Await(1)
