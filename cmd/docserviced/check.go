@@ -92,7 +92,7 @@ func checkIndexes(ctx context.Context, env *cli.Env, dataDir string, queues map[
 		if err != nil {
 			return err
 		}
-		progress, finish := progressOf(env, "checking "+name, quiet)
+		progress, finish := meter.Work(env, "checking "+name, quiet)
 		err = collection.CheckIndex(dir, env.Log, progress)
 		finish()
 		if err != nil {
@@ -132,23 +132,9 @@ func checkIndexes(ctx context.Context, env *cli.Env, dataDir string, queues map[
 	return nil
 }
 
-// progressOf returns a function that shows the progress of a job, unless quiet, and one that
-// ends the display.
-func progressOf(env *cli.Env, label string, quiet bool) (progress func(done, total int64), finish func()) {
-	var bar *meter.Meter
-	progress = func(done, total int64) {
-		if bar == nil && !quiet {
-			bar = meter.New(env, label, total)
-		}
-		bar.SetTotal(total)
-		bar.Update(0, done)
-	}
-	return progress, func() { bar.Finish() }
-}
-
 // compareIDs compares an index with its queue, and prints the result.
 func compareIDs(ctx context.Context, env *cli.Env, out *cli.Output, name, dir, queueDir string, quiet bool) (equal bool, err error) {
-	progress, finish := progressOf(env, "comparing "+name, quiet)
+	progress, finish := meter.Work(env, "comparing "+name, quiet)
 	c, err := collection.CompareIndex(ctx, dir, queueDir, env.Now(), collection.CompareMemory, progress)
 	finish()
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/meter"
 	"docstore/queue/bucket"
 	"docstore/queue/publish"
 )
@@ -311,9 +312,9 @@ func (v *validation) validate(ctx context.Context, b bucket.Bucket, m *publish.M
 			return err
 		}
 	}
-	progress := &transferMeter{env: v.env, quiet: v.quiet, label: "downloading"}
-	err = publish.Validate(ctx, b, m, accepted, dir, v.bounds, &publish.Options{Now: v.env.Now, Progress: progress.update})
-	progress.finish()
+	progress, finish := meter.Work(v.env, "downloading", v.quiet)
+	err = publish.Validate(ctx, b, m, accepted, dir, v.bounds, &publish.Options{Now: v.env.Now, Progress: progress})
+	finish()
 	if err != nil || v.command == "" {
 		return err
 	}

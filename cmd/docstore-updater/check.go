@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/meter"
 	"docstore/internal/units"
 	"docstore/queue/maintain"
 )
@@ -30,7 +31,7 @@ document, which takes ten times as long and verifies the codec.`,
 		if err != nil {
 			return err
 		}
-		progress, finish := progressOf(env, "checking", quiet)
+		progress, finish := meter.Work(env, "checking", quiet)
 		defer finish()
 		var report checkReport
 		for _, queueDir := range dirs {

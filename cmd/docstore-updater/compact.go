@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"docstore/cmd/internal/cli"
+	"docstore/cmd/internal/meter"
 	"docstore/internal/units"
 	"docstore/internal/vfs"
 	"docstore/queue"
@@ -141,7 +142,7 @@ func (c *compaction) run(ctx context.Context, opts *maintain.CompactOptions) err
 		}
 	}
 	opts.Logger = env.Log
-	progress, finish := progressOf(env, "compacting", c.quiet)
+	progress, finish := meter.Work(env, "compacting", c.quiet)
 	defer finish()
 	opts.Progress = progress
 	var sum compactSum

@@ -65,14 +65,14 @@ func publishQueue(ctx context.Context, env *cli.Env, dir string, flags *bucketFl
 		return err
 	}
 	defer b.Close()
-	progress := &transferMeter{env: env, quiet: quiet, label: "uploading"}
-	p, err := publish.OpenPublisher(ctx, b, dir, &publish.Options{Now: env.Now, Progress: progress.update, NewGeneration: newGeneration})
+	progress, finish := meter.Work(env, "uploading", quiet)
+	p, err := publish.OpenPublisher(ctx, b, dir, &publish.Options{Now: env.Now, Progress: progress, NewGeneration: newGeneration})
 	if err != nil {
 		return fmt.Errorf("publish %s to %s: %w", dir, flags.url, err)
 	}
 	defer func() { _ = p.Close() }() // closes a reader
 	published, err := p.Publish(ctx)
-	progress.finish()
+	finish()
 	if err != nil {
 		return fmt.Errorf("publish %s to %s: %w", dir, flags.url, err)
 	}
@@ -86,23 +86,6 @@ func publishQueue(ctx context.Context, env *cli.Env, dir string, flags *bucketFl
 	}
 	return out.Flush()
 }
-
-// transferMeter shows the progress of transfers once their total is known.
-type transferMeter struct {
-	env   *cli.Env
-	quiet bool
-	label string
-	meter *meter.Meter
-}
-
-func (t *transferMeter) update(done, total int64) {
-	if t.meter == nil && !t.quiet {
-		t.meter = meter.New(t.env, t.label, total)
-	}
-	t.meter.Update(0, done)
-}
-
-func (t *transferMeter) finish() { t.meter.Finish() }
 
 func newManifests(env *cli.Env) *cobra.Command {
 	var flags bucketFlags
@@ -337,10 +320,10 @@ func (r *restoring) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("restore %s: %w", r.flags.url, err)
 	}
-	progress := &transferMeter{env: r.env, quiet: r.quiet, label: "downloading"}
-	options := &publish.Options{Progress: progress.update}
+	progress, finish := meter.Work(r.env, "downloading", r.quiet)
+	options := &publish.Options{Progress: progress}
 	err = publish.Restore(ctx, b, m, r.dir, options)
-	progress.finish()
+	finish()
 	increments := uint64(0)
 	if err == nil && r.number == 0 && r.shard < 0 {
 		increments, err = publish.RestoreIncrements(ctx, b, ref, m, r.dir, options)

@@ -62,22 +62,16 @@ func repair(ctx context.Context, env *cli.Env, dir string, dryRun, quiet bool) e
 		return err
 	}
 	out := cli.NewOutput(env.Stdout)
-	var bar *meter.Meter
+	progress, finish := meter.Work(env, "repairing", quiet)
 	repaired, err := maintain.Repair(ctx, dir, &maintain.RepairOptions{
 		DryRun: dryRun, Logger: env.Log, Now: env.Now,
 		OnLoss: func(l maintain.Loss) error {
 			out.Printf("lost: %s\n", describeLoss(l))
 			return out.Err()
 		},
-		Progress: func(done, total int64) {
-			if bar == nil && !quiet {
-				bar = meter.New(env, "repairing", total)
-			}
-			bar.SetTotal(total)
-			bar.Update(0, done)
-		},
+		Progress: progress,
 	})
-	bar.Finish()
+	finish()
 	unknown := 0
 	for _, file := range repaired {
 		unknown += file.LostRanges

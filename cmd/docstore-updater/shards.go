@@ -6,8 +6,6 @@ import (
 	"io/fs"
 	"os"
 
-	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/meter"
 	"docstore/internal/vfs"
 	"docstore/queue/shard"
 )
@@ -56,26 +54,4 @@ func requireOneShard(dir, command string) error {
 		err = fmt.Errorf("%s has %d shards, and %s works on one of them: give --queue %s, for example", dir, layout.Shards, command, layout.Dir(dir, 0))
 	}
 	return err
-}
-
-// progressOf returns the progress of work on several queues, one after the other, and a
-// function that ends the display. The progress begins again at zero with each of them.
-func progressOf(env *cli.Env, verb string, quiet bool) (progress func(done, total int64), finish func()) {
-	if quiet {
-		return func(int64, int64) {}, func() {}
-	}
-	var bar *meter.Meter
-	var before, beforeTotal, lastDone, lastTotal int64
-	progress = func(done, total int64) {
-		if done < lastDone {
-			before, beforeTotal = before+lastDone, beforeTotal+lastTotal
-		}
-		lastDone, lastTotal = done, total
-		if bar == nil {
-			bar = meter.New(env, verb, total)
-		}
-		bar.SetTotal(beforeTotal + total)
-		bar.Update(0, before+done)
-	}
-	return progress, func() { bar.Finish() }
 }

@@ -121,3 +121,26 @@ func (m *Meter) remaining(now time.Time) (time.Duration, bool) {
 	elapsed := now.Sub(m.started)
 	return time.Duration(float64(elapsed) * float64(max(m.total-m.bytes, 0)) / float64(m.bytes)), true
 }
+
+// Work returns a function that shows how many bytes of a job are done, unless quiet, and one that
+// ends the display. If done becomes smaller, the job has begun with another part, which adds to
+// the total.
+func Work(env *cli.Env, label string, quiet bool) (progress func(done, total int64), finish func()) {
+	if quiet {
+		return func(int64, int64) {}, func() {}
+	}
+	var bar *Meter
+	var before, beforeTotal, lastDone, lastTotal int64
+	progress = func(done, total int64) {
+		if done < lastDone {
+			before, beforeTotal = before+lastDone, beforeTotal+lastTotal
+		}
+		lastDone, lastTotal = done, total
+		if bar == nil {
+			bar = New(env, label, total)
+		}
+		bar.SetTotal(beforeTotal + total)
+		bar.Update(0, before+done)
+	}
+	return progress, func() { bar.Finish() }
+}

@@ -60,3 +60,21 @@ func TestOffTerminal(t *testing.T) {
 	m.Finish()
 	require.Empty(t, env.err.String())
 }
+
+// TestWork: the parts of a job add up.
+func TestWork(t *testing.T) {
+	env := newTestEnv()
+	env.Terminal = true
+	progress, finish := Work(&env.Env, "checking", false)
+	for _, done := range []int64{512, 1024, 0, 1024} {
+		progress(done, 1024)
+	}
+	finish()
+	require.Contains(t, env.err.String(), "checking 2.00 KiB / 2.00 KiB ")
+
+	env.err.Reset()
+	progress, finish = Work(&env.Env, "checking", true)
+	progress(1, 2)
+	finish()
+	require.Empty(t, env.err.String())
+}
