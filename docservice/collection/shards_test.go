@@ -19,6 +19,7 @@ import (
 	"docstore/queue"
 	"docstore/queue/codec"
 	"docstore/queue/shard"
+	"docstore/queue/shardset"
 )
 
 // sharded is a collection of several shards in memory.
@@ -37,20 +38,15 @@ func newSharded(t testing.TB, shards, n, documentBytes int) *sharded {
 func newCachedSharded(t testing.TB, cache *Cache, shards, n, documentBytes int) *sharded {
 	fs := vfs.NewMem()
 	d := &sharded{layout: shard.Layout{Shards: shards, Seed: 7}, docs: map[string]string{}}
-	writers := make([]*queue.Writer, shards)
-	for i := range writers {
-		w, err := queue.OpenWriter(d.layout.Dir("/queue", i), &queue.WriterOptions{FS: fs, Codec: "none"})
-		require.NoError(t, err)
-		writers[i] = w
-	}
+	w, err := shardset.Open("/queue", &shardset.Options{FS: fs, Layout: d.layout, Codec: "none"})
+	require.NoError(t, err)
 	for i := range n {
 		id := fmt.Sprintf("doc-%d", i)
 		d.docs[id] = fmt.Sprintf("%0*d", documentBytes, i)
-		_, err := writers[d.layout.ShardString(id)].Append([]byte(id), []byte(d.docs[id]))
-		require.NoError(t, err)
+		require.NoError(t, w.Put(queue.Record{ID: []byte(id), Document: []byte(d.docs[id])}))
 	}
-	for i, w := range writers {
-		require.NoError(t, w.Close())
+	require.NoError(t, w.Close())
+	for i := range shards {
 		c, err := Open(shard.Name("jobs", i), d.layout.Dir("/queue", i), d.layout.Dir("/data", i), &Options{FS: fs, Cache: cache})
 		require.NoError(t, err)
 		t.Cleanup(func() { c.Close() })

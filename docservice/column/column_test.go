@@ -32,6 +32,7 @@ import (
 	"docstore/internal/etcdtest"
 	"docstore/queue"
 	queueshard "docstore/queue/shard"
+	"docstore/queue/shardset"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -59,21 +60,14 @@ type cluster struct {
 
 func newCluster(t testing.TB) *cluster {
 	c := &cluster{t: t, etcd: etcdtest.Start(t), layout: queueshard.Layout{Shards: shards, Seed: 7}, queues: t.TempDir(), documents: map[string]string{}}
-	var writers []*queue.Writer
-	for i := range shards {
-		w, err := queue.OpenWriter(c.layout.Dir(c.queues, i), nil)
-		require.NoError(t, err)
-		writers = append(writers, w)
-	}
+	w, err := shardset.Open(c.queues, &shardset.Options{Layout: c.layout})
+	require.NoError(t, err)
 	for i := range 100 {
 		id := fmt.Sprint("doc-", i)
 		c.documents[id] = fmt.Sprint("document ", i)
-		_, err := writers[c.layout.ShardString(id)].Append([]byte(id), []byte(c.documents[id]))
-		require.NoError(t, err)
+		require.NoError(t, w.Put(queue.Record{ID: []byte(id), Document: []byte(c.documents[id])}))
 	}
-	for _, w := range writers {
-		require.NoError(t, w.Close())
-	}
+	require.NoError(t, w.Close())
 	c.store = c.open("")
 	return c
 }

@@ -26,6 +26,7 @@ import (
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/shard"
+	"docstore/queue/shardset"
 )
 
 // patience is the timeout of waits: longer than they take on any loaded machine.
@@ -62,21 +63,16 @@ type server struct {
 func newCluster(t testing.TB, shards, documents int) *cluster {
 	fs := vfs.NewMem()
 	c := &cluster{t: t, layout: shard.Layout{Shards: shards, Seed: 11}, docs: map[string]string{}, servers: map[string]*server{}, rows: map[string][]string{}}
-	writers := make([]*queue.Writer, shards)
-	for i := range writers {
-		w, err := queue.OpenWriter(c.layout.Dir("/queue", i), &queue.WriterOptions{FS: fs})
-		require.NoError(t, err)
-		writers[i] = w
-	}
+	w, err := shardset.Open("/queue", &shardset.Options{FS: fs, Layout: c.layout})
+	require.NoError(t, err)
 	for i := range documents {
 		id := fmt.Sprintf("doc-%06d", i)
 		c.ids = append(c.ids, id)
 		c.docs[id] = fmt.Sprintf("document %d of a job posting with some text %d", i, i*i)
-		_, err := writers[c.layout.ShardString(id)].Append([]byte(id), []byte(c.docs[id]))
-		require.NoError(t, err)
+		require.NoError(t, w.Put(queue.Record{ID: []byte(id), Document: []byte(c.docs[id])}))
 	}
-	for i, w := range writers {
-		require.NoError(t, w.Close())
+	require.NoError(t, w.Close())
+	for i := range c.layout.Shards {
 		one, err := collection.Open(shard.Name("jobs", i), c.layout.Dir("/queue", i), c.layout.Dir("/data", i), &collection.Options{FS: fs})
 		require.NoError(t, err)
 		t.Cleanup(func() { one.Close() })

@@ -24,6 +24,7 @@ import (
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/shard"
+	"docstore/queue/shardset"
 )
 
 // Collection is the name of the collection.
@@ -105,21 +106,16 @@ func New(t testing.TB, shards, documents int) *Cluster {
 // write writes the queues of the shards and opens their collections.
 func (c *Cluster) write(documents int) {
 	fs := vfs.NewMem()
-	writers := make([]*queue.Writer, c.Layout.Shards)
-	for i := range writers {
-		w, err := queue.OpenWriter(c.Layout.Dir("/queue", i), &queue.WriterOptions{FS: fs})
-		require.NoError(c.t, err)
-		writers[i] = w
-	}
+	w, err := shardset.Open("/queue", &shardset.Options{FS: fs, Layout: c.Layout})
+	require.NoError(c.t, err)
 	for i := range documents {
 		id := fmt.Sprintf("doc-%05d", i)
 		c.IDs = append(c.IDs, id)
 		c.Documents[id] = fmt.Sprintf(`{"id":%q,"n":%d}`, id, i)
-		_, err := writers[c.Layout.ShardString(id)].Append([]byte(id), []byte(c.Documents[id]))
-		require.NoError(c.t, err)
+		require.NoError(c.t, w.Put(queue.Record{ID: []byte(id), Document: []byte(c.Documents[id])}))
 	}
-	for i, w := range writers {
-		require.NoError(c.t, w.Close())
+	require.NoError(c.t, w.Close())
+	for i := range c.Layout.Shards {
 		one, err := collection.Open(shard.Name(Collection, i), c.Layout.Dir("/queue", i), c.Layout.Dir("/data", i), &collection.Options{FS: fs})
 		require.NoError(c.t, err)
 		c.t.Cleanup(func() { assert.NoError(c.t, one.Close()) })
