@@ -130,7 +130,7 @@ func countConn(w http.ResponseWriter, r *http.Request, identity boxcarrpc.Identi
 	if c == nil {
 		return true // in a test, without a connection
 	}
-	err := c.Authenticate(identity)
+	err := c.Authenticate(identity.Name)
 	if err != nil {
 		httpapi.Errorf(httpapi.CodeResourceExhausted, "%v", err).Write(w)
 	}

@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/core"
 	"docstore/boxcarrpc/session"
@@ -221,14 +220,17 @@ func (o *Listener) Find(from net.Addr) *Conn {
 }
 
 // Authenticate records the client of a connection when its credentials, or its first request
-// if none are required, have been accepted. It returns ErrTooManyConns if the client, or all
-// clients, have too many connections; the connection may then be replaced by others.
-func (c *Conn) Authenticate(identity boxcarrpc.Identity) error {
+// if none are required, have been accepted. name is that of its identity, empty if it has
+// none. It returns ErrTooManyConns if the client, or all clients, have too many connections;
+// the connection may then be replaced by others.
+func (c *Conn) Authenticate(name string) error {
 	if c.authenticated.Load() {
 		return nil
 	}
-	peer := &boxcarrpc.Peer{Address: c.RemoteAddr(), Identity: identity}
-	o, client := c.listener, peer.Client()
+	o, client := c.listener, budget.ClientAt(c.RemoteAddr())
+	if name != "" {
+		client = budget.ClientNamed(name)
+	}
 	o.mu.Lock()
 	if c.authenticated.Load() || !c.present {
 		o.mu.Unlock()

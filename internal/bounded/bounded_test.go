@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/budget"
 	"docstore/internal/testseed"
 )
@@ -37,18 +36,13 @@ func testBounds(limit int, requireCredentials bool) *Listener {
 	})
 }
 
-// identified returns the identity of a client.
-func identified(name string) boxcarrpc.Identity {
-	return boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: name}
-}
-
 // Where no credentials are required, the connections of an address are limited. A part of
 // all connections is kept for those without a request, such as health probes.
 func TestConnectionLimitPerClient(t *testing.T) {
 	o := testBounds(80, false)
 	port := 0
 	connect := func(client int) *Conn { port++; return o.admit(fromClient(t, client, port)) }
-	request := func(c *Conn) error { return c.Authenticate(boxcarrpc.Identity{}) }
+	request := func(c *Conn) error { return c.Authenticate("") }
 	silent := connect(1)
 	for range 9 {
 		require.NoError(t, request(connect(1)))
@@ -84,7 +78,7 @@ func TestUnauthenticatedConnectionsAreReplaced(t *testing.T) {
 	for client := range 69 {
 		c := connect(client)
 		require.NotNil(t, c)
-		require.NoError(t, c.Authenticate(identified(fmt.Sprint("client ", client))))
+		require.NoError(t, c.Authenticate(fmt.Sprint("client ", client)))
 		authenticated = append(authenticated, c)
 	}
 	for n := range 500 {
@@ -96,15 +90,15 @@ func TestUnauthenticatedConnectionsAreReplaced(t *testing.T) {
 	for range 5 { // the flood continues, and the client with the fewest stays
 		connect(100)
 	}
-	require.NoError(t, late.Authenticate(identified("late")))
+	require.NoError(t, late.Authenticate("late"))
 	for _, c := range append(authenticated, late) {
 		require.True(t, c.present)
 	}
 	probe := connect(50)
-	require.ErrorIs(t, probe.Authenticate(identified("too late")), ErrTooManyConns)
+	require.ErrorIs(t, probe.Authenticate("too late"), ErrTooManyConns)
 	require.False(t, probe.Authenticated())
 	require.NoError(t, late.Close())
-	require.NoError(t, probe.Authenticate(identified("too late")))
+	require.NoError(t, probe.Authenticate("too late"))
 }
 
 // Authenticated connections count for their identity: hundreds of clients have one address.
@@ -112,11 +106,11 @@ func TestConnectionLimitPerIdentity(t *testing.T) {
 	o := testBounds(800, true)
 	for port := range 600 {
 		c := o.admit(fromClient(t, 1, port))
-		require.NoError(t, c.Authenticate(identified(fmt.Sprint("client ", port%6))))
+		require.NoError(t, c.Authenticate(fmt.Sprint("client ", port%6)))
 	}
 	c := o.admit(fromClient(t, 2, 1))
-	require.ErrorIs(t, c.Authenticate(identified("client 0")), ErrTooManyConns)
-	require.NoError(t, c.Authenticate(identified("client 6")))
+	require.ErrorIs(t, c.Authenticate("client 0"), ErrTooManyConns)
+	require.NoError(t, c.Authenticate("client 6"))
 }
 
 // The response to a call is released once, by its call or by the end of the connection.
@@ -183,11 +177,11 @@ func TestRandomConnectionsStayWithinTheLimits(t *testing.T) {
 			case 1:
 				if len(open) > 0 {
 					c := open[rng.IntN(len(open))]
-					var identity boxcarrpc.Identity
+					var name string
 					if o.options.RequireCredentials {
-						identity = identified(fmt.Sprint("client ", rng.IntN(6)))
+						name = fmt.Sprint("client ", rng.IntN(6))
 					}
-					if c.Authenticate(identity) == nil && c.present && !slices.Contains(authenticated, c) {
+					if c.Authenticate(name) == nil && c.present && !slices.Contains(authenticated, c) {
 						authenticated = append(authenticated, c)
 					}
 				}

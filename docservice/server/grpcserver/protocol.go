@@ -294,7 +294,7 @@ func (g *Protocol) admit(ctx context.Context, method string) (identity boxcarrpc
 	authenticated := err == nil && client.Identity.Authenticated()
 	isHealth := strings.HasPrefix(method, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/")
 	if conn != nil && (authenticated || err == nil && !isHealth) {
-		if full := conn.Authenticate(client.Identity); full != nil && !isHealth {
+		if full := conn.Authenticate(client.Identity.Name); full != nil && !isHealth {
 			return identity, nil, status.Error(codes.ResourceExhausted, full.Error())
 		}
 	}
