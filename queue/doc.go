@@ -21,8 +21,8 @@
 //   - The slices of an Entry are valid until the function that it was passed to returns.
 //   - An entry is neither durable nor visible before Flush. The first write or sync that fails
 //     is final for a Writer.
-//   - A document that was overwritten, deleted or has expired keeps its bytes until Compact
-//     rewrites its segment.
+//   - A document that was overwritten, deleted or has expired keeps its bytes until
+//     package maintain rewrites its segment.
 //   - A queue that is restored from a backup and written again has another history: readers
 //     that have read more get ErrForked.
 //   - Files may be replaced while readers use them, as rsync does: bytes are verified after they
@@ -33,20 +33,9 @@
 // Segments are numbered from 1 without gaps, except where rewrites replace some of them. A
 // sealed segment, 0000000001.seg, never changes. The last one may be open, 0000000002.open,
 // and is only appended to. 0000000000.head states how far the queue reaches at its source.
-// LOCK need not be copied. A segment:
-//
-//	+--------+------------+-------+-------+------+-------+------+--------+
-//	| header | dictionary | block | block | mark | block | mark | footer |
-//	+--------+------------+-------+-------+------+-------+------+--------+
-//
-//	header       the queue's id, the segment's number, the codec, and the digest
-//	             of the footer of the previous segment
-//	dictionary   the codec's compression dictionary; may be empty
-//	block        a table of entries, ids and a cursor, with a checksum of the
-//	             whole and the checksum of the previous block; then the documents,
-//	             each compressed by itself, with its own checksum
-//	commit mark  everything before it was durable at the source
-//	footer       totals; the segment is complete
+// LOCK need not be copied. A segment has blocks of entries. A commit mark follows blocks that
+// were durable at the source when it was written, and a footer ends a complete segment. Package
+// segment draws the files.
 //
 // docs/format describes every byte, docs/durability.md the commit point of each operation.
 //
@@ -61,7 +50,7 @@
 // the source has on disk. OpenWriter seals a segment that was left open after its last whole
 // block and never appends to it, because copies of the cut bytes may exist. It refuses a
 // directory that has less than the head states (ErrIncomplete): an address must not name two
-// documents. Repair, Truncate and Compact write rewrites, 0000000003-0000000005.0001.seg for
+// documents. Package maintain writes rewrites, 0000000003-0000000005.0001.seg for
 // the first rewrite of segments 3 to 5, in which kept entries keep their addresses; readers
 // use the highest generation.
 //
@@ -90,12 +79,20 @@
 //
 // # Reading the source
 //
-//	bytes       format.go, header.go, block.go, footer.go, rewrite_relocations.go, address.go, head.go
-//	documents   dictionary.go and package codec; stored.go and package stored for the form
-//	            that leaves the queue
-//	segments    files.go names them, segmentwriter.go writes one, segmentfile.go and walk.go read it
 //	Writer      writer.go assigns addresses, writer_compressors.go compresses documents,
 //	            writer_pipeline.go writes blocks, writer_group.go shares resources
-//	Reader      fetch*.go for documents, filecache.go and directory.go for files; tail*.go for entries
-//	all files   check.go, usage.go, compact*.go, repair*.go, truncate*.go, rewrite_*.go
+//	Reader      fetch*.go for documents, directory.go for the cached listing, sealed.go and
+//	            rewrites.go for descriptions; stored.go for the form that leaves the queue
+//	Tail        tail*.go for entries; position.go
+//	head        head.go has the file, head_file.go maintains it
+//
+//	internal/segment     the bytes and names of the files, and the open files
+//	internal/dictionary  the training of compression dictionaries
+//	codec, stored        compression of documents; documents outside of a queue
+//	maintain             check, compact, truncate, repair, usage
+//	shard, shardset      a collection of several queues
+//	publish, bucket      queues in object storage
+//
+// The package owns addresses, positions and the order of entries. It must not know the layout
+// of a file, or which entries a rewrite keeps.
 package queue

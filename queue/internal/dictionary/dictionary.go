@@ -1,3 +1,13 @@
+// Package dictionary trains the compression dictionaries of a queue.
+//
+// Each segment begins with the current dictionary. A better one for the next segment is
+// trained in the background, from a sample of the appended documents. This delays no append,
+// with one exception: before the first dictionary of a queue is ready, a fast writer waits for
+// it once, up to a twentieth of a second, so that no long segment is written without a
+// dictionary (patienceShare).
+//
+// A [Trainer] belongs to a Writer or to the Writers of a group. A rewrite that erases documents
+// calls [Train] itself. The package must not know files: it gets documents and returns bytes.
 package dictionary
 
 import (
@@ -11,11 +21,7 @@ import (
 	"github.com/cockroachdb/errors"
 )
 
-// Dictionary training. Each segment begins with the current dictionary. A better one for
-// the next segment is trained in the background, from a sample of the appended documents.
-// This delays no append, with one exception: before the first dictionary of a queue is
-// ready, a fast writer waits for it once, up to a twentieth of a second, so that no long
-// segment is written without a dictionary (patienceShare).
+// Sizes and shares of dictionaries and samples.
 const (
 	// DefaultBytes is the size of trained dictionaries, the maximum of s2.
 	DefaultBytes = 64 << 10
@@ -55,6 +61,7 @@ type Dictionary struct {
 	Sampled segment.Run // the segments that it was trained from, see segment.Header
 }
 
+// New returns the dictionary with the content.
 func New(c codec.Codec, content []byte) (*Dictionary, error) {
 	enc, err := c.NewEncoder(content)
 	if err != nil {
@@ -63,9 +70,9 @@ func New(c codec.Codec, content []byte) (*Dictionary, error) {
 	return &Dictionary{Bytes: content, Hash: codec.HashDictionary(content), Encoder: enc}, nil
 }
 
-// sample keeps documents spread evenly over all that were appended: every stride-th one.
+// Sample keeps documents spread evenly over all that were appended: every stride-th one.
 // When it is full it drops every other document and doubles the stride.
-type sample struct {
+type Sample struct {
 	limit     int         // bytes
 	from      segment.Run // the segments of the documents
 	Documents [][]byte
@@ -74,10 +81,11 @@ type sample struct {
 	skip      int // documents to skip before the next one is kept
 }
 
-func NewSample(limit int) *sample { return &sample{limit: limit, stride: 1} }
+// NewSample returns an empty sample of at most limit bytes.
+func NewSample(limit int) *Sample { return &Sample{limit: limit, stride: 1} }
 
 // Add offers the next document, which is in segment n.
-func (s *sample) Add(n segment.ID, document []byte) {
+func (s *Sample) Add(n segment.ID, document []byte) {
 	if s.from.First == 0 {
 		s.from.First = n
 	}
@@ -179,7 +187,7 @@ type Trainer struct {
 	mu struct {
 		sync.Mutex
 		dictionary *Dictionary // for the next segment; nil: none
-		sample     *sample
+		sample     *Sample
 		sampled    int64            // bytes of documents offered to the sample
 		trained    bool             // a first training was started
 		fruitless  int              // consecutive trainings without a better dictionary, up to maxFruitless
