@@ -30,6 +30,7 @@ var targets = map[string]string{
 	"docservice/internal/wire.DecodeBatchGetResponse": "FuzzDecodeResponse",
 	"docservice/internal/wire.DecodeGetRequest":       "FuzzDecodeRequest",
 	"docservice/collection.decodeIndexEntry":          "FuzzIndexEntry",
+	"docservice/server/internal/httpapi.ParseIDs":     "FuzzParseIDs",
 	"docservice/internal/wire.decodeRequest":          "FuzzDecodeRequest",
 	"docservice/collection.parseLookUp":               "FuzzIndexEntry",
 	"docservice/collection.parseVerified":             "FuzzVerified",
