@@ -31,6 +31,8 @@ var targets = map[string]string{
 	"docservice/internal/wire.DecodeGetRequest":       "FuzzDecodeRequest",
 	"docservice/collection.decodeIndexEntry":          "FuzzIndexEntry",
 	"docservice/server/internal/httpapi.ParseIDs":     "FuzzParseIDs",
+	"docservice/server/internal/httpapi.parseID":      "FuzzParseIDs",
+	"docservice/server/internal/httpapi.parseObject":  "FuzzParseIDs",
 	"docservice/internal/wire.decodeRequest":          "FuzzDecodeRequest",
 	"docservice/collection.parseLookUp":               "FuzzIndexEntry",
 	"docservice/collection.parseVerified":             "FuzzVerified",
