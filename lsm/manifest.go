@@ -42,7 +42,7 @@ type manifest struct {
 	tables       []table.Facts // newest first
 }
 
-// fieldsOf returns the numbers of a table's record, in their binary.LittleEndian.
+// fieldsOf returns the numbers of a table's record, in their order.
 func fieldsOf(f *table.Facts) [8]*uint64 {
 	return [...]*uint64{
 		&f.Number, &f.FileBytes, &f.Entries, &f.Tombstones,

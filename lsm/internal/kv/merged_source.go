@@ -28,7 +28,7 @@ type mergeCursor struct {
 	bytes    uint64 // size of the keys and values returned
 }
 
-// mergeBatch is the maximum number of entries per call of MergedSource.next.
+// mergeBatch is the maximum number of entries per call of MergedSource.Next.
 const mergeBatch = 64
 
 // NewMergedSource merges sources, newest first, whose keys share a prefix of the given

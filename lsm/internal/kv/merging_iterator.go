@@ -7,8 +7,8 @@ import (
 )
 
 // MergingIterator merges several iterators. The entry of the newest source hides the
-// others with the same key. next moves in the direction of the last positioning call:
-// forwards after first and SeekGE, backwards after last and SeekLT.
+// others with the same key. Next moves in the direction of the last positioning call:
+// forwards after First and SeekGE, backwards after Last and SeekLT.
 //
 // Sources with a current entry form a heap, newest first among equal keys; its root is
 // the current entry.

@@ -193,7 +193,7 @@ func (b block) evenKey(i int) []byte {
 	return b.data[at : at+b.keyBytes : at+b.keyBytes]
 }
 
-// Entry returns an entry. ok is false only if the block was damaged after its
+// entry returns an entry. ok is false only if the block was damaged after its
 // verification.
 func (b block) entry(i int) (e kv.Entry, ok bool) {
 	if b.keyBytes == 0 {

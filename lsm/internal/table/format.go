@@ -93,7 +93,8 @@ type FormatFault struct {
 	Newer  bool
 }
 
-// CheckPreamble verifies the beginning of a part: magic, CRC, version and kind.
+// CheckPreamble verifies the beginning of a part, or of a manifest: magic, CRC, version
+// and kind.
 func CheckPreamble(b []byte, magic [8]byte, version, kind uint16) *FormatFault {
 	switch {
 	case !bytes.Equal(b[:8], magic[:]):

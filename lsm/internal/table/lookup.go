@@ -31,7 +31,7 @@ func (r *Reader) Get(h bloom.Hash, key []byte) (e kv.Entry, found bool, err erro
 	return e, found, err
 }
 
-// GetVerified is get from a verified copy.
+// GetVerified is Get from a verified copy.
 func (r *Reader) GetVerified(h bloom.Hash, key []byte) (e kv.Entry, found bool, err error) {
 	prefix, covered := r.place(key)
 	if !covered || r.Filter != nil && !r.Filter.MayContain(h, key) {

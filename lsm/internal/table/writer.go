@@ -13,7 +13,7 @@ import (
 )
 
 // Writer writes a table in one pass: blocks, their index and a filter. Errors are
-// final; the owner must then call abandon.
+// final; the owner must then call Abandon.
 //
 // Its buffers take at most BufferBytes, or LastingBufferBytes, whatever the size of the
 // table. The entry that is being written is not counted.
@@ -31,12 +31,12 @@ type Writer struct {
 	joined     bool   // the output has ended
 	writeBytes int    // size of a write
 	part       []byte // buffer being filled
-	offset     uint64 // offset of part in the file, a multiple of WriteBytes
+	offset     uint64 // offset of part in the file, a multiple of writeBytes
 	block      blockBuilder
 	index      indexBuilder
 	filter     *filterOutput
 	properties properties
-	lastKey    []byte // between calls of add, kept
+	lastKey    []byte // between calls of Add, kept
 	kept       []byte
 }
 
