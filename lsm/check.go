@@ -2,7 +2,7 @@ package lsm
 
 import (
 	"context"
-	"slices"
+	"math"
 	"time"
 
 	"github.com/cockroachdb/errors"
@@ -104,25 +104,21 @@ func (db *DB) Scrub(ctx context.Context, bytesPerSecond int64, verified func(byt
 		}
 		return db.pause(ctx, time.Duration(float64(bytes)/float64(bytesPerSecond)*float64(time.Second)))
 	}
-	numbers, err := db.tableNumbers()
-	if err != nil {
-		return err
-	}
-	for _, number := range numbers {
-		t, err := db.holdTable(number)
+	for number := uint64(math.MaxUint64); ; { // tables created meanwhile have higher numbers
+		t, err := db.tableBelow(number)
 		if err != nil {
 			return err
 		}
 		if t == nil {
-			continue // merged
+			return errors.Join(db.checkManifest()...)
 		}
+		number = t.Facts.Number
 		err = t.Check(false, rest)
 		t.Unref()
 		if err != nil {
 			return err
 		}
 	}
-	return errors.Join(db.checkManifest()...)
 }
 
 // pause waits for d, unless the store or ctx ends.
@@ -139,30 +135,21 @@ func (db *DB) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// tableNumbers returns the numbers of the current tables.
-func (db *DB) tableNumbers() (numbers []uint64, err error) {
+// tableBelow returns a reference to the table with the greatest number below a number, nil
+// if there is none.
+func (db *DB) tableBelow(number uint64) (found *table.Reader, err error) {
 	v, err := db.acquire()
 	if err != nil {
 		return nil, err
 	}
 	defer v.unref()
 	for _, t := range v.tables {
-		numbers = append(numbers, t.Facts.Number)
+		if n := t.Facts.Number; n < number && (found == nil || n > found.Facts.Number) {
+			found = t
+		}
 	}
-	return numbers, nil
-}
-
-// holdTable returns a reference to a table, nil if it no longer exists.
-func (db *DB) holdTable(number uint64) (*table.Reader, error) {
-	v, err := db.acquire()
-	if err != nil {
-		return nil, err
+	if found != nil {
+		found.Ref()
 	}
-	defer v.unref()
-	i := slices.IndexFunc(v.tables, func(t *table.Reader) bool { return t.Facts.Number == number })
-	if i < 0 {
-		return nil, nil
-	}
-	v.tables[i].Ref()
-	return v.tables[i], nil
+	return found, nil
 }
