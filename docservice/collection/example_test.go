@@ -76,3 +76,43 @@ func Example() {
 	// true
 	// 4711 37 <nil>
 }
+
+// A queue and a collection in one process, without a network.
+func ExampleOpen() {
+	dir, err := os.MkdirTemp("", "collection")
+	check(err)
+	defer os.RemoveAll(dir)
+	ctx, queueDir := context.Background(), filepath.Join(dir, "queue")
+	writer, err := queue.OpenWriter(queueDir, nil)
+	check(err)
+	defer writer.Close()
+	for _, title := range []string{"baker", "nurse", "teacher"} {
+		_, err := writer.Append([]byte("job/"+title), fmt.Appendf(nil, `{"title":%q}`, title))
+		check(err)
+	}
+	last, err := writer.Delete([]byte("job/nurse"))
+	check(err)
+	check(writer.Flush())
+
+	jobs, err := collection.Open("jobs", queueDir, filepath.Join(dir, "index"), nil)
+	check(err)
+	defer jobs.Close()
+	// WaitFor lets the process read its own writes. WaitReady waits until the whole queue is
+	// indexed: before that an id without an entry is ErrUnavailable and not ErrNotFound.
+	check(jobs.WaitFor(ctx, last))
+	check(jobs.WaitReady(ctx))
+
+	document, err := jobs.Get(nil, []byte("job/baker"))
+	fmt.Println(string(document), err)
+	_, err = jobs.Get(nil, []byte("job/nurse"))
+	fmt.Println(errors.Is(err, docservice.ErrNotFound))
+	check(jobs.Scan(ctx, docservice.ScanOptions{Prefix: []byte("job/")}, func(id []byte, answer collection.Answer) error {
+		fmt.Printf("%s %s\n", id, answer.Document) // both are valid until this function returns
+		return answer.Err
+	}))
+	// Output:
+	// {"title":"baker"} <nil>
+	// true
+	// job/baker {"title":"baker"}
+	// job/teacher {"title":"teacher"}
+}

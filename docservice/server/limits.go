@@ -64,7 +64,7 @@ func (l *Limits) Check() error {
 		case one.rate == 0 && one.burst != 0:
 			problems = append(problems, fmt.Errorf("%s-burst needs %[1]s; give both", one.flag))
 		case one.rate != 0 && err != nil:
-			problems = append(problems, fmt.Errorf("%s: %v", one.flag, err))
+			problems = append(problems, fmt.Errorf("%s: %w", one.flag, err))
 		}
 	}
 	return errors.Join(problems...)

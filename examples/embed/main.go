@@ -1,78 +1,49 @@
-// Embed uses a queue and a collection in one process, without network and daemon: it
-// appends documents, reads them back by id, and lists a prefix.
+// Embed serves a queue directory over Boxcar and HTTP from another program, with health and
+// metrics, until Ctrl-C:
 //
-//	go run ./examples/embed
+//	go run . /srv/queue/jobs /srv/index
+//
+// The tests embed servers of an object store, and of a replica set with an etcd in the same
+// process.
 package main
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log"
+	"log/slog"
 	"os"
-	"path/filepath"
+	"os/signal"
+	"time"
 
-	"docstore/docservice"
-	"docstore/docservice/collection"
-	"docstore/queue"
+	"docstore/docservice/server"
 )
 
 func main() {
-	dir, err := os.MkdirTemp("", "embed")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if err := run(context.Background(), dir); err != nil {
-		log.Print(err)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:]); err != nil {
+		slog.Error("embed", "error", err)
+		os.Exit(1) //nolint:gocritic // the process ends
 	}
 }
 
-func run(ctx context.Context, dir string) (err error) {
-	// The queue holds the documents. Only one process may write to it.
-	queueDir := filepath.Join(dir, "queue")
-	writer, err := queue.OpenWriter(queueDir, nil)
-	if err != nil {
-		return err
+func run(ctx context.Context, args []string) error {
+	if len(args) != 2 {
+		return errors.New("give the directories of the queue and of the index")
 	}
-	defer func() { err = errors.Join(err, writer.Close()) }()
-	for _, title := range []string{"baker", "nurse", "teacher"} {
-		if _, err := writer.Append([]byte("job/"+title), fmt.Appendf(nil, `{"title":%q}`, title)); err != nil {
-			return err
-		}
-	}
-	last, err := writer.Delete([]byte("job/nurse"))
-	if err != nil {
-		return err
-	}
-	// Flush makes the entries durable and visible to readers.
-	if err := writer.Flush(); err != nil {
-		return err
-	}
-
-	// The collection indexes the queue in the background. If its directory is deleted, the
-	// index is rebuilt from the queue.
-	jobs, err := collection.Open("jobs", queueDir, filepath.Join(dir, "index"), nil)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, jobs.Close()) }()
-	// WaitFor lets the process read its own writes. WaitReady waits until the whole queue is
-	// indexed: before that an id without an entry is ErrUnavailable and not ErrNotFound.
-	if err := errors.Join(jobs.WaitFor(ctx, last), jobs.WaitReady(ctx)); err != nil {
-		return err
-	}
-
-	document, err := jobs.Get(nil, []byte("job/baker"))
-	if err != nil {
-		return err
-	}
-	fmt.Printf("get: %s\n", document)
-	if _, err := jobs.Get(nil, []byte("job/nurse")); errors.Is(err, docservice.ErrNotFound) {
-		fmt.Println("get: job/nurse was deleted")
-	}
-	return jobs.Scan(ctx, docservice.ScanOptions{Prefix: []byte("job/")}, func(id []byte, answer collection.Answer) error {
-		fmt.Printf("scan: %s %s\n", id, answer.Document) // both are valid until this function returns
-		return answer.Err
+	s, err := server.Start(server.Options{
+		Collections: []server.Collection{{Name: "jobs", Source: args[0]}},
+		DataDir:     args[1],
+		Boxcar:      "127.0.0.1:7070",
+		HTTP:        server.HTTP{Address: "127.0.0.1:7071"},
+		Logger:      slog.Default(),
 	})
+	if err != nil {
+		return err
+	}
+	select {
+	case <-ctx.Done():
+	case <-s.Failed(): // Stop returns the error
+	}
+	return s.Stop(10 * time.Second)
 }

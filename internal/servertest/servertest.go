@@ -1,4 +1,4 @@
-// Package daemontest has what the tests of the daemon and of docserviced share.
+// Package servertest has what the tests of servers and of docserviced share.
 package servertest
 
 import (
