@@ -165,7 +165,8 @@
 // # Reading the source
 //
 // The rules are state machines in package core, without I/O; this package adds sockets,
-// timers and locks. The path of a call:
+// timers and locks. It owns pools, servers and streams, and knows neither documents nor gRPC,
+// Prometheus or tracing. The path of a call:
 //
 //	Pool.Call                                   Handler
 //	  |  ^                                        ^  |
@@ -196,6 +197,7 @@
 //	                     |     |  -----> internal/wire   the encoding of frames
 //	                     |     |  -----> internal/conn   batches, sockets
 //	                     |     |  -----> internal/turns  who reads and runs handlers
+//	                     |     |  -----> internal/serverset, page, faultlog
 //	                     v     v
 //	                      core ------> subset            slots, ladder, lease seeker,
 //	                                                     liveness, health; subsets
