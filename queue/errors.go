@@ -130,29 +130,17 @@ func (e *LostError) Error() string {
 // a damaged document, if known, and the Reason.
 type CorruptionError = segment.CorruptionError
 
-// markedError makes an error match a sentinel and wraps its reason.
-type markedError struct {
-	mark   error
-	detail string
-	reason error // may be nil
+// unavailableError wraps the reason why an address cannot be read. It is formatted when it is
+// read, because most callers only compare it.
+type unavailableError struct {
+	address Address
+	reason  error
 }
 
-func (e *markedError) Error() string {
-	text := e.mark.Error()
-	if e.detail != "" {
-		text += ": " + e.detail
-	}
-	if e.reason != nil {
-		text += ": " + e.reason.Error()
-	}
-	return text
+func (e *unavailableError) Error() string {
+	return fmt.Sprintf("%v: address %s: %v", ErrUnavailable, e.address, e.reason)
 }
 
-func (e *markedError) Is(target error) bool { return target == e.mark }
+func (e *unavailableError) Is(target error) bool { return target == ErrUnavailable }
 
-func (e *markedError) Unwrap() error { return e.reason }
-
-// unavailable wraps the reason why an address cannot be read.
-func unavailable(a Address, reason error) error {
-	return &markedError{mark: ErrUnavailable, detail: "address " + a.String(), reason: reason}
-}
+func (e *unavailableError) Unwrap() error { return e.reason }

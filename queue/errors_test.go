@@ -11,7 +11,7 @@ func TestErrors(t *testing.T) {
 	c := error(&CorruptionError{Path: "p", Segment: 2, Offset: 3, ID: "x", Reason: "r"})
 	assert.ErrorIs(t, c, ErrCorrupt)
 	assert.Equal(t, `queue: p: segment 2, offset 3, id "x": r`, c.Error())
-	u := unavailable(Address{Segment: 1, Block: 2, Index: 3}, c)
+	u := error(&unavailableError{Address{Segment: 1, Block: 2, Index: 3}, c})
 	assert.ErrorIs(t, u, ErrUnavailable)
 	assert.ErrorIs(t, u, ErrCorrupt)
 	assert.NotErrorIs(t, u, ErrMismatch)

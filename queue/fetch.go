@@ -75,7 +75,7 @@ func (q *request) rescanDocument() error {
 			break
 		}
 	}
-	return unavailable(q.At, failed)
+	return &unavailableError{q.At, failed}
 }
 
 // isAnswer reports whether a request ends with this result.

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -64,7 +65,11 @@ func (r *Reader) Dictionary(dst []byte, hash codec.DictionaryHash) ([]byte, erro
 			reason = err
 		}
 	}
-	return dst, &markedError{mark: ErrNoDictionary, detail: hash.String() + ": not in any segment of this directory", reason: reason}
+	err = fmt.Errorf("%w: %s: not in any segment of this directory", ErrNoDictionary, hash)
+	if reason != nil {
+		err = fmt.Errorf("%w: %w", err, reason)
+	}
+	return dst, err
 }
 
 // dictionaryIn returns the dictionary of a file if it has the hash, otherwise nil.

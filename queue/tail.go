@@ -307,8 +307,7 @@ func (t *tailer) moveTo(n SegmentID, previous segment.Digest) {
 
 func (t *tailer) diverged(s *segment.File, format string, args ...any) error {
 	at := Address{Segment: t.segment, Block: uint32(t.offset), Index: t.index}
-	return &markedError{mark: ErrDiverged, detail: fmt.Sprintf(
-		"position %s is not in %s: "+format, append([]any{at, s.Path}, args...)...)}
+	return fmt.Errorf("%w: position %s is not in %s: "+format, append([]any{ErrDiverged, at, s.Path}, args...)...)
 }
 
 // mismatch interprets an error in a file at the tail's place. If every frame of the file
@@ -337,8 +336,8 @@ func (t *tailer) mismatch(s *segment.File, offset int64, reason error) error {
 // tail's place. It does not wrap the reason, which may match ErrCorrupt.
 func (t *tailer) forked(s *segment.File, reason error) error {
 	at := Address{Segment: t.segment, Block: uint32(t.offset), Index: t.index}
-	return &markedError{mark: ErrForked, detail: fmt.Sprintf(
-		"%s does not continue the entries that were read before %s, it belongs to another history of the queue: %v", s.Path, at, reason)}
+	return fmt.Errorf("%w: %s does not continue the entries that were read before %s, it belongs to another history of the queue: %v",
+		ErrForked, s.Path, at, reason)
 }
 
 // place returns the tail's offset in a file, and the checksum of the previous block; 0:
@@ -360,9 +359,9 @@ func (t *tailer) checkContinues(s *segment.File) error {
 	}
 	before := s.Before(t.segment).Half()
 	if t.previous != (FooterDigest{}) && before != (FooterDigest{}) && before != t.previous {
-		return &markedError{mark: ErrForked, detail: fmt.Sprintf(
-			"segment %d in %s follows a segment with the digest %x, and the one that was read before it has %x: "+
-				"it belongs to another history of the queue", t.segment, s.Path, before, t.previous)}
+		return fmt.Errorf("%w: segment %d in %s follows a segment with the digest %x, and the one that was read before it has %x: "+
+			"it belongs to another history of the queue",
+			ErrForked, t.segment, s.Path, before, t.previous)
 	}
 	return nil
 }

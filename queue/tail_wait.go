@@ -88,9 +88,8 @@ func (t *tailer) stall() error {
 	t.unchanged = time.Time{}
 	if short {
 		at := Address{Segment: t.segment, Block: uint32(t.offset), Index: t.index}
-		return &markedError{mark: ErrForked, detail: fmt.Sprintf(
-			"segment %d in %s has been shorter than the position %s for %s: it is an older copy than the file that was read before",
-			t.segment, t.r.dir, at, stallTimeout)}
+		return fmt.Errorf("%w: segment %d in %s has been shorter than the position %s for %s: it is an older copy than the file that was read before",
+			ErrForked, t.segment, t.r.dir, at, stallTimeout)
 	}
 	l, err := t.r.list()
 	if err != nil || !l.After(t.segment) {
@@ -110,14 +109,14 @@ func (t *tailer) gap() error {
 	}
 	switch {
 	case l.After(t.segment):
-		return &markedError{mark: ErrUnavailable, detail: fmt.Sprintf(
-			"segment %d is missing or not whole in %s, though segment %d is there", t.segment, t.r.dir, l.Last())}
+		return fmt.Errorf("%w: segment %d is missing or not whole in %s, though segment %d is there",
+			ErrUnavailable, t.segment, t.r.dir, l.Last())
 	case t.files[0].info != vfs.Info{}:
-		return &markedError{mark: ErrUnavailable, detail: fmt.Sprintf(
-			"sealed segment %d is not whole in %s", t.segment, t.r.dir)}
+		return fmt.Errorf("%w: sealed segment %d is not whole in %s",
+			ErrUnavailable, t.segment, t.r.dir)
 	case !t.placeExists():
-		return &markedError{mark: ErrUnavailable, detail: fmt.Sprintf(
-			"segment %d in %s does not reach up to the position %d", t.segment, t.r.dir, t.offset)}
+		return fmt.Errorf("%w: segment %d in %s does not reach up to the position %d",
+			ErrUnavailable, t.segment, t.r.dir, t.offset)
 	}
 	return nil
 }

@@ -22,7 +22,7 @@ type Live struct {
 // a rewrite count for the segment in which they were appended. It works in steps, as the
 // sweep does, and pauses after each step for the time the step took: about ten seconds for
 // ten million documents. The result is exact for the moment of the call if nothing is
-// appended meanwhile; queue.Reader.Usage is always exact, but reads the whole queue.
+// appended meanwhile; maintain.Measure is always exact, but reads the whole queue.
 func (c *Collection) Census(ctx context.Context) (map[queue.SegmentID]Live, error) {
 	return ask(c, func(s *store) (map[queue.SegmentID]Live, error) { return s.reader.census(ctx) })
 }

@@ -61,7 +61,7 @@
 // manifest before one that was refused and never served; the next manifest names that one as
 // its parent. A Publisher with NewGeneration lets another queue replace the collection.
 //
-// Collect deletes the objects that no manifest in use lists. queue.Compact keeps the versions
+// Collect deletes the objects that no manifest in use lists. maintain.Compact keeps the versions
 // that RetainedStates need.
 //
 // # Increments
