@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"docstore/docservice/collection"
-	"docstore/internal/metric"
+	"docstore/docservice/server/internal/metric"
 	"docstore/internal/vfs"
 	"docstore/lsm"
 )

@@ -19,9 +19,9 @@ import (
 	"docstore/boxcarrpc/budget"
 	"docstore/docservice"
 	"docstore/docservice/collection"
+	"docstore/docservice/server/internal/bounded"
 	"docstore/docservice/server/internal/httpapi"
 	"docstore/docservice/server/livepage"
-	"docstore/internal/bounded"
 	"docstore/internal/units"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/credentials"
+	"docstore/docservice/server/internal/bounded"
 	"docstore/docservice/server/internal/httpapi"
-	"docstore/internal/bounded"
 )
 
 // HTTP configure the HTTP listener. On a loopback address it serves everything in

@@ -9,7 +9,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/session"
-	"docstore/internal/bounded"
+	"docstore/docservice/server/internal/bounded"
 )
 
 var errIdentityChanged = errors.New("the token is that of another client now")

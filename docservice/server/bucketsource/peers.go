@@ -6,7 +6,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/docservice/peers"
-	"docstore/internal/metric"
+	"docstore/docservice/server/internal/metric"
 )
 
 // limiterOf returns a limiter of bytes per second, nil for no limit. Its burst is at least a

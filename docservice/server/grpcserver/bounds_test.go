@@ -22,7 +22,7 @@ import (
 
 	"docstore/docservice/docservicegrpc"
 	"docstore/docservice/docservicepb"
-	"docstore/internal/bounded"
+	"docstore/docservice/server/internal/bounded"
 	"docstore/internal/servertest"
 )
 

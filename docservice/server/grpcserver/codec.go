@@ -11,7 +11,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/boxcargrpc"
 	"docstore/docservice/docservicegrpc"
-	"docstore/internal/bounded"
+	"docstore/docservice/server/internal/bounded"
 )
 
 // encoded is an encoded message. The handler of docservice takes and returns encoded

@@ -26,7 +26,7 @@ import (
 	"docstore/boxcarrpc/credentials"
 	"docstore/docservice/docservicegrpc"
 	"docstore/docservice/server"
-	"docstore/internal/bounded"
+	"docstore/docservice/server/internal/bounded"
 	"docstore/internal/listen"
 )
 

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
-	"docstore/internal/bounded"
+	"docstore/docservice/server/internal/bounded"
 )
 
 // counter counts the calls of a gRPC listener.
