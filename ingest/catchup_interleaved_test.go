@@ -29,6 +29,8 @@ func parseOffsets(cursor []byte) (at offsets, err error) {
 
 func (in *partitions) Position(cursor []byte) (ingest.Position, error) { return parseOffsets(cursor) }
 
+func (in *partitions) Ends() bool { return true }
+
 func (in *partitions) Earliest(cursors [][]byte) ([]byte, error) {
 	earliest, err := parseOffsets(cursors[0])
 	for _, cursor := range cursors[1:] {

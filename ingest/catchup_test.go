@@ -49,6 +49,8 @@ func (in *input) Position(cursor []byte) (ingest.Position, error) {
 
 // Earliest accepts cursors of another input if no shard has one of this input, which then has
 // not begun.
+func (in *input) Ends() bool { return true }
+
 func (in *input) Earliest(cursors [][]byte) ([]byte, error) {
 	earliest, others, own := len(in.ids), 0, false
 	for _, cursor := range cursors {

@@ -53,7 +53,7 @@ func appendNew(ctx context.Context, url, queue string) (at ingest.Progress, err 
 		return at, err
 	}
 	defer source.Close()
-	appender := ingest.NewAppender(source, in.Ends, to, ingest.Options{Parsing: in.Parsing})
+	appender := ingest.NewAppender(source, in.Opener.Ends(), to, ingest.Options{Parsing: in.Parsing})
 	err = appender.Run(ctx)
 	return appender.Progress(), err
 }

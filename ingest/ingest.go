@@ -58,6 +58,8 @@ type Opener interface {
 	Position(cursor []byte) (Position, error)
 	// Earliest returns a cursor at or before each of the cursors; an empty one is the start.
 	Earliest(cursors [][]byte) ([]byte, error)
+	// Ends reports whether the source ends, before its first batch: see Batch.Ends.
+	Ends() bool
 }
 
 // Interleaved is an Opener of a source with several sequences of records, such as partitions.

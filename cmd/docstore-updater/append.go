@@ -343,7 +343,7 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 	if !o.quiet {
 		shown = meter.New(env, "appending", totalBytes(from))
 	}
-	appender := ingest.NewAppender(from, in.Ends, to, o.appenderOptions(env, in, from, m, shown))
+	appender := ingest.NewAppender(from, in.Opener.Ends(), to, o.appenderOptions(env, in, from, m, shown))
 	if target != nil {
 		if live, err = publish.NewLive(ctx, target, o.queueDir, o.liveOptions(env, writer.Seal, appender.Progress)); err != nil {
 			return err

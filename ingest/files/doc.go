@@ -1,5 +1,5 @@
-// Package files reads records from files, pipes and directories. It implements source.Opener
-// and source.Source.
+// Package files reads records from files, pipes and directories. It implements ingest.Opener
+// and ingest.Source.
 //
 //	opener, err := files.NewOpener(names, files.Options{Format: records.FormatAuto})
 //	source, err := opener.Open(ctx, queue.Cursor())

@@ -83,7 +83,7 @@ func (o *Opener) input(name string) (*input, error) {
 // Name returns the name of the first input.
 func (o *Opener) Name() string { return o.inputs[0].name }
 
-// Ends reports whether the first input ends some time: see ingest.Batch.
+// Ends implements ingest.Opener: the first input decides.
 func (o *Opener) Ends() bool { return !o.inputs[0].live() }
 
 // Pipes returns the names of the inputs that have no cursor.

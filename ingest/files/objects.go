@@ -69,7 +69,7 @@ func NewObjectsOpener(store Store, options Options, log *slog.Logger) *ObjectsOp
 	return &ObjectsOpener{store, options, log}
 }
 
-// Ends reports whether the source ends: see ingest.Batch.
+// Ends implements ingest.Opener.
 func (o *ObjectsOpener) Ends() bool { return !o.options.Follow }
 
 // objectPosition is a position in an object.

@@ -44,7 +44,6 @@ const MaxNameBytes = 64
 type Named struct {
 	Name   string // 1 to MaxNameBytes bytes
 	Opener ingest.Opener
-	Ends   bool // see ingest.Batch; before the first batch
 	// Rate is the maximum number of records a second, on average of a batch; 0: no limit.
 	Rate float64
 }
@@ -74,9 +73,9 @@ func New(sources []Named, removed []string) (*Opener, error) {
 	return &Opener{sources: sources, removed: removed}, nil
 }
 
-// Ends reports whether all sources end: see ingest.Batch.
+// Ends implements ingest.Opener: all sources must end.
 func (o *Opener) Ends() bool {
-	return !slices.ContainsFunc(o.sources, func(s Named) bool { return !s.Ends })
+	return !slices.ContainsFunc(o.sources, func(s Named) bool { return !s.Opener.Ends() })
 }
 
 var cursorKind = cursors.Kind{
@@ -252,7 +251,7 @@ func (o *Opener) Open(ctx context.Context, cursor []byte) (ingest.Source, error)
 			return nil, errors.Join(o.explain(i, err), s.Close())
 		}
 		s.sources = append(s.sources, own)
-		s.live = append(s.live, !named.Ends)
+		s.live = append(s.live, !named.Opener.Ends())
 	}
 	ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	for i := range s.sources {

@@ -43,6 +43,8 @@ func (c counter) Open(_ context.Context, cursor []byte) (ingest.Source, error) {
 
 func (c counter) Position(cursor []byte) (ingest.Position, error) { return number(cursor), nil }
 
+func (c counter) Ends() bool { return !c.waits }
+
 func (c counter) Earliest(cursors [][]byte) ([]byte, error) {
 	first := cursors[0]
 	for _, d := range cursors {
@@ -92,7 +94,7 @@ func (c *counting) Close() error          { return nil }
 func TestResumes(t *testing.T) {
 	random := testseed.Rand(t)
 	for range 50 {
-		sources := []Named{{Name: "a", Opener: counter{upTo: random.IntN(20)}, Ends: true}, {Name: "b", Opener: counter{upTo: random.IntN(20)}, Ends: true}, {Name: "c", Opener: counter{upTo: random.IntN(20)}, Ends: true}}
+		sources := []Named{{Name: "a", Opener: counter{upTo: random.IntN(20)}}, {Name: "b", Opener: counter{upTo: random.IntN(20)}}, {Name: "c", Opener: counter{upTo: random.IntN(20)}}}
 		o, err := New(sources, nil)
 		require.NoError(t, err)
 		next := map[string]int{}
@@ -133,7 +135,7 @@ func TestResumes(t *testing.T) {
 }
 
 func TestCombineIsThatOfEachSource(t *testing.T) {
-	o, err := New([]Named{{Name: "a", Opener: counter{}, Ends: true}, {Name: "b", Opener: counter{}, Ends: true}}, nil)
+	o, err := New([]Named{{Name: "a", Opener: counter{}}, {Name: "b", Opener: counter{}}}, nil)
 	require.NoError(t, err)
 	cursor := func(a, b string) []byte { return o.encode([][]byte{[]byte(a), []byte(b)}) }
 	for _, test := range []struct {
@@ -156,7 +158,7 @@ func TestCombineIsThatOfEachSource(t *testing.T) {
 }
 
 func TestEarliestIsThatOfEachSource(t *testing.T) {
-	o, err := New([]Named{{Name: "a", Opener: counter{}, Ends: true}, {Name: "b", Opener: counter{}, Ends: true}}, []string{"old"})
+	o, err := New([]Named{{Name: "a", Opener: counter{}}, {Name: "b", Opener: counter{}}}, []string{"old"})
 	require.NoError(t, err)
 	cursor := func(a, b string) []byte { return o.encode([][]byte{[]byte(a), []byte(b)}) }
 	for _, test := range []struct{ one, other, want []byte }{
@@ -180,15 +182,15 @@ func TestErrors(t *testing.T) {
 		want    string
 	}{
 		{nil, nil, "want 1 to 64 sources, not 0"},
-		{[]Named{{Opener: counter{}, Ends: true}}, nil, "has 1 to 64 bytes, not 0"},
-		{[]Named{{Name: strings.Repeat("x", 65), Opener: counter{}, Ends: true}}, nil, "has 1 to 64 bytes, not 65"},
-		{[]Named{{Name: "a", Opener: counter{}, Ends: true}, {Name: "a", Opener: counter{}, Ends: true}}, nil, `two sources have the name "a"`},
-		{[]Named{{Name: "a", Opener: counter{}, Ends: true}}, []string{"a"}, `source "a" is among the removed sources`},
+		{[]Named{{Opener: counter{}}}, nil, "has 1 to 64 bytes, not 0"},
+		{[]Named{{Name: strings.Repeat("x", 65), Opener: counter{}}}, nil, "has 1 to 64 bytes, not 65"},
+		{[]Named{{Name: "a", Opener: counter{}}, {Name: "a", Opener: counter{}}}, nil, `two sources have the name "a"`},
+		{[]Named{{Name: "a", Opener: counter{}}}, []string{"a"}, `source "a" is among the removed sources`},
 	} {
 		_, err := New(test.sources, test.removed)
 		require.ErrorContains(t, err, test.want)
 	}
-	o, err := New([]Named{{Name: "a", Opener: counter{upTo: 1}, Ends: true}, {Name: "b", Opener: counter{upTo: -1}, Ends: true}}, []string{"old"})
+	o, err := New([]Named{{Name: "a", Opener: counter{upTo: 1}}, {Name: "b", Opener: counter{upTo: -1}}}, []string{"old"})
 	require.NoError(t, err)
 	_, err = o.Open(t.Context(), nil)
 	require.EqualError(t, err, "source b: not here")
@@ -214,7 +216,7 @@ func TestErrors(t *testing.T) {
 
 func TestAFailureIsFinal(t *testing.T) {
 	for _, failure := range []error{errors.New("broken"), fmt.Errorf("broken: %w", io.EOF)} { // not the end
-		o, err := New([]Named{{Name: "a", Opener: counter{waits: true}, Ends: false}, {Name: "b", Opener: counter{failure: failure}, Ends: true}}, nil)
+		o, err := New([]Named{{Name: "a", Opener: counter{waits: true}}, {Name: "b", Opener: counter{failure: failure}}}, nil)
 		require.NoError(t, err)
 		require.False(t, o.Ends())
 		s, err := o.Open(t.Context(), nil)
@@ -230,7 +232,7 @@ func TestAFailureIsFinal(t *testing.T) {
 // TestUnreadRecordsOfASource: the other sources are read to their ends, then the error follows.
 func TestUnreadRecordsOfASource(t *testing.T) {
 	unread := fmt.Errorf("%w: one was added", ingest.ErrUnread)
-	o, err := New([]Named{{Name: "a", Opener: counter{upTo: 2, failure: unread}, Ends: true}, {Name: "b", Opener: counter{upTo: 500}, Ends: true}}, nil)
+	o, err := New([]Named{{Name: "a", Opener: counter{upTo: 2, failure: unread}}, {Name: "b", Opener: counter{upTo: 500}}}, nil)
 	require.NoError(t, err)
 	s, err := o.Open(t.Context(), nil)
 	require.NoError(t, err)
@@ -249,7 +251,7 @@ func TestUnreadRecordsOfASource(t *testing.T) {
 }
 
 func TestEndlessSources(t *testing.T) {
-	o, err := New([]Named{{Name: "a", Opener: counter{waits: true}, Ends: false}, {Name: "b", Opener: counter{upTo: 1}, Ends: true}}, nil)
+	o, err := New([]Named{{Name: "a", Opener: counter{waits: true}}, {Name: "b", Opener: counter{upTo: 1}}}, nil)
 	require.NoError(t, err)
 	s, err := o.Open(t.Context(), nil)
 	require.NoError(t, err)
@@ -270,7 +272,7 @@ func TestEndlessSources(t *testing.T) {
 
 func TestCursorsOfAllSourcesAreBounded(t *testing.T) {
 	padding := strings.Repeat("x", queue.MaxCursorBytes/2)
-	o, err := New([]Named{{Name: "a", Opener: counter{upTo: 1, padding: padding}, Ends: true}, {Name: "b", Opener: counter{upTo: 1, padding: padding}, Ends: true}}, nil)
+	o, err := New([]Named{{Name: "a", Opener: counter{upTo: 1, padding: padding}}, {Name: "b", Opener: counter{upTo: 1, padding: padding}}}, nil)
 	require.NoError(t, err)
 	s, err := o.Open(t.Context(), nil)
 	require.NoError(t, err)
@@ -282,7 +284,7 @@ func TestCursorsOfAllSourcesAreBounded(t *testing.T) {
 }
 
 func FuzzPosition(f *testing.F) {
-	o, err := New([]Named{{Name: "a", Opener: counter{}, Ends: true}, {Name: "b", Opener: counter{}, Ends: true}}, nil)
+	o, err := New([]Named{{Name: "a", Opener: counter{}}, {Name: "b", Opener: counter{}}}, nil)
 	require.NoError(f, err)
 	f.Add(o.encode([][]byte{[]byte("1"), []byte("2")}))
 	f.Fuzz(func(t *testing.T, cursor []byte) {
@@ -299,7 +301,7 @@ func FuzzPosition(f *testing.F) {
 // TestRate: a source with a rate is read no faster, and does not slow down the other one.
 func TestRate(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		o, err := New([]Named{{Name: "slow", Opener: counter{upTo: 5}, Ends: true, Rate: 2}, {Name: "fast", Opener: counter{upTo: 5}, Ends: true}}, nil)
+		o, err := New([]Named{{Name: "slow", Opener: counter{upTo: 5}, Rate: 2}, {Name: "fast", Opener: counter{upTo: 5}}}, nil)
 		require.NoError(t, err)
 		s, err := o.Open(t.Context(), nil)
 		require.NoError(t, err)

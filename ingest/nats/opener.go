@@ -32,7 +32,7 @@ func NewOpener(config Config) (*Opener, error) {
 	return &Opener{config: config, watchInterval: watchInterval}, nil
 }
 
-// Ends reports whether the source ends: see ingest.Batch.
+// Ends implements ingest.Opener.
 func (o *Opener) Ends() bool { return !o.config.Follow }
 
 // Position decodes a cursor.

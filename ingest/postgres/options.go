@@ -40,7 +40,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Opener is the source.Opener of a table or query.
+// Opener is the ingest.Opener of a table or query.
 type Opener struct {
 	options Options
 	config  *pgconn.Config
@@ -50,7 +50,7 @@ type Opener struct {
 	latest atomic.Pointer[cursor]
 }
 
-// Ends reports whether the source ends: see source.Batch.
+// Ends implements ingest.Opener.
 func (o *Opener) Ends() bool { return !o.options.Follow }
 
 // name is a name in a schema.

@@ -2,7 +2,7 @@
 //
 //	in, err := sources.Open(ctx, "kafka://kafka1:9092/jobs", sources.Options{Follow: true})
 //	source, err := in.Opener.Open(ctx, cursor)
-//	appender := ingest.NewAppender(source, in.Ends, writer, ingest.Options{Parsing: in.Parsing})
+//	appender := ingest.NewAppender(source, in.Opener.Ends(), writer, ingest.Options{Parsing: in.Parsing})
 //
 // The forms of URLs are
 //

@@ -41,13 +41,13 @@ func openList(ctx context.Context, path string, o *Options) (*Input, error) {
 			return nil, fmt.Errorf("%s:%d: %w", path, entry.line, err)
 		}
 		in.Parsing = append(in.Parsing, entry.options.transform.parsing)
-		sources = append(sources, merged.Named{Name: entry.name, Opener: opener, Ends: ends(opener), Rate: entry.rate})
+		sources = append(sources, merged.Named{Name: entry.name, Opener: opener, Rate: entry.rate})
 	}
 	opener, err := merged.New(sources, parsed.removed)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	in.Opener, in.Ends = opener, opener.Ends()
+	in.Opener = opener
 	return in, nil
 }
 

@@ -39,7 +39,6 @@ type Options struct {
 type Input struct {
 	Opener  ingest.Opener
 	Name    string
-	Ends    bool     // before the first batch: see ingest.Batch
 	Pipes   []string // the inputs without cursor
 	Parsing []ingest.Parsing
 }
@@ -72,7 +71,7 @@ func OpenFiles(names []string, o Options) (*Input, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Input{Opener: opener, Name: opener.Name(), Ends: opener.Ends(), Pipes: opener.Pipes(), Parsing: []ingest.Parsing{o.transform.parsing}}, nil
+	return &Input{Opener: opener, Name: opener.Name(), Pipes: opener.Pipes(), Parsing: []ingest.Parsing{o.transform.parsing}}, nil
 }
 
 // Open checks a URL, or the list of sources in a .yaml file; see the package comment. It sends
@@ -89,7 +88,7 @@ func Open(ctx context.Context, from string, o Options) (*Input, error) {
 		if err != nil {
 			return nil, err
 		}
-		return &Input{Opener: opener, Name: from, Ends: ends(opener), Parsing: []ingest.Parsing{o.transform.parsing}}, nil
+		return &Input{Opener: opener, Name: from, Parsing: []ingest.Parsing{o.transform.parsing}}, nil
 	}
 	if !strings.HasSuffix(from, ".yaml") && !strings.HasSuffix(from, ".yml") {
 		return nil, invalid("%sfrom %s: write a URL (%s) or the name of a .yaml file", o.Prefix, from, strings.Join(Forms(), ", "))
@@ -104,8 +103,7 @@ type scheme struct {
 	tables bool   // it may have tables: csv, tsv
 	// stateful says that reading changes the source, so that Options.DryRun refuses it.
 	stateful bool
-	// open checks the URL and returns the opener, which sends no request before Open. An
-	// opener with a method "Ends() bool" may end: see ingest.Batch.
+	// open checks the URL and returns the opener, which sends no request before Open.
 	open func(ctx context.Context, url string, o *Options) (ingest.Opener, error)
 }
 
@@ -159,10 +157,4 @@ func openURL(ctx context.Context, url string, o *Options) (ingest.Opener, error)
 		return nil, invalid("%sdry-run cannot read %s://: reading changes the source", o.Prefix, name)
 	}
 	return schemes[i].open(ctx, url, o)
-}
-
-// ends reports whether a source ends: see ingest.Batch.
-func ends(opener ingest.Opener) bool {
-	e, ok := opener.(interface{ Ends() bool })
-	return ok && e.Ends()
 }
