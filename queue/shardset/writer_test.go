@@ -321,21 +321,23 @@ func TestFlushWaitsForAnotherFlush(t *testing.T) {
 
 // TestWriteErrorIsFinal: after a failure in one shard nothing is put into any.
 func TestWriteErrorIsFinal(t *testing.T) {
-	broken := vfs.NewFault(newMem(t), func(op vfs.Op) error {
-		if op.Kind == vfs.OpSyncData {
-			return errCrash
+	for _, layout := range []shard.Layout{{Shards: 1}, testLayout} {
+		broken := vfs.NewFault(newMem(t), func(op vfs.Op) error {
+			if op.Kind == vfs.OpSyncData {
+				return errCrash
+			}
+			return nil
+		})
+		w, err := Open(testDir, &Options{FS: broken, Layout: layout})
+		require.NoError(t, err)
+		require.NoError(t, w.Put(queue.Record{ID: []byte("id")}))
+		require.ErrorIs(t, w.Flush(), errCrash)
+		for i := range 20 {
+			require.ErrorIs(t, w.Put(queue.Record{ID: fmt.Append(nil, i)}), errCrash)
 		}
-		return nil
-	})
-	w, err := Open(testDir, &Options{FS: broken, Layout: testLayout})
-	require.NoError(t, err)
-	require.NoError(t, w.Put(queue.Record{ID: []byte("id")}))
-	require.ErrorIs(t, w.Flush(), errCrash)
-	for i := range 20 {
-		require.ErrorIs(t, w.Put(queue.Record{ID: fmt.Append(nil, i)}), errCrash)
+		require.ErrorIs(t, w.Flush(), errCrash)
+		require.ErrorIs(t, w.Seal(), errCrash)
+		require.ErrorIs(t, w.Close(), errCrash)
+		require.ErrorIs(t, w.Close(), errCrash)
 	}
-	require.ErrorIs(t, w.Flush(), errCrash)
-	require.ErrorIs(t, w.Seal(), errCrash)
-	require.ErrorIs(t, w.Close(), errCrash)
-	require.ErrorIs(t, w.Close(), errCrash)
 }
