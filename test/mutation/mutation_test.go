@@ -174,7 +174,7 @@ var mutations = []mutation{
 	},
 	{
 		name: "remote hosts are served without TLS", file: "boxcarrpc/server_auth.go",
-		old: "	if s.tls != nil || s.options.Insecure || isLocal(l.Addr()) {", new: "	if s != nil || isLocal(l.Addr()) {",
+		old: "	if s.tls != nil || s.options.Insecure || conn.IsLocal(l.Addr()) {", new: "	if s != nil || conn.IsLocal(l.Addr()) {",
 		pkg: "./boxcarrpc", run: "TestPlainTextIsForThisHost",
 	},
 	{
