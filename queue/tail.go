@@ -337,7 +337,7 @@ func (t *tailer) mismatch(s *segment.File, offset int64, reason error) error {
 func (t *tailer) forked(s *segment.File, reason error) error {
 	at := Address{Segment: t.segment, Block: uint32(t.offset), Index: t.index}
 	return fmt.Errorf("%w: %s does not continue the entries that were read before %s, it belongs to another history of the queue: %v",
-		ErrForked, s.Path, at, reason)
+		ErrForked, s.Path, at, reason.Error())
 }
 
 // place returns the tail's offset in a file, and the checksum of the previous block; 0:

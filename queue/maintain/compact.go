@@ -126,9 +126,7 @@ type compaction struct {
 
 func (c *compaction) complete() {
 	o := &c.options
-	if o.FS == nil {
-		o.FS = vfs.OS
-	}
+	setDefaults(&o.FS, &o.Logger, &o.Now)
 	if o.MaxDead == 0 {
 		o.MaxDead = DefaultMaxDead
 	}
@@ -137,12 +135,6 @@ func (c *compaction) complete() {
 	}
 	if o.MemoryBytes <= 0 {
 		o.MemoryBytes = DefaultUsageMemory
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Now == nil {
-		o.Now = time.Now
 	}
 }
 

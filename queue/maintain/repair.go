@@ -102,20 +102,12 @@ type repairer struct {
 
 func (r *repairer) complete() {
 	o := &r.options
-	if o.FS == nil {
-		o.FS = vfs.OS
-	}
+	setDefaults(&o.FS, &o.Logger, &o.Now)
 	if o.OnLoss == nil {
 		o.OnLoss = func(Loss) error { return nil }
 	}
 	if o.Progress == nil {
 		o.Progress = func(int64, int64) {}
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Now == nil {
-		o.Now = time.Now
 	}
 }
 

@@ -70,7 +70,7 @@ func Truncate(ctx context.Context, dir string, from queue.Address, opts *Truncat
 	if opts != nil {
 		t.options = *opts
 	}
-	t.complete()
+	setDefaults(&t.options.FS, &t.options.Logger, &t.options.Now)
 	if !t.options.DryRun {
 		unlock, err := lockSource(t.options.FS, dir, t.options.Now())
 		if err != nil {
@@ -102,19 +102,6 @@ type truncation struct {
 	// previous is the file of the segment before the run; nil: there is none, or kept has
 	// its digest.
 	previous *segment.File
-}
-
-func (t *truncation) complete() {
-	o := &t.options
-	if o.FS == nil {
-		o.FS = vfs.OS
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
 }
 
 func (t *truncation) truncate(ctx context.Context) (err error) {
