@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"docstore/cmd/internal/cli"
 	"docstore/docservice/collection"
 	"docstore/docservice/server"
+	"docstore/docservice/server/otlptrace"
 	"docstore/internal/units"
 )
 
@@ -146,4 +148,31 @@ func (m *memorySize) String() string {
 		return autoMemory
 	}
 	return (*units.Size)(m).String()
+}
+
+// tracing holds the flag of the trace collector.
+type tracing struct{ url string }
+
+func (t *tracing) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&t.url, "otlp", "", "OpenTelemetry collector for OTLP over HTTP, for example http://collector:4318; "+
+		"it receives spans of requests that their clients trace, with the stages index and segments, and of those passed on; "+
+		"OTEL_TRACES_SAMPLER can select more")
+}
+
+func (t *tracing) check() error {
+	if t.url == "" {
+		return nil
+	}
+	if err := otlptrace.CheckURL(t.url); err != nil {
+		return cli.Usagef("--otlp %s: %w", t.url, err)
+	}
+	return nil
+}
+
+// open returns the source of spans, nil if tracing is disabled.
+func (t *tracing) open(ctx context.Context, env *cli.Env) (*otlptrace.Tracer, error) {
+	if t.url == "" {
+		return nil, nil
+	}
+	return otlptrace.New(ctx, t.url, env.Log)
 }

@@ -17,6 +17,7 @@ import (
 	"docstore/docservice/server"
 	"docstore/docservice/server/bucketsource"
 	"docstore/docservice/server/grpcserver"
+	"docstore/docservice/server/otlptrace"
 )
 
 func newServe(env *cli.Env) *cobra.Command { return newServeWith(env, newOptions()) }
@@ -157,7 +158,7 @@ func (o *serveOptions) check() error {
 type process struct {
 	*server.Server
 	source *bucketsource.Source
-	tracer *tracer              // nil: none
+	tracer *otlptrace.Tracer    // nil: none
 	grpc   *grpcserver.Protocol // nil: none
 }
 
@@ -172,7 +173,7 @@ func startProcess(env *cli.Env, o serveOptions) (*process, error) {
 		return nil, err
 	}
 	if tracer != nil {
-		o.Tracer, source.Trace = tracer, tracer.pool
+		o.Tracer, source.Trace = tracer, tracer.Pool
 	}
 	s := &process{source: bucketsource.New(source), tracer: tracer}
 	o.Source, o.Logger, o.Audit = s.source, env.Log, o.auditDrain(env)
@@ -182,7 +183,7 @@ func startProcess(env *cli.Env, o serveOptions) (*process, error) {
 	if o.grpc != "" {
 		options := grpcserver.Options{Address: o.grpc}
 		if tracer != nil {
-			options.Interceptor = tracer.call
+			options.Interceptor = tracer.Call
 		}
 		s.grpc = grpcserver.New(options)
 		o.Protocol = s.grpc

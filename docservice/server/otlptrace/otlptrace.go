@@ -1,14 +1,17 @@
-package main
+// Package otlptrace sends spans of requests to a collector of OpenTelemetry over HTTP: a
+// server.Tracer for Boxcar and HTTP, with the stages of a request, an interceptor for gRPC, and
+// a tracer of requests that are passed on.
+package otlptrace
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
 	"time"
 
-	"github.com/spf13/pflag"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -21,7 +24,6 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/boxcarotel"
-	"docstore/cmd/internal/cli"
 	"docstore/docservice/collection"
 	"docstore/internal/buildinfo"
 )
@@ -29,39 +31,29 @@ import (
 // otlpGrace is the maximum time to send the last spans to the collector.
 const otlpGrace = 5 * time.Second
 
-// tracing holds the flag of the trace collector.
-type tracing struct{ url string }
-
-func (t *tracing) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&t.url, "otlp", "", "OpenTelemetry collector for OTLP over HTTP, for example http://collector:4318; "+
-		"it receives spans of requests that their clients trace, with the stages index and segments, and of those passed on; "+
-		"OTEL_TRACES_SAMPLER can select more")
-}
-
-func (t *tracing) check() error {
-	if t.url == "" {
-		return nil
-	}
-	u, err := url.Parse(t.url)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return cli.Usagef("--otlp %s: must be a URL like http://collector:4318", t.url)
-	}
-	return nil
-}
-
-// tracer is the daemon.Tracer of a collector. A nil tracer traces nothing.
-type tracer struct {
+// Tracer is the server.Tracer of a collector.
+type Tracer struct {
 	provider *trace.TracerProvider
 	log      *slog.Logger
 }
 
-// open returns the source of spans, nil if tracing is disabled. An unreachable collector is
-// not an error: its spans are lost, which is logged.
-func (t *tracing) open(ctx context.Context, env *cli.Env) (*tracer, error) {
-	if t.url == "" {
-		return nil, nil
+// CheckURL returns an error if a URL is not that of a collector.
+func CheckURL(collector string) error {
+	u, err := url.Parse(collector)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return errors.New("must be a URL like http://collector:4318")
 	}
-	u, err := url.Parse(t.url)
+	return nil
+}
+
+// New returns a tracer for a collector. Its spans are of requests that clients trace; the
+// variable OTEL_TRACES_SAMPLER can select more. An unreachable collector is not an error: its
+// spans are lost, which is logged.
+func New(ctx context.Context, collector string, log *slog.Logger) (*Tracer, error) {
+	if err := CheckURL(collector); err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(collector)
 	if err != nil {
 		return nil, err
 	}
@@ -81,12 +73,12 @@ func (t *tracing) open(ctx context.Context, env *cli.Env) (*tracer, error) {
 	if os.Getenv("OTEL_TRACES_SAMPLER") == "" {
 		options = append(options, trace.WithSampler(trace.ParentBased(trace.NeverSample())))
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { env.Log.Warn("tracing", "error", err) }))
-	return &tracer{trace.NewTracerProvider(options...), env.Log}, nil
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("tracing", "error", err) }))
+	return &Tracer{trace.NewTracerProvider(options...), log}, nil
 }
 
-// Boxcar implements daemon.Tracer.
-func (t *tracer) Boxcar(o *boxcarrpc.ServerOptions, service *collection.Service) {
+// Boxcar implements server.Tracer.
+func (t *Tracer) Boxcar(o *boxcarrpc.ServerOptions, service *collection.Service) {
 	boxcarotel.InstrumentServer(o, t.options())
 	stages := t.provider.Tracer("docstore/cmd/docserviced")
 	service.Trace(func(ctx context.Context) func(string) func() {
@@ -100,34 +92,34 @@ func (t *tracer) Boxcar(o *boxcarrpc.ServerOptions, service *collection.Service)
 	})
 }
 
-func (t *tracer) options() *boxcarotel.Options {
+func (t *Tracer) options() *boxcarotel.Options {
 	return &boxcarotel.Options{TracerProvider: t.provider}
 }
 
-// Handler implements daemon.Tracer.
-func (t *tracer) Handler(h boxcarrpc.Handler) boxcarrpc.Handler {
+// Handler implements server.Tracer.
+func (t *Tracer) Handler(h boxcarrpc.Handler) boxcarrpc.Handler {
 	var o boxcarrpc.ServerOptions
 	boxcarotel.InstrumentServer(&o, t.options())
 	return o.Interceptors[0](h)
 }
 
-// HTTP implements daemon.Tracer. Headers are in the W3C format.
-func (t *tracer) HTTP(next http.HandlerFunc) http.HandlerFunc {
+// HTTP implements server.Tracer. Headers are in the W3C format.
+func (t *Tracer) HTTP(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		next(w, r.WithContext(propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))))
 	}
 }
 
-// TraceID implements daemon.Tracer.
-func (t *tracer) TraceID(ctx context.Context) string {
+// TraceID implements server.Tracer.
+func (t *Tracer) TraceID(ctx context.Context) string {
 	if span := oteltrace.SpanContextFromContext(ctx); span.IsSampled() {
 		return span.TraceID().String()
 	}
 	return ""
 }
 
-// Close implements daemon.Tracer.
-func (t *tracer) Close() {
+// Close implements server.Tracer.
+func (t *Tracer) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), otlpGrace)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
@@ -135,13 +127,13 @@ func (t *tracer) Close() {
 	}
 }
 
-// pool traces the requests that are passed on to other servers.
-func (t *tracer) pool(o *boxcarrpc.PoolOptions) {
+// Pool traces the requests that are passed on to other servers.
+func (t *Tracer) Pool(o *boxcarrpc.PoolOptions) {
 	boxcarotel.InstrumentPool(o, t.options())
 }
 
-// call is HTTP for the metadata of gRPC.
-func (t *tracer) call(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+// Call is HTTP for the metadata of gRPC.
+func (t *Tracer) Call(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	headers := propagation.MapCarrier{}
 	for _, key := range (propagation.TraceContext{}).Fields() {
 		if values := metadata.ValueFromIncomingContext(ctx, key); len(values) > 0 {
