@@ -31,7 +31,7 @@ import (
 	"docstore/queue/shard"
 )
 
-// columnOf is this daemon's column of a collection of several shards.
+// columnOf is this server's column of a collection of several shards.
 type columnOf struct {
 	*column.Column
 	source *Source
@@ -40,31 +40,31 @@ type columnOf struct {
 	feed   *follow.Feed
 	store  *etcdmap.Store
 	client *sharded.Client // for requests that are passed on
-	peers  *peers.Client   // nil: that of the daemon
+	peers  *peers.Client   // nil: that of the server
 	opened chan struct{}   // closed when Column is set
 }
 
-// layoutTimeout bounds the time in which a daemon finds out at its first start that a
+// layoutTimeout bounds the time in which a server finds out at its first start that a
 // collection has one shard.
 const layoutTimeout = 5 * time.Second
 
 // openColumn begins to hold the shards of a collection.
-func (r *Source) openColumn(c server.Collection, options *collection.Options) (_ server.Held, err error) {
-	b, watched, err := r.openBucket(c)
+func (s *Source) openColumn(c server.Collection, options *collection.Options) (_ server.Held, err error) {
+	b, watched, err := s.openBucket(c)
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(r.DataDir(), c.Name)
+	dir := filepath.Join(s.DataDir(), c.Name)
 	if err := vfs.MakeDir(vfs.OS, dir); err != nil {
 		return nil, err
 	}
-	of := &columnOf{source: r, name: c.Name, bucket: b, opened: make(chan struct{})}
+	of := &columnOf{source: s, name: c.Name, bucket: b, opened: make(chan struct{})}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, of.Close())
 		}
 	}()
-	of.store, err = etcdmap.Open(r.options.Etcd, c.Name, &etcdmap.Options{File: column.MapFile(dir), Logger: r.Logger()})
+	of.store, err = etcdmap.Open(s.options.Etcd, c.Name, &etcdmap.Options{File: column.MapFile(dir), Logger: s.Logger()})
 	if err != nil {
 		return nil, err
 	}
@@ -73,32 +73,32 @@ func (r *Source) openColumn(c server.Collection, options *collection.Options) (_
 			return nil, err
 		}
 	}
-	of.feed = follow.OpenFeed(watched, &follow.FeedOptions{Logger: r.Logger()})
-	pool := r.pool()
-	pool.BufferBytes = r.Messages().Stats().Limit
-	if r.options.Trace != nil {
-		r.options.Trace(&pool)
+	of.feed = follow.OpenFeed(watched, &follow.FeedOptions{Logger: s.Logger()})
+	pool := s.pool()
+	pool.BufferBytes = s.Messages().Stats().Limit
+	if s.options.Trace != nil {
+		s.options.Trace(&pool)
 	}
-	of.client, err = sharded.NewClient(of.store, c.Name, etcdclient.ClientOptions(of.store, &etcdclient.Options{Pool: pool, Dir: dir, Logger: r.Logger()}))
+	of.client, err = sharded.NewClient(of.store, c.Name, etcdclient.ClientOptions(of.store, &etcdclient.Options{Pool: pool, Dir: dir, Logger: s.Logger()}))
 	if err != nil {
 		return nil, err
 	}
-	address, err := r.AdvertisedAddress(r.options.Advertise)
+	address, err := s.AdvertisedAddress(s.options.Advertise)
 	if err != nil {
 		return nil, err
 	}
-	source := r.peers
+	source := s.peers
 	if source == nil {
 		of.peers = peers.NewClient(columnSource{of}, &peers.ClientOptions{Pool: pool, Self: address})
 		source = of.peers
 	}
 	of.Column, err = column.Open(column.Options{
-		Collection: c.Name, Dir: dir, Column: r.options.Column, Zone: r.options.Zone,
-		Server: discovery.Server{Address: address, Weight: r.options.Weight, Zone: r.options.Zone}, Page: r.pageURL(address),
-		Store: of.store, Service: r.Service(), Disk: r.diskUse, Announced: of.announced,
-		Rejoin: r.options.Rejoin, KeepMoved: r.options.KeepMoved, Logger: r.Logger(),
+		Collection: c.Name, Dir: dir, Column: s.options.Column, Zone: s.options.Zone,
+		Server: discovery.Server{Address: address, Weight: s.options.Weight, Zone: s.options.Zone}, Page: s.pageURL(address),
+		Store: of.store, Service: s.Service(), Disk: s.diskUse, Announced: of.announced,
+		Rejoin: s.options.Rejoin, KeepMoved: s.options.KeepMoved, Logger: s.Logger(),
 		Open: func(layout shard.Layout, i int, dir string, serve func(*collection.Collection)) (column.Follower, error) {
-			o := r.followOptions(options)
+			o := s.followOptions(options)
 			o.Shard = &follow.Shard{Feed: of.feed, Layout: layout, Number: i}
 			name := shard.Name(c.Name, i)
 			o.Source = source.Source(name)
@@ -106,18 +106,18 @@ func (r *Source) openColumn(c server.Collection, options *collection.Options) (_
 			if err != nil {
 				return nil, err
 			}
-			r.setFollower(name, f)
-			return &shardFollower{f, r, name}, nil
+			s.setFollower(name, f)
+			return &shardFollower{f, s, name}, nil
 		},
 	})
 	if err != nil {
 		return nil, err
 	}
 	close(of.opened)
-	r.Router().Add(c.Name, of.client)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.mu.columns = append(r.mu.columns, of)
+	s.Router().Add(c.Name, of.client)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.columns = append(s.mu.columns, of)
 	return of, nil
 }
 
@@ -175,7 +175,7 @@ func (c *columnOf) Close() error {
 	return errors.Join(errs...)
 }
 
-// shardFollower is the follower of a shard. The status of the daemon finds it by its name.
+// shardFollower is the follower of a shard. The status of the server finds it by its name.
 type shardFollower struct {
 	*follow.Follower
 	source *Source
@@ -188,7 +188,7 @@ func (f *shardFollower) Close() error {
 	return f.Follower.Close()
 }
 
-// columnSource is the source of the servers of the column that a daemon has joined.
+// columnSource is the source of the servers of the column that a server has joined.
 type columnSource struct{ of *columnOf }
 
 // nameWait is the pause until the column is known.
@@ -214,21 +214,21 @@ func (s columnSource) Watch(ctx context.Context, update func(discovery.Snapshot)
 }
 
 // diskUse returns the bytes that the data directory uses and may use.
-func (r *Source) diskUse() (used, limit int64, err error) {
-	if r.disk != nil {
-		used, err = r.disk.Used()
-		return used, r.options.MaxDisk, err
+func (s *Source) diskUse() (used, limit int64, err error) {
+	if s.disk != nil {
+		used, err = s.disk.Used()
+		return used, s.options.MaxDisk, err
 	}
-	if used, err = follow.NewDisk(r.DataDir(), 0).Used(); err != nil {
+	if used, err = follow.NewDisk(s.DataDir(), 0).Used(); err != nil {
 		return 0, 0, err
 	}
-	free, err := vfs.OS.FreeBytes(r.DataDir())
+	free, err := vfs.OS.FreeBytes(s.DataDir())
 	return used, used + free, err
 }
 
 // pageURL returns the URL of the status page for other machines.
-func (r *Source) pageURL(address string) string {
-	host, port, err := net.SplitHostPort(r.HTTPAddress())
+func (s *Source) pageURL(address string) string {
+	host, port, err := net.SplitHostPort(s.HTTPAddress())
 	if err != nil {
 		return ""
 	}
@@ -237,20 +237,20 @@ func (r *Source) pageURL(address string) string {
 			return ""
 		}
 	}
-	return r.HTTPURL(net.JoinHostPort(host, port))
+	return s.HTTPURL(net.JoinHostPort(host, port))
 }
 
 // columns returns the columns of collections.
-func (r *Source) columns() []*columnOf {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.mu.columns)
+func (s *Source) columns() []*columnOf {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.mu.columns)
 }
 
 // Leave ends the membership in all columns, so that no new requests come.
-func (r *Source) Leave() {
+func (s *Source) Leave() {
 	var leaving sync.WaitGroup
-	for _, c := range r.columns() {
+	for _, c := range s.columns() {
 		leaving.Go(c.Leave)
 	}
 	leaving.Wait()

@@ -23,15 +23,15 @@ type fleets struct {
 }
 
 // newFleetPage returns the page of the collections in object stores, if there is an etcd.
-func (r *Source) newFleetPage() *fleetview.Page {
-	r.fleets.source = r
+func (s *Source) newFleetPage() *fleetview.Page {
+	s.fleets.source = s
 	var names []string
-	for _, c := range r.Options().Collections {
-		if c.IsURL() && r.options.Etcd != "" {
+	for _, c := range s.Options().Collections {
+		if c.IsURL() && s.options.Etcd != "" {
 			names = append(names, c.Name)
 		}
 	}
-	return fleetview.NewPage(names, r.fleets.read, r.Logger())
+	return fleetview.NewPage(names, s.fleets.read, s.Logger())
 }
 
 // read implements fleetview.Source.

@@ -21,9 +21,9 @@ import (
 )
 
 // limitDownloads applies the limits for all followers.
-func (r *Source) limitDownloads() {
-	if r.downloads = limiterOf(r.options.DownloadRate); r.options.MaxDisk > 0 {
-		r.disk = follow.NewDisk(r.DataDir(), r.options.MaxDisk)
+func (s *Source) limitDownloads() {
+	if s.downloads = limiterOf(s.options.DownloadRate); s.options.MaxDisk > 0 {
+		s.disk = follow.NewDisk(s.DataDir(), s.options.MaxDisk)
 	}
 }
 
@@ -36,24 +36,24 @@ type followed struct {
 }
 
 // openFollower opens a collection of a bucket and serves it.
-func (r *Source) openFollower(c server.Collection, options *collection.Options) (server.Held, error) {
-	b, watched, err := r.openBucket(c)
+func (s *Source) openFollower(c server.Collection, options *collection.Options) (server.Held, error) {
+	b, watched, err := s.openBucket(c)
 	if err != nil {
 		return nil, err
 	}
-	o := r.followOptions(options)
-	if r.peers != nil {
-		o.Source = r.peers.Source(c.Name)
+	o := s.followOptions(options)
+	if s.peers != nil {
+		o.Source = s.peers.Source(c.Name)
 	}
-	f, err := follow.Open(c.Name, watched, filepath.Join(r.DataDir(), c.Name), r.Service().Replace, o)
+	f, err := follow.Open(c.Name, watched, filepath.Join(s.DataDir(), c.Name), s.Service().Replace, o)
 	if err != nil {
 		return nil, err
 	}
-	r.setFollower(c.Name, f)
-	held := &followed{f, r, c.Name, b}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.mu.held = append(r.mu.held, held)
+	s.setFollower(c.Name, f)
+	held := &followed{f, s, c.Name, b}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mu.held = append(s.mu.held, held)
 	return held, nil
 }
 
@@ -116,45 +116,45 @@ func describeFollowed(f *follow.Follower, c *collection.Collection, describe ser
 }
 
 // followOptions returns the options of a follower.
-func (r *Source) followOptions(options *collection.Options) *follow.Options {
+func (s *Source) followOptions(options *collection.Options) *follow.Options {
 	return &follow.Options{
-		Collection: *options, Group: r.options.Group, Logger: r.Logger(),
-		Rate: r.downloads, Concurrency: r.options.Downloads, Disk: r.disk, MaxStaleness: r.Options().MaxStaleness,
+		Collection: *options, Group: s.options.Group, Logger: s.Logger(),
+		Rate: s.downloads, Concurrency: s.options.Downloads, Disk: s.disk, MaxStaleness: s.Options().MaxStaleness,
 	}
 }
 
 // openBucket opens the bucket of a collection. watched is the bucket as it is followed:
-// etcd announces its changes if the daemon has one.
-func (r *Source) openBucket(c server.Collection) (_ *bucket.Client, watched bucket.Bucket, _ error) {
-	b, err := bucket.Open(context.Background(), c.Source, r.options.Store)
+// etcd announces its changes if the server has one.
+func (s *Source) openBucket(c server.Collection) (_ *bucket.Client, watched bucket.Bucket, _ error) {
+	b, err := bucket.Open(context.Background(), c.Source, s.options.Store)
 	if errors.Is(err, bucket.ErrURL) {
 		return nil, nil, optionErrorf("--collection %s=%s: %w", c.Name, c.Source, err)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("collection %s: %w", c.Name, err)
 	}
-	if watched, err = r.watched(b); err != nil {
+	if watched, err = s.watched(b); err != nil {
 		return nil, nil, err
 	}
 	return b, watched, nil
 }
 
 // watched returns a bucket whose changes the etcd of --etcd reports.
-func (r *Source) watched(b bucket.Bucket) (bucket.Bucket, error) {
-	endpoints := r.options.Etcd
+func (s *Source) watched(b bucket.Bucket) (bucket.Bucket, error) {
+	endpoints := s.options.Etcd
 	if endpoints == "" {
 		return b, nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.mu.etcd == nil {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.etcd == nil {
 		etcd, err := etcdlog.Open(endpoints, nil)
 		if err != nil {
 			return nil, fmt.Errorf("--etcd: %w", err)
 		}
-		r.mu.etcd = etcd
+		s.mu.etcd = etcd
 	}
-	return publish.WithArbiter(b, r.mu.etcd), nil
+	return publish.WithArbiter(b, s.mu.etcd), nil
 }
 
 // manifestStatus describes the manifest that a collection serves.

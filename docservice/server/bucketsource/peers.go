@@ -19,20 +19,20 @@ func limiterOf(bytes int64) *rate.Limiter {
 }
 
 // servePeers sends the files of followers to the other servers.
-func (r *Source) servePeers(o *boxcarrpc.ServerOptions) {
-	transfers := r.options.PeerTransfers
+func (s *Source) servePeers(o *boxcarrpc.ServerOptions) {
+	transfers := s.options.PeerTransfers
 	if transfers == 0 {
 		transfers = -1
 	}
-	r.files = peers.NewServer(func(collection string) (string, bool) {
-		f := r.follower(collection)
+	s.files = peers.NewServer(func(collection string) (string, bool) {
+		f := s.follower(collection)
 		if f == nil {
 			return "", false
 		}
 		return f.FilesDir(), true
-	}, &peers.ServerOptions{MaxTransfers: transfers, Rate: limiterOf(r.options.PeerRate), Authorize: r.Authorize})
-	o.Zone = r.options.Zone
-	o.StreamHandler = r.files.Handle
+	}, &peers.ServerOptions{MaxTransfers: transfers, Rate: limiterOf(s.options.PeerRate), Authorize: s.Authorize})
+	o.Zone = s.options.Zone
+	o.StreamHandler = s.files.Handle
 	// A stream holds memory until it is refused.
 	o.MaxStreams = peerStreams + 2*max(transfers, 0)
 }
@@ -41,22 +41,22 @@ func (r *Source) servePeers(o *boxcarrpc.ServerOptions) {
 const peerStreams = 64
 
 // openPeers starts to watch the other servers, if there are any.
-func (r *Source) openPeers() error {
-	if r.options.Peers == nil {
+func (s *Source) openPeers() error {
+	if s.options.Peers == nil {
 		return nil
 	}
-	self, err := r.AdvertisedAddress(r.options.Advertise)
+	self, err := s.AdvertisedAddress(s.options.Advertise)
 	if err != nil {
 		return err
 	}
-	r.peers = peers.NewClient(r.options.Peers, &peers.ClientOptions{Pool: r.pool(), Self: self})
+	s.peers = peers.NewClient(s.options.Peers, &peers.ClientOptions{Pool: s.pool(), Self: self})
 	return nil
 }
 
 // pool returns the options of connections to other servers of the same collections.
-func (r *Source) pool() boxcarrpc.PoolOptions {
-	pool := r.options.Pool
-	pool.Logger, pool.Zone = r.Logger(), r.options.Zone
+func (s *Source) pool() boxcarrpc.PoolOptions {
+	pool := s.options.Pool
+	pool.Logger, pool.Zone = s.Logger(), s.options.Zone
 	return pool
 }
 

@@ -43,56 +43,56 @@ func New(o Options) *Source {
 }
 
 // Start implements server.Source.
-func (r *Source) Start(d *server.Server) (server.Parts, error) {
-	r.Server = d
-	if err := r.openPeers(); err != nil {
+func (s *Source) Start(d *server.Server) (server.Parts, error) {
+	s.Server = d
+	if err := s.openPeers(); err != nil {
 		return server.Parts{}, err
 	}
-	r.limitDownloads()
+	s.limitDownloads()
 	return server.Parts{
-		Boxcar: r.servePeers,
-		Routes: func(mux *http.ServeMux) { r.newFleetPage().Handle(mux) },
+		Boxcar: s.servePeers,
+		Routes: func(mux *http.ServeMux) { s.newFleetPage().Handle(mux) },
 		Collectors: []prometheus.Collector{
-			bucketCollector{r}, peerCollector{r}, columnCollector{r},
+			bucketCollector{s}, peerCollector{s}, columnCollector{s},
 		},
 	}, nil
 }
 
 // Open implements server.Source.
-func (r *Source) Open(c server.Collection, options *collection.Options) (server.Held, error) {
-	if r.options.Column != "" {
-		return r.openColumn(c, options)
+func (s *Source) Open(c server.Collection, options *collection.Options) (server.Held, error) {
+	if s.options.Column != "" {
+		return s.openColumn(c, options)
 	}
-	return r.openFollower(c, options)
+	return s.openFollower(c, options)
 }
 
 // Close implements server.Source.
-func (r *Source) Close() error {
-	errs := []error{r.fleets.close()}
-	r.mu.Lock()
-	etcd := r.mu.etcd
-	r.mu.Unlock()
+func (s *Source) Close() error {
+	errs := []error{s.fleets.close()}
+	s.mu.Lock()
+	etcd := s.mu.etcd
+	s.mu.Unlock()
 	if etcd != nil {
 		errs = append(errs, etcd.Close())
 	}
-	if r.peers != nil {
-		errs = append(errs, r.peers.Close())
+	if s.peers != nil {
+		errs = append(errs, s.peers.Close())
 	}
 	return errors.Join(errs...)
 }
 
 // setFollower records the follower of a collection or shard; nil removes it.
-func (r *Source) setFollower(name string, f *follow.Follower) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.mu.followers[name] = f; f == nil {
-		delete(r.mu.followers, name)
+func (s *Source) setFollower(name string, f *follow.Follower) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mu.followers[name] = f; f == nil {
+		delete(s.mu.followers, name)
 	}
 }
 
 // follower returns the follower of a collection or shard, nil if it has a local queue.
-func (r *Source) follower(name string) *follow.Follower {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.mu.followers[name]
+func (s *Source) follower(name string) *follow.Follower {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mu.followers[name]
 }

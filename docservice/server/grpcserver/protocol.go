@@ -346,7 +346,7 @@ func (h *health) Check(_ context.Context, request *grpc_health_v1.HealthCheckReq
 	return &grpc_health_v1.HealthCheckResponse{Status: h.status()}, nil
 }
 
-// Watch sends the health now and whenever it changes, until the daemon ends.
+// Watch sends the health now and whenever it changes, until the server ends.
 func (h *health) Watch(request *grpc_health_v1.HealthCheckRequest, stream grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
 	var end <-chan time.Time
 	if conn := bounded.ConnOf(stream.Context()); conn != nil && !conn.Authenticated() {
@@ -390,7 +390,7 @@ func (h *health) latest() (grpc_health_v1.HealthCheckResponse_ServingStatus, <-c
 	return h.mu.status, h.mu.changed
 }
 
-// poll detects changes until the daemon is closed.
+// poll detects changes until the server is closed.
 func (h *health) poll() {
 	ticker := time.NewTicker(healthInterval)
 	defer ticker.Stop()
