@@ -1,5 +1,5 @@
 // Package ndjson writes the answers to requests for documents as lines of JSON: those of
-// boxcar mget and of lists over HTTP.
+// boxcar mget and of lists over HTTP. It validates documents.
 package ndjson
 
 import (
@@ -17,7 +17,7 @@ import (
 // encoded as "document_base64", and an id that is not UTF-8 as "id_base64".
 func AppendFound(dst []byte, id string, document []byte) []byte {
 	dst = append(AppendID(append(dst, '{'), id), `,"found":true,`...)
-	if bytes.IndexByte(document, '\n') < 0 && utf8.Valid(document) && json.Valid(document) {
+	if bytes.IndexByte(document, '\n') < 0 && utf8.Valid(document) && Valid(document) {
 		return append(append(append(dst, `"document":`...), document...), "}\n"...)
 	}
 	dst = append(dst, `"document_base64":"`...)
