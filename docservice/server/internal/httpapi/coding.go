@@ -27,8 +27,10 @@ const (
 	MaxZstdWindowBytes = 8 << 20
 	// CompressorBytes is the approximate memory of a compressor.
 	CompressorBytes = 1 << 20
-	// MinCompressBytes is the size of the smallest response that is compressed.
-	MinCompressBytes = 512
+	// MinCompressBytes is the size of the smallest document that is compressed for a response:
+	// compressing a smaller one takes longer than all other work for it, and saves at most two
+	// packets.
+	MinCompressBytes = 4 << 10
 
 	zstdWindowBytes = 256 << 10
 	gzipLevel       = gzip.BestSpeed
@@ -38,33 +40,36 @@ const (
 // equal ones that of the order Zstd, Gzip, Identity. Without any acceptable coding it
 // returns Identity.
 func Negotiate(values []string) Coding {
-	weights := make(map[string]float64)
+	const unnamed = -1
+	inZstd, inGzip, identity, other := float64(unnamed), float64(unnamed), 0.0, 0.0
 	for _, value := range values {
 		for item := range strings.SplitSeq(value, ",") {
 			name, parameters, _ := strings.Cut(item, ";")
-			name = strings.ToLower(strings.TrimSpace(name))
-			if name == "x-gzip" {
-				name = string(Gzip)
-			}
-			if name != "" {
-				weights[name] = weight(parameters)
+			switch strings.ToLower(strings.TrimSpace(name)) {
+			case string(Zstd):
+				inZstd = weight(parameters)
+			case string(Gzip), "x-gzip":
+				inGzip = weight(parameters)
+			case "identity":
+				identity = weight(parameters)
+			case "*":
+				other = weight(parameters)
 			}
 		}
 	}
-	best, most := Identity, 0.0
-	for _, c := range []Coding{Zstd, Gzip} {
-		w, named := weights[string(c)]
-		if !named {
-			w = weights["*"]
-		}
-		if w > most {
-			best, most = c, w
-		}
+	if inZstd == unnamed {
+		inZstd = other
 	}
-	if weights["identity"] > most {
+	if inGzip == unnamed {
+		inGzip = other
+	}
+	switch most := max(inZstd, inGzip); {
+	case most <= 0, identity > most:
 		return Identity
+	case inZstd == most:
+		return Zstd
 	}
-	return best
+	return Gzip
 }
 
 // weight returns the q of the parameters of a coding: 1 without one, 0 if it is malformed.
