@@ -220,7 +220,7 @@ func TestAdmissionOfAnotherProtocol(t *testing.T) {
 	here := &Peer{Address: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7}}
 	var leaves []func()
 	for range 2 {
-		leave, err := s.Admit(here, false)
+		leave, err := s.Admit(here.Client(), false)
 		require.NoError(t, err)
 		leaves = append(leaves, leave)
 	}
@@ -228,7 +228,7 @@ func TestAdmissionOfAnotherProtocol(t *testing.T) {
 	refused := func(peer *Peer, reason string) {
 		t.Helper()
 		before := s.Stats().RefusedBy[reason]
-		_, err := s.Admit(peer, false)
+		_, err := s.Admit(peer.Client(), false)
 		require.Equal(t, CodeResourceExhausted, CodeOf(err))
 		require.Equal(t, before+1, s.Stats().RefusedBy[reason])
 	}
@@ -243,11 +243,11 @@ func TestAdmissionOfAnotherProtocol(t *testing.T) {
 	_, err = p.Call(t.Context(), "m", nil, nil)
 	require.NoError(t, err, "the third of three from this address")
 	refused(here, "client_rate")
-	leave, err := s.Admit(&Peer{Address: here.Address, Identity: Identity{TokenIdentity, "frontend"}}, false)
+	leave, err := s.Admit(budget.ClientNamed("frontend"), false)
 	require.NoError(t, err, "a client with an identity does not count for its address")
 	leave()
 
-	_, err = NewServer(nil, nil).Admit(here, false)
+	_, err = NewServer(nil, nil).Admit(here.Client(), false)
 	require.ErrorContains(t, err, "a server needs a handler")
 }
 

@@ -244,12 +244,12 @@ func TestPriorityOfCallsOfAHandler(t *testing.T) {
 func TestAdmitBatch(t *testing.T) {
 	s := serve(t, echo, &ServerOptions{Admission: budget.Admission{MaxInFlight: 4}})
 	for range 3 {
-		_, err := s.Admit(&Peer{Identity: Identity{TokenIdentity, "a"}}, true)
+		_, err := s.Admit(budget.ClientNamed("a"), true)
 		require.NoError(t, err)
 	}
-	_, err := s.Admit(&Peer{Identity: Identity{TokenIdentity, "a"}}, true)
+	_, err := s.Admit(budget.ClientNamed("a"), true)
 	require.Equal(t, CodeResourceExhausted, CodeOf(err))
-	_, err = s.Admit(&Peer{Identity: Identity{TokenIdentity, "a"}}, false)
+	_, err = s.Admit(budget.ClientNamed("a"), false)
 	require.NoError(t, err)
 	require.Equal(t, uint64(1), s.Stats().RefusedBatchBy["in_flight"])
 }

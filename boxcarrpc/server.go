@@ -40,6 +40,7 @@ type Server struct {
 	methods  methods
 	monitor  turns.Monitor
 	gate     *budget.Gate
+	leave    func() // gate.Leave, which would allocate for each request
 	refused  refusalCount
 	faults   *faultlog.Log
 
@@ -104,6 +105,7 @@ func NewServer(h Handler, opts *ServerOptions) *Server {
 		return s
 	}
 	s.gate = budget.NewGate(s.options.Admission)
+	s.leave = s.gate.Leave
 	s.methods.prefetch = s.options.Prefetch
 	s.budget = s.options.Budget
 	s.shares = newClientShares(&s.options)
@@ -427,23 +429,22 @@ func (s *Server) SetAdmission(a budget.Admission) error {
 
 // Admit admits a request that arrived by another protocol, as over gRPC for the same
 // handler. Admission then limits the requests of all protocols together, and ServerStats
-// and the board count them. peer is the client; the rate of a client goes by its Identity,
-// or else by its Address. batch is the priority of the request: see [IsBatchPriority]; the
-// handler's context must have it too.
+// and the board count them. client is that of Peer.Client. batch is the priority of the
+// request: see [IsBatchPriority]; the handler's context must have it too.
 //
 // The request is in flight until leave is called, once. The error is an *Error of
 // CodeResourceExhausted with the reason, or describes invalid server options. A draining
 // server still admits: it cannot notify clients of other protocols of the drain.
-func (s *Server) Admit(peer *Peer, batch bool) (leave func(), err error) {
+func (s *Server) Admit(client budget.Client, batch bool) (leave func(), err error) {
 	if s.invalid != nil {
 		return nil, s.invalid
 	}
-	if why := refusal(s.gate.Enter(time.Now(), peer.Client(), batch)); why != admitted {
+	if why := refusal(s.gate.Enter(time.Now(), client, batch)); why != admitted {
 		s.refused.add(why, batch)
 		refusal := refusalTable[why]
 		return nil, &Error{Code: refusal.code, Message: refusal.message}
 	}
-	return s.gate.Leave, nil
+	return s.leave, nil
 }
 
 // roomLocked reports whether a connection of a client, which is not identified yet, may be

@@ -9,7 +9,7 @@ import (
 )
 
 // identityKey is the context key of the caller of a request over gRPC or HTTP, a
-// boxcarrpc.Identity. Over Boxcar it is that of PeerOf.
+// *boxcarrpc.Identity. Over Boxcar it is that of PeerOf.
 type identityKey struct{}
 
 // identityOf returns the caller of a request, anonymous if it is unknown.
@@ -17,13 +17,15 @@ func identityOf(ctx context.Context) boxcarrpc.Identity {
 	if peer := boxcarrpc.PeerOf(ctx); peer != nil {
 		return peer.Identity
 	}
-	identity, _ := ctx.Value(identityKey{}).(boxcarrpc.Identity)
-	return identity
+	if identity, ok := ctx.Value(identityKey{}).(*boxcarrpc.Identity); ok {
+		return *identity
+	}
+	return boxcarrpc.Identity{}
 }
 
 // WithIdentity returns a context for the requests of a caller.
 func WithIdentity(ctx context.Context, identity boxcarrpc.Identity) context.Context {
-	return context.WithValue(ctx, identityKey{}, identity)
+	return context.WithValue(ctx, identityKey{}, &identity)
 }
 
 // Authorize returns an error if --access does not permit the caller of a request to use a

@@ -109,9 +109,9 @@ func TestFailedSettingsChangeNoLimit(t *testing.T) {
 	o.Collections = append(o.Collections, Collection{"remote", "s3://bucket/remote"})
 	require.ErrorContains(t, d.Apply(&o), "this program serves only queue directories")
 	peer := &boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: "a"}}
-	leave, err := d.boxcar.Admit(peer, false)
+	leave, err := d.boxcar.Admit(peer.Client(), false)
 	require.NoError(t, err)
 	defer leave()
-	_, err = d.boxcar.Admit(peer, false)
+	_, err = d.boxcar.Admit(peer.Client(), false)
 	require.Error(t, err)
 }

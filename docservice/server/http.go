@@ -49,11 +49,40 @@ func charged(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r) // in a test, without a connection
 			return
 		}
-		ctx, room := c.NewReservation(r.Context())
-		defer room.Release()
-		room.Fit(httpRequestBytes, httpRequestBytes)
+		ctx := &requestContext{Context: r.Context()}
+		ctx.reservation.Account = c.Account()
+		defer ctx.reservation.Release()
+		ctx.reservation.Fit(httpRequestBytes, httpRequestBytes)
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
+}
+
+// requestContext is the context of a request, with what handlers add to it: a context for each
+// would cost an allocation and a copy of the request.
+type requestContext struct {
+	context.Context //nolint:containedctx // it is one
+	reservation     budget.Reservation
+	identity        boxcarrpc.Identity
+}
+
+// Value implements context.Context.
+func (c *requestContext) Value(key any) any {
+	switch key.(type) {
+	case budget.ReservationKey:
+		return &c.reservation
+	case identityKey:
+		return &c.identity
+	}
+	return c.Context.Value(key)
+}
+
+// withIdentity returns the request with its caller.
+func withIdentity(r *http.Request, identity boxcarrpc.Identity) *http.Request {
+	if ctx, ok := r.Context().(*requestContext); ok {
+		ctx.identity = identity
+		return r
+	}
+	return r.WithContext(WithIdentity(r.Context(), identity))
 }
 
 // reserve waits for the memory of a response of about n bytes. If there is none it answers

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
@@ -195,7 +194,8 @@ var (
 	mustRevalidate = []string{"no-cache"} // a document can change at any time
 	bytesAccepted  = []string{"bytes"}
 	noSniffing     = []string{"nosniff"}
-	contentTypes   = map[bool][]string{true: {"application/json"}, false: {"application/octet-stream"}} // by whether it is JSON
+	jsonType       = []string{"application/json"}
+	unknownType    = []string{"application/octet-stream"}
 )
 
 // send writes the response, or the error that the conditions of the request demand.
@@ -227,13 +227,17 @@ func (t *transferred) send(w http.ResponseWriter, r *http.Request, version strin
 			t.bytes = t.bytes[part.First:][:part.Length]
 		}
 	}
+	values := [...]string{tag, strconv.Itoa(len(t.magic) + len(t.bytes))}
 	if tag != "" {
-		header["Etag"] = []string{tag}
+		header["Etag"] = values[:1:1]
 	}
 	header["Accept-Ranges"] = bytesAccepted
-	header["Content-Type"] = contentTypes[t.isJSON]
+	header["Content-Type"] = unknownType
+	if t.isJSON {
+		header["Content-Type"] = jsonType
+	}
 	header["X-Content-Type-Options"] = noSniffing
-	header["Content-Length"] = []string{strconv.Itoa(len(t.magic) + len(t.bytes))}
+	header["Content-Length"] = values[1:]
 	if t.coding != httpapi.Identity {
 		header.Set("Content-Encoding", string(t.coding))
 	}
@@ -317,7 +321,7 @@ func (a *documentAPI) transfer(ctx context.Context, m *documentMemory, c content
 		}
 		document = m.plain
 	}
-	t := transferred{isJSON: json.Valid(document)}
+	t := transferred{isJSON: ndjson.Valid(document)}
 	if coding == httpapi.Zstd && c.isStored() && len(document) <= httpapi.MaxZstdWindowBytes {
 		var ok bool
 		if t.magic, t.bytes, ok = c.form.ZstdFrame(); ok {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/credentials"
 	"docstore/docservice/server/internal/bounded"
 	"docstore/docservice/server/internal/httpapi"
@@ -99,7 +100,7 @@ func (h *HTTP) guard(k *Authenticator, next http.Handler) http.Handler {
 		}
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if publicPaths[r.URL.Path] || countConn(w, r, identity) {
-				next.ServeHTTP(w, r.WithContext(WithIdentity(r.Context(), identity)))
+				next.ServeHTTP(w, withIdentity(r, identity))
 			}
 		})
 	}
@@ -137,13 +138,17 @@ func countConn(w http.ResponseWriter, r *http.Request, identity boxcarrpc.Identi
 	return err == nil
 }
 
-// peerOf returns the client of a request.
-func peerOf(r *http.Request, identity boxcarrpc.Identity) *boxcarrpc.Peer {
-	peer := &boxcarrpc.Peer{Address: new(net.TCPAddr), Identity: identity}
+// clientOf returns the client of a request.
+func clientOf(r *http.Request) budget.Client {
+	identity := identityOf(r.Context())
+	if c := bounded.ConnOf(r.Context()); c != nil {
+		return c.Client(identity.Name)
+	}
+	peer := &boxcarrpc.Peer{Address: new(net.TCPAddr), Identity: identity} // in a test, without a connection
 	if address, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
 		peer.Address = net.TCPAddrFromAddrPort(address)
 	}
-	return peer
+	return peer.Client()
 }
 
 // admitHTTP applies the limits of requests, which HTTP shares with the other listeners. A
@@ -151,10 +156,10 @@ func peerOf(r *http.Request, identity boxcarrpc.Identity) *boxcarrpc.Peer {
 func (s *Server) admitHTTP(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		batch := boxcarrpc.IsBatch(r.Context())
-		if !batch && boxcarrpc.IsBatchPriority(strings.Join(r.Header.Values("Priority"), ",")) {
+		if values := r.Header["Priority"]; !batch && len(values) > 0 && boxcarrpc.IsBatchPriority(strings.Join(values, ",")) {
 			batch, r = true, r.WithContext(boxcarrpc.WithBatch(r.Context()))
 		}
-		leave, err := s.boxcar.Admit(peerOf(r, identityOf(r.Context())), batch)
+		leave, err := s.boxcar.Admit(clientOf(r), batch)
 		var refused *boxcarrpc.Error
 		if errors.As(err, &refused) {
 			httpapi.Errorf(httpapi.CodeResourceExhausted, "%s", refused.Message).Write(w)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 	"docstore/internal/servertest"
 	"docstore/internal/testcert"
 )
@@ -97,7 +97,7 @@ func TestHTTPRequestsForDocumentsAreAdmitted(t *testing.T) {
 	waitReady(t, d)
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	leave, err := d.boxcar.Admit(&boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: "another client"}}, false)
+	leave, err := d.boxcar.Admit(budget.ClientNamed("another client"), false)
 	require.NoError(t, err)
 	for path, kind := range endpointPaths {
 		want := map[string]int{"documents": http.StatusTooManyRequests, "nothing": http.StatusNotFound}[kind]
@@ -132,7 +132,7 @@ func TestBatchOverHTTPIsRefusedFirst(t *testing.T) {
 			leaves = leaves[1:]
 		}
 		for range busy {
-			leave, err := d.boxcar.Admit(&boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: "another client"}}, false)
+			leave, err := d.boxcar.Admit(budget.ClientNamed("another client"), false)
 			require.NoError(t, err)
 			leaves = append(leaves, leave)
 		}

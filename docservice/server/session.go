@@ -40,10 +40,9 @@ func (k *Authenticator) WhileValid(ctx context.Context, check func() error) (_ c
 // authenticated serves a request for as long as its token is valid. identity is that of the
 // token, or of the certificate, which belongs to the connection.
 func (k *Authenticator) authenticated(w http.ResponseWriter, r *http.Request, identity boxcarrpc.Identity, next http.Handler) {
-	ctx := WithIdentity(r.Context(), identity)
+	r = withIdentity(r, identity)
 	if token := tokenOf(r); token != "" && k.tokens != nil {
-		var end func()
-		ctx, _, end = k.WhileValid(ctx, func() error {
+		ctx, _, end := k.WhileValid(r.Context(), func() error {
 			now, err := k.Identify(r.TLS, token)
 			if err == nil && now != identity {
 				err = errIdentityChanged
@@ -51,8 +50,9 @@ func (k *Authenticator) authenticated(w http.ResponseWriter, r *http.Request, id
 			return err
 		})
 		defer end()
+		r = r.WithContext(ctx)
 	}
-	next.ServeHTTP(w, r.WithContext(ctx))
+	next.ServeHTTP(w, r)
 }
 
 // endlessPaths are responses that have no end. Their clients ask again.

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/discovery"
 	"docstore/docservice"
 	"docstore/docservice/docservicegrpc"
@@ -53,7 +54,7 @@ func TestLimitsOfADaemon(t *testing.T) {
 
 	var leaves []func()
 	for _, name := range []string{"b", "c"} {
-		leave, err := d.Boxcar().Admit(&boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: name}}, false)
+		leave, err := d.Boxcar().Admit(budget.ClientNamed(name), false)
 		require.NoError(t, err)
 		leaves = append(leaves, leave)
 	}
@@ -62,7 +63,7 @@ func TestLimitsOfADaemon(t *testing.T) {
 	for _, leave := range leaves {
 		leave()
 	}
-	_, err = d.Boxcar().Admit(&boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: "d"}}, false)
+	_, err = d.Boxcar().Admit(budget.ClientNamed("d"), false)
 	require.ErrorContains(t, err, "too many requests a second", "the sixth in all")
 	require.Equal(t, uint64(1), d.Boxcar().Stats().RefusedBy["rate"])
 
@@ -89,7 +90,7 @@ func TestBatchOverGRPCIsRefusedFirst(t *testing.T) {
 	}
 	for range 3 {
 		require.Equal(t, codes.OK, ask("u=7"))
-		leave, err := d.Boxcar().Admit(&boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: "another client"}}, false)
+		leave, err := d.Boxcar().Admit((&boxcarrpc.Peer{Identity: boxcarrpc.Identity{Kind: boxcarrpc.TokenIdentity, Name: "another client"}}).Client(), false)
 		require.NoError(t, err)
 		defer leave()
 	}

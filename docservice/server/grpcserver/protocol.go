@@ -311,7 +311,7 @@ func (g *Protocol) admit(ctx context.Context, method string) (identity boxcarrpc
 	if err != nil {
 		return identity, nil, err
 	}
-	if leave, err = g.Boxcar().Admit(client, isBatch(ctx)); err != nil {
+	if leave, err = g.Boxcar().Admit(client.Client(), isBatch(ctx)); err != nil {
 		var refused *boxcarrpc.Error
 		if errors.As(err, &refused) {
 			err = status.Error(codes.Code(refused.Code), refused.Message)

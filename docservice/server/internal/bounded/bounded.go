@@ -19,7 +19,7 @@ import (
 
 const (
 	// Writes are split into pieces of this size. A peer that does not accept a piece within
-	// connStallTimeout is disconnected.
+	// connStallTimeout, or an eighth less, is disconnected.
 	connWriteBytes   = 256 << 10
 	connStallTimeout = 10 * time.Second
 	// The send buffer of the kernel, which Linux doubles. A larger one would be memory
@@ -94,6 +94,7 @@ type Conn struct {
 	net.Conn
 	listener      *Listener
 	account       *budget.Account
+	network       budget.Client // of the peer's address
 	client        budget.Client // guarded by listener.mu, as the next ones
 	ofClient      *clientConns
 	present       bool        // counted
@@ -107,6 +108,7 @@ type Conn struct {
 	mu struct {
 		sync.Mutex
 		writeBy   time.Time              // as set by SetWriteDeadline; zero: none
+		applied   time.Time              // the deadline of the connection below
 		receiving int                    // gRPC calls that await their request
 		received  int64                  // bytes read since receiving was last 0
 		queued    map[*Response]struct{} // large gRPC responses that wait to be sent
@@ -142,6 +144,7 @@ func (o *Listener) admit(conn net.Conn) *Conn {
 		c.retirement = time.Now().Add(jitter(o.options.MaxAge))
 	}
 	client := budget.ClientAt(conn.RemoteAddr())
+	c.network = client
 	o.mu.Lock()
 	victim, ok := o.roomLocked(client)
 	if ok {
@@ -227,10 +230,7 @@ func (c *Conn) Authenticate(name string) error {
 	if c.authenticated.Load() {
 		return nil
 	}
-	o, client := c.listener, budget.ClientAt(c.RemoteAddr())
-	if name != "" {
-		client = budget.ClientNamed(name)
-	}
+	o, client := c.listener, c.Client(name)
 	o.mu.Lock()
 	if c.authenticated.Load() || !c.present {
 		o.mu.Unlock()
@@ -264,10 +264,16 @@ func (c *Conn) Watches() *atomic.Int64 {
 	return &c.ofClient.watches
 }
 
-// NewReservation returns the reservation of memory of a request, as
-// budget.Account.NewReservation.
-func (c *Conn) NewReservation(ctx context.Context) (context.Context, *budget.Reservation) {
-	return c.account.NewReservation(ctx)
+// Account returns the account of the bytes of a connection.
+func (c *Conn) Account() *budget.Account { return c.account }
+
+// Client returns the client of a request by the name of its identity, or if that is empty by
+// the address of the connection.
+func (c *Conn) Client(name string) budget.Client {
+	if name != "" {
+		return budget.ClientNamed(name)
+	}
+	return c.network
 }
 
 // cut disconnects a slow peer because memory is short.
@@ -309,9 +315,30 @@ func (c *Conn) SetDeadline(t time.Time) error {
 // SetWriteDeadline limits a write in addition to connStallTimeout.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.mu.writeBy = t
-	c.mu.Unlock()
+	if t.IsZero() || !t.Before(c.mu.applied) {
+		return nil // Write applies it
+	}
+	c.mu.applied = t
 	return c.Conn.SetWriteDeadline(t)
+}
+
+// limitWrite limits the next write. A deadline that leaves most of connStallTimeout stays,
+// because changing one costs as much as a tenth of a small request.
+func (c *Conn) limitWrite() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	by := now.Add(connStallTimeout)
+	if !c.mu.writeBy.IsZero() && c.mu.writeBy.Before(by) {
+		by = c.mu.writeBy
+	}
+	if c.mu.applied.After(now.Add(connStallTimeout-connStallTimeout/8)) && !c.mu.applied.After(by) {
+		return nil
+	}
+	c.mu.applied = by
+	return c.Conn.SetWriteDeadline(by)
 }
 
 // Write writes in pieces, so that connStallTimeout applies to progress and not to the
@@ -323,13 +350,7 @@ func (c *Conn) Write(b []byte) (written int, err error) {
 	}
 	for written < len(b) && err == nil {
 		piece := b[written:min(len(b), written+connWriteBytes)]
-		c.mu.Lock()
-		by := c.mu.writeBy
-		c.mu.Unlock()
-		if patience := time.Now().Add(connStallTimeout); by.IsZero() || patience.Before(by) {
-			by = patience
-		}
-		if err = c.Conn.SetWriteDeadline(by); err != nil {
+		if err = c.limitWrite(); err != nil {
 			break
 		}
 		var n int
