@@ -1,10 +1,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"time"
+	"io"
 
 	"github.com/spf13/pflag"
 
@@ -12,9 +11,6 @@ import (
 	"docstore/boxcarrpc/discovery/byname"
 	"docstore/cmd/internal/cli"
 )
-
-// readyPoll is how often a daemon that is to be registered checks whether it is ready.
-const readyPoll = 100 * time.Millisecond
 
 // maxWeight is the maximum capacity of a server.
 const maxWeight = 1_000_000
@@ -55,48 +51,18 @@ func (e *registration) check(column bool) error {
 	return errors.Join(problems...)
 }
 
-// register registers the daemon as soon as it is ready, until leave is called, which waits
+// register registers the server as soon as it is ready, until leave is called, which waits
 // until it is unregistered.
-func (d *process) register(ctx context.Context, e registration) (leave func()) {
+func (d *process) register(e registration) (leave func()) {
 	if e.discovery == "" {
 		return func() {}
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := d.stayEntered(ctx, e); err != nil {
-			d.Note(fmt.Errorf("--discovery %s: %w", e.discovery, err), nil)
+	return d.Register(e.advertise, func(address string) (io.Closer, error) {
+		entry, err := byname.Register(e.discovery, discovery.Server{Address: address, Weight: e.weight, Zone: e.zone}, d.Logger())
+		if err != nil {
+			return nil, fmt.Errorf("--discovery %s: %w", e.discovery, err)
 		}
-	}()
-	return func() {
-		cancel()
-		<-done
-	}
-}
-
-func (d *process) stayEntered(ctx context.Context, e registration) error {
-	tick := time.NewTicker(readyPoll)
-	defer tick.Stop()
-	for !d.Readiness().Ready {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
-	address, err := d.AdvertisedAddress(e.advertise)
-	if err != nil {
-		return err
-	}
-	entry, err := byname.Register(e.discovery, discovery.Server{Address: address, Weight: e.weight, Zone: e.zone}, d.Logger())
-	if err != nil {
-		return err
-	}
-	d.Logger().Info("entered", "address", address, "discovery", e.discovery)
-	<-ctx.Done()
-	if err := entry.Close(); err != nil {
-		d.Logger().Warn("unregistering failed; the registration expires by itself", "error", err)
-	}
-	return nil
+		d.Logger().Info("entered", "address", address, "discovery", e.discovery)
+		return entry, nil
+	})
 }

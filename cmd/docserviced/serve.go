@@ -224,7 +224,7 @@ func serve(ctx context.Context, env *cli.Env, o serveOptions, r *reloader) error
 		showIndexing(ctx, env, s.Server)
 		s.Go(func() { showReplacements(s.Alive(), env, s.Server) })
 	}
-	leave := s.register(ctx, o.registration)
+	leave := s.register(o.registration)
 	select {
 	case <-ctx.Done():
 		env.Log.Info("ending", "grace", r.grace().String())

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -304,30 +303,6 @@ func (s *Server) serveHTTP() error {
 
 // BoxcarAddress returns the address of the Boxcar listener.
 func (s *Server) BoxcarAddress() string { return s.listeners.boxcar.Addr().String() }
-
-// AdvertisedAddress returns the address under which other machines find the Boxcar listener:
-// advertise, or if it is empty that of the listener, with the name of this machine if it has
-// no IP address.
-func (s *Server) AdvertisedAddress(advertise string) (string, error) {
-	return advertisedAddress(advertise, s.BoxcarAddress())
-}
-
-func advertisedAddress(advertise, listener string) (string, error) {
-	if advertise != "" {
-		return advertise, nil
-	}
-	host, port, err := net.SplitHostPort(listener)
-	if err != nil {
-		return "", err
-	}
-	if ip := net.ParseIP(host); ip != nil && !ip.IsUnspecified() {
-		return listener, nil
-	}
-	if host, err = os.Hostname(); err != nil {
-		return "", fmt.Errorf("the host's name: %w; give --advertise", err)
-	}
-	return net.JoinHostPort(host, port), nil
-}
 
 // HTTPAddress returns the address of the HTTP listener.
 func (s *Server) HTTPAddress() string { return s.listeners.http.Addr().String() }
