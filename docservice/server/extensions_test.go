@@ -9,6 +9,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/docservice/collection"
+	"docstore/docservice/server/livepage"
 	"docstore/internal/servertest"
 )
 
@@ -50,18 +51,13 @@ type testHeld struct {
 	ready chan struct{}
 }
 
-func (h *testHeld) Replicated() bool { return true }
-
-func (h *testHeld) Ready() bool { return h.Readiness().Ready }
-
-func (h *testHeld) Readiness() CollectionReadiness {
-	r := h.local.Readiness()
+func (h *testHeld) Column() *livepage.Column {
 	select {
 	case <-h.ready:
+		return &livepage.Column{Ready: true}
 	default:
-		r.Ready, r.Reason = false, "the test is not ready"
+		return &livepage.Column{Reason: "the test is not ready"}
 	}
-	return r
 }
 
 // A Source opens the collections of URLs: their readiness is that of the daemon, which is

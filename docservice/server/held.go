@@ -2,37 +2,61 @@ package server
 
 import (
 	"context"
+	"slices"
 
 	"docstore/docservice"
 	"docstore/docservice/collection"
 	"docstore/docservice/server/livepage"
 )
 
-// Held is a collection that a server holds: all of it, or some of its shards.
+// Held is a collection that a server holds: all of its shards, or some.
 type Held interface {
 	Name() string
-	// Collections returns what the service has of the collection: itself, or its shards.
-	Collections() []*collection.Collection
-	// Readiness reports whether the collection is ready.
-	Readiness() CollectionReadiness
-	// Ready is Readiness().Ready, without its cost.
-	Ready() bool
-	// Report adds the collection to the status of the page. describe describes one of
-	// Collections.
-	Report(status *livepage.Status, describe Describe)
-	// Lookup returns the collection that has the id if any has, or why it is not here.
+	// Shards returns the shards that are served here.
+	Shards() []Shard
+	// Column describes the replica set whose shards the server holds; nil: it holds all. A
+	// server of a replica set is drained while it starts and is not ready: clients may know its
+	// address from before a restart, and use the other replicas meanwhile.
+	Column() *livepage.Column
+	// Lookup returns the shard that has the id if any has, or why it is not here.
 	Lookup(id string) (c *collection.Collection, problem string)
 	// Lister lists all ids of the collection.
 	Lister() Lister
-	// Replicated reports whether clients know other servers of the collection. Then the
-	// daemon is drained while it starts and the collection is not ready: clients may know
-	// its address from before a restart, and use the others meanwhile.
-	Replicated() bool
 	Close() error
 }
 
-// Describe describes a collection on the page.
-type Describe func(*collection.Collection, CollectionReadiness) livepage.Collection
+// Shard is a shard that is served.
+type Shard struct {
+	*collection.Collection
+	NotReady string             // why its files are not those of the target; empty: they are
+	Manifest *livepage.Manifest // the served one; nil: the files are those of a local queue
+}
+
+// isReady reports whether a collection is ready: the shards that the placement assigned to the
+// replica set at the start, or all shards.
+func isReady(h Held) bool {
+	if column := h.Column(); column != nil {
+		return column.Ready
+	}
+	return !slices.ContainsFunc(h.Shards(), func(s Shard) bool { return s.NotReady != "" || !s.Ready() })
+}
+
+// readiness is isReady with the reasons.
+func readiness(h Held) CollectionReadiness {
+	if column := h.Column(); column != nil {
+		return CollectionReadiness{Ready: column.Ready, Reason: column.Reason, Faults: []livepage.Fault{}}
+	}
+	return readinessOf(h.Shards()[0]) // a server without a replica set holds collections of one shard
+}
+
+// readinessOf describes the readiness of a shard: its files and its index.
+func readinessOf(s Shard) CollectionReadiness {
+	r := describeReadiness(s.Status())
+	if s.NotReady != "" {
+		r.Ready, r.Reason = false, s.NotReady
+	}
+	return r
+}
 
 // Lister lists the ids of a collection.
 type Lister interface {
@@ -44,16 +68,10 @@ type Lister interface {
 // local is the Held of a queue directory.
 type local struct{ *collection.Collection }
 
-func (l local) Collections() []*collection.Collection { return []*collection.Collection{l.Collection} }
+func (l local) Shards() []Shard { return []Shard{{Collection: l.Collection}} }
 
-func (l local) Readiness() CollectionReadiness { return DescribeReadiness(l.Status()) }
-
-func (l local) Report(status *livepage.Status, describe Describe) {
-	status.Collections = append(status.Collections, describe(l.Collection, l.Readiness()))
-}
+func (l local) Column() *livepage.Column { return nil }
 
 func (l local) Lookup(string) (*collection.Collection, string) { return l.Collection, "" }
 
 func (l local) Lister() Lister { return l.Collection }
-
-func (l local) Replicated() bool { return false }

@@ -266,7 +266,7 @@ func (s *Server) Readiness() Readiness {
 		body.Ready, body.Ending = false, true
 	}
 	for _, h := range s.Held() {
-		one := h.Readiness()
+		one := readiness(h)
 		body.Collections[h.Name()] = one
 		body.Ready = body.Ready && one.Ready
 	}
@@ -275,11 +275,11 @@ func (s *Server) Readiness() Readiness {
 
 // Ready is Readiness().Ready, without its cost.
 func (s *Server) Ready() bool {
-	return !s.ending.Load() && !slices.ContainsFunc(s.Held(), func(h Held) bool { return !h.Ready() })
+	return !s.ending.Load() && !slices.ContainsFunc(s.Held(), func(h Held) bool { return !isReady(h) })
 }
 
-// DescribeReadiness describes the readiness of a collection of the service.
-func DescribeReadiness(status collection.Status) CollectionReadiness {
+// describeReadiness describes the readiness of a collection of the service.
+func describeReadiness(status collection.Status) CollectionReadiness {
 	r := CollectionReadiness{
 		Ready:      status.Ready,
 		Position:   status.Position.Next.String(),

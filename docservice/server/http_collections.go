@@ -38,7 +38,7 @@ func (s *Server) serveCollections(w http.ResponseWriter, r *http.Request) {
 		if s.Authorize(r.Context(), h.Name()) != nil {
 			continue
 		}
-		r := h.Readiness()
+		r := readiness(h)
 		one := collectionSummary{
 			Name: h.Name(), Ready: r.Ready, Reason: r.Reason, Position: r.Position,
 			LagBytes: r.LagBytes, LagSeconds: r.LagSeconds, Faults: len(r.Faults) + r.MoreFaults,

@@ -199,7 +199,7 @@ func TestStoppedTail(t *testing.T) {
 
 // A replacement is reported, and the daemon stays ready.
 func TestReadinessReportsReplacement(t *testing.T) {
-	r := DescribeReadiness(collection.Status{Ready: true, Replacement: &collection.Replacement{
+	r := describeReadiness(collection.Status{Ready: true, Replacement: &collection.Replacement{
 		Queue: [16]byte{0xab}, TailedBytes: 10, PresentBytes: 30, Faults: []collection.Fault{{Reason: "it forked", StopsTail: true}},
 	}})
 	require.True(t, r.Ready)

@@ -73,7 +73,7 @@ func (r *reporter) Sample() livepage.Sample {
 	}
 	for _, h := range r.Held() {
 		sum := livepage.CollectionSample{Name: h.Name()}
-		for _, c := range h.Collections() {
+		for _, c := range h.Shards() {
 			status := c.Status()
 			sum.Found += status.Gets.Found
 			sum.LagBytes += status.LagBytes()
@@ -107,8 +107,19 @@ func (r *reporter) Status() livepage.Status {
 	}
 	var held []*collection.Collection
 	for _, h := range r.Held() {
-		h.Report(&s, r.collectionStatus)
-		held = append(held, h.Collections()...)
+		var shards []livepage.Collection
+		for _, one := range h.Shards() {
+			described := r.collectionStatus(one.Collection, readinessOf(one))
+			described.Manifest = one.Manifest
+			shards, held = append(shards, described), append(held, one.Collection)
+		}
+		if column := h.Column(); column != nil {
+			s.Columns, s.Shards = append(s.Columns, *column), append(s.Shards, shards...)
+			if len(shards) > 0 {
+				shards = []livepage.Collection{livepage.Sum(h.Name(), shards)}
+			}
+		}
+		s.Collections = append(s.Collections, shards...)
 	}
 	r.forgetOthers(held)
 	return s

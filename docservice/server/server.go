@@ -241,10 +241,10 @@ func (s *Server) heldCollection(name string) Held {
 }
 
 // drainUntilReady drains the Boxcar listener while replicated collections are not ready: see
-// Held.Replicated.
+// Held.Column.
 func (s *Server) drainUntilReady() {
 	ready := func() bool {
-		return !slices.ContainsFunc(s.Held(), func(h Held) bool { return h.Replicated() && !h.Ready() })
+		return !slices.ContainsFunc(s.Held(), func(h Held) bool { return h.Column() != nil && !isReady(h) })
 	}
 	if ready() {
 		return

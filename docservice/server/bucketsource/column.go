@@ -33,7 +33,7 @@ import (
 
 // columnOf is this server's column of a collection of several shards.
 type columnOf struct {
-	*column.Column
+	column *column.Column
 	source *Source
 	name   string
 	bucket *bucket.Client
@@ -41,7 +41,7 @@ type columnOf struct {
 	store  *etcdmap.Store
 	client *sharded.Client // for requests that are passed on
 	peers  *peers.Client   // nil: that of the server
-	opened chan struct{}   // closed when Column is set
+	opened chan struct{}   // closed when column is set
 }
 
 // layoutTimeout bounds the time in which a server finds out at its first start that a
@@ -92,7 +92,7 @@ func (s *Source) openColumn(c server.Collection, options *collection.Options) (_
 		of.peers = peers.NewClient(columnSource{of}, &peers.ClientOptions{Pool: pool, Self: address})
 		source = of.peers
 	}
-	of.Column, err = column.Open(column.Options{
+	of.column, err = column.Open(column.Options{
 		Collection: c.Name, Dir: dir, Column: s.options.Column, Zone: s.options.Zone,
 		Server: discovery.Server{Address: address, Weight: s.options.Weight, Zone: s.options.Zone}, Page: s.pageURL(address),
 		Store: of.store, Service: s.Service(), Disk: s.diskUse, Announced: of.announced,
@@ -156,8 +156,8 @@ func (c *columnOf) announced(ctx context.Context) (column.Announced, error) {
 // Close closes the parts that are open. It is part of server.Held.
 func (c *columnOf) Close() error {
 	var errs []error
-	if c.Column != nil {
-		errs = append(errs, c.Column.Close())
+	if c.column != nil {
+		errs = append(errs, c.column.Close())
 	}
 	if c.client != nil {
 		errs = append(errs, c.client.Close())
@@ -201,12 +201,12 @@ func (s columnSource) Watch(ctx context.Context, update func(discovery.Snapshot)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	for s.of.Column.Name() == "" { // columnOf.Name is that of the collection
+	for s.of.column.Name() == "" {
 		if !ctxtime.Sleep(ctx, nameWait) {
 			return ctx.Err()
 		}
 	}
-	registry, err := s.of.store.Column(s.of.Column.Name())
+	registry, err := s.of.store.Column(s.of.column.Name())
 	if err != nil {
 		return err
 	}
@@ -251,7 +251,7 @@ func (s *Source) columns() []*columnOf {
 func (s *Source) Leave() {
 	var leaving sync.WaitGroup
 	for _, c := range s.columns() {
-		leaving.Go(c.Leave)
+		leaving.Go(c.column.Leave)
 	}
 	leaving.Wait()
 }
@@ -259,40 +259,15 @@ func (s *Source) Leave() {
 // Name is part of server.Held.
 func (c *columnOf) Name() string { return c.name }
 
-// Collections is part of server.Held: it returns the shards that are served here.
-func (c *columnOf) Collections() []*collection.Collection {
-	var shards []*collection.Collection
+// Shards is part of server.Held.
+func (c *columnOf) Shards() []server.Shard {
+	var shards []server.Shard
 	for _, one := range c.source.Collections() {
-		if strings.HasPrefix(one.Name(), c.name+"/") {
-			shards = append(shards, one)
+		if f := c.source.follower(one.Name()); f != nil && strings.HasPrefix(one.Name(), c.name+"/") {
+			shards = append(shards, shardOf(one, f))
 		}
 	}
 	return shards
-}
-
-// Readiness is part of server.Held: the collection is ready when the shards that the
-// placement assigned to the column at the start are.
-func (c *columnOf) Readiness() server.CollectionReadiness {
-	reason := c.Status().NotReady
-	return server.CollectionReadiness{Ready: reason == "", Reason: reason, Faults: []livepage.Fault{}}
-}
-
-// Ready is part of server.Held.
-func (c *columnOf) Ready() bool { return c.Status().NotReady == "" }
-
-// Report is part of server.Held.
-func (c *columnOf) Report(status *livepage.Status, describe server.Describe) {
-	status.Columns = append(status.Columns, c.describe())
-	var shards []livepage.Collection
-	for _, one := range c.Collections() {
-		if f := c.source.follower(one.Name()); f != nil {
-			shards = append(shards, describeFollowed(f, one, describe))
-		}
-	}
-	if len(shards) > 0 {
-		status.Shards = append(status.Shards, shards...)
-		status.Collections = append(status.Collections, livepage.Sum(c.name, shards))
-	}
 }
 
 // Lookup is part of server.Held.
@@ -311,14 +286,12 @@ func (c *columnOf) Lookup(id string) (of *collection.Collection, problem string)
 // Lister is part of server.Held.
 func (c *columnOf) Lister() server.Lister { return c.source.Router().Collection(c.name) }
 
-// Replicated is part of server.Held: the other rows of the column have the same shards.
-func (c *columnOf) Replicated() bool { return true }
-
-// describe describes the column on the page.
-func (c *columnOf) describe() livepage.Column {
-	s := c.Status()
+// Column is part of server.Held: the column is ready when the shards that the placement assigned
+// to it at the start are.
+func (c *columnOf) Column() *livepage.Column {
+	s := c.column.Status()
 	states := countStates(s)
-	return livepage.Column{
+	return &livepage.Column{
 		Collection: c.name, Column: s.Column, Row: s.Row, Zone: c.source.options.Zone, Ready: s.NotReady == "", Reason: s.NotReady, Epoch: s.Epoch,
 		Serving: states[column.Serving], Fetching: states[column.Fetching], Moved: states[column.Moved], Failed: states[column.Failed],
 		UsedBytes: s.Used, LimitBytes: s.Limit,
@@ -354,7 +327,7 @@ func (c columnCollector) Describe(to chan<- *prometheus.Desc) {
 func (c columnCollector) Collect(to chan<- prometheus.Metric) {
 	list := c.columns()
 	for _, of := range list {
-		s := of.Status()
+		s := of.column.Status()
 		for state, n := range countStates(s) {
 			shardsHeld.Send(to, float64(n), of.name, string(state))
 		}

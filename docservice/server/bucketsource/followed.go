@@ -64,32 +64,19 @@ func (f *followed) Name() string { return f.name }
 // extend the last.
 func (f *followed) collection() *collection.Collection { return f.source.Collection(f.name) }
 
-// Collections is part of server.Held.
-func (f *followed) Collections() []*collection.Collection {
-	return []*collection.Collection{f.collection()}
+// Shards is part of server.Held.
+func (f *followed) Shards() []server.Shard {
+	return []server.Shard{shardOf(f.collection(), f.Follower)}
 }
 
-// Readiness is part of server.Held.
-func (f *followed) Readiness() server.CollectionReadiness {
-	return readinessOf(f.Follower, f.collection())
-}
-
-// Ready is part of server.Held.
-func (f *followed) Ready() bool { return f.collection().Ready() && f.Status().NotReady == "" }
-
-// Report is part of server.Held.
-func (f *followed) Report(status *livepage.Status, describe server.Describe) {
-	status.Collections = append(status.Collections, describeFollowed(f.Follower, f.collection(), describe))
-}
+// Column is part of server.Held: Boxcar clients find the server when it is ready.
+func (f *followed) Column() *livepage.Column { return nil }
 
 // Lookup is part of server.Held.
 func (f *followed) Lookup(string) (*collection.Collection, string) { return f.collection(), "" }
 
 // Lister is part of server.Held.
 func (f *followed) Lister() server.Lister { return f.collection() }
-
-// Replicated is part of server.Held: Boxcar clients find the server when it is ready.
-func (f *followed) Replicated() bool { return false }
 
 // Close is part of server.Held.
 func (f *followed) Close() error {
@@ -98,21 +85,10 @@ func (f *followed) Close() error {
 	return err
 }
 
-// readinessOf returns the readiness of a collection or shard in an object store: it is ready
-// when its follower and its index are.
-func readinessOf(f *follow.Follower, c *collection.Collection) server.CollectionReadiness {
-	r := server.DescribeReadiness(c.Status())
-	if reason := f.Status().NotReady; reason != "" {
-		r.Ready, r.Reason = false, reason
-	}
-	return r
-}
-
-// describeFollowed describes a collection or shard with the manifest that it serves.
-func describeFollowed(f *follow.Follower, c *collection.Collection, describe server.Describe) livepage.Collection {
-	described := describe(c, readinessOf(f, c))
-	described.Manifest = manifestStatus(f.Status())
-	return described
+// shardOf returns a served shard with its follower.
+func shardOf(c *collection.Collection, f *follow.Follower) server.Shard {
+	status := f.Status()
+	return server.Shard{Collection: c, NotReady: status.NotReady, Manifest: manifestStatus(status)}
 }
 
 // followOptions returns the options of a follower.
