@@ -14,9 +14,9 @@
 //
 // Results are added to the first file, and steps that it already has are skipped. The medians of
 // each table's latest settings and of each cell's latest commit are written to a file of
-// report/published for each model of processor; the pages are generated from these files. The
-// model with the most results has the main page, another one docs/benchmarks-MODEL.md. Reasons of
-// missed goals are written by hand in reasons.go.
+// report/published for each model of processor; the pages are generated from these files by the
+// templates page.md and sections.md. The model with the most results has the main page, another one
+// docs/benchmarks-MODEL.md. steps.txt has the commands.
 package main
 
 import (
@@ -40,9 +40,7 @@ func main() { command.MainContext(run) }
 type settings struct {
 	size    string
 	files   []string // of results; the first one grows
-	out     string
-	readme  string
-	medians string // the directory of condensed results
+	root    string   // of the repository
 	corpus  string
 	render  bool
 	chosen  []step
@@ -55,11 +53,9 @@ func parse(args []string) (s settings, err error) {
 	flags := flag.NewFlagSet("report", flag.ContinueOnError)
 	flags.StringVar(&s.size, "size", "quick", "quick, full, or tiny, which only tests that everything runs")
 	files := flags.String("results", "", "comma-separated files of results, new ones are added to the first; default results/SIZE.ndjson")
-	flags.StringVar(&s.out, "out", "../docs/benchmarks.md", "page to write")
-	flags.StringVar(&s.readme, "readme", "../README.md", "page whose performance table to replace")
-	flags.StringVar(&s.medians, "published", filepath.Join("report", "published"), "directory for the medians of the results")
+	flags.StringVar(&s.root, "root", "..", "repository in which to write the medians of the results, docs/benchmarks*.md and the table of README.md")
 	flags.StringVar(&s.corpus, "corpus", "../../shared/debian-packages.ndjson.gz", "NDJSON of real records; steps that need it are skipped without it")
-	flags.BoolVar(&s.render, "render", false, "measure nothing, write the pages from the -published files")
+	flags.BoolVar(&s.render, "render", false, "measure nothing, write the pages from the published results")
 	var names []string
 	command.Words(flags, &names, "steps", strings.Join(stepNames(), ","), "steps to run", stepNames()...)
 	more := flags.String("args", "", "additional flags for the programs of these -steps")
@@ -74,7 +70,7 @@ func parse(args []string) (s settings, err error) {
 		s.files = []string{filepath.Join("results", s.size+".ndjson")}
 	}
 	for _, one := range steps {
-		if slices.Contains(names, one.name) {
+		if slices.Contains(names, one.table) {
 			s.chosen = append(s.chosen, one)
 		}
 	}
@@ -102,6 +98,9 @@ func run(ctx context.Context, args []string) (err error) {
 	return errors.Join(err, s.write())
 }
 
+// medians returns the directory of condensed results.
+func (s *settings) medians() string { return filepath.Join(s.root, "bench", "report", "published") }
+
 // publish writes the medians of the results to a file for each model of processor.
 func (s *settings) publish() error {
 	all, err := results.Read(s.files...)
@@ -111,32 +110,29 @@ func (s *settings) publish() error {
 	if len(all) == 0 {
 		return errors.New("no results yet")
 	}
-	if err := os.MkdirAll(s.medians, 0o755); err != nil {
+	if err := os.MkdirAll(s.medians(), 0o755); err != nil {
 		return err
 	}
 	for _, name := range distinct(all, processor) {
 		ours := slices.DeleteFunc(slices.Clone(all), func(r results.Result) bool { return processor(r) != name })
-		if err := publishTo(filepath.Join(s.medians, fileName(name)+".ndjson"), condense(current(ours))); err != nil {
+		file := filepath.Join(s.medians(), fileName(name)+".ndjson")
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		f, err := results.Open(file)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(f.Add(condense(current(ours))...), f.Close()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func publishTo(name string, medians []results.Result) error {
-	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	f, err := results.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Add(medians...), f.Close())
-}
-
 // published reads the medians of all models of processors, those with the most results first.
-func published(dir string) (sets []set, err error) {
-	names, err := filepath.Glob(filepath.Join(dir, "*.ndjson"))
+func (s *settings) published() (sets []set, err error) {
+	names, err := filepath.Glob(filepath.Join(s.medians(), "*.ndjson"))
 	if err != nil {
 		return nil, err
 	}
@@ -148,26 +144,55 @@ func published(dir string) (sets []set, err error) {
 		sets = append(sets, set{all})
 	}
 	if len(sets) == 0 {
-		return nil, fmt.Errorf("%s: no results: %w", dir, fs.ErrNotExist)
+		return nil, fmt.Errorf("%s: no results: %w", s.medians(), fs.ErrNotExist)
 	}
 	slices.SortStableFunc(sets, func(a, b set) int { return len(b.all) - len(a.all) })
 	return sets, nil
 }
 
+// The table of the README is between these lines.
+const (
+	tableBegin = "<!-- performance: begin -->\n"
+	tableEnd   = "<!-- performance: end -->"
+)
+
+// generate returns the contents of the pages and of the README, by path.
+func (s *settings) generate() (map[string]string, error) {
+	sets, err := s.published()
+	if err != nil {
+		return nil, err
+	}
+	files, err := pages(sets)
+	if err != nil {
+		return nil, err
+	}
+	summary, err := readmeTable(sets[0])
+	if err != nil {
+		return nil, err
+	}
+	readme, err := os.ReadFile(filepath.Join(s.root, "README.md"))
+	if err != nil {
+		return nil, err
+	}
+	before, rest, ok := strings.Cut(string(readme), tableBegin)
+	_, after, ended := strings.Cut(rest, tableEnd)
+	if !ok || !ended {
+		return nil, errors.New("README.md has no marks of the performance table")
+	}
+	files[filepath.Join("..", "README.md")] = before + tableBegin + "\n" + summary + "\n" + tableEnd + after
+	return files, nil
+}
+
 // write generates the pages and the table of the README.
 func (s *settings) write() error {
-	sets, err := published(s.medians)
+	files, err := s.generate()
 	if err != nil {
 		return err
 	}
-	for path, page := range pages(s.out, sets) {
-		if err := os.WriteFile(path, page, 0o644); err != nil {
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(s.root, "docs", name), []byte(content), 0o644); err != nil {
 			return err
 		}
 	}
-	readme, err := os.ReadFile(s.readme)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(s.readme, replaceTable(readme, sets[0].summary()), 0o644)
+	return nil
 }

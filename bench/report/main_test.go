@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -14,16 +15,15 @@ import (
 // TestPublishedPages fails if docs/benchmarks*.md or the table of README.md differ from what the
 // published results give. "go run ./report -render" in bench rewrites them.
 func TestPublishedPages(t *testing.T) {
-	sets, err := published("published")
+	s := settings{root: filepath.Join("..", "..")}
+	files, err := s.generate()
 	require.NoError(t, err)
-	for path, page := range pages(filepath.Join("..", "..", "docs", "benchmarks.md"), sets) {
-		want, err := os.ReadFile(path)
+	require.Len(t, files, 3)
+	for name, want := range files {
+		got, err := os.ReadFile(filepath.Join(s.root, "docs", name))
 		require.NoError(t, err)
-		require.Equal(t, string(want), string(page))
+		require.Equal(t, want, string(got))
 	}
-	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
-	require.NoError(t, err)
-	require.Equal(t, string(readme), string(replaceTable(readme, sets[0].summary())))
 }
 
 func TestCondense(t *testing.T) {
@@ -37,7 +37,7 @@ func TestCondense(t *testing.T) {
 	})}
 	require.Len(t, s.all, 3)
 	for phase, want := range map[string]string{"quiet": "100", "wide": "100*", "busy": "100*"} {
-		require.Equal(t, want, s.text("calls", "boxcar", phase, "ops/s", number), phase)
+		require.Equal(t, want, s.Cell("calls", "boxcar", phase, "ops/s", "number"), phase)
 	}
 }
 
@@ -53,37 +53,31 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-func TestMarks(t *testing.T) {
-	least := goal{want: 2}
-	require.True(t, least.reached(2))
-	require.False(t, least.reached(1.99))
-	most := goal{want: 2, atMost: true}
-	require.True(t, most.reached(2))
-	require.True(t, most.reached(1))
-	require.False(t, most.reached(2.01))
+func TestGoals(t *testing.T) {
+	require.True(t, reached(2, 2, "least"))
+	require.False(t, reached(1.99, 2, "least"))
+	require.True(t, reached(2, 2, "most"))
+	require.True(t, reached(1, 2, "most"))
+	require.False(t, reached(2.01, 2, "most"))
+	p := &page{sets: []set{{}}}
+	row, err := p.goal("a goal", "least", 5, "x", value(3), "a reason")
+	require.NoError(t, err)
+	require.Equal(t, "| a goal | ≥5.00x | **3.00x** | 1 |", row)
+	_, err = p.goal("a goal", "about", 5, "x", value(3), "")
+	require.Error(t, err)
 }
 
-// TestGoalsAndReasons checks that reasons, races and sections name existing goals and steps.
-func TestGoalsAndReasons(t *testing.T) {
-	known := map[string]bool{}
-	for _, g := range goals {
-		key := g.area + ": " + g.text
-		require.False(t, known[key], key)
-		known[key] = true
-	}
-	for _, reason := range reasons {
-		for _, key := range reason.goals {
-			require.True(t, known[key], "reason without a goal: %s", key)
-		}
-	}
-	for _, r := range races {
-		require.Contains(t, stepNames(), r.table)
-	}
-	for _, s := range sections {
-		for _, table := range s.tables {
+// TestTablesHaveSteps checks that the templates name tables that steps make.
+func TestTablesHaveSteps(t *testing.T) {
+	names := regexp.MustCompile(`\(?(?:of|over|best|least|beats|race|phases|contestants|settings|matrix|list|cell) "([a-z]+)"|(?m)^([a-z,]+)$`)
+	found := 0
+	for _, match := range names.FindAllStringSubmatch(pageTemplate+sectionsTemplate, -1) {
+		for table := range strings.SplitSeq(match[1]+match[2], ",") {
 			require.Contains(t, stepNames(), table)
+			found++
 		}
 	}
+	require.Greater(t, found, 100)
 }
 
 func TestBenchmarkLines(t *testing.T) {
@@ -101,21 +95,23 @@ PASS`))
 // TestStepRunsOnce runs a step twice: the second run measures nothing.
 func TestStepRunsOnce(t *testing.T) {
 	t.Chdir("..") // where reports are made
-	dir := t.TempDir()
-	args := []string{"-size", "tiny", "-steps", "rules", "-results", filepath.Join(dir, "r.ndjson"), "-out", filepath.Join(dir, "page.md"), "-published", filepath.Join(dir, "published"), "-readme", filepath.Join(dir, "README.md")}
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "README.md"), nil, 0o600))
+	root := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(root, "docs"), 0o700))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "README.md"), []byte(tableBegin+tableEnd), 0o600))
+	file := filepath.Join(root, "r.ndjson")
+	args := []string{"-size", "tiny", "-steps", "rules", "-results", file, "-root", root}
 	require.NoError(t, run(t.Context(), args))
-	first, err := results.Read(filepath.Join(dir, "r.ndjson"))
+	first, err := results.Read(file)
 	require.NoError(t, err)
 	require.NotEmpty(t, first)
 	require.NoError(t, run(t.Context(), args))
-	again, err := results.Read(filepath.Join(dir, "r.ndjson"))
+	again, err := results.Read(file)
 	require.NoError(t, err)
 	require.Equal(t, first, again)
-	page, err := os.ReadFile(filepath.Join(dir, "page.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "benchmarks.md"))
 	require.NoError(t, err)
 	require.Contains(t, string(page), "| always merge |")
-	require.Equal(t, len(sections)-1, strings.Count(string(page), "Not measured."))
+	require.Equal(t, strings.Count("\n"+sectionsTemplate, "\n## ")-1, strings.Count(string(page), "Not measured."))
 }
 
 func TestStepsFlag(t *testing.T) {
@@ -134,6 +130,6 @@ func TestWrongUsage(t *testing.T) {
 	for _, args := range [][]string{{"-size", "huge"}, {"-steps", "none"}, {"-args", "-rounds 1"}, {"more"}} {
 		require.Error(t, run(t.Context(), args), args)
 	}
-	require.ErrorIs(t, run(t.Context(), []string{"-render", "-published", filepath.Join(t.TempDir(), "absent")}), os.ErrNotExist)
+	require.ErrorIs(t, run(t.Context(), []string{"-render", "-root", t.TempDir()}), os.ErrNotExist)
 	require.NoError(t, run(t.Context(), []string{"-dry-run", "-results", filepath.Join(t.TempDir(), "r.ndjson")}))
 }

@@ -34,16 +34,20 @@ func (s *settings) measure(ctx context.Context) error {
 	}
 	var failed []error
 	for i, one := range s.chosen {
-		args := override(strings.Fields(one.command(s.size)), s.more)
-		if one.corpus {
+		args := slices.Concat(one.args, one.sized[s.size])
+		at := slices.Index(args, corpus)
+		if at >= 0 {
+			args = slices.Delete(args, at, at+1)
+		}
+		if args = override(args, s.more); at >= 0 {
 			if _, err := os.Stat(s.corpus); errors.Is(err, fs.ErrNotExist) {
-				fmt.Printf("report: %s is skipped: %s does not exist; see -corpus\n", one.name, s.corpus)
+				fmt.Printf("report: %s is skipped: %s does not exist; see -corpus\n", one.table, s.corpus)
 				continue
 			}
 			args = append(args, s.corpus)
 		}
 		started := time.Now()
-		fmt.Printf("report: %d of %d: %s: %s %s\n", i+1, len(s.chosen), one.name, one.program, strings.Join(args, " "))
+		fmt.Printf("report: %d of %d: %s: %s %s\n", i+1, len(s.chosen), one.table, one.program, strings.Join(args, " "))
 		if s.dryRun {
 			continue
 		}
@@ -53,14 +57,14 @@ func (s *settings) measure(ctx context.Context) error {
 			err = s.runProgram(ctx, one, args, file)
 		}
 		if err != nil {
-			err = fmt.Errorf("%s: %w", one.name, err)
+			err = fmt.Errorf("%s: %w", one.table, err)
 			fmt.Println("report:", err)
 			failed = append(failed, err)
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("interrupted; the results so far are in %s", file)
 		}
-		fmt.Printf("report: %s took %.0f s\n", one.name, time.Since(started).Seconds())
+		fmt.Printf("report: %s took %.0f s\n", one.table, time.Since(started).Seconds())
 	}
 	return errors.Join(failed...)
 }
@@ -111,19 +115,15 @@ func goBuild(dir, program string, flags ...string) error {
 
 // runProgram runs a step that writes its results itself.
 func (s *settings) runProgram(ctx context.Context, one step, args []string, file string) error {
-	last := len(args)
-	if one.corpus {
-		last-- // flags come before the file
-	}
-	all := append(append(append([]string{}, args[:last]...), "-results", file, "-table", one.name, "-size", s.size), args[last:]...)
-	cmd := process.Command(ctx, filepath.Join(s.tempDir, one.program), all...)
+	args = append([]string{"-results", file, "-table", one.table, "-size", s.size}, args...)
+	cmd := process.Command(ctx, filepath.Join(s.tempDir, one.program), args...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	return cmd.Run()
 }
 
 // goTest runs Go benchmarks: args has the package, the pattern and flags.
 func (s *settings) goTest(ctx context.Context, one step, args []string, file string) (err error) {
-	keeper, err := results.NewKeeper("gotest", one.name, strings.Join(args, " "), file)
+	keeper, err := results.NewKeeper("gotest", one.table, strings.Join(args, " "), file)
 	if err != nil {
 		return err
 	}

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,6 +8,39 @@ import (
 	"docstore/bench/internal/machine"
 	"docstore/bench/internal/results"
 )
+
+// current removes results that newer ones replace, and tables that no step makes. Of a table it
+// keeps the settings that were measured last; of each contestant and phase, the results of the
+// commit that was measured last, so that a median is of one commit.
+func current(all []results.Result) []results.Result {
+	type cellKey struct{ table, settings, contestant, phase string }
+	keyOf := func(r results.Result) cellKey { return cellKey{r.Table, r.Settings, r.Contestant, r.Phase} }
+	settings, commits := map[string]results.Result{}, map[cellKey]results.Result{}
+	for _, r := range all {
+		if last, ok := settings[part(r)]; !ok || !r.Date.Before(last.Date) {
+			settings[part(r)] = r
+		}
+		if last, ok := commits[keyOf(r)]; !ok || !r.Date.Before(last.Date) {
+			commits[keyOf(r)] = r
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(r results.Result) bool {
+		_, made := stepOf(r.Table)
+		return !made || r.Settings != settings[part(r)].Settings || r.Commit != commits[keyOf(r)].Commit
+	})
+}
+
+// part returns the part of the page to which a result belongs: its table, and if several steps
+// make up the table, the settings in which they differ.
+func part(r results.Result) string {
+	name := r.Table
+	if s, ok := stepOf(r.Table); ok {
+		for _, setting := range s.by {
+			name += " " + settingOf(r, setting)
+		}
+	}
+	return name
+}
 
 // A set holds condensed results of one model of processor: one for each table, contestant and phase.
 type set struct{ all []results.Result }
@@ -66,22 +97,6 @@ func (s set) of(table, contestant, phase string) (found []results.Result) {
 	return found
 }
 
-// A cell is the median of a figure.
-type cell struct {
-	median float64
-	noisy  bool
-}
-
-// cell finds a figure; ok is false if it was not measured.
-func (s set) cell(table, contestant, phase, figure string) (c cell, ok bool) {
-	for _, r := range s.of(table, contestant, phase) {
-		if f, ok := r.Figures[figure]; ok {
-			return cell{f, r.Figures[noisy] > 0}, true
-		}
-	}
-	return c, false
-}
-
 // phases returns the phases of a table in the order in which they were measured.
 func (s set) phases(table string) []string {
 	return distinct(s.of(table, "", ""), func(r results.Result) string { return r.Phase })
@@ -101,15 +116,18 @@ func distinct(all []results.Result, of func(results.Result) string) (values []st
 	return values
 }
 
-// best returns the contestant with the greatest figure, or with the least.
-func (s set) best(table, phase, figure string, least bool, contestants ...string) (name string, c cell, ok bool) {
+// best returns the contestant with the greatest figure in a phase, or in any if it is empty, or with the
+// least.
+func (s set) best(table, phase, figure string, least bool, contestants []string) (name string, most float64, ok bool) {
 	for _, contestant := range contestants {
-		one, there := s.cell(table, contestant, phase, figure)
-		if there && (!ok || (one.median > c.median) != least) {
-			name, c, ok = contestant, one, true
+		for _, r := range s.of(table, contestant, phase) {
+			f, there := r.Figures[figure]
+			if there && (!ok || (f > most) != least) {
+				name, most, ok = contestant, f, true
+			}
 		}
 	}
-	return name, c, ok
+	return name, most, ok
 }
 
 // processor returns the model of a result's processor.
@@ -159,65 +177,86 @@ func settingOf(r results.Result, name string) string {
 	return ""
 }
 
-// numOf returns the number of entries of a result of dbbench.
-func numOf(r results.Result) int {
-	n, _ := strconv.Atoi(settingOf(r, "num"))
-	return n
+// settings returns the different numbers of a setting in the results of a table, in order.
+func (s set) settings(table, name string) (values []string) {
+	values = distinct(s.of(table, "", ""), func(r results.Result) string { return settingOf(r, name) })
+	slices.SortFunc(values, func(a, b string) int {
+		x, _ := strconv.Atoi(a)
+		y, _ := strconv.Atoi(b)
+		return x - y
+	})
+	return values
 }
 
-func (c cell) as(format func(float64) string) string {
-	if c.noisy {
-		return format(c.median) + "*"
+// shape describes the keys and values of the results of a part, empty if they have no prefix_size.
+func (s set) shape() string {
+	r := s.all[0]
+	switch prefix := settingOf(r, "prefix_size"); prefix {
+	case "":
+		return ""
+	case "0":
+		return settingOf(r, "key_size") + " + " + settingOf(r, "value_size") + " bytes"
+	default:
+		return settingOf(r, "key_size") + " + " + settingOf(r, "value_size") + " bytes, prefix of " + prefix
 	}
-	return format(c.median)
 }
 
-// number formats a figure with three digits.
-func number(f float64) string {
-	switch size := math.Abs(f); {
-	case size >= 1e6:
-		return digits(f/1e6) + "M"
-	case size >= 1e4:
-		return digits(f/1e3) + "k"
-	case size >= 1000:
-		return fmt.Sprintf("%.0f", f)
+// having returns the results with a setting.
+func (s set) having(setting string) set {
+	return set{slices.DeleteFunc(slices.Clone(s.all), func(r results.Result) bool { return !slices.Contains(strings.Fields(r.Settings), setting) })}
+}
+
+// A metric computes a figure; ok is false if it was not measured.
+type metric func(s set) (figure float64, ok bool)
+
+// of returns a figure.
+func of(table, contestant, phase, figure string) metric {
+	return best(table, phase, figure, []string{contestant})
+}
+
+// best returns the greatest figure of several contestants.
+func best(table, phase, figure string, contestants []string) metric {
+	return func(s set) (float64, bool) {
+		_, f, ok := s.best(table, phase, figure, false, contestants)
+		return f, ok
 	}
-	return digits(f)
 }
 
-func digits(f float64) string {
-	switch size := math.Abs(f); {
-	case size >= 99.95 || size == 0:
-		return fmt.Sprintf("%.0f", f)
-	case size >= 9.995:
-		return fmt.Sprintf("%.1f", f)
+// least returns the least.
+func least(table, phase, figure string, contestants []string) metric {
+	return func(s set) (float64, bool) {
+		_, f, ok := s.best(table, phase, figure, true, contestants)
+		return f, ok
 	}
-	return fmt.Sprintf("%.2f", f)
 }
 
-// duration formats nanoseconds.
-func duration(ns float64) string {
-	switch {
-	case ns >= 1e9:
-		return digits(ns/1e9) + "s"
-	case ns >= 1e6:
-		return digits(ns/1e6) + "ms"
-	case ns >= 1e3:
-		return digits(ns/1e3) + "us"
+// over divides a figure by another.
+func over(a, b metric) metric {
+	return func(s set) (float64, bool) {
+		x, ok := a(s)
+		y, there := b(s)
+		return x / y, ok && there && y != 0
 	}
-	return fmt.Sprintf("%.0fns", ns)
 }
 
-// count formats a whole number.
-func count(f float64) string {
-	if f >= 1e4 {
-		return number(f)
+// minus subtracts a figure from another.
+func minus(a, b metric) metric {
+	return func(s set) (float64, bool) {
+		x, ok := a(s)
+		y, there := b(s)
+		return x - y, ok && there
 	}
-	return fmt.Sprintf("%.0f", f)
 }
 
-func seconds(s float64) string { return duration(s * 1e9) }
+// beats divides our figure by that of the best rival; more is better.
+func beats(table, phase, figure, ours string, rivals []string) metric {
+	return over(of(table, ours, phase, figure), best(table, phase, figure, rivals))
+}
 
-func megabytes(b float64) string { return digits(b/1e6) + "MB" }
+// only computes a metric of the results with a setting.
+func only(setting string, m metric) metric {
+	return func(s set) (float64, bool) { return m(s.having(setting)) }
+}
 
-func percent(share float64) string { return digits(100*share) + "%" }
+// value is a constant.
+func value(f float64) metric { return func(set) (float64, bool) { return f, true } }
