@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 )
 
 // identityKey is the context key of the caller of a request over gRPC or HTTP, a
@@ -21,6 +22,27 @@ func identityOf(ctx context.Context) boxcarrpc.Identity {
 		return *identity
 	}
 	return boxcarrpc.Identity{}
+}
+
+// RequestContext is the context of a request over gRPC or HTTP, with the values that listeners
+// add to it: a context for each would cost an allocation, and over HTTP a copy of the request.
+type RequestContext struct {
+	context.Context                    //nolint:containedctx // it is one
+	Reservation     budget.Reservation // for the response; without an account there is none
+	Identity        boxcarrpc.Identity // of the caller
+}
+
+// Value implements context.Context.
+func (c *RequestContext) Value(key any) any {
+	switch key.(type) {
+	case budget.ReservationKey:
+		if c.Reservation.Account != nil {
+			return &c.Reservation
+		}
+	case identityKey:
+		return &c.Identity
+	}
+	return c.Context.Value(key)
 }
 
 // WithIdentity returns a context for the requests of a caller.

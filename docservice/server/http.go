@@ -49,37 +49,18 @@ func charged(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r) // in a test, without a connection
 			return
 		}
-		ctx := &requestContext{Context: r.Context()}
-		ctx.reservation.Account = c.Account()
-		defer ctx.reservation.Release()
-		ctx.reservation.Fit(httpRequestBytes, httpRequestBytes)
+		ctx := &RequestContext{Context: r.Context()}
+		ctx.Reservation.Account = c.Account()
+		defer ctx.Reservation.Release()
+		ctx.Reservation.Fit(httpRequestBytes, httpRequestBytes)
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
 
-// requestContext is the context of a request, with what handlers add to it: a context for each
-// would cost an allocation and a copy of the request.
-type requestContext struct {
-	context.Context //nolint:containedctx // it is one
-	reservation     budget.Reservation
-	identity        boxcarrpc.Identity
-}
-
-// Value implements context.Context.
-func (c *requestContext) Value(key any) any {
-	switch key.(type) {
-	case budget.ReservationKey:
-		return &c.reservation
-	case identityKey:
-		return &c.identity
-	}
-	return c.Context.Value(key)
-}
-
 // withIdentity returns the request with its caller.
 func withIdentity(r *http.Request, identity boxcarrpc.Identity) *http.Request {
-	if ctx, ok := r.Context().(*requestContext); ok {
-		ctx.identity = identity
+	if ctx, ok := r.Context().(*RequestContext); ok {
+		ctx.Identity = identity
 		return r
 	}
 	return r.WithContext(WithIdentity(r.Context(), identity))

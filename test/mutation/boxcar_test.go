@@ -94,7 +94,7 @@ var boxcarMutations = []mutation{
 	},
 	{
 		name: "the gRPC listener enforces no limits", file: "docservice/server/grpcserver/protocol.go",
-		old: "	if leave, err = g.Boxcar().Admit(client.Client(), isBatch(ctx)); err != nil {", new: "	if leave = func() {}; client == nil {",
+		old: "	if leave, err = g.Boxcar().Admit(client, batch); err != nil {", new: "	if _, leave = client, func() {}; err != nil {",
 		pkg: "./docservice/server/grpcserver", run: "TestLimitsOfADaemon",
 	},
 }

@@ -67,6 +67,7 @@ func registerDocuments(server *grpc.Server, handler boxcarrpc.Handler) {
 }
 
 func encodedMethod(method string, handler boxcarrpc.Handler) grpc.MethodHandler {
+	info := &grpc.UnaryServerInfo{FullMethod: method}
 	call := func(ctx context.Context, request any) (any, error) {
 		response, err := handler(ctx, method, request.(encoded), nil)
 		if err != nil {
@@ -74,11 +75,11 @@ func encodedMethod(method string, handler boxcarrpc.Handler) grpc.MethodHandler 
 		}
 		return encoded(response), nil
 	}
-	return func(service any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
+	return func(_ any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 		var request encoded
 		if err := decode(&request); err != nil {
 			return nil, err
 		}
-		return interceptor(ctx, request, &grpc.UnaryServerInfo{Server: service, FullMethod: method}, call)
+		return interceptor(ctx, request, info, call)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"net"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -23,6 +22,7 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 	"docstore/boxcarrpc/credentials"
 	"docstore/docservice/docservicegrpc"
 	"docstore/docservice/server"
@@ -35,6 +35,7 @@ import (
 const (
 	maxConns         = 1 << 10 // one more is closed, or replaces one of a client that has not authenticated
 	maxStreams       = 1 << 7  // concurrent calls of a connection
+	streamWorkers    = 1 << 6  // goroutines that are kept for calls: the stack of a new one is copied as it grows
 	requestBytes     = 4 << 20
 	headerBytes      = 16 << 10
 	handshakeTimeout = 5 * time.Second
@@ -104,6 +105,7 @@ func (g *Protocol) Start(handler boxcarrpc.Handler) {
 		grpc.ChainUnaryInterceptor(g.interceptors()...),
 		grpc.ChainStreamInterceptor(g.admitStream),
 		grpc.ForceServerCodecV2(newCodec()),
+		grpc.NumStreamWorkers(streamWorkers),
 		grpc.MaxRecvMsgSize(requestBytes),
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(headerBytes),
@@ -157,15 +159,13 @@ func (g *Protocol) interceptors() []grpc.UnaryServerInterceptor {
 
 // identify returns the client of a call, by "authorization: Bearer TOKEN" or by its
 // certificate, or an error if it is not allowed.
-func (g *Protocol) identify(ctx context.Context) (*boxcarrpc.Peer, error) {
-	client := &boxcarrpc.Peer{Address: new(net.TCPAddr)}
+func (g *Protocol) identify(ctx context.Context) (boxcarrpc.Identity, error) {
 	var state *tls.ConnectionState
 	if p, ok := peer.FromContext(ctx); ok {
-		client.Address = p.Addr
 		if info, ok := p.AuthInfo.(grpccredentials.TLSInfo); ok && len(info.State.VerifiedChains) > 0 {
 			state = &info.State
 			if err := g.Authenticator().VerifyConn(ctx, state); err != nil {
-				return nil, status.Error(codes.Unauthenticated, err.Error())
+				return boxcarrpc.Identity{}, status.Error(codes.Unauthenticated, err.Error())
 			}
 		}
 	}
@@ -173,11 +173,11 @@ func (g *Protocol) identify(ctx context.Context) (*boxcarrpc.Peer, error) {
 	if values := metadata.ValueFromIncomingContext(ctx, "authorization"); len(values) > 0 {
 		token = credentials.BearerToken(values[0])
 	}
-	var err error
-	if client.Identity, err = g.Authenticator().Identify(state, token); err != nil {
-		return nil, status.Error(codes.Unauthenticated, err.Error())
+	identity, err := g.Authenticator().Identify(state, token)
+	if err != nil {
+		return boxcarrpc.Identity{}, status.Error(codes.Unauthenticated, err.Error())
 	}
-	return client, nil
+	return identity, nil
 }
 
 // containPanic turns a panic of a handler into an error, as the other listeners do.
@@ -192,29 +192,30 @@ func (g *Protocol) containPanic(ctx context.Context, request any, info *grpc.Una
 }
 
 func (g *Protocol) admitCall(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-	client, leave, err := g.admit(ctx, info.FullMethod)
+	batch := isBatch(ctx)
+	identity, leave, err := g.admit(ctx, info.FullMethod, batch)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	ctx = server.WithIdentity(ctx, client)
-	if isBatch(ctx) {
+	call, _ := ctx.Value(rpcKey{}).(*rpc)
+	if batch {
 		ctx = boxcarrpc.WithBatch(ctx)
 	}
-	call, _ := ctx.Value(rpcKey{}).(*rpc)
+	of := &server.RequestContext{Context: ctx, Identity: identity}
 	if call == nil || call.conn == nil {
-		return handler(ctx, request)
+		return handler(of, request)
 	}
-	ctx, call.response = call.conn.NewResponse(ctx)
-	answer, err := handler(ctx, request)
+	call.response = call.conn.NewResponse(&of.Reservation)
+	answer, err := handler(of, request)
 	if message, ok := answer.(encoded); ok && err == nil {
-		return call.queue(ctx, message)
+		return call.queue(of, message)
 	}
 	return answer, err
 }
 
 func (g *Protocol) admitStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-	identity, leave, err := g.admit(stream.Context(), info.FullMethod)
+	identity, leave, err := g.admit(stream.Context(), info.FullMethod, isBatch(stream.Context()))
 	if err != nil {
 		return err
 	}
@@ -238,8 +239,8 @@ func (l *watchLimit) err() error {
 
 // watchLimits returns the limits for another health stream of the peer.
 func (g *Protocol) watchLimits(ctx context.Context) []watchLimit {
-	client, err := g.identify(ctx)
-	authenticated := err == nil && client.Identity.Authenticated()
+	identity, err := g.identify(ctx)
+	authenticated := err == nil && identity.Authenticated()
 	all := watchLimit{&g.watches, maxWatches, "for all clients; call Check"}
 	share := int64(g.ClientConns(maxWatches)) // one for each connection
 	if g.Authenticator().Required() && !authenticated {
@@ -288,41 +289,46 @@ func (g *Protocol) tapCall(ctx context.Context, call *tap.Info) (context.Context
 // admit checks the credentials of a call and the limits, which it shares with the Boxcar
 // listener. Every client may call Check; streams of unauthenticated clients are limited.
 // identity is that of the client, anonymous if it is unknown.
-func (g *Protocol) admit(ctx context.Context, method string) (identity boxcarrpc.Identity, leave func(), err error) {
-	client, err := g.identify(ctx)
+func (g *Protocol) admit(ctx context.Context, method string, batch bool) (identity boxcarrpc.Identity, leave func(), err error) {
+	identity, err = g.identify(ctx)
 	conn := bounded.ConnOf(ctx)
-	authenticated := err == nil && client.Identity.Authenticated()
+	authenticated := err == nil && identity.Authenticated()
 	isHealth := strings.HasPrefix(method, "/"+grpc_health_v1.Health_ServiceDesc.ServiceName+"/")
 	if conn != nil && (authenticated || err == nil && !isHealth) {
-		if full := conn.Authenticate(client.Identity.Name); full != nil && !isHealth {
-			return identity, nil, status.Error(codes.ResourceExhausted, full.Error())
+		if full := conn.Authenticate(identity.Name); full != nil && !isHealth {
+			return boxcarrpc.Identity{}, nil, status.Error(codes.ResourceExhausted, full.Error())
 		}
 	}
 	if isHealth {
 		if method != grpc_health_v1.Health_Watch_FullMethodName {
-			return identity, func() {}, nil
+			return boxcarrpc.Identity{}, func() {}, nil
+		}
+		if !authenticated {
+			identity = boxcarrpc.Identity{}
 		}
 		leave, err = g.admitWatch(ctx)
-		if authenticated {
-			identity = client.Identity
-		}
 		return identity, leave, err
 	}
 	if err != nil {
-		return identity, nil, err
+		return boxcarrpc.Identity{}, nil, err
 	}
-	if leave, err = g.Boxcar().Admit(client.Client(), isBatch(ctx)); err != nil {
+	client := budget.ClientNamed(identity.Name) // without a connection
+	if conn != nil {
+		client = conn.Client(identity.Name)
+	}
+	if leave, err = g.Boxcar().Admit(client, batch); err != nil {
 		var refused *boxcarrpc.Error
 		if errors.As(err, &refused) {
 			err = status.Error(codes.Code(refused.Code), refused.Message)
 		}
 	}
-	return client.Identity, leave, err
+	return identity, leave, err
 }
 
 // isBatch reports whether the metadata of a call has the priority of batch.
 func isBatch(ctx context.Context) bool {
-	return boxcarrpc.IsBatchPriority(strings.Join(metadata.ValueFromIncomingContext(ctx, boxcarrpc.PriorityKey), ","))
+	values := metadata.ValueFromIncomingContext(ctx, boxcarrpc.PriorityKey)
+	return len(values) > 0 && boxcarrpc.IsBatchPriority(strings.Join(values, ","))
 }
 
 // health reports over gRPC what /readyz reports, and NOT_SERVING while the server is

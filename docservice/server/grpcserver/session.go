@@ -27,9 +27,9 @@ type sessionStream struct {
 // identity.
 func (g *Protocol) whileValid(service any, stream grpc.ServerStream, identity boxcarrpc.Identity, handler grpc.StreamHandler) error {
 	ctx, s, end := g.Authenticator().WhileValid(stream.Context(), func() error {
-		client, err := g.identify(stream.Context())
-		if err == nil && client.Identity != identity {
-			err = status.Errorf(codes.Unauthenticated, "the token is that of %v now", client.Identity)
+		now, err := g.identify(stream.Context())
+		if err == nil && now != identity {
+			err = status.Errorf(codes.Unauthenticated, "the token is that of %v now", now)
 		}
 		return err
 	})

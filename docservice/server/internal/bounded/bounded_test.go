@@ -1,6 +1,7 @@
 package bounded
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -119,8 +120,9 @@ func TestResponsesAreReleasedOnce(t *testing.T) {
 	used := func() int64 { return o.options.Budget.Stats().Used }
 	c := o.admit(fromClient(t, 1, 1))
 	response := func() *Response {
-		ctx, r := c.NewResponse(t.Context())
-		require.NoError(t, budget.Reserve(ctx, 256<<10))
+		room := new(budget.Reservation)
+		r := c.NewResponse(room)
+		require.NoError(t, budget.Reserve(context.WithValue(t.Context(), budget.ReservationKey{}, room), 256<<10))
 		return r
 	}
 	r := response()

@@ -1,7 +1,6 @@
 package bounded
 
 import (
-	"context"
 	"time"
 
 	"docstore/boxcarrpc/budget"
@@ -92,11 +91,11 @@ type Response struct {
 	queued int // bytes that wait to be sent; guarded by conn.mu
 }
 
-// NewResponse returns a context in which budget.Reserve reserves memory for the response
-// to a call. The caller must call Release.
-func (c *Conn) NewResponse(ctx context.Context) (context.Context, *Response) {
-	ctx, room := c.account.NewReservation(ctx)
-	return ctx, &Response{conn: c, room: room}
+// NewResponse makes a reservation that of the response to a call. The caller must call
+// Release.
+func (c *Conn) NewResponse(room *budget.Reservation) *Response {
+	room.Account = c.account
+	return &Response{conn: c, room: room}
 }
 
 // Queue changes the memory to that of a response of n bytes, which is about to be sent. It
