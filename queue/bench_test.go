@@ -9,6 +9,7 @@ import (
 
 	"docstore/queue"
 	"docstore/queue/codec"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/stored"
 
 	"github.com/stretchr/testify/require"
@@ -29,7 +30,7 @@ func benchDocuments(b *testing.B) (documents [][]byte, bytes int) {
 		}
 	}
 	for i := len(documents); i < count; i++ {
-		documents = append(documents, []byte(posting(i)))
+		documents = append(documents, []byte(queuetest.Posting(i)))
 	}
 	for _, d := range documents {
 		bytes += len(d)
@@ -70,15 +71,15 @@ func BenchmarkAppend(b *testing.B) {
 
 // benchQueue writes a queue with the documents. Nearly all segments have a dictionary if
 // the codec supports one.
-func benchQueue(b *testing.B, codec string) (*queue.Reader, []item) {
+func benchQueue(b *testing.B, codec string) (*queue.Reader, []queuetest.Item) {
 	documents, _ := benchDocuments(b)
 	dir := b.TempDir()
 	w, err := queue.OpenWriter(dir, &queue.WriterOptions{Codec: codec})
 	require.NoError(b, err)
-	items := make([]item, 0, len(documents))
+	items := make([]queuetest.Item, 0, len(documents))
 	for i, d := range documents {
-		it := item{id: fmt.Sprint("id-", i), document: string(d)}
-		it.put(b, w)
+		it := queuetest.Item{ID: fmt.Sprint("id-", i), Document: string(d)}
+		it.Put(b, w)
 		if items = append(items, it); i == 2000 {
 			require.NoError(b, w.Flush())
 			w.Trainer().Wait()
@@ -101,11 +102,11 @@ func BenchmarkDocument(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				it := &items[i*7919%len(items)]
 				var err error
-				if dst, err = r.DocumentFor(dst[:0], []byte(it.id), it.at); err != nil {
+				if dst, err = r.DocumentFor(dst[:0], []byte(it.ID), it.At); err != nil {
 					b.Fatal(err)
 				}
 				bytes += len(dst)
-				if string(dst) != it.document {
+				if string(dst) != it.Document {
 					b.Fatal("wrong document")
 				}
 			}
@@ -124,10 +125,10 @@ func BenchmarkStoredFor(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				it := &items[i*7919%len(items)]
 				var err error
-				if dst, _, err = r.StoredFor(dst[:0], queue.Wanted{ID: []byte(it.id), Address: it.at}, codec.Built()); err != nil {
+				if dst, _, err = r.StoredFor(dst[:0], queue.Wanted{ID: []byte(it.ID), Address: it.At}, codec.Built()); err != nil {
 					b.Fatal(err)
 				}
-				if _, err := stored.Parse(dst, []byte(it.id)); err != nil {
+				if _, err := stored.Parse(dst, []byte(it.ID)); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -141,7 +142,7 @@ func BenchmarkStoredForAll(b *testing.B) {
 	r, items := benchQueue(b, "s2")
 	ids := make([][]byte, len(items))
 	for i := range items {
-		ids[i] = []byte(items[i].id)
+		ids[i] = []byte(items[i].ID)
 	}
 	b.ReportAllocs()
 	wanted := make([]queue.Wanted, 64)
@@ -150,7 +151,7 @@ func BenchmarkStoredForAll(b *testing.B) {
 	for b.Loop() {
 		for i := range wanted {
 			n := next * 7919 % len(items)
-			wanted[i], next = queue.Wanted{ID: ids[n], Address: items[n].at}, next+1
+			wanted[i], next = queue.Wanted{ID: ids[n], Address: items[n].At}, next+1
 		}
 		r.StoredForAll(dst, wanted, codec.Built(), func(i int, dst []byte, asStored bool, err error) ([]byte, bool) {
 			if err != nil || !asStored {

@@ -2,7 +2,6 @@ package queue_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -14,18 +13,17 @@ import (
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/internal/segment"
 	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/require"
 )
 
-var errCrash = errors.New("crash")
-
 // history is the result of a run of the workload below.
 type history struct {
 	start   int // of the ids, to make runs different
-	items   []item
+	items   []queuetest.Item
 	flushed int      // number of items that were durable at the end
 	cursors []string // by item
 }
@@ -45,13 +43,13 @@ func (h *history) work(w *queue.Writer, count int) error {
 func (h *history) append(w *queue.Writer, count int) error {
 	for range count {
 		n := len(h.items)
-		it := item{id: fmt.Sprint("id-", n%7), document: posting(n)[:40+(h.start+n*(1+h.start))%60]}
+		it := queuetest.Item{ID: fmt.Sprint("id-", n%7), Document: queuetest.Posting(n)[:40+(h.start+n*(1+h.start))%60]}
 		var err error
-		if it.deleted = n%11 == 10; it.deleted {
-			it.document = ""
-			it.at, err = w.Delete([]byte(it.id))
+		if it.Deleted = n%11 == 10; it.Deleted {
+			it.Document = ""
+			it.At, err = w.Delete([]byte(it.ID))
 		} else {
-			it.at, err = w.Append([]byte(it.id), []byte(it.document))
+			it.At, err = w.Append([]byte(it.ID), []byte(it.Document))
 		}
 		if err != nil {
 			return err
@@ -80,7 +78,7 @@ func crashOptions(fsys vfs.FS) *queue.WriterOptions {
 	opts.BlockBytes, opts.SegmentBytes = 300, 1500
 	var saves atomic.Int64
 	opts.SetTest(func() time.Time { // each Flush writes the head
-		return testStart.Add(time.Duration(saves.Add(1)) * queue.HeadInterval)
+		return queuetest.Start.Add(time.Duration(saves.Add(1)) * queue.HeadInterval)
 	}, testQueueID)
 	return opts
 }
@@ -100,20 +98,6 @@ func countWrites(run func(vfs.FS)) int {
 	return writes
 }
 
-// crashAfter returns a file system that stops before its k-th writing operation.
-func crashAfter(fsys vfs.FS, k int) vfs.FS {
-	var writes int
-	return vfs.NewFault(fsys, func(op vfs.Op) error {
-		if op.Kind.Writes() {
-			writes++
-		}
-		if writes >= k {
-			return errCrash
-		}
-		return nil
-	})
-}
-
 // TestCrashAtEveryOperation stops the writer before each of its operations and cuts the
 // power. The next writer finds everything that was flushed and a prefix of the rest.
 func TestCrashAtEveryOperation(t *testing.T) {
@@ -121,7 +105,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	for range crashtest.Share(1, 25) {
 		count, start := 45, random.IntN(100)
 		writes := countWrites(func(fsys vfs.FS) {
-			w, err := queue.OpenWriter(queueDir, crashOptions(fsys))
+			w, err := queue.OpenWriter(queuetest.Dir, crashOptions(fsys))
 			require.NoError(t, err)
 			require.NoError(t, (&history{start: start}).work(w, count))
 		})
@@ -129,15 +113,15 @@ func TestCrashAtEveryOperation(t *testing.T) {
 		for k := 1; k <= writes; k++ {
 			mem := vfs.NewMem()
 			h := history{start: start}
-			w, err := queue.OpenWriter(queueDir, crashOptions(crashAfter(mem, k)))
+			w, err := queue.OpenWriter(queuetest.Dir, crashOptions(queuetest.CrashAfter(mem, k)))
 			if err == nil {
 				require.Error(t, h.work(w, count))
 				require.Error(t, w.Close())
 			}
 			// The files as readers, rsync for example, could see them at that moment.
 			seen := 0
-			if r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: mem.CrashClone(vfs.KeepAll)}); err == nil {
-				seen = len(scan(t, r, queue.Position{}))
+			if r, err := queue.OpenReader(queuetest.Dir, &queue.ReaderOptions{FS: mem.CrashClone(vfs.KeepAll)}); err == nil {
+				seen = len(queuetest.Scan(t, r, queue.Position{}))
 				r.Close()
 			}
 			for _, way := range crashtest.Ways(random) {
@@ -157,13 +141,13 @@ func TestCrashDuringConcurrentFlushes(t *testing.T) {
 	random, tally := testseed.Rand(t), crashtest.NewTally(t, "crashes")
 	for k := 1; k < 120; k += crashtest.Share(2, 1) {
 		mem := vfs.NewMem()
-		opts := crashOptions(crashAfter(mem, k))
+		opts := crashOptions(queuetest.CrashAfter(mem, k))
 		opts.Codec = "s2"
-		w, err := queue.OpenWriter(queueDir, opts)
+		w, err := queue.OpenWriter(queuetest.Dir, opts)
 		if err != nil {
 			continue
 		}
-		var items []item
+		var items []queuetest.Item
 		var appended atomic.Int64
 		flushed := make(chan int)
 		go func() {
@@ -180,9 +164,9 @@ func TestCrashDuringConcurrentFlushes(t *testing.T) {
 			flushed <- covered
 		}()
 		for n := range count {
-			it := item{id: fmt.Sprint(n), document: posting(n)}
-			r := queue.Record{ID: []byte(it.id), Document: []byte(it.document), Cursor: []byte(it.id)}
-			if it.at, err = w.Put(r); err != nil {
+			it := queuetest.Item{ID: fmt.Sprint(n), Document: queuetest.Posting(n)}
+			r := queue.Record{ID: []byte(it.ID), Document: []byte(it.Document), Cursor: []byte(it.ID)}
+			if it.At, err = w.Put(r); err != nil {
 				break
 			}
 			items = append(items, it)
@@ -194,16 +178,16 @@ func TestCrashDuringConcurrentFlushes(t *testing.T) {
 			tally.Case()
 			when := fmt.Sprintf("before operation %d, %s", k, way.Name)
 			recovered := mem.CrashClone(way.Keep)
-			again, err := queue.OpenWriter(queueDir, crashOptions(recovered))
+			again, err := queue.OpenWriter(queuetest.Dir, crashOptions(recovered))
 			require.NoError(t, err, when)
-			r := openReader(t, recovered)
-			got := scan(t, r, queue.Position{})
+			r := queuetest.OpenReader(t, recovered)
+			got := queuetest.Scan(t, r, queue.Position{})
 			require.GreaterOrEqual(t, len(got), covered, "flushed entries are lost: %s", when)
-			requireItems(t, r, items[:len(got)])
+			queuetest.RequireItems(t, r, items[:len(got)])
 			if len(got) > 0 {
-				require.Equal(t, items[len(got)-1].id, string(again.Cursor()), when)
+				require.Equal(t, items[len(got)-1].ID, string(again.Cursor()), when)
 			}
-			requireSound(t, recovered)
+			queuetest.RequireSound(t, recovered)
 			require.NoError(t, again.Close())
 		}
 	}
@@ -213,34 +197,34 @@ func TestCrashDuringConcurrentFlushes(t *testing.T) {
 // or seen entry is lost.
 func requireRecovery(t *testing.T, fsys vfs.FS, h history, seen int, when string) {
 	t.Helper()
-	w, err := queue.OpenWriter(queueDir, crashOptions(fsys))
+	w, err := queue.OpenWriter(queuetest.Dir, crashOptions(fsys))
 	require.NoError(t, err, when)
 	defer w.Close()
-	r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: fsys})
+	r, err := queue.OpenReader(queuetest.Dir, &queue.ReaderOptions{FS: fsys})
 	require.NoError(t, err, when)
 	defer r.Close()
-	got := scan(t, r, queue.Position{})
+	got := queuetest.Scan(t, r, queue.Position{})
 	require.GreaterOrEqual(t, len(got), h.flushed, "flushed entries are lost: %s", when)
 	require.GreaterOrEqual(t, len(got), seen, "readers are ahead: %s", when)
 	require.LessOrEqual(t, len(got), len(h.items), when)
 	h.items = slices.Clip(h.items[:len(got)]) // the history is shared between cases
 	h.cursors = slices.Clip(h.cursors[:len(got)])
-	requireItems(t, r, h.items)
+	queuetest.RequireItems(t, r, h.items)
 	if len(got) > 0 {
 		require.Equal(t, h.cursors[len(got)-1], string(w.Cursor()), when)
 	} else {
 		require.Empty(t, w.Cursor(), when)
 	}
-	requireSound(t, fsys)
+	queuetest.RequireSound(t, fsys)
 
 	var last queue.SegmentID
 	if len(got) > 0 {
-		last = got[len(got)-1].at.Segment
+		last = got[len(got)-1].At.Segment
 	}
 	require.NoError(t, h.work(w, 25))
-	require.Greater(t, h.items[len(got)].at.Segment, last, "a segment left open was appended to")
-	requireItems(t, r, h.items)
-	requireSound(t, fsys)
+	require.Greater(t, h.items[len(got)].At.Segment, last, "a segment left open was appended to")
+	queuetest.RequireItems(t, r, h.items)
+	queuetest.RequireSound(t, fsys)
 }
 
 // TestCrashInRecovery cuts the power again while the queue is being opened.
@@ -249,14 +233,14 @@ func TestCrashInRecovery(t *testing.T) {
 	for range crashtest.Share(1, 20) {
 		mem := vfs.NewMem()
 		var h history
-		w, err := queue.OpenWriter(queueDir, crashOptions(crashAfter(mem, 20+random.IntN(30))))
+		w, err := queue.OpenWriter(queuetest.Dir, crashOptions(queuetest.CrashAfter(mem, 20+random.IntN(30))))
 		require.NoError(t, err)
 		require.Error(t, h.work(w, 60))
 		require.Error(t, w.Close())
 		for _, way := range crashtest.Ways(random) {
 			for k := 1; ; k++ {
 				again := mem.CrashClone(way.Keep)
-				w, err := queue.OpenWriter(queueDir, crashOptions(crashAfter(again, k)))
+				w, err := queue.OpenWriter(queuetest.Dir, crashOptions(queuetest.CrashAfter(again, k)))
 				if err == nil {
 					require.Greater(t, k, 1)
 					require.NoError(t, w.Close())
@@ -285,7 +269,7 @@ func TestFaultAtEveryOperation(t *testing.T) {
 				mem := vfs.NewMem()
 				h := history{start: start}
 				disk := failure.At(k, mem)
-				w, err := queue.OpenWriter(queueDir, crashOptions(disk))
+				w, err := queue.OpenWriter(queuetest.Dir, crashOptions(disk))
 				if err == nil {
 					if err = h.append(w, 45); err != nil {
 						require.ErrorIs(t, w.Flush(), failure.Err)
@@ -318,13 +302,13 @@ func TestFaultAtEveryOperation(t *testing.T) {
 // power.
 func requireContinues(t *testing.T, mem *vfs.Mem, h history, random *rand.Rand, crashes *crashtest.Tally, when string) {
 	t.Helper()
-	w, err := queue.OpenWriter(queueDir, crashOptions(mem))
+	w, err := queue.OpenWriter(queuetest.Dir, crashOptions(mem))
 	require.NoError(t, err, when)
 	defer w.Close()
-	r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: mem})
+	r, err := queue.OpenReader(queuetest.Dir, &queue.ReaderOptions{FS: mem})
 	require.NoError(t, err, when)
 	defer r.Close()
-	got := scan(t, r, queue.Position{})
+	got := queuetest.Scan(t, r, queue.Position{})
 	require.GreaterOrEqual(t, len(got), h.flushed, "flushed entries are lost: %s", when)
 	require.LessOrEqual(t, len(got), len(h.items), when)
 	h.items, h.cursors, h.flushed = slices.Clip(h.items[:len(got)]), slices.Clip(h.cursors[:len(got)]), len(got)
@@ -336,16 +320,16 @@ func requireContinues(t *testing.T, mem *vfs.Mem, h history, random *rand.Rand, 
 
 // TestUnfinishedBlockIsCutAway cuts the last block after each of its bytes.
 func TestUnfinishedBlockIsCutAway(t *testing.T) {
-	mem := newMem(t)
-	w := openWriter(t, testOptions(mem))
+	mem := queuetest.NewMem(t)
+	w := queuetest.OpenWriter(t, testOptions(mem))
 	var h history
 	require.NoError(t, h.workOpen(w, 8))
-	content, err := vfs.ReadFile(mem, segment.Path(queueDir, 1, segment.OpenSuffix))
+	content, err := vfs.ReadFile(mem, segment.Path(queuetest.Dir, 1, segment.OpenSuffix))
 	require.NoError(t, err)
-	r := openReader(t, mem)
+	r := queuetest.OpenReader(t, mem)
 	committed := r.End().Next.Block
 	for cut := int(committed); cut <= len(content); cut++ {
-		again := memWith(t, map[string][]byte{"0000000001.open": content[:cut]})
+		again := queuetest.MemWith(t, map[string][]byte{"0000000001.open": content[:cut]})
 		requireRecovery(t, again, h, h.flushed, fmt.Sprint("cut at ", cut))
 	}
 }
@@ -354,12 +338,12 @@ func TestUnfinishedBlockIsCutAway(t *testing.T) {
 func (h *history) workOpen(w *queue.Writer, count int) error {
 	for range count {
 		n := len(h.items)
-		it := item{id: fmt.Sprint("id-", n), document: posting(n)}
-		at, err := w.Append([]byte(it.id), []byte(it.document))
+		it := queuetest.Item{ID: fmt.Sprint("id-", n), Document: queuetest.Posting(n)}
+		at, err := w.Append([]byte(it.ID), []byte(it.Document))
 		if err != nil {
 			return err
 		}
-		it.at = at
+		it.At = at
 		h.items = append(h.items, it)
 		h.cursors = append(h.cursors, fmt.Sprint("cursor-", n))
 		w.SetCursor([]byte(h.cursors[n]))
@@ -373,28 +357,19 @@ func (h *history) workOpen(w *queue.Writer, count int) error {
 	return nil
 }
 
-// memWith returns a file system with a queue of the files.
-func memWith(t testing.TB, files map[string][]byte) *vfs.Mem {
-	mem := newMem(t)
-	for name, content := range files {
-		require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+name, content))
-	}
-	return mem
-}
-
 // TestDamageBeforeMarkIsRefused: OpenWriter refuses damage that no crash can cause, and
 // changes nothing.
 func TestDamageBeforeMarkIsRefused(t *testing.T) {
-	mem := newMem(t)
-	w := openWriter(t, testOptions(mem))
+	mem := queuetest.NewMem(t)
+	w := queuetest.OpenWriter(t, testOptions(mem))
 	var h history
 	require.NoError(t, h.workOpen(w, 10))
-	name := segment.Path(queueDir, 1, segment.OpenSuffix)
+	name := segment.Path(queuetest.Dir, 1, segment.OpenSuffix)
 	content, err := vfs.ReadFile(mem, name)
 	require.NoError(t, err)
 	content[segment.HeaderBytes+40] ^= 1
-	again := memWith(t, map[string][]byte{"0000000001.open": content})
-	_, err = queue.OpenWriter(queueDir, crashOptions(again))
+	again := queuetest.MemWith(t, map[string][]byte{"0000000001.open": content})
+	_, err = queue.OpenWriter(queuetest.Dir, crashOptions(again))
 	var corruption *queue.CorruptionError
 	require.ErrorAs(t, err, &corruption)
 	require.Equal(t, name, corruption.Path)
@@ -402,11 +377,11 @@ func TestDamageBeforeMarkIsRefused(t *testing.T) {
 	after, err := vfs.ReadFile(again, name)
 	require.NoError(t, err)
 	require.Equal(t, content, after)
-	lock, err := again.Lock(queueDir+"/"+segment.LockName, "test")
+	lock, err := again.Lock(queuetest.Dir+"/"+segment.LockName, "test")
 	require.NoError(t, err, "the lock was not released")
 	require.NoError(t, lock.Close())
 
-	report, err := maintain.Check(context.Background(), queueDir, &maintain.CheckOptions{FS: again})
+	report, err := maintain.Check(context.Background(), queuetest.Dir, &maintain.CheckOptions{FS: again})
 	require.NoError(t, err)
 	require.NotEmpty(t, report.Damage)
 }

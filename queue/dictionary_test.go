@@ -1,15 +1,19 @@
 package queue_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"docstore/internal/testseed"
 	"docstore/queue"
 	"docstore/queue/codec"
 	"docstore/queue/internal/dictionary"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/internal/segment"
+	"docstore/queue/maintain"
 	"docstore/queue/stored"
 
 	"github.com/stretchr/testify/assert"
@@ -21,16 +25,16 @@ import (
 func TestDictionary(t *testing.T) {
 	for _, compression := range dictionaryCodecs() {
 		t.Run(compression.Name, func(t *testing.T) {
-			mem := newMem(t)
+			mem := queuetest.NewMem(t)
 			opts := testOptions(mem)
 			opts.Codec, opts.DictionaryBytes, opts.BlockBytes, opts.SegmentBytes = compression.Name, 4<<10, 4<<10, 100<<10
-			var items []item
+			var items []queuetest.Item
 			write := func(count int) {
-				w, err := queue.OpenWriter(queueDir, opts)
+				w, err := queue.OpenWriter(queuetest.Dir, opts)
 				require.NoError(t, err)
 				for range count {
-					it := item{id: fmt.Sprint(len(items)), document: posting(len(items))}
-					it.put(t, w)
+					it := queuetest.Item{ID: fmt.Sprint(len(items)), Document: queuetest.Posting(len(items))}
+					it.Put(t, w)
 					items = append(items, it)
 					if len(items)%20 == 0 { // or the test would be over before the training
 						w.Trainer().Wait()
@@ -40,9 +44,9 @@ func TestDictionary(t *testing.T) {
 			}
 			write(2500)
 			write(1000)
-			r := openReader(t, mem)
-			requireItems(t, r, items)
-			requireSound(t, mem)
+			r := queuetest.OpenReader(t, mem)
+			queuetest.RequireItems(t, r, items)
+			queuetest.RequireSound(t, mem)
 			infos, err := r.Segments()
 			require.NoError(t, err)
 			require.Greater(t, len(infos), 3)
@@ -61,7 +65,7 @@ func TestDictionary(t *testing.T) {
 				with++
 				maxDecoderBytes = max(maxDecoderBytes, int64(info.DictionaryBytes)+compression.DecoderBytes)
 				assert.Less(t, ratio(info), 0.85*ratio(infos[0]), "segment %d", info.ID)
-				s, err := segment.Open(mem, segment.Path(queueDir, info.ID, segment.SealedSuffix), info.ID)
+				s, err := segment.Open(mem, segment.Path(queuetest.Dir, info.ID, segment.SealedSuffix), info.ID)
 				require.NoError(t, err)
 				hashes[s.Header.Dictionary.Hash] = true
 				s.Close()
@@ -75,15 +79,15 @@ func TestDictionary(t *testing.T) {
 
 // TestSmallSegmentsCarryNoDictionary: the dictionary would be larger than the documents.
 func TestSmallSegmentsCarryNoDictionary(t *testing.T) {
-	mem := newMem(t)
+	mem := queuetest.NewMem(t)
 	opts := testOptions(mem)
 	opts.Codec, opts.DictionaryBytes = "s2", 2<<10
 	n := 0
 	write := func(count int) {
-		w, err := queue.OpenWriter(queueDir, opts)
+		w, err := queue.OpenWriter(queuetest.Dir, opts)
 		require.NoError(t, err)
 		for range count {
-			_, err := w.Append([]byte(fmt.Sprint(n)), []byte(posting(n)))
+			_, err := w.Append([]byte(fmt.Sprint(n)), []byte(queuetest.Posting(n)))
 			require.NoError(t, err)
 			n++
 		}
@@ -93,7 +97,7 @@ func TestSmallSegmentsCarryNoDictionary(t *testing.T) {
 	}
 	write(300) // trains, too late for itself
 	write(1)
-	r := openReader(t, mem)
+	r := queuetest.OpenReader(t, mem)
 	infos, err := r.Segments()
 	require.NoError(t, err)
 	require.Len(t, infos, 2)
@@ -105,9 +109,9 @@ func TestSmallSegmentsCarryNoDictionary(t *testing.T) {
 // does.
 func TestCloseTrainsNothing(t *testing.T) {
 	for _, closes := range []bool{true, false} {
-		opts := testOptions(newMem(t))
+		opts := testOptions(queuetest.NewMem(t))
 		opts.Codec, opts.DictionaryBytes = "s2", 1<<10
-		w, err := queue.OpenWriter(queueDir, opts)
+		w, err := queue.OpenWriter(queuetest.Dir, opts)
 		require.NoError(t, err)
 		trainings := 0
 		train := w.Trainer().Codec.Train
@@ -117,7 +121,7 @@ func TestCloseTrainsNothing(t *testing.T) {
 		}
 		w.Options().BlockBytes = queue.MaxBlockBytes // no block ends early
 		for i := range 100 {
-			_, err := w.Append(fmt.Append(nil, i), []byte(posting(i)))
+			_, err := w.Append(fmt.Append(nil, i), []byte(queuetest.Posting(i)))
 			require.NoError(t, err)
 		}
 		if !closes {
@@ -136,9 +140,9 @@ func dictionaryCodecs() []codec.Codec {
 // TestFilesAreEvicted: a full cache evicts a file that was not used recently, closes it
 // after its last user has put it back, and reopens it on demand.
 func TestFilesAreEvicted(t *testing.T) {
-	files, items := smallQueue(t, "none", true)
-	r := openReader(t, memWith(t, files))
-	requireDocuments(t, r, items)
+	files, items := queuetest.SmallQueue(t, "none", true)
+	r := queuetest.OpenReader(t, queuetest.MemWith(t, files))
+	queuetest.RequireDocuments(t, r, items)
 	first, second := r.Files().Get(1), r.Files().Get(2)
 	r.Files().Limit = 1
 	r.Files().Keep(second, 2)
@@ -152,7 +156,7 @@ func TestFilesAreEvicted(t *testing.T) {
 	r.Files().Put(second)
 	require.Equal(t, 1, requireCache(t, r))
 	r.Files().Limit = 100
-	requireDocuments(t, r, items)
+	queuetest.RequireDocuments(t, r, items)
 	again := r.Files().Get(1)
 	require.NotSame(t, first, again)
 	r.Files().Put(again)
@@ -167,33 +171,64 @@ func TestDictionariesStayWithinBudget(t *testing.T) {
 	random := testseed.Rand(t)
 	s2, err := codec.ByName("s2")
 	require.NoError(t, err)
-	mem := newMem(t)
+	mem := queuetest.NewMem(t)
 	opts := testOptions(mem)
 	opts.Codec, opts.DictionaryBytes = "s2", -1
-	w := openWriter(t, opts)
-	var items []item
+	w := queuetest.OpenWriter(t, opts)
+	var items []queuetest.Item
 	for range 4 * kept { // segments
-		content, err := s2.Train([][]byte{randomBytes(random, dictionaryBytes)}, dictionaryBytes)
+		content, err := s2.Train([][]byte{queuetest.RandomBytes(random, dictionaryBytes)}, dictionaryBytes)
 		require.NoError(t, err)
 		d, err := dictionary.New(s2, content)
 		require.NoError(t, err)
 		w.Trainer().Use(d)
 		w.SetLastRaw(dictionary.Share * dictionaryBytes * 2)
 		for i := range 3 {
-			it := item{id: fmt.Sprint(i), document: string(content[i*100:][:500])}
-			it.put(t, w)
+			it := queuetest.Item{ID: fmt.Sprint(i), Document: string(content[i*100:][:500])}
+			it.Put(t, w)
 			items = append(items, it)
 		}
 		require.NoError(t, w.Seal())
 	}
 	decoders := stored.NewDecoderCache(kept * (dictionaryBytes + 100))
 	for range 3 {
-		r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: mem, Decoders: decoders})
+		r, err := queue.OpenReader(queuetest.Dir, &queue.ReaderOptions{FS: mem, Decoders: decoders})
 		require.NoError(t, err)
 		defer r.Close()
-		requireDocuments(t, r, items)
+		queuetest.RequireDocuments(t, r, items)
 		require.Equal(t, 4*kept, requireCache(t, r))
 		require.LessOrEqual(t, decoders.Bytes(), int64(kept*(dictionaryBytes+100)))
 		require.Greater(t, decoders.Bytes(), int64((kept-1)*(dictionaryBytes+100)), "fewer than fit")
 	}
+}
+
+// TestWriterDropsErasedDictionary: a Writer does not reuse a dictionary trained from
+// documents that were erased since, but does reuse others.
+func TestWriterDropsErasedDictionary(t *testing.T) {
+	mem := queuetest.NewMem(t)
+	opts := testOptions(mem)
+	opts.Codec, opts.SegmentBytes, opts.DictionaryBytes = "s2", 20_000, 256
+	w := queuetest.OpenWriter(t, opts)
+	for i := range 300 {
+		(&queuetest.Item{ID: fmt.Sprint(i), Document: queuetest.Posting(i)}).Put(t, w)
+		require.NoError(t, w.Flush())
+	}
+	require.NoError(t, w.Close())
+	w = queuetest.OpenWriter(t, opts)
+	require.NotNil(t, w.Trainer().Current())
+	require.EqualValues(t, 1, w.Trainer().Current().Sampled.First)
+	(&queuetest.Item{ID: "0", Deleted: true}).Put(t, w)
+	require.NoError(t, w.Close())
+
+	_, err := maintain.Compact(context.Background(), queuetest.Dir, &maintain.CompactOptions{FS: mem, MaxDead: 0.001})
+	require.NoError(t, err)
+	w = queuetest.OpenWriter(t, opts)
+	require.NotNil(t, w.Trainer().Current(), "nothing was erased")
+	require.NoError(t, w.Close())
+	_, err = maintain.Compact(context.Background(), queuetest.Dir, &maintain.CompactOptions{
+		FS: mem, MaxDead: 1, EraseDead: true, DeleteOriginals: true, Now: func() time.Time { return queuetest.Start.Add(time.Hour) },
+	})
+	require.NoError(t, err)
+	w = queuetest.OpenWriter(t, opts)
+	require.Nil(t, w.Trainer().Current())
 }

@@ -7,7 +7,6 @@ import (
 
 	"docstore/internal/vfs"
 	"docstore/queue"
-	"docstore/queue/maintain"
 )
 
 // must returns value and panics if there is an error.
@@ -69,15 +68,4 @@ func ExampleReader_Tail() {
 	// Output:
 	// commit up to 1/251/0
 	// enough map[job-2:1/128/1]
-}
-
-func ExampleCheck() {
-	fsys := vfs.NewMem()
-	w := must(queue.OpenWriter("/jobs", &queue.WriterOptions{FS: fsys}))
-	must(w.Append([]byte("job-1"), []byte("gardener wanted")))
-	done(w.Close())
-
-	report := must(maintain.Check(context.Background(), "/jobs", &maintain.CheckOptions{FS: fsys}))
-	fmt.Println(report.Segments, report.Documents, len(report.Damage))
-	// Output: 1 1 0
 }

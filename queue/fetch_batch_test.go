@@ -12,6 +12,7 @@ import (
 	"docstore/internal/testseed"
 	"docstore/queue"
 	"docstore/queue/codec"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/internal/segment"
 	"docstore/queue/maintain"
 	"docstore/queue/stored"
@@ -21,29 +22,29 @@ import (
 
 // mixedQueue writes a rewrite of the first segments, originals, and an open segment, with
 // blocks of several documents, long and raw documents, and deletes.
-func mixedQueue(t *testing.T, random *rand.Rand, codec string) (*queue.Reader, []item) {
-	mem := newMem(t)
+func mixedQueue(t *testing.T, random *rand.Rand, codec string) (*queue.Reader, []queuetest.Item) {
+	mem := queuetest.NewMem(t)
 	opts := testOptions(mem)
 	opts.Codec, opts.BlockBytes = codec, 8<<10
-	w := openWriter(t, opts)
-	var items []item
+	w := queuetest.OpenWriter(t, opts)
+	var items []queuetest.Item
 	write := func(count int) {
 		for range count {
-			it := item{id: fmt.Sprint("id", random.IntN(60))}
+			it := queuetest.Item{ID: fmt.Sprint("id", random.IntN(60))}
 			switch random.IntN(8) {
 			case 0:
-				it.deleted = true
+				it.Deleted = true
 			case 1:
-				it.document = string(randomBytes(random, random.IntN(200)))
+				it.Document = string(queuetest.RandomBytes(random, random.IntN(200)))
 			case 2:
-				it.document = strings.Repeat(posting(len(items)), random.IntN(12))
+				it.Document = strings.Repeat(queuetest.Posting(len(items)), random.IntN(12))
 			case 3:
-				it.expires = testStart.Add(1e12)
+				it.Expires = queuetest.Start.Add(1e12)
 				fallthrough
 			default:
-				it.document = posting(len(items))
+				it.Document = queuetest.Posting(len(items))
 			}
-			it.put(t, w)
+			it.Put(t, w)
 			items = append(items, it)
 		}
 	}
@@ -51,7 +52,7 @@ func mixedQueue(t *testing.T, random *rand.Rand, codec string) (*queue.Reader, [
 		write(100)
 		require.NoError(t, w.Seal())
 	}
-	report, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{FS: mem, MaxDead: 0.1, DeleteOriginals: true})
+	report, err := maintain.Compact(context.Background(), queuetest.Dir, &maintain.CompactOptions{FS: mem, MaxDead: 0.1, DeleteOriginals: true})
 	require.NoError(t, err)
 	require.NotZero(t, report.Rewrites)
 	require.NotZero(t, report.Deleted)
@@ -59,7 +60,7 @@ func mixedQueue(t *testing.T, random *rand.Rand, codec string) (*queue.Reader, [
 	require.NoError(t, w.Seal())
 	write(30)
 	require.NoError(t, w.Flush())
-	return openReader(t, mem), items
+	return queuetest.OpenReader(t, mem), items
 }
 
 // TestStoredForAll compares batches with single fetches, and stored forms with
@@ -70,16 +71,16 @@ func TestStoredForAll(t *testing.T) {
 			random := testseed.Rand(t)
 			r, items := mixedQueue(t, random, c.Name)
 			decoders := decodersOf(r)
-			places := placesOf(t, r)
+			places := queuetest.PlacesOf(t, r)
 			answered := map[bool]int{}
 			for range 60 {
 				wanted := make([]queue.Wanted, random.IntN(3*queue.GroupDocuments))
 				for i := range wanted {
 					it := items[random.IntN(len(items))]
-					wanted[i] = queue.Wanted{ID: []byte(it.id), Address: it.at}
+					wanted[i] = queue.Wanted{ID: []byte(it.ID), Address: it.At}
 					switch random.IntN(12) {
 					case 0:
-						wanted[i].ID = []byte(items[random.IntN(len(items))].id)
+						wanted[i].ID = []byte(items[random.IntN(len(items))].ID)
 					case 1:
 						wanted[i].Address.Index += uint16(random.IntN(1000))
 					case 2:
@@ -89,7 +90,7 @@ func TestStoredForAll(t *testing.T) {
 					case 4:
 						wanted[i].Address.Block = random.Uint32()
 					}
-					wanted[i].Place = randomPlace(random, places, it.at)
+					wanted[i].Place = randomPlace(random, places, it.At)
 				}
 				take := []codec.Set{codec.Built(), codec.Built() &^ (1 << c.ID), 0}[random.IntN(3)]
 				next := 0
@@ -134,9 +135,9 @@ func TestStoredForAllEnds(t *testing.T) {
 	r, _, items := mappedQueue(t, "none")
 	var wanted []queue.Wanted
 	for _, it := range items[:3*queue.GroupDocuments] {
-		wanted = append(wanted, queue.Wanted{ID: []byte(it.id), Address: it.at})
+		wanted = append(wanted, queue.Wanted{ID: []byte(it.ID), Address: it.At})
 	}
-	requireDocuments(t, r, items[:1]) // the segment's file is in the cache
+	queuetest.RequireDocuments(t, r, items[:1]) // the segment's file is in the cache
 	for _, enough := range []int{1, queue.GroupDocuments, queue.GroupDocuments + 1} {
 		calls := 0
 		r.StoredForAll(nil, wanted, codec.Built(), func(i int, dst []byte, asStored bool, err error) ([]byte, bool) {
@@ -154,11 +155,11 @@ func TestStoredForAllEnds(t *testing.T) {
 func TestFetchAheadHoldsNothing(t *testing.T) {
 	random := testseed.Rand(t)
 	r, path, items := mappedQueue(t, "none")
-	requireDocuments(t, r, items[:1]) // the segment's file is in the cache
-	places := placesOf(t, r)
+	queuetest.RequireDocuments(t, r, items[:1]) // the segment's file is in the cache
+	places := queuetest.PlacesOf(t, r)
 	var wanted []queue.Wanted
 	for i := range 3 * queue.GroupDocuments {
-		at := items[i].at
+		at := items[i].At
 		switch random.IntN(6) {
 		case 0:
 			at.Index += uint16(random.IntN(1000))
@@ -167,7 +168,7 @@ func TestFetchAheadHoldsNothing(t *testing.T) {
 		case 2:
 			at.Segment++
 		}
-		wanted = append(wanted, queue.Wanted{ID: []byte(items[i].id), Address: at, Place: randomPlace(random, places, items[i].at)})
+		wanted = append(wanted, queue.Wanted{ID: []byte(items[i].ID), Address: at, Place: randomPlace(random, places, items[i].At)})
 	}
 	for _, size := range []int64{-1, 100, 0} { // also after the file was cut
 		if size >= 0 {
@@ -184,12 +185,12 @@ func TestFetchAheadHoldsNothing(t *testing.T) {
 // and no wrong form.
 func TestStoredForAllOfDamagedFiles(t *testing.T) {
 	r, path, items := mappedQueue(t, "s2")
-	places := placesOf(t, r)
+	places := queuetest.PlacesOf(t, r)
 	var wanted []queue.Wanted
 	for i, it := range items {
-		wanted = append(wanted, queue.Wanted{ID: []byte(it.id), Address: it.at})
+		wanted = append(wanted, queue.Wanted{ID: []byte(it.ID), Address: it.At})
 		if i%2 == 0 {
-			wanted[i].Place = places[it.at]
+			wanted[i].Place = places[it.At]
 		}
 	}
 	requireHonestForms := func() (damaged int) {
@@ -203,7 +204,7 @@ func TestStoredForAllOfDamagedFiles(t *testing.T) {
 			require.NoError(t, err)
 			out, err := decodersOf(r).Decode(t.Context(), nil, s)
 			require.NoError(t, err)
-			require.Equal(t, items[i].document, string(out))
+			require.Equal(t, items[i].Document, string(out))
 			return dst[:0], true
 		})
 		return damaged
@@ -233,7 +234,7 @@ func TestStoredFormsAllocateNothing(t *testing.T) {
 	wanted := make([]queue.Wanted, 3*queue.GroupDocuments)
 	for i := range wanted {
 		it := &items[i*7%len(items)]
-		wanted[i] = queue.Wanted{ID: []byte(it.id), Address: it.at}
+		wanted[i] = queue.Wanted{ID: []byte(it.ID), Address: it.At}
 	}
 	dst := make([]byte, 0, 1<<20)
 	all := func() {

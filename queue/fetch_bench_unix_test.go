@@ -11,6 +11,7 @@ import (
 
 	"docstore/queue"
 	"docstore/queue/codec"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/stored"
 
 	"github.com/klauspost/compress/s2"
@@ -29,7 +30,7 @@ func BenchmarkFetchBesideDecode(b *testing.B) {
 			stored := make([]storedItem, len(items))
 			ids := make([][]byte, len(items))
 			for i := range items {
-				ids[i], stored[i] = []byte(items[i].id), storedItemOf(b, r, &items[i])
+				ids[i], stored[i] = []byte(items[i].ID), storedItemOf(b, r, &items[i])
 			}
 			var order [turn]int
 			dst := make([]byte, 0, 1<<20)
@@ -48,7 +49,7 @@ func BenchmarkFetchBesideDecode(b *testing.B) {
 				started := cpuTime(b)
 				for _, n := range order {
 					var err error
-					if dst, err = r.DocumentFor(dst[:0], ids[n], items[n].at); err != nil {
+					if dst, err = r.DocumentFor(dst[:0], ids[n], items[n].At); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -56,7 +57,7 @@ func BenchmarkFetchBesideDecode(b *testing.B) {
 				allocated += mallocs() - before
 				decoding, fetching, beyond = append(decoding, decoded), append(fetching, fetched), append(beyond, fetched-decoded)
 			}
-			require.Equal(b, items[order[turn-1]].document, string(dst))
+			require.Equal(b, items[order[turn-1]].Document, string(dst))
 			for unit, took := range map[string][]time.Duration{"decode-ns": decoding, "fetch-ns": fetching, "beyond-ns": beyond} {
 				slices.Sort(took)
 				b.ReportMetric(float64(took[len(took)/2].Nanoseconds())/turn, unit)
@@ -120,12 +121,12 @@ type storedItem struct {
 	decoders *stored.Decoders
 }
 
-func storedItemOf(b *testing.B, r *queue.Reader, it *item) storedItem {
+func storedItemOf(b *testing.B, r *queue.Reader, it *queuetest.Item) storedItem {
 	b.Helper()
-	bytes, asStored, err := r.StoredFor(nil, queue.Wanted{ID: []byte(it.id), Address: it.at}, codec.Built())
+	bytes, asStored, err := r.StoredFor(nil, queue.Wanted{ID: []byte(it.ID), Address: it.At}, codec.Built())
 	require.NoError(b, err)
 	require.True(b, asStored)
-	form, err := stored.Parse(bytes, []byte(it.id))
+	form, err := stored.Parse(bytes, []byte(it.ID))
 	require.NoError(b, err)
 	return storedItem{form, stored.NewDecoders(r.Files().Decoders, func(_ context.Context, hash codec.DictionaryHash) ([]byte, error) {
 		return r.Dictionary(nil, hash)

@@ -6,6 +6,7 @@ import (
 
 	"docstore/internal/testseed"
 	"docstore/queue"
+	"docstore/queue/internal/queuetest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -14,11 +15,11 @@ import (
 func TestReadAheadHoldsNothing(t *testing.T) {
 	random := testseed.Rand(t)
 	r, path, items := mappedQueue(t, "none")
-	places := placesOf(t, r)
+	places := queuetest.PlacesOf(t, r)
 	wanted := make([]queue.Wanted, queue.ColdDocuments+100)
 	for i := range wanted {
 		it := items[random.IntN(len(items))]
-		wanted[i] = queue.Wanted{ID: []byte(it.id), Address: it.at, Place: randomPlace(random, places, it.at)}
+		wanted[i] = queue.Wanted{ID: []byte(it.ID), Address: it.At, Place: randomPlace(random, places, it.At)}
 		switch random.IntN(6) {
 		case 0:
 			wanted[i].Address.Index += uint16(random.IntN(1000))
@@ -31,8 +32,8 @@ func TestReadAheadHoldsNothing(t *testing.T) {
 	r.ReadAhead(wanted) // no file is open
 	_, mapped := r.Resident()
 	require.Zero(t, mapped)
-	requireDocuments(t, r, items[:1])          // the segment's file is in the cache
-	for _, size := range []int64{-1, 100, 0} { // also after the file was cut
+	queuetest.RequireDocuments(t, r, items[:1]) // the segment's file is in the cache
+	for _, size := range []int64{-1, 100, 0} {  // also after the file was cut
 		if size >= 0 {
 			require.NoError(t, os.Truncate(path, size))
 		}
@@ -50,8 +51,8 @@ func TestReadAheadOfRewrites(t *testing.T) {
 	r, items := mixedQueue(t, testseed.Rand(t), "s2")
 	var wanted []queue.Wanted
 	for _, it := range items {
-		_, _ = r.Document(nil, it.at) // opens the file
-		wanted = append(wanted, queue.Wanted{ID: []byte(it.id), Address: it.at})
+		_, _ = r.Document(nil, it.At) // opens the file
+		wanted = append(wanted, queue.Wanted{ID: []byte(it.ID), Address: it.At})
 	}
 	r.ReadAhead(wanted)
 	require.Positive(t, requireCache(t, r), "every file was put back")

@@ -11,6 +11,7 @@ import (
 	"docstore/internal/vfs"
 	"docstore/internal/virtualtime"
 	"docstore/queue"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/internal/segment"
 	"docstore/queue/maintain"
 
@@ -27,21 +28,21 @@ func requireCache(t testing.TB, r *queue.Reader) int {
 
 // TestRewriteIsOpenOnce: the cache has one file for a rewrite of many segments.
 func TestRewriteIsOpenOnce(t *testing.T) {
-	mem := newMem(t)
-	w := openWriter(t, testOptions(mem))
-	var live []item
+	mem := queuetest.NewMem(t)
+	w := queuetest.OpenWriter(t, testOptions(mem))
+	var live []queuetest.Item
 	for i := range 100 {
-		(&item{id: "overwritten", document: posting(i)}).put(t, w)
-		(&item{id: "overwritten", document: posting(i)}).put(t, w)
-		it := item{id: fmt.Sprint(i), document: "x"}
-		it.put(t, w)
+		(&queuetest.Item{ID: "overwritten", Document: queuetest.Posting(i)}).Put(t, w)
+		(&queuetest.Item{ID: "overwritten", Document: queuetest.Posting(i)}).Put(t, w)
+		it := queuetest.Item{ID: fmt.Sprint(i), Document: "x"}
+		it.Put(t, w)
 		live = append(live, it)
 		require.NoError(t, w.Seal())
 	}
-	_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{FS: mem, DeleteOriginals: true})
+	_, err := maintain.Compact(context.Background(), queuetest.Dir, &maintain.CompactOptions{FS: mem, DeleteOriginals: true})
 	require.NoError(t, err)
-	r := openReader(t, mem)
-	requireDocuments(t, r, live)
+	r := queuetest.OpenReader(t, mem)
+	queuetest.RequireDocuments(t, r, live)
 	require.Equal(t, 2, requireCache(t, r), "a rewrite and the last segment")
 }
 
@@ -49,12 +50,12 @@ func TestRewriteIsOpenOnce(t *testing.T) {
 // list the directory each time. The document is found as soon as the segment arrives.
 func TestMissingSegmentIsCheap(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		files, items := smallQueue(t, "none", true)
-		name := filepath.Base(segment.Path("", items[0].at.Segment, segment.SealedSuffix))
+		files, items := queuetest.SmallQueue(t, "none", true)
+		name := filepath.Base(segment.Path("", items[0].At.Segment, segment.SealedSuffix))
 		content := files[name]
 		delete(files, name)
-		mem, lists := memWith(t, files), 0
-		r := openReader(t, vfs.NewFault(mem, func(op vfs.Op) error {
+		mem, lists := queuetest.MemWith(t, files), 0
+		r := queuetest.OpenReader(t, vfs.NewFault(mem, func(op vfs.Op) error {
 			if op.Kind == vfs.OpList {
 				lists++
 			}
@@ -62,12 +63,12 @@ func TestMissingSegmentIsCheap(t *testing.T) {
 		}))
 		time.Sleep(time.Second)
 		for range 1000 {
-			_, err := r.DocumentFor(nil, []byte(items[0].id), items[0].at)
+			_, err := r.DocumentFor(nil, []byte(items[0].ID), items[0].At)
 			require.ErrorIs(t, err, queue.ErrUnavailable)
 		}
 		require.Equal(t, 1, lists)
-		require.NoError(t, vfs.WriteFileAtomic(mem, segment.Path(queueDir, items[0].at.Segment, segment.SealedSuffix), content))
-		requireDocuments(t, r, items[:1])
+		require.NoError(t, vfs.WriteFileAtomic(mem, segment.Path(queuetest.Dir, items[0].At.Segment, segment.SealedSuffix), content))
+		queuetest.RequireDocuments(t, r, items[:1])
 	})
 }
 
@@ -76,8 +77,8 @@ func TestMissingSegmentIsCheap(t *testing.T) {
 // are.
 func TestFetchWorkDoesNotGrowWithSegments(t *testing.T) {
 	const segments = 2_000
-	mem := newMem(t)
-	w, err := queue.OpenWriter(queueDir, &queue.WriterOptions{FS: mem, Codec: "none"})
+	mem := queuetest.NewMem(t)
+	w, err := queue.OpenWriter(queuetest.Dir, &queue.WriterOptions{FS: mem, Codec: "none"})
 	require.NoError(t, err)
 	addresses := make([]queue.Address, segments)
 	for i := range addresses {
@@ -87,7 +88,7 @@ func TestFetchWorkDoesNotGrowWithSegments(t *testing.T) {
 	}
 	require.NoError(t, w.Close())
 	operations := map[vfs.OpKind]int{}
-	r := openReader(t, vfs.NewFault(mem, func(op vfs.Op) error {
+	r := queuetest.OpenReader(t, vfs.NewFault(mem, func(op vfs.Op) error {
 		operations[op.Kind]++
 		return nil
 	}))
@@ -113,36 +114,36 @@ func BenchmarkFetchManySegments(b *testing.B) {
 	const documents = 20_000
 	for _, segments := range []int{1_000, 10_000, 20_000} {
 		b.Run(fmt.Sprintf("segments=%d", segments), func(b *testing.B) {
-			mem := newMem(b)
+			mem := queuetest.NewMem(b)
 			opts := testOptions(mem)
 			opts.BlockBytes = 1
-			w := openWriter(b, opts)
-			items := make([]item, documents)
+			w := queuetest.OpenWriter(b, opts)
+			items := make([]queuetest.Item, documents)
 			for i := range items {
-				items[i] = item{id: fmt.Sprint(i), document: fmt.Sprintf("%4096d", i)}
-				items[i].put(b, w)
+				items[i] = queuetest.Item{ID: fmt.Sprint(i), Document: fmt.Sprintf("%4096d", i)}
+				items[i].Put(b, w)
 				if (i+1)%(documents/segments) == 0 {
 					require.NoError(b, w.Seal())
 				}
 			}
 			dir := b.TempDir()
-			names, err := mem.List(queueDir)
+			names, err := mem.List(queuetest.Dir)
 			require.NoError(b, err)
 			for _, name := range names {
-				content, err := vfs.ReadFile(mem, filepath.Join(queueDir, name))
+				content, err := vfs.ReadFile(mem, filepath.Join(queuetest.Dir, name))
 				require.NoError(b, err)
 				require.NoError(b, os.WriteFile(filepath.Join(dir, name), content, 0o666))
 			}
 			r, err := queue.OpenReader(dir, nil)
 			require.NoError(b, err)
 			defer r.Close()
-			requireDocuments(b, r, items)
+			queuetest.RequireDocuments(b, r, items)
 			dst := make([]byte, 0, 8<<10)
 			b.ReportAllocs()
 			n := 0
 			for b.Loop() {
 				it := &items[n*7919%documents]
-				if dst, err = r.Document(dst[:0], it.at); err != nil || string(dst) != it.document {
+				if dst, err = r.Document(dst[:0], it.At); err != nil || string(dst) != it.Document {
 					b.Fatal(err)
 				}
 				n++

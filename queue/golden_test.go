@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,8 +12,9 @@ import (
 	"time"
 
 	"docstore/internal/vfs"
-	"docstore/queue"
 	"docstore/queue/codec"
+	"docstore/queue/internal/dictionary"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/internal/segment"
 	"docstore/queue/maintain"
 
@@ -27,103 +27,69 @@ import (
 func TestGolden(t *testing.T) {
 	for _, codec := range codec.Names() {
 		t.Run(codec, func(t *testing.T) {
-			dir := filepath.Join("testdata", "v0-"+codec)
-			written, items := smallQueue(t, codec, false)
+			written := writeSmallQueue(t, codec)
 			if *updateFlag {
+				dir := filepath.Join("internal", "queuetest", "testdata", "v0-"+codec)
 				require.NoError(t, os.MkdirAll(dir, 0o755))
 				for name, content := range written {
 					require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o644))
 				}
+				return
 			}
-			files := map[string][]byte{}
-			for name := range written {
-				content, err := os.ReadFile(filepath.Join(dir, name))
-				require.NoError(t, err)
-				files[name] = content
+			files, items := queuetest.SmallQueue(t, codec, false)
+			require.Len(t, written, len(files))
+			for name, content := range files {
 				if codec == "none" { // compression of the others may improve
 					require.Equal(t, hex.Dump(content), hex.Dump(written[name]), name)
 				}
 			}
-			mem := memWith(t, files)
-			r := openReader(t, mem)
-			for i, e := range scan(t, r, queue.Position{}) {
-				items[i].at = e.at // depends on the compressed sizes
-			}
-			requireItems(t, r, items)
-			requireSound(t, mem)
-			assert.Equal(t, "cursor-7", string(openWriter(t, testOptions(mem)).Cursor()))
+			mem := queuetest.MemWith(t, files)
+			r := queuetest.OpenReader(t, mem)
+			queuetest.RequireItems(t, r, items)
+			queuetest.RequireSound(t, mem)
+			assert.Equal(t, "cursor-7", string(queuetest.OpenWriter(t, testOptions(mem)).Cursor()))
 		})
 	}
 }
 
-// TestGoldenRewrites reads rewrites that were written when this format version was new:
-// one of a compaction, and one of a repair that lost a document with a known id, and a
-// block.
-func TestGoldenRewrites(t *testing.T) {
-	for name, rewrite := range map[string]func(t *testing.T, mem *vfs.Mem, items []item){
-		"compact": func(t *testing.T, mem *vfs.Mem, _ []item) {
-			_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
-				FS: mem, MaxDead: 0.01, Now: func() time.Time { return testStart.Add(time.Hour) },
-			})
-			require.NoError(t, err)
-		},
-		"repair": func(t *testing.T, mem *vfs.Mem, items []item) {
-			name := segment.Path(queueDir, 1, segment.SealedSuffix)
-			content, err := vfs.ReadFile(mem, name)
-			require.NoError(t, err)
-			content[bytes.Index(content, []byte(items[0].document))] ^= 1
-			clear(content[items[2].at.Block+4 : items[3].at.Block])
-			require.NoError(t, vfs.WriteFileAtomic(mem, name, content))
-			_, err = maintain.Repair(context.Background(), queueDir, &maintain.RepairOptions{
-				FS: mem, Now: func() time.Time { return testStart.Add(time.Hour) },
-			})
-			require.NoError(t, err)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			const file = "0000000001-0000000001.0001.seg"
-			dir := filepath.Join("testdata", "v0-"+name)
-			files, items := smallQueue(t, "none", true)
-			mem := sourceWith(t, files)
-			rewrite(t, mem, items)
-			written, err := vfs.ReadFile(mem, queueDir+"/"+file)
-			require.NoError(t, err)
-			if *updateFlag {
-				require.NoError(t, os.MkdirAll(dir, 0o755))
-				require.NoError(t, os.WriteFile(filepath.Join(dir, file), written, 0o644))
-			}
-			golden, err := os.ReadFile(filepath.Join(dir, file))
-			require.NoError(t, err)
-			require.Equal(t, hex.Dump(golden), hex.Dump(written))
-
-			mem = sourceWith(t, map[string][]byte{file: golden, "0000000002.seg": files["0000000002.seg"]})
-			requireSound(t, mem)
-			r := openReader(t, mem)
-			kinds := map[string]int{}
-			for _, it := range items {
-				document, err := r.DocumentFor(nil, []byte(it.id), it.at)
-				var gone *queue.GoneError
-				var lost *queue.LostError
-				switch {
-				case errors.As(err, &gone):
-					kinds["gone"]++
-				case errors.As(err, &lost):
-					kinds["lost"]++
-				case errors.Is(err, queue.ErrDeleted):
-					kinds["deleted"]++
-				default:
-					require.NoError(t, err)
-					require.Equal(t, it.document, string(document))
-					kinds["found"]++
-				}
-			}
-			want := map[string]map[string]int{
-				"compact": {"gone": 3, "found": 5}, "repair": {"lost": 2, "found": 6},
-			}
-			require.Equal(t, want[name], kinds)
-			assert.Equal(t, "cursor-7", string(openWriter(t, testOptions(mem)).Cursor()))
-		})
+// writeSmallQueue writes the golden files.
+func writeSmallQueue(t *testing.T, codec string) map[string][]byte {
+	mem := queuetest.NewMem(t)
+	opts := testOptions(mem)
+	opts.Codec, opts.BlockBytes, opts.DictionaryBytes = codec, 400, -1
+	opts.SegmentAge = time.Hour // makes each append read and advance the clock
+	w := queuetest.OpenWriter(t, opts)
+	if w.Trainer().Codec.Train != nil {
+		var documents [][]byte
+		for i := range 64 {
+			documents = append(documents, []byte(queuetest.Posting(1000+i)))
+		}
+		content, err := w.Trainer().Codec.Train(documents, 256)
+		require.NoError(t, err)
+		d, err := dictionary.New(w.Trainer().Codec, content)
+		require.NoError(t, err)
+		d.Sampled = segment.Run{First: 1, Last: 1}
+		w.Trainer().Use(d)
+		w.SetLastRaw(1 << 20)
 	}
+	for i, it := range queuetest.SmallItems() {
+		it.Put(t, w)
+		w.SetCursor([]byte(fmt.Sprint("cursor-", i)))
+		switch i {
+		case 1, 2:
+			require.NoError(t, w.Flush())
+		case 4:
+			require.NoError(t, w.Seal())
+		}
+	}
+	require.NoError(t, w.Flush())
+	files := map[string][]byte{}
+	for _, name := range []string{"0000000001.seg", "0000000002.open"} {
+		content, err := vfs.ReadFile(mem, queuetest.Dir+"/"+name)
+		require.NoError(t, err)
+		files[name] = content
+	}
+	return files
 }
 
 // formatPage describes the format, with examples.
@@ -132,8 +98,8 @@ const formatPage = "../docs/format/segment.md"
 // TestFormatPage compares the examples in the description of the format with the written
 // bytes.
 func TestFormatPage(t *testing.T) {
-	mem := newMem(t)
-	w := openWriter(t, testOptions(mem))
+	mem := queuetest.NewMem(t)
+	w := queuetest.OpenWriter(t, testOptions(mem))
 	_, err := w.Append([]byte("cat"), []byte("meow"))
 	require.NoError(t, err)
 	_, err = w.Delete([]byte("dog"))
@@ -144,8 +110,8 @@ func TestFormatPage(t *testing.T) {
 	_, err = w.Append([]byte("cow"), []byte("moo"))
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
-	_, err = maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
-		FS: mem, MaxDead: 0.01, Now: func() time.Time { return testStart.Add(time.Hour) },
+	_, err = maintain.Compact(context.Background(), queuetest.Dir, &maintain.CompactOptions{
+		FS: mem, MaxDead: 0.01, Now: func() time.Time { return queuetest.Start.Add(time.Hour) },
 	})
 	require.NoError(t, err)
 
@@ -175,7 +141,7 @@ func TestFormatPage(t *testing.T) {
 	names := []string{"0000000001.seg", "0000000001-0000000001.0001.seg"}
 	require.Len(t, examples, len(names))
 	for i, name := range names {
-		content, err := vfs.ReadFile(mem, queueDir+"/"+name)
+		content, err := vfs.ReadFile(mem, queuetest.Dir+"/"+name)
 		require.NoError(t, err)
 		if !bytes.Equal(content, examples[i]) {
 			require.Equal(t, hex.Dump(content), hex.Dump(examples[i]))

@@ -15,6 +15,7 @@ import (
 	"docstore/internal/vfs"
 	"docstore/internal/virtualtime"
 	"docstore/queue"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/internal/segment"
 	"docstore/queue/maintain"
 
@@ -36,19 +37,19 @@ func testHead(t *testing.T) queue.Head {
 			Queue: id, Next: queue.Address{Segment: 2, Block: 188},
 			Proof: queue.Proof{Footer: queue.FooterDigest(mustHex(t, "a13e9dbf70b505557933d3e080669dfb")), Chain: 0x1ea1cfbb},
 		},
-		Time: testStart,
+		Time: queuetest.Start,
 	}
 }
 
 func TestHead(t *testing.T) {
 	head := testHead(t)
-	for _, h := range []queue.Head{head, {Time: testStart}, {Queue: head.Queue, Highest: 1<<32 - 1, Time: time.UnixMilli(-1)}} {
-		mem := memWith(t, map[string][]byte{queue.HeadName: encodeHead(h)})
-		got, err := queue.ReadHead(mem, queueDir)
+	for _, h := range []queue.Head{head, {Time: queuetest.Start}, {Queue: head.Queue, Highest: 1<<32 - 1, Time: time.UnixMilli(-1)}} {
+		mem := queuetest.MemWith(t, map[string][]byte{queue.HeadName: encodeHead(h)})
+		got, err := queue.ReadHead(mem, queuetest.Dir)
 		require.NoError(t, err)
 		require.Equal(t, h, got)
 	}
-	_, err := queue.ReadHead(newMem(t), queueDir)
+	_, err := queue.ReadHead(queuetest.NewMem(t), queuetest.Dir)
 	require.ErrorIs(t, err, fs.ErrNotExist)
 
 	page, err := os.ReadFile("../docs/format/head.md")
@@ -63,7 +64,7 @@ func TestEveryByteOfTheHeadDamaged(t *testing.T) {
 	whole := encodeHead(head)
 	require.Less(t, len(whole), maxHeadBytes/4)
 	refuse := func(content []byte, how string) {
-		_, err := queue.ReadHead(memWith(t, map[string][]byte{queue.HeadName: content}), queueDir)
+		_, err := queue.ReadHead(queuetest.MemWith(t, map[string][]byte{queue.HeadName: content}), queuetest.Dir)
 		var corruption *queue.CorruptionError
 		require.ErrorAs(t, err, &corruption, how)
 		require.Equal(t, "/queue/"+queue.HeadName, corruption.Path)
@@ -91,42 +92,21 @@ func TestEveryByteOfTheHeadDamaged(t *testing.T) {
 	}
 	refuse(resum(""), "a checksum alone")
 	newer := resum(strings.Replace(fields, "version 0", "version 1", 1) + "another field\n")
-	_, err := queue.ReadHead(memWith(t, map[string][]byte{queue.HeadName: newer}), queueDir)
+	_, err := queue.ReadHead(queuetest.MemWith(t, map[string][]byte{queue.HeadName: newer}), queuetest.Dir)
 	require.ErrorIs(t, err, queue.ErrNewerVersion)
 	require.NotErrorIs(t, err, queue.ErrCorrupt)
-}
-
-// requireHead checks that the head file describes the directory.
-func requireHead(t *testing.T, mem *vfs.Mem) queue.Head {
-	t.Helper()
-	head, err := queue.ReadHead(mem, queueDir)
-	require.NoError(t, err)
-	r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: mem})
-	require.NoError(t, err)
-	defer r.Close()
-	require.Equal(t, r.End(), head.End)
-	l, err := segment.List(mem, queueDir)
-	require.NoError(t, err)
-	require.Equal(t, l.Last(), head.Highest)
-	if head.Sealed > 0 {
-		s, err := l.OpenWhole(mem, queueDir, head.Sealed)
-		require.NoError(t, err)
-		require.Equal(t, s.Digest(), segment.Digest(head.Digest))
-		s.Close()
-	}
-	return head
 }
 
 // TestHeadFollowsTheWriter: the head exists before a segment has a block. It states
 // sealed segments at once and flushed entries at most HeadInterval later.
 func TestHeadFollowsTheWriter(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		mem := newMem(t)
+		mem := queuetest.NewMem(t)
 		opts := testOptions(mem)
 		opts.BlockBytes = 1
 		opts.SetTest(time.Now, testQueueID)
-		w := openWriter(t, opts)
-		_, err := queue.ReadHead(mem, queueDir)
+		w := queuetest.OpenWriter(t, opts)
+		_, err := queue.ReadHead(mem, queuetest.Dir)
 		require.ErrorIs(t, err, fs.ErrNotExist, "there is no segment yet, and so no id")
 		add := func(ids ...string) {
 			for _, id := range ids {
@@ -136,47 +116,41 @@ func TestHeadFollowsTheWriter(t *testing.T) {
 		}
 		add("a", "b")
 		settle(t, w)
-		head := requireHead(t, mem)
+		head := queuetest.RequireHead(t, mem)
 		require.Equal(t, queue.Head{Queue: [16]byte([]byte("0123456789abcdef")), Highest: 1, Time: head.Time}, head)
 
 		require.NoError(t, w.Flush())
-		require.Equal(t, head, requireHeadBefore(t, mem), "less than HeadInterval ago")
+		before, err := queue.ReadHead(mem, queuetest.Dir)
+		require.NoError(t, err)
+		require.Equal(t, head, before, "less than HeadInterval ago")
 		time.Sleep(queue.HeadInterval)
 		add("c")
 		require.NoError(t, w.Flush())
-		head = requireHead(t, mem)
+		head = queuetest.RequireHead(t, mem)
 		require.EqualValues(t, 1, head.End.Next.Segment)
 		require.NotZero(t, head.End.Proof.Chain)
 
 		require.NoError(t, w.Seal())
-		head = requireHead(t, mem)
+		head = queuetest.RequireHead(t, mem)
 		require.EqualValues(t, 1, head.Sealed)
 		add("d")
 		require.NoError(t, w.Seal())
-		head = requireHead(t, mem)
+		head = queuetest.RequireHead(t, mem)
 		require.EqualValues(t, 2, head.Sealed)
 
 		time.Sleep(3 * queue.HeadIdleInterval)
 		synctest.Wait()
-		idle := requireHead(t, mem)
+		idle := queuetest.RequireHead(t, mem)
 		require.GreaterOrEqual(t, idle.Time.Sub(head.Time), 2*queue.HeadIdleInterval, "an idle writer is alive")
 		require.NoError(t, w.Close())
-		closed := requireHead(t, mem)
+		closed := queuetest.RequireHead(t, mem)
 		recovered := mem.CrashClone(vfs.KeepSynced)
-		require.Equal(t, closed, requireHead(t, recovered), "Close makes it durable")
+		require.Equal(t, closed, queuetest.RequireHead(t, recovered), "Close makes it durable")
 
-		w = openWriter(t, opts)
-		require.Equal(t, closed.End, requireHead(t, mem).End)
+		w = queuetest.OpenWriter(t, opts)
+		require.Equal(t, closed.End, queuetest.RequireHead(t, mem).End)
 		require.NoError(t, w.Close())
 	})
-}
-
-// requireHeadBefore reads a head that may lag behind the directory.
-func requireHeadBefore(t *testing.T, mem *vfs.Mem) queue.Head {
-	t.Helper()
-	head, err := queue.ReadHead(mem, queueDir)
-	require.NoError(t, err)
-	return head
 }
 
 // TestWriterRefusesIncompleteDirectory: a segment number is never used twice.
@@ -184,7 +158,7 @@ func TestWriterRefusesIncompleteDirectory(t *testing.T) {
 	write := func(mem *vfs.Mem, from int) {
 		opts := testOptions(mem)
 		opts.BlockBytes = 1
-		w, err := queue.OpenWriter(queueDir, opts)
+		w, err := queue.OpenWriter(queuetest.Dir, opts)
 		require.NoError(t, err)
 		for i := from; i < from+3; i++ {
 			_, err := w.Append([]byte(fmt.Sprint(i)), fmt.Appendf(nil, "document %d", i))
@@ -193,26 +167,26 @@ func TestWriterRefusesIncompleteDirectory(t *testing.T) {
 		require.NoError(t, w.Close())
 	}
 	read := func(mem *vfs.Mem, name string) []byte {
-		content, err := vfs.ReadFile(mem, queueDir+"/"+name)
+		content, err := vfs.ReadFile(mem, queuetest.Dir+"/"+name)
 		require.NoError(t, err)
 		return content
 	}
-	source := newMem(t)
+	source := queuetest.NewMem(t)
 	write(source, 0)
 	write(source, 3)
 	// Copies of the last segment from when it was open, and from another history.
 	last := read(source, "0000000002.seg")
 	var b segment.Block
-	s, err := segment.Open(source, queueDir+"/0000000002.seg", 2)
+	s, err := segment.Open(source, queuetest.Dir+"/0000000002.seg", 2)
 	require.NoError(t, err)
 	_, err = s.Frame(&b, segment.HeaderBytes)
 	require.NoError(t, err)
 	s.Close()
 	second := segment.HeaderBytes + int(b.Size())
-	other := memWith(t, map[string][]byte{"0000000001.seg": read(source, "0000000001.seg")})
+	other := queuetest.MemWith(t, map[string][]byte{"0000000001.seg": read(source, "0000000001.seg")})
 	write(other, 7)
 	head := read(source, queue.HeadName)
-	open := requireHead(t, source)
+	open := queuetest.RequireHead(t, source)
 	open.Sealed, open.Digest = 1, s.Header.Previous
 	unsealed := encodeHead(open)
 
@@ -229,9 +203,9 @@ func TestWriterRefusesIncompleteDirectory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.files["0000000001.seg"] = read(source, "0000000001.seg")
-			mem := memWith(t, test.files)
+			mem := queuetest.MemWith(t, test.files)
 			for range 2 {
-				_, err := queue.OpenWriter(queueDir, testOptions(mem))
+				_, err := queue.OpenWriter(queuetest.Dir, testOptions(mem))
 				require.ErrorIs(t, err, queue.ErrIncomplete)
 				require.ErrorContains(t, err, "truncate --queue /queue --to "+test.keep)
 			}
@@ -239,95 +213,65 @@ func TestWriterRefusesIncompleteDirectory(t *testing.T) {
 				require.Equal(t, content, read(mem, name), "it changes nothing")
 			}
 			if name != "another history" {
-				report, err := maintain.Check(t.Context(), queueDir, &maintain.CheckOptions{FS: mem})
+				report, err := maintain.Check(t.Context(), queuetest.Dir, &maintain.CheckOptions{FS: mem})
 				require.NoError(t, err)
 				require.Equal(t, strings.HasSuffix(name, "removed"), len(report.Missing) == 1, "%v", report)
 			}
 			// The files are restored.
-			require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/0000000002.seg", last))
-			require.NoError(t, mem.RemoveAll(queueDir+"/0000000002.open"))
+			require.NoError(t, vfs.WriteFileAtomic(mem, queuetest.Dir+"/0000000002.seg", last))
+			require.NoError(t, mem.RemoveAll(queuetest.Dir+"/0000000002.open"))
 			write(mem, 6)
-			requireHead(t, mem)
-			require.Len(t, scan(t, openReader(t, mem), queue.Position{}), 9)
-			requireSound(t, mem)
+			queuetest.RequireHead(t, mem)
+			require.Len(t, queuetest.Scan(t, queuetest.OpenReader(t, mem), queue.Position{}), 9)
+			queuetest.RequireSound(t, mem)
 		})
 	}
 
 	t.Run("check finds another history", func(t *testing.T) {
-		mem := memWith(t, map[string][]byte{
+		mem := queuetest.MemWith(t, map[string][]byte{
 			queue.HeadName: head, "0000000001.seg": read(source, "0000000001.seg"), "0000000002.seg": read(other, "0000000002.seg"),
 		})
-		report, err := maintain.Check(t.Context(), queueDir, &maintain.CheckOptions{FS: mem})
+		report, err := maintain.Check(t.Context(), queuetest.Dir, &maintain.CheckOptions{FS: mem})
 		require.NoError(t, err)
 		require.Len(t, report.Damage, 1)
 		require.Contains(t, report.Damage[0].Error(), queue.HeadName)
 		require.Contains(t, report.Damage[0].Error(), queue.ErrForked.Error())
-		mem = sourceWith(t, map[string][]byte{
+		mem = queuetest.SourceWith(t, map[string][]byte{
 			queue.HeadName: head, "0000000001.seg": read(source, "0000000001.seg"), "0000000002.seg": read(other, "0000000002.seg"),
 		})
-		_, err = maintain.Repair(t.Context(), queueDir, &maintain.RepairOptions{FS: mem})
+		_, err = maintain.Repair(t.Context(), queuetest.Dir, &maintain.RepairOptions{FS: mem})
 		require.ErrorIs(t, err, queue.ErrForked)
 	})
 	t.Run("a damaged or missing head is created again", func(t *testing.T) {
 		for _, damaged := range [][]byte{nil, {}, head[:50], bytes.Repeat([]byte{0}, 100)} {
-			mem := sourceWith(t, map[string][]byte{"0000000001.seg": read(source, "0000000001.seg"), "0000000002.seg": last})
+			mem := queuetest.SourceWith(t, map[string][]byte{"0000000001.seg": read(source, "0000000001.seg"), "0000000002.seg": last})
 			if damaged != nil {
-				require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+queue.HeadName, damaged))
-				report, err := maintain.Check(t.Context(), queueDir, &maintain.CheckOptions{FS: mem})
+				require.NoError(t, vfs.WriteFileAtomic(mem, queuetest.Dir+"/"+queue.HeadName, damaged))
+				report, err := maintain.Check(t.Context(), queuetest.Dir, &maintain.CheckOptions{FS: mem})
 				require.NoError(t, err)
 				require.Len(t, report.Damage, 1)
 			}
-			_, err := maintain.Repair(t.Context(), queueDir, &maintain.RepairOptions{FS: mem})
+			_, err := maintain.Repair(t.Context(), queuetest.Dir, &maintain.RepairOptions{FS: mem})
 			require.NoError(t, err)
-			requireSound(t, mem)
+			queuetest.RequireSound(t, mem)
 			if damaged != nil {
-				require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+queue.HeadName, damaged))
+				require.NoError(t, vfs.WriteFileAtomic(mem, queuetest.Dir+"/"+queue.HeadName, damaged))
 			}
 			var log bytes.Buffer
 			opts := testOptions(mem)
 			opts.Logger = slog.New(slog.NewTextHandler(&log, nil))
-			require.NoError(t, openWriter(t, opts).Close())
+			require.NoError(t, queuetest.OpenWriter(t, opts).Close())
 			require.Equal(t, damaged != nil, strings.Contains(log.String(), "level=WARN"))
-			requireHead(t, mem)
+			queuetest.RequireHead(t, mem)
 		}
 	})
 	t.Run("a newer version", func(t *testing.T) {
 		newer := bytes.Replace(head[:len(head)-len(fmt.Sprintf("crc %08x\n", 0))], []byte("version 0"), []byte("version 1"), 1)
 		newer = fmt.Appendf(newer, "crc %08x\n", checksum.Update(0, newer))
-		mem := memWith(t, map[string][]byte{queue.HeadName: newer})
-		_, err := queue.OpenWriter(queueDir, testOptions(mem))
+		mem := queuetest.MemWith(t, map[string][]byte{queue.HeadName: newer})
+		_, err := queue.OpenWriter(queuetest.Dir, testOptions(mem))
 		require.ErrorIs(t, err, queue.ErrNewerVersion)
-		_, err = maintain.Check(t.Context(), queueDir, &maintain.CheckOptions{FS: mem})
+		_, err = maintain.Check(t.Context(), queuetest.Dir, &maintain.CheckOptions{FS: mem})
 		require.ErrorIs(t, err, queue.ErrNewerVersion)
 	})
-}
-
-// TestRepairUsesDigestInHead: a damaged footer of the newest segment, and a missing
-// newest segment, are repaired to the state in the head.
-func TestRepairUsesDigestInHead(t *testing.T) {
-	for _, missing := range []bool{true, false} {
-		mem := newMem(t)
-		for range 2 {
-			w := openWriter(t, testOptions(mem))
-			_, err := w.Append([]byte("id"), []byte("document"))
-			require.NoError(t, err)
-			require.NoError(t, w.Close())
-		}
-		head := requireHead(t, mem)
-		path := segment.Path(queueDir, 2, segment.SealedSuffix)
-		content, err := vfs.ReadFile(mem, path)
-		require.NoError(t, err)
-		require.NoError(t, mem.Remove(path))
-		if !missing {
-			content[len(content)-1] ^= 1
-			require.NoError(t, vfs.WriteFileAtomic(mem, path, content))
-		}
-		repaired, _ := repairQueue(t, mem)
-		require.Len(t, repaired, 1)
-		after := requireHead(t, mem)
-		require.Equal(t, head.Digest, after.Digest)
-		require.Equal(t, head.Sealed, after.Sealed)
-		require.NoError(t, openWriter(t, testOptions(mem)).Close())
-		requireSound(t, mem)
-	}
 }

@@ -9,22 +9,23 @@ import (
 	"docstore/internal/vfs"
 	"docstore/internal/virtualtime"
 	"docstore/queue"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/internal/segment"
 
 	"github.com/stretchr/testify/require"
 )
 
 // mappedQueue writes a sealed segment on the operating system's file system.
-func mappedQueue(t testing.TB, codec string) (*queue.Reader, string, []item) {
+func mappedQueue(t testing.TB, codec string) (*queue.Reader, string, []queuetest.Item) {
 	dir := t.TempDir()
 	opts := testOptions(vfs.OS)
 	opts.Codec, opts.BlockBytes = codec, 64<<10
 	w, err := queue.OpenWriter(dir, opts)
 	require.NoError(t, err)
-	var items []item
+	var items []queuetest.Item
 	for i := range 400 {
-		it := item{id: "id-" + string(rune('a'+i%26)), document: posting(i)}
-		it.put(t, w)
+		it := queuetest.Item{ID: "id-" + string(rune('a'+i%26)), Document: queuetest.Posting(i)}
+		it.Put(t, w)
 		items = append(items, it)
 	}
 	require.NoError(t, w.Close())
@@ -39,10 +40,10 @@ func mappedQueue(t testing.TB, codec string) (*queue.Reader, string, []item) {
 func TestMappedSegmentIsCut(t *testing.T) {
 	r, path, items := mappedQueue(t, "s2")
 	first, last := &items[0], &items[len(items)-1]
-	for _, it := range []*item{first, last} {
-		got, err := r.DocumentFor(nil, []byte(it.id), it.at)
+	for _, it := range []*queuetest.Item{first, last} {
+		got, err := r.DocumentFor(nil, []byte(it.ID), it.At)
 		require.NoError(t, err)
-		require.Equal(t, it.document, string(got))
+		require.Equal(t, it.Document, string(got))
 	}
 	f := r.Files().Get(1)
 	require.NotNil(t, f.Mapping, "a sealed segment is mapped")
@@ -52,13 +53,13 @@ func TestMappedSegmentIsCut(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, os.Truncate(path, 4096))
 	dst := []byte("before")
-	got, err := r.DocumentFor(dst, []byte(last.id), last.at)
+	got, err := r.DocumentFor(dst, []byte(last.ID), last.At)
 	require.ErrorIs(t, err, queue.ErrUnavailable)
 	require.Equal(t, dst, got)
 
 	// Written in place, as by rsync --inplace.
 	require.NoError(t, os.WriteFile(path, content, 0o666))
-	requireDocuments(t, r, items)
+	queuetest.RequireDocuments(t, r, items)
 	f = r.Files().Get(1)
 	require.NotNil(t, f.Mapping)
 	r.Files().Put(f)
@@ -68,7 +69,7 @@ func TestMappedSegmentIsCut(t *testing.T) {
 // copy.
 func TestMappedSegmentIsOverwritten(t *testing.T) {
 	r, path, items := mappedQueue(t, "none")
-	requireDocuments(t, r, items)
+	queuetest.RequireDocuments(t, r, items)
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(t, err)
 	defer f.Close()
@@ -80,9 +81,9 @@ func TestMappedSegmentIsOverwritten(t *testing.T) {
 	}
 	damaged := 0
 	for _, it := range items {
-		got, err := r.DocumentFor(nil, []byte(it.id), it.at)
+		got, err := r.DocumentFor(nil, []byte(it.ID), it.At)
 		if err == nil {
-			require.Equal(t, it.document, string(got))
+			require.Equal(t, it.Document, string(got))
 			continue
 		}
 		require.ErrorIs(t, err, queue.ErrUnavailable)
@@ -95,20 +96,20 @@ func TestMappedSegmentIsOverwritten(t *testing.T) {
 // after it is sealed.
 func TestSealedSegmentIsMapped(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		mem := newMem(t)
-		w := openWriter(t, testOptions(mem))
-		it := item{id: "id", document: "document"}
-		it.put(t, w)
+		mem := queuetest.NewMem(t)
+		w := queuetest.OpenWriter(t, testOptions(mem))
+		it := queuetest.Item{ID: "id", Document: "document"}
+		it.Put(t, w)
 		require.NoError(t, w.Flush())
-		r := openReader(t, mem)
-		requireDocuments(t, r, []item{it})
+		r := queuetest.OpenReader(t, mem)
+		queuetest.RequireDocuments(t, r, []queuetest.Item{it})
 		open := r.Files().Get(1)
 		require.Nil(t, open.Mapping, "an open segment is not mapped")
 		r.Files().Put(open)
 
 		require.NoError(t, w.Close())
 		time.Sleep(time.Second) // the next check is due
-		requireDocuments(t, r, []item{it})
+		queuetest.RequireDocuments(t, r, []queuetest.Item{it})
 		sealed := r.Files().Get(1)
 		require.NotSame(t, open, sealed)
 		require.NotNil(t, sealed.Mapping)
@@ -125,11 +126,11 @@ func TestFetchAllocatesNothing(t *testing.T) {
 		t.Run(codec, func(t *testing.T) {
 			r, _, items := mappedQueue(t, codec)
 			it := &items[len(items)/2]
-			id, dst := []byte(it.id), make([]byte, 0, 4<<10)
+			id, dst := []byte(it.ID), make([]byte, 0, 4<<10)
 			var err error
-			require.Zero(t, testing.AllocsPerRun(100, func() { dst, err = r.DocumentFor(dst[:0], id, it.at) }))
+			require.Zero(t, testing.AllocsPerRun(100, func() { dst, err = r.DocumentFor(dst[:0], id, it.At) }))
 			require.NoError(t, err)
-			require.Equal(t, it.document, string(dst))
+			require.Equal(t, it.Document, string(dst))
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package queue_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -11,22 +10,11 @@ import (
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/codec"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/internal/segment"
 
 	"github.com/stretchr/testify/require"
 )
-
-// placesOf returns the places of all documents.
-func placesOf(t testing.TB, r *queue.Reader) map[queue.Address]queue.Place {
-	places := map[queue.Address]queue.Place{}
-	require.NoError(t, r.Scan(context.Background(), queue.Position{}, func(e queue.Entry) error {
-		require.Equal(t, e.Deleted, e.Place == queue.Place{})
-		require.Equal(t, e.StoredBytes, e.Place.StoredBytes())
-		places[e.Address] = e.Place
-		return nil
-	}))
-	return places
-}
 
 // randomPlace returns the place of the document at an address, or sometimes none, that of
 // another document, or a wrong one.
@@ -55,24 +43,24 @@ func randomPlace(random *rand.Rand, places map[queue.Address]queue.Place, at que
 // an open segment.
 func TestPlacesOfTables(t *testing.T) {
 	r, items := mixedQueue(t, testseed.Rand(t), "s2")
-	places := placesOf(t, r)
+	places := queuetest.PlacesOf(t, r)
 	found := 0
 	for _, it := range items {
-		p := places[it.at]
-		document, err := r.Document(nil, it.at)
+		p := places[it.At]
+		document, err := r.Document(nil, it.At)
 		if err != nil || p == (queue.Place{}) {
 			continue
 		}
 		require.Equal(t, len(document), p.RawBytes())
-		f := r.Files().Get(it.at.Segment)
+		f := r.Files().Get(it.At.Segment)
 		require.NotNil(t, f)
-		l, ok := p.Location(f.File, it.at, []byte(it.id))
+		l, ok := p.Location(f.File, it.At, []byte(it.ID))
 		require.True(t, ok)
 		spare := segment.GetScratch()
 		w := f.NewWindow(spare)
 		want := segment.Location{Block: l.Block}
 		require.NoError(t, w.MoveTo(want.Block))
-		require.NoError(t, want.Locate(&w, it.at))
+		require.NoError(t, want.Locate(&w, it.At))
 		require.Equal(t, want.Data, l.Data)
 		require.Equal(t, want.CRC, l.CRC)
 		require.Equal(t, want.RawAndFlags, l.RawAndFlags)
@@ -90,30 +78,30 @@ func TestPlacesOfTables(t *testing.T) {
 func TestFetchByPlaceNeedsNoTable(t *testing.T) {
 	for _, codec := range codec.Names() {
 		r, path, items := mappedQueue(t, codec)
-		places := placesOf(t, r)
+		places := queuetest.PlacesOf(t, r)
 		content, err := os.ReadFile(path)
 		require.NoError(t, err)
 		for _, it := range items {
-			clear(content[it.at.Block:][:segment.BlockHeaderBytes])
+			clear(content[it.At.Block:][:segment.BlockHeaderBytes])
 		}
-		l, ok := new(places[items[0].at]).Location(&segment.File{}, items[0].at, []byte(items[0].id))
+		l, ok := new(places[items[0].At]).Location(&segment.File{}, items[0].At, []byte(items[0].ID))
 		require.True(t, ok)
 		content[l.Data] ^= 1
 		require.NoError(t, os.WriteFile(path, content, 0o666))
 		for i, it := range items {
-			wanted := queue.Wanted{ID: []byte(it.id), Address: it.at, Place: places[it.at]}
+			wanted := queue.Wanted{ID: []byte(it.ID), Address: it.At, Place: places[it.At]}
 			got, _, err := r.StoredFor([]byte("before"), wanted, 0)
 			if i == 0 {
 				require.ErrorIs(t, err, queue.ErrUnavailable)
 				require.Equal(t, "before", string(got))
 			} else {
 				require.NoError(t, err)
-				require.Equal(t, "before"+it.document, string(got))
+				require.Equal(t, "before"+it.Document, string(got))
 			}
 			for _, wrong := range []queue.Wanted{
-				{ID: wanted.ID, Address: it.at},
-				{ID: []byte("other"), Address: it.at, Place: wanted.Place},
-				{ID: wanted.ID, Address: queue.Address{Segment: it.at.Segment, Block: it.at.Block, Index: it.at.Index + 1}, Place: wanted.Place},
+				{ID: wanted.ID, Address: it.At},
+				{ID: []byte("other"), Address: it.At, Place: wanted.Place},
+				{ID: wanted.ID, Address: queue.Address{Segment: it.At.Segment, Block: it.At.Block, Index: it.At.Index + 1}, Place: wanted.Place},
 			} {
 				_, _, err = r.StoredFor(nil, wrong, 0)
 				require.ErrorIs(t, err, queue.ErrUnavailable)
@@ -129,27 +117,27 @@ func TestPlacesOfReplacedFiles(t *testing.T) {
 	var places map[queue.Address]queue.Place
 	same := 0
 	for range 20 {
-		mem := newMem(t)
+		mem := queuetest.NewMem(t)
 		opts := testOptions(mem)
 		opts.Codec, opts.BlockBytes = codec.Names()[random.IntN(len(codec.Names()))], 1000
-		w := openWriter(t, opts)
-		var items []item
+		w := queuetest.OpenWriter(t, opts)
+		var items []queuetest.Item
 		for range 1 + random.IntN(50) { // ids, lengths and so addresses repeat
-			it := item{id: fmt.Sprint(random.IntN(3)), document: string(randomBytes(random, 20+random.IntN(2)))}
-			it.put(t, w)
+			it := queuetest.Item{ID: fmt.Sprint(random.IntN(3)), Document: string(queuetest.RandomBytes(random, 20+random.IntN(2)))}
+			it.Put(t, w)
 			items = append(items, it)
 		}
 		require.NoError(t, w.Seal())
-		r := openReader(t, mem)
+		r := queuetest.OpenReader(t, mem)
 		for _, it := range items {
-			if _, there := places[it.at]; there {
+			if _, there := places[it.At]; there {
 				same++
 			}
-			got, _, err := r.StoredFor(nil, queue.Wanted{ID: []byte(it.id), Address: it.at, Place: places[it.at]}, 0)
+			got, _, err := r.StoredFor(nil, queue.Wanted{ID: []byte(it.ID), Address: it.At, Place: places[it.At]}, 0)
 			require.NoError(t, err)
-			require.Equal(t, it.document, string(got))
+			require.Equal(t, it.Document, string(got))
 		}
-		places = placesOf(t, r)
+		places = queuetest.PlacesOf(t, r)
 	}
 	require.Positive(t, same)
 }
@@ -159,9 +147,9 @@ func TestPlacesOfReplacedFiles(t *testing.T) {
 func TestPlacesOfDamagedFiles(t *testing.T) {
 	random := testseed.Rand(t)
 	r, items := mixedQueue(t, random, "s2")
-	places := placesOf(t, r)
+	places := queuetest.PlacesOf(t, r)
 	mem := r.Options().FS.(*vfs.Mem)
-	names, err := mem.List(queueDir)
+	names, err := mem.List(queuetest.Dir)
 	require.NoError(t, err)
 	saved := 0
 	for range 100 {
@@ -169,17 +157,17 @@ func TestPlacesOfDamagedFiles(t *testing.T) {
 		if _, ok := queue.ParseFileName(name); !ok {
 			continue
 		}
-		content, err := vfs.ReadFile(mem, queueDir+"/"+name)
+		content, err := vfs.ReadFile(mem, queuetest.Dir+"/"+name)
 		require.NoError(t, err)
-		copied := memWith(t, map[string][]byte{name: damages[random.IntN(len(damages))].do(content, random.IntN(len(content)))})
-		damaged := openReader(t, copied)
+		copied := queuetest.MemWith(t, map[string][]byte{name: queuetest.Damages[random.IntN(len(queuetest.Damages))].Do(content, random.IntN(len(content)))})
+		damaged := queuetest.OpenReader(t, copied)
 		for range 100 {
 			it := items[random.IntN(len(items))]
-			wanted := queue.Wanted{ID: []byte(it.id), Address: it.at, Place: randomPlace(random, places, it.at)}
+			wanted := queue.Wanted{ID: []byte(it.ID), Address: it.At, Place: randomPlace(random, places, it.At)}
 			got, _, err := damaged.StoredFor(nil, wanted, 0)
-			without, _, withoutErr := damaged.StoredFor(nil, queue.Wanted{ID: wanted.ID, Address: it.at}, 0)
+			without, _, withoutErr := damaged.StoredFor(nil, queue.Wanted{ID: wanted.ID, Address: it.At}, 0)
 			if err == nil {
-				require.Equal(t, it.document, string(got))
+				require.Equal(t, it.Document, string(got))
 			}
 			if withoutErr == nil {
 				require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 	"docstore/internal/vfs"
 	"docstore/internal/virtualtime"
 	"docstore/queue"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/internal/segment"
 
 	"github.com/stretchr/testify/assert"
@@ -62,14 +63,14 @@ func TestParseAddress(t *testing.T) {
 // twoHistories writes two queues with the same id and the same entries up to common, then
 // with different entries of the same sizes, so that entry i of both has the same address.
 // seal: the segment of the last common entry is sealed before they diverge.
-func twoHistories(t *testing.T, seal bool) (histories [2]*vfs.Mem, entries [2][]item, common int) {
+func twoHistories(t *testing.T, seal bool) (histories [2]*vfs.Mem, entries [2][]queuetest.Item, common int) {
 	for h := range histories {
-		mem := newMem(t)
+		mem := queuetest.NewMem(t)
 		opts := testOptions(mem)
 		opts.BlockBytes = 300
-		w := openWriter(t, opts)
+		w := queuetest.OpenWriter(t, opts)
 		for i := range 24 {
-			document := posting(i)[:150]
+			document := queuetest.Posting(i)[:150]
 			if i >= 14 {
 				document = fmt.Sprint(h, document[1:])
 			}
@@ -84,10 +85,10 @@ func twoHistories(t *testing.T, seal bool) (histories [2]*vfs.Mem, entries [2][]
 		}
 		require.NoError(t, w.Close())
 		histories[h] = mem
-		entries[h] = scan(t, openReader(t, mem), queue.Position{})
+		entries[h] = queuetest.Scan(t, queuetest.OpenReader(t, mem), queue.Position{})
 	}
-	require.Equal(t, entries[0][13].at, entries[1][13].at)
-	require.Equal(t, entries[0][20].at, entries[1][20].at)
+	require.Equal(t, entries[0][13].At, entries[1][13].At)
+	require.Equal(t, entries[0][20].At, entries[1][20].At)
 	return histories, entries, 14
 }
 
@@ -100,13 +101,13 @@ func TestForkIsReportedAtEveryAttempt(t *testing.T) {
 			histories, entries, common := twoHistories(t, seal)
 			for i, e := range entries[0] {
 				for range 2 { // a restarted reader has only the position
-					rest, err := tryScan(openReader(t, histories[1]), e.next)
+					rest, err := queuetest.TryScan(queuetest.OpenReader(t, histories[1]), e.Next)
 					if i < common {
 						require.NoError(t, err, "entry %d", i)
 						require.Len(t, rest, len(entries[1])-i-1)
 						continue
 					}
-					require.ErrorIs(t, err, queue.ErrForked, "entry %d at %s", i, e.next)
+					require.ErrorIs(t, err, queue.ErrForked, "entry %d at %s", i, e.Next)
 					require.Empty(t, rest)
 				}
 			}
@@ -128,11 +129,11 @@ func TestRemovedNewestSegmentWhoseNumberIsUsedAgain(t *testing.T) {
 }
 
 func usedAgain(t *testing.T, sizes []int, seal bool) {
-	mem := newMem(t)
+	mem := queuetest.NewMem(t)
 	write := func(segments int, sizes []int, seal bool) {
 		opts := testOptions(mem)
 		opts.BlockBytes = 200
-		w := openWriter(t, opts)
+		w := queuetest.OpenWriter(t, opts)
 		for range segments {
 			for i, size := range sizes {
 				_, err := w.Append([]byte(fmt.Sprint("id-", i)), []byte(strings.Repeat("x", size)))
@@ -148,27 +149,27 @@ func usedAgain(t *testing.T, sizes []int, seal bool) {
 		}
 	}
 	write(2, []int{150, 150, 150}, true)
-	entries := scan(t, openReader(t, mem), queue.Position{})
-	require.NoError(t, mem.Remove(segment.Path(queueDir, 2, segment.SealedSuffix)))
-	require.NoError(t, mem.Remove(queueDir+"/"+queue.HeadName)) // otherwise the writer refuses
+	entries := queuetest.Scan(t, queuetest.OpenReader(t, mem), queue.Position{})
+	require.NoError(t, mem.Remove(segment.Path(queuetest.Dir, 2, segment.SealedSuffix)))
+	require.NoError(t, mem.Remove(queuetest.Dir+"/"+queue.HeadName)) // otherwise the writer refuses
 	write(1, sizes, seal)
 	for i, e := range entries {
-		r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: mem, OnCaughtUp: func(p queue.Position) {
+		r, err := queue.OpenReader(queuetest.Dir, &queue.ReaderOptions{FS: mem, OnCaughtUp: func(p queue.Position) {
 			assert.LessOrEqual(t, i, 2, "caught up at %s", p)
 		}})
 		require.NoError(t, err)
 		defer r.Close()
 		if i <= 2 {
-			rest := scan(t, r, e.next)
+			rest := queuetest.Scan(t, r, e.Next)
 			require.Len(t, rest, 2-i+len(sizes))
 			continue
 		}
-		_, err = tryScan(r, e.next)
-		require.Error(t, err, "entry %d at %s", i, e.next)
+		_, err = queuetest.TryScan(r, e.Next)
+		require.Error(t, err, "entry %d at %s", i, e.Next)
 		require.NotErrorIs(t, err, queue.ErrCorrupt)
 		ended := make(chan error, 1)
 		go func() {
-			ended <- r.Tail(t.Context(), e.next, func(e queue.Entry) error {
+			ended <- r.Tail(t.Context(), e.Next, func(e queue.Entry) error {
 				assert.Fail(t, "delivered", "%v", e)
 				return nil
 			})
@@ -176,7 +177,7 @@ func usedAgain(t *testing.T, sizes []int, seal bool) {
 		time.Sleep(2 * queue.StallTimeout) // an open segment may be an incomplete copy until then
 		synctest.Wait()
 		err = <-ended
-		require.True(t, isFork(err), "entry %d at %s: %v", i, e.next, err)
+		require.True(t, isFork(err), "entry %d at %s: %v", i, e.Next, err)
 	}
 }
 

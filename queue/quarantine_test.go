@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"docstore/queue"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/internal/segment"
 
 	"github.com/stretchr/testify/require"
@@ -16,34 +17,34 @@ import (
 func TestQuarantinedFile(t *testing.T) {
 	for _, suffix := range []string{segment.SealedSuffix, segment.OpenSuffix} {
 		t.Run(suffix, func(t *testing.T) {
-			files, items := smallQueue(t, "none", suffix == segment.SealedSuffix)
+			files, items := queuetest.SmallQueue(t, "none", suffix == segment.SealedSuffix)
 			name := filepath.Base(segment.Path("", 2, suffix))
 			damaged := bytes.Clone(files[name])
 			sound, last := items[5], items[len(items)-1]
-			require.EqualValues(t, 2, sound.at.Segment)
-			damaged[sound.at.Block] ^= 1 // the checksum of a table, which a fetch does not need
-			damaged[bytes.LastIndex(damaged, []byte(last.document))] ^= 1
+			require.EqualValues(t, 2, sound.At.Segment)
+			damaged[sound.At.Block] ^= 1 // the checksum of a table, which a fetch does not need
+			damaged[bytes.LastIndex(damaged, []byte(last.Document))] ^= 1
 
 			whole := files[name]
 			delete(files, name)
 			files[name+queue.QuarantineSuffix] = damaged
-			mem := memWith(t, files)
-			r := openReader(t, mem)
-			requireDocuments(t, r, []item{sound})
-			_, err := r.DocumentFor(nil, []byte(last.id), last.at)
+			mem := queuetest.MemWith(t, files)
+			r := queuetest.OpenReader(t, mem)
+			queuetest.RequireDocuments(t, r, []queuetest.Item{sound})
+			_, err := r.DocumentFor(nil, []byte(last.ID), last.At)
 			require.ErrorIs(t, err, queue.ErrUnavailable)
-			_, err = r.DocumentFor(nil, []byte("another"), sound.at)
+			_, err = r.DocumentFor(nil, []byte("another"), sound.At)
 			require.ErrorIs(t, err, queue.ErrUnavailable)
 			infos, err := r.Segments()
 			require.NoError(t, err)
 			require.Len(t, infos, 1, "a quarantined file is not a segment")
 
-			f, err := mem.Create(segment.Path(queueDir, 2, suffix))
+			f, err := mem.Create(segment.Path(queuetest.Dir, 2, suffix))
 			require.NoError(t, err)
 			_, err = f.Write(whole)
 			require.NoError(t, err)
 			require.NoError(t, f.Close())
-			requireDocuments(t, r, items)
+			queuetest.RequireDocuments(t, r, items)
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/internal/segment"
 	"docstore/queue/maintain"
 
@@ -29,21 +30,21 @@ func TestMappedRewriteIsDamaged(t *testing.T) {
 	opts.BlockBytes = 20 // two entries or three
 	w, err := queue.OpenWriter(dir, opts)
 	require.NoError(t, err)
-	var live, dead []item
+	var live, dead []queuetest.Item
 	for i := range 1000 { // more rows than a checksum covers
 		if random.IntN(2) > 0 {
-			old := item{id: "overwritten", document: "dead"}
-			old.put(t, w)
+			old := queuetest.Item{ID: "overwritten", Document: "dead"}
+			old.Put(t, w)
 			dead = append(dead, old)
 			continue
 		}
-		it := item{id: fmt.Sprint(i), document: fmt.Sprint(i)}
-		it.put(t, w)
+		it := queuetest.Item{ID: fmt.Sprint(i), Document: fmt.Sprint(i)}
+		it.Put(t, w)
 		live = append(live, it)
 	}
 	require.NoError(t, w.Seal())
-	last := item{id: "overwritten", document: "newest"}
-	last.put(t, w)
+	last := queuetest.Item{ID: "overwritten", Document: "newest"}
+	last.Put(t, w)
 	require.NoError(t, w.Close())
 	_, err = maintain.Compact(context.Background(), dir, &maintain.CompactOptions{MaxDead: 0.01, DeleteOriginals: true})
 	require.NoError(t, err)
@@ -55,7 +56,7 @@ func TestMappedRewriteIsDamaged(t *testing.T) {
 	r, err := queue.OpenReader(dir, nil)
 	require.NoError(t, err)
 	defer r.Close()
-	requireDocuments(t, r, live)
+	queuetest.RequireDocuments(t, r, live)
 	f := r.Files().Get(1)
 	require.NotNil(t, f.Mapping)
 	begin := int(f.Footer.Relocations)
@@ -65,16 +66,16 @@ func TestMappedRewriteIsDamaged(t *testing.T) {
 	require.NoError(t, err)
 	defer file.Close()
 	damaged := 0
-	requireHonest := func(at int, it *item, isLive bool) {
-		document, err := r.DocumentFor(nil, []byte(it.id), it.at)
+	requireHonest := func(at int, it *queuetest.Item, isLive bool) {
+		document, err := r.DocumentFor(nil, []byte(it.ID), it.At)
 		if err == nil {
 			require.True(t, isLive, "byte %d", at)
-			require.Equal(t, it.document, string(document))
+			require.Equal(t, it.Document, string(document))
 			return
 		}
 		var gone *queue.GoneError
 		if errors.As(err, &gone) {
-			require.False(t, isLive, "byte %d: %s is there: %v", at, it.id, err)
+			require.False(t, isLive, "byte %d: %s is there: %v", at, it.ID, err)
 			return
 		}
 		require.True(t, segment.IsContent(err), "byte %d: %v", at, err)
@@ -114,10 +115,10 @@ func TestMappedRewriteIsDamaged(t *testing.T) {
 		damage(offset, content[offset:offset+4])
 	}
 	require.NotZero(t, damaged)
-	requireDocuments(t, r, live)
+	queuetest.RequireDocuments(t, r, live)
 
 	if !race.Enabled { // under the race detector a sync.Pool drops items at random
-		id, dst := []byte(live[0].id), make([]byte, 0, 100)
-		require.Zero(t, testing.AllocsPerRun(100, func() { dst, err = r.DocumentFor(dst[:0], id, live[0].at) }))
+		id, dst := []byte(live[0].ID), make([]byte, 0, 100)
+		require.Zero(t, testing.AllocsPerRun(100, func() { dst, err = r.DocumentFor(dst[:0], id, live[0].At) }))
 	}
 }

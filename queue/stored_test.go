@@ -10,6 +10,7 @@ import (
 
 	"docstore/queue"
 	"docstore/queue/codec"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/stored"
 
 	"github.com/stretchr/testify/assert"
@@ -18,16 +19,16 @@ import (
 
 // dictionaryQueue writes a queue whose second segment has a dictionary if the codec
 // supports one. All documents but one are compressible.
-func dictionaryQueue(t testing.TB, codec string) (*queue.Reader, []item) {
-	mem := newMem(t)
+func dictionaryQueue(t testing.TB, codec string) (*queue.Reader, []queuetest.Item) {
+	mem := queuetest.NewMem(t)
 	opts := testOptions(mem)
 	opts.Codec, opts.DictionaryBytes, opts.BlockBytes = codec, 4<<10, 4<<10
-	var items []item
-	w := openWriter(t, opts)
+	var items []queuetest.Item
+	w := queuetest.OpenWriter(t, opts)
 	write := func(count int) {
 		for range count {
-			it := item{id: fmt.Sprint(len(items)), document: posting(len(items))}
-			it.put(t, w)
+			it := queuetest.Item{ID: fmt.Sprint(len(items)), Document: queuetest.Posting(len(items))}
+			it.Put(t, w)
 			items = append(items, it)
 		}
 		require.NoError(t, w.Flush())
@@ -36,11 +37,11 @@ func dictionaryQueue(t testing.TB, codec string) (*queue.Reader, []item) {
 	write(1500)
 	require.NoError(t, w.Seal())
 	write(500)
-	raw := item{id: "raw", document: "\x00\x01\x02"}
-	raw.put(t, w)
+	raw := queuetest.Item{ID: "raw", Document: "\x00\x01\x02"}
+	raw.Put(t, w)
 	items = append(items, raw)
 	require.NoError(t, w.Close())
-	return openReader(t, mem), items
+	return queuetest.OpenReader(t, mem), items
 }
 
 func decodersOf(r *queue.Reader) *stored.Decoders {
@@ -54,47 +55,47 @@ func TestStoredForm(t *testing.T) {
 			decoders := decodersOf(r)
 			withDictionary := 0
 			for _, it := range items {
-				id := []byte(it.id)
-				b, asStored, err := r.StoredFor([]byte("before"), queue.Wanted{ID: id, Address: it.at}, codec.Built())
+				id := []byte(it.ID)
+				b, asStored, err := r.StoredFor([]byte("before"), queue.Wanted{ID: id, Address: it.At}, codec.Built())
 				require.NoError(t, err)
 				require.True(t, asStored)
-				n, err := r.DecodedBytes(it.at)
+				n, err := r.DecodedBytes(it.At)
 				require.NoError(t, err)
-				require.Equal(t, len(it.document), n)
+				require.Equal(t, len(it.Document), n)
 				require.Equal(t, "before", string(b[:6]))
 				s, err := stored.Parse(b[6:], id)
 				require.NoError(t, err)
-				require.Equal(t, it.at, s.Address)
+				require.Equal(t, it.At, s.Address)
 				if s.Dictionary != (codec.DictionaryHash{}) {
 					withDictionary++
 				}
 				if !s.Within(0) {
-					require.Less(t, len(s.Bytes), len(it.document)+stored.HeaderBytes)
+					require.Less(t, len(s.Bytes), len(it.Document)+stored.HeaderBytes)
 				}
 				out, err := decoders.Decode(t.Context(), []byte("before"), s)
 				require.NoError(t, err)
-				require.Equal(t, "before"+it.document, string(out))
+				require.Equal(t, "before"+it.Document, string(out))
 
 				others := codec.Built() &^ (1 << c.ID)
 				require.Equal(t, s.Within(0), s.Within(others))
-				b, asStored, err = r.StoredFor(nil, queue.Wanted{ID: id, Address: it.at}, others)
+				b, asStored, err = r.StoredFor(nil, queue.Wanted{ID: id, Address: it.At}, others)
 				require.NoError(t, err)
 				require.Equal(t, s.Within(0), asStored, "a document stored raw needs no codec")
 				if !asStored {
-					require.Equal(t, it.document, string(b))
+					require.Equal(t, it.Document, string(b))
 				}
-				b, asStored, err = r.StoredFor(nil, queue.Wanted{ID: id, Address: it.at}, 0)
+				b, asStored, err = r.StoredFor(nil, queue.Wanted{ID: id, Address: it.At}, 0)
 				require.NoError(t, err)
 				require.False(t, asStored)
-				require.Equal(t, it.document, string(b))
+				require.Equal(t, it.Document, string(b))
 			}
 			assert.Equal(t, c.Train != nil, withDictionary > 100, "%d documents with a dictionary", withDictionary)
 		})
 	}
 	r, items := dictionaryQueue(t, "none")
-	_, _, err := r.StoredFor(nil, queue.Wanted{ID: nil, Address: items[0].at}, codec.Built())
+	_, _, err := r.StoredFor(nil, queue.Wanted{ID: nil, Address: items[0].At}, codec.Built())
 	require.ErrorIs(t, err, queue.ErrIDEmpty)
-	got, asStored, err := r.StoredFor([]byte("before"), queue.Wanted{ID: []byte("other"), Address: items[0].at}, codec.Built())
+	got, asStored, err := r.StoredFor([]byte("before"), queue.Wanted{ID: []byte("other"), Address: items[0].At}, codec.Built())
 	require.ErrorIs(t, err, queue.ErrUnavailable)
 	require.False(t, asStored)
 	require.Equal(t, "before", string(got))
@@ -102,12 +103,12 @@ func TestStoredForm(t *testing.T) {
 
 // TestStoredPage compares the example in the format's description.
 func TestStoredPage(t *testing.T) {
-	mem := newMem(t)
-	w := openWriter(t, testOptions(mem))
+	mem := queuetest.NewMem(t)
+	w := queuetest.OpenWriter(t, testOptions(mem))
 	at, err := w.Append([]byte("cat"), []byte("meow"))
 	require.NoError(t, err)
 	require.NoError(t, w.Flush())
-	b, asStored, err := openReader(t, mem).StoredFor(nil, queue.Wanted{ID: []byte("cat"), Address: at}, codec.Built())
+	b, asStored, err := queuetest.OpenReader(t, mem).StoredFor(nil, queue.Wanted{ID: []byte("cat"), Address: at}, codec.Built())
 	require.NoError(t, err)
 	require.True(t, asStored)
 	page, err := os.ReadFile("../docs/format/stored.md")
@@ -125,12 +126,12 @@ func TestStoredPage(t *testing.T) {
 
 func TestReaderDictionary(t *testing.T) {
 	r, items := dictionaryQueue(t, "s2")
-	b, _, err := r.StoredFor(nil, queue.Wanted{ID: []byte(items[1700].id), Address: items[1700].at}, codec.Built())
+	b, _, err := r.StoredFor(nil, queue.Wanted{ID: []byte(items[1700].ID), Address: items[1700].At}, codec.Built())
 	require.NoError(t, err)
-	s, err := stored.Parse(b, []byte(items[1700].id))
+	s, err := stored.Parse(b, []byte(items[1700].ID))
 	require.NoError(t, err)
 	// From an open file, and from one that is not in the cache.
-	for _, reader := range []*queue.Reader{r, openReader(t, r.Options().FS)} {
+	for _, reader := range []*queue.Reader{r, queuetest.OpenReader(t, r.Options().FS)} {
 		content, err := reader.Dictionary([]byte("before"), s.Dictionary)
 		require.NoError(t, err)
 		require.Equal(t, s.Dictionary, codec.HashDictionary(content[len("before"):]))

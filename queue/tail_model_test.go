@@ -15,6 +15,7 @@ import (
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/internal/segment"
 	"docstore/queue/maintain"
 
@@ -45,21 +46,21 @@ func TestTailModel(t *testing.T) {
 
 // history is the state of the source at one time.
 type queueHistory struct {
-	entries []item // all committed ones, including those dropped by a compaction
+	entries []queuetest.Item // all committed ones, including those dropped by a compaction
 	cuts    []segment.AddressRange
 	removed bool // entries were truncated, and their older versions may be gone
 }
 
 // before returns the entries before an address.
-func (h *queueHistory) before(a queue.Address) []item {
-	n, _ := slices.BinarySearchFunc(h.entries, a, func(e item, a queue.Address) int { return e.at.Compare(a) })
+func (h *queueHistory) before(a queue.Address) []queuetest.Item {
+	n, _ := slices.BinarySearchFunc(h.entries, a, func(e queuetest.Item, a queue.Address) int { return e.At.Compare(a) })
 	return h.entries[:n]
 }
 
 // modelReader is a reader at a position, with the entries that it has read.
 type modelReader struct {
 	at   queue.Position
-	seen []item
+	seen []queuetest.Item
 }
 
 type tailModel struct {
@@ -79,7 +80,7 @@ type tailModel struct {
 }
 
 func newTailModel(t *testing.T, random *rand.Rand) *tailModel {
-	m := &tailModel{t: t, random: random, source: newMem(t), copy: newMem(t)}
+	m := &tailModel{t: t, random: random, source: queuetest.NewMem(t), copy: queuetest.NewMem(t)}
 	m.readers, m.copyReaders = []modelReader{{}}, []modelReader{{}}
 	m.histories = []queueHistory{{}}
 	return m
@@ -88,7 +89,7 @@ func newTailModel(t *testing.T, random *rand.Rand) *tailModel {
 func (m *tailModel) options() *queue.WriterOptions {
 	opts := testOptions(m.source)
 	opts.BlockBytes, opts.SegmentBytes = 1+m.random.IntN(400), queue.MinSegmentBytes+m.random.Int64N(2000)
-	opts.Now = func() time.Time { return testStart.Add(time.Duration(m.now.Add(1)) * time.Second) }
+	opts.Now = func() time.Time { return queuetest.Start.Add(time.Duration(m.now.Add(1)) * time.Second) }
 	opts.SetTest(opts.Now, testQueueID)
 	return opts
 }
@@ -119,16 +120,16 @@ func (m *tailModel) step() {
 
 // write appends a few entries. The writer is closed, or killed after a flush.
 func (m *tailModel) write() {
-	w, err := queue.OpenWriter(queueDir, m.options())
+	w, err := queue.OpenWriter(queuetest.Dir, m.options())
 	require.NoError(m.t, err, "%v", m.log)
 	entries := slices.Clone(m.history.entries)
 	for range 1 + m.random.IntN(10) {
 		m.serial++
-		it := item{id: fmt.Sprint("id-", m.random.IntN(6)), document: fmt.Sprint(m.serial, " ", posting(m.serial)[:m.random.IntN(150)])}
+		it := queuetest.Item{ID: fmt.Sprint("id-", m.random.IntN(6)), Document: fmt.Sprint(m.serial, " ", queuetest.Posting(m.serial)[:m.random.IntN(150)])}
 		if m.random.IntN(6) == 0 {
-			it.deleted = true // its document only makes it unique
+			it.Deleted = true // its document only makes it unique
 		}
-		it.put(m.t, w)
+		it.Put(m.t, w)
 		entries = append(entries, it)
 		switch m.random.IntN(6) {
 		case 0:
@@ -146,7 +147,7 @@ func (m *tailModel) write() {
 }
 
 func (m *tailModel) compact() {
-	_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
+	_, err := maintain.Compact(context.Background(), queuetest.Dir, &maintain.CompactOptions{
 		FS: m.source, MaxDead: 0.01 + m.random.Float64()/2, DeleteOriginals: m.random.IntN(2) == 0, Now: m.options().Now,
 	})
 	require.NoError(m.t, err, "%v", m.log)
@@ -157,14 +158,14 @@ func (m *tailModel) truncate() {
 		return
 	}
 	e := m.history.entries[m.random.IntN(len(m.history.entries))]
-	from := e.at
+	from := e.At
 	switch m.random.IntN(3) {
 	case 0:
 		from.Index++
 	case 1:
 		from = queue.Address{Segment: from.Segment + queue.SegmentID(m.random.IntN(2))}
 	}
-	report, err := maintain.Truncate(context.Background(), queueDir, from, &maintain.TruncateOptions{FS: m.source, LoseCompacted: true, Now: m.options().Now})
+	report, err := maintain.Truncate(context.Background(), queuetest.Dir, from, &maintain.TruncateOptions{FS: m.source, LoseCompacted: true, Now: m.options().Now})
 	require.NoError(m.t, err, "%v: %v", m.log, from)
 	m.log = append(m.log, fmt.Sprint("to before ", report.From))
 	if report.To == report.From {
@@ -178,7 +179,7 @@ func (m *tailModel) truncate() {
 // removeNewest removes all files of the newest segment, and the head: so the next writer
 // reuses segment numbers.
 func (m *tailModel) removeNewest() {
-	l, err := segment.List(m.source, queueDir)
+	l, err := segment.List(m.source, queuetest.Dir)
 	require.NoError(m.t, err)
 	if l.Last() == 0 {
 		return
@@ -189,11 +190,11 @@ func (m *tailModel) removeNewest() {
 			first = min(first, run.First)
 		}
 	}
-	names, err := m.source.List(queueDir)
+	names, err := m.source.List(queuetest.Dir)
 	require.NoError(m.t, err)
 	for _, name := range names {
 		if file, ok := queue.ParseFileName(name); ok && file.Last >= first || name == queue.HeadName {
-			require.NoError(m.t, m.source.Remove(queueDir+"/"+name))
+			require.NoError(m.t, m.source.Remove(queuetest.Dir+"/"+name))
 		}
 	}
 	m.history.removed = true
@@ -219,16 +220,16 @@ func (m *tailModel) checkSource() {
 	for i := range m.readers {
 		m.requireOutcome(m.source, &m.readers[i])
 	}
-	r := openReader(m.t, m.source)
+	r := queuetest.OpenReader(m.t, m.source)
 	defer r.Close()
-	for _, e := range scan(m.t, r, queue.Position{}) {
-		known := &m.history.entries[len(m.history.before(e.at))].next
+	for _, e := range queuetest.Scan(m.t, r, queue.Position{}) {
+		known := &m.history.entries[len(m.history.before(e.At))].Next
 		if *known == (queue.Position{}) {
-			*known = e.next
+			*known = e.Next
 		}
-		require.Equal(m.t, known.Proof, e.next.Proof, "a rewrite changes no proof")
+		require.Equal(m.t, known.Proof, e.Next.Proof, "a rewrite changes no proof")
 		if m.random.IntN(4) == 0 {
-			m.readers = append(m.readers, modelReader{e.next, m.history.before(e.next.Next)})
+			m.readers = append(m.readers, modelReader{e.Next, m.history.before(e.Next.Next)})
 		}
 	}
 	for len(m.readers) > 30 {
@@ -240,10 +241,10 @@ func (m *tailModel) checkSource() {
 // requireOutcome scans the files of the source, or of a full copy, from a reader's
 // position.
 func (m *tailModel) requireOutcome(files *vfs.Mem, reader *modelReader) {
-	r := openReader(m.t, files)
+	r := queuetest.OpenReader(m.t, files)
 	defer r.Close()
 	p, now := reader.at.Next, m.history.before(reader.at.Next)
-	rest, err := tryScan(r, reader.at)
+	rest, err := queuetest.TryScan(r, reader.at)
 	about := fmt.Sprintf("%v\nposition %s, cuts %v", m.log, p, m.history.cuts)
 	if sameEntries(reader.seen, now) {
 		// A rewrite does not know the number of a block's entries. If all that are left
@@ -254,9 +255,9 @@ func (m *tailModel) requireOutcome(files *vfs.Mem, reader *modelReader) {
 			return
 		}
 		require.NoError(m.t, err, about)
-		var want []item
-		for _, e := range scan(m.t, r, queue.Position{}) {
-			if e.at.Compare(p) >= 0 {
+		var want []queuetest.Item
+		for _, e := range queuetest.Scan(m.t, r, queue.Position{}) {
+			if e.At.Compare(p) >= 0 {
 				want = append(want, e)
 			}
 		}
@@ -276,18 +277,18 @@ func (m *tailModel) requireOutcome(files *vfs.Mem, reader *modelReader) {
 }
 
 // requireAllLive checks that a scan has delivered the newest entry of each id.
-func (m *tailModel) requireAllLive(got []item, about string) {
+func (m *tailModel) requireAllLive(got []queuetest.Item, about string) {
 	there := map[queue.Address]bool{}
 	for _, e := range got {
-		there[e.at] = true
+		there[e.At] = true
 	}
-	newest := map[string]item{}
+	newest := map[string]queuetest.Item{}
 	for _, e := range m.history.entries {
-		newest[e.id] = e
+		newest[e.ID] = e
 	}
 	for e := range maps.Values(newest) {
-		if !e.deleted && len(got) > 0 && e.at.Compare(got[0].at) >= 0 && !m.history.removed {
-			require.True(m.t, there[e.at], "entry %v is missing: %s", e, about)
+		if !e.Deleted && len(got) > 0 && e.At.Compare(got[0].At) >= 0 && !m.history.removed {
+			require.True(m.t, there[e.At], "entry %v is missing: %s", e, about)
 		}
 	}
 }
@@ -312,13 +313,13 @@ func (m *tailModel) requireStopped(r *queue.Reader, reader *modelReader, err err
 // of its position, which has a rewrite that may lack the block that would prove it.
 func (m *tailModel) unprovable(r *queue.Reader, reader *modelReader, h *queueHistory) bool {
 	start := queue.Address{Segment: reader.at.Next.Segment}
-	l, err := segment.List(r.Options().FS, queueDir)
+	l, err := segment.List(r.Options().FS, queuetest.Dir)
 	require.NoError(m.t, err)
 	return l.Rewritten(start.Segment) && sameEntries((&queueHistory{entries: reader.seen}).before(start), h.before(start))
 }
 
-func sameEntries(a, b []item) bool {
-	return slices.EqualFunc(a, b, func(a, b item) bool { return a.at == b.at && a.document == b.document && a.id == b.id })
+func sameEntries(a, b []queuetest.Item) bool {
+	return slices.EqualFunc(a, b, func(a, b queuetest.Item) bool { return a.At == b.At && a.Document == b.Document && a.ID == b.ID })
 }
 
 // checkCopy copies some files, whole or in part, and lets readers of the copy continue.
@@ -336,12 +337,12 @@ func (m *tailModel) checkCopy() {
 }
 
 func (m *tailModel) sourceFiles() map[string][]byte {
-	names, err := m.source.List(queueDir)
+	names, err := m.source.List(queuetest.Dir)
 	require.NoError(m.t, err)
 	files := map[string][]byte{}
 	for _, name := range names {
 		if _, ok := queue.ParseFileName(name); ok || name == queue.HeadName {
-			files[name], err = vfs.ReadFile(m.source, queueDir+"/"+name)
+			files[name], err = vfs.ReadFile(m.source, queuetest.Dir+"/"+name)
 			require.NoError(m.t, err)
 		}
 	}
@@ -354,7 +355,7 @@ func (m *tailModel) copySome() {
 		content := files[name]
 		switch m.random.IntN(4) {
 		case 0, 1:
-			require.NoError(m.t, vfs.WriteFileAtomic(m.copy, queueDir+"/"+name, content))
+			require.NoError(m.t, vfs.WriteFileAtomic(m.copy, queuetest.Dir+"/"+name, content))
 		case 2:
 			if name != queue.HeadName { // others are written in place
 				copyFile(m.t, m.copy, name, content, "in place", m.random.IntN(len(content)+1), m.random.IntN(2) == 0)
@@ -367,11 +368,11 @@ func (m *tailModel) copySome() {
 }
 
 func (m *tailModel) removeGone(files map[string][]byte) {
-	names, err := m.copy.List(queueDir)
+	names, err := m.copy.List(queuetest.Dir)
 	require.NoError(m.t, err)
 	for _, name := range names {
 		if _, there := files[name]; !there {
-			require.NoError(m.t, m.copy.Remove(queueDir+"/"+name))
+			require.NoError(m.t, m.copy.Remove(queuetest.Dir+"/"+name))
 		}
 	}
 }
@@ -380,7 +381,7 @@ func (m *tailModel) copyAll() {
 	files := m.sourceFiles()
 	m.removeGone(files)
 	for name, content := range files {
-		require.NoError(m.t, vfs.WriteFileAtomic(m.copy, queueDir+"/"+name, content))
+		require.NoError(m.t, vfs.WriteFileAtomic(m.copy, queuetest.Dir+"/"+name, content))
 	}
 }
 
@@ -388,14 +389,14 @@ func (m *tailModel) copyAll() {
 // prefix of some history.
 func (m *tailModel) readCopy(i int) {
 	reader := m.copyReaders[i]
-	r := openReader(m.t, m.copy)
+	r := queuetest.OpenReader(m.t, m.copy)
 	defer r.Close()
-	got, _ := tryScan(r, reader.at)
+	got, _ := queuetest.TryScan(r, reader.at)
 	if len(got) == 0 {
 		return
 	}
 	about := fmt.Sprintf("%v\ncopy, position %s, read %v", m.log, reader.at.Next, got)
-	end := got[len(got)-1].next
+	end := got[len(got)-1].Next
 	for _, h := range slices.Backward(m.histories) {
 		if sameEntries(reader.seen, h.before(reader.at.Next)) && partOf(got, &h) {
 			m.copyReaders = append(m.copyReaders, modelReader{end, h.before(end.Next)})
@@ -412,10 +413,10 @@ func (m *tailModel) readCopy(i int) {
 
 // partOf reports whether all entries that were read belong to a history. The proof
 // distinguishes entries with the same id and address.
-func partOf(got []item, h *queueHistory) bool {
+func partOf(got []queuetest.Item, h *queueHistory) bool {
 	for _, e := range got {
-		i := len(h.before(e.at))
-		if i == len(h.entries) || h.entries[i].at != e.at || h.entries[i].id != e.id || h.entries[i].next.Proof != e.next.Proof {
+		i := len(h.before(e.At))
+		if i == len(h.entries) || h.entries[i].At != e.At || h.entries[i].ID != e.ID || h.entries[i].Next.Proof != e.Next.Proof {
 			return false
 		}
 	}

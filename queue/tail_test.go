@@ -14,6 +14,7 @@ import (
 	"docstore/internal/vfs"
 	"docstore/internal/virtualtime"
 	"docstore/queue"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/internal/segment"
 	"docstore/queue/maintain"
 
@@ -24,18 +25,18 @@ import (
 // TestTailWhileWriting follows a queue that is being written, with small blocks and
 // segments.
 func TestTailWhileWriting(t *testing.T) {
-	mem := newMem(t)
+	mem := queuetest.NewMem(t)
 	opts := testOptions(mem)
 	opts.Codec, opts.BlockBytes, opts.SegmentBytes = "s2", 600, 4000
-	w := openWriter(t, opts)
+	w := queuetest.OpenWriter(t, opts)
 	const count = 2000
-	written := make(chan []item, 1)
+	written := make(chan []queuetest.Item, 1)
 	go func() {
-		var items []item
+		var items []queuetest.Item
 		for i := range count {
-			it := item{id: fmt.Sprint(i), document: posting(i)[:100]}
+			it := queuetest.Item{ID: fmt.Sprint(i), Document: queuetest.Posting(i)[:100]}
 			var err error
-			if it.at, err = w.Append([]byte(it.id), []byte(it.document)); err != nil {
+			if it.At, err = w.Append([]byte(it.ID), []byte(it.Document)); err != nil {
 				break
 			}
 			items = append(items, it)
@@ -48,8 +49,8 @@ func TestTailWhileWriting(t *testing.T) {
 		}
 		written <- items
 	}()
-	r := openReader(t, mem)
-	var got []item
+	r := queuetest.OpenReader(t, mem)
+	var got []queuetest.Item
 	var document []byte
 	err := r.Tail(t.Context(), queue.Position{}, func(e queue.Entry) error {
 		assert.False(t, e.Appended.IsZero())
@@ -57,7 +58,7 @@ func TestTailWhileWriting(t *testing.T) {
 		if document, err = r.DocumentFor(document[:0], e.ID, e.Address); err != nil {
 			return err
 		}
-		got = append(got, item{id: string(e.ID), document: string(document), at: e.Address, next: e.Next})
+		got = append(got, queuetest.Item{ID: string(e.ID), Document: string(document), At: e.Address, Next: e.Next})
 		if len(got) == count {
 			return errDone
 		}
@@ -67,7 +68,7 @@ func TestTailWhileWriting(t *testing.T) {
 	want := <-written
 	require.Len(t, got, len(want))
 	for i := range want {
-		want[i].next = got[i].next
+		want[i].Next = got[i].Next
 	}
 	require.Equal(t, want, got)
 }
@@ -78,15 +79,15 @@ var errDone = errors.New("done")
 // remaining entries.
 func TestTailFromEveryPosition(t *testing.T) {
 	for _, seal := range []bool{true, false} {
-		files, _ := smallQueue(t, "none", seal)
-		r := openReader(t, memWith(t, files))
-		all := scan(t, r, queue.Position{})
+		files, _ := queuetest.SmallQueue(t, "none", seal)
+		r := queuetest.OpenReader(t, queuetest.MemWith(t, files))
+		all := queuetest.Scan(t, r, queue.Position{})
 		for i, it := range all {
-			rest := scan(t, r, it.next)
-			require.Equal(t, all[i+1:], append([]item{}, rest...), "from entry %d", i)
+			rest := queuetest.Scan(t, r, it.Next)
+			require.Equal(t, all[i+1:], append([]queuetest.Item{}, rest...), "from entry %d", i)
 		}
-		assert.Equal(t, all[len(all)-1].next, r.End())
-		assert.Equal(t, all, scan(t, r, queue.Position{Queue: all[0].next.Queue}))
+		assert.Equal(t, all[len(all)-1].Next, r.End())
+		assert.Equal(t, all, queuetest.Scan(t, r, queue.Position{Queue: all[0].Next.Queue}))
 	}
 }
 
@@ -94,12 +95,12 @@ func TestTailFromEveryPosition(t *testing.T) {
 // is called once.
 func TestMoreAndCaughtUp(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		mem := newMem(t)
+		mem := queuetest.NewMem(t)
 		opts := testOptions(mem)
 		opts.BlockBytes = 1
-		w := openWriter(t, opts)
+		w := queuetest.OpenWriter(t, opts)
 		var events []string
-		r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: mem, OnCaughtUp: func(p queue.Position) {
+		r, err := queue.OpenReader(queuetest.Dir, &queue.ReaderOptions{FS: mem, OnCaughtUp: func(p queue.Position) {
 			events = append(events, fmt.Sprint("caught up at segment ", p.Next.Segment))
 		}})
 		require.NoError(t, err)
@@ -143,18 +144,18 @@ func TestMoreAndCaughtUp(t *testing.T) {
 }
 
 func TestTailEnds(t *testing.T) {
-	files, items := smallQueue(t, "none", true)
-	mem := memWith(t, files)
+	files, items := queuetest.SmallQueue(t, "none", true)
+	mem := queuetest.MemWith(t, files)
 	t.Run("by the function", func(t *testing.T) {
 		var calls int
-		err := openReader(t, mem).Tail(t.Context(), queue.Position{}, func(queue.Entry) error { calls++; return errDone })
+		err := queuetest.OpenReader(t, mem).Tail(t.Context(), queue.Position{}, func(queue.Entry) error { calls++; return errDone })
 		require.ErrorIs(t, err, errDone)
 		require.Equal(t, 1, calls)
 	})
 	t.Run("by its context", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var calls int
-		err := openReader(t, mem).Tail(ctx, queue.Position{}, func(queue.Entry) error {
+		err := queuetest.OpenReader(t, mem).Tail(ctx, queue.Position{}, func(queue.Entry) error {
 			if calls++; calls == len(items) {
 				cancel()
 			}
@@ -163,7 +164,7 @@ func TestTailEnds(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 	})
 	t.Run("by Close", func(t *testing.T) {
-		r := openReader(t, mem)
+		r := queuetest.OpenReader(t, mem)
 		var calls int
 		err := r.Tail(t.Context(), queue.Position{}, func(queue.Entry) error {
 			if calls++; calls == len(items) {
@@ -179,7 +180,7 @@ func TestTailEnds(t *testing.T) {
 // the rest after the file has been replaced.
 func TestTailContinuesAfterDamageIsReplaced(t *testing.T) {
 	for _, seal := range []bool{true, false} {
-		files, items := smallQueue(t, "none", seal)
+		files, items := queuetest.SmallQueue(t, "none", seal)
 		name := "0000000002.open"
 		if seal {
 			name = "0000000002.seg"
@@ -187,35 +188,35 @@ func TestTailContinuesAfterDamageIsReplaced(t *testing.T) {
 		good := files[name]
 		damaged := bytes.Clone(good)
 		// The last block's table; in the open file a commit mark follows it.
-		damaged[items[7].at.Block+9] ^= 1
-		mem := memWith(t, map[string][]byte{"0000000001.seg": files["0000000001.seg"], name: damaged})
-		r := openReader(t, mem)
-		before, err := tryScan(r, queue.Position{})
+		damaged[items[7].At.Block+9] ^= 1
+		mem := queuetest.MemWith(t, map[string][]byte{"0000000001.seg": files["0000000001.seg"], name: damaged})
+		r := queuetest.OpenReader(t, mem)
+		before, err := queuetest.TryScan(r, queue.Position{})
 		var corruption *queue.CorruptionError
 		require.ErrorAs(t, err, &corruption)
 		assert.EqualValues(t, 2, corruption.Segment)
-		assert.EqualValues(t, items[7].at.Block, corruption.Offset)
+		assert.EqualValues(t, items[7].At.Block, corruption.Offset)
 		require.Less(t, len(before), len(items))
 		require.Greater(t, len(before), 5)
 
-		require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+name, good))
-		rest := scan(t, r, before[len(before)-1].next)
+		require.NoError(t, vfs.WriteFileAtomic(mem, queuetest.Dir+"/"+name, good))
+		rest := queuetest.Scan(t, r, before[len(before)-1].Next)
 		require.Len(t, rest, len(items)-len(before))
-		assert.Equal(t, items[len(before)].at, rest[0].at)
+		assert.Equal(t, items[len(before)].At, rest[0].At)
 	}
 }
 
 // TestDamagedFooterIsNoticed: a damaged footer differs from a missing one only in that
 // the file does not change while later segments exist.
 func TestDamagedFooterIsNoticed(t *testing.T) {
-	files, items := smallQueue(t, "none", true)
+	files, items := queuetest.SmallQueue(t, "none", true)
 	damaged := bytes.Clone(files["0000000001.seg"])
 	damaged[len(damaged)-1] ^= 1
 	for name, content := range map[string][]byte{"flipped": damaged, "cut": damaged[:20]} {
 		t.Run(name, func(t *testing.T) {
 			virtualtime.Test(t, func(t *testing.T) {
-				mem := memWith(t, map[string][]byte{"0000000001.seg": content})
-				r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: mem})
+				mem := queuetest.MemWith(t, map[string][]byte{"0000000001.seg": content})
+				r, err := queue.OpenReader(queuetest.Dir, &queue.ReaderOptions{FS: mem})
 				require.NoError(t, err)
 				defer r.Close()
 				ended := make(chan error, 1)
@@ -226,16 +227,16 @@ func TestDamagedFooterIsNoticed(t *testing.T) {
 				time.Sleep(2 * queue.StallTimeout)
 				synctest.Wait()
 				require.Empty(t, ended, "the footer may not have arrived")
-				require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/0000000002.seg", files["0000000002.seg"]))
+				require.NoError(t, vfs.WriteFileAtomic(mem, queuetest.Dir+"/0000000002.seg", files["0000000002.seg"]))
 				require.ErrorIs(t, <-ended, queue.ErrCorrupt)
 				if name == "flipped" {
 					assert.Equal(t, 3, got, "entries before a commit mark")
 				}
-				_, err = tryScan(r, queue.Position{})
+				_, err = queuetest.TryScan(r, queue.Position{})
 				require.ErrorIs(t, err, queue.ErrUnavailable)
 
-				require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/0000000001.seg", files["0000000001.seg"]))
-				requireItems(t, r, items)
+				require.NoError(t, vfs.WriteFileAtomic(mem, queuetest.Dir+"/0000000001.seg", files["0000000001.seg"]))
+				queuetest.RequireItems(t, r, items)
 			})
 		})
 	}
@@ -246,33 +247,33 @@ type source struct {
 	t       *testing.T
 	mem     *vfs.Mem
 	w       *queue.Writer
-	items   []item
+	items   []queuetest.Item
 	flushed int
 }
 
 func newSource(t *testing.T) *source {
-	mem := newMem(t)
+	mem := queuetest.NewMem(t)
 	opts := testOptions(mem)
 	opts.BlockBytes, opts.SegmentBytes = 500, 3000
-	return &source{t: t, mem: mem, w: openWriter(t, opts)}
+	return &source{t: t, mem: mem, w: queuetest.OpenWriter(t, opts)}
 }
 
 func (s *source) append(count int) {
 	for range count {
-		it := item{id: fmt.Sprint(len(s.items)), document: posting(len(s.items))[:150]}
-		it.put(s.t, s.w)
+		it := queuetest.Item{ID: fmt.Sprint(len(s.items)), Document: queuetest.Posting(len(s.items))[:150]}
+		it.Put(s.t, s.w)
 		s.items = append(s.items, it)
 	}
 	settle(s.t, s.w)
 }
 
 func (s *source) files() map[string][]byte {
-	names, err := s.mem.List(queueDir)
+	names, err := s.mem.List(queuetest.Dir)
 	require.NoError(s.t, err)
 	files := map[string][]byte{}
 	for _, name := range names {
 		if _, suffix, ok := segment.ParseName(name); ok && suffix != segment.NewSuffix {
-			files[name], err = vfs.ReadFile(s.mem, queueDir+"/"+name)
+			files[name], err = vfs.ReadFile(s.mem, queuetest.Dir+"/"+name)
 			require.NoError(s.t, err)
 		}
 	}
@@ -288,16 +289,16 @@ func TestTailDuringCopy(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			random := testseed.Rand(t)
 			s := newSource(t)
-			replica := newMem(t)
-			r := openReader(t, replica)
+			replica := queuetest.NewMem(t)
+			r := queuetest.OpenReader(t, replica)
 			tail := queue.NewLook(r, queue.Position{})
 			defer tail.Close()
-			var got []item
+			var got []queuetest.Item
 			look := func() {
 				known := len(got)
 				for {
 					found, err := tail.Next(t.Context(), func(e queue.Entry) error {
-						got = append(got, item{id: string(e.ID), at: e.Address})
+						got = append(got, queuetest.Item{ID: string(e.ID), At: e.Address})
 						return nil
 					})
 					require.NoError(t, err)
@@ -307,8 +308,8 @@ func TestTailDuringCopy(t *testing.T) {
 				}
 				require.LessOrEqual(t, len(got), s.flushed, "the replica is ahead of what is durable")
 				for i := known; i < len(got); i++ {
-					require.Equal(t, s.items[i].id, got[i].id)
-					require.Equal(t, s.items[i].at, got[i].at)
+					require.Equal(t, s.items[i].ID, got[i].ID)
+					require.Equal(t, s.items[i].At, got[i].At)
 				}
 			}
 			for range 100 {
@@ -342,16 +343,16 @@ func TestTailDuringCopy(t *testing.T) {
 			}
 			look()
 			require.Len(t, got, len(s.items))
-			requireItems(t, r, s.items)
+			queuetest.RequireItems(t, r, s.items)
 		})
 	}
 }
 
 // sealedItems returns the number of items in segments that were sealed automatically.
 func sealedItems(s *source) (n int) {
-	l, err := segment.List(s.mem, queueDir)
+	l, err := segment.List(s.mem, queuetest.Dir)
 	require.NoError(s.t, err)
-	for n < len(s.items) && l.Sealed[s.items[n].at.Segment] {
+	for n < len(s.items) && l.Sealed[s.items[n].At.Segment] {
 		n++
 	}
 	return n
@@ -359,7 +360,7 @@ func sealedItems(s *source) (n int) {
 
 // copyFile copies the file to the replica, up to the cut unless whole is true.
 func copyFile(t *testing.T, replica vfs.FS, name string, content []byte, mode string, cut int, whole bool) {
-	path := queueDir + "/" + name
+	path := queuetest.Dir + "/" + name
 	if whole {
 		cut = len(content)
 	}
@@ -393,58 +394,60 @@ func copyFile(t *testing.T, replica vfs.FS, name string, content []byte, mode st
 
 // TestMissingSegmentIsWaitedFor: Tail does not skip to a later segment.
 func TestMissingSegmentIsWaitedFor(t *testing.T) {
-	files, items := smallQueue(t, "none", true)
-	mem := memWith(t, map[string][]byte{"0000000002.seg": files["0000000002.seg"]})
-	r := openReader(t, mem)
-	got, err := tryScan(r, queue.Position{})
+	files, items := queuetest.SmallQueue(t, "none", true)
+	mem := queuetest.MemWith(t, map[string][]byte{"0000000002.seg": files["0000000002.seg"]})
+	r := queuetest.OpenReader(t, mem)
+	got, err := queuetest.TryScan(r, queue.Position{})
 	require.ErrorIs(t, err, queue.ErrUnavailable)
 	require.ErrorContains(t, err, "segment 1 is missing")
 	require.Empty(t, got)
 	assert.EqualValues(t, 2, r.End().Next.Segment)
-	require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/0000000001.seg", files["0000000001.seg"]))
-	requireItems(t, r, items)
+	require.NoError(t, vfs.WriteFileAtomic(mem, queuetest.Dir+"/0000000001.seg", files["0000000001.seg"]))
+	queuetest.RequireItems(t, r, items)
 }
 
 // TestSegmentSealedBetweenTwoOpens: the open file gets its final name right after the
 // reader has found no file of that name.
 func TestSegmentSealedBetweenTwoOpens(t *testing.T) {
-	for name, read := range map[string]func(r *queue.Reader, items []item){
-		"scan":     func(r *queue.Reader, items []item) { require.Len(t, scan(t, r, queue.Position{}), len(items)) },
-		"document": func(r *queue.Reader, items []item) { requireDocuments(t, r, items) },
-		"end":      func(r *queue.Reader, items []item) { require.NotZero(t, r.End()) },
-		"segments": func(r *queue.Reader, _ []item) {
+	for name, read := range map[string]func(r *queue.Reader, items []queuetest.Item){
+		"scan": func(r *queue.Reader, items []queuetest.Item) {
+			require.Len(t, queuetest.Scan(t, r, queue.Position{}), len(items))
+		},
+		"document": func(r *queue.Reader, items []queuetest.Item) { queuetest.RequireDocuments(t, r, items) },
+		"end":      func(r *queue.Reader, items []queuetest.Item) { require.NotZero(t, r.End()) },
+		"segments": func(r *queue.Reader, _ []queuetest.Item) {
 			infos, err := r.Segments()
 			require.NoError(t, err)
 			require.Len(t, infos, 1)
 		},
-		"check": func(r *queue.Reader, items []item) {
-			report, err := maintain.Check(t.Context(), queueDir, &maintain.CheckOptions{FS: r.Options().FS})
+		"check": func(r *queue.Reader, items []queuetest.Item) {
+			report, err := maintain.Check(t.Context(), queuetest.Dir, &maintain.CheckOptions{FS: r.Options().FS})
 			require.NoError(t, err)
 			require.EqualValues(t, len(items), report.Entries)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			mem := newMem(t)
-			w := openWriter(t, testOptions(mem))
-			it := item{id: "id", document: "document"}
-			it.put(t, w)
+			mem := queuetest.NewMem(t)
+			w := queuetest.OpenWriter(t, testOptions(mem))
+			it := queuetest.Item{ID: "id", Document: "document"}
+			it.Put(t, w)
 			require.NoError(t, w.Flush())
-			r := openReader(t, vfs.NewFault(mem, func(op vfs.Op) error {
+			r := queuetest.OpenReader(t, vfs.NewFault(mem, func(op vfs.Op) error {
 				if (op.Kind == vfs.OpStat || op.Kind == vfs.OpOpen) && strings.HasSuffix(op.Name, segment.OpenSuffix) {
 					assert.NoError(t, w.Seal())
 				}
 				return nil
 			}))
-			read(r, []item{it})
+			read(r, []queuetest.Item{it})
 		})
 	}
 }
 
 // TestEmptyDirectory: an empty directory gives no entries and no error.
 func TestEmptyDirectory(t *testing.T) {
-	r := openReader(t, newMem(t))
+	r := queuetest.OpenReader(t, queuetest.NewMem(t))
 	assert.Equal(t, queue.Position{}, r.End())
-	assert.Empty(t, scan(t, r, queue.Position{}))
+	assert.Empty(t, queuetest.Scan(t, r, queue.Position{}))
 	infos, err := r.Segments()
 	require.NoError(t, err)
 	assert.Empty(t, infos)
@@ -459,22 +462,22 @@ func TestEmptyDirectory(t *testing.T) {
 // TestBlocksBeforeDamageAreDelivered: blocks between the last mark that was read and
 // damage are delivered, because a later mark commits them.
 func TestBlocksBeforeDamageAreDelivered(t *testing.T) {
-	mem := newMem(t)
+	mem := queuetest.NewMem(t)
 	opts := testOptions(mem)
 	opts.BlockBytes = 1
-	w := openWriter(t, opts)
-	var items []item
+	w := queuetest.OpenWriter(t, opts)
+	var items []queuetest.Item
 	for i := range 4 {
-		it := item{id: fmt.Sprint(i), document: "document"}
-		it.put(t, w)
+		it := queuetest.Item{ID: fmt.Sprint(i), Document: "document"}
+		it.Put(t, w)
 		items = append(items, it)
 	}
 	require.NoError(t, w.Flush())
-	content, err := vfs.ReadFile(mem, segment.Path(queueDir, 1, segment.OpenSuffix))
+	content, err := vfs.ReadFile(mem, segment.Path(queuetest.Dir, 1, segment.OpenSuffix))
 	require.NoError(t, err)
-	content[items[2].at.Block+4] = 9
-	r := openReader(t, memWith(t, map[string][]byte{"0000000001.open": content}))
-	got, err := tryScan(r, queue.Position{})
+	content[items[2].At.Block+4] = 9
+	r := queuetest.OpenReader(t, queuetest.MemWith(t, map[string][]byte{"0000000001.open": content}))
+	got, err := queuetest.TryScan(r, queue.Position{})
 	require.ErrorIs(t, err, queue.ErrCorrupt)
 	require.Len(t, got, 2)
 }

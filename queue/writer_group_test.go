@@ -14,6 +14,7 @@ import (
 	"docstore/internal/virtualtime"
 	"docstore/queue"
 	"docstore/queue/codec"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/internal/segment"
 	"docstore/queue/maintain"
 
@@ -32,7 +33,7 @@ func openGroup(t *testing.T, mem *vfs.Mem, writers int, opts queue.WriterGroupOp
 	for i := range writers {
 		o := testOptions(mem)
 		o.Codec, o.Group, o.BlockBytes, o.SegmentBytes = "", g, 4<<10, 100<<10
-		w, err := queue.OpenWriter(fmt.Sprintf("%s/%d", queueDir, i), o)
+		w, err := queue.OpenWriter(fmt.Sprintf("%s/%d", queuetest.Dir, i), o)
 		require.NoError(t, err)
 		all = append(all, w)
 	}
@@ -49,7 +50,7 @@ func closeGroup(t *testing.T, g *queue.WriterGroup, writers []*queue.Writer) {
 // TestWriterGroup: the queues of a group use one dictionary, also those of the next group,
 // and have their entries.
 func TestWriterGroup(t *testing.T) {
-	mem := newMem(t)
+	mem := queuetest.NewMem(t)
 	var mu sync.Mutex
 	var saved [][]byte
 	save := func(content []byte) {
@@ -58,7 +59,7 @@ func TestWriterGroup(t *testing.T) {
 		saved = append(saved, bytes.Clone(content))
 	}
 	const queues = 8
-	items := make([][]item, queues)
+	items := make([][]queuetest.Item, queues)
 	for range 2 {
 		opts := queue.WriterGroupOptions{SaveDictionary: save}
 		if len(saved) > 0 {
@@ -66,8 +67,8 @@ func TestWriterGroup(t *testing.T) {
 		}
 		g, writers := openGroup(t, mem, queues, opts)
 		for n := range queues * 500 {
-			it := item{id: fmt.Sprint(n), document: posting(n)}
-			it.put(t, writers[n%queues])
+			it := queuetest.Item{ID: fmt.Sprint(n), Document: queuetest.Posting(n)}
+			it.Put(t, writers[n%queues])
 			items[n%queues] = append(items[n%queues], it)
 			if n%100 == 0 { // or the test would be over before the training
 				g.Trainer().Wait()
@@ -77,45 +78,45 @@ func TestWriterGroup(t *testing.T) {
 	}
 	require.Len(t, saved, 1, "no dictionary was trained, or another one although documents are alike")
 	for i := range queues {
-		r, err := queue.OpenReader(fmt.Sprintf("%s/%d", queueDir, i), &queue.ReaderOptions{FS: mem})
+		r, err := queue.OpenReader(fmt.Sprintf("%s/%d", queuetest.Dir, i), &queue.ReaderOptions{FS: mem})
 		require.NoError(t, err)
 		defer r.Close()
-		requireItems(t, r, items[i])
+		queuetest.RequireItems(t, r, items[i])
 		infos, err := r.Segments()
 		require.NoError(t, err)
 		last := infos[len(infos)-1]
 		require.Equal(t, codec.HashDictionary(saved[0]), last.Dictionary)
-		require.Zero(t, sampledFor(t, mem, fmt.Sprintf("%s/%d", queueDir, i), last))
+		require.Zero(t, sampledFor(t, mem, fmt.Sprintf("%s/%d", queuetest.Dir, i), last))
 	}
 }
 
 // TestErasedDocumentInDictionaryOfGroup: a document that is erased from one queue is in the
 // dictionary of the others. EraseDead replaces it in each of them.
 func TestErasedDocumentInDictionaryOfGroup(t *testing.T) {
-	mem := newMem(t)
+	mem := queuetest.NewMem(t)
 	g, writers := openGroup(t, mem, 3, queue.WriterGroupOptions{})
 	secret := strings.Repeat("the secret of one customer ", 4)
 	for n := range 3000 {
-		it := item{id: fmt.Sprint(n), document: posting(n) + secret}
+		it := queuetest.Item{ID: fmt.Sprint(n), Document: queuetest.Posting(n) + secret}
 		if n >= 2000 {
-			it.document = posting(n)
+			it.Document = queuetest.Posting(n)
 		}
-		it.put(t, writers[n%3])
+		it.Put(t, writers[n%3])
 		if n%100 == 0 {
 			g.Trainer().Wait()
 		}
 	}
 	for n := range 2000 { // all in the first queue: others have no dead documents
 		if n%3 == 0 {
-			(&item{id: fmt.Sprint(n), deleted: true}).put(t, writers[0])
+			(&queuetest.Item{ID: fmt.Sprint(n), Deleted: true}).Put(t, writers[0])
 		}
 	}
 	closeGroup(t, g, writers)
 	for i := range 3 {
-		dir := fmt.Sprintf("%s/%d", queueDir, i)
+		dir := fmt.Sprintf("%s/%d", queuetest.Dir, i)
 		before, err := maintain.Compact(context.Background(), dir, &maintain.CompactOptions{
 			FS: mem, EraseDead: true, DeleteOriginals: true, MaxDead: 1, DictionaryBytes: groupDictionaryBytes,
-			Now: func() time.Time { return testStart.Add(time.Hour) },
+			Now: func() time.Time { return queuetest.Start.Add(time.Hour) },
 		})
 		require.NoError(t, err)
 		require.Positive(t, before.Rewrites, "queue %d", i)
@@ -133,7 +134,7 @@ func TestErasedDocumentInDictionaryOfGroup(t *testing.T) {
 // TestPendingBytesOfGroupAreBounded: the limit holds for all queues together.
 func TestPendingBytesOfGroupAreBounded(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		mem := newMem(t)
+		mem := queuetest.NewMem(t)
 		gated, _, open := gate(mem, vfs.OpWrite)
 		g, err := queue.NewWriterGroup(nil)
 		require.NoError(t, err)
@@ -142,7 +143,7 @@ func TestPendingBytesOfGroupAreBounded(t *testing.T) {
 		for i := range queues {
 			o := testOptions(gated)
 			o.Codec, o.Group = "s2", g
-			w, err := queue.OpenWriter(fmt.Sprintf("%s/%d", queueDir, i), o)
+			w, err := queue.OpenWriter(fmt.Sprintf("%s/%d", queuetest.Dir, i), o)
 			require.NoError(t, err)
 			writers = append(writers, w)
 		}
@@ -177,15 +178,15 @@ func TestWriterGroupRefusesOtherCodec(t *testing.T) {
 	g, err := queue.NewWriterGroup(nil)
 	require.NoError(t, err)
 	defer g.Close()
-	_, err = queue.OpenWriter(queueDir, &queue.WriterOptions{FS: newMem(t), Codec: "none", Group: g})
+	_, err = queue.OpenWriter(queuetest.Dir, &queue.WriterOptions{FS: queuetest.NewMem(t), Codec: "none", Group: g})
 	require.ErrorContains(t, err, "Codec is none, and that of the Group s2")
 }
 
 // TestEnd: End is the address after the last flushed entry, also after the queue was opened
 // again.
 func TestEnd(t *testing.T) {
-	mem := newMem(t)
-	w := openWriter(t, testOptions(mem))
+	mem := queuetest.NewMem(t)
+	w := queuetest.OpenWriter(t, testOptions(mem))
 	require.Zero(t, w.End())
 	_, err := w.Append([]byte("id"), []byte("document"))
 	require.NoError(t, err)
@@ -194,7 +195,7 @@ func TestEnd(t *testing.T) {
 	end := w.End()
 	require.Equal(t, queue.SegmentID(1), end.Segment)
 	require.NoError(t, w.Close())
-	w = openWriter(t, testOptions(mem))
+	w = queuetest.OpenWriter(t, testOptions(mem))
 	require.Equal(t, end, w.End())
 	_, err = w.Append([]byte("id"), []byte("document"))
 	require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 	"docstore/internal/vfs"
 	"docstore/internal/virtualtime"
 	"docstore/queue"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/internal/segment"
 
 	"github.com/stretchr/testify/assert"
@@ -43,15 +44,15 @@ func gate(fsys vfs.FS, kind vfs.OpKind) (gated vfs.FS, standing func() int, open
 // sync, and in the end every entry is at its address.
 func TestAppendDuringFlush(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		mem := newMem(t)
+		mem := queuetest.NewMem(t)
 		gated, standing, open := gate(mem, vfs.OpSyncData)
 		opts := testOptions(gated)
 		opts.Codec, opts.BlockBytes, opts.SegmentBytes = "s2", 2000, 20_000
-		w := openWriter(t, opts)
-		var items []item
+		w := queuetest.OpenWriter(t, opts)
+		var items []queuetest.Item
 		put := func() {
-			it := item{id: fmt.Sprint(len(items)), document: posting(len(items))}
-			it.put(t, w)
+			it := queuetest.Item{ID: fmt.Sprint(len(items)), Document: queuetest.Posting(len(items))}
+			it.Put(t, w)
 			items = append(items, it)
 		}
 		put()
@@ -64,7 +65,7 @@ func TestAppendDuringFlush(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Equal(t, 1, standing(), "bytes were written after a block that is not durable")
-		require.Greater(t, items[200].at.Segment, queue.SegmentID(2))
+		require.Greater(t, items[200].At.Segment, queue.SegmentID(2))
 		select {
 		case <-flushed:
 			t.Fatal("Flush returned before its sync did")
@@ -73,18 +74,18 @@ func TestAppendDuringFlush(t *testing.T) {
 		open()
 		require.NoError(t, <-flushed)
 		require.NoError(t, w.Close())
-		requireItems(t, openReader(t, mem), items)
-		requireSound(t, mem)
+		queuetest.RequireItems(t, queuetest.OpenReader(t, mem), items)
+		queuetest.RequireSound(t, mem)
 	})
 }
 
 // TestPendingBytesAreBounded: an append that is faster than the disk waits.
 func TestPendingBytesAreBounded(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		gated, _, open := gate(newMem(t), vfs.OpWrite)
+		gated, _, open := gate(queuetest.NewMem(t), vfs.OpWrite)
 		opts := testOptions(gated)
 		opts.BlockBytes = queue.MaxBlockBytes
-		w := openWriter(t, opts)
+		w := queuetest.OpenWriter(t, opts)
 		document := []byte(strings.Repeat("x", 100_000))
 		appended := 0
 		finished := make(chan error, 1)
@@ -112,8 +113,8 @@ func TestPendingBytesAreBounded(t *testing.T) {
 func TestFlushesAreShared(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		syncs, proceed := 0, make(chan struct{})
-		mem := newMem(t)
-		w := openWriter(t, testOptions(vfs.NewFault(mem, func(op vfs.Op) error {
+		mem := queuetest.NewMem(t)
+		w := queuetest.OpenWriter(t, testOptions(vfs.NewFault(mem, func(op vfs.Op) error {
 			if op.Kind == vfs.OpSyncData {
 				syncs++
 				<-proceed
@@ -136,7 +137,7 @@ func TestFlushesAreShared(t *testing.T) {
 		proceed <- struct{}{} // of all other calls
 		flushes.Wait()
 		require.Equal(t, 2, syncs)
-		require.Len(t, scan(t, openReader(t, mem), queue.Position{}), 20)
+		require.Len(t, queuetest.Scan(t, queuetest.OpenReader(t, mem), queue.Position{}), 20)
 		close(proceed)
 		require.NoError(t, w.Close())
 	})
@@ -146,22 +147,22 @@ func TestFlushesAreShared(t *testing.T) {
 // returns the error, and calls that wait for pending bytes return.
 func TestBackgroundWriteFailure(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
-		broken := vfs.NewFault(newMem(t), func(op vfs.Op) error {
+		broken := vfs.NewFault(queuetest.NewMem(t), func(op vfs.Op) error {
 			if op.Kind == vfs.OpWrite && strings.HasSuffix(op.Name, segment.OpenSuffix) {
-				return errCrash
+				return queuetest.ErrCrash
 			}
 			return nil
 		})
 		opts := testOptions(broken)
 		opts.BlockBytes = 100
-		w := openWriter(t, opts)
+		w := queuetest.OpenWriter(t, opts)
 		for range 2 {
 			_, err := w.Append([]byte("id"), make([]byte, 100))
 			require.NoError(t, err)
 		}
 		synctest.Wait()
 		_, err := w.Append([]byte("id"), nil)
-		require.ErrorIs(t, err, errCrash)
+		require.ErrorIs(t, err, queuetest.ErrCrash)
 		require.ErrorContains(t, err, "flushed entries are safe")
 		for _, call := range []func() error{w.Flush, w.Seal, w.Close, w.Close} {
 			again := call()

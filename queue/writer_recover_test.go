@@ -9,6 +9,7 @@ import (
 
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/internal/segment"
 
 	"github.com/stretchr/testify/require"
@@ -58,22 +59,22 @@ func TestPowerLossAfterFailedSync(t *testing.T) {
 		"of the footer, and of what is evicted": {failing: 4, evicted: true, kept: 60},
 	} {
 		t.Run(name, func(t *testing.T) {
-			mem := newMem(t)
+			mem := queuetest.NewMem(t)
 			opts := testOptions(losesPages(mem, c.failing, c.evicted))
 			opts.BlockBytes = 16 << 10
-			w, err := queue.OpenWriter(queueDir, opts)
+			w, err := queue.OpenWriter(queuetest.Dir, opts)
 			require.NoError(t, err)
 			require.ErrorIs(t, appendPages(w, 60), syscall.EIO)
 			require.ErrorIs(t, w.Close(), syscall.EIO)
 
-			again, err := queue.OpenWriter(queueDir, testOptions(mem))
+			again, err := queue.OpenWriter(queuetest.Dir, testOptions(mem))
 			require.NoError(t, err)
 			require.NoError(t, again.Close())
 			for _, keep := range []vfs.Keep{vfs.KeepAll, vfs.KeepSynced} {
 				after := mem.CrashClone(keep)
-				requireSound(t, after)
-				r := openReader(t, after)
-				require.Len(t, scan(t, r, queue.Position{}), c.kept)
+				queuetest.RequireSound(t, after)
+				r := queuetest.OpenReader(t, after)
+				require.Len(t, queuetest.Scan(t, r, queue.Position{}), c.kept)
 			}
 		})
 	}

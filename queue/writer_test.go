@@ -16,6 +16,7 @@ import (
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/codec"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/internal/segment"
 	"docstore/queue/maintain"
 
@@ -25,18 +26,18 @@ import (
 
 // TestLimits appends values at each limit and beyond it.
 func TestLimits(t *testing.T) {
-	mem := newMem(t)
+	mem := queuetest.NewMem(t)
 	opts := testOptions(mem)
 	opts.Codec = "s2"
-	w := openWriter(t, opts)
-	var items []item
-	for _, it := range []item{
-		{id: "x", document: ""},
-		{id: strings.Repeat("x", queue.MaxIDBytes), document: "longest id"},
-		{id: "large", document: strings.Repeat("large ", queue.MaxDocumentBytes/6) + "1234"},
-		{id: "large and small", document: string(randomBytes(testseed.Rand(t), queue.MaxBlockBytes))},
+	w := queuetest.OpenWriter(t, opts)
+	var items []queuetest.Item
+	for _, it := range []queuetest.Item{
+		{ID: "x", Document: ""},
+		{ID: strings.Repeat("x", queue.MaxIDBytes), Document: "longest id"},
+		{ID: "large", Document: strings.Repeat("large ", queue.MaxDocumentBytes/6) + "1234"},
+		{ID: "large and small", Document: string(queuetest.RandomBytes(testseed.Rand(t), queue.MaxBlockBytes))},
 	} {
-		it.put(t, w)
+		it.Put(t, w)
 		items = append(items, it)
 	}
 	_, err := w.Append(nil, nil)
@@ -51,7 +52,7 @@ func TestLimits(t *testing.T) {
 	require.ErrorIs(t, err, queue.ErrCursorTooLong)
 	_, err = w.Put(queue.Record{ID: []byte("id"), Document: []byte("document"), Delete: true})
 	require.ErrorIs(t, err, queue.ErrDeleteWithDocument)
-	_, err = w.Put(queue.Record{ID: []byte("id"), Expires: testStart, Delete: true})
+	_, err = w.Put(queue.Record{ID: []byte("id"), Expires: queuetest.Start, Delete: true})
 	require.ErrorIs(t, err, queue.ErrDeleteWithDocument)
 
 	w.SetCursor(make([]byte, queue.MaxCursorBytes+1))
@@ -61,29 +62,29 @@ func TestLimits(t *testing.T) {
 	w.SetCursor(bytes.Repeat([]byte{7}, queue.MaxCursorBytes))
 	require.NoError(t, w.Flush())
 
-	r := openReader(t, mem)
-	requireItems(t, r, items)
+	r := queuetest.OpenReader(t, mem)
+	queuetest.RequireItems(t, r, items)
 	require.NoError(t, w.Close())
-	requireSound(t, mem)
-	assert.Equal(t, bytes.Repeat([]byte{7}, queue.MaxCursorBytes), openWriter(t, testOptions(mem)).Cursor())
+	queuetest.RequireSound(t, mem)
+	assert.Equal(t, bytes.Repeat([]byte{7}, queue.MaxCursorBytes), queuetest.OpenWriter(t, testOptions(mem)).Cursor())
 }
 
 func TestMostEntriesOfABlock(t *testing.T) {
-	mem := newMem(t)
+	mem := queuetest.NewMem(t)
 	opts := testOptions(mem)
 	opts.BlockBytes = queue.MaxBlockBytes
-	w := openWriter(t, opts)
-	var items []item
+	w := queuetest.OpenWriter(t, opts)
+	var items []queuetest.Item
 	for i := range queue.MaxBlockEntries + 1 {
-		it := item{id: fmt.Sprint(i)}
-		it.put(t, w)
+		it := queuetest.Item{ID: fmt.Sprint(i)}
+		it.Put(t, w)
 		items = append(items, it)
 	}
-	assert.Equal(t, queue.Address{Segment: 1, Block: segment.HeaderBytes, Index: queue.MaxBlockEntries - 1}, items[queue.MaxBlockEntries-1].at)
-	assert.NotEqual(t, items[0].at.Block, items[queue.MaxBlockEntries].at.Block)
+	assert.Equal(t, queue.Address{Segment: 1, Block: segment.HeaderBytes, Index: queue.MaxBlockEntries - 1}, items[queue.MaxBlockEntries-1].At)
+	assert.NotEqual(t, items[0].At.Block, items[queue.MaxBlockEntries].At.Block)
 	require.NoError(t, w.Close())
-	requireEntries(t, openReader(t, mem), items)
-	requireDocuments(t, openReader(t, mem), items[queue.MaxBlockEntries-1:])
+	queuetest.RequireEntries(t, queuetest.OpenReader(t, mem), items)
+	queuetest.RequireDocuments(t, queuetest.OpenReader(t, mem), items[queue.MaxBlockEntries-1:])
 }
 
 // TestRewriteOfAnySegmentFits: a segment ends before a rewrite of it could be too large, even
@@ -92,33 +93,33 @@ func TestRewriteOfAnySegmentFits(t *testing.T) {
 	for _, name := range codec.Names() {
 		t.Run(name, func(t *testing.T) {
 			random := testseed.Rand(t)
-			mem := newMem(t)
+			mem := queuetest.NewMem(t)
 			opts := testOptions(mem)
 			opts.Codec, opts.BlockBytes, opts.DictionaryBytes = name, 1+random.IntN(4000), 1<<10
-			w := openWriter(t, opts)
+			w := queuetest.OpenWriter(t, opts)
 			segments := map[queue.SegmentID]*int64{}
-			put := func(it item) {
-				it.put(t, w)
-				segments[it.at.Segment] = w.Rewritten()
+			put := func(it queuetest.Item) {
+				it.Put(t, w)
+				segments[it.At.Segment] = w.Rewritten()
 			}
-			put(item{id: "first", document: "the secret"})
-			same := string(randomBytes(random, 300)) // shorter only with the dictionary
+			put(queuetest.Item{ID: "first", Document: "the secret"})
+			same := string(queuetest.RandomBytes(random, 300)) // shorter only with the dictionary
 			for i := range 500 {
 				id := fmt.Sprint(i, strings.Repeat("x", random.IntN(100)))
-				put(item{id: id, document: same + strconv.Itoa(i), expires: testStart.Add(24 * time.Hour)})
+				put(queuetest.Item{ID: id, Document: same + strconv.Itoa(i), Expires: queuetest.Start.Add(24 * time.Hour)})
 			}
-			w.SetCursor(randomBytes(random, queue.MaxCursorBytes))
+			w.SetCursor(queuetest.RandomBytes(random, queue.MaxCursorBytes))
 			require.NoError(t, w.Seal())
-			put(item{id: "first", deleted: true})
+			put(queuetest.Item{ID: "first", Deleted: true})
 			require.NoError(t, w.Close())
 
-			report, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
-				FS: mem, EraseDead: true, MaxDead: 1, Now: func() time.Time { return testStart.Add(time.Hour) },
+			report, err := maintain.Compact(context.Background(), queuetest.Dir, &maintain.CompactOptions{
+				FS: mem, EraseDead: true, MaxDead: 1, Now: func() time.Time { return queuetest.Start.Add(time.Hour) },
 				DictionaryBytes: codec.MaxDictionaryBytes, // too few documents for it
 			})
 			require.NoError(t, err)
 			require.Equal(t, name == "s2" || name == "zstd", 10*report.BytesAfter > 13*report.BytesBefore, "else no document is larger than before")
-			infos, err := openReader(t, mem).Segments()
+			infos, err := queuetest.OpenReader(t, mem).Segments()
 			require.NoError(t, err)
 			rewrites := 0
 			for _, info := range infos {
@@ -137,19 +138,19 @@ func TestRewriteOfAnySegmentFits(t *testing.T) {
 }
 
 func TestOptionsAreChecked(t *testing.T) {
-	_, err := queue.OpenWriter(queueDir, &queue.WriterOptions{
-		FS: newMem(t), Codec: "zip", BlockBytes: queue.MaxBlockBytes + 1, SegmentBytes: -1, SegmentAge: -1,
+	_, err := queue.OpenWriter(queuetest.Dir, &queue.WriterOptions{
+		FS: queuetest.NewMem(t), Codec: "zip", BlockBytes: queue.MaxBlockBytes + 1, SegmentBytes: -1, SegmentAge: -1,
 	})
 	require.ErrorIs(t, err, queue.ErrUnknownCodec)
 	for _, fault := range []string{"BlockBytes", "SegmentBytes", "SegmentAge", `"zip": this build has [`} {
 		assert.ErrorContains(t, err, fault)
 	}
-	_, err = queue.OpenWriter(queueDir, &queue.WriterOptions{FS: newMem(t), SegmentBytes: queue.MinSegmentBytes - 1})
+	_, err = queue.OpenWriter(queuetest.Dir, &queue.WriterOptions{FS: queuetest.NewMem(t), SegmentBytes: queue.MinSegmentBytes - 1})
 	require.EqualError(t, err, "queue: SegmentBytes is 1023, it must be from 1024 to 4294967296")
 }
 
 func TestSegmentNumbersRunOut(t *testing.T) {
-	w := openWriter(t, testOptions(newMem(t)))
+	w := queuetest.OpenWriter(t, testOptions(queuetest.NewMem(t)))
 	w.SetLast(math.MaxUint32)
 	_, err := w.Append([]byte("id"), nil)
 	require.ErrorIs(t, err, queue.ErrFull)
@@ -158,10 +159,10 @@ func TestSegmentNumbersRunOut(t *testing.T) {
 // TestCursor: after a crash the cursor is the one set after the last entry that was
 // found.
 func TestCursor(t *testing.T) {
-	mem := newMem(t)
+	mem := queuetest.NewMem(t)
 	opts := testOptions(mem)
 	opts.BlockBytes = 100
-	w := openWriter(t, opts)
+	w := queuetest.OpenWriter(t, opts)
 	require.Nil(t, w.Cursor())
 	for i := range 50 {
 		_, err := w.Append([]byte(fmt.Sprint(i)), []byte("a document"))
@@ -171,12 +172,12 @@ func TestCursor(t *testing.T) {
 			require.NoError(t, w.Seal())
 		}
 		killed := mem.ProcessCrashClone()
-		again, err := queue.OpenWriter(queueDir, testOptions(killed))
+		again, err := queue.OpenWriter(queuetest.Dir, testOptions(killed))
 		require.NoError(t, err)
-		r := openReader(t, killed)
+		r := queuetest.OpenReader(t, killed)
 		want := ""
-		if found := scan(t, r, queue.Position{}); len(found) > 0 {
-			want = "cursor " + found[len(found)-1].id
+		if found := queuetest.Scan(t, r, queue.Position{}); len(found) > 0 {
+			want = "cursor " + found[len(found)-1].ID
 		}
 		require.Equal(t, want, string(again.Cursor()))
 		require.NoError(t, again.Close())
@@ -185,7 +186,7 @@ func TestCursor(t *testing.T) {
 
 	// Later segments without a SetCursor keep it.
 	for range 2 {
-		w, err := queue.OpenWriter(queueDir, testOptions(mem))
+		w, err := queue.OpenWriter(queuetest.Dir, testOptions(mem))
 		require.NoError(t, err)
 		require.Equal(t, "cursor 49", string(w.Cursor()))
 		_, err = w.Append([]byte("id"), nil)
@@ -195,12 +196,12 @@ func TestCursor(t *testing.T) {
 }
 
 func TestSegmentsRollBySizeAndAge(t *testing.T) {
-	mem := newMem(t)
+	mem := queuetest.NewMem(t)
 	opts := testOptions(mem)
-	now := testStart
+	now := queuetest.Start
 	opts.Now = func() time.Time { return now }
 	opts.BlockBytes, opts.SegmentBytes, opts.SegmentAge = 1000, 10_000, time.Hour
-	w := openWriter(t, opts)
+	w := queuetest.OpenWriter(t, opts)
 	var at queue.Address
 	var err error
 	for range 200 {
@@ -208,7 +209,7 @@ func TestSegmentsRollBySizeAndAge(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, w.Flush())
-	r := openReader(t, mem)
+	r := queuetest.OpenReader(t, mem)
 	infos, err := r.Segments()
 	require.NoError(t, err)
 	for i, info := range infos {
@@ -232,24 +233,24 @@ func TestSegmentsRollBySizeAndAge(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, first.Segment+1, second.Segment, "by Append")
 	require.NoError(t, w.Close())
-	requireSound(t, mem)
+	queuetest.RequireSound(t, mem)
 }
 
 func sealedOf(t *testing.T, fsys vfs.FS) map[queue.SegmentID]bool {
-	l, err := segment.List(fsys, queueDir)
+	l, err := segment.List(fsys, queuetest.Dir)
 	require.NoError(t, err)
 	return l.Sealed
 }
 
 // TestNothingWrittenLeavesNothing: a writer without entries creates no segment.
 func TestNothingWrittenLeavesNothing(t *testing.T) {
-	mem := newMem(t)
-	w := openWriter(t, testOptions(mem))
+	mem := queuetest.NewMem(t)
+	w := queuetest.OpenWriter(t, testOptions(mem))
 	w.SetCursor([]byte("cursor"))
 	require.NoError(t, w.Flush())
 	require.NoError(t, w.Seal())
 	require.NoError(t, w.Close())
-	names, err := mem.List(queueDir)
+	names, err := mem.List(queuetest.Dir)
 	require.NoError(t, err)
 	assert.Equal(t, []string{segment.LockName}, names)
 }
@@ -257,10 +258,10 @@ func TestNothingWrittenLeavesNothing(t *testing.T) {
 // TestManyAppenders: concurrent appends get different addresses, and each address has the
 // right document.
 func TestManyAppenders(t *testing.T) {
-	mem := newMem(t)
+	mem := queuetest.NewMem(t)
 	opts := testOptions(mem)
 	opts.Codec, opts.BlockBytes, opts.SegmentBytes = "s2", 2000, 20_000
-	w := openWriter(t, opts)
+	w := queuetest.OpenWriter(t, opts)
 	var all sync.Map
 	var wait sync.WaitGroup
 	for g := range 4 {
@@ -277,7 +278,7 @@ func TestManyAppenders(t *testing.T) {
 	}
 	wait.Wait()
 	require.NoError(t, w.Close())
-	r := openReader(t, mem)
+	r := queuetest.OpenReader(t, mem)
 	count := 0
 	all.Range(func(at, document any) bool {
 		got, err := r.Document(nil, at.(queue.Address))
@@ -287,15 +288,15 @@ func TestManyAppenders(t *testing.T) {
 		return true
 	})
 	require.Equal(t, 800, count)
-	require.Len(t, scan(t, r, queue.Position{}), 800)
+	require.Len(t, queuetest.Scan(t, r, queue.Position{}), 800)
 }
 
 func TestOpenBelowSealedIsRefused(t *testing.T) {
-	files, _ := smallQueue(t, "none", true)
-	mem := memWith(t, map[string][]byte{
+	files, _ := queuetest.SmallQueue(t, "none", true)
+	mem := queuetest.MemWith(t, map[string][]byte{
 		"0000000001.open": files["0000000001.seg"], "0000000002.seg": files["0000000002.seg"],
 	})
-	_, err := queue.OpenWriter(queueDir, testOptions(mem))
+	_, err := queue.OpenWriter(queuetest.Dir, testOptions(mem))
 	require.ErrorContains(t, err, "segment 1 is not sealed but later segments exist")
 }
 
@@ -319,8 +320,8 @@ func TestExpirySeconds(t *testing.T) {
 // TestCursorTravelsWithItsEntry: with concurrent flushes each block has the cursor that
 // was put with its last entry.
 func TestCursorTravelsWithItsEntry(t *testing.T) {
-	mem := newMem(t)
-	w := openWriter(t, testOptions(mem))
+	mem := queuetest.NewMem(t)
+	w := queuetest.OpenWriter(t, testOptions(mem))
 	due, flushed := make(chan struct{}), make(chan error, 1)
 	go func() {
 		var err error
@@ -341,7 +342,7 @@ func TestCursorTravelsWithItsEntry(t *testing.T) {
 	require.NoError(t, <-flushed)
 	require.NoError(t, w.Close())
 
-	s, err := segment.Open(mem, segment.Path(queueDir, 1, segment.SealedSuffix), 1)
+	s, err := segment.Open(mem, segment.Path(queuetest.Dir, 1, segment.SealedSuffix), 1)
 	require.NoError(t, err)
 	defer s.Close()
 	walk, b := s.NewWalk(), segment.Block{}
@@ -361,12 +362,12 @@ func TestCursorTravelsWithItsEntry(t *testing.T) {
 // its final name, which rsync copies.
 func TestSealedNameIsDurable(t *testing.T) {
 	mem := vfs.NewMem()
-	w, err := queue.OpenWriter(queueDir, testOptions(mem))
+	w, err := queue.OpenWriter(queuetest.Dir, testOptions(mem))
 	require.NoError(t, err)
 	at, err := w.Append([]byte("id"), []byte("document"))
 	require.NoError(t, err)
 	require.NoError(t, w.Seal())
-	_, err = mem.CrashClone(vfs.KeepSynced).Stat(segment.Path(queueDir, at.Segment, segment.SealedSuffix))
+	_, err = mem.CrashClone(vfs.KeepSynced).Stat(segment.Path(queuetest.Dir, at.Segment, segment.SealedSuffix))
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
 }

@@ -59,7 +59,7 @@ var targets = map[string]string{
 	"queue/internal/segment.ParseFooter":              "queue.FuzzSegment",
 	"queue.parseHead":                                 "FuzzHead",
 	"queue/internal/segment.ParseHeader":              "queue.FuzzSegment",
-	"queue/internal/segment.ParseRelocations":         "queue.FuzzRewrite",
+	"queue/internal/segment.ParseRelocations":         "queue/maintain.FuzzRewrite",
 	"queue/shardset.parseFile":                        "FuzzFile",
 	"queue/publish.decodeCommit":                      "FuzzCommit",
 	"queue/publish.decodeIncrement":                   "FuzzIncrement",

@@ -114,7 +114,7 @@ var mutations = []mutation{
 	{
 		name: "segments are deleted before the name of their rewrite is durable", file: "queue/maintain/compact.go",
 		old: "	if err := fsys.SyncDir(dir); err != nil {", new: "	if err := error(nil); err != nil {",
-		pkg: "./queue", run: "TestCompactCrash$",
+		pkg: "./queue/maintain", run: "TestCompactCrash$",
 	},
 	{
 		name: "the checksum of a document is not compared", sample: true, file: "queue/internal/segment/fetch.go",

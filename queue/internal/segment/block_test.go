@@ -12,7 +12,7 @@ import (
 // accepted block lie inside the block without gaps, and encoding them gives the same
 // block.
 func FuzzBlock(f *testing.F) {
-	content, err := os.ReadFile("../../testdata/v0-none/0000000001.seg")
+	content, err := os.ReadFile("../queuetest/testdata/v0-none/0000000001.seg")
 	require.NoError(f, err)
 	for at := HeaderBytes; FrameType(content[at+4]) != FrameFooter; {
 		if FrameType(content[at+4]) == FrameMark {

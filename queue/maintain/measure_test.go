@@ -1,4 +1,4 @@
-package queue_test
+package maintain_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/internal/segment"
 	"docstore/queue/maintain"
 
@@ -18,25 +19,25 @@ import (
 // one pass and in several.
 func TestUsage(t *testing.T) {
 	rng := testseed.Rand(t)
-	mem := newMem(t)
-	opts := testOptions(mem)
+	mem := queuetest.NewMem(t)
+	opts := queuetest.Options(mem)
 	opts.Codec = "s2"
 	opts.BlockBytes, opts.SegmentBytes = 600, 4000
-	w := openWriter(t, opts)
-	now := testStart.Add(time.Hour).Truncate(time.Second)
+	w := queuetest.OpenWriter(t, opts)
+	now := queuetest.Start.Add(time.Hour).Truncate(time.Second)
 	for range 2000 {
-		i := item{id: fmt.Sprint("id", rng.IntN(300)), document: fmt.Sprintf("%0*d", rng.IntN(200), rng.IntN(9))}
+		i := queuetest.Item{ID: fmt.Sprint("id", rng.IntN(300)), Document: fmt.Sprintf("%0*d", rng.IntN(200), rng.IntN(9))}
 		switch rng.IntN(8) {
 		case 0:
-			i.deleted = true
+			i.Deleted = true
 		case 1:
-			i.expires = now.Add(time.Duration(rng.IntN(3)-1) * time.Second)
+			i.Expires = now.Add(time.Duration(rng.IntN(3)-1) * time.Second)
 		}
-		i.put(t, w)
+		i.Put(t, w)
 	}
 	require.NoError(t, w.Flush())
 
-	r := openReader(t, mem)
+	r := queuetest.OpenReader(t, mem)
 	want := make(map[queue.SegmentID]*maintain.Usage)
 	newest := make(map[string]queue.Entry)
 	require.NoError(t, r.Scan(t.Context(), queue.Position{}, func(e queue.Entry) error {
@@ -83,22 +84,22 @@ func TestUsage(t *testing.T) {
 
 // TestUsageOfEmptyQueue: a queue without entries has no usage, for any number of passes.
 func TestUsageOfEmptyQueue(t *testing.T) {
-	r := openReader(t, newMem(t))
-	got, err := maintain.Measure(t.Context(), r, testStart, 0)
+	r := queuetest.OpenReader(t, queuetest.NewMem(t))
+	got, err := maintain.Measure(t.Context(), r, queuetest.Start, 0)
 	require.NoError(t, err)
 	require.Empty(t, got)
 }
 
 // TestUsageOfIncompleteQueue: a queue with a missing segment is an error.
 func TestUsageOfIncompleteQueue(t *testing.T) {
-	mem := newMem(t)
-	w := openWriter(t, testOptions(mem))
+	mem := queuetest.NewMem(t)
+	w := queuetest.OpenWriter(t, queuetest.Options(mem))
 	for i := range 3 {
-		(&item{id: fmt.Sprint(i), document: "document"}).put(t, w)
+		(&queuetest.Item{ID: fmt.Sprint(i), Document: "document"}).Put(t, w)
 		require.NoError(t, w.Seal())
 	}
-	require.NoError(t, mem.Remove(segment.Path(queueDir, 2, segment.SealedSuffix)))
-	_, err := maintain.Measure(t.Context(), openReader(t, mem), testStart, 0)
+	require.NoError(t, mem.Remove(segment.Path(queuetest.Dir, 2, segment.SealedSuffix)))
+	_, err := maintain.Measure(t.Context(), queuetest.OpenReader(t, mem), queuetest.Start, 0)
 	require.ErrorIs(t, err, queue.ErrUnavailable)
 }
 

@@ -1,4 +1,4 @@
-package queue_test
+package maintain_test
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/codec"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/internal/segment"
 	"docstore/queue/maintain"
 
@@ -24,10 +25,10 @@ import (
 // filesWith returns the names of the files that contain the bytes.
 func filesWith(t testing.TB, fsys vfs.FS, content string) (names []string) {
 	t.Helper()
-	all, err := fsys.List(queueDir)
+	all, err := fsys.List(queuetest.Dir)
 	require.NoError(t, err)
 	for _, name := range all {
-		b, err := vfs.ReadFile(fsys, queueDir+"/"+name)
+		b, err := vfs.ReadFile(fsys, queuetest.Dir+"/"+name)
 		require.NoError(t, err)
 		if bytes.Contains(b, []byte(content)) {
 			names = append(names, name)
@@ -38,7 +39,7 @@ func filesWith(t testing.TB, fsys vfs.FS, content string) (names []string) {
 
 func erase(t testing.TB, fsys vfs.FS, now time.Time, after time.Duration) maintain.CompactReport {
 	t.Helper()
-	report, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
+	report, err := maintain.Compact(context.Background(), queuetest.Dir, &maintain.CompactOptions{
 		FS: fsys, EraseDead: true, EraseAfter: after, DeleteOriginals: true, MaxDead: 1,
 		Now: func() time.Time { return now }, DictionaryBytes: eraseDictionaryBytes,
 	})
@@ -51,7 +52,7 @@ const eraseDictionaryBytes = 256
 // secretDocument returns a document with a unique secret in it.
 func secretDocument(random *rand.Rand) (document, secret string) {
 	secret = fmt.Sprintf("%016x%016x", random.Uint64(), random.Uint64())
-	return posting(random.IntN(1000))[:200] + secret, secret
+	return queuetest.Posting(random.IntN(1000))[:200] + secret, secret
 }
 
 // TestEraseModel writes, overwrites, deletes and expires documents with unique content,
@@ -61,13 +62,13 @@ func TestEraseModel(t *testing.T) {
 	for _, codec := range codec.Names() {
 		t.Run(codec, func(t *testing.T) {
 			random := testseed.Rand(t)
-			mem := newMem(t)
-			now := testStart
-			opts := testOptions(mem)
+			mem := queuetest.NewMem(t)
+			now := queuetest.Start
+			opts := queuetest.Options(mem)
 			opts.Codec, opts.BlockBytes, opts.SegmentBytes, opts.DictionaryBytes = codec, 2000, 20_000, eraseDictionaryBytes
 			opts.Now = func() time.Time { return now }
 			type version struct {
-				item
+				queuetest.Item
 				secret string
 			}
 			newest := map[string]version{}
@@ -77,38 +78,38 @@ func TestEraseModel(t *testing.T) {
 			places := map[queue.Address]queue.Place{} // the last ones seen, of erased documents too
 			seen := seenPlaces{}
 			for range 25 {
-				w := openWriter(t, opts)
+				w := queuetest.OpenWriter(t, opts)
 				for range 20 + random.IntN(100) {
-					v := version{item: item{id: fmt.Sprint("id", random.IntN(60))}}
+					v := version{Item: queuetest.Item{ID: fmt.Sprint("id", random.IntN(60))}}
 					if random.IntN(6) == 0 {
-						v.deleted = true
+						v.Deleted = true
 					} else {
-						v.document, v.secret = secretDocument(random)
+						v.Document, v.secret = secretDocument(random)
 					}
-					if random.IntN(10) == 0 && !v.deleted {
-						v.expires = now.Truncate(time.Second).Add(time.Duration(random.IntN(20)) * time.Second)
+					if random.IntN(10) == 0 && !v.Deleted {
+						v.Expires = now.Truncate(time.Second).Add(time.Duration(random.IntN(20)) * time.Second)
 					}
-					before := newest[v.id]
+					before := newest[v.ID]
 					if _, dead := died[before.secret]; before.secret != "" && !dead {
 						died[before.secret] = now
 					}
-					v.put(t, w)
-					newest[v.id] = v
-					if !v.deleted {
-						written[v.at] = v
+					v.Put(t, w)
+					newest[v.ID] = v
+					if !v.Deleted {
+						written[v.At] = v
 					}
 					now = now.Add(10 * time.Millisecond).Truncate(time.Millisecond)
 				}
 				require.NoError(t, w.Close())
-				maps.Copy(places, placesOf(t, openReader(t, mem)))
+				maps.Copy(places, queuetest.PlacesOf(t, queuetest.OpenReader(t, mem)))
 				now = now.Add(time.Second)
 				for _, v := range newest {
-					if _, dead := died[v.secret]; !dead && !v.expires.IsZero() && !now.Before(v.expires) {
-						died[v.secret] = v.expires
+					if _, dead := died[v.secret]; !dead && !v.Expires.IsZero() && !now.Before(v.Expires) {
+						died[v.secret] = v.Expires
 					}
 				}
 				if random.IntN(2) == 0 {
-					_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
+					_, err := maintain.Compact(context.Background(), queuetest.Dir, &maintain.CompactOptions{
 						FS: mem, MaxDead: 0.01 + random.Float64(), DeleteOriginals: random.IntN(2) == 0, Now: func() time.Time { return now },
 					})
 					require.NoError(t, err)
@@ -116,7 +117,7 @@ func TestEraseModel(t *testing.T) {
 				for secret := range died {
 					for _, name := range filesWith(t, mem, secret) {
 						n, _ := queue.ParseFileName(name)
-						s, err := segment.Open(mem, queueDir+"/"+name, n.First)
+						s, err := segment.Open(mem, queuetest.Dir+"/"+name, n.First)
 						require.NoError(t, err)
 						content, err := s.Dictionary()
 						require.NoError(t, err)
@@ -136,24 +137,24 @@ func TestEraseModel(t *testing.T) {
 				for again := 0; erase(t, mem, now, after).Rewrites > 0; again++ {
 					require.Less(t, again, 3, "small rewrites are merged, and then there is nothing left to do")
 				}
-				requireSound(t, mem)
-				r := openReader(t, mem)
+				queuetest.RequireSound(t, mem)
+				r := queuetest.OpenReader(t, mem)
 				for at, v := range written { // an index may be behind
 					if dead, ok := died[v.secret]; ok && !dead.After(now.Add(-after)) {
-						_, _, err := r.StoredFor(nil, queue.Wanted{ID: []byte(v.id), Address: at, Place: places[at]}, 0)
-						require.Error(t, err, "%s at %s is served by its place", v.id, at)
+						_, _, err := r.StoredFor(nil, queue.Wanted{ID: []byte(v.ID), Address: at, Place: places[at]}, 0)
+						require.Error(t, err, "%s at %s is served by its place", v.ID, at)
 					}
 				}
-				maps.Copy(places, placesOf(t, r))
+				maps.Copy(places, queuetest.PlacesOf(t, r))
 				requireAllPlaces(t, r, seen)
-				index := (&follower{index: map[string]indexed{}}).follow(t, r, -1)
+				index := (&queuetest.Follower{Index: map[string]queuetest.Indexed{}}).Follow(t, r, -1)
 				for id, v := range newest {
-					if v.deleted || !v.expires.IsZero() && !now.Before(v.expires) {
+					if v.Deleted || !v.Expires.IsZero() && !now.Before(v.Expires) {
 						continue
 					}
-					document, err := r.DocumentFor(nil, []byte(id), index.index[id].address)
+					document, err := r.DocumentFor(nil, []byte(id), index.Index[id].Address)
 					require.NoError(t, err)
-					require.Equal(t, v.document, string(document))
+					require.Equal(t, v.Document, string(document))
 				}
 				require.NoError(t, r.Close())
 			}
@@ -175,7 +176,7 @@ func requireAllPlaces(t *testing.T, r *queue.Reader, seen seenPlaces) (ambiguous
 	t.Helper()
 	infos, err := r.Segments()
 	require.NoError(t, err)
-	present := placesOf(t, r)
+	present := queuetest.PlacesOf(t, r)
 	for at, p := range present {
 		i := slices.IndexFunc(infos, func(i queue.SegmentInfo) bool { return i.ID <= at.Segment && at.Segment <= i.Last })
 		require.GreaterOrEqual(t, i, 0)
@@ -208,27 +209,27 @@ func TestPlacesOfRewritesWithTheSameNumber(t *testing.T) {
 	const rewrites, dictionaryBytes = 2*7 + 1, 2 << 10
 	for _, name := range []string{"s2", "zstd"} {
 		t.Run(name, func(t *testing.T) {
-			mem := newMem(t)
-			opts := testOptions(mem)
+			mem := queuetest.NewMem(t)
+			opts := queuetest.Options(mem)
 			opts.Codec, opts.BlockBytes, opts.SegmentBytes, opts.DictionaryBytes = name, 2000, 1<<20, dictionaryBytes
-			w := openWriter(t, opts)
+			w := queuetest.OpenWriter(t, opts)
 			for i := range 500 {
-				(&item{id: fmt.Sprint(i), document: posting(i)}).put(t, w)
+				(&queuetest.Item{ID: fmt.Sprint(i), Document: queuetest.Posting(i)}).Put(t, w)
 			}
 			require.NoError(t, w.Close())
 			seen, ambiguous := seenPlaces{}, 0
 			for i := range rewrites {
-				w := openWriter(t, opts)
+				w := queuetest.OpenWriter(t, opts)
 				for _, n := range []int{i, 499 - i} { // of the sample of the first dictionary, and of later ones
-					(&item{id: fmt.Sprint(n), deleted: true}).put(t, w)
+					(&queuetest.Item{ID: fmt.Sprint(n), Deleted: true}).Put(t, w)
 				}
 				require.NoError(t, w.Close())
-				_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
+				_, err := maintain.Compact(context.Background(), queuetest.Dir, &maintain.CompactOptions{
 					FS: mem, EraseDead: true, DeleteOriginals: true, MaxDead: 1, DictionaryBytes: dictionaryBytes,
-					Now: func() time.Time { return testStart.Add(time.Hour) },
+					Now: func() time.Time { return queuetest.Start.Add(time.Hour) },
 				})
 				require.NoError(t, err)
-				ambiguous += requireAllPlaces(t, openReader(t, mem), seen)
+				ambiguous += requireAllPlaces(t, queuetest.OpenReader(t, mem), seen)
 			}
 			require.Greater(t, ambiguous, 300, "else the test is void")
 		})
@@ -238,34 +239,34 @@ func TestPlacesOfRewritesWithTheSameNumber(t *testing.T) {
 // TestEraseNewestSegment: a queue of one segment continues after its rewrite, with its
 // cursor, even if only the last delete is left.
 func TestEraseNewestSegment(t *testing.T) {
-	mem := newMem(t)
-	w := openWriter(t, testOptions(mem))
-	(&item{id: "id", document: "the secret"}).put(t, w)
+	mem := queuetest.NewMem(t)
+	w := queuetest.OpenWriter(t, queuetest.Options(mem))
+	(&queuetest.Item{ID: "id", Document: "the secret"}).Put(t, w)
 	w.SetCursor([]byte("line 1"))
 	require.NoError(t, w.Flush())
-	(&item{id: "id", deleted: true}).put(t, w)
+	(&queuetest.Item{ID: "id", Deleted: true}).Put(t, w)
 	w.SetCursor([]byte("line 2"))
 	require.NoError(t, w.Flush())
-	require.Equal(t, []queue.SegmentID{1}, erase(t, mem, testStart.Add(time.Hour), 0).NotErased, "it is being written")
+	require.Equal(t, []queue.SegmentID{1}, erase(t, mem, queuetest.Start.Add(time.Hour), 0).NotErased, "it is being written")
 	require.NoError(t, w.Close())
-	r := openReader(t, mem)
+	r := queuetest.OpenReader(t, mem)
 	end := r.End()
 
-	require.Zero(t, erase(t, mem, testStart.Add(time.Hour), 2*time.Hour).Rewrites, "not so soon")
-	require.Equal(t, 1, erase(t, mem, testStart.Add(time.Hour), time.Minute).Rewrites)
+	require.Zero(t, erase(t, mem, queuetest.Start.Add(time.Hour), 2*time.Hour).Rewrites, "not so soon")
+	require.Equal(t, 1, erase(t, mem, queuetest.Start.Add(time.Hour), time.Minute).Rewrites)
 	require.Empty(t, filesWith(t, mem, "secret"))
 	require.Equal(t, end, r.End())
-	require.Len(t, scan(t, r, queue.Position{}), 1)
-	w = openWriter(t, testOptions(mem))
+	require.Len(t, queuetest.Scan(t, r, queue.Position{}), 1)
+	w = queuetest.OpenWriter(t, queuetest.Options(mem))
 	require.Equal(t, "line 2", string(w.Cursor()))
-	it := item{id: "id", document: "another"}
-	it.put(t, w)
+	it := queuetest.Item{ID: "id", Document: "another"}
+	it.Put(t, w)
 	require.NoError(t, w.Close())
-	require.EqualValues(t, 2, it.at.Segment)
-	got := scan(t, r, end)
+	require.EqualValues(t, 2, it.At.Segment)
+	got := queuetest.Scan(t, r, end)
 	require.Len(t, got, 1)
-	require.Equal(t, it.at, got[0].at)
-	requireSound(t, mem)
+	require.Equal(t, it.At, got[0].At)
+	queuetest.RequireSound(t, mem)
 }
 
 // TestEraseAtAnyGeneration: a rewrite with the last name of four digits is rewritten like any
@@ -280,34 +281,34 @@ func TestEraseAtAnyGeneration(t *testing.T) {
 		{segment.MaxGeneration, ""},
 	} {
 		t.Run(fmt.Sprint(test.generation), func(t *testing.T) {
-			mem := newMem(t)
-			w := openWriter(t, testOptions(mem))
-			secret := item{id: "id", document: "the secret"}
-			for _, it := range []item{{id: "id", document: "first"}, secret, {id: "other", document: "a document"}} {
-				it.put(t, w)
+			mem := queuetest.NewMem(t)
+			w := queuetest.OpenWriter(t, queuetest.Options(mem))
+			secret := queuetest.Item{ID: "id", Document: "the secret"}
+			for _, it := range []queuetest.Item{{ID: "id", Document: "first"}, secret, {ID: "other", Document: "a document"}} {
+				it.Put(t, w)
 				require.NoError(t, w.Flush())
 			}
 			require.NoError(t, w.Seal())
-			require.Equal(t, 1, erase(t, mem, testStart.Add(time.Hour), 0).Rewrites)
+			require.Equal(t, 1, erase(t, mem, queuetest.Start.Add(time.Hour), 0).Rewrites)
 			setGeneration(t, mem, segment.Run{First: 1, Last: 1, Generation: 1}, test.generation)
-			(&item{id: "id", deleted: true}).put(t, w)
+			(&queuetest.Item{ID: "id", Deleted: true}).Put(t, w)
 			require.NoError(t, w.Close())
 
-			now := testStart.Add(2 * time.Hour)
-			_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
+			now := queuetest.Start.Add(2 * time.Hour)
+			_, err := maintain.Compact(context.Background(), queuetest.Dir, &maintain.CompactOptions{
 				FS: mem, EraseDead: true, DeleteOriginals: true, MaxDead: 1, Now: func() time.Time { return now },
 			})
 			if test.name == "" {
 				require.ErrorContains(t, err, "segments 1 to 1 have the highest possible generation, 4294967295")
-				_, err = maintain.Truncate(context.Background(), queueDir, queue.Address{Segment: 1}, &maintain.TruncateOptions{FS: mem})
+				_, err = maintain.Truncate(context.Background(), queuetest.Dir, queue.Address{Segment: 1}, &maintain.TruncateOptions{FS: mem})
 				require.ErrorContains(t, err, "highest possible generation")
 				return
 			}
 			require.NoError(t, err)
-			require.Empty(t, filesWith(t, mem, secret.document))
+			require.Empty(t, filesWith(t, mem, secret.Document))
 			require.Equal(t, []string{test.name}, filesWith(t, mem, "a document"))
-			require.Len(t, scan(t, openReader(t, mem), queue.Position{}), 2)
-			requireSound(t, mem)
+			require.Len(t, queuetest.Scan(t, queuetest.OpenReader(t, mem), queue.Position{}), 2)
+			queuetest.RequireSound(t, mem)
 		})
 	}
 }
@@ -315,24 +316,24 @@ func TestEraseAtAnyGeneration(t *testing.T) {
 // setGeneration gives the file of a rewrite another generation.
 func setGeneration(t *testing.T, fsys vfs.FS, run segment.Run, generation uint32) {
 	t.Helper()
-	content, err := vfs.ReadFile(fsys, run.Path(queueDir))
+	content, err := vfs.ReadFile(fsys, run.Path(queuetest.Dir))
 	require.NoError(t, err)
 	segment.Little.PutUint32(content[88:], generation)
-	require.NoError(t, fsys.Remove(run.Path(queueDir)))
+	require.NoError(t, fsys.Remove(run.Path(queuetest.Dir)))
 	run.Generation = generation
-	require.NoError(t, vfs.WriteFileAtomic(fsys, run.Path(queueDir), fixChecksums(content)))
+	require.NoError(t, vfs.WriteFileAtomic(fsys, run.Path(queuetest.Dir), queuetest.FixChecksums(content)))
 }
 
 // TestEraseAfterRepair: the damaged file that repair has renamed is removed, too.
 func TestEraseAfterRepair(t *testing.T) {
-	mem := newMem(t)
-	w := openWriter(t, testOptions(mem))
-	(&item{id: "id", document: "the secret"}).put(t, w)
-	(&item{id: "other", document: "a document"}).put(t, w)
+	mem := queuetest.NewMem(t)
+	w := queuetest.OpenWriter(t, queuetest.Options(mem))
+	(&queuetest.Item{ID: "id", Document: "the secret"}).Put(t, w)
+	(&queuetest.Item{ID: "other", Document: "a document"}).Put(t, w)
 	require.NoError(t, w.Seal())
-	(&item{id: "id", deleted: true}).put(t, w)
+	(&queuetest.Item{ID: "id", Deleted: true}).Put(t, w)
 	require.NoError(t, w.Close())
-	name := segment.Path(queueDir, 1, segment.SealedSuffix)
+	name := segment.Path(queuetest.Dir, 1, segment.SealedSuffix)
 	content, err := vfs.ReadFile(mem, name)
 	require.NoError(t, err)
 	content[bytes.Index(content, []byte("a document"))] ^= 1
@@ -340,34 +341,6 @@ func TestEraseAfterRepair(t *testing.T) {
 	require.NoError(t, vfs.WriteFileAtomic(mem, name, content))
 	repairQueue(t, mem)
 	require.Len(t, filesWith(t, mem, "secret"), 2)
-	erase(t, mem, testStart.Add(time.Hour), 0)
+	erase(t, mem, queuetest.Start.Add(time.Hour), 0)
 	require.Empty(t, filesWith(t, mem, "secret"))
-}
-
-// TestWriterDropsErasedDictionary: a Writer does not reuse a dictionary trained from
-// documents that were erased since, but does reuse others.
-func TestWriterDropsErasedDictionary(t *testing.T) {
-	mem := newMem(t)
-	opts := testOptions(mem)
-	opts.Codec, opts.SegmentBytes, opts.DictionaryBytes = "s2", 20_000, eraseDictionaryBytes
-	w := openWriter(t, opts)
-	for i := range 300 {
-		(&item{id: fmt.Sprint(i), document: posting(i)}).put(t, w)
-		require.NoError(t, w.Flush())
-	}
-	require.NoError(t, w.Close())
-	w = openWriter(t, opts)
-	require.NotNil(t, w.Trainer().Current())
-	require.EqualValues(t, 1, w.Trainer().Current().Sampled.First)
-	(&item{id: "0", deleted: true}).put(t, w)
-	require.NoError(t, w.Close())
-
-	_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{FS: mem, MaxDead: 0.001})
-	require.NoError(t, err)
-	w = openWriter(t, opts)
-	require.NotNil(t, w.Trainer().Current(), "nothing was erased")
-	require.NoError(t, w.Close())
-	erase(t, mem, testStart.Add(time.Hour), 0)
-	w = openWriter(t, opts)
-	require.Nil(t, w.Trainer().Current())
 }

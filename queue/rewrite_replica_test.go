@@ -12,6 +12,7 @@ import (
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/internal/segment"
 	"docstore/queue/maintain"
 
@@ -25,19 +26,19 @@ import (
 // not exist. The replicas are checked after each rewrite.
 func TestCompactPartialReplica(t *testing.T) {
 	random := testseed.Rand(t)
-	mem := newMem(t)
-	m := &model{random: random, now: testStart, newest: map[string]item{}}
+	mem := queuetest.NewMem(t)
+	m := &queuetest.Model{Random: random, Now: queuetest.Start, Newest: map[string]queuetest.Item{}}
 	opts := testOptions(mem)
 	opts.BlockBytes = 1000
-	w := openWriter(t, opts)
+	w := queuetest.OpenWriter(t, opts)
 	replicas := []*replica{newReplica(t, random), newReplica(t, random), newReplica(t, random)}
 	damaged := []*replica{newReplica(t, random), newReplica(t, random), newReplica(t, random)}
 	lookAtReplicas := func() {
 		for _, r := range append(replicas, newReplica(t, random)) {
 			r.copySome(t, random, mem)
-			m.requireIndex(t, r.reader, r.index.follow(t, r.reader, -1))
+			m.RequireIndex(t, r.reader, r.index.Follow(t, r.reader, -1))
 			requireCache(t, r.reader)
-			r.index = r.index.follow(t, r.reader, random.IntN(300))
+			r.index = r.index.Follow(t, r.reader, random.IntN(300))
 		}
 		for _, r := range damaged {
 			r.copySome(t, random, mem)
@@ -47,10 +48,10 @@ func TestCompactPartialReplica(t *testing.T) {
 	}
 	for range 16 {
 		for range 2 + random.IntN(8) {
-			m.write(t, w, 1+random.IntN(30))
+			m.Write(t, w, 1+random.IntN(30))
 			require.NoError(t, w.Seal())
 		}
-		m.now = m.now.Add(time.Second)
+		m.Now = m.Now.Add(time.Second)
 		renamed := false
 		observed := vfs.NewFault(mem, func(op vfs.Op) error {
 			if renamed { // a rewrite has its name
@@ -59,9 +60,9 @@ func TestCompactPartialReplica(t *testing.T) {
 			renamed = op.Kind == vfs.OpRename
 			return nil
 		})
-		_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
+		_, err := maintain.Compact(context.Background(), queuetest.Dir, &maintain.CompactOptions{
 			FS: observed, MaxDead: 0.01 + 0.3*random.Float64(), DeleteOriginals: random.IntN(2) == 0,
-			MemoryBytes: 100 + random.Int64N(1<<12), Now: func() time.Time { return m.now },
+			MemoryBytes: 100 + random.Int64N(1<<12), Now: func() time.Time { return m.Now },
 		})
 		require.NoError(t, err)
 		lookAtReplicas()
@@ -72,20 +73,20 @@ func TestCompactPartialReplica(t *testing.T) {
 type replica struct {
 	mem    *vfs.Mem
 	reader *queue.Reader
-	index  follower
+	index  queuetest.Follower
 }
 
 func newReplica(t *testing.T, random *rand.Rand) *replica {
-	mem := newMem(t)
-	r := openReader(t, mem)
+	mem := queuetest.NewMem(t)
+	r := queuetest.OpenReader(t, mem)
 	r.Files().Limit = 1 + random.IntN(20)
-	return &replica{mem, r, follower{index: map[string]indexed{}}}
+	return &replica{mem, r, queuetest.Follower{Index: map[string]queuetest.Indexed{}}}
 }
 
 // copySome copies some of the source's files, and at least one for each segment.
 // Sometimes it then removes files that the source no longer has.
 func (r *replica) copySome(t *testing.T, random *rand.Rand, source *vfs.Mem) {
-	names, err := source.List(queueDir)
+	names, err := source.List(queuetest.Dir)
 	require.NoError(t, err)
 	random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	some, covered := random.IntN(len(names)+1), map[queue.SegmentID]bool{}
@@ -94,16 +95,16 @@ func (r *replica) copySome(t *testing.T, random *rand.Rand, source *vfs.Mem) {
 		if !ok {
 			continue
 		}
-		_, err := r.mem.Stat(queueDir + "/" + name)
+		_, err := r.mem.Stat(queuetest.Dir + "/" + name)
 		there := err == nil
 		wanted := i < some
 		for n := f.First; n <= f.Last; n++ {
 			wanted = wanted || !there && !covered[n]
 		}
 		if wanted {
-			content, err := vfs.ReadFile(source, queueDir+"/"+name)
+			content, err := vfs.ReadFile(source, queuetest.Dir+"/"+name)
 			require.NoError(t, err)
-			require.NoError(t, vfs.WriteFileAtomic(r.mem, queueDir+"/"+name, content))
+			require.NoError(t, vfs.WriteFileAtomic(r.mem, queuetest.Dir+"/"+name, content))
 		}
 		for n := f.First; n <= f.Last && (wanted || there); n++ {
 			covered[n] = true
@@ -112,7 +113,7 @@ func (r *replica) copySome(t *testing.T, random *rand.Rand, source *vfs.Mem) {
 	if random.IntN(3) > 0 {
 		return
 	}
-	copied, err := r.mem.List(queueDir)
+	copied, err := r.mem.List(queuetest.Dir)
 	require.NoError(t, err)
 	for _, name := range copied {
 		whole, isQuarantined := strings.CutSuffix(name, queue.QuarantineSuffix)
@@ -120,17 +121,17 @@ func (r *replica) copySome(t *testing.T, random *rand.Rand, source *vfs.Mem) {
 			continue // it has not been copied again
 		}
 		if !slices.Contains(names, name) {
-			require.NoError(t, r.mem.Remove(queueDir+"/"+name))
+			require.NoError(t, r.mem.Remove(queuetest.Dir+"/"+name))
 		}
 	}
 }
 
 // damageSome quarantines, cuts and changes some rewrites.
 func (r *replica) damageSome(t *testing.T, random *rand.Rand) {
-	names, err := r.mem.List(queueDir)
+	names, err := r.mem.List(queuetest.Dir)
 	require.NoError(t, err)
 	for _, name := range names {
-		path := queueDir + "/" + name
+		path := queuetest.Dir + "/" + name
 		if _, ok := segment.ParseRewriteName(name); !ok || random.IntN(3) > 0 {
 			continue
 		}
@@ -152,20 +153,20 @@ func (r *replica) damageSome(t *testing.T, random *rand.Rand) {
 }
 
 // requireNeverWrong checks the ids whose newest entry the replica's index has read.
-func (r *replica) requireNeverWrong(t *testing.T, random *rand.Rand, m *model) {
+func (r *replica) requireNeverWrong(t *testing.T, random *rand.Rand, m *queuetest.Model) {
 	if random.IntN(2) == 0 {
 		r.reader.Close()
-		r.reader = openReader(t, r.mem)
+		r.reader = queuetest.OpenReader(t, r.mem)
 	}
 	for _, steps := range []int{0, random.IntN(300), random.IntN(300)} {
-		next, err := r.index.tryFollow(r.reader, steps)
+		next, err := r.index.TryFollow(r.reader, steps)
 		if err != nil && !errors.Is(err, queue.ErrCorrupt) {
 			require.ErrorIs(t, err, queue.ErrUnavailable, "the tail waits for a whole file")
 		}
 		r.index = next
-		for id, newest := range m.newest {
-			if newest.at.Compare(next.at.Next) < 0 {
-				if err := m.checkID(t, r.reader, next, id); err != nil {
+		for id, newest := range m.Newest {
+			if newest.At.Compare(next.At.Next) < 0 {
+				if err := m.CheckID(t, r.reader, next, id); err != nil {
 					require.ErrorIs(t, err, queue.ErrUnavailable)
 				}
 			}
@@ -179,24 +180,24 @@ func (r *replica) requireNeverWrong(t *testing.T, random *rand.Rand, m *model) {
 // second rewrite and, of the first segment, the original.
 func TestReplicaServesDeletedDocument(t *testing.T) {
 	for _, memory := range []int64{1, 1 << 20} { // two batches; one
-		mem := newMem(t)
-		w := openWriter(t, testOptions(mem))
-		put := func(items ...item) {
+		mem := queuetest.NewMem(t)
+		w := queuetest.OpenWriter(t, testOptions(mem))
+		put := func(items ...queuetest.Item) {
 			for _, it := range items {
-				it.put(t, w)
+				it.Put(t, w)
 			}
 			require.NoError(t, w.Seal())
 		}
-		put(item{id: "deleted", document: "document"}, item{id: "overwritten", document: "old"})
-		put(item{id: "kept", document: "document"})
-		put(item{id: "deleted", deleted: true}, item{id: "overwritten", document: "newer"}, item{id: "overwritten", document: "newest"})
-		put(item{id: "last", document: "document"})
-		_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{FS: mem, MaxDead: 0.01, MemoryBytes: memory})
+		put(queuetest.Item{ID: "deleted", Document: "document"}, queuetest.Item{ID: "overwritten", Document: "old"})
+		put(queuetest.Item{ID: "kept", Document: "document"})
+		put(queuetest.Item{ID: "deleted", Deleted: true}, queuetest.Item{ID: "overwritten", Document: "newer"}, queuetest.Item{ID: "overwritten", Document: "newest"})
+		put(queuetest.Item{ID: "last", Document: "document"})
+		_, err := maintain.Compact(context.Background(), queuetest.Dir, &maintain.CompactOptions{FS: mem, MaxDead: 0.01, MemoryBytes: memory})
 		require.NoError(t, err)
-		require.NoError(t, mem.Remove(queueDir+"/0000000001-0000000001.0001.seg"), "not copied yet")
-		index := follower{index: map[string]indexed{}}
-		index = index.follow(t, openReader(t, mem), -1)
-		require.NotContains(t, index.index, "deleted")
+		require.NoError(t, mem.Remove(queuetest.Dir+"/0000000001-0000000001.0001.seg"), "not copied yet")
+		index := queuetest.Follower{Index: map[string]queuetest.Indexed{}}
+		index = index.Follow(t, queuetest.OpenReader(t, mem), -1)
+		require.NotContains(t, index.Index, "deleted")
 	}
 }
 
@@ -204,7 +205,7 @@ func TestReplicaServesDeletedDocument(t *testing.T) {
 // with one rewrite and its delete with another. A replica that has the original file, and
 // a damaged copy of the first rewrite, must not read the original.
 func TestDamagedRewriteDoesNotBringDeletesBack(t *testing.T) {
-	const rewrite = queueDir + "/0000000001-0000000001.0001.seg"
+	const rewrite = queuetest.Dir + "/0000000001-0000000001.0001.seg"
 	for name, damage := range map[string]func(t *testing.T, replica *vfs.Mem){
 		"quarantined": func(t *testing.T, replica *vfs.Mem) {
 			require.NoError(t, replica.Rename(rewrite, rewrite+queue.QuarantineSuffix))
@@ -217,32 +218,32 @@ func TestDamagedRewriteDoesNotBringDeletesBack(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			mem := newMem(t)
-			w := openWriter(t, testOptions(mem))
-			put := func(items ...item) {
+			mem := queuetest.NewMem(t)
+			w := queuetest.OpenWriter(t, testOptions(mem))
+			put := func(items ...queuetest.Item) {
 				for _, it := range items {
-					it.put(t, w)
+					it.Put(t, w)
 				}
 				require.NoError(t, w.Seal())
 			}
-			put(item{id: "deleted", document: "document"}, item{id: "kept", document: "document"})
-			put(item{id: "between", document: "document"})
-			put(item{id: "deleted", deleted: true}, item{id: "overwritten", document: "old"})
-			put(item{id: "overwritten", document: "newest"})
-			original, err := vfs.ReadFile(mem, queueDir+"/0000000001.seg")
+			put(queuetest.Item{ID: "deleted", Document: "document"}, queuetest.Item{ID: "kept", Document: "document"})
+			put(queuetest.Item{ID: "between", Document: "document"})
+			put(queuetest.Item{ID: "deleted", Deleted: true}, queuetest.Item{ID: "overwritten", Document: "old"})
+			put(queuetest.Item{ID: "overwritten", Document: "newest"})
+			original, err := vfs.ReadFile(mem, queuetest.Dir+"/0000000001.seg")
 			require.NoError(t, err)
-			now := testStart
+			now := queuetest.Start
 			for range 4 {
 				now = now.Add(time.Hour)
-				_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
+				_, err := maintain.Compact(context.Background(), queuetest.Dir, &maintain.CompactOptions{
 					FS: mem, MaxDead: 0.01, MemoryBytes: 1, DeleteOriginals: true, Now: func() time.Time { return now },
 				})
 				require.NoError(t, err)
 			}
-			require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/0000000001.seg", original))
+			require.NoError(t, vfs.WriteFileAtomic(mem, queuetest.Dir+"/0000000001.seg", original))
 			damage(t, mem)
 			var corruption *queue.CorruptionError
-			err = openReader(t, mem).Scan(context.Background(), queue.Position{}, func(e queue.Entry) error {
+			err = queuetest.OpenReader(t, mem).Scan(context.Background(), queue.Position{}, func(e queue.Entry) error {
 				require.NotEqual(t, "deleted", string(e.ID))
 				return nil
 			})

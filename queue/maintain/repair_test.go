@@ -1,4 +1,4 @@
-package queue_test
+package maintain_test
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,11 +17,15 @@ import (
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/codec"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/internal/segment"
 	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // losses are the losses that a repair has reported.
 type losses []maintain.Loss
@@ -54,22 +59,12 @@ func stride(n int) int {
 	return n
 }
 
-// sourceWith returns a directory that a Writer has opened, with the files.
-func sourceWith(t testing.TB, files map[string][]byte) *vfs.Mem {
-	mem := memWith(t, files)
-	f, err := mem.Create(queueDir + "/" + segment.LockName)
-	require.NoError(t, err)
-	require.NoError(t, f.Close())
-	require.NoError(t, mem.SyncDir(queueDir))
-	return mem
-}
-
 func repairQueue(t testing.TB, fsys vfs.FS) ([]maintain.RepairedFile, losses) {
 	t.Helper()
 	var lost, dry losses
-	wouldRepair, err := maintain.Repair(context.Background(), queueDir, &maintain.RepairOptions{FS: fsys, DryRun: true, OnLoss: dry.note})
+	wouldRepair, err := maintain.Repair(context.Background(), queuetest.Dir, &maintain.RepairOptions{FS: fsys, DryRun: true, OnLoss: dry.note})
 	require.NoError(t, err)
-	repaired, err := maintain.Repair(context.Background(), queueDir, &maintain.RepairOptions{FS: fsys, OnLoss: lost.note})
+	repaired, err := maintain.Repair(context.Background(), queuetest.Dir, &maintain.RepairOptions{FS: fsys, OnLoss: lost.note})
 	require.NoError(t, err)
 	require.Equal(t, wouldRepair, repaired)
 	require.Equal(t, dry, lost)
@@ -78,84 +73,84 @@ func repairQueue(t testing.TB, fsys vfs.FS) ([]maintain.RepairedFile, losses) {
 
 // requireRepaired repairs a queue, checks that it has the items except for reported
 // losses, and continues it.
-func requireRepaired(t testing.TB, mem vfs.FS, items []item) ([]maintain.RepairedFile, losses) {
+func requireRepaired(t testing.TB, mem vfs.FS, items []queuetest.Item) ([]maintain.RepairedFile, losses) {
 	t.Helper()
 	repaired, lost := repairQueue(t, mem)
-	report := requireSound(t, mem)
-	r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: mem})
+	report := queuetest.RequireSound(t, mem)
+	r, err := queue.OpenReader(queuetest.Dir, &queue.ReaderOptions{FS: mem})
 	require.NoError(t, err)
 	defer r.Close()
 	requireSurvivors(t, r, items, lost)
-	again, err := maintain.Repair(context.Background(), queueDir, &maintain.RepairOptions{FS: mem})
+	again, err := maintain.Repair(context.Background(), queuetest.Dir, &maintain.RepairOptions{FS: mem})
 	require.NoError(t, err)
 	require.Empty(t, again, "it is whole now")
 
 	end := r.End()
-	w, err := queue.OpenWriter(queueDir, testOptions(mem))
+	w, err := queue.OpenWriter(queuetest.Dir, queuetest.Options(mem))
 	require.NoError(t, err)
 	at, err := w.Append([]byte("new"), []byte("document"))
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
-	got := scan(t, r, end)
+	got := queuetest.Scan(t, r, end)
 	require.NotEmpty(t, got)
-	require.Equal(t, at, got[len(got)-1].at)
-	requireSound(t, mem)
+	require.Equal(t, at, got[len(got)-1].At)
+	queuetest.RequireSound(t, mem)
 	require.NotZero(t, report.Segments)
 	return repaired, lost
 }
 
 // requireSurvivors checks that items that are not lost can be fetched and have their
 // addresses.
-func requireSurvivors(t testing.TB, r *queue.Reader, items []item, lost losses) {
+func requireSurvivors(t testing.TB, r *queue.Reader, items []queuetest.Item, lost losses) {
 	t.Helper()
-	entries := scan(t, r, queue.Position{})
-	var want []item
+	entries := queuetest.Scan(t, r, queue.Position{})
+	var want []queuetest.Item
 	for _, it := range items {
-		document, err := r.DocumentFor(nil, []byte(it.id), it.at)
+		document, err := r.DocumentFor(nil, []byte(it.ID), it.At)
 		var gone *queue.LostError
 		switch {
-		case lost.entry(it.at):
+		case lost.entry(it.At):
 			require.ErrorAs(t, err, &gone)
 			require.ErrorIs(t, err, queue.ErrUnavailable)
 			continue
-		case lost.document(it.at, it.id):
+		case lost.document(it.At, it.ID):
 			require.ErrorAs(t, err, &gone)
-		case it.deleted:
+		case it.Deleted:
 			require.ErrorIs(t, err, queue.ErrDeleted)
 		default:
 			require.NoError(t, err)
-			require.Equal(t, it.document, string(document))
+			require.Equal(t, it.Document, string(document))
 		}
 		want = append(want, it)
 	}
 	require.Len(t, entries, len(want))
 	for i, e := range entries {
-		require.Equal(t, want[i].id, e.id)
-		require.Equal(t, want[i].at, e.at)
-		require.Equal(t, want[i].deleted, e.deleted)
+		require.Equal(t, want[i].ID, e.ID)
+		require.Equal(t, want[i].At, e.At)
+		require.Equal(t, want[i].Deleted, e.Deleted)
 	}
 }
 
 // touched returns the items that depend on a byte of a segment: on their table entries or
 // the previous ones, which give their offsets, on their ids, or on their documents.
-func touched(t testing.TB, content []byte, items []item, at int) (found []item) {
+func touched(t testing.TB, content []byte, items []queuetest.Item, at int) (found []queuetest.Item) {
 	s := &segment.File{}
 	var err error
 	s.Header, err = segment.ParseHeader(content[:segment.HeaderBytes])
 	require.NoError(t, err)
 	in := func(from, to uint32) bool { return int(from) <= at && at < int(to) }
 	for _, it := range items {
-		if it.at.Segment != s.Header.Segment {
+		if it.At.Segment != s.Header.Segment {
 			continue
 		}
-		h, err := segment.ParseBlockHeader(content[it.at.Block:])
+		h, err := segment.ParseBlockHeader(content[it.At.Block:])
 		require.NoError(t, err)
-		b := segment.Block{BlockHeader: h, Bytes: content[it.at.Block:][:h.DataOffset()]}
-		e := b.Entry(int(it.at.Index))
-		rows := it.at.Block + segment.BlockHeaderBytes + segment.EntryBytes*uint32(max(int(it.at.Index)-1, 0))
-		ids, data := it.at.Block+uint32(h.IdsOffset()), it.at.Block+uint32(h.DataOffset())
+		b := segment.Block{BlockHeader: h, Bytes: content[it.At.Block:][:h.DataOffset()]}
+		e := b.Entry(int(it.At.Index))
+		rows := it.At.Block + segment.BlockHeaderBytes + segment.EntryBytes*uint32(max(int(it.At.Index)-1, 0))
+		ids, data := it.At.Block+uint32(h.IdsOffset()), it.At.Block+uint32(h.DataOffset())
 		dictionary := in(segment.HeaderBytes, uint32(s.Header.FirstFrame())) && e.HasCoded()
-		if in(rows, it.at.Block+segment.BlockHeaderBytes+segment.EntryBytes*uint32(it.at.Index+1)) ||
+		if in(rows, it.At.Block+segment.BlockHeaderBytes+segment.EntryBytes*uint32(it.At.Index+1)) ||
 			in(ids+e.IdStart, ids+e.IdEnd) || in(data+e.Start, data+e.End) || dictionary {
 			found = append(found, it)
 		}
@@ -168,7 +163,7 @@ func touched(t testing.TB, content []byte, items []item, at int) (found []item) 
 func TestRepairEveryByte(t *testing.T) {
 	for _, codec := range codec.Names() {
 		for _, seal := range []bool{true, false} {
-			files, items := smallQueue(t, codec, seal)
+			files, items := queuetest.SmallQueue(t, codec, seal)
 			for name, content := range files {
 				if !seal && name == "0000000001.seg" || codec != "none" && name != "0000000001.seg" {
 					continue // the same as in another case
@@ -186,25 +181,25 @@ func TestRepairEveryByte(t *testing.T) {
 	}
 }
 
-func requireLosesOnly(t *testing.T, files map[string][]byte, items []item, name string, damaged []byte, at int) {
+func requireLosesOnly(t *testing.T, files map[string][]byte, items []queuetest.Item, name string, damaged []byte, at int) {
 	changed := maps.Clone(files)
 	changed[name] = damaged
-	mem := sourceWith(t, changed)
+	mem := queuetest.SourceWith(t, changed)
 	if _, suffix, _ := segment.ParseName(name); suffix == segment.OpenSuffix && len(checkDamage(t, mem)) == 0 {
 		return // possibly the result of a crash, which OpenWriter handles
 	}
 	_, lost := requireRepaired(t, mem, items)
 	may := touched(t, files[name], items, at)
 	for _, it := range items {
-		if lost.entry(it.at) || lost.document(it.at, it.id) {
-			require.True(t, slices.ContainsFunc(may, func(m item) bool { return m.at == it.at }), "byte %d: %s at %s is lost", at, it.id, it.at)
+		if lost.entry(it.At) || lost.document(it.At, it.ID) {
+			require.True(t, slices.ContainsFunc(may, func(m queuetest.Item) bool { return m.At == it.At }), "byte %d: %s at %s is lost", at, it.ID, it.At)
 		}
 	}
 }
 
 // checkDamage returns the damage that a check finds.
 func checkDamage(t testing.TB, fsys vfs.FS) []*queue.CorruptionError {
-	report, err := maintain.Check(context.Background(), queueDir, &maintain.CheckOptions{FS: fsys})
+	report, err := maintain.Check(context.Background(), queuetest.Dir, &maintain.CheckOptions{FS: fsys})
 	require.NoError(t, err)
 	return report.Damage
 }
@@ -212,7 +207,7 @@ func checkDamage(t testing.TB, fsys vfs.FS) []*queue.CorruptionError {
 // TestRepairLargerDamage cuts, zeroes and overwrites a segment from each byte on.
 func TestRepairLargerDamage(t *testing.T) {
 	for _, codec := range []string{"none", "s2"} {
-		files, items := smallQueue(t, codec, true)
+		files, items := queuetest.SmallQueue(t, codec, true)
 		for name, content := range files {
 			for _, damage := range []struct {
 				name string
@@ -236,7 +231,7 @@ func TestRepairLargerDamage(t *testing.T) {
 						changed := maps.Clone(files)
 						changed[name] = damage.do(bytes.Clone(content), at)
 						if !bytes.Equal(changed[name], content) {
-							requireRepaired(t, sourceWith(t, changed), items)
+							requireRepaired(t, queuetest.SourceWith(t, changed), items)
 						}
 					}
 				})
@@ -246,16 +241,16 @@ func TestRepairLargerDamage(t *testing.T) {
 }
 
 // longQueue has count segments of some blocks.
-func longQueue(t testing.TB, fsys vfs.FS, count int) (items []item) {
-	opts := testOptions(fsys)
+func longQueue(t testing.TB, fsys vfs.FS, count int) (items []queuetest.Item) {
+	opts := queuetest.Options(fsys)
 	opts.BlockBytes = 500
-	w := openWriter(t, opts)
+	w := queuetest.OpenWriter(t, opts)
 	for n := range count * 9 {
-		it := item{id: fmt.Sprint("id-", n%20), document: posting(n)[:150]}
+		it := queuetest.Item{ID: fmt.Sprint("id-", n%20), Document: queuetest.Posting(n)[:150]}
 		if n%7 == 6 {
-			it.document, it.deleted = "", true
+			it.Document, it.Deleted = "", true
 		}
-		it.put(t, w)
+		it.Put(t, w)
 		w.SetCursor([]byte(fmt.Sprint("line ", n)))
 		items = append(items, it)
 		if n%9 == 8 {
@@ -267,10 +262,10 @@ func longQueue(t testing.TB, fsys vfs.FS, count int) (items []item) {
 }
 
 func TestRepairMissingSegments(t *testing.T) {
-	mem := newMem(t)
+	mem := queuetest.NewMem(t)
 	items := longQueue(t, mem, 6)
 	for _, n := range []queue.SegmentID{1, 3, 4} {
-		require.NoError(t, mem.Remove(segment.Path(queueDir, n, segment.SealedSuffix)))
+		require.NoError(t, mem.Remove(segment.Path(queuetest.Dir, n, segment.SealedSuffix)))
 	}
 	repaired, lost := requireRepaired(t, mem, items)
 	require.Len(t, repaired, 2)
@@ -284,27 +279,27 @@ func TestRepairMissingSegments(t *testing.T) {
 // TestRepairWithReaders: readers at any position, of the queue and of a copy that has the
 // file from before the damage, continue.
 func TestRepairWithReaders(t *testing.T) {
-	mem := newMem(t)
+	mem := queuetest.NewMem(t)
 	items := longQueue(t, mem, 4)
 	copied := mem.CrashClone(vfs.KeepAll)
-	require.NoError(t, copied.Remove(queueDir+"/"+segment.LockName))
-	var stopped []follower
-	r := openReader(t, mem)
+	require.NoError(t, copied.Remove(queuetest.Dir+"/"+segment.LockName))
+	var stopped []queuetest.Follower
+	r := queuetest.OpenReader(t, mem)
 	for n := range len(items) + 1 {
-		f := follower{index: map[string]indexed{}}
-		stopped = append(stopped, f.follow(t, r, n))
+		f := queuetest.Follower{Index: map[string]queuetest.Indexed{}}
+		stopped = append(stopped, f.Follow(t, r, n))
 	}
-	const name = queueDir + "/0000000002.seg"
+	const name = queuetest.Dir + "/0000000002.seg"
 	content, err := vfs.ReadFile(mem, name)
 	require.NoError(t, err)
-	var second []item
+	var second []queuetest.Item
 	for _, it := range items {
-		if it.at.Segment == 2 {
+		if it.At.Segment == 2 {
 			second = append(second, it)
 		}
 	}
-	content[second[0].at.Block+40] ^= 1                                        // a table
-	content[bytes.Index(content, []byte(second[len(second)-1].document))] ^= 1 // a document
+	content[second[0].At.Block+40] ^= 1                                        // a table
+	content[bytes.Index(content, []byte(second[len(second)-1].Document))] ^= 1 // a document
 	require.NoError(t, mem.Remove(name))
 	require.NoError(t, vfs.WriteFileAtomic(mem, name, content))
 	repaired, lost := requireRepaired(t, mem, items)
@@ -315,17 +310,17 @@ func TestRepairWithReaders(t *testing.T) {
 	rewrite, err := vfs.ReadFile(mem, repaired[0].Rewrite)
 	require.NoError(t, err)
 	require.NoError(t, vfs.WriteFileAtomic(copied, repaired[0].Rewrite, rewrite))
-	behind, err := vfs.ReadFile(mem, segment.Path(queueDir, 5, segment.SealedSuffix))
+	behind, err := vfs.ReadFile(mem, segment.Path(queuetest.Dir, 5, segment.SealedSuffix))
 	require.NoError(t, err)
-	require.NoError(t, vfs.WriteFileAtomic(copied, segment.Path(queueDir, 5, segment.SealedSuffix), behind))
+	require.NoError(t, vfs.WriteFileAtomic(copied, segment.Path(queuetest.Dir, 5, segment.SealedSuffix), behind))
 	for _, fsys := range []vfs.FS{mem, copied} {
-		reader := openReader(t, fsys)
+		reader := queuetest.OpenReader(t, fsys)
 		for _, f := range stopped {
-			end := f.follow(t, reader, -1)
-			require.Contains(t, end.index, "new")
-			for id, known := range end.index {
-				_, err := reader.DocumentFor(nil, []byte(id), known.address)
-				isLost := lost.entry(known.address) || lost.document(known.address, id)
+			end := f.Follow(t, reader, -1)
+			require.Contains(t, end.Index, "new")
+			for id, known := range end.Index {
+				_, err := reader.DocumentFor(nil, []byte(id), known.Address)
+				isLost := lost.entry(known.Address) || lost.document(known.Address, id)
 				if fsys == vfs.FS(mem) && isLost {
 					require.ErrorIs(t, err, queue.ErrUnavailable)
 					continue
@@ -339,32 +334,30 @@ func TestRepairWithReaders(t *testing.T) {
 // TestTailContinuesAfterRepair: a tail that waits in an incomplete file continues with
 // the repaired one.
 func TestTailContinuesAfterRepair(t *testing.T) {
-	mem := newMem(t)
+	mem := queuetest.NewMem(t)
 	items := longQueue(t, mem, 3)
-	name := segment.Path(queueDir, 2, segment.SealedSuffix)
+	name := segment.Path(queuetest.Dir, 2, segment.SealedSuffix)
 	content, err := vfs.ReadFile(mem, name)
 	require.NoError(t, err)
 	require.NoError(t, mem.Remove(name))
 	require.NoError(t, vfs.WriteFileAtomic(mem, name, content[:len(content)-segment.FooterBytes]))
 
-	r := openReader(t, mem)
+	var once sync.Once
+	waiting := make(chan struct{})
+	r, err := queue.OpenReader(queuetest.Dir, &queue.ReaderOptions{
+		FS: mem, PollInterval: time.Millisecond, OnCaughtUp: func(queue.Position) { once.Do(func() { close(waiting) }) },
+	})
+	require.NoError(t, err)
+	defer r.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var got []queue.Address
-	waiting := make(chan struct{})
-	r.Options().OnCaughtUp = func(queue.Position) {
-		select {
-		case <-waiting:
-		default:
-			close(waiting)
-		}
-	}
 	done := make(chan error, 1)
 	errEnough := errors.New("enough")
 	go func() {
 		done <- r.Tail(ctx, queue.Position{}, func(e queue.Entry) error {
 			got = append(got, e.Address)
-			if e.Address == items[len(items)-1].at {
+			if e.Address == items[len(items)-1].At {
 				return errEnough
 			}
 			return nil
@@ -380,50 +373,50 @@ func TestTailContinuesAfterRepair(t *testing.T) {
 // TestCompactKeepsLosses: a compaction keeps the losses recorded by a repair, and all
 // deletes after a loss, because they may be needed.
 func TestCompactKeepsLosses(t *testing.T) {
-	mem := newMem(t)
+	mem := queuetest.NewMem(t)
 	items := longQueue(t, mem, 6)
-	require.NoError(t, mem.Remove(segment.Path(queueDir, 1, segment.SealedSuffix)))
+	require.NoError(t, mem.Remove(segment.Path(queuetest.Dir, 1, segment.SealedSuffix)))
 	_, lost := repairQueue(t, mem)
-	_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{FS: mem, MaxDead: 0.01, DeleteOriginals: true})
+	_, err := maintain.Compact(context.Background(), queuetest.Dir, &maintain.CompactOptions{FS: mem, MaxDead: 0.01, DeleteOriginals: true})
 	require.NoError(t, err)
-	r := openReader(t, mem)
+	r := queuetest.OpenReader(t, mem)
 	for _, it := range items {
-		_, err := r.DocumentFor(nil, []byte(it.id), it.at)
+		_, err := r.DocumentFor(nil, []byte(it.ID), it.At)
 		var gone *queue.LostError
-		require.Equal(t, lost.entry(it.at), errors.As(err, &gone), "%v", err)
+		require.Equal(t, lost.entry(it.At), errors.As(err, &gone), "%v", err)
 	}
-	newest := map[string]item{}
+	newest := map[string]queuetest.Item{}
 	for _, it := range items {
-		newest[it.id] = it
+		newest[it.ID] = it
 	}
-	for _, e := range scan(t, r, queue.Position{}) {
-		delete(newest, e.id)
+	for _, e := range queuetest.Scan(t, r, queue.Position{}) {
+		delete(newest, e.ID)
 	}
 	for id, it := range newest {
-		require.True(t, lost.entry(it.at), "%s is not in the queue any more", id)
+		require.True(t, lost.entry(it.At), "%s is not in the queue any more", id)
 	}
-	requireSound(t, mem)
+	queuetest.RequireSound(t, mem)
 }
 
 // TestRepairDamagedRewrite: the replaced files are used again if they exist.
 func TestRepairDamagedRewrite(t *testing.T) {
 	for _, originals := range []bool{true, false} {
-		base := newMem(t)
+		base := queuetest.NewMem(t)
 		longQueue(t, base, 4)
-		_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{FS: base, MaxDead: 0.01, DeleteOriginals: !originals})
+		_, err := maintain.Compact(context.Background(), queuetest.Dir, &maintain.CompactOptions{FS: base, MaxDead: 0.01, DeleteOriginals: !originals})
 		require.NoError(t, err)
-		items := scan(t, openReader(t, base), queue.Position{})
+		items := queuetest.Scan(t, queuetest.OpenReader(t, base), queue.Position{})
 		for i := range items {
-			if !items[i].deleted {
-				document, err := openReader(t, base).Document(nil, items[i].at)
+			if !items[i].Deleted {
+				document, err := queuetest.OpenReader(t, base).Document(nil, items[i].At)
 				require.NoError(t, err)
-				items[i].document = string(document)
+				items[i].Document = string(document)
 			}
 		}
-		l, err := segment.List(base, queueDir)
+		l, err := segment.List(base, queuetest.Dir)
 		require.NoError(t, err)
 		require.Len(t, l.Rewrites, 1)
-		name := l.Rewrites[0].Path(queueDir)
+		name := l.Rewrites[0].Path(queuetest.Dir)
 		content, err := vfs.ReadFile(base, name)
 		require.NoError(t, err)
 		for at := 0; at < len(content); at += stride(1) {
@@ -437,64 +430,64 @@ func TestRepairDamagedRewrite(t *testing.T) {
 				require.Len(t, repaired, 1)
 				require.Empty(t, repaired[0].Rewrite)
 				require.Empty(t, lost)
-				requireSound(t, mem)
-				requireDocuments(t, openReader(t, mem), items)
+				queuetest.RequireSound(t, mem)
+				queuetest.RequireDocuments(t, queuetest.OpenReader(t, mem), items)
 				continue
 			}
 			repaired, lost := requireRepaired(t, mem, items)
-			require.Equal(t, segment.Run{First: l.Rewrites[0].First, Last: l.Rewrites[0].Last, Generation: 2}.Path(queueDir), repaired[0].Rewrite)
+			require.Equal(t, segment.Run{First: l.Rewrites[0].First, Last: l.Rewrites[0].Last, Generation: 2}.Path(queuetest.Dir), repaired[0].Rewrite)
 			require.LessOrEqual(t, len(lost), 4)
 		}
 	}
 }
 
 func TestRepairRefuses(t *testing.T) {
-	files, _ := smallQueue(t, "none", true)
-	_, err := maintain.Repair(context.Background(), queueDir, &maintain.RepairOptions{FS: memWith(t, files)})
+	files, _ := queuetest.SmallQueue(t, "none", true)
+	_, err := maintain.Repair(context.Background(), queuetest.Dir, &maintain.RepairOptions{FS: queuetest.MemWith(t, files)})
 	require.ErrorContains(t, err, "it is a copy")
-	mem := sourceWith(t, files)
-	w := openWriter(t, testOptions(mem))
-	_, err = maintain.Repair(context.Background(), queueDir, &maintain.RepairOptions{FS: mem})
+	mem := queuetest.SourceWith(t, files)
+	w := queuetest.OpenWriter(t, queuetest.Options(mem))
+	_, err = maintain.Repair(context.Background(), queuetest.Dir, &maintain.RepairOptions{FS: mem})
 	require.ErrorIs(t, err, queue.ErrLocked)
 	require.NoError(t, w.Close())
 
-	other := newMem(t)
-	w = openWriter(t, testOptions(other))
+	other := queuetest.NewMem(t)
+	w = queuetest.OpenWriter(t, queuetest.Options(other))
 	_, err = w.Append([]byte("id"), []byte("another history"))
 	require.NoError(t, err)
 	require.NoError(t, w.Close())
-	files["0000000001.seg"], err = vfs.ReadFile(other, queueDir+"/0000000001.seg")
+	files["0000000001.seg"], err = vfs.ReadFile(other, queuetest.Dir+"/0000000001.seg")
 	require.NoError(t, err)
-	_, err = maintain.Repair(context.Background(), queueDir, &maintain.RepairOptions{FS: sourceWith(t, files)})
+	_, err = maintain.Repair(context.Background(), queuetest.Dir, &maintain.RepairOptions{FS: queuetest.SourceWith(t, files)})
 	require.ErrorIs(t, err, queue.ErrForked)
 }
 
 // TestRepairCrash stops a repair before each of its operations and cuts the power.
 func TestRepairCrash(t *testing.T) {
 	random, tally := testseed.Rand(t), crashtest.NewTally(t, "crashes")
-	files, items := smallQueue(t, "none", true)
-	files["0000000001.seg"][items[0].at.Block+50] ^= 1
+	files, items := queuetest.SmallQueue(t, "none", true)
+	files["0000000001.seg"][items[0].At.Block+50] ^= 1
 	delete(files, segment.LockName)
-	base := sourceWith(t, files)
+	base := queuetest.SourceWith(t, files)
 	for k := 1; ; k++ {
 		mem := base.CrashClone(vfs.KeepAll)
-		_, err := maintain.Repair(context.Background(), queueDir, &maintain.RepairOptions{FS: crashAfter(mem, k)})
+		_, err := maintain.Repair(context.Background(), queuetest.Dir, &maintain.RepairOptions{FS: queuetest.CrashAfter(mem, k)})
 		if err == nil {
 			require.Greater(t, k, 8)
 			return
 		}
-		require.ErrorIs(t, err, errCrash)
+		require.ErrorIs(t, err, queuetest.ErrCrash)
 		for _, way := range crashtest.Ways(random) {
 			tally.Case()
 			after := mem.CrashClone(way.Keep)
 			requireRepair := func(after *vfs.Mem, fsys vfs.FS) {
-				repaired, err := maintain.Repair(context.Background(), queueDir, &maintain.RepairOptions{FS: fsys})
+				repaired, err := maintain.Repair(context.Background(), queuetest.Dir, &maintain.RepairOptions{FS: fsys})
 				require.NoError(t, err, "before operation %d, %s", k, way.Name)
 				require.LessOrEqual(t, len(repaired), 1)
-				requireSound(t, after)
-				r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: after})
+				queuetest.RequireSound(t, after)
+				r, err := queue.OpenReader(queuetest.Dir, &queue.ReaderOptions{FS: after})
 				require.NoError(t, err)
-				require.GreaterOrEqual(t, len(scan(t, r, queue.Position{})), len(items)-2)
+				require.GreaterOrEqual(t, len(queuetest.Scan(t, r, queue.Position{})), len(items)-2)
 				require.NoError(t, r.Close())
 			}
 			requireRepair(after, vfs.NewFault(after, func(op vfs.Op) error {
@@ -508,5 +501,35 @@ func TestRepairCrash(t *testing.T) {
 				return nil
 			}))
 		}
+	}
+}
+
+// TestRepairUsesDigestInHead: a damaged footer of the newest segment, and a missing
+// newest segment, are repaired to the state in the head.
+func TestRepairUsesDigestInHead(t *testing.T) {
+	for _, missing := range []bool{true, false} {
+		mem := queuetest.NewMem(t)
+		for range 2 {
+			w := queuetest.OpenWriter(t, queuetest.Options(mem))
+			_, err := w.Append([]byte("id"), []byte("document"))
+			require.NoError(t, err)
+			require.NoError(t, w.Close())
+		}
+		head := queuetest.RequireHead(t, mem)
+		path := segment.Path(queuetest.Dir, 2, segment.SealedSuffix)
+		content, err := vfs.ReadFile(mem, path)
+		require.NoError(t, err)
+		require.NoError(t, mem.Remove(path))
+		if !missing {
+			content[len(content)-1] ^= 1
+			require.NoError(t, vfs.WriteFileAtomic(mem, path, content))
+		}
+		repaired, _ := repairQueue(t, mem)
+		require.Len(t, repaired, 1)
+		after := queuetest.RequireHead(t, mem)
+		require.Equal(t, head.Digest, after.Digest)
+		require.Equal(t, head.Sealed, after.Sealed)
+		require.NoError(t, queuetest.OpenWriter(t, queuetest.Options(mem)).Close())
+		queuetest.RequireSound(t, mem)
 	}
 }

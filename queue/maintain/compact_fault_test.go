@@ -1,4 +1,4 @@
-package queue_test
+package maintain_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/internal/segment"
 	"docstore/queue/maintain"
 
@@ -21,15 +22,15 @@ import (
 // deadQueue writes the same ids repeatedly, and deletes, in segments with dictionaries.
 // It returns the live documents.
 func deadQueue(t testing.TB, mem *vfs.Mem) (live map[string]string) {
-	opts := testOptions(mem)
+	opts := queuetest.Options(mem)
 	opts.Codec, opts.SegmentBytes, opts.DictionaryBytes = "s2", 6000, eraseDictionaryBytes
-	w := openWriter(t, opts)
+	w := queuetest.OpenWriter(t, opts)
 	live = map[string]string{}
 	for i := range 150 {
-		it := item{id: fmt.Sprint(i % 40), document: posting(i), deleted: i%13 == 12}
-		it.put(t, w)
-		if live[it.id] = it.document; it.deleted {
-			delete(live, it.id)
+		it := queuetest.Item{ID: fmt.Sprint(i % 40), Document: queuetest.Posting(i), Deleted: i%13 == 12}
+		it.Put(t, w)
+		if live[it.ID] = it.Document; it.Deleted {
+			delete(live, it.ID)
 		}
 		require.NoError(t, w.Flush())
 	}
@@ -39,24 +40,24 @@ func deadQueue(t testing.TB, mem *vfs.Mem) (live map[string]string) {
 
 func requireLive(t *testing.T, fsys vfs.FS, live map[string]string) {
 	t.Helper()
-	r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: fsys})
+	r, err := queue.OpenReader(queuetest.Dir, &queue.ReaderOptions{FS: fsys})
 	require.NoError(t, err)
 	defer r.Close()
-	index := (&follower{index: map[string]indexed{}}).follow(t, r, -1)
-	require.Len(t, index.index, len(live))
+	index := (&queuetest.Follower{Index: map[string]queuetest.Indexed{}}).Follow(t, r, -1)
+	require.Len(t, index.Index, len(live))
 	for id, want := range live {
-		document, err := r.DocumentFor(nil, []byte(id), index.index[id].address)
+		document, err := r.DocumentFor(nil, []byte(id), index.Index[id].Address)
 		require.NoError(t, err)
 		require.Equal(t, want, string(document))
 	}
-	requireSound(t, fsys)
+	queuetest.RequireSound(t, fsys)
 }
 
 // erasing compacts a deadQueue so that the next compaction has nothing to do.
 func erasing(fsys vfs.FS, erases bool) (maintain.CompactReport, error) {
-	return maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
+	return maintain.Compact(context.Background(), queuetest.Dir, &maintain.CompactOptions{
 		FS: fsys, MaxDead: 0.1, DeleteOriginals: true, EraseDead: erases, DictionaryBytes: eraseDictionaryBytes,
-		Now: func() time.Time { return testStart.Add(time.Hour) },
+		Now: func() time.Time { return queuetest.Start.Add(time.Hour) },
 	})
 }
 
@@ -68,7 +69,7 @@ func requireCompacted(t *testing.T, mem *vfs.Mem, live map[string]string, erases
 	_, err := erasing(mem, erases)
 	require.NoError(t, err, when)
 	requireLive(t, mem, live)
-	names, err := mem.List(queueDir)
+	names, err := mem.List(queuetest.Dir)
 	require.NoError(t, err)
 	left := slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, segment.TemporarySuffix) })
 	require.False(t, left, "%s: %v", when, names)
@@ -81,13 +82,13 @@ func requireCompacted(t *testing.T, mem *vfs.Mem, live map[string]string, erases
 func TestCompactFaults(t *testing.T) {
 	tally := crashtest.NewTally(t, "faults")
 	for _, erases := range []bool{false, true} {
-		base := newMem(t)
+		base := queuetest.NewMem(t)
 		live := deadQueue(t, base)
 		whole := base.CrashClone(vfs.KeepAll)
 		report, err := erasing(whole, erases)
 		require.NoError(t, err)
 		require.Greater(t, report.Deleted, 3)
-		want, err := whole.List(queueDir)
+		want, err := whole.List(queuetest.Dir)
 		require.NoError(t, err)
 		for i, failure := range crashtest.Failures() {
 			if i > 0 && !crashtest.Soak() {
@@ -126,7 +127,7 @@ func TestCompactFaults(t *testing.T) {
 func TestCompactCrashesWhileItErases(t *testing.T) {
 	random, tally := testseed.Rand(t), crashtest.NewTally(t, "crashes")
 	for _, erases := range []bool{false, true} {
-		mem := newMem(t)
+		mem := queuetest.NewMem(t)
 		live := deadQueue(t, mem)
 		sparing := crashtest.Share(10*stride(1), 1) // the crash is before one in so many operations
 		_, err := erasing(vfs.NewFault(mem, func(op vfs.Op) error {

@@ -1,4 +1,4 @@
-package queue_test
+package maintain_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/internal/segment"
 	"docstore/queue/maintain"
 
@@ -19,13 +20,13 @@ import (
 
 // truncateQueue writes segments of 6 entries in blocks of 2, each entry with a cursor.
 // The last segment stays open if open is true.
-func truncateQueue(t *testing.T, segments int, open bool) (*vfs.Mem, []item) {
-	mem := newMem(t)
-	opts := testOptions(mem)
+func truncateQueue(t *testing.T, segments int, open bool) (*vfs.Mem, []queuetest.Item) {
+	mem := queuetest.NewMem(t)
+	opts := queuetest.Options(mem)
 	opts.BlockBytes = 300
-	w := openWriter(t, opts)
+	w := queuetest.OpenWriter(t, opts)
 	for n := range 6 * segments {
-		_, err := w.Put(queue.Record{ID: fmt.Append(nil, "id-", n), Document: []byte(posting(n)[:120]), Cursor: fmt.Append(nil, "cursor-", n)})
+		_, err := w.Put(queue.Record{ID: fmt.Append(nil, "id-", n), Document: []byte(queuetest.Posting(n)[:120]), Cursor: fmt.Append(nil, "cursor-", n)})
 		require.NoError(t, err)
 		switch {
 		case n%6 == 5 && (!open || n/6 < segments-1):
@@ -35,10 +36,10 @@ func truncateQueue(t *testing.T, segments int, open bool) (*vfs.Mem, []item) {
 		}
 	}
 	require.NoError(t, w.Flush())
-	items := scan(t, openReader(t, mem), queue.Position{})
+	items := queuetest.Scan(t, queuetest.OpenReader(t, mem), queue.Position{})
 	require.Len(t, items, 6*segments)
 	for i := range items {
-		items[i].document = posting(i)[:120]
+		items[i].Document = queuetest.Posting(i)[:120]
 	}
 	if !open {
 		require.NoError(t, w.Close())
@@ -48,23 +49,23 @@ func truncateQueue(t *testing.T, segments int, open bool) (*vfs.Mem, []item) {
 
 // durableCopy returns a copy of a queue's source that loses nothing in a crash.
 func durableCopy(t *testing.T, mem *vfs.Mem) *vfs.Mem {
-	names, err := mem.List(queueDir)
+	names, err := mem.List(queuetest.Dir)
 	require.NoError(t, err)
 	files := map[string][]byte{}
 	for _, name := range names {
 		if name != segment.LockName {
-			files[name], err = vfs.ReadFile(mem, queueDir+"/"+name)
+			files[name], err = vfs.ReadFile(mem, queuetest.Dir+"/"+name)
 			require.NoError(t, err)
 		}
 	}
-	return sourceWith(t, files)
+	return queuetest.SourceWith(t, files)
 }
 
 func truncateAt(t *testing.T, fsys vfs.FS, from queue.Address) maintain.TruncateReport {
 	t.Helper()
-	dry, err := maintain.Truncate(context.Background(), queueDir, from, &maintain.TruncateOptions{FS: fsys, DryRun: true})
+	dry, err := maintain.Truncate(context.Background(), queuetest.Dir, from, &maintain.TruncateOptions{FS: fsys, DryRun: true})
 	require.NoError(t, err)
-	report, err := maintain.Truncate(context.Background(), queueDir, from, &maintain.TruncateOptions{FS: fsys})
+	report, err := maintain.Truncate(context.Background(), queuetest.Dir, from, &maintain.TruncateOptions{FS: fsys})
 	require.NoError(t, err)
 	dry.End = report.End
 	require.Equal(t, dry, report)
@@ -81,7 +82,7 @@ func TestTruncateAtEveryEntry(t *testing.T) {
 			mem := source.CrashClone(vfs.KeepAll)
 			from := queue.Address{Segment: 1}
 			if keep > 0 {
-				from = items[keep-1].next.Next
+				from = items[keep-1].Next.Next
 			}
 			if keep%6 == 0 && keep > 0 { // the previous segment as a whole
 				from = queue.Address{Segment: queue.SegmentID(keep/6) + 1}
@@ -95,38 +96,38 @@ func TestTruncateAtEveryEntry(t *testing.T) {
 }
 
 // requireTruncated checks a queue that was truncated to its first keep entries, and appends.
-func requireTruncated(t *testing.T, mem *vfs.Mem, items []item, keep int, highest queue.SegmentID) {
+func requireTruncated(t *testing.T, mem *vfs.Mem, items []queuetest.Item, keep int, highest queue.SegmentID) {
 	t.Helper()
-	requireSound(t, mem)
-	r := openReader(t, mem)
-	requireItems(t, r, items[:keep])
+	queuetest.RequireSound(t, mem)
+	r := queuetest.OpenReader(t, mem)
+	queuetest.RequireItems(t, r, items[:keep])
 	if keep > 0 {
-		require.Equal(t, items[keep-1].next, r.End())
+		require.Equal(t, items[keep-1].Next, r.End())
 	}
 	for _, it := range items[keep:] {
-		_, err := r.DocumentFor(nil, []byte(it.id), it.at)
+		_, err := r.DocumentFor(nil, []byte(it.ID), it.At)
 		require.ErrorIs(t, err, queue.ErrUnavailable, "an up-to-date index does not have the address")
 	}
-	opts := testOptions(mem)
+	opts := queuetest.Options(mem)
 	opts.BlockBytes = 300
-	w := openWriter(t, opts)
+	w := queuetest.OpenWriter(t, opts)
 	want := ""
 	if whole := keep &^ 1; whole > 0 {
 		want = fmt.Sprint("cursor-", whole-1)
 	}
 	require.Equal(t, want, string(w.Cursor()))
-	added := item{id: "new", document: "document"}
-	added.put(t, w)
+	added := queuetest.Item{ID: "new", Document: "document"}
+	added.Put(t, w)
 	require.NoError(t, w.Close())
 	if keep < len(items) {
-		require.Greater(t, added.at.Segment, highest)
+		require.Greater(t, added.At.Segment, highest)
 	}
 	now := append(slices.Clone(items[:keep]), added)
-	requireItems(t, r, now)
-	requireSound(t, mem)
-	requireHead(t, mem)
+	queuetest.RequireItems(t, r, now)
+	queuetest.RequireSound(t, mem)
+	queuetest.RequireHead(t, mem)
 	for i, it := range items {
-		rest, err := tryScan(r, it.next)
+		rest, err := queuetest.TryScan(r, it.Next)
 		if i < keep {
 			require.NoError(t, err, "entry %d of %d", i, keep)
 			require.Len(t, rest, keep-i)
@@ -136,7 +137,7 @@ func requireTruncated(t *testing.T, mem *vfs.Mem, items []item, keep int, highes
 		require.ErrorAs(t, err, &truncated, "entry %d of %d", i, keep)
 		require.ErrorIs(t, err, queue.ErrTruncated)
 		require.NotErrorIs(t, err, queue.ErrForked)
-		require.Equal(t, it.next, truncated.Position)
+		require.Equal(t, it.Next, truncated.Position)
 		require.Empty(t, rest)
 	}
 }
@@ -150,13 +151,13 @@ func TestTruncateIncompleteDirectory(t *testing.T) {
 			for remove := 1; remove <= 3; remove++ {
 				mem := source.CrashClone(vfs.KeepAll)
 				for n := 4; n > 4-remove; n-- {
-					require.NoError(t, mem.RemoveAll(segment.Path(queueDir, queue.SegmentID(n), segment.SealedSuffix)))
-					require.NoError(t, mem.RemoveAll(segment.Path(queueDir, queue.SegmentID(n), segment.OpenSuffix)))
+					require.NoError(t, mem.RemoveAll(segment.Path(queuetest.Dir, queue.SegmentID(n), segment.SealedSuffix)))
+					require.NoError(t, mem.RemoveAll(segment.Path(queuetest.Dir, queue.SegmentID(n), segment.OpenSuffix)))
 				}
-				_, err := queue.OpenWriter(queueDir, testOptions(mem))
+				_, err := queue.OpenWriter(queuetest.Dir, queuetest.Options(mem))
 				require.ErrorIs(t, err, queue.ErrIncomplete)
 				require.ErrorContains(t, err, fmt.Sprint("--to ", 4-remove))
-				_, err = maintain.Truncate(t.Context(), queueDir, queue.Address{Segment: 4, Block: 128}, &maintain.TruncateOptions{FS: mem})
+				_, err = maintain.Truncate(t.Context(), queuetest.Dir, queue.Address{Segment: 4, Block: 128}, &maintain.TruncateOptions{FS: mem})
 				require.ErrorContains(t, err, "segment 4 is missing")
 				report := truncateAt(t, mem, queue.Address{Segment: queue.SegmentID(4-remove) + 1})
 				require.Zero(t, report.Entries)
@@ -167,15 +168,15 @@ func TestTruncateIncompleteDirectory(t *testing.T) {
 		t.Run(fmt.Sprintf("older copy/open=%t", open), func(t *testing.T) {
 			// Segment 3 is an older copy, open and with 4 of 6 entries; 4 is missing.
 			mem := source.CrashClone(vfs.KeepAll)
-			content, err := vfs.ReadFile(mem, segment.Path(queueDir, 3, segment.SealedSuffix))
+			content, err := vfs.ReadFile(mem, segment.Path(queuetest.Dir, 3, segment.SealedSuffix))
 			require.NoError(t, err)
 			for _, n := range []queue.SegmentID{3, 4} {
-				require.NoError(t, mem.RemoveAll(segment.Path(queueDir, n, segment.SealedSuffix)))
-				require.NoError(t, mem.RemoveAll(segment.Path(queueDir, n, segment.OpenSuffix)))
+				require.NoError(t, mem.RemoveAll(segment.Path(queuetest.Dir, n, segment.SealedSuffix)))
+				require.NoError(t, mem.RemoveAll(segment.Path(queuetest.Dir, n, segment.OpenSuffix)))
 			}
-			cut := items[16].at.Block
-			require.NoError(t, vfs.WriteFileAtomic(mem, segment.Path(queueDir, 3, segment.OpenSuffix), content[:cut]))
-			_, err = queue.OpenWriter(queueDir, testOptions(mem))
+			cut := items[16].At.Block
+			require.NoError(t, vfs.WriteFileAtomic(mem, segment.Path(queuetest.Dir, 3, segment.OpenSuffix), content[:cut]))
+			_, err = queue.OpenWriter(queuetest.Dir, queuetest.Options(mem))
 			require.ErrorIs(t, err, queue.ErrIncomplete)
 			again := mem.CrashClone(vfs.KeepAll)
 			report := truncateAt(t, again, queue.Address{Segment: 3})
@@ -184,18 +185,18 @@ func TestTruncateIncompleteDirectory(t *testing.T) {
 			requireTruncated(t, again, items, 12, 4)
 
 			// If segment 3 was never sealed elsewhere, its entries may be kept.
-			head, err := queue.ReadHead(mem, queueDir)
+			head, err := queue.ReadHead(mem, queuetest.Dir)
 			require.NoError(t, err)
-			_, err = maintain.Truncate(t.Context(), queueDir, queue.Address{Segment: 4}, &maintain.TruncateOptions{FS: mem})
+			_, err = maintain.Truncate(t.Context(), queuetest.Dir, queue.Address{Segment: 4}, &maintain.TruncateOptions{FS: mem})
 			if head.Sealed >= 3 {
 				require.ErrorIs(t, err, queue.ErrIncomplete)
 				require.ErrorContains(t, err, "--to 2")
 			}
-			s, err := segment.Open(mem, segment.Path(queueDir, 2, segment.SealedSuffix), 2)
+			s, err := segment.Open(mem, segment.Path(queuetest.Dir, 2, segment.SealedSuffix), 2)
 			require.NoError(t, err)
 			head.Sealed, head.Digest = 2, s.Digest()
 			s.Close()
-			require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+queue.HeadName, encodeHead(head)))
+			require.NoError(t, queue.WriteHead(mem, queuetest.Dir, head))
 			truncateAt(t, mem, queue.Address{Segment: 4})
 			requireTruncated(t, mem, items, 16, 4)
 		})
@@ -205,16 +206,17 @@ func TestTruncateIncompleteDirectory(t *testing.T) {
 // TestTruncateOpenSegmentThatIsShorter follows the advice in OpenWriter's error.
 func TestTruncateOpenSegmentThatIsShorter(t *testing.T) {
 	mem, items := truncateQueue(t, 2, true)
-	head := requireHeadBefore(t, mem)
-	head.End = items[11].next
-	require.NoError(t, vfs.WriteFileAtomic(mem, queueDir+"/"+queue.HeadName, encodeHead(head)))
-	path := segment.Path(queueDir, 2, segment.OpenSuffix)
+	head, err := queue.ReadHead(mem, queuetest.Dir)
+	require.NoError(t, err)
+	head.End = items[11].Next
+	require.NoError(t, queue.WriteHead(mem, queuetest.Dir, head))
+	path := segment.Path(queuetest.Dir, 2, segment.OpenSuffix)
 	content, err := vfs.ReadFile(mem, path)
 	require.NoError(t, err)
-	require.NoError(t, vfs.WriteFileAtomic(mem, path, content[:items[10].at.Block]))
-	_, err = queue.OpenWriter(queueDir, testOptions(mem))
+	require.NoError(t, vfs.WriteFileAtomic(mem, path, content[:items[10].At.Block]))
+	_, err = queue.OpenWriter(queuetest.Dir, queuetest.Options(mem))
 	require.ErrorIs(t, err, queue.ErrIncomplete)
-	from := queue.Address{Segment: 2, Block: items[10].at.Block}
+	from := queue.Address{Segment: 2, Block: items[10].At.Block}
 	require.ErrorContains(t, err, "--to "+from.String())
 	truncateAt(t, mem, from)
 	requireTruncated(t, mem, items, 10, 2)
@@ -224,70 +226,70 @@ func TestTruncateOpenSegmentThatIsShorter(t *testing.T) {
 func TestTruncateBadAddresses(t *testing.T) {
 	mem, items := truncateQueue(t, 2, false)
 	for _, from := range []queue.Address{{}, {Segment: 4}, {Segment: 9, Block: 128}} {
-		_, err := maintain.Truncate(t.Context(), queueDir, from, &maintain.TruncateOptions{FS: mem})
+		_, err := maintain.Truncate(t.Context(), queuetest.Dir, from, &maintain.TruncateOptions{FS: mem})
 		require.ErrorContains(t, err, "there is no segment")
 	}
 	report := truncateAt(t, mem, queue.Address{Segment: 3})
 	require.Zero(t, report.Entries)
 	require.Empty(t, report.Rewrite)
-	require.Equal(t, items[11].next, report.End)
-	w := openWriter(t, testOptions(mem))
-	_, err := maintain.Truncate(t.Context(), queueDir, queue.Address{Segment: 1}, &maintain.TruncateOptions{FS: mem})
+	require.Equal(t, items[11].Next, report.End)
+	w := queuetest.OpenWriter(t, queuetest.Options(mem))
+	_, err := maintain.Truncate(t.Context(), queuetest.Dir, queue.Address{Segment: 1}, &maintain.TruncateOptions{FS: mem})
 	require.ErrorIs(t, err, queue.ErrLocked)
 	require.NoError(t, w.Close())
-	_, err = maintain.Truncate(t.Context(), queueDir, queue.Address{Segment: 1}, &maintain.TruncateOptions{FS: newMem(t)})
+	_, err = maintain.Truncate(t.Context(), queuetest.Dir, queue.Address{Segment: 1}, &maintain.TruncateOptions{FS: queuetest.NewMem(t)})
 	require.ErrorContains(t, err, "it is a copy")
-	requireItems(t, openReader(t, mem), items)
-	requireSound(t, mem)
+	queuetest.RequireItems(t, queuetest.OpenReader(t, mem), items)
+	queuetest.RequireSound(t, mem)
 }
 
 // TestTruncateAfterCompaction: older versions of truncated entries may be gone.
 func TestTruncateAfterCompaction(t *testing.T) {
-	mem := newMem(t)
-	w := openWriter(t, testOptions(mem))
+	mem := queuetest.NewMem(t)
+	w := queuetest.OpenWriter(t, queuetest.Options(mem))
 	for n := range 4 {
 		for i := range 3 {
-			_, err := w.Append(fmt.Append(nil, "id-", i+n), []byte(posting(n)))
+			_, err := w.Append(fmt.Append(nil, "id-", i+n), []byte(queuetest.Posting(n)))
 			require.NoError(t, err)
 		}
 		require.NoError(t, w.Seal())
 	}
 	require.NoError(t, w.Close())
-	_, err := maintain.Compact(t.Context(), queueDir, &maintain.CompactOptions{FS: mem, MaxDead: 0.01, DeleteOriginals: true})
+	_, err := maintain.Compact(t.Context(), queuetest.Dir, &maintain.CompactOptions{FS: mem, MaxDead: 0.01, DeleteOriginals: true})
 	require.NoError(t, err)
-	entries := scan(t, openReader(t, mem), queue.Position{})
+	entries := queuetest.Scan(t, queuetest.OpenReader(t, mem), queue.Position{})
 	opts := &maintain.TruncateOptions{FS: mem}
-	_, err = maintain.Truncate(t.Context(), queueDir, queue.Address{Segment: 4}, opts)
+	_, err = maintain.Truncate(t.Context(), queuetest.Dir, queue.Address{Segment: 4}, opts)
 	require.ErrorIs(t, err, maintain.ErrCompacted)
-	require.Equal(t, entries, scan(t, openReader(t, mem), queue.Position{}))
+	require.Equal(t, entries, queuetest.Scan(t, queuetest.OpenReader(t, mem), queue.Position{}))
 	opts.LoseCompacted = true
-	_, err = maintain.Truncate(t.Context(), queueDir, queue.Address{Segment: 2}, opts)
+	_, err = maintain.Truncate(t.Context(), queuetest.Dir, queue.Address{Segment: 2}, opts)
 	require.NoError(t, err)
-	requireSound(t, mem)
-	require.Equal(t, []string{"id-0"}, ids(scan(t, openReader(t, mem), queue.Position{})))
+	queuetest.RequireSound(t, mem)
+	require.Equal(t, []string{"id-0"}, ids(queuetest.Scan(t, queuetest.OpenReader(t, mem), queue.Position{})))
 
 	// Later appends and compactions keep the truncated range.
-	w = openWriter(t, testOptions(mem))
+	w = queuetest.OpenWriter(t, queuetest.Options(mem))
 	for range 3 {
 		_, err := w.Append([]byte("id-0"), []byte("again"))
 		require.NoError(t, err)
 		require.NoError(t, w.Seal())
 	}
 	require.NoError(t, w.Close())
-	_, err = maintain.Compact(t.Context(), queueDir, &maintain.CompactOptions{FS: mem, MaxDead: 0.01, DeleteOriginals: true})
+	_, err = maintain.Compact(t.Context(), queuetest.Dir, &maintain.CompactOptions{FS: mem, MaxDead: 0.01, DeleteOriginals: true})
 	require.NoError(t, err)
-	r := openReader(t, mem)
+	r := queuetest.OpenReader(t, mem)
 	for _, e := range entries[1:] {
-		_, err := tryScan(r, e.next)
+		_, err := queuetest.TryScan(r, e.Next)
 		require.ErrorIs(t, err, queue.ErrTruncated, "%v", e)
 	}
-	require.Equal(t, []string{"id-0"}, ids(scan(t, r, entries[0].next)))
-	requireSound(t, mem)
+	require.Equal(t, []string{"id-0"}, ids(queuetest.Scan(t, r, entries[0].Next)))
+	queuetest.RequireSound(t, mem)
 }
 
-func ids(items []item) (ids []string) {
+func ids(items []queuetest.Item) (ids []string) {
 	for _, it := range items {
-		ids = append(ids, it.id)
+		ids = append(ids, it.ID)
 	}
 	return ids
 }
@@ -304,36 +306,36 @@ func TestTruncateCrash(t *testing.T) {
 		for _, keep := range keeps[:crashtest.Share(2, len(keeps))] {
 			from := queue.Address{Segment: 1}
 			if keep > 0 {
-				from = items[keep-1].next.Next
+				from = items[keep-1].Next.Next
 			}
 			if keep%6 == 0 {
 				from = queue.Address{Segment: queue.SegmentID(keep/6) + 1}
 			}
 			truncate := func(fsys vfs.FS) error {
-				_, err := maintain.Truncate(t.Context(), queueDir, from, &maintain.TruncateOptions{FS: fsys})
+				_, err := maintain.Truncate(t.Context(), queuetest.Dir, from, &maintain.TruncateOptions{FS: fsys})
 				return err
 			}
 			done := false
 			for k := 1; !done; k++ {
 				mem := source.CrashClone(vfs.KeepAll)
-				err := truncate(crashAfter(mem, k))
+				err := truncate(queuetest.CrashAfter(mem, k))
 				done = err == nil
-				require.True(t, done || errors.Is(err, errCrash), "%v", err)
+				require.True(t, done || errors.Is(err, queuetest.ErrCrash), "%v", err)
 				for _, way := range crashtest.Ways(random) {
 					tally.Case()
 					when := fmt.Sprintf("keep %d, before operation %d, %s", keep, k, way.Name)
 					after := mem.CrashClone(way.Keep)
-					left := len(scan(t, openReader(t, after), queue.Position{}))
+					left := len(queuetest.Scan(t, queuetest.OpenReader(t, after), queue.Position{}))
 					require.Contains(t, []int{keep, len(items)}, left, when)
 					again := after.CrashClone(vfs.KeepAll)
-					w, err := queue.OpenWriter(queueDir, testOptions(again))
+					w, err := queue.OpenWriter(queuetest.Dir, queuetest.Options(again))
 					require.NoError(t, err, when)
 					require.NoError(t, w.Close())
-					require.Len(t, scan(t, openReader(t, again), queue.Position{}), left, when)
-					requireSound(t, again)
+					require.Len(t, queuetest.Scan(t, queuetest.OpenReader(t, again), queue.Position{}), left, when)
+					queuetest.RequireSound(t, again)
 
 					require.NoError(t, truncate(after), when)
-					names, err := after.List(queueDir)
+					names, err := after.List(queuetest.Dir)
 					require.NoError(t, err)
 					rewrites := 0
 					for _, name := range names {
@@ -360,8 +362,8 @@ func TestTruncateFaults(t *testing.T) {
 		for k := int64(1); ; k++ {
 			mem := source.CrashClone(vfs.KeepAll)
 			disk := failure.At(k, mem)
-			from := items[8].next.Next
-			_, err := maintain.Truncate(t.Context(), queueDir, from, &maintain.TruncateOptions{FS: disk})
+			from := items[8].Next.Next
+			_, err := maintain.Truncate(t.Context(), queuetest.Dir, from, &maintain.TruncateOptions{FS: disk})
 			disk.Heal()
 			if disk.Failed() == 0 {
 				require.NoError(t, err)
@@ -383,13 +385,13 @@ func TestTruncateFaults(t *testing.T) {
 func TestFetchOfTruncatedIsNotGone(t *testing.T) {
 	mem, items := truncateQueue(t, 3, false)
 	for _, cut := range []int{14, 12, 5} { // inside a segment, between two, before both
-		truncateAt(t, mem, items[cut].at)
-		r := openReader(t, mem)
+		truncateAt(t, mem, items[cut].At)
+		r := queuetest.OpenReader(t, mem)
 		for i, it := range items {
-			got, err := r.DocumentFor(nil, []byte(it.id), it.at)
+			got, err := r.DocumentFor(nil, []byte(it.ID), it.At)
 			if i < cut {
 				require.NoError(t, err)
-				require.Equal(t, it.document, string(got))
+				require.Equal(t, it.Document, string(got))
 				continue
 			}
 			var gone *queue.GoneError

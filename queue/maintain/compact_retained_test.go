@@ -1,4 +1,4 @@
-package queue_test
+package maintain_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/internal/queuetest"
 	"docstore/queue/maintain"
 
 	"github.com/stretchr/testify/require"
@@ -20,7 +21,7 @@ import (
 // stateAt returns the documents of a queue up to the end of a segment.
 func stateAt(t *testing.T, fsys vfs.FS, end queue.SegmentID) map[string]string {
 	t.Helper()
-	r, err := queue.OpenReader(queueDir, &queue.ReaderOptions{FS: fsys})
+	r, err := queue.OpenReader(queuetest.Dir, &queue.ReaderOptions{FS: fsys})
 	require.NoError(t, err)
 	defer r.Close()
 	state := map[string]string{}
@@ -42,7 +43,7 @@ func stateAt(t *testing.T, fsys vfs.FS, end queue.SegmentID) map[string]string {
 // appendBatch appends random entries to a new segment, and to the state.
 func appendBatch(t *testing.T, fsys vfs.FS, random *rand.Rand, now time.Time, state map[string]string) queue.SegmentID {
 	t.Helper()
-	w, err := queue.OpenWriter(queueDir, &queue.WriterOptions{FS: fsys, SegmentBytes: queue.MinSegmentBytes, Codec: "none", Now: func() time.Time { return now }})
+	w, err := queue.OpenWriter(queuetest.Dir, &queue.WriterOptions{FS: fsys, SegmentBytes: queue.MinSegmentBytes, Codec: "none", Now: func() time.Time { return now }})
 	require.NoError(t, err)
 	var at queue.Address
 	for range 1 + random.IntN(6) {
@@ -63,7 +64,7 @@ func appendBatch(t *testing.T, fsys vfs.FS, random *rand.Rand, now time.Time, st
 // TestCompactKeepsRetainedStates compacts again and again, while entries are appended and
 // some states are released.
 func TestCompactKeepsRetainedStates(t *testing.T) {
-	random, mem, now := testseed.Rand(t), newMem(t), testStart
+	random, mem, now := testseed.Rand(t), queuetest.NewMem(t), queuetest.Start
 	newest, states := map[string]string{}, map[queue.SegmentID]map[string]string{}
 	for range 60 {
 		now = now.Add(time.Hour)
@@ -79,7 +80,7 @@ func TestCompactKeepsRetainedStates(t *testing.T) {
 				delete(states, end)
 			}
 		}
-		_, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
+		_, err := maintain.Compact(context.Background(), queuetest.Dir, &maintain.CompactOptions{
 			FS: mem, MaxDead: 0.01 + random.Float64()/2, DeleteOriginals: true, Now: func() time.Time { return now },
 			EraseDead: random.IntN(2) == 0, EraseAfter: time.Hour, RetainedEnds: slices.Sorted(maps.Keys(states)),
 		})
@@ -96,9 +97,9 @@ const maxSegmentID = queue.SegmentID(1<<32 - 1)
 // TestEraseReportsRetainedStates: a document that a retained state needs is erased after the
 // state was released.
 func TestEraseReportsRetainedStates(t *testing.T) {
-	mem, now := newMem(t), testStart
+	mem, now := queuetest.NewMem(t), queuetest.Start
 	write := func(id, document string) {
-		w, err := queue.OpenWriter(queueDir, &queue.WriterOptions{FS: mem, Codec: "none", Now: func() time.Time { return now }})
+		w, err := queue.OpenWriter(queuetest.Dir, &queue.WriterOptions{FS: mem, Codec: "none", Now: func() time.Time { return now }})
 		require.NoError(t, err)
 		_, err = w.Append([]byte(id), []byte(document))
 		require.NoError(t, err)
@@ -110,7 +111,7 @@ func TestEraseReportsRetainedStates(t *testing.T) {
 	write("other", "changed")
 	now = now.Add(2 * time.Hour)
 	erase := func(ends ...queue.SegmentID) maintain.CompactReport {
-		report, err := maintain.Compact(context.Background(), queueDir, &maintain.CompactOptions{
+		report, err := maintain.Compact(context.Background(), queuetest.Dir, &maintain.CompactOptions{
 			FS: mem, EraseDead: true, EraseAfter: time.Hour, DeleteOriginals: true, Now: func() time.Time { return now }, RetainedEnds: ends,
 		})
 		require.NoError(t, err)
