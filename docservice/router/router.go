@@ -94,7 +94,7 @@ func (r *Router) forward(ctx context.Context, f func() error) error {
 	default:
 		r.counts.refused.Add(1)
 		return boxcarrpc.NotProcessed(&boxcarrpc.Error{
-			Code: boxcarrpc.CodeResourceExhausted, Message: fmt.Sprintf("gateway: %d requests are being passed on to other servers, the maximum; retry", MaxForwards),
+			Code: boxcarrpc.CodeResourceExhausted, Message: fmt.Sprintf("router: %d requests are being passed on to other servers, the maximum; retry", MaxForwards),
 		})
 	}
 	defer func() { <-r.slots }()
