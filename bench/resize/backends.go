@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"docstore/bench/internal/authority"
 	"docstore/boxcarrpc"
 )
@@ -109,4 +111,13 @@ func (b *backends) close() (err error) {
 		err = errors.Join(err, b.stop(n, n))
 	}
 	return err
+}
+
+// each calls a function for several tasks concurrently.
+func each(first, last int, do func(n int) error) error {
+	var doing errgroup.Group
+	for n := first; n <= last; n++ {
+		doing.Go(func() error { return do(n) })
+	}
+	return doing.Wait()
 }
