@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"errors"
-	"runtime"
 
 	"github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
@@ -51,8 +50,6 @@ func (e *badgerEngine) apply(writes []write, sync bool) error {
 	}
 	return e.db.Sync()
 }
-
-func (e *badgerEngine) compact() error { return e.db.Flatten(runtime.NumCPU()) }
 
 func (e *badgerEngine) flush() error {
 	if e.batch == nil {

@@ -58,9 +58,6 @@ type iterator interface {
 	Close() error // returns the first error of the engine
 }
 
-// lastKey is greater than all keys.
-const lastKey = "\xff\xff\xff\xff\xff\xff\xff\xff\xff"
-
 // sizing is the memory and data size of a run.
 type sizing struct {
 	memtableBytes int64

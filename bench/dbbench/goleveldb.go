@@ -7,7 +7,6 @@ import (
 	"github.com/syndtr/goleveldb/leveldb/filter"
 	leveldbiterator "github.com/syndtr/goleveldb/leveldb/iterator"
 	"github.com/syndtr/goleveldb/leveldb/opt"
-	"github.com/syndtr/goleveldb/leveldb/util"
 )
 
 type goleveldbEngine struct{ db *leveldb.DB }
@@ -35,8 +34,6 @@ func (e goleveldbEngine) apply(writes []write, sync bool) error {
 	}
 	return e.db.Write(b, &opt.WriteOptions{Sync: sync})
 }
-
-func (e goleveldbEngine) compact() error { return e.db.CompactRange(util.Range{}) }
 
 // flush does nothing: dbbench waits until the process is idle.
 func (e goleveldbEngine) flush() error { return nil }

@@ -42,7 +42,6 @@ static void *ldb_writes(int rocks, int sync) {
 static void ldb_put(int rocks, void *db, void *o, char *k, size_t kn, char *v, size_t vn, char **err) { CALL(put, db, o, k, kn, v, vn, err); }
 static char *ldb_get(int rocks, void *db, void *o, char *k, size_t kn, size_t *n, char **err) { return CALL(get, db, o, k, kn, n, err); }
 static void ldb_free(int rocks, void *p) { CALL(free, p); }
-static void ldb_compact(int rocks, void *db) { CALL(compact_range, db, NULL, 0, NULL, 0); }
 static void ldb_close(int rocks, void *db) { CALL(close, db); }
 static void *ldb_batch(int rocks) { return MAKE(writebatch_create); }
 static void ldb_batch_put(int rocks, void *b, char *k, size_t kn, char *v, size_t vn) { CALL(writebatch_put, b, k, kn, v, vn); }
@@ -120,11 +119,6 @@ func (e leveldbEngine) apply(writes []write, sync bool) error {
 	var message *C.char
 	C.ldb_write(e.rocks, e.db, options, b, &message)
 	return e.err(message)
-}
-
-func (e leveldbEngine) compact() error {
-	C.ldb_compact(e.rocks, e.db)
-	return nil
 }
 
 // flush does nothing: dbbench waits until the process is idle.

@@ -209,10 +209,6 @@ func (s settings) measure(ctx context.Context) (phases []phase, err error) {
 	}
 	for _, name := range s.phases {
 		p, err := b.run(name)
-		if errors.Is(err, errNotOffered) {
-			fmt.Fprintf(os.Stderr, "dbbench: skipping %s of %s: %v\n", name, s.engines[0], errNotOffered)
-			continue
-		}
 		if err != nil {
 			return nil, err
 		}

@@ -23,7 +23,7 @@ var everyPhase = []string{
 	"fillseq", "readrandom", "readmissing", "open", "overwrite", "fillsync", "readrandom", "fillbatch", "readseq",
 	"fillrandom", "readrandom", "readrandom:2", "readmissing", "readhot", "readseq", "readreverse", "seekrandom",
 	"readwhilewriting", "readwhilescanning", "seekrandomwhilewriting",
-	"overwrite", "readrandom", "deleterandom", "readrandom", "readseq", "open", "overwrite", "readseq", "compact",
+	"overwrite", "readrandom", "deleterandom", "readrandom", "readseq", "open", "overwrite", "readseq",
 	"ycsba", "ycsbb", "ycsbc", "ycsbd:2", "ycsbe", "ycsbewhilewriting", "ycsbf", "readseq",
 }
 
@@ -37,11 +37,7 @@ func TestEveryWorkloadOnEveryEngine(t *testing.T) {
 			require.NoError(t, err)
 			results, err := s.measure(t.Context()) // checks all entries at the end
 			require.NoError(t, err)
-			want := len(everyPhase)
-			if engine == "docstore" || engine == "bbolt" || engine == "lmdb" || engine == "kyoto" {
-				want-- // they have no compaction by hand
-			}
-			require.Len(t, results, want)
+			require.Len(t, results, len(everyPhase))
 			for _, r := range results {
 				require.Positive(t, r.Figures["ops/s"], r.Phase)
 			}
@@ -79,13 +75,13 @@ func TestKeysOfManyShapes(t *testing.T) {
 func TestResultsAreResumed(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "results.ndjson")
 	args := []string{
-		"-engine", "docstore,pebble", "-num", "100", "-rounds", "2", "-quiet", soon, "-benchmarks", "fillrandom,compact",
+		"-engine", "docstore,pebble", "-num", "100", "-rounds", "2", "-quiet", soon, "-benchmarks", "fillrandom,readrandom",
 		"-results", name, "-table", "test", "-histogram", "-seed", "7",
 	}
 	require.NoError(t, run(t.Context(), args))
 	first, err := results.Read(name)
 	require.NoError(t, err)
-	require.Len(t, first, 6, "docstore has no compaction by hand")
+	require.Len(t, first, 8)
 	for _, r := range first {
 		require.Positive(t, r.Figures["ops/s"])
 		require.Contains(t, r.Settings, "seed=7")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -39,10 +38,6 @@ func (e pebbleEngine) apply(writes []write, sync bool) (err error) {
 		return err
 	}
 	return b.Commit(&pebble.WriteOptions{Sync: sync})
-}
-
-func (e pebbleEngine) compact() error {
-	return e.db.Compact(context.Background(), nil, []byte(lastKey), true)
 }
 
 func (e pebbleEngine) flush() error {

@@ -32,7 +32,6 @@ var workloads = map[string]workload{
 	"fillbatch":    {func(b *bench, _ int) (int, error) { return b.fill(b.num, false, b.setInBatches()) }, true},
 	"overwrite":    {func(b *bench, _ int) (int, error) { return b.overwrite() }, true},
 	"deleterandom": {func(b *bench, _ int) (int, error) { return b.deleteRandom() }, true},
-	"compact":      {func(b *bench, _ int) (int, error) { return b.compact() }, true},
 	"open":         {func(b *bench, _ int) (int, error) { return b.reopen() }, false},
 
 	"readrandom":  {func(b *bench, threads int) (int, error) { return b.read(threads, b.anyEntry) }, false},
@@ -116,9 +115,6 @@ func (b *bench) begin() {
 	cpu := process.OwnCPU()
 	b.clock = clock{time.Now(), cpu, ownIO("read_bytes"), ownIO("write_bytes"), machine.NewWatch(cpu)}
 }
-
-// errNotOffered is the error of a phase that the engine does not support.
-var errNotOffered = errors.New("not supported by the engine")
 
 // A phase has the figures of a workload on one engine.
 type phase struct {
@@ -232,15 +228,6 @@ func (b *bench) reopen() (int, error) {
 	}
 	b.clock.start = time.Now().Add(-opening) // closing does not count
 	return times, nil
-}
-
-// compact merges everything.
-func (b *bench) compact() (int, error) {
-	e, ok := b.engine.(interface{ compact() error })
-	if !ok {
-		return 0, errNotOffered
-	}
-	return 1, e.compact()
 }
 
 // A recorder records the durations of operations with -histogram.
