@@ -58,7 +58,7 @@ func read(documents map[string][]byte, name string) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // it was only read
 	for lines := bufio.NewReaderSize(file, maxDocumentBytes); ; {
 		line, err := lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
