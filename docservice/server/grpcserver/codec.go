@@ -18,6 +18,14 @@ import (
 // messages: decoding and encoding them again would copy each document twice.
 type encoded []byte
 
+// A pooled is an encoded response in a buffer of pool, to which grpc-go returns it.
+type pooled struct{ message encoded }
+
+// pool has the buffers of responses of up to pooledBytes.
+var pool = mem.DefaultBufferPool()
+
+const pooledBytes = 4 << 10
+
 // A charged is an encoded response whose memory is counted until grpc-go frees it. It
 // is the pool to which its buffer is returned.
 type charged struct {
@@ -39,6 +47,8 @@ func (c codec) Marshal(message any) (mem.BufferSlice, error) {
 	switch m := message.(type) {
 	case encoded:
 		return mem.BufferSlice{mem.SliceBuffer(m)}, nil
+	case *pooled:
+		return mem.BufferSlice{mem.NewBuffer((*[]byte)(&m.message), pool)}, nil
 	case *charged:
 		return mem.BufferSlice{mem.NewBuffer((*[]byte)(&m.message), m)}, nil
 	}
@@ -69,11 +79,16 @@ func registerDocuments(server *grpc.Server, handler boxcarrpc.Handler) {
 func encodedMethod(method string, handler boxcarrpc.Handler) grpc.MethodHandler {
 	info := &grpc.UnaryServerInfo{FullMethod: method}
 	call := func(ctx context.Context, request any) (any, error) {
-		response, err := handler(ctx, method, request.(encoded), nil)
+		buffer := pool.Get(pooledBytes)
+		response, err := handler(ctx, method, request.(encoded), (*buffer)[:0])
+		if err == nil && cap(response) == cap(*buffer) {
+			return &pooled{response}, nil
+		}
+		pool.Put(buffer)
 		if err != nil {
 			return nil, boxcargrpc.StatusError(err)
 		}
-		return encoded(response), nil
+		return encoded(response), nil // it has outgrown the buffer
 	}
 	return func(_ any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 		var request encoded

@@ -208,10 +208,16 @@ func (g *Protocol) admitCall(ctx context.Context, request any, info *grpc.UnaryS
 	}
 	call.response = call.conn.NewResponse(&of.Reservation)
 	answer, err := handler(of, request)
-	if message, ok := answer.(encoded); ok && err == nil {
+	if err != nil {
+		return nil, err
+	}
+	switch message := answer.(type) {
+	case *pooled: // small
+		call.response.Queue(len(message.message))
+	case encoded:
 		return call.queue(of, message)
 	}
-	return answer, err
+	return answer, nil
 }
 
 func (g *Protocol) admitStream(service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
