@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"docstore/docservice/server/internal/httpapi"
 )
@@ -37,10 +38,22 @@ func (h *HTTP) onlyOwnHosts(next http.Handler) http.Handler {
 	if !own.local && len(h.Hosts) == 0 {
 		return next
 	}
+	var served atomic.Pointer[string] // the latest Host: that of most requests
+	serves := func(host string) bool {
+		if latest := served.Load(); latest != nil && *latest == host {
+			return true
+		}
+		if !own.serves(host) {
+			return false
+		}
+		latest := host
+		served.Store(&latest)
+		return true
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		origin := r.Header.Get("Origin")
 		switch {
-		case r.Host != "" && !own.serves(r.Host): // a client that sends no Host, as with HTTP/1.0, is no browser
+		case r.Host != "" && !serves(r.Host): // a client that sends no Host, as with HTTP/1.0, is no browser
 			httpapi.Errorf(httpapi.CodeForbidden, "host %q is not served; use a loopback address, or list the name in --http-hosts of the server", r.Host).Write(w)
 		case origin != "" && !own.includeOrigin(origin, r.Host):
 			httpapi.Errorf(httpapi.CodeForbidden, "web pages of %q are not served; list the host in --http-hosts of the server", origin).Write(w)
