@@ -1,7 +1,7 @@
 // Chaos runs calls over a faulty network and accounts for each of them.
 //
-//	go run ./chaos                       every fault once, Boxcar and grpc-go
-//	go run ./chaos -rounds 10 -rivals boxcar
+//	go run ./chaos                every fault once, without and with hedging
+//	go run ./chaos -rounds 10
 //
 // Each server is a process in a network namespace with an interface whose packets this program
 // carries: it delays, drops and corrupts them, so both ends run the kernel's TCP. Servers are also

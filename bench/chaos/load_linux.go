@@ -3,9 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/discovery"
 )
 
 const (
@@ -30,7 +34,7 @@ const (
 
 // A load has callers that make one call at a time each.
 type load struct {
-	client   client
+	pool     *boxcarrpc.Pool
 	verdicts []verdict        // by call; written by its caller
 	next     [2]atomic.Uint64 // calls of each kind so far
 	full     atomic.Bool      // the account has no room for more calls
@@ -49,8 +53,21 @@ type line struct {
 	wrong int
 }
 
-func startLoad(c client) *load {
-	l := &load{client: c, verdicts: make([]verdict, maxCalls)}
+// The methods of even and of odd callers and calls: an idempotent one, and another one.
+var methods = [2]string{"/chaos/Twice", "/chaos/Once"}
+
+// newPool returns a pool for the servers that dials in the namespace of the callers.
+func newPool(addresses []string, callers *host, hedgeAfter time.Duration) (*boxcarrpc.Pool, error) {
+	return boxcarrpc.NewPool(discovery.Static(addresses...), &boxcarrpc.PoolOptions{
+		Size:     32,
+		Methods:  map[string]boxcarrpc.Method{methods[0]: {Idempotent: true, HedgeAfter: hedgeAfter}},
+		Dialer:   callers.dial,
+		Insecure: true,
+	})
+}
+
+func startLoad(pool *boxcarrpc.Pool) *load {
+	l := &load{pool: pool, verdicts: make([]verdict, maxCalls)}
 	for i := range l.lines {
 		l.lines[i].good = time.Now()
 		l.running.Go(func() { l.call(i) })
@@ -58,10 +75,7 @@ func startLoad(c client) *load {
 	return l
 }
 
-// mayRepeat reports whether a caller's method is idempotent.
-func mayRepeat(caller int) bool { return caller%2 == 0 }
-
-// idempotent reports whether a call's method is idempotent. Even callers make even calls.
+// idempotent reports whether the method of a caller, or of a call, is idempotent. Even callers make even calls.
 func idempotent(call uint64) bool { return call%2 == 0 }
 
 func (l *load) call(caller int) {
@@ -76,15 +90,15 @@ func (l *load) call(caller int) {
 		l.verdicts[call] = pending
 		request = appendRequest(request[:0], call)
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		out, none, err := l.client.call(ctx, mayRepeat(caller), request, dst[:0])
+		out, err := l.pool.Call(ctx, methods[kind], request, dst[:0])
 		cancel()
-		v := failed
+		v, e := failed, (*boxcarrpc.Error)(nil)
 		switch {
 		case err == nil && bytes.Equal(out, appendResponse(nil, call)):
 			v, dst = answered, out
 		case err == nil:
 			v = wrong
-		case none:
+		case errors.As(err, &e) && !e.Processed:
 			v = untouched
 		}
 		l.verdicts[call] = v
@@ -119,7 +133,7 @@ type tally struct {
 func (l *load) take() (twice, once tally) {
 	for i := range l.lines {
 		t := &once
-		if mayRepeat(i) {
+		if idempotent(uint64(i)) {
 			t = &twice
 		}
 		n := &l.lines[i]

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"docstore/bench/internal/process"
+	"docstore/boxcarrpc"
 )
 
 const (
@@ -30,14 +31,8 @@ const (
 // errCorrupted answers a corrupted request.
 var errCorrupted = errors.New("chaos: corrupted request")
 
-// A served is a contestant's server.
-type served interface {
-	Serve(net.Listener) error
-	Shutdown(context.Context) error
-}
-
 // serveAsChild runs the server's process.
-func serveAsChild(rival string) error {
+func serveAsChild() error {
 	l, err := net.FileListener(os.NewFile(listenerFD, "listener"))
 	if err != nil {
 		return err
@@ -46,7 +41,7 @@ func serveAsChild(rival string) error {
 	if err != nil {
 		return err
 	}
-	s := rivalNamed(rival).server(func(request, dst []byte) ([]byte, error) {
+	s := boxcarrpc.NewServer(func(_ context.Context, _ string, request, dst []byte) ([]byte, error) {
 		call, ok := callOf(request)
 		if !ok {
 			return dst, errCorrupted
@@ -54,7 +49,7 @@ func serveAsChild(rival string) error {
 		a.begun(call)
 		time.Sleep(handling)
 		return appendResponse(dst, call), nil
-	})
+	}, &boxcarrpc.ServerOptions{Insecure: true})
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	ended := make(chan error, 1)
@@ -73,7 +68,6 @@ func serveAsChild(rival string) error {
 // A server is one of the servers as this program sees it.
 type server struct {
 	host    *host
-	rival   string
 	account *os.File
 	process *process.Process // nil while it does not run
 }
@@ -94,10 +88,10 @@ func (s *server) start() error {
 		return err
 	}
 	defer func() { _ = file.Close() }()
-	cmd := process.Child(s.rival)
+	cmd := process.Child("server")
 	cmd.Stderr = os.Stderr
 	cmd.ExtraFiles = []*os.File{file, s.account}
-	s.process, err = process.Start(s.rival, cmd)
+	s.process, err = process.Start("server", cmd)
 	return err
 }
 

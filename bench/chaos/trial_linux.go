@@ -10,9 +10,8 @@ import (
 
 const serverCount = 3
 
-// A trial has servers of one contestant, their callers, and the link between them.
+// A trial has servers, their callers, and the link between them.
 type trial struct {
-	rival   rival
 	lasts   time.Duration // duration of a fault, and of the observation after it
 	file    *os.File
 	account *account
@@ -23,8 +22,8 @@ type trial struct {
 }
 
 // newTrial starts the servers and the load. On an error it stops all.
-func newTrial(r rival, lasts time.Duration) (t *trial, err error) {
-	t = &trial{rival: r, lasts: lasts}
+func newTrial(hedgeAfter, lasts time.Duration) (t *trial, err error) {
+	t = &trial{lasts: lasts}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, t.close())
@@ -50,18 +49,18 @@ func newTrial(r rival, lasts time.Duration) (t *trial, err error) {
 	t.link, t.callers = newLink(hosts), hosts[0]
 	var addresses []string
 	for _, h := range hosts[1:] {
-		s := &server{host: h, rival: r.name, account: t.file}
+		s := &server{host: h, account: t.file}
 		t.servers = append(t.servers, s)
 		if err := s.start(); err != nil {
 			return t, err
 		}
 		addresses = append(addresses, s.address())
 	}
-	c, err := r.client(addresses, t.callers)
+	pool, err := newPool(addresses, t.callers, hedgeAfter)
 	if err != nil {
 		return t, err
 	}
-	t.load = startLoad(c)
+	t.load = startLoad(pool)
 	time.Sleep(lasts) // to connect, and for the servers to warm up
 	return t, nil
 }
@@ -101,7 +100,7 @@ func (t *trial) end() (audit, error) {
 func (t *trial) close() (err error) {
 	if t.load != nil {
 		t.load.end()
-		err = t.load.client.Close()
+		err = t.load.pool.Close()
 	}
 	for _, s := range t.servers {
 		err = errors.Join(err, s.end(syscall.SIGKILL))
