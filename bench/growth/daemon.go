@@ -107,25 +107,13 @@ const (
 	readyColumn    = "ready s"
 )
 
-func documentColumns() []column {
-	columns := []column{
-		{appendedColumn, 0}, {indexedColumn, 0}, {queueColumn, 2}, {indexColumn, 2}, {memoryColumn, 0}, {descriptorsColumn, 0}, {readyColumn, 2},
-	}
-	for _, callers := range []int{1, 64} {
-		for _, popular := range []bool{true, false} {
-			columns = append(columns, getColumns(callers, popular)...)
-		}
-	}
-	return columns
-}
-
 // getColumns returns the columns of gets: rate, median and 99th percentile.
-func getColumns(callers int, popular bool) []column {
+func getColumns(callers int, popular bool) (rate, p50, p99 string) {
 	name := fmt.Sprintf("%d uniform", callers)
 	if popular {
 		name = fmt.Sprintf("%d zipfian", callers)
 	}
-	return []column{{name + "/s", 0}, {name + " p50 us", 0}, {name + " p99 us", 0}}
+	return name + "/s", name + " p50 us", name + " p99 us"
 }
 
 // append appends the documents up to a size, if some are missing.
@@ -212,9 +200,8 @@ func (c *collection) get(ctx context.Context, size, callers int, popular *zipf.Z
 	for i := range latencies[1:] {
 		all.Merge(&latencies[1+i])
 	}
-	columns := getColumns(callers, popular != nil)
-	values[columns[0].title] = float64(all.Total) / duration.Seconds()
-	values[columns[1].title], values[columns[2].title] = nanoseconds(all.Quantile(0.5))/1e3, nanoseconds(all.Quantile(0.99))/1e3
+	rate, p50, p99 := getColumns(callers, popular != nil)
+	values[rate], values[p50], values[p99] = float64(all.Total)/duration.Seconds(), nanoseconds(all.Quantile(0.5))/1e3, nanoseconds(all.Quantile(0.99))/1e3
 	return errors.Join(errors.Join(failures...), pool.Close())
 }
 

@@ -5,9 +5,123 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"time"
 
+	"docstore/bench/internal/files"
+	"docstore/bench/internal/histogram"
+	"docstore/bench/internal/process"
 	"docstore/lsm"
 )
+
+// Columns of the index. Writes are those since the previous size, and a descriptor is one of the process.
+const (
+	writeColumn       = "write ns"
+	cpuColumn         = "CPU ns" // of a write
+	debtColumn        = "merge debt MB"
+	settleColumn      = "settle s"
+	hitColumn         = "hit ns"
+	hit99Column       = "hit p99 ns"
+	missColumn        = "miss ns"
+	tablesColumn      = "tables"
+	memoryColumn      = "anonymous MB"
+	diskColumn        = "disk MB"
+	descriptorsColumn = "descriptors"
+	restartColumn     = "restart ms"
+)
+
+// parts divide the final size.
+var parts = []int{300, 100, 30, 10, 5, 3, 2, 1}
+
+func measureIndex(dir string, count, reads int, report func(sample) error) error {
+	s, err := openIndex(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.db.Close() }() // read errors are reported by the reads
+	size := 0
+	for _, part := range parts {
+		from := size
+		if size = count / part; size == from {
+			continue
+		}
+		values := make(map[string]float64)
+		begun, cpu := time.Now(), process.OwnCPU()
+		if err := s.write(from, size); err != nil {
+			return err
+		}
+		written := float64(size - from)
+		values[writeColumn], values[debtColumn] = nanoseconds(time.Since(begun))/written, float64(s.debt())/1e6
+		paused := time.Now()
+		if err := s.settle(); err != nil {
+			return err
+		}
+		values[settleColumn], values[cpuColumn] = time.Since(paused).Seconds(), nanoseconds(process.OwnCPU()-cpu)/written
+		values[tablesColumn] = float64(len(s.db.Stats().Tables))
+		hits, err := timeReads(s, reads, size, true)
+		if err != nil {
+			return err
+		}
+		misses, err := timeReads(s, reads, size, false)
+		if err != nil {
+			return err
+		}
+		values[hitColumn], values[hit99Column] = nanoseconds(hits.Mean()), nanoseconds(hits.Quantile(0.99))
+		values[missColumn] = nanoseconds(misses.Mean())
+		anonymous, err := process.Memory(os.Getpid(), "RssAnon")
+		if err != nil {
+			return err
+		}
+		descriptors, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			return err
+		}
+		disk, err := files.Bytes(dir, ".log")
+		if err != nil {
+			return err
+		}
+		values[memoryColumn], values[diskColumn], values[descriptorsColumn] = float64(anonymous)/1e6, float64(disk)/1e6, float64(len(descriptors))
+		if err := s.db.Close(); err != nil {
+			return err
+		}
+		begun = time.Now()
+		if s, err = openIndex(dir); err != nil {
+			return err
+		}
+		if err := s.settle(); err != nil {
+			return err
+		}
+		values[restartColumn] = nanoseconds(time.Since(begun)) / 1e6
+		if err := report(sample{ofEntries, size, values}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func nanoseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) }
+
+// timeReads reads random entries of an index of a size, or as many that it does not have.
+func timeReads(s *index, reads, size int, hits bool) (*histogram.Histogram, error) {
+	h := &histogram.Histogram{}
+	for range reads {
+		n := rand.IntN(size)
+		if !hits {
+			n += size
+		}
+		begun := time.Now()
+		found, err := s.read(n)
+		h.Add(time.Since(begun))
+		if err != nil {
+			return nil, err
+		}
+		if found != hits {
+			return nil, fmt.Errorf("entry %d of %d: found is %t", n, size, found)
+		}
+	}
+	return h, nil
+}
 
 // index is an lsm.DB with keys of 8 bytes in random order and values of 12 bytes.
 type index struct {
@@ -58,8 +172,6 @@ func (i *index) read(n int) (found bool, err error) {
 
 // settle waits until no merge is in progress.
 func (i *index) settle() error { return i.db.WaitIdle(context.Background()) }
-func (i *index) tables() int   { return len(i.db.Stats().Tables) }
-func (i *index) close() error  { return i.db.Close() }
 
 // debt returns the bytes that merges in progress have still to write.
 func (i *index) debt() (total uint64) {

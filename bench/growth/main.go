@@ -79,9 +79,7 @@ func (o *options) run(ctx context.Context) error {
 		}
 	}
 	if o.file != "" {
-		columns := documentColumns()
-		printHead(ofDocuments, columns)
-		if err := o.measureCollection(ctx, func(one sample) error { return s.add(one, columns) }); err != nil {
+		if err := o.measureCollection(ctx, s.add); err != nil {
 			return err
 		}
 	}
@@ -98,6 +96,5 @@ func (o *options) growIndex(s *samples) error {
 	} else if len(found) > 0 {
 		return fmt.Errorf("%s is not empty", dir)
 	}
-	printHead(ofEntries, indexColumns)
-	return measureIndex(dir, o.entries, o.reads, func(one sample) error { return s.add(one, indexColumns) })
+	return measureIndex(dir, o.entries, o.reads, s.add)
 }

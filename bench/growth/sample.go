@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
-	"strconv"
-	"strings"
+	"slices"
 
 	"docstore/bench/internal/files"
 )
@@ -22,35 +22,7 @@ const (
 type sample struct {
 	Of     string             `json:"of"`
 	Size   int                `json:"size"`
-	Values map[string]float64 `json:"values"` // by the titles of columns
-}
-
-// column is a value of a sample as it is printed.
-type column struct {
-	title  string
-	digits int // after the point
-}
-
-// printHead prints the head of a table.
-func printHead(of string, columns []column) {
-	fmt.Printf("\n| %s |", of)
-	for _, c := range columns {
-		fmt.Printf(" %s |", c.title)
-	}
-	fmt.Printf("\n%s|\n", strings.Repeat("|---", 1+len(columns)))
-}
-
-// row returns a line of the table; a value that was not measured is "-".
-func (s sample) row(columns []column) string {
-	cells := []string{strconv.Itoa(s.Size)}
-	for _, c := range columns {
-		cell := "-"
-		if value, ok := s.Values[c.title]; ok {
-			cell = strconv.FormatFloat(value, 'f', c.digits, 64)
-		}
-		cells = append(cells, cell)
-	}
-	return "| " + strings.Join(cells, " | ") + " |"
+	Values map[string]float64 `json:"values"` // by column
 }
 
 // samples are those of a file to which later ones are added.
@@ -78,20 +50,19 @@ func readSamples(file string) (*samples, error) {
 	return s, err
 }
 
-func (s *samples) add(one sample, columns []column) error {
-	fmt.Println(one.row(columns))
+func (s *samples) add(one sample) error {
+	fmt.Printf("%d %s:", one.Size, one.Of)
+	for _, column := range slices.Sorted(maps.Keys(one.Values)) {
+		fmt.Printf(" %s %.4g,", column, one.Values[column])
+	}
+	fmt.Println()
 	s.all = append(s.all, one)
 	if s.file == "" {
 		return nil
-	}
-	line, err := json.Marshal(one)
-	if err != nil {
-		return err
 	}
 	file, err := os.OpenFile(s.file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(append(line, '\n'))
-	return errors.Join(err, file.Close())
+	return errors.Join(json.NewEncoder(file).Encode(one), file.Close())
 }
