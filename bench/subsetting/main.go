@@ -74,7 +74,6 @@ var variants = []variant{
 	{"rendezvous", "rendezvous", subset.Options{}},
 	{"ringsteady", "ringsteady", subset.Options{}},
 	{"ringsteady, backend scaling", "ringsteady", subset.Options{BackendScaling: true}},
-	{"ringsteady, both scalings", "ringsteady", subset.Options{BackendScaling: true, FrontendScaling: true}},
 	{"rocksteadier", "rocksteadier", subset.Options{}},
 }
 

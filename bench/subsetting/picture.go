@@ -17,7 +17,7 @@ var panels = [][]struct {
 	variant int
 }{
 	{{"a. random", 0}, {"b. deterministic", 2}, {"c. ringsteady", 5}},
-	{{"d. ringsteady, backend scaling", 6}, {"rocksteadier", 8}, {"consistent", 3}},
+	{{"d. ringsteady, backend scaling", 6}, {"rocksteadier", 7}, {"consistent", 3}},
 }
 
 var (

@@ -26,18 +26,9 @@ func figure2(v variant) ([]point, error) {
 	}
 	var points []point
 	for backends := figure2K; backends <= figure2Tasks; backends++ {
-		var smaller []float64 // by number of frontends; nil with frontend scaling
-		if !v.options.FrontendScaling {
-			smaller = subsetmetrics.Compute(a, figure2Tasks, backends, figure2K).Utilizations()
-		}
+		utilizations := subsetmetrics.Compute(a, figure2Tasks, backends, figure2K).Utilizations() // by number of frontends
 		for frontends := backends/figure2K + 1; frontends <= figure2Tasks; frontends++ {
-			p := point{ratio: float64(frontends) / float64(backends)}
-			if smaller != nil {
-				p.utilization = smaller[frontends-1]
-			} else {
-				p.utilization = subsetmetrics.Compute(a, frontends, backends, figure2K).Utilization()
-			}
-			points = append(points, p)
+			points = append(points, point{float64(frontends) / float64(backends), utilizations[frontends-1]})
 		}
 	}
 	return points, nil

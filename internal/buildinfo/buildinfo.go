@@ -39,6 +39,9 @@ func Version() string {
 	return fmt.Sprintf("%s (commit %s, %s %s/%s)", b.Version, b.Commit, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
+// WithChanges ends the commit of a build of changed sources.
+const WithChanges = " with changes"
+
 func describeBuild(info *debug.BuildInfo) Build {
 	b := Build{Version: info.Main.Version, Commit: "unknown", Time: time.Unix(0, 0).UTC()}
 	if b.Version == "" {
@@ -56,7 +59,7 @@ func describeBuild(info *debug.BuildInfo) Build {
 		}
 	}
 	if modified {
-		b.Commit += " with changes"
+		b.Commit += WithChanges
 	}
 	return b
 }

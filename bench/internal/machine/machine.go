@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"docstore/internal/buildinfo"
 )
 
 // Name returns a description of the machine and the compiler.
@@ -39,30 +41,13 @@ func processor() string {
 // Commit returns the commit of the program, or under go run that of the working directory. A +
 // means uncommitted changes.
 var Commit = sync.OnceValue(func() string {
-	var commit, changed string
-	if build, ok := debug.ReadBuildInfo(); ok {
-		for _, setting := range build.Settings {
-			switch setting.Key {
-			case "vcs.revision":
-				commit = setting.Value
-			case "vcs.modified":
-				changed = setting.Value
-			}
-		}
+	commit, changed := strings.CutSuffix(buildinfo.This().Commit, buildinfo.WithChanges)
+	if changed {
+		return commit + "+"
 	}
-	if commit == "" {
-		head, err := exec.Command("git", "rev-parse", "HEAD").Output()
-		if err != nil {
-			return "unknown"
-		}
-		commit = strings.TrimSpace(string(head))
-		if dirty, err := exec.Command("git", "status", "--porcelain", "--untracked-files=no").Output(); err == nil && len(dirty) > 0 {
-			changed = "true"
-		}
-	}
-	commit = commit[:min(12, len(commit))]
-	if changed == "true" {
-		commit += "+"
+	out, err := exec.Command("git", "describe", "--always", "--abbrev=12", "--dirty=+", "--exclude=*").Output()
+	if commit == "unknown" && err == nil {
+		return strings.TrimSpace(string(out))
 	}
 	return commit
 })
