@@ -74,12 +74,12 @@ func (h *history) append(w *queue.Writer, count int) error {
 }
 
 func crashOptions(fsys vfs.FS) *queue.WriterOptions {
-	opts := testOptions(fsys)
+	opts := queuetest.Options(fsys)
 	opts.BlockBytes, opts.SegmentBytes = 300, 1500
-	var saves atomic.Int64
-	opts.SetTest(func() time.Time { // each Flush writes the head
-		return queuetest.Start.Add(time.Duration(saves.Add(1)) * queue.HeadInterval)
-	}, testQueueID)
+	var calls atomic.Int64
+	opts.Now = func() time.Time { // each Flush writes the head
+		return queuetest.Start.Add(time.Duration(calls.Add(1)) * queue.HeadInterval)
+	}
 	return opts
 }
 
@@ -321,7 +321,7 @@ func requireContinues(t *testing.T, mem *vfs.Mem, h history, random *rand.Rand, 
 // TestUnfinishedBlockIsCutAway cuts the last block after each of its bytes.
 func TestUnfinishedBlockIsCutAway(t *testing.T) {
 	mem := queuetest.NewMem(t)
-	w := queuetest.OpenWriter(t, testOptions(mem))
+	w := queuetest.OpenWriter(t, queuetest.Options(mem))
 	var h history
 	require.NoError(t, h.workOpen(w, 8))
 	content, err := vfs.ReadFile(mem, segment.Path(queuetest.Dir, 1, segment.OpenSuffix))
@@ -361,7 +361,7 @@ func (h *history) workOpen(w *queue.Writer, count int) error {
 // changes nothing.
 func TestDamageBeforeMarkIsRefused(t *testing.T) {
 	mem := queuetest.NewMem(t)
-	w := queuetest.OpenWriter(t, testOptions(mem))
+	w := queuetest.OpenWriter(t, queuetest.Options(mem))
 	var h history
 	require.NoError(t, h.workOpen(w, 10))
 	name := segment.Path(queuetest.Dir, 1, segment.OpenSuffix)

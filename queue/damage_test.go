@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"docstore/internal/checksum"
 	"docstore/internal/vfs"
@@ -105,7 +104,7 @@ func requireHonest(t *testing.T, files map[string][]byte, items []queuetest.Item
 	_, err = r.Segments()
 	require.NoError(t, err)
 	r.End()
-	if w, err := queue.OpenWriter(queuetest.Dir, testOptions(mem)); err == nil {
+	if w, err := queue.OpenWriter(queuetest.Dir, queuetest.Options(mem)); err == nil {
 		require.NoError(t, w.Close())
 	}
 }
@@ -159,8 +158,7 @@ func TestOpenFileReadIfSealedIsPartial(t *testing.T) {
 func TestForeignAndForkedSegments(t *testing.T) {
 	files, items := queuetest.SmallQueue(t, "none", true)
 	mem := queuetest.NewMem(t)
-	opts := testOptions(mem)
-	opts.SetTest(func() time.Time { return queuetest.Start }, nil)
+	opts := queuetest.Options(mem)
 	w := queuetest.OpenWriter(t, opts)
 	for range 2 {
 		_, err := w.Append([]byte("id"), []byte("foreign"))
@@ -191,8 +189,8 @@ func TestForeignAndForkedSegments(t *testing.T) {
 		require.Empty(t, report.Damage)
 	})
 	t.Run("same queue other history", func(t *testing.T) {
-		other := queuetest.NewMem(t)
-		w := queuetest.OpenWriter(t, testOptions(other))
+		other := queuetest.NewSource(t)
+		w := queuetest.OpenWriter(t, queuetest.Options(other))
 		_, err := w.Append([]byte("id"), []byte("other"))
 		require.NoError(t, err)
 		require.NoError(t, w.Close())
@@ -243,6 +241,6 @@ func TestNewerVersion(t *testing.T) {
 	_, err = r.Document(nil, items[0].At)
 	require.ErrorIs(t, err, queue.ErrNewerVersion)
 	require.ErrorIs(t, err, queue.ErrUnavailable)
-	_, err = queue.OpenWriter(queuetest.Dir, testOptions(mem))
+	_, err = queue.OpenWriter(queuetest.Dir, queuetest.Options(mem))
 	require.ErrorIs(t, err, queue.ErrNewerVersion)
 }

@@ -26,7 +26,7 @@ func TestDictionary(t *testing.T) {
 	for _, compression := range dictionaryCodecs() {
 		t.Run(compression.Name, func(t *testing.T) {
 			mem := queuetest.NewMem(t)
-			opts := testOptions(mem)
+			opts := queuetest.Options(mem)
 			opts.Codec, opts.DictionaryBytes, opts.BlockBytes, opts.SegmentBytes = compression.Name, 4<<10, 4<<10, 100<<10
 			var items []queuetest.Item
 			write := func(count int) {
@@ -80,7 +80,7 @@ func TestDictionary(t *testing.T) {
 // TestSmallSegmentsCarryNoDictionary: the dictionary would be larger than the documents.
 func TestSmallSegmentsCarryNoDictionary(t *testing.T) {
 	mem := queuetest.NewMem(t)
-	opts := testOptions(mem)
+	opts := queuetest.Options(mem)
 	opts.Codec, opts.DictionaryBytes = "s2", 2<<10
 	n := 0
 	write := func(count int) {
@@ -109,7 +109,7 @@ func TestSmallSegmentsCarryNoDictionary(t *testing.T) {
 // does.
 func TestCloseTrainsNothing(t *testing.T) {
 	for _, closes := range []bool{true, false} {
-		opts := testOptions(queuetest.NewMem(t))
+		opts := queuetest.Options(queuetest.NewMem(t))
 		opts.Codec, opts.DictionaryBytes = "s2", 1<<10
 		w, err := queue.OpenWriter(queuetest.Dir, opts)
 		require.NoError(t, err)
@@ -172,7 +172,7 @@ func TestDictionariesStayWithinBudget(t *testing.T) {
 	s2, err := codec.ByName("s2")
 	require.NoError(t, err)
 	mem := queuetest.NewMem(t)
-	opts := testOptions(mem)
+	opts := queuetest.Options(mem)
 	opts.Codec, opts.DictionaryBytes = "s2", -1
 	w := queuetest.OpenWriter(t, opts)
 	var items []queuetest.Item
@@ -206,7 +206,7 @@ func TestDictionariesStayWithinBudget(t *testing.T) {
 // documents that were erased since, but does reuse others.
 func TestWriterDropsErasedDictionary(t *testing.T) {
 	mem := queuetest.NewMem(t)
-	opts := testOptions(mem)
+	opts := queuetest.Options(mem)
 	opts.Codec, opts.SegmentBytes, opts.DictionaryBytes = "s2", 20_000, 256
 	w := queuetest.OpenWriter(t, opts)
 	for i := range 300 {

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"time"
 
 	"docstore/queue/internal/dictionary"
 	"docstore/queue/internal/segment"
@@ -27,11 +26,6 @@ func (w *Writer) Rewritten() *int64                 { return &w.mu.segment.rewri
 func (w *Writer) SetLast(n SegmentID)               { w.mu.last = n }
 func (w *Writer) SetLastRaw(bytes uint64)           { w.mu.lastRaw = bytes }
 func (g *WriterGroup) Trainer() *dictionary.Trainer { return g.trainer }
-
-// SetTest sets the clock of the head and the id of a new queue. Nil is the default.
-func (o *WriterOptions) SetTest(headTime func() time.Time, newQueueID func() ([16]byte, error)) {
-	o.headTime, o.newQueueID = headTime, newQueueID
-}
 
 // Settle waits until the files have every entry added so far.
 func (w *Writer) Settle() error {

@@ -24,7 +24,7 @@ import (
 // blocks of several documents, long and raw documents, and deletes.
 func mixedQueue(t *testing.T, random *rand.Rand, codec string) (*queue.Reader, []queuetest.Item) {
 	mem := queuetest.NewMem(t)
-	opts := testOptions(mem)
+	opts := queuetest.Options(mem)
 	opts.Codec, opts.BlockBytes = codec, 8<<10
 	w := queuetest.OpenWriter(t, opts)
 	var items []queuetest.Item

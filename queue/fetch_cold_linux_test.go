@@ -7,6 +7,7 @@ import (
 
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/internal/queuetest"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -17,7 +18,7 @@ import (
 func TestReadAheadAvoidsFaults(t *testing.T) {
 	const documents, every = 4000, 100
 	dir := t.TempDir()
-	opts := testOptions(vfs.OS)
+	opts := queuetest.Options(vfs.OS)
 	opts.Codec, opts.BlockBytes = "none", 64<<10
 	w, err := queue.OpenWriter(dir, opts)
 	require.NoError(t, err)

@@ -29,7 +29,7 @@ func requireCache(t testing.TB, r *queue.Reader) int {
 // TestRewriteIsOpenOnce: the cache has one file for a rewrite of many segments.
 func TestRewriteIsOpenOnce(t *testing.T) {
 	mem := queuetest.NewMem(t)
-	w := queuetest.OpenWriter(t, testOptions(mem))
+	w := queuetest.OpenWriter(t, queuetest.Options(mem))
 	var live []queuetest.Item
 	for i := range 100 {
 		(&queuetest.Item{ID: "overwritten", Document: queuetest.Posting(i)}).Put(t, w)
@@ -115,7 +115,7 @@ func BenchmarkFetchManySegments(b *testing.B) {
 	for _, segments := range []int{1_000, 10_000, 20_000} {
 		b.Run(fmt.Sprintf("segments=%d", segments), func(b *testing.B) {
 			mem := queuetest.NewMem(b)
-			opts := testOptions(mem)
+			opts := queuetest.Options(mem)
 			opts.BlockBytes = 1
 			w := queuetest.OpenWriter(b, opts)
 			items := make([]queuetest.Item, documents)

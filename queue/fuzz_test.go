@@ -62,7 +62,7 @@ func FuzzSegment(f *testing.F) {
 		if len(entries) > 0 && whole {
 			require.Equal(t, entries[len(entries)-1].Next, r.End())
 		}
-		w, err := queue.OpenWriter(queuetest.Dir, testOptions(mem))
+		w, err := queue.OpenWriter(queuetest.Dir, queuetest.Options(mem))
 		if err != nil {
 			return
 		}

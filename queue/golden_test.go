@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,17 +48,18 @@ func TestGolden(t *testing.T) {
 			r := queuetest.OpenReader(t, mem)
 			queuetest.RequireItems(t, r, items)
 			queuetest.RequireSound(t, mem)
-			assert.Equal(t, "cursor-7", string(queuetest.OpenWriter(t, testOptions(mem)).Cursor()))
+			assert.Equal(t, "cursor-7", string(queuetest.OpenWriter(t, queuetest.Options(mem)).Cursor()))
 		})
 	}
 }
 
 // writeSmallQueue writes the golden files.
 func writeSmallQueue(t *testing.T, codec string) map[string][]byte {
-	mem := queuetest.NewMem(t)
-	opts := testOptions(mem)
+	mem := queuetest.NewSource(t)
+	var now atomic.Int64
+	opts := queuetest.Options(mem)
 	opts.Codec, opts.BlockBytes, opts.DictionaryBytes = codec, 400, -1
-	opts.SegmentAge = time.Hour // makes each append read and advance the clock
+	opts.Now = func() time.Time { return queuetest.Start.Add(time.Duration(now.Load())) }
 	w := queuetest.OpenWriter(t, opts)
 	if w.Trainer().Codec.Train != nil {
 		var documents [][]byte
@@ -73,6 +75,7 @@ func writeSmallQueue(t *testing.T, codec string) map[string][]byte {
 		w.SetLastRaw(1 << 20)
 	}
 	for i, it := range queuetest.SmallItems() {
+		now.Store(int64([]time.Duration{2, 3, 5, 7, 8, 9, 10, 11}[i] * time.Millisecond))
 		it.Put(t, w)
 		w.SetCursor([]byte(fmt.Sprint("cursor-", i)))
 		switch i {
@@ -98,8 +101,10 @@ const formatPage = "../docs/format/segment.md"
 // TestFormatPage compares the examples in the description of the format with the written
 // bytes.
 func TestFormatPage(t *testing.T) {
-	mem := queuetest.NewMem(t)
-	w := queuetest.OpenWriter(t, testOptions(mem))
+	mem := queuetest.NewSource(t)
+	opts := queuetest.Options(mem)
+	opts.Now = func() time.Time { return queuetest.Start.Add(2 * time.Millisecond) }
+	w := queuetest.OpenWriter(t, opts)
 	_, err := w.Append([]byte("cat"), []byte("meow"))
 	require.NoError(t, err)
 	_, err = w.Delete([]byte("dog"))

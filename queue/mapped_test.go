@@ -18,7 +18,7 @@ import (
 // mappedQueue writes a sealed segment on the operating system's file system.
 func mappedQueue(t testing.TB, codec string) (*queue.Reader, string, []queuetest.Item) {
 	dir := t.TempDir()
-	opts := testOptions(vfs.OS)
+	opts := queuetest.Options(vfs.OS)
 	opts.Codec, opts.BlockBytes = codec, 64<<10
 	w, err := queue.OpenWriter(dir, opts)
 	require.NoError(t, err)
@@ -97,7 +97,7 @@ func TestMappedSegmentIsOverwritten(t *testing.T) {
 func TestSealedSegmentIsMapped(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		mem := queuetest.NewMem(t)
-		w := queuetest.OpenWriter(t, testOptions(mem))
+		w := queuetest.OpenWriter(t, queuetest.Options(mem))
 		it := queuetest.Item{ID: "id", Document: "document"}
 		it.Put(t, w)
 		require.NoError(t, w.Flush())

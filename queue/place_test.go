@@ -118,7 +118,7 @@ func TestPlacesOfReplacedFiles(t *testing.T) {
 	same := 0
 	for range 20 {
 		mem := queuetest.NewMem(t)
-		opts := testOptions(mem)
+		opts := queuetest.Options(mem)
 		opts.Codec, opts.BlockBytes = codec.Names()[random.IntN(len(codec.Names()))], 1000
 		w := queuetest.OpenWriter(t, opts)
 		var items []queuetest.Item

@@ -65,8 +65,8 @@ func TestParseAddress(t *testing.T) {
 // seal: the segment of the last common entry is sealed before they diverge.
 func twoHistories(t *testing.T, seal bool) (histories [2]*vfs.Mem, entries [2][]queuetest.Item, common int) {
 	for h := range histories {
-		mem := queuetest.NewMem(t)
-		opts := testOptions(mem)
+		mem := queuetest.NewSource(t)
+		opts := queuetest.Options(mem)
 		opts.BlockBytes = 300
 		w := queuetest.OpenWriter(t, opts)
 		for i := range 24 {
@@ -131,7 +131,7 @@ func TestRemovedNewestSegmentWhoseNumberIsUsedAgain(t *testing.T) {
 func usedAgain(t *testing.T, sizes []int, seal bool) {
 	mem := queuetest.NewMem(t)
 	write := func(segments int, sizes []int, seal bool) {
-		opts := testOptions(mem)
+		opts := queuetest.Options(mem)
 		opts.BlockBytes = 200
 		w := queuetest.OpenWriter(t, opts)
 		for range segments {

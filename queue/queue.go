@@ -91,9 +91,6 @@ type WriterOptions struct {
 	Logger *slog.Logger
 	// Now is the clock. Any goroutine may call it. The default is time.Now.
 	Now func() time.Time
-
-	headTime   func() time.Time         // for tests: the clock of the head, separate from Now
-	newQueueID func() ([16]byte, error) // for tests: a fixed id
 }
 
 // ReaderOptions configure a Reader. Nil and zero values are the defaults.

@@ -26,23 +26,6 @@ var updateFlag = flag.Bool("update", false, "write the golden files")
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// testOptions makes runs deterministic: the same entries give the same files.
-func testOptions(fsys vfs.FS) *queue.WriterOptions {
-	now := queuetest.Start
-	opts := &queue.WriterOptions{
-		FS:    fsys,
-		Codec: "none",
-		Now: func() time.Time {
-			now = now.Add(time.Millisecond)
-			return now
-		},
-	}
-	opts.SetTest(func() time.Time { return queuetest.Start }, testQueueID)
-	return opts
-}
-
-func testQueueID() ([16]byte, error) { return [16]byte([]byte("0123456789abcdef")), nil }
-
 // settle waits until the writer's files have every entry added so far.
 func settle(t testing.TB, w *queue.Writer) {
 	require.NoError(t, w.Settle())
@@ -54,7 +37,7 @@ func TestRoundTrip(t *testing.T) {
 			t.Run(fmt.Sprintf("codec=%s/block=%d", codec, blockBytes), func(t *testing.T) {
 				random := testseed.Rand(t)
 				mem := queuetest.NewMem(t)
-				opts := testOptions(mem)
+				opts := queuetest.Options(mem)
 				opts.Codec, opts.BlockBytes, opts.SegmentBytes, opts.DictionaryBytes = codec, blockBytes, 30_000, 1<<10
 				w := queuetest.OpenWriter(t, opts)
 				r := queuetest.OpenReader(t, mem)

@@ -26,7 +26,7 @@ import (
 func TestMappedRewriteIsDamaged(t *testing.T) {
 	random := testseed.Rand(t)
 	dir := t.TempDir()
-	opts := testOptions(vfs.OS)
+	opts := queuetest.Options(vfs.OS)
 	opts.BlockBytes = 20 // two entries or three
 	w, err := queue.OpenWriter(dir, opts)
 	require.NoError(t, err)

@@ -28,7 +28,7 @@ func TestCompactPartialReplica(t *testing.T) {
 	random := testseed.Rand(t)
 	mem := queuetest.NewMem(t)
 	m := &queuetest.Model{Random: random, Now: queuetest.Start, Newest: map[string]queuetest.Item{}}
-	opts := testOptions(mem)
+	opts := queuetest.Options(mem)
 	opts.BlockBytes = 1000
 	w := queuetest.OpenWriter(t, opts)
 	replicas := []*replica{newReplica(t, random), newReplica(t, random), newReplica(t, random)}
@@ -181,7 +181,7 @@ func (r *replica) requireNeverWrong(t *testing.T, random *rand.Rand, m *queuetes
 func TestReplicaServesDeletedDocument(t *testing.T) {
 	for _, memory := range []int64{1, 1 << 20} { // two batches; one
 		mem := queuetest.NewMem(t)
-		w := queuetest.OpenWriter(t, testOptions(mem))
+		w := queuetest.OpenWriter(t, queuetest.Options(mem))
 		put := func(items ...queuetest.Item) {
 			for _, it := range items {
 				it.Put(t, w)
@@ -219,7 +219,7 @@ func TestDamagedRewriteDoesNotBringDeletesBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mem := queuetest.NewMem(t)
-			w := queuetest.OpenWriter(t, testOptions(mem))
+			w := queuetest.OpenWriter(t, queuetest.Options(mem))
 			put := func(items ...queuetest.Item) {
 				for _, it := range items {
 					it.Put(t, w)

@@ -18,7 +18,7 @@ import (
 // the directory.
 func TestRewrites(t *testing.T) {
 	mem := queuetest.NewMem(t)
-	w := queuetest.OpenWriter(t, testOptions(mem))
+	w := queuetest.OpenWriter(t, queuetest.Options(mem))
 	for n := range 3 {
 		for _, id := range []string{"overwritten", fmt.Sprint("kept-", n)} {
 			_, err := w.Append([]byte(id), []byte("document"))

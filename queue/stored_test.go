@@ -21,7 +21,7 @@ import (
 // supports one. All documents but one are compressible.
 func dictionaryQueue(t testing.TB, codec string) (*queue.Reader, []queuetest.Item) {
 	mem := queuetest.NewMem(t)
-	opts := testOptions(mem)
+	opts := queuetest.Options(mem)
 	opts.Codec, opts.DictionaryBytes, opts.BlockBytes = codec, 4<<10, 4<<10
 	var items []queuetest.Item
 	w := queuetest.OpenWriter(t, opts)
@@ -104,7 +104,7 @@ func TestStoredForm(t *testing.T) {
 // TestStoredPage compares the example in the format's description.
 func TestStoredPage(t *testing.T) {
 	mem := queuetest.NewMem(t)
-	w := queuetest.OpenWriter(t, testOptions(mem))
+	w := queuetest.OpenWriter(t, queuetest.Options(mem))
 	at, err := w.Append([]byte("cat"), []byte("meow"))
 	require.NoError(t, err)
 	require.NoError(t, w.Flush())

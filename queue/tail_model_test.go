@@ -80,17 +80,16 @@ type tailModel struct {
 }
 
 func newTailModel(t *testing.T, random *rand.Rand) *tailModel {
-	m := &tailModel{t: t, random: random, source: queuetest.NewMem(t), copy: queuetest.NewMem(t)}
+	m := &tailModel{t: t, random: random, source: queuetest.NewSource(t), copy: queuetest.NewMem(t)}
 	m.readers, m.copyReaders = []modelReader{{}}, []modelReader{{}}
 	m.histories = []queueHistory{{}}
 	return m
 }
 
 func (m *tailModel) options() *queue.WriterOptions {
-	opts := testOptions(m.source)
+	opts := queuetest.Options(m.source)
 	opts.BlockBytes, opts.SegmentBytes = 1+m.random.IntN(400), queue.MinSegmentBytes+m.random.Int64N(2000)
 	opts.Now = func() time.Time { return queuetest.Start.Add(time.Duration(m.now.Add(1)) * time.Second) }
-	opts.SetTest(opts.Now, testQueueID)
 	return opts
 }
 
@@ -196,6 +195,9 @@ func (m *tailModel) removeNewest() {
 		if file, ok := queue.ParseFileName(name); ok && file.Last >= first || name == queue.HeadName {
 			require.NoError(m.t, m.source.Remove(queuetest.Dir+"/"+name))
 		}
+	}
+	if first == 1 { // it is still the same queue
+		require.NoError(m.t, queue.WriteHead(m.source, queuetest.Dir, queue.Head{Queue: queuetest.ID}))
 	}
 	m.history.removed = true
 	m.history.entries = slices.Clone(m.history.before(queue.Address{Segment: first}))

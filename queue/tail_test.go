@@ -26,7 +26,7 @@ import (
 // segments.
 func TestTailWhileWriting(t *testing.T) {
 	mem := queuetest.NewMem(t)
-	opts := testOptions(mem)
+	opts := queuetest.Options(mem)
 	opts.Codec, opts.BlockBytes, opts.SegmentBytes = "s2", 600, 4000
 	w := queuetest.OpenWriter(t, opts)
 	const count = 2000
@@ -96,7 +96,7 @@ func TestTailFromEveryPosition(t *testing.T) {
 func TestMoreAndCaughtUp(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		mem := queuetest.NewMem(t)
-		opts := testOptions(mem)
+		opts := queuetest.Options(mem)
 		opts.BlockBytes = 1
 		w := queuetest.OpenWriter(t, opts)
 		var events []string
@@ -253,7 +253,7 @@ type source struct {
 
 func newSource(t *testing.T) *source {
 	mem := queuetest.NewMem(t)
-	opts := testOptions(mem)
+	opts := queuetest.Options(mem)
 	opts.BlockBytes, opts.SegmentBytes = 500, 3000
 	return &source{t: t, mem: mem, w: queuetest.OpenWriter(t, opts)}
 }
@@ -272,7 +272,7 @@ func (s *source) files() map[string][]byte {
 	require.NoError(s.t, err)
 	files := map[string][]byte{}
 	for _, name := range names {
-		if _, suffix, ok := segment.ParseName(name); ok && suffix != segment.NewSuffix {
+		if _, ok := queue.ParseFileName(name); ok {
 			files[name], err = vfs.ReadFile(s.mem, queuetest.Dir+"/"+name)
 			require.NoError(s.t, err)
 		}
@@ -428,7 +428,7 @@ func TestSegmentSealedBetweenTwoOpens(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mem := queuetest.NewMem(t)
-			w := queuetest.OpenWriter(t, testOptions(mem))
+			w := queuetest.OpenWriter(t, queuetest.Options(mem))
 			it := queuetest.Item{ID: "id", Document: "document"}
 			it.Put(t, w)
 			require.NoError(t, w.Flush())
@@ -463,7 +463,7 @@ func TestEmptyDirectory(t *testing.T) {
 // damage are delivered, because a later mark commits them.
 func TestBlocksBeforeDamageAreDelivered(t *testing.T) {
 	mem := queuetest.NewMem(t)
-	opts := testOptions(mem)
+	opts := queuetest.Options(mem)
 	opts.BlockBytes = 1
 	w := queuetest.OpenWriter(t, opts)
 	var items []queuetest.Item

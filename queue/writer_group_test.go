@@ -31,7 +31,7 @@ func openGroup(t *testing.T, mem *vfs.Mem, writers int, opts queue.WriterGroupOp
 	require.NoError(t, err)
 	var all []*queue.Writer
 	for i := range writers {
-		o := testOptions(mem)
+		o := queuetest.Options(mem)
 		o.Codec, o.Group, o.BlockBytes, o.SegmentBytes = "", g, 4<<10, 100<<10
 		w, err := queue.OpenWriter(fmt.Sprintf("%s/%d", queuetest.Dir, i), o)
 		require.NoError(t, err)
@@ -141,7 +141,7 @@ func TestPendingBytesOfGroupAreBounded(t *testing.T) {
 		const queues = 8
 		var writers []*queue.Writer
 		for i := range queues {
-			o := testOptions(gated)
+			o := queuetest.Options(gated)
 			o.Codec, o.Group = "s2", g
 			w, err := queue.OpenWriter(fmt.Sprintf("%s/%d", queuetest.Dir, i), o)
 			require.NoError(t, err)
@@ -186,7 +186,7 @@ func TestWriterGroupRefusesOtherCodec(t *testing.T) {
 // again.
 func TestEnd(t *testing.T) {
 	mem := queuetest.NewMem(t)
-	w := queuetest.OpenWriter(t, testOptions(mem))
+	w := queuetest.OpenWriter(t, queuetest.Options(mem))
 	require.Zero(t, w.End())
 	_, err := w.Append([]byte("id"), []byte("document"))
 	require.NoError(t, err)
@@ -195,7 +195,7 @@ func TestEnd(t *testing.T) {
 	end := w.End()
 	require.Equal(t, queue.SegmentID(1), end.Segment)
 	require.NoError(t, w.Close())
-	w = queuetest.OpenWriter(t, testOptions(mem))
+	w = queuetest.OpenWriter(t, queuetest.Options(mem))
 	require.Equal(t, end, w.End())
 	_, err = w.Append([]byte("id"), []byte("document"))
 	require.NoError(t, err)

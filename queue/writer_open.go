@@ -78,12 +78,6 @@ func (w *Writer) complete() error {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.headTime == nil {
-		o.headTime = o.Now
-	}
-	if o.newQueueID == nil {
-		o.newQueueID = randomQueueID
-	}
 	if o.DictionaryBytes == 0 {
 		o.DictionaryBytes = dictionary.DefaultBytes
 	}
@@ -114,11 +108,6 @@ func (w *Writer) complete() error {
 		w.trainer = dictionary.NewTrainer(w.codec, o.DictionaryBytes, w.dir, o.Logger)
 	}
 	return errors.Join(faults...)
-}
-
-func randomQueueID() (id [16]byte, err error) {
-	_, err = rand.Read(id[:])
-	return id, err
 }
 
 // LockDir locks a directory as a Writer does, for a program that writes several queues in it.
@@ -205,8 +194,11 @@ func (w *Writer) restore() (*headFile, error) {
 		return nil, err
 	}
 	if w.mu.last = l.Last(); w.mu.last == 0 {
-		w.mu.queue, err = w.options.newQueueID()
-		return &headFile{Head: Head{Queue: w.mu.queue}, fs: w.options.FS, dir: w.dir, now: w.options.headTime}, err
+		w.mu.queue = before.Queue // a queue without entries has the id of its head
+		if w.mu.queue == ([16]byte{}) {
+			_, err = rand.Read(w.mu.queue[:])
+		}
+		return &headFile{Head: Head{Queue: w.mu.queue}, fs: w.options.FS, dir: w.dir, now: w.options.Now}, err
 	}
 	if err := w.restoreLast(&l); err != nil {
 		return nil, err
@@ -217,7 +209,7 @@ func (w *Writer) restore() (*headFile, error) {
 	if err := w.restoreDictionary(&l); err != nil {
 		return nil, err
 	}
-	head, err := headOf(w.options.FS, w.dir, w.options.headTime)
+	head, err := headOf(w.options.FS, w.dir, w.options.Now)
 	if err == nil {
 		w.mu.end = head.End.Next
 	}

@@ -46,7 +46,7 @@ func TestAppendDuringFlush(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		mem := queuetest.NewMem(t)
 		gated, standing, open := gate(mem, vfs.OpSyncData)
-		opts := testOptions(gated)
+		opts := queuetest.Options(gated)
 		opts.Codec, opts.BlockBytes, opts.SegmentBytes = "s2", 2000, 20_000
 		w := queuetest.OpenWriter(t, opts)
 		var items []queuetest.Item
@@ -83,7 +83,7 @@ func TestAppendDuringFlush(t *testing.T) {
 func TestPendingBytesAreBounded(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		gated, _, open := gate(queuetest.NewMem(t), vfs.OpWrite)
-		opts := testOptions(gated)
+		opts := queuetest.Options(gated)
 		opts.BlockBytes = queue.MaxBlockBytes
 		w := queuetest.OpenWriter(t, opts)
 		document := []byte(strings.Repeat("x", 100_000))
@@ -114,7 +114,7 @@ func TestFlushesAreShared(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		syncs, proceed := 0, make(chan struct{})
 		mem := queuetest.NewMem(t)
-		w := queuetest.OpenWriter(t, testOptions(vfs.NewFault(mem, func(op vfs.Op) error {
+		w := queuetest.OpenWriter(t, queuetest.Options(vfs.NewFault(mem, func(op vfs.Op) error {
 			if op.Kind == vfs.OpSyncData {
 				syncs++
 				<-proceed
@@ -153,7 +153,7 @@ func TestBackgroundWriteFailure(t *testing.T) {
 			}
 			return nil
 		})
-		opts := testOptions(broken)
+		opts := queuetest.Options(broken)
 		opts.BlockBytes = 100
 		w := queuetest.OpenWriter(t, opts)
 		for range 2 {

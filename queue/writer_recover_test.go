@@ -60,14 +60,14 @@ func TestPowerLossAfterFailedSync(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mem := queuetest.NewMem(t)
-			opts := testOptions(losesPages(mem, c.failing, c.evicted))
+			opts := queuetest.Options(losesPages(mem, c.failing, c.evicted))
 			opts.BlockBytes = 16 << 10
 			w, err := queue.OpenWriter(queuetest.Dir, opts)
 			require.NoError(t, err)
 			require.ErrorIs(t, appendPages(w, 60), syscall.EIO)
 			require.ErrorIs(t, w.Close(), syscall.EIO)
 
-			again, err := queue.OpenWriter(queuetest.Dir, testOptions(mem))
+			again, err := queue.OpenWriter(queuetest.Dir, queuetest.Options(mem))
 			require.NoError(t, err)
 			require.NoError(t, again.Close())
 			for _, keep := range []vfs.Keep{vfs.KeepAll, vfs.KeepSynced} {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,7 +67,13 @@ func TestEraseModel(t *testing.T) {
 			now := queuetest.Start
 			opts := queuetest.Options(mem)
 			opts.Codec, opts.BlockBytes, opts.SegmentBytes, opts.DictionaryBytes = codec, 2000, 20_000, eraseDictionaryBytes
-			opts.Now = func() time.Time { return now }
+			var clock atomic.Int64 // now, for the goroutines of the writer
+			advance := func(d time.Duration) {
+				now = now.Add(d).Truncate(time.Millisecond)
+				clock.Store(now.UnixMilli())
+			}
+			advance(0)
+			opts.Now = func() time.Time { return time.UnixMilli(clock.Load()) }
 			type version struct {
 				queuetest.Item
 				secret string
@@ -98,11 +105,11 @@ func TestEraseModel(t *testing.T) {
 					if !v.Deleted {
 						written[v.At] = v
 					}
-					now = now.Add(10 * time.Millisecond).Truncate(time.Millisecond)
+					advance(10 * time.Millisecond)
 				}
 				require.NoError(t, w.Close())
 				maps.Copy(places, queuetest.PlacesOf(t, queuetest.OpenReader(t, mem)))
-				now = now.Add(time.Second)
+				advance(time.Second)
 				for _, v := range newest {
 					if _, dead := died[v.secret]; !dead && !v.Expires.IsZero() && !now.Before(v.Expires) {
 						died[v.secret] = v.Expires

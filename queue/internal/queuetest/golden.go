@@ -19,9 +19,6 @@ import (
 //go:embed testdata
 var golden embed.FS
 
-// ID is the id of the queue that SmallQueue returns.
-var ID = [16]byte([]byte("0123456789abcdef"))
-
 // SmallItems returns the entries of the queue that SmallQueue returns, without addresses.
 func SmallItems() (items []Item) {
 	for i := range 8 {
@@ -39,7 +36,7 @@ func SmallItems() (items []Item) {
 	return items
 }
 
-// SmallQueue returns the files of a queue with two small segments, by name: one with a
+// SmallQueue returns the files of the queue ID with two small segments, by name: one with a
 // dictionary if the codec takes one, cursors, expiries and a delete; and one after it, which
 // is left open if seal is false.
 func SmallQueue(t testing.TB, codec string, seal bool) (map[string][]byte, []Item) {

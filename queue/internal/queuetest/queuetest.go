@@ -29,10 +29,20 @@ func NewMem(t testing.TB) *vfs.Mem {
 	return mem
 }
 
+// ID is the id of the queue in NewSource.
+var ID = [16]byte([]byte("0123456789abcdef"))
+
+// NewSource returns a file system with a queue in Dir that has no entries.
+func NewSource(t testing.TB) *vfs.Mem {
+	mem := NewMem(t)
+	require.NoError(t, queue.WriteHead(mem, Dir, queue.Head{Queue: ID, Time: Start}))
+	return mem
+}
+
 // Start is the initial time of the clock of Options.
 var Start = time.UnixMilli(1_700_000_000_000)
 
-// Options makes runs deterministic, except for the id of the queue.
+// Options makes runs deterministic: the same entries in NewSource give the same files.
 func Options(fsys vfs.FS) *queue.WriterOptions {
 	var calls atomic.Int64
 	return &queue.WriterOptions{

@@ -68,7 +68,7 @@ func ParseRewriteName(name string) (r Run, ok bool) {
 const (
 	SealedSuffix = ".seg"  // a sealed segment
 	OpenSuffix   = ".open" // the segment being written
-	NewSuffix    = ".new"  // an open segment before its header is durable
+	newSuffix    = ".new"  // an open segment before its header is durable
 	nameDigits   = 10
 
 	QuarantineSuffix = ".bad"     // follows the name of a quarantined file
@@ -87,7 +87,7 @@ func Path(dir string, n ID, suffix string) string {
 // ParseName parses the name of a segment's file.
 func ParseName(name string) (n ID, suffix string, ok bool) {
 	digits, suffix := name[:min(nameDigits, len(name))], name[min(nameDigits, len(name)):]
-	if suffix != SealedSuffix && suffix != OpenSuffix && suffix != NewSuffix {
+	if suffix != SealedSuffix && suffix != OpenSuffix && suffix != newSuffix {
 		return 0, "", false
 	}
 	number, err := strconv.ParseUint(digits, 10, 32)
@@ -111,7 +111,7 @@ func ParseFileName(name string) (FileName, bool) {
 		return FileName{First: r.First, Last: r.Last, Generation: r.Generation, Sealed: true}, true
 	}
 	n, suffix, ok := ParseName(name)
-	return FileName{First: n, Last: n, Sealed: suffix == SealedSuffix}, ok && suffix != NewSuffix
+	return FileName{First: n, Last: n, Sealed: suffix == SealedSuffix}, ok && suffix != newSuffix
 }
 
 // ParseIgnoredName parses the name of a quarantined file or of one that Repair has replaced.

@@ -65,8 +65,8 @@ type Original struct {
 	Chain  uint32 // checksum of its last block; 0: no block, or unknown
 }
 
-// OriginalBytes is the size of an Original.
-const OriginalBytes = 40
+// originalBytes is the size of an Original.
+const originalBytes = 40
 
 // AddressRange is a range of addresses, from inclusive and to exclusive.
 type AddressRange struct{ From, To Address }
@@ -129,7 +129,7 @@ func addressIn(b []byte) Address {
 
 // RelocationsSize returns the size of the relocations with the head in b.
 func RelocationsSize(b []byte) int64 {
-	return RelocationsHeadBytes + OriginalBytes*int64(Little.Uint32(b[64:])) +
+	return RelocationsHeadBytes + originalBytes*int64(Little.Uint32(b[64:])) +
 		relocationBytes*int64(Little.Uint32(b[12:])) +
 		lostRangeBytes*(int64(Little.Uint32(b[28:]))+int64(Little.Uint32(b[68:]))) + int64(Little.Uint16(b[26:]))
 }
@@ -155,7 +155,7 @@ func ParseRelocations(b []byte, offset uint32) (*Relocations, error) {
 	rest := b[RelocationsHeadBytes:]
 	for range Little.Uint32(b[64:]) {
 		r.Originals = append(r.Originals, Original{Digest(rest), Little.Uint32(rest[32:]), Little.Uint32(rest[36:])})
-		rest = rest[OriginalBytes:]
+		rest = rest[originalBytes:]
 	}
 	r.Originals = append(r.Originals, Original{Digest(b[32:]), Little.Uint32(b[72:]), Little.Uint32(b[76:])})
 	r.rowsAt = len(b) - len(rest)

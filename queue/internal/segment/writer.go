@@ -34,7 +34,7 @@ const writebackBytes = 1 << 20
 // header is damage and never the result of a crash.
 func Create(fsys vfs.FS, dir string, header Header, dictionary []byte) (*Writer, error) {
 	beginning := append(header.Encode(), dictionary...)
-	unfinished := Path(dir, header.Segment, NewSuffix)
+	unfinished := Path(dir, header.Segment, newSuffix)
 	if err := writeNew(fsys, unfinished, beginning); err != nil {
 		return nil, err
 	}
