@@ -111,6 +111,7 @@ func TestCloseTrainsNothing(t *testing.T) {
 	for _, closes := range []bool{true, false} {
 		opts := queuetest.Options(queuetest.NewMem(t))
 		opts.Codec, opts.DictionaryBytes = "s2", 1<<10
+		opts.BlockBytes = queue.MaxBlockBytes // no block ends early
 		w, err := queue.OpenWriter(queuetest.Dir, opts)
 		require.NoError(t, err)
 		trainings := 0
@@ -119,7 +120,6 @@ func TestCloseTrainsNothing(t *testing.T) {
 			trainings++
 			return train(sample, size)
 		}
-		w.Options().BlockBytes = queue.MaxBlockBytes // no block ends early
 		for i := range 100 {
 			_, err := w.Append(fmt.Append(nil, i), []byte(queuetest.Posting(i)))
 			require.NoError(t, err)

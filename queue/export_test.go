@@ -19,11 +19,8 @@ const (
 )
 
 func (r *Reader) Files() *segment.Cache             { return &r.files }
-func (r *Reader) Options() *ReaderOptions           { return &r.options }
-func (w *Writer) Options() *WriterOptions           { return &w.options }
 func (w *Writer) Trainer() *dictionary.Trainer      { return w.trainer }
 func (w *Writer) Rewritten() *int64                 { return &w.mu.segment.rewritten }
-func (w *Writer) SetLast(n SegmentID)               { w.mu.last = n }
 func (w *Writer) SetLastRaw(bytes uint64)           { w.mu.lastRaw = bytes }
 func (g *WriterGroup) Trainer() *dictionary.Trainer { return g.trainer }
 

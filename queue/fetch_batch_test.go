@@ -10,6 +10,7 @@ import (
 
 	"docstore/internal/race"
 	"docstore/internal/testseed"
+	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/codec"
 	"docstore/queue/internal/queuetest"
@@ -22,7 +23,7 @@ import (
 
 // mixedQueue writes a rewrite of the first segments, originals, and an open segment, with
 // blocks of several documents, long and raw documents, and deletes.
-func mixedQueue(t *testing.T, random *rand.Rand, codec string) (*queue.Reader, []queuetest.Item) {
+func mixedQueue(t *testing.T, random *rand.Rand, codec string) (*vfs.Mem, []queuetest.Item) {
 	mem := queuetest.NewMem(t)
 	opts := queuetest.Options(mem)
 	opts.Codec, opts.BlockBytes = codec, 8<<10
@@ -60,7 +61,7 @@ func mixedQueue(t *testing.T, random *rand.Rand, codec string) (*queue.Reader, [
 	require.NoError(t, w.Seal())
 	write(30)
 	require.NoError(t, w.Flush())
-	return queuetest.OpenReader(t, mem), items
+	return mem, items
 }
 
 // TestStoredForAll compares batches with single fetches, and stored forms with
@@ -69,7 +70,8 @@ func TestStoredForAll(t *testing.T) {
 	for _, c := range codec.All() {
 		t.Run(c.Name, func(t *testing.T) {
 			random := testseed.Rand(t)
-			r, items := mixedQueue(t, random, c.Name)
+			mem, items := mixedQueue(t, random, c.Name)
+			r := queuetest.OpenReader(t, mem)
 			decoders := decodersOf(r)
 			places := queuetest.PlacesOf(t, r)
 			answered := map[bool]int{}

@@ -48,7 +48,8 @@ func TestReadAheadHoldsNothing(t *testing.T) {
 // TestReadAheadOfRewrites: documents of rewrites and of an open segment, deletes and dropped
 // documents are requested, too.
 func TestReadAheadOfRewrites(t *testing.T) {
-	r, items := mixedQueue(t, testseed.Rand(t), "s2")
+	mem, items := mixedQueue(t, testseed.Rand(t), "s2")
+	r := queuetest.OpenReader(t, mem)
 	var wanted []queue.Wanted
 	for _, it := range items {
 		_, _ = r.Document(nil, it.At) // opens the file

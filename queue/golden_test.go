@@ -56,10 +56,10 @@ func TestGolden(t *testing.T) {
 // writeSmallQueue writes the golden files.
 func writeSmallQueue(t *testing.T, codec string) map[string][]byte {
 	mem := queuetest.NewSource(t)
-	var now atomic.Int64
+	var now atomic.Int64 // in milliseconds
 	opts := queuetest.Options(mem)
 	opts.Codec, opts.BlockBytes, opts.DictionaryBytes = codec, 400, -1
-	opts.Now = func() time.Time { return queuetest.Start.Add(time.Duration(now.Load())) }
+	opts.Now = func() time.Time { return queuetest.Start.Add(time.Duration(now.Load()) * time.Millisecond) }
 	w := queuetest.OpenWriter(t, opts)
 	if w.Trainer().Codec.Train != nil {
 		var documents [][]byte
@@ -75,7 +75,7 @@ func writeSmallQueue(t *testing.T, codec string) map[string][]byte {
 		w.SetLastRaw(1 << 20)
 	}
 	for i, it := range queuetest.SmallItems() {
-		now.Store(int64([]time.Duration{2, 3, 5, 7, 8, 9, 10, 11}[i] * time.Millisecond))
+		now.Store([]int64{2, 3, 5, 7, 8, 9, 10, 11}[i])
 		it.Put(t, w)
 		w.SetCursor([]byte(fmt.Sprint("cursor-", i)))
 		switch i {

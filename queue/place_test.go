@@ -42,7 +42,8 @@ func randomPlace(random *rand.Rand, places map[queue.Address]queue.Place, at que
 // TestPlacesOfTables: every place is that of the block's table, in rewrites, originals and
 // an open segment.
 func TestPlacesOfTables(t *testing.T) {
-	r, items := mixedQueue(t, testseed.Rand(t), "s2")
+	mem, items := mixedQueue(t, testseed.Rand(t), "s2")
+	r := queuetest.OpenReader(t, mem)
 	places := queuetest.PlacesOf(t, r)
 	found := 0
 	for _, it := range items {
@@ -146,9 +147,9 @@ func TestPlacesOfReplacedFiles(t *testing.T) {
 // answer with a place is right or an error, and right if it is right without.
 func TestPlacesOfDamagedFiles(t *testing.T) {
 	random := testseed.Rand(t)
-	r, items := mixedQueue(t, random, "s2")
+	mem, items := mixedQueue(t, random, "s2")
+	r := queuetest.OpenReader(t, mem)
 	places := queuetest.PlacesOf(t, r)
-	mem := r.Options().FS.(*vfs.Mem)
 	names, err := mem.List(queuetest.Dir)
 	require.NoError(t, err)
 	saved := 0

@@ -33,9 +33,6 @@ type Address = stored.Address
 // queue.
 type Place = segment.Place
 
-// PlaceBytes is the length of a Place.
-const PlaceBytes = segment.PlaceBytes
-
 // ParseAddress parses the form that String returns.
 func ParseAddress(s string) (Address, error) {
 	var parts [3]uint64

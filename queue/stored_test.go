@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/codec"
 	"docstore/queue/internal/queuetest"
@@ -19,7 +20,7 @@ import (
 
 // dictionaryQueue writes a queue whose second segment has a dictionary if the codec
 // supports one. All documents but one are compressible.
-func dictionaryQueue(t testing.TB, codec string) (*queue.Reader, []queuetest.Item) {
+func dictionaryQueue(t testing.TB, codec string) (*vfs.Mem, []queuetest.Item) {
 	mem := queuetest.NewMem(t)
 	opts := queuetest.Options(mem)
 	opts.Codec, opts.DictionaryBytes, opts.BlockBytes = codec, 4<<10, 4<<10
@@ -41,7 +42,7 @@ func dictionaryQueue(t testing.TB, codec string) (*queue.Reader, []queuetest.Ite
 	raw.Put(t, w)
 	items = append(items, raw)
 	require.NoError(t, w.Close())
-	return queuetest.OpenReader(t, mem), items
+	return mem, items
 }
 
 func decodersOf(r *queue.Reader) *stored.Decoders {
@@ -51,7 +52,8 @@ func decodersOf(r *queue.Reader) *stored.Decoders {
 func TestStoredForm(t *testing.T) {
 	for _, c := range codec.All() {
 		t.Run(c.Name, func(t *testing.T) {
-			r, items := dictionaryQueue(t, c.Name)
+			mem, items := dictionaryQueue(t, c.Name)
+			r := queuetest.OpenReader(t, mem)
 			decoders := decodersOf(r)
 			withDictionary := 0
 			for _, it := range items {
@@ -92,7 +94,8 @@ func TestStoredForm(t *testing.T) {
 			assert.Equal(t, c.Train != nil, withDictionary > 100, "%d documents with a dictionary", withDictionary)
 		})
 	}
-	r, items := dictionaryQueue(t, "none")
+	mem, items := dictionaryQueue(t, "none")
+	r := queuetest.OpenReader(t, mem)
 	_, _, err := r.StoredFor(nil, queue.Wanted{ID: nil, Address: items[0].At}, codec.Built())
 	require.ErrorIs(t, err, queue.ErrIDEmpty)
 	got, asStored, err := r.StoredFor([]byte("before"), queue.Wanted{ID: []byte("other"), Address: items[0].At}, codec.Built())
@@ -125,13 +128,14 @@ func TestStoredPage(t *testing.T) {
 }
 
 func TestReaderDictionary(t *testing.T) {
-	r, items := dictionaryQueue(t, "s2")
+	mem, items := dictionaryQueue(t, "s2")
+	r := queuetest.OpenReader(t, mem)
 	b, _, err := r.StoredFor(nil, queue.Wanted{ID: []byte(items[1700].ID), Address: items[1700].At}, codec.Built())
 	require.NoError(t, err)
 	s, err := stored.Parse(b, []byte(items[1700].ID))
 	require.NoError(t, err)
 	// From an open file, and from one that is not in the cache.
-	for _, reader := range []*queue.Reader{r, queuetest.OpenReader(t, r.Options().FS)} {
+	for _, reader := range []*queue.Reader{r, queuetest.OpenReader(t, mem)} {
 		content, err := reader.Dictionary([]byte("before"), s.Dictionary)
 		require.NoError(t, err)
 		require.Equal(t, s.Dictionary, codec.HashDictionary(content[len("before"):]))

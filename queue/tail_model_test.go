@@ -272,7 +272,7 @@ func (m *tailModel) requireOutcome(files *vfs.Mem, reader *modelReader) {
 			require.ErrorIs(m.t, err, queue.ErrTruncated, about)
 		}
 	}
-	if err == nil && m.unprovable(r, reader, &m.history) {
+	if err == nil && m.unprovable(files, reader, &m.history) {
 		return
 	}
 	m.requireStopped(r, reader, err, about)
@@ -313,9 +313,9 @@ func (m *tailModel) requireStopped(r *queue.Reader, reader *modelReader, err err
 
 // unprovable reports whether a reader's entries differ from a history only in the segment
 // of its position, which has a rewrite that may lack the block that would prove it.
-func (m *tailModel) unprovable(r *queue.Reader, reader *modelReader, h *queueHistory) bool {
+func (m *tailModel) unprovable(files *vfs.Mem, reader *modelReader, h *queueHistory) bool {
 	start := queue.Address{Segment: reader.at.Next.Segment}
-	l, err := segment.List(r.Options().FS, queuetest.Dir)
+	l, err := segment.List(files, queuetest.Dir)
 	require.NoError(m.t, err)
 	return l.Rewritten(start.Segment) && sameEntries((&queueHistory{entries: reader.seen}).before(start), h.before(start))
 }
@@ -406,7 +406,7 @@ func (m *tailModel) readCopy(i int) {
 		}
 	}
 	for _, h := range m.histories {
-		if m.unprovable(r, &reader, &h) {
+		if m.unprovable(m.copy, &reader, &h) {
 			return
 		}
 	}

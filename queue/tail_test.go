@@ -409,19 +409,19 @@ func TestMissingSegmentIsWaitedFor(t *testing.T) {
 // TestSegmentSealedBetweenTwoOpens: the open file gets its final name right after the
 // reader has found no file of that name.
 func TestSegmentSealedBetweenTwoOpens(t *testing.T) {
-	for name, read := range map[string]func(r *queue.Reader, items []queuetest.Item){
-		"scan": func(r *queue.Reader, items []queuetest.Item) {
+	for name, read := range map[string]func(r *queue.Reader, fsys vfs.FS, items []queuetest.Item){
+		"scan": func(r *queue.Reader, _ vfs.FS, items []queuetest.Item) {
 			require.Len(t, queuetest.Scan(t, r, queue.Position{}), len(items))
 		},
-		"document": func(r *queue.Reader, items []queuetest.Item) { queuetest.RequireDocuments(t, r, items) },
-		"end":      func(r *queue.Reader, items []queuetest.Item) { require.NotZero(t, r.End()) },
-		"segments": func(r *queue.Reader, _ []queuetest.Item) {
+		"document": func(r *queue.Reader, _ vfs.FS, items []queuetest.Item) { queuetest.RequireDocuments(t, r, items) },
+		"end":      func(r *queue.Reader, _ vfs.FS, items []queuetest.Item) { require.NotZero(t, r.End()) },
+		"segments": func(r *queue.Reader, _ vfs.FS, _ []queuetest.Item) {
 			infos, err := r.Segments()
 			require.NoError(t, err)
 			require.Len(t, infos, 1)
 		},
-		"check": func(r *queue.Reader, items []queuetest.Item) {
-			report, err := maintain.Check(t.Context(), queuetest.Dir, &maintain.CheckOptions{FS: r.Options().FS})
+		"check": func(_ *queue.Reader, fsys vfs.FS, items []queuetest.Item) {
+			report, err := maintain.Check(t.Context(), queuetest.Dir, &maintain.CheckOptions{FS: fsys})
 			require.NoError(t, err)
 			require.EqualValues(t, len(items), report.Entries)
 		},
@@ -432,13 +432,14 @@ func TestSegmentSealedBetweenTwoOpens(t *testing.T) {
 			it := queuetest.Item{ID: "id", Document: "document"}
 			it.Put(t, w)
 			require.NoError(t, w.Flush())
-			r := queuetest.OpenReader(t, vfs.NewFault(mem, func(op vfs.Op) error {
+			fsys := vfs.NewFault(mem, func(op vfs.Op) error {
 				if (op.Kind == vfs.OpStat || op.Kind == vfs.OpOpen) && strings.HasSuffix(op.Name, segment.OpenSuffix) {
 					assert.NoError(t, w.Seal())
 				}
 				return nil
-			}))
-			read(r, []queuetest.Item{it})
+			})
+			r := queuetest.OpenReader(t, fsys)
+			read(r, fsys, []queuetest.Item{it})
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"docstore/internal/vfs"
 	"docstore/queue/internal/segment"
 
 	"github.com/stretchr/testify/require"
@@ -27,4 +28,13 @@ func TestSegmentEndsBeforeItsRewriteIsFull(t *testing.T) {
 		require.LessOrEqual(t, s.rewritten+segment.MaxRelocatedBytes+segment.RewriteReserveBytes, int64(MaxSegmentBytes))
 	}
 	require.Greater(t, s.rewritten, int64(MaxSegmentBytes-2*segment.MaxRelocatedBytes))
+}
+
+func TestSegmentNumbersRunOut(t *testing.T) {
+	w, err := OpenWriter("/queue", &WriterOptions{FS: vfs.NewMem()})
+	require.NoError(t, err)
+	w.mu.last = math.MaxUint32
+	_, err = w.Append([]byte("id"), nil)
+	require.ErrorIs(t, err, ErrFull)
+	require.ErrorIs(t, w.Close(), ErrFull)
 }

@@ -151,13 +151,6 @@ func TestOptionsAreChecked(t *testing.T) {
 	require.EqualError(t, err, "queue: SegmentBytes is 1023, it must be from 1024 to 4294967296")
 }
 
-func TestSegmentNumbersRunOut(t *testing.T) {
-	w := queuetest.OpenWriter(t, queuetest.Options(queuetest.NewMem(t)))
-	w.SetLast(math.MaxUint32)
-	_, err := w.Append([]byte("id"), nil)
-	require.ErrorIs(t, err, queue.ErrFull)
-}
-
 // TestCursor: after a crash the cursor is the one set after the last entry that was
 // found.
 func TestCursor(t *testing.T) {

@@ -87,7 +87,7 @@ func (p *Publisher) Extend(ctx context.Context) (Extended, error) {
 		return Extended{}, err
 	}
 	next := Increment{Number: c.number + 1, Parts: parts}
-	switch bytes := next.size(); {
+	switch bytes := next.Bytes(); {
 	case bytes > maxIncrementBytes:
 		return Extended{Sealed: next.complete(), Full: true}, nil // it is published when it is sealed
 	case bytes == 0:
@@ -96,7 +96,7 @@ func (p *Publisher) Extend(ctx context.Context) (Extended, error) {
 	if err := p.putIncrement(ctx, &next); err != nil {
 		return Extended{}, errors.CombineErrors(err, p.closeChain())
 	}
-	return Extended{Bytes: next.size(), Sealed: next.complete(), Full: next.complete()}, nil
+	return Extended{Bytes: next.Bytes(), Sealed: next.complete(), Full: next.complete()}, nil
 }
 
 // advance returns the parts of the next increment: the entries committed to the queues, up
@@ -327,7 +327,7 @@ const syncConcurrency = 16
 // putIncrement puts the next increment, whose parts have no digests yet.
 func (p *Publisher) putIncrement(ctx context.Context, next *Increment) error {
 	c := p.chain
-	data, parts := make([]byte, next.size()), next.Parts
+	data, parts := make([]byte, next.Bytes()), next.Parts
 	var group errgroup.Group
 	group.SetLimit(syncConcurrency)
 	rest := data

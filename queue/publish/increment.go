@@ -87,8 +87,8 @@ func (i *Increment) complete() bool {
 	return slices.ContainsFunc(i.Parts, func(p Part) bool { return p.Sealed })
 }
 
-// size returns the number of bytes after the header.
-func (i *Increment) size() (size int64) {
+// Bytes returns the number of bytes after the header.
+func (i *Increment) Bytes() (size int64) {
 	for _, p := range i.Parts {
 		size += p.To - p.From
 	}
@@ -115,9 +115,6 @@ type StoredIncrement struct {
 	digest Digest // of the header
 	data   []byte // nil: only the header was read
 }
-
-// Bytes returns the size of the bytes after the header.
-func (i StoredIncrement) Bytes() int64 { return i.size() }
 
 // of returns the part of a queue, and its bytes.
 func (i StoredIncrement) of(n int) (Part, []byte) {
@@ -234,7 +231,7 @@ func (r bucketIncrements) ReadIncrements(ctx context.Context, base Ref, from uin
 		if end = i.Increment == nil; end {
 			break
 		}
-		if total += i.size(); len(list) > 0 && total > maxAheadBytes {
+		if total += i.Bytes(); len(list) > 0 && total > maxAheadBytes {
 			break
 		}
 		list = append(list, i)
@@ -264,7 +261,7 @@ func (r bucketIncrements) begin(ctx context.Context, base Ref, number uint64, le
 
 // complete reads the bytes that begin has left.
 func (r bucketIncrements) complete(ctx context.Context, i *StoredIncrement) error {
-	there, size := int64(len(i.data)), i.size()
+	there, size := int64(len(i.data)), i.Bytes()
 	name := incrementName(i.Base, i.Number)
 	if there < size {
 		// One byte more shows that the object is too long.

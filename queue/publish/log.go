@@ -60,7 +60,7 @@ func commitObject(number uint64) string { return fmt.Sprintf("%s%012d", commitPr
 // OpenLog opens the log of a bucket. An empty bucket has an empty record.
 func OpenLog(ctx context.Context, b bucket.Bucket, now func() time.Time) (*Log, error) {
 	l := &Log{bucket: b, arbiter: arbiterOf(b), now: now}
-	newest, err := l.findNewest(ctx)
+	newest, err := newestObject(ctx, l.bucket, commitObject)
 	if err != nil || newest == 0 {
 		return l, err
 	}
@@ -70,12 +70,6 @@ func OpenLog(ctx context.Context, b bucket.Bucket, now func() time.Time) (*Log, 
 	}
 	l.mu.commit, l.mu.digest = *c, digest
 	return l, nil
-}
-
-// findNewest returns the number of a commit that was the newest when it was called, 0 if
-// there was none.
-func (l *Log) findNewest(ctx context.Context) (uint64, error) {
-	return newestObject(ctx, l.bucket, commitObject)
 }
 
 // read returns a commit and the digest of its object.

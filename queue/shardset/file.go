@@ -14,7 +14,6 @@ import (
 const (
 	checkpointName = "CURSOR"
 	dictionaryName = "DICTIONARY"
-	lockName       = "LOCK"
 
 	fileFormat   = 1
 	maxFileBytes = 1 << 20

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -39,17 +38,12 @@ func NewSource(t testing.TB) *vfs.Mem {
 	return mem
 }
 
-// Start is the initial time of the clock of Options.
+// Start is the time of Options.
 var Start = time.UnixMilli(1_700_000_000_000)
 
 // Options makes runs deterministic: the same entries in NewSource give the same files.
 func Options(fsys vfs.FS) *queue.WriterOptions {
-	var calls atomic.Int64
-	return &queue.WriterOptions{
-		FS:    fsys,
-		Codec: "none",
-		Now:   func() time.Time { return Start.Add(time.Duration(calls.Add(1)) * time.Millisecond) },
-	}
+	return &queue.WriterOptions{FS: fsys, Codec: "none", Now: func() time.Time { return Start }}
 }
 
 // OpenWriter opens a writer of the queue in Dir until the test ends.

@@ -15,10 +15,7 @@ import (
 //	             bits 51 to 53: file: 0 the original, 1 to 7 a rewrite, by its generation
 //	             bits 54 to 63: high bits of the offset
 //	12  u16      low bits of the offset: of the document, from the start of its block
-type Place [PlaceBytes]byte
-
-// PlaceBytes is the length of a Place.
-const PlaceBytes = 14
+type Place [14]byte
 
 const (
 	placeRawShift    = 25
