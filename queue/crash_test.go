@@ -78,7 +78,7 @@ func crashOptions(fsys vfs.FS) *queue.WriterOptions {
 	opts.BlockBytes, opts.SegmentBytes = 300, 1500
 	var calls atomic.Int64
 	opts.Now = func() time.Time { // each Flush writes the head
-		return queuetest.Start.Add(time.Duration(calls.Add(1)) * queue.HeadInterval)
+		return queuetest.Start.Add(time.Duration(calls.Add(1)) * time.Second)
 	}
 	return opts
 }

@@ -10,12 +10,9 @@ import (
 // Most tests are in package queue_test, because rewrites are made by package maintain, which
 // imports this one. They need these names.
 const (
-	GroupDocuments   = groupDocuments
-	ColdDocuments    = coldDocuments
-	HeadInterval     = headInterval
-	HeadIdleInterval = headIdleInterval
-	MaxPendingBytes  = maxPendingBytes
-	StallTimeout     = stallTimeout
+	GroupDocuments  = groupDocuments
+	ColdDocuments   = coldDocuments
+	MaxPendingBytes = maxPendingBytes
 )
 
 func (r *Reader) Files() *segment.Cache             { return &r.files }

@@ -98,7 +98,7 @@ func TestEveryByteOfTheHeadDamaged(t *testing.T) {
 }
 
 // TestHeadFollowsTheWriter: the head exists before a segment has a block. It states
-// sealed segments at once and flushed entries at most HeadInterval later.
+// sealed segments at once and flushed entries at most a second later.
 func TestHeadFollowsTheWriter(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		mem := queuetest.NewMem(t)
@@ -123,8 +123,8 @@ func TestHeadFollowsTheWriter(t *testing.T) {
 		require.NoError(t, w.Flush())
 		before, err := queue.ReadHead(mem, queuetest.Dir)
 		require.NoError(t, err)
-		require.Equal(t, head, before, "less than HeadInterval ago")
-		time.Sleep(queue.HeadInterval)
+		require.Equal(t, head, before, "less than a second ago")
+		time.Sleep(time.Second)
 		add("c")
 		require.NoError(t, w.Flush())
 		head = queuetest.RequireHead(t, mem)
@@ -139,10 +139,10 @@ func TestHeadFollowsTheWriter(t *testing.T) {
 		head = queuetest.RequireHead(t, mem)
 		require.EqualValues(t, 2, head.Sealed)
 
-		time.Sleep(3 * queue.HeadIdleInterval)
+		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		idle := queuetest.RequireHead(t, mem)
-		require.GreaterOrEqual(t, idle.Time.Sub(head.Time), 2*queue.HeadIdleInterval, "an idle writer is alive")
+		require.GreaterOrEqual(t, idle.Time.Sub(head.Time), 20*time.Second, "an idle writer is alive")
 		require.NoError(t, w.Close())
 		closed := queuetest.RequireHead(t, mem)
 		recovered := mem.CrashClone(vfs.KeepSynced)

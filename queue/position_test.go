@@ -174,7 +174,7 @@ func usedAgain(t *testing.T, sizes []int, seal bool) {
 				return nil
 			})
 		}()
-		time.Sleep(2 * queue.StallTimeout) // an open segment may be an incomplete copy until then
+		time.Sleep(time.Minute) // an open segment may be an incomplete copy until then
 		synctest.Wait()
 		err = <-ended
 		require.True(t, isFork(err), "entry %d at %s: %v", i, e.Next, err)

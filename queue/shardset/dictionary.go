@@ -30,8 +30,11 @@ func readDictionary(fsys vfs.FS, dir, codec string, logger *slog.Logger) []byte 
 	return d.Content
 }
 
-func writeDictionary(fsys vfs.FS, dir, codec string, content []byte) error {
-	return writeFile(fsys, filepath.Join(dir, dictionaryName), dictionaryFile{fileFormat, codec, content})
+func (w *Writer) saveDictionary(content []byte) {
+	d := dictionaryFile{fileFormat, w.options.Codec, content}
+	if err := writeFile(w.options.FS, filepath.Join(w.dir, dictionaryName), d); err != nil {
+		w.options.Logger.Warn("the dictionary cannot be kept for the next run", "queue", w.dir, "error", err)
+	}
 }
 
 // RemoveDictionary removes the dictionary of the shards, because documents were erased

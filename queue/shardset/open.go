@@ -156,12 +156,6 @@ func (w *Writer) openShard(i int) (err error) {
 	return err
 }
 
-func (w *Writer) saveDictionary(content []byte) {
-	if err := writeDictionary(w.options.FS, w.dir, w.options.Codec, content); err != nil {
-		w.options.Logger.Warn("the dictionary cannot be kept for the next run", "queue", w.dir, "error", err)
-	}
-}
-
 // restoreCursors sets the cursor of each shard to that of the checkpoint if it applies.
 func (w *Writer) restoreCursors() error {
 	c, err := readCheckpoint(w.options.FS, w.dir, w.layout.Shards)
