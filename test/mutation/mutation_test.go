@@ -204,7 +204,7 @@ var mutations = []mutation{
 	},
 	{
 		name: "the gRPC listener does not authenticate", file: "docservice/server/grpcserver/protocol.go",
-		old: "if client.Identity, err = g.Authenticator().Identify(state, token); err != nil {", new: "if client.Identity, err = g.Authenticator().Identify(state, token); err != nil && token == \"\" {",
+		old: "	identity, err := g.Authenticator().Identify(state, token)\n	if err != nil {", new: "	identity, err := g.Authenticator().Identify(state, token)\n	if err != nil && token == \"\" {",
 		pkg: "./docservice/server/grpcserver", run: "TestDaemonRequiresCredentials",
 	},
 }
