@@ -115,6 +115,25 @@ func TestForkIsReportedAtEveryAttempt(t *testing.T) {
 	}
 }
 
+// TestForkAtTheEndOfAnOpenSegment: a reader has stopped after a block. In the open segment of
+// another history the last commit mark ends there.
+func TestForkAtTheEndOfAnOpenSegment(t *testing.T) {
+	var ends [2][]queuetest.Item
+	var readers [2]*queue.Reader
+	for h := range readers {
+		mem := queuetest.NewSource(t)
+		w := queuetest.OpenWriter(t, queuetest.Options(mem))
+		_, err := w.Append([]byte("id"), make([]byte, 100-h*segment.MarkBytes))
+		require.NoError(t, err)
+		require.NoError(t, w.Flush())
+		readers[h] = queuetest.OpenReader(t, mem)
+		ends[h] = queuetest.Scan(t, readers[h], queue.Position{})
+	}
+	_, err := queuetest.TryScan(readers[1], ends[0][0].Next)
+	require.ErrorIs(t, err, queue.ErrForked)
+	require.NotErrorIs(t, err, queue.ErrCorrupt)
+}
+
 // TestRemovedNewestSegmentWhoseNumberIsUsedAgain: a reader that has read the removed
 // segment reports a fork, whatever the sizes of the two segments are. It reports neither
 // damage ("frame is of type 23") nor that it has caught up.

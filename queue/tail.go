@@ -265,7 +265,7 @@ func (t *tailer) nextIn(f *tailFile, b *tailBlock) (bool, error) {
 	case damage != nil:
 		return false, damage
 	case s.Footer == nil && f.walk != nil && offset == end && chain != 0 && f.walk.Marked.Chain != chain:
-		return false, t.mismatch(s, end, s.Corruption(end, errors.New("the last committed block is another one")))
+		return false, t.forked(s, errors.New("the last committed block is another one")) // its frames are whole
 	case s.Footer == nil:
 		return false, nil
 	case t.index > 0:
