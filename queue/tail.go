@@ -94,6 +94,9 @@ type tailBlock struct {
 	file  uint64   // see Place
 }
 
+// end returns the position after the block.
+func (b *tailBlock) end() Position { return Position{Queue: b.queue, Next: b.next, Proof: b.proof} }
+
 // tailer is the state of a Tail. Its place is after the last block that next returned.
 type tailer struct {
 	r      *Reader
@@ -117,8 +120,9 @@ type tailer struct {
 	// rewriteDue is the time of the next check for a rewrite while the segment's own file
 	// is read.
 	rewriteDue time.Time
-	examined   segment.Run                  // the last rewrite that was found not to truncate delivered
+	examined   segment.Run                  // the last rewrite that does not truncate found
 	delivered  Position                     // Next of the last delivered entry, or the start
+	found      Position                     // after the last block that next returned, which may not be delivered yet
 	caughtUp   bool                         // OnCaughtUp was called since then
 	onRewrite  func(Rewrite, Address) error // nil: none
 	// unchanged is the time since which a sealed segment without footer has not changed;
@@ -144,7 +148,7 @@ func newTailer(r *Reader, from Position) *tailer {
 	t := &tailer{
 		r: r, queue: from.Queue, known: from.Queue != [16]byte{},
 		segment: max(from.Next.Segment, 1), offset: int64(from.Next.Block), index: from.Next.Index,
-		chain: from.Proof.Chain, previous: from.Proof.Footer, delivered: from,
+		chain: from.Proof.Chain, previous: from.Proof.Footer, delivered: from, found: from,
 	}
 	t.files[0].suffix, t.files[1].suffix = segment.SealedSuffix, segment.OpenSuffix
 	return t
@@ -296,6 +300,7 @@ func (t *tailer) takeBlock(s *segment.File, b *tailBlock, offset int64, chain ui
 	b.proof = Proof{Footer: s.Header.Previous.Half(), Chain: b.CRC}
 	t.offset, t.index, t.chain = int64(b.next.Block), 0, b.CRC
 	t.queue, t.known = s.Header.Queue, true
+	t.found = b.end()
 	return nil
 }
 

@@ -48,6 +48,7 @@ func (t *tailer) nextInRewrite(b *tailBlock) (bool, error) {
 		b.proof = Proof{Footer: s.Before(at.Segment).Half(), Chain: b.Chain()}
 		t.segment, t.offset, t.index = at.Segment, int64(b.next.Block), b.next.Index
 		t.previous, t.chain = b.proof.Footer, b.proof.Chain
+		t.found = b.end()
 		if b.first < b.Count {
 			t.unchanged = time.Time{}
 			return true, nil
@@ -119,11 +120,11 @@ func (t *tailer) checkOutdated(l *segment.Listing, next *segment.File, damage er
 	return damage
 }
 
-// checkTruncated returns a *TruncatedError if entries before the last delivered position
-// were truncated, according to the rewrite to be read, which may be nil, or to that of
-// the position's segment.
+// checkTruncated returns a *TruncatedError if entries that were delivered, or are of the
+// block that is to be delivered next, were truncated, according to the rewrite to be read,
+// which may be nil, or to that of the segment of this block.
 func (t *tailer) checkTruncated(l *segment.Listing, next *segment.File) error {
-	at := t.delivered.Next
+	at := t.found.Next
 	if next != nil {
 		if err := t.truncatedBy(next); err != nil || next.Header.Rewrites.Covers(at.Segment) {
 			return err
@@ -149,11 +150,12 @@ func (t *tailer) truncatedBy(s *segment.File) error {
 	if t.known && s.Header.Queue != t.queue {
 		return s.Forked(t.queue)
 	}
-	at := t.delivered.Next
 	for _, r := range s.Relocations.Truncated {
-		if r.From.Compare(at) < 0 && r.Holds(at) {
-			t.r.files.Drop(s.Header.Rewrites) // they have the truncated entries
-			return &TruncatedError{Position: t.delivered, From: r.From, To: r.To}
+		for _, p := range []Position{t.delivered, t.found} {
+			if at := p.Next; r.From.Compare(at) < 0 && r.Holds(at) {
+				t.r.files.Drop(s.Header.Rewrites) // they have the truncated entries
+				return &TruncatedError{Position: p, From: r.From, To: r.To}
+			}
 		}
 	}
 	return nil

@@ -401,3 +401,53 @@ func TestFetchOfTruncatedIsNotGone(t *testing.T) {
 		}
 	}
 }
+
+// TestTruncationAfterTheNextBlock: a copy has a compaction of one history, and of another one a
+// truncation of its last entry with the segments after it. The reader reports the truncation
+// also if it finds it while the last entry is the block to be delivered next.
+func TestTruncationAfterTheNextBlock(t *testing.T) {
+	write := func(mem *vfs.Mem, ids ...string) (items []queuetest.Item) {
+		opts := queuetest.Options(mem)
+		opts.BlockBytes = 1
+		w := queuetest.OpenWriter(t, opts)
+		for _, id := range ids {
+			it := queuetest.Item{ID: id, Document: "document of " + id}
+			it.Put(t, w)
+			items = append(items, it)
+		}
+		require.NoError(t, w.Seal())
+		require.NoError(t, w.Close())
+		return items
+	}
+	before := queuetest.NewSource(t)
+	write(before, "a", "a", "b")
+	c := write(before, "c", "c", "d")
+	write(before, "e")
+
+	truncated := before.CrashClone(vfs.KeepAll)
+	_, err := maintain.Truncate(t.Context(), queuetest.Dir, c[2].At, &maintain.TruncateOptions{FS: truncated})
+	require.NoError(t, err)
+	write(truncated, "f")
+	compacted := before.CrashClone(vfs.KeepAll)
+	_, err = maintain.Compact(t.Context(), queuetest.Dir, &maintain.CompactOptions{FS: compacted, MaxDead: 0.01})
+	require.NoError(t, err)
+
+	mem := queuetest.NewMem(t)
+	for _, from := range []*vfs.Mem{compacted, truncated} {
+		names, err := from.List(queuetest.Dir)
+		require.NoError(t, err)
+		for _, name := range names {
+			if file, ok := queue.ParseFileName(name); !ok || from == truncated && file.First < 2 {
+				continue
+			}
+			content, err := vfs.ReadFile(from, queuetest.Dir+"/"+name)
+			require.NoError(t, err)
+			require.NoError(t, vfs.WriteFileAtomic(mem, queuetest.Dir+"/"+name, content))
+		}
+	}
+	got, err := queuetest.TryScan(queuetest.OpenReader(t, mem), queue.Position{})
+	require.ErrorIs(t, err, queue.ErrTruncated)
+	for _, it := range got {
+		require.NotEqual(t, "f", it.ID, "it follows the truncated entry")
+	}
+}
