@@ -86,7 +86,8 @@ func TestProbe(t *testing.T) {
 	require.Contains(t, r.stderr, "me: getting the list of servers failed: ")
 	require.Equal(t, cli.ExitUsage, run(t.Context(), "", "probe", "--collection", "jobs", "--timeout", "0s").status)
 
-	require.Equal(t, cli.ExitOK, run(t.Context(), "", "drain", "--servers", address).status)
+	r = run(t.Context(), "", "drain", "--servers", address)
+	require.Equal(t, cli.ExitOK, r.status, r.stderr)
 	r = run(t.Context(), "", "probe", "--servers", address, "--collection", "jobs", "--json", "--timeout", "1h")
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Equal(t, "them: 1 of 1 server: "+address+": draining: it gives out no slots; run boxcar undrain --servers "+address+"\n", r.stderr)

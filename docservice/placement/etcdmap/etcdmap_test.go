@@ -41,10 +41,11 @@ func open(t testing.TB, server *etcdtest.Server, opts *Options) *Store {
 }
 
 func newMap(generation string, shards int) *placement.Map {
-	return &placement.Map{
-		Collection: "jobs", Generation: generation, Epoch: 1,
-		Layout: shard.Layout{Shards: shards, Seed: 5}, Shards: make([]placement.Place, shards),
+	layout := shard.Layout{Shards: shards}
+	if shards > 1 {
+		layout.Seed = 5
 	}
+	return &placement.Map{Collection: "jobs", Generation: generation, Epoch: 1, Layout: layout, Shards: make([]placement.Place, shards)}
 }
 
 // waitMap waits for a map of the store.
