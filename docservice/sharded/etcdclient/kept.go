@@ -44,7 +44,10 @@ func (k *kept) Watch(ctx context.Context, update func(discovery.Snapshot)) error
 	late := time.AfterFunc(etcdWait, func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		if last, ok := k.last(); ok && watching.Err() == nil {
+		if watching.Err() != nil {
+			return // Watch has returned
+		}
+		if last, ok := k.last(); ok {
 			update(last)
 		}
 	})
@@ -57,7 +60,7 @@ func (k *kept) Watch(ctx context.Context, update func(discovery.Snapshot)) error
 		k.keep(s)
 	})
 	k.mu.Lock()
-	defer k.mu.Unlock() // update is not called after Watch has returned
+	defer k.mu.Unlock() // the timer does nothing after Watch has returned
 	stop()
 	return err
 }

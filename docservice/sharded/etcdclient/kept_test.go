@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,4 +101,41 @@ func TestKeptServers(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte("a:1 number=x"), 0o600))
 		watch(func(reports, chan discovery.Snapshot, chan error) { time.Sleep(time.Hour) })
 	})
+}
+
+// lateSource is a source that fails when the servers of the file are due.
+type lateSource struct{}
+
+func (lateSource) Watch(context.Context, func(discovery.Snapshot)) error {
+	time.Sleep(etcdWait)
+	return errSource
+}
+
+// after counts the records of a log after a time.
+type after struct {
+	slog.Handler
+	returned, late atomic.Bool
+}
+
+func (a *after) Enabled(context.Context, slog.Level) bool { return true }
+
+func (a *after) Handle(context.Context, slog.Record) error {
+	a.late.Store(a.late.Load() || a.returned.Load())
+	return nil
+}
+
+// A Watch that returns as the servers of the file are due does nothing afterwards.
+func TestNothingIsReadAfterWatch(t *testing.T) {
+	file := serversFile(t.TempDir(), "a")
+	(&kept{file: file, log: slog.New(slog.DiscardHandler)}).keep(*set("a:1"))
+	for range 200 {
+		virtualtime.Test(t, func(t *testing.T) {
+			log := &after{Handler: slog.DiscardHandler}
+			k := &kept{source: lateSource{}, file: file, log: slog.New(log)}
+			require.ErrorIs(t, k.Watch(t.Context(), func(discovery.Snapshot) {}), errSource)
+			log.returned.Store(true)
+			synctest.Wait()
+			require.False(t, log.late.Load(), "the file was read")
+		})
+	}
 }
