@@ -86,6 +86,7 @@ func TestEraseModel(t *testing.T) {
 			seen := seenPlaces{}
 			for range 25 {
 				w := queuetest.OpenWriter(t, opts)
+				var replaced []string // secrets
 				for range 20 + random.IntN(100) {
 					v := version{Item: queuetest.Item{ID: fmt.Sprint("id", random.IntN(60))}}
 					if random.IntN(6) == 0 {
@@ -98,7 +99,7 @@ func TestEraseModel(t *testing.T) {
 					}
 					before := newest[v.ID]
 					if _, dead := died[before.secret]; before.secret != "" && !dead {
-						died[before.secret] = now
+						replaced = append(replaced, before.secret)
 					}
 					v.Put(t, w)
 					newest[v.ID] = v
@@ -108,6 +109,9 @@ func TestEraseModel(t *testing.T) {
 					advance(10 * time.Millisecond)
 				}
 				require.NoError(t, w.Close())
+				for _, secret := range replaced { // at the time of a block, which is now at the latest
+					died[secret] = now
+				}
 				maps.Copy(places, queuetest.PlacesOf(t, queuetest.OpenReader(t, mem)))
 				advance(time.Second)
 				for _, v := range newest {
