@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -94,6 +95,7 @@ func TestBatchIsRefusedFirst(t *testing.T) {
 					})
 				}
 				calls.Wait()
+				synctest.Wait() // a refusal is counted in two counters
 				stats := s.Stats()
 				require.NotZero(t, stats.RefusedBatchBy[c.reason])
 				require.Equal(t, stats.RefusedBy, stats.RefusedBatchBy, "no interactive request is refused")
