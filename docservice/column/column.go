@@ -87,7 +87,7 @@ func Open(o Options) (*Column, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := vfs.MakeDir(vfs.OS, o.Dir); err != nil {
+	if err := vfs.MakeDir(o.FS, o.Dir); err != nil {
 		return nil, err
 	}
 	c := &Column{
@@ -123,7 +123,7 @@ func (c *Column) lastColumn() (string, error) {
 	if c.options.Column != Auto {
 		return c.options.Column, nil
 	}
-	content, err := vfs.ReadFile(vfs.OS, filepath.Join(c.options.Dir, columnName))
+	content, err := vfs.ReadFile(c.options.FS, filepath.Join(c.options.Dir, columnName))
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -138,10 +138,10 @@ func (c *Column) lastColumn() (string, error) {
 // directory and shows that the previous process with this directory has ended.
 func (c *Column) token() (string, error) {
 	path := filepath.Join(c.options.Dir, tokenName)
-	content, err := vfs.ReadFile(vfs.OS, path)
+	content, err := vfs.ReadFile(c.options.FS, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		content = []byte(rand.Text() + "\n")
-		err = vfs.WriteFileAtomic(vfs.OS, path, content)
+		err = vfs.WriteFileAtomic(c.options.FS, path, content)
 	}
 	return strings.TrimSpace(string(content)), err
 }
@@ -253,7 +253,7 @@ func (c *Column) step(m *placement.Map, now time.Time) {
 
 // begin serves the collection by shards, and takes up the shards that have files.
 func (c *Column) begin(m *placement.Map, now time.Time) error {
-	numbers, err := present(c.options.Dir, m.Layout)
+	numbers, err := present(c.options.FS, c.options.Dir, m.Layout)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func (c *Column) open(h *held, now time.Time) {
 	if h.follower != nil || now.Before(h.retry) {
 		return
 	}
-	err := vfs.MakeDir(vfs.OS, h.dir)
+	err := vfs.MakeDir(c.options.FS, h.dir)
 	if err == nil {
 		h.follower, err = c.options.Open(c.first.Layout, h.number, h.dir, func(next *collection.Collection) { c.replace(h, next) })
 	}
@@ -89,18 +89,18 @@ func (c *Column) remove(h *held) {
 		case <-time.After(c.options.DrainTime):
 		case <-c.alive.Done():
 		}
-		if err := h.discard(); err != nil {
+		if err := h.discard(c.options.FS); err != nil {
 			c.logger.Error("the files of a moved shard cannot be removed; the server tries again when it starts", "shard", h.number, "error", err)
 		}
 	})
 }
 
-func (h *held) discard() error {
+func (h *held) discard(fsys vfs.FS) error {
 	var err error
 	if h.follower != nil {
 		err = h.follower.Close()
 	}
-	return errors.CombineErrors(err, vfs.OS.RemoveAll(h.dir))
+	return errors.CombineErrors(err, fsys.RemoveAll(h.dir))
 }
 
 // close closes a shard and keeps its files.
@@ -116,8 +116,8 @@ func (c *Column) close(h *held) error {
 }
 
 // present returns the shards with a directory.
-func present(dir string, layout queueshard.Layout) ([]int, error) {
-	names, err := vfs.OS.List(dir)
+func present(fsys vfs.FS, dir string, layout queueshard.Layout) ([]int, error) {
+	names, err := fsys.List(dir)
 	if err != nil {
 		return nil, err
 	}

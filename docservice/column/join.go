@@ -91,7 +91,7 @@ func (c *Column) chooseAndClaim(ctx context.Context) error {
 // claim keeps the name of the column and starts to claim a row.
 func (c *Column) claim(ctx context.Context) error {
 	name := c.Name()
-	if err := vfs.WriteFileAtomic(vfs.OS, filepath.Join(c.options.Dir, columnName), []byte(name+"\n")); err != nil {
+	if err := vfs.WriteFileAtomic(c.options.FS, filepath.Join(c.options.Dir, columnName), []byte(name+"\n")); err != nil {
 		return err
 	}
 	zone, zones, err := c.options.Store.Zone(ctx, c.options.Zone)

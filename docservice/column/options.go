@@ -11,6 +11,7 @@ import (
 	"docstore/docservice/collection"
 	"docstore/docservice/follow"
 	"docstore/docservice/placement/etcdmap"
+	"docstore/internal/vfs"
 	queueshard "docstore/queue/shard"
 )
 
@@ -45,6 +46,7 @@ type Announced struct {
 // Options configure a Column. All fields without a default are required.
 type Options struct {
 	Collection string
+	FS         vfs.FS // default: vfs.OS
 	Dir        string // of the collection's files; only one process at a time may use it
 	Column     string // its name, or Auto
 	Zone       string // default: the zone without a name
@@ -85,6 +87,9 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.FS == nil {
+		o.FS = vfs.OS
 	}
 	var problems []error
 	if o.Column != Auto {

@@ -28,7 +28,9 @@ type Disk struct {
 }
 
 // NewDisk returns a limit for the files below dir.
-func NewDisk(dir string, limit int64) *Disk { return &Disk{fs: vfs.OS, dir: dir, limit: limit} }
+func NewDisk(fsys vfs.FS, dir string, limit int64) *Disk {
+	return &Disk{fs: fsys, dir: dir, limit: limit}
+}
 
 // Used returns the bytes of the files below the directory, without those that are being
 // fetched.

@@ -16,6 +16,7 @@ import (
 	"docstore/docservice"
 	"docstore/docservice/follow"
 	"docstore/internal/testseed"
+	"docstore/internal/vfs"
 	"docstore/queue/publish"
 )
 
@@ -108,10 +109,10 @@ func TestDiskLimit(t *testing.T) {
 	checkpoint := filepath.Join(s.dir, "checkpoint-0000000001")
 	require.DirExists(t, checkpoint)
 	require.NoError(t, s.follower.Close())
-	used, err := follow.NewDisk(s.dir, 0).Used()
+	used, err := follow.NewDisk(vfs.OS, s.dir, 0).Used()
 	require.NoError(t, err)
 
-	f.options.Disk = follow.NewDisk(s.dir, used/2)
+	f.options.Disk = follow.NewDisk(vfs.OS, s.dir, used/2)
 	s.start()
 	s.waitFor(2)
 	f.publish(rng, false)
@@ -123,7 +124,7 @@ func TestDiskLimit(t *testing.T) {
 	s.eventually(ready)
 
 	require.NoError(t, s.follower.Close())
-	f.options.Disk = follow.NewDisk(s.dir, used+1<<30)
+	f.options.Disk = follow.NewDisk(vfs.OS, s.dir, used+1<<30)
 	s.start()
 	s.waitFor(3)
 }

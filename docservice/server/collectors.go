@@ -8,7 +8,6 @@ import (
 
 	"docstore/docservice/collection"
 	"docstore/docservice/server/internal/metric"
-	"docstore/internal/vfs"
 	"docstore/lsm"
 )
 
@@ -83,7 +82,7 @@ func (c collectionCollector) Collect(to chan<- prometheus.Metric) {
 		queueDels.Send(to, float64(stats.SegmentDeletes), name)
 		collectIndex(to, name, stats.Index)
 		for part, dir := range one.Dirs() {
-			if free, err := vfs.OS.FreeBytes(dir); err == nil { // an error is reported elsewhere
+			if free, err := c.options.Host.FS.FreeBytes(dir); err == nil { // an error is reported elsewhere
 				diskFree.Send(to, float64(free), name, part)
 			}
 		}

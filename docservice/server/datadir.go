@@ -84,11 +84,11 @@ func within(dir, path string) bool {
 
 // lockData creates the data directory if necessary and locks it. Only one process may use a
 // data directory.
-func lockData(dir string) (io.Closer, error) {
-	if err := vfs.MakeDir(vfs.OS, dir); err != nil {
+func lockData(fsys vfs.FS, dir string) (io.Closer, error) {
+	if err := vfs.MakeDir(fsys, dir); err != nil {
 		return nil, err
 	}
-	lock, err := vfs.OS.Lock(filepath.Join(dir, lockName), fmt.Sprintf("docserviced, process %d", os.Getpid()))
+	lock, err := fsys.Lock(filepath.Join(dir, lockName), fmt.Sprintf("docserviced, process %d", os.Getpid()))
 	var locked *vfs.LockedError
 	if errors.As(err, &locked) {
 		return nil, fmt.Errorf("data directory %s is in use by %s; stop that process, or choose another --data", dir, locked.Holder)

@@ -10,6 +10,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/docservice/collection"
+	"docstore/internal/host"
 	"docstore/internal/units"
 )
 
@@ -39,6 +40,7 @@ type Options struct {
 	MergeRate     int64         // bytes per second; 0: no limit
 	MaxStaleness  time.Duration // 0: no limit
 	Memcached     []string      // addresses; empty: none
+	Host          *host.Host    // nil: the machine of this process
 
 	// Logger receives the log; the default discards it.
 	Logger *slog.Logger
@@ -63,6 +65,9 @@ func (o Options) withDefaults() Options {
 	o.Limits = o.Limits.withDefaults()
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Host == nil {
+		o.Host = host.OS
 	}
 	if o.Tracer == nil {
 		o.Tracer = noTracer{}

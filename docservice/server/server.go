@@ -23,7 +23,6 @@ import (
 	"docstore/docservice/server/internal/bounded"
 	"docstore/docservice/server/livepage"
 	"docstore/internal/ctxtime"
-	"docstore/internal/listen"
 	"docstore/lsm"
 	"docstore/queue/stored"
 )
@@ -76,7 +75,7 @@ func Start(o Options) (_ *Server, err error) {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	if s.lock, err = lockData(o.DataDir); err != nil {
+	if s.lock, err = lockData(o.Host.FS, o.DataDir); err != nil {
 		return nil, err
 	}
 	if s.auth, err = o.Security.open(s.options.Logger); err != nil {
@@ -117,7 +116,7 @@ func Start(o Options) (_ *Server, err error) {
 func (s *Server) share(shares memoryShares) (err error) {
 	o := &s.options
 	s.collections = collection.Options{
-		Logger: s.options.Logger, Budget: lsm.NewBudget(shares.index), Decoders: stored.NewDecoderCache(shares.dictionaries),
+		FS: o.Host.FS, Now: o.Host.Now, Logger: s.options.Logger, Budget: lsm.NewBudget(shares.index), Decoders: stored.NewDecoderCache(shares.dictionaries),
 		Quarantine: o.Quarantine, MaxStaleness: o.MaxStaleness, MergeRate: mergeLimiter(o.MergeRate),
 		ScrubInterval: o.ScrubInterval, ScrubBytesPerSecond: o.ScrubRate,
 		ScrubSemaphore: make(chan struct{}, 1), // the rate applies to the scrubs of all together
@@ -133,10 +132,10 @@ func (s *Server) share(shares memoryShares) (err error) {
 
 // listen opens the listeners.
 func (s *Server) listen() (err error) {
-	if s.listeners.boxcar, err = listen.TCP("--boxcar", s.options.Boxcar); err != nil {
+	if s.listeners.boxcar, err = s.options.Host.Listen("--boxcar", s.options.Boxcar); err != nil {
 		return err
 	}
-	listener, err := listen.TCP("--http", s.options.HTTP.Address)
+	listener, err := s.options.Host.Listen("--http", s.options.HTTP.Address)
 	if err != nil {
 		return err
 	}

@@ -42,6 +42,7 @@ var rooms = []struct{ name, imports string }{
 	{"docservice/server", "docservice docservice/placement docservice/sharded docservice/collection docservice/router docservice/follow docservice/column docservice/peers " +
 		"boxcarrpc boxcarrpc/core boxcarrpc/budget lsm queue queue/codec queue/stored queue/shard queue/bucket queue/publish"},
 	{"ingest", "queue queue/shardset queue/bucket boxcarrpc"}, // the TLS files of brokers
+	{"internal/simulate", "*"},
 	{"cmd", "*"},
 	{"examples", "*"},
 	{"test", "*"},

@@ -55,7 +55,7 @@ func (s *Source) openColumn(c server.Collection, options *collection.Options) (_
 		return nil, err
 	}
 	dir := filepath.Join(s.DataDir(), c.Name)
-	if err := vfs.MakeDir(vfs.OS, dir); err != nil {
+	if err := vfs.MakeDir(s.Options().Host.FS, dir); err != nil {
 		return nil, err
 	}
 	of := &columnOf{source: s, name: c.Name, bucket: b, opened: make(chan struct{})}
@@ -73,7 +73,7 @@ func (s *Source) openColumn(c server.Collection, options *collection.Options) (_
 			return nil, err
 		}
 	}
-	of.feed = follow.OpenFeed(watched, &follow.FeedOptions{Logger: s.Logger()})
+	of.feed = follow.OpenFeed(watched, &follow.FeedOptions{Now: s.Options().Host.Now, Logger: s.Logger()})
 	pool := s.pool()
 	pool.BufferBytes = s.Messages().Stats().Limit
 	if s.options.Trace != nil {
@@ -93,7 +93,7 @@ func (s *Source) openColumn(c server.Collection, options *collection.Options) (_
 		source = of.peers
 	}
 	of.column, err = column.Open(column.Options{
-		Collection: c.Name, Dir: dir, Column: s.options.Column, Zone: s.options.Zone,
+		Collection: c.Name, FS: s.Options().Host.FS, Dir: dir, Column: s.options.Column, Zone: s.options.Zone,
 		Server: discovery.Server{Address: address, Weight: s.options.Weight, Zone: s.options.Zone}, Page: s.pageURL(address),
 		Store: of.store, Service: s.Service(), Disk: s.diskUse, Announced: of.announced,
 		Rejoin: s.options.Rejoin, KeepMoved: s.options.KeepMoved, Logger: s.Logger(),
@@ -215,14 +215,15 @@ func (s columnSource) Watch(ctx context.Context, update func(discovery.Snapshot)
 
 // diskUse returns the bytes that the data directory uses and may use.
 func (s *Source) diskUse() (used, limit int64, err error) {
+	fsys := s.Options().Host.FS
 	if s.disk != nil {
 		used, err = s.disk.Used()
 		return used, s.options.MaxDisk, err
 	}
-	if used, err = follow.NewDisk(s.DataDir(), 0).Used(); err != nil {
+	if used, err = follow.NewDisk(fsys, s.DataDir(), 0).Used(); err != nil {
 		return 0, 0, err
 	}
-	free, err := vfs.OS.FreeBytes(s.DataDir())
+	free, err := fsys.FreeBytes(s.DataDir())
 	return used, used + free, err
 }
 

@@ -23,7 +23,7 @@ import (
 // limitDownloads applies the limits for all followers.
 func (s *Source) limitDownloads() {
 	if s.downloads = limiterOf(s.options.DownloadRate); s.options.MaxDisk > 0 {
-		s.disk = follow.NewDisk(s.DataDir(), s.options.MaxDisk)
+		s.disk = follow.NewDisk(s.Options().Host.FS, s.DataDir(), s.options.MaxDisk)
 	}
 }
 
@@ -102,7 +102,7 @@ func (s *Source) followOptions(options *collection.Options) *follow.Options {
 // openBucket opens the bucket of a collection. watched is the bucket as it is followed:
 // etcd announces its changes if the server has one.
 func (s *Source) openBucket(c server.Collection) (_ *bucket.Client, watched bucket.Bucket, _ error) {
-	b, err := bucket.Open(context.Background(), c.Source, s.options.Store)
+	b, err := s.options.OpenBucket(context.Background(), c.Source, s.options.Store)
 	if errors.Is(err, bucket.ErrURL) {
 		return nil, nil, optionErrorf("--collection %s=%s: %w", c.Name, c.Source, err)
 	}

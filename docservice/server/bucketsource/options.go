@@ -1,6 +1,7 @@
 package bucketsource
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 // Options configure a Source. Only Downloads is required.
 type Options struct {
 	Store bucket.Options
+	// OpenBucket opens the store of a collection. The default is bucket.Open.
+	OpenBucket func(ctx context.Context, url string, o bucket.Options) (*bucket.Client, error)
 	// Group selects pinned manifests: see publish.Log.
 	Group string
 	// Etcd, as HOST:PORT,... or etcd://HOST:PORT,.../PREFIX, reports changes of collections at

@@ -30,7 +30,7 @@ func (s *Source) servePeers(o *boxcarrpc.ServerOptions) {
 			return "", false
 		}
 		return f.FilesDir(), true
-	}, &peers.ServerOptions{MaxTransfers: transfers, Rate: limiterOf(s.options.PeerRate), Authorize: s.Authorize})
+	}, &peers.ServerOptions{MaxTransfers: transfers, Rate: limiterOf(s.options.PeerRate), Authorize: s.Authorize, FS: s.Options().Host.FS})
 	o.Zone = s.options.Zone
 	o.StreamHandler = s.files.Handle
 	// A stream holds memory until it is refused.

@@ -12,6 +12,7 @@ import (
 	"docstore/docservice/follow"
 	"docstore/docservice/peers"
 	"docstore/docservice/server"
+	"docstore/queue/bucket"
 	"docstore/queue/publish/etcdlog"
 )
 
@@ -37,6 +38,9 @@ type Source struct {
 
 // New returns a source for Options.Source of a server.
 func New(o Options) *Source {
+	if o.OpenBucket == nil {
+		o.OpenBucket = bucket.Open
+	}
 	r := &Source{options: o}
 	r.mu.followers = make(map[string]*follow.Follower)
 	return r

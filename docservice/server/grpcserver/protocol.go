@@ -27,7 +27,6 @@ import (
 	"docstore/docservice/docservicegrpc"
 	"docstore/docservice/server"
 	"docstore/docservice/server/internal/bounded"
-	"docstore/internal/listen"
 )
 
 // Limits of the gRPC listener. Its bytes count against the budget of messages: see package
@@ -86,7 +85,7 @@ func (g *Protocol) Open(d *server.Server) error {
 	if err := d.Options().Check(g.options.Address); err != nil {
 		return err
 	}
-	listener, err := listen.TCP("--grpc", g.options.Address)
+	listener, err := d.Options().Host.Listen("--grpc", g.options.Address)
 	if err != nil {
 		return err
 	}
