@@ -1,0 +1,480 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"docstore/internal/simulate/chance"
+)
+
+// Times of a packet, before chance, and of retransmission.
+const (
+	loopback    = 5 * time.Microsecond
+	withinZone  = 50 * time.Microsecond
+	betweenZone = 500 * time.Microsecond
+	retransmit  = 200 * time.Millisecond
+	// connectTimeout is the time after which the kernel gives up to connect.
+	connectTimeout = 127 * time.Second
+	// keepAlive is the time after which a connection to a vanished host fails.
+	keepAlive = 150 * time.Second
+)
+
+const (
+	window  = 256 << 10 // bytes
+	backlog = 128       // connections that were not accepted yet
+	// firstPort is the first port of clients.
+	firstPort = 32768
+)
+
+// Network is a set of hosts.
+type Network struct {
+	chance *chance.Chance
+
+	mu struct {
+		sync.Mutex
+		hosts map[string]*Host
+		cuts  map[int]cut
+		last  int // number of cuts
+		conns map[*conn]bool
+		dials chan struct{} // closed when a cut ends
+	}
+}
+
+// Hosts selects hosts.
+type Hosts func(*Host) bool
+
+// cut loses the packets from some hosts to others.
+type cut struct {
+	from, to Hosts
+	data     bool // connections are established
+}
+
+// New returns a network without hosts.
+func New(c *chance.Chance) *Network {
+	n := &Network{chance: c}
+	n.mu.hosts, n.mu.cuts, n.mu.conns, n.mu.dials = map[string]*Host{}, map[int]cut{}, map[*conn]bool{}, make(chan struct{})
+	return n
+}
+
+// Zone selects the hosts of a zone.
+func Zone(name string) Hosts { return func(h *Host) bool { return h.zone == name } }
+
+// Others selects all hosts but those.
+func Others(these Hosts) Hosts { return func(h *Host) bool { return !these(h) } }
+
+// Is selects the host.
+func (h *Host) Is(other *Host) bool { return h == other }
+
+// Cut loses all packets from some hosts to others, in this direction, until heal is called.
+func (n *Network) Cut(from, to Hosts) (heal func()) { return n.cut(cut{from: from, to: to}) }
+
+func (n *Network) cut(c cut) (heal func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.mu.last++
+	number := n.mu.last
+	n.mu.cuts[number] = c
+	n.recheck()
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		delete(n.mu.cuts, number)
+		n.recheck()
+		close(n.mu.dials)
+		n.mu.dials = make(chan struct{})
+	}
+}
+
+// recheck holds back the bytes of all connections whose link is cut, and releases the others.
+func (n *Network) recheck() {
+	for c := range n.mu.conns {
+		c.out.block(n.isCut(c.process.host, c.peer.process.host, false))
+	}
+}
+
+func (n *Network) isCut(from, to *Host, connecting bool) bool {
+	for _, c := range n.mu.cuts {
+		if c.from(from) && c.to(to) && (!connecting || !c.data) {
+			return true
+		}
+	}
+	return false
+}
+
+// latency draws the time of a packet.
+func (n *Network) latency(key string, from, to *Host) time.Duration {
+	base := withinZone
+	switch {
+	case from == to:
+		base = loopback
+	case from.zone != to.zone:
+		base = betweenZone
+	}
+	draw := n.chance.Next(key)
+	return draw.Duration(base, 4*base) + from.delay() + to.delay()
+}
+
+// Host is a machine.
+type Host struct {
+	network  *Network
+	ip, zone string
+
+	mu struct {
+		sync.Mutex
+		listeners map[int]*listener
+		port      int           // of the last client
+		slow      time.Duration // of each packet
+		booted    bool
+		vanished  []*conn // of earlier incarnations; their peers do not know
+	}
+}
+
+// Host returns the host at an IP address, which is made at the first call.
+func (n *Network) Host(ip, zone string) *Host {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	h := n.mu.hosts[ip]
+	if h == nil {
+		h = &Host{network: n, ip: ip, zone: zone}
+		h.mu.listeners, h.mu.port = map[int]*listener{}, firstPort
+		n.mu.hosts[ip] = h
+	}
+	return h
+}
+
+// String returns the address.
+func (h *Host) String() string { return h.ip }
+
+func (h *Host) delay() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.mu.slow
+}
+
+// Slow delays each packet to and from the host, until end is called.
+func (h *Host) Slow(delay time.Duration) (end func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mu.slow += delay
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.mu.slow -= delay
+	}
+}
+
+// Isolate loses all packets to and from the host, except its own, until heal is called.
+func (h *Host) Isolate() (heal func()) {
+	in, out := h.network.Cut(Others(h.Is), h.Is), h.network.Cut(h.Is, Others(h.Is))
+	return func() { in(); out() }
+}
+
+// Silence makes a host accept connections, receive nothing, and send nothing, until end is called.
+func (h *Host) Silence() (end func()) {
+	in := h.network.cut(cut{from: Others(h.Is), to: h.Is, data: true})
+	out := h.network.cut(cut{from: h.Is, to: Others(h.Is), data: true})
+	return func() { in(); out() }
+}
+
+// Process is one incarnation of the programs on a host.
+type Process struct {
+	host *Host
+
+	mu struct {
+		sync.Mutex
+		dead      bool
+		conns     map[*conn]bool
+		listeners map[*listener]bool
+	}
+}
+
+// Boot returns another incarnation.
+func (h *Host) Boot() *Process {
+	p := &Process{host: h}
+	p.mu.conns, p.mu.listeners = map[*conn]bool{}, map[*listener]bool{}
+	h.mu.Lock()
+	h.mu.booted = true
+	vanished := h.mu.vanished
+	h.mu.vanished = nil
+	h.mu.Unlock()
+	for _, c := range vanished { // the kernel does not know the connection
+		c.in.refuse(c.abort)
+	}
+	return p
+}
+
+// Kill ends the process: its listeners and connections are closed, and peers get resets.
+func (p *Process) Kill() {
+	for _, c := range p.end() {
+		c.abort()
+	}
+}
+
+// Vanish ends the process without a packet: power is lost.
+func (p *Process) Vanish() {
+	conns := p.end()
+	for _, c := range conns {
+		c.vanish()
+	}
+	p.host.mu.Lock()
+	p.host.mu.booted = false
+	p.host.mu.vanished = append(p.host.mu.vanished, conns...)
+	p.host.mu.Unlock()
+}
+
+// Reset resets all connections of the process, which goes on.
+func (p *Process) Reset() {
+	p.mu.Lock()
+	conns := make([]*conn, 0, len(p.mu.conns))
+	for c := range p.mu.conns {
+		conns = append(conns, c)
+	}
+	p.mu.Unlock()
+	for _, c := range conns {
+		c.abort()
+	}
+}
+
+// end closes the listeners, and returns the connections.
+func (p *Process) end() (conns []*conn) {
+	p.mu.Lock()
+	p.mu.dead = true
+	listeners := p.mu.listeners
+	p.mu.listeners = map[*listener]bool{}
+	for c := range p.mu.conns {
+		conns = append(conns, c)
+	}
+	p.mu.Unlock()
+	for l := range listeners {
+		_ = l.Close() // no error
+	}
+	return conns
+}
+
+func (p *Process) add(c *conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.mu.dead {
+		p.mu.conns[c] = true
+	}
+	return !p.mu.dead
+}
+
+func (p *Process) isDead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.dead
+}
+
+// listener is an open listener.
+type listener struct {
+	process *Process
+	address *net.TCPAddr
+	queue   chan *conn
+	closed  chan struct{}
+	once    sync.Once
+}
+
+// Listen opens a listener at HOST:PORT. Only the port is significant.
+func (p *Process) Listen(address string) (net.Listener, error) {
+	fail := func(err error) (net.Listener, error) {
+		return nil, &net.OpError{Op: "listen", Net: "tcp", Err: err}
+	}
+	_, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return fail(err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		return fail(err)
+	}
+	h := p.host
+	l := &listener{process: p, address: &net.TCPAddr{IP: net.ParseIP(h.ip), Port: port}, queue: make(chan *conn, backlog), closed: make(chan struct{})}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.mu.listeners[port] != nil {
+		return fail(os.NewSyscallError("bind", syscall.EADDRINUSE))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mu.dead {
+		return fail(net.ErrClosed)
+	}
+	p.mu.listeners[l] = true
+	h.mu.listeners[port] = l
+	return l, nil
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case <-l.closed:
+	default:
+		select {
+		case c := <-l.queue:
+			return c, nil
+		case <-l.closed:
+		}
+	}
+	return nil, &net.OpError{Op: "accept", Net: "tcp", Addr: l.address, Err: net.ErrClosed}
+}
+
+// Close implements net.Listener. Connections that were not accepted are reset.
+func (l *listener) Close() error {
+	l.once.Do(func() {
+		h := l.process.host
+		h.mu.Lock()
+		delete(h.mu.listeners, l.address.Port)
+		close(l.closed)
+		h.mu.Unlock()
+		for {
+			select {
+			case c := <-l.queue:
+				c.abort()
+			default:
+				return
+			}
+		}
+	})
+	return nil
+}
+
+// Addr implements net.Listener.
+func (l *listener) Addr() net.Addr { return l.address }
+
+// Dial connects to HOST:PORT. HOST is the IP address of a host, or a loopback address.
+func (p *Process) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	c, err := p.dial(ctx, address)
+	if err != nil {
+		return nil, &net.OpError{Op: "dial", Net: network, Addr: textAddr(address), Err: err}
+	}
+	return c, nil
+}
+
+type textAddr string
+
+func (textAddr) Network() string  { return "tcp" }
+func (a textAddr) String() string { return string(a) }
+
+func (p *Process) dial(ctx context.Context, address string) (*conn, error) {
+	ip, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		return nil, err
+	}
+	n, from := p.host.network, p.host
+	n.mu.Lock()
+	to := n.mu.hosts[ip]
+	n.mu.Unlock()
+	if parsed := net.ParseIP(ip); parsed != nil && parsed.IsLoopback() || ip == "localhost" {
+		to = from
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	for {
+		if p.isDead() {
+			return nil, os.NewSyscallError("connect", syscall.ENETDOWN)
+		}
+		n.mu.Lock()
+		lost := to == nil || n.isCut(from, to, true) || n.isCut(to, from, true)
+		healed := n.mu.dials
+		n.mu.Unlock()
+		if !lost {
+			break
+		}
+		select {
+		case <-healed:
+		case <-ctx.Done():
+			return nil, timeoutOf(ctx)
+		}
+	}
+	key := fmt.Sprint("connect ", from.ip, " ", address)
+	if !sleep(ctx, n.latency(key, from, to)+n.latency(key, to, from)) {
+		return nil, timeoutOf(ctx)
+	}
+	to.mu.Lock()
+	l := to.mu.listeners[port]
+	up := to.mu.booted
+	to.mu.Unlock()
+	switch {
+	case l == nil && up:
+		return nil, os.NewSyscallError("connect", syscall.ECONNREFUSED)
+	case l == nil: // the machine is off
+		<-ctx.Done()
+		return nil, timeoutOf(ctx)
+	}
+	return p.connect(ctx, l, key)
+}
+
+// timeoutOf returns the error of a connection attempt that has ended with a context.
+func timeoutOf(ctx context.Context) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return os.ErrDeadlineExceeded
+	}
+	return ctx.Err()
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// connect makes a connection to a listener.
+func (p *Process) connect(ctx context.Context, l *listener, key string) (*conn, error) {
+	from, to := p.host, l.process.host
+	from.mu.Lock()
+	from.mu.port++
+	port := from.mu.port
+	from.mu.Unlock()
+	near := &conn{process: p, local: &net.TCPAddr{IP: net.ParseIP(from.ip), Port: port}, remote: l.address}
+	far := &conn{process: l.process, local: l.address, remote: near.local}
+	near.peer, far.peer = far, near
+	near.out, far.out = newStream(from, to, key+" out"), newStream(to, from, key+" in")
+	near.in, far.in = far.out, near.out
+	if !p.add(near) {
+		return nil, os.NewSyscallError("connect", syscall.ENETDOWN)
+	}
+	n := from.network
+	n.mu.Lock()
+	n.mu.conns[near], n.mu.conns[far] = true, true
+	near.out.block(n.isCut(from, to, false))
+	far.out.block(n.isCut(to, from, false))
+	n.mu.Unlock()
+	if !l.process.add(far) {
+		near.forget()
+		return nil, os.NewSyscallError("connect", syscall.ECONNREFUSED)
+	}
+	select {
+	case l.queue <- far:
+	case <-l.closed:
+		near.forget()
+		far.forget()
+		return nil, os.NewSyscallError("connect", syscall.ECONNREFUSED)
+	case <-ctx.Done():
+		near.forget()
+		far.forget()
+		return nil, timeoutOf(ctx)
+	}
+	select {
+	case <-l.closed: // nobody accepts it
+		far.abort()
+	default:
+	}
+	return near, nil
+}
