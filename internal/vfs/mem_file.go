@@ -326,3 +326,22 @@ func (a *memAppendMap) Close() error {
 	a.file.close()
 	return err
 }
+
+// FlipBit inverts a bit of a file, as a failing disk does. Mappings keep their bytes.
+func (m *Mem) FlipBit(name string, offset int64, bit uint8) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, err := m.find("flip", name)
+	if err != nil {
+		return err
+	}
+	if n.dir || offset >= n.size {
+		return pathError("flip", name, fs.ErrInvalid)
+	}
+	for _, content := range [][]byte{n.data, n.durable} {
+		if offset < int64(len(content)) {
+			content[offset] ^= 1 << bit
+		}
+	}
+	return nil
+}
