@@ -9,6 +9,7 @@ import (
 
 	"docstore/ingest"
 	"docstore/ingest/records"
+	"docstore/internal/vfs"
 	"docstore/queue"
 )
 
@@ -30,6 +31,9 @@ func Formats() []records.Format { return append(records.Formats(), Parquet, Dire
 
 // Options configure an Opener.
 type Options struct {
+	// FS is the file system of regular files. The default is vfs.OS, which also has directories of
+	// documents and pipes.
+	FS      vfs.FS
 	Format  records.Format
 	Follow  bool // keep reading the last file as it grows, and the file that replaces it
 	Stdin   io.Reader
@@ -52,6 +56,9 @@ func NewOpener(names []string, options Options) (*Opener, error) {
 	if len(names) == 0 {
 		names = []string{StandardInput}
 	}
+	if options.FS == nil {
+		options.FS = vfs.OS
+	}
 	o := &Opener{options: options}
 	for _, name := range names {
 		in, err := o.input(name)
@@ -69,7 +76,7 @@ func NewOpener(names []string, options Options) (*Opener, error) {
 
 func (o *Opener) input(name string) (*input, error) {
 	if name != StandardInput {
-		return inspect(name, o.options.Format)
+		return inspect(o.options.FS, name, o.options.Format)
 	}
 	if slices.ContainsFunc(o.inputs, func(in *input) bool { return in.stdin }) {
 		return nil, errors.New("standard input is given twice")

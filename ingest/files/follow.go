@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"time"
 
@@ -30,8 +30,8 @@ type fileWatcher struct {
 
 // newFileWatcher returns a watcher of a file. Changes that the kernel does not report, as
 // on a network file system, are detected by polling.
-func newFileWatcher(path string, interval time.Duration) *fileWatcher {
-	watch, err := vfs.WatchDir(vfs.OS, filepath.Dir(path))
+func newFileWatcher(fsys vfs.FS, path string, interval time.Duration) *fileWatcher {
+	watch, err := vfs.WatchDir(fsys, filepath.Dir(path))
 	if err != nil {
 		watch = nil // poll only
 	}
@@ -72,7 +72,8 @@ func (l *fileWatcher) close() {
 // and its old content has been read completely, or the context's error.
 type follower struct {
 	ctx         *callerContext
-	file        *os.File
+	fs          vfs.FS
+	file        vfs.File
 	path        string
 	fileWatcher *fileWatcher
 
@@ -82,15 +83,15 @@ type follower struct {
 }
 
 // newFollower returns a follower of a file that is read from its offset on.
-func newFollower(ctx *callerContext, file *os.File, path string, offset int64, watcher *fileWatcher) (*follower, error) {
-	f := &follower{ctx: ctx, file: file, path: path, offset: offset, fileWatcher: watcher, tail: make([]byte, min(offset, tailBytes))}
+func newFollower(ctx *callerContext, fsys vfs.FS, file vfs.File, path string, offset int64, watcher *fileWatcher) (*follower, error) {
+	f := &follower{ctx: ctx, fs: fsys, file: file, path: path, offset: offset, fileWatcher: watcher, tail: make([]byte, min(offset, tailBytes))}
 	_, err := file.ReadAt(f.tail, offset-int64(len(f.tail)))
 	return f, err
 }
 
 func (f *follower) Read(p []byte) (int, error) {
 	for {
-		n, err := f.file.Read(p)
+		n, err := f.file.ReadAt(p, f.offset)
 		if n > 0 && !f.continues() {
 			f.replaced = true
 			return 0, io.EOF
@@ -99,8 +100,11 @@ func (f *follower) Read(p []byte) (int, error) {
 		if f.tail = append(f.tail, p[:n]...); len(f.tail) > tailBytes {
 			f.tail = append(f.tail[:0], f.tail[len(f.tail)-tailBytes:]...)
 		}
-		if n > 0 || !eof.Is(err) || f.replaced {
-			return n, err
+		if n > 0 {
+			return n, nil // the end of the file is not that of the input
+		}
+		if !eof.Is(err) || f.replaced {
+			return 0, err
 		}
 		// The file may have been written to until it was replaced: read the rest.
 		if f.replaced, err = f.isReplaced(); err != nil {
@@ -130,21 +134,21 @@ func (f *follower) isReplaced() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	named, err := os.Stat(f.path)
-	if errors.Is(err, os.ErrNotExist) {
+	named, err := f.fs.Stat(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	return !os.SameFile(own, named) || own.Size() < f.offset, nil
+	return own.ID != named.ID || own.Size < f.offset, nil
 }
 
 // nextFiles waits for the file that replaces a followed one. It returns the files that had the
 // name between the two, and that file.
 func (in *input) nextFiles(ctx context.Context, watcher *fileWatcher) ([]*input, error) {
 	for {
-		next, err := inspect(in.name, in.format)
+		next, err := inspect(in.fs, in.name, in.format)
 		if err == nil {
 			inputs, err := between(in, in.from.File, in.modified, next.from.File)
 			if err != nil {
@@ -157,7 +161,7 @@ func (in *input) nextFiles(ctx context.Context, watcher *fileWatcher) ([]*input,
 			}
 			return inputs, next.setFollow()
 		}
-		if !errors.Is(err, os.ErrNotExist) {
+		if !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 		if err := watcher.wait(ctx); err != nil {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"docstore/internal/vfs"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,11 +23,11 @@ func write(t testing.TB, path, text string) string {
 // otherwise the file is polled.
 func TestFileWatcher(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
-	often := newFileWatcher(path, time.Millisecond)
+	often := newFileWatcher(vfs.OS, path, time.Millisecond)
 	defer often.close()
 	require.NoError(t, often.wait(t.Context()))
 
-	seldom := newFileWatcher(path, 24*time.Hour)
+	seldom := newFileWatcher(vfs.OS, path, 24*time.Hour)
 	defer seldom.close()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -40,7 +42,7 @@ func TestFileWatcher(t *testing.T) {
 	require.NoError(t, os.Rename(path+".new", path))
 	require.NoError(t, seldom.wait(t.Context()))
 
-	missing := newFileWatcher(filepath.Join(path, "below a file"), time.Millisecond)
+	missing := newFileWatcher(vfs.OS, filepath.Join(path, "below a file"), time.Millisecond)
 	defer missing.close()
 	require.NoError(t, missing.wait(t.Context()))
 }

@@ -3,9 +3,9 @@ package files
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -21,6 +21,7 @@ type input struct {
 	index  int        // among the inputs
 	gen    generation // of the file among those of the same name
 	name   string     // for messages; of a file its path
+	fs     vfs.FS     // of a file
 	store  Store      // of an object; nil: a file
 	stdin  bool
 	stable bool           // a regular file or a directory, which can be read from the middle again
@@ -34,27 +35,25 @@ type input struct {
 	modified time.Time // of a followed file that was read to its end
 }
 
-func inspect(path string, format records.Format) (*input, error) {
-	mode, err := os.Stat(path)
+func inspect(fsys vfs.FS, path string, format records.Format) (*input, error) {
+	info, err := fsys.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	if mode.IsDir() != (format == Directories) {
-		if mode.IsDir() {
+	if info.Dir != (format == Directories) {
+		if info.Dir {
 			return nil, fmt.Errorf("%s is a directory; name the files in it, or use --format files to append each as a document", path)
 		}
 		return nil, fmt.Errorf("%s is not a directory, as --format files needs", path)
 	}
-	in := &input{gen: current, name: path, format: format, stable: mode.IsDir() || mode.Mode().IsRegular()}
+	in := &input{gen: current, fs: fsys, name: path, format: format, stable: info.Dir}
 	if !in.stable {
-		return in, nil
-	}
-	info, err := vfs.OS.Stat(path)
-	if err != nil {
-		return nil, err
+		if in.stable, err = isRegular(fsys, path); err != nil || !in.stable {
+			return in, err
+		}
 	}
 	in.from.File = info.ID
-	if in.from.Path, err = filepath.Abs(path); err != nil || mode.IsDir() {
+	if in.from.Path, err = filepath.Abs(path); err != nil || info.Dir {
 		return in, err
 	}
 	in.size = info.Size
@@ -63,6 +62,15 @@ func inspect(path string, format records.Format) (*input, error) {
 	}
 	in.detect()
 	return in, nil
+}
+
+// isRegular reports whether a file is neither a pipe nor a device.
+func isRegular(fsys vfs.FS, path string) (bool, error) {
+	if fsys != vfs.OS {
+		return true, nil // it has no others
+	}
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular(), err
 }
 
 func (in *input) readHead(ctx context.Context) error {
@@ -99,7 +107,7 @@ func (in *input) readerAt(ctx context.Context) (readerAt, error) {
 	if in.store != nil {
 		return &objectAt{ctx, in.store, in.from.Path}, nil
 	}
-	return os.Open(in.name)
+	return in.fs.Open(in.name)
 }
 
 // openAt returns a reader of the bytes from an offset on.
@@ -107,15 +115,21 @@ func (in *input) openAt(ctx context.Context, offset int64) (io.ReadCloser, error
 	if in.store != nil {
 		return in.store.Open(ctx, in.from.Path, offset, -1)
 	}
-	file, err := os.Open(in.name)
+	file, err := in.fs.Open(in.name)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := file.Seek(offset, io.SeekStart); err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return file, nil
+	return &body{file, io.NewSectionReader(file, offset, math.MaxInt64-offset)}, nil
 }
+
+// body reads a file from an offset on.
+type body struct {
+	file vfs.File
+	io.Reader
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error { return b.file.Close() }
 
 func (in *input) setFollow() error {
 	switch {
@@ -147,8 +161,8 @@ func (in *input) atEnd(stream *records.Stream, offset int64) bool {
 	if stream.Waiting() {
 		return false
 	}
-	info, err := os.Stat(in.name)
-	return err == nil && info.Size() == offset
+	info, err := in.fs.Stat(in.name)
+	return err == nil && info.Size == offset
 }
 
 // place describes the place of a record for messages.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"sync/atomic"
 
 	"docstore/ingest"
@@ -55,17 +54,17 @@ func openFile(ctx context.Context, in *input, options Options, watcher *fileWatc
 		if in.seekable() && in.skip == nil {
 			start = in.from.Offset
 		}
-		body, err := in.openAt(ctx, start)
+		opened, err := in.openAt(ctx, start)
 		if err != nil {
 			return nil, err
 		}
-		r.file, bytes = body, body
-		if object, ok := body.(interface{ Remaining() int64 }); ok && start == 0 {
+		r.file, bytes = opened, opened
+		if object, ok := opened.(interface{ Remaining() int64 }); ok && start == 0 {
 			r.at.File.Inode = uint64(object.Remaining()) // it may have been replaced since it was listed
 		}
-		if file, local := body.(*os.File); in.follow && local {
-			if bytes, err = newFollower(r.ctx, file, in.name, start, watcher); err != nil {
-				return nil, errors.Join(err, file.Close())
+		if local, ok := opened.(*body); in.follow && ok {
+			if bytes, err = newFollower(r.ctx, in.fs, local.file, in.name, start, watcher); err != nil {
+				return nil, errors.Join(err, opened.Close())
 			}
 		}
 	}
@@ -121,12 +120,12 @@ func (r *fileReader) fill(ctx context.Context, b *batch) error {
 // end returns io.EOF. It keeps the time of modification of a followed file, to find files
 // that replace it before it is read to its end.
 func (r *fileReader) end() error {
-	if file, ok := r.file.(*os.File); ok && r.in.follow {
-		info, err := file.Stat()
+	if local, ok := r.file.(*body); ok && r.in.follow {
+		info, err := local.file.Stat()
 		if err != nil {
 			return err
 		}
-		r.in.modified = info.ModTime()
+		r.in.modified = info.ModTime
 	}
 	return io.EOF
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -92,10 +91,10 @@ const maxLists = 10
 
 // neighbors returns the files in the directory of a log. A list during which files were renamed
 // may lack one, so two lists must agree.
-func neighbors(log string) (files []neighbor, err error) {
+func neighbors(fsys vfs.FS, log string) (files []neighbor, err error) {
 	for range maxLists {
 		last := files
-		if files, err = list(filepath.Dir(log)); err != nil {
+		if files, err = list(fsys, filepath.Dir(log)); err != nil {
 			return nil, err
 		}
 		if last != nil && slices.EqualFunc(last, files, func(a, b neighbor) bool { return a.path == b.path && a.info.ID == b.info.ID }) {
@@ -105,15 +104,15 @@ func neighbors(log string) (files []neighbor, err error) {
 	return files, nil
 }
 
-func list(dir string) ([]neighbor, error) {
-	entries, err := os.ReadDir(dir)
+func list(fsys vfs.FS, dir string) ([]neighbor, error) {
+	names, err := fsys.List(dir)
 	if err != nil {
 		return nil, err
 	}
 	var files []neighbor
-	for _, entry := range entries {
-		path := filepath.Join(dir, entry.Name())
-		if info, err := vfs.OS.Stat(path); err == nil { // else it was renamed or deleted meanwhile
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		if info, err := fsys.Stat(path); err == nil { // else it was renamed or deleted meanwhile
 			files = append(files, neighbor{path, info})
 		}
 	}
@@ -144,7 +143,7 @@ func rotatedFiles(files []neighbor, log string) []rotatedFile {
 // at the time given if it is no longer in the directory, and before the file now. It fails if
 // it cannot tell them, or one is missing.
 func between(in *input, old vfs.FileID, modified time.Time, now vfs.FileID) ([]*input, error) {
-	files, err := neighbors(in.from.Path)
+	files, err := neighbors(in.fs, in.from.Path)
 	if err != nil || old == now { // truncated in place
 		return nil, err
 	}
@@ -166,7 +165,7 @@ func between(in *input, old vfs.FileID, modified time.Time, now vfs.FileID) ([]*
 		if f.info.ID == now { // it was renamed since
 			break
 		}
-		next, err := inspect(f.path, in.format)
+		next, err := inspect(in.fs, f.path, in.format)
 		if err != nil {
 			return nil, err
 		}
@@ -217,15 +216,15 @@ func rotatedAfter(old rotatedFile, rotated []rotatedFile) ([]rotatedFile, error)
 // findReplaced returns the renamed file that was read under the name of a followed file, nil if
 // there is none.
 func findReplaced(in *input, at cursor) (*input, error) {
-	files, err := neighbors(in.from.Path)
+	files, err := neighbors(in.fs, in.from.Path)
 	if err != nil {
 		return nil, err
 	}
 	for _, f := range files {
-		if f.info.ID != at.File || (&input{name: f.path}).checkHead(context.Background(), &at) != nil {
+		if f.info.ID != at.File || (&input{fs: in.fs, name: f.path}).checkHead(context.Background(), &at) != nil {
 			continue
 		}
-		old, err := inspect(f.path, in.format)
+		old, err := inspect(in.fs, f.path, in.format)
 		if err != nil {
 			return nil, err
 		}

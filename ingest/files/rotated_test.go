@@ -97,7 +97,7 @@ func TestFilesBetween(t *testing.T) {
 			if strings.HasPrefix(test.files, "gone") {
 				require.NoError(t, os.Rename("gone", filepath.Join(t.TempDir(), "gone")))
 			}
-			in := &input{name: "app.log", format: records.FormatNDJSON}
+			in := &input{fs: vfs.OS, name: "app.log", format: records.FormatNDJSON}
 			in.from.Path = "app.log"
 			inputs, err := between(in, ids[0], read, ids[len(ids)-1])
 			if test.err != "" {

@@ -135,7 +135,7 @@ func (s *Source) open(ctx context.Context) (err error) {
 	}
 	in := s.inputs[0]
 	if in.follow && s.watcher == nil {
-		s.watcher = newFileWatcher(in.name, followInterval) // also for its replacements
+		s.watcher = newFileWatcher(in.fs, in.name, followInterval) // also for its replacements
 	}
 	if in.format == Directories {
 		s.reader = openDirectory(in)
