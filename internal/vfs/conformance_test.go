@@ -54,6 +54,7 @@ func forEachFS(t *testing.T, test func(t *testing.T, r testFS)) {
 	for name, fsys := range map[string]func() FS{
 		"os":       func() FS { return OS },
 		"mem":      func() FS { return NewMem() },
+		"process":  func() FS { return NewMem().Process() },
 		"faultOS":  func() FS { return NewFault(OS, allow) },
 		"faultMem": func() FS { return NewFault(NewMem(), allow) },
 	} {

@@ -17,7 +17,7 @@ import (
 // CrashClone returns possible states of the disk after a power cut. Relative names
 // start at its root.
 //
-// A mapping is a copy made by Map.
+// A mapping is a copy made by Map. Only FlipBit changes it.
 type Mem struct {
 	mu struct {
 		sync.RWMutex
@@ -60,6 +60,7 @@ type memInode struct {
 	clean             int64
 	lost              map[int64]bool // by page number
 	lastWrite         struct{ begin, end int64 }
+	mappings          map[*memMapping]bool
 }
 
 // dirOp is a change of names that is not durable. It becomes durable atomically, as in
@@ -466,7 +467,9 @@ func (m *Mem) Lock(name, holder string) (io.Closer, error) {
 		return nil, pathError("lock", name, err)
 	}
 	m.mu.locks[n] = holder
-	return &memLock{file: m.openInode(n, name, true)}, nil
+	l := &memLock{file: m.openInode(n, name, true)}
+	l.file.lock = true
+	return l, nil
 }
 
 type memLock struct{ file *memFile }
@@ -479,7 +482,6 @@ func (l *memLock) Close() error {
 	if l.file.closed {
 		return nil
 	}
-	delete(m.mu.locks, l.file.inode)
 	err := m.truncate(l.file.inode, 0)
 	l.file.close()
 	return err

@@ -140,7 +140,7 @@ func (m *Mem) survivor() *Mem {
 		}
 		c := new(memInode)
 		*c, clones[n] = *n, c
-		c.uses = 0
+		c.uses, c.mappings = 0, nil
 		c.data, c.durable, c.lost = bytes.Clone(n.data), bytes.Clone(n.durable), maps.Clone(n.lost)
 		c.entries, c.durableEntries = entriesOf(n.entries), entriesOf(n.durableEntries)
 		for _, child := range c.entries {

@@ -144,14 +144,23 @@ type memFile struct {
 	inode    *memInode
 	name     string
 	writable bool
+	lock     bool        // it holds the lock of the file
+	process  *MemProcess // which opened it; nil: none
 	closed   bool
 }
 
 // close requires fs.mu.
 func (f *memFile) close() {
-	if !f.closed {
-		f.closed = true
-		f.fs.release(f.inode)
+	if f.closed {
+		return
+	}
+	f.closed = true
+	f.fs.release(f.inode)
+	if f.lock {
+		delete(f.fs.mu.locks, f.inode)
+	}
+	if f.process != nil {
+		delete(f.process.open, f)
 	}
 }
 
@@ -246,8 +255,8 @@ func (f *memFile) Truncate(size int64) error {
 }
 
 func (f *memFile) Map(size int64) (Mapping, error) {
-	f.fs.mu.RLock()
-	defer f.fs.mu.RUnlock()
+	f.fs.mu.Lock()
+	defer f.fs.mu.Unlock()
 	if err := f.check("map", false); err != nil {
 		return nil, err
 	}
@@ -261,7 +270,12 @@ func (f *memFile) Map(size int64) (Mapping, error) {
 	if _, err := f.inode.read(bytes, 0); err != nil && !errors.Is(err, io.EOF) {
 		return nil, pathError("map", f.name, err)
 	}
-	return &heapMapping{bytes: bytes}, nil
+	m := &memMapping{heapMapping: heapMapping{bytes: bytes}, fs: f.fs, inode: f.inode}
+	if f.inode.mappings == nil {
+		f.inode.mappings = map[*memMapping]bool{}
+	}
+	f.inode.mappings[m] = true
+	return m, nil
 }
 
 func (f *memFile) Close() error {
@@ -325,23 +339,4 @@ func (a *memAppendMap) Close() error {
 	err := a.file.fs.truncate(a.file.inode, a.size)
 	a.file.close()
 	return err
-}
-
-// FlipBit inverts a bit of a file, as a failing disk does. Mappings keep their bytes.
-func (m *Mem) FlipBit(name string, offset int64, bit uint8) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	n, err := m.find("flip", name)
-	if err != nil {
-		return err
-	}
-	if n.dir || offset >= n.size {
-		return pathError("flip", name, fs.ErrInvalid)
-	}
-	for _, content := range [][]byte{n.data, n.durable} {
-		if offset < int64(len(content)) {
-			content[offset] ^= 1 << bit
-		}
-	}
-	return nil
 }
