@@ -3,7 +3,6 @@ package collection
 import (
 	"encoding/binary"
 	"encoding/hex"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,13 +74,8 @@ type CacheStats struct {
 }
 
 // OpenCache returns a cache in the memcached servers at the addresses, host:port each. It
-// succeeds even if no server is reachable. The logger, which may be nil, logs when servers
-// become reachable and unreachable.
-func OpenCache(addresses []string, logger *slog.Logger) (*Cache, error) {
-	return openCache(addresses, &memcached.Options{Logger: logger})
-}
-
-func openCache(addresses []string, opts *memcached.Options) (*Cache, error) {
+// succeeds even if no server is reachable. The options may be nil.
+func OpenCache(addresses []string, opts *memcached.Options) (*Cache, error) {
 	servers, err := memcached.New(addresses, opts)
 	if err != nil {
 		return nil, err

@@ -31,7 +31,7 @@ func newCache(t testing.TB, servers ...*memcachedtest.Server) *Cache {
 	for _, server := range servers {
 		addresses = append(addresses, server.Address)
 	}
-	cache, err := openCache(addresses, &memcached.Options{Timeout: 5 * time.Second, FirstPause: time.Millisecond})
+	cache, err := OpenCache(addresses, &memcached.Options{Timeout: 5 * time.Second, FirstPause: time.Millisecond})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, cache.Close()) })
 	return cache
@@ -41,7 +41,7 @@ func newCache(t testing.TB, servers ...*memcachedtest.Server) *Cache {
 func newMemoryCache(t testing.TB) (*Cache, *memcachedtest.Memory) {
 	t.Helper()
 	server := memcachedtest.StartMemory(t)
-	cache, err := openCache([]string{server.Address}, &memcached.Options{Timeout: patience})
+	cache, err := OpenCache([]string{server.Address}, &memcached.Options{Timeout: patience})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, cache.Close()) })
 	return cache, server
@@ -336,7 +336,7 @@ func TestCacheAndExpiry(t *testing.T) {
 // dropped.
 func TestCacheLoadsAreBounded(t *testing.T) {
 	server := memcachedtest.Start(t)
-	cache, err := openCache([]string{server.Address}, &memcached.Options{Timeout: time.Hour, FirstPause: time.Hour})
+	cache, err := OpenCache([]string{server.Address}, &memcached.Options{Timeout: time.Hour, FirstPause: time.Hour})
 	require.NoError(t, err)
 	defer cache.Close()
 	server.Signal(syscall.SIGSTOP)

@@ -19,15 +19,16 @@ const (
 
 var errReply = errors.New("memcached: the server's response exceeds the limits")
 
-// dialBounded connects to a server. Reads of the connection fail if a response exceeds the
-// limits, before the client library sees the offending line.
-func dialBounded(ctx context.Context, network, address string) (net.Conn, error) {
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
+// dialBounded returns dial with connections whose reads fail if a response exceeds the limits,
+// before the client library sees the offending line.
+func dialBounded(dial DialFunc) DialFunc {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &boundedConn{Conn: conn}, nil
 	}
-	return &boundedConn{Conn: conn}, nil
 }
 
 // boundedConn parses the responses of memcached's text protocol as they are read: lines, of

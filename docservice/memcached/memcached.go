@@ -1,6 +1,7 @@
 package memcached
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -32,6 +33,9 @@ const (
 	firstPause = time.Second
 )
 
+// DialFunc connects to a server, as the DialContext method of net.Dialer.
+type DialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
+
 // Options configure the use of servers. Nil and zero values select the defaults.
 type Options struct {
 	// Timeout is the maximum duration of a call. The default is DefaultTimeout.
@@ -42,6 +46,8 @@ type Options struct {
 	FirstPause time.Duration
 	// Logger logs when a server goes down and comes up. The default discards the log.
 	Logger *slog.Logger
+	// Dial connects to a server. The default is that of a net.Dialer.
+	Dial DialFunc
 }
 
 // Servers is a set of memcached servers.
@@ -82,6 +88,9 @@ func New(addresses []string, opts *Options) (*Servers, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Dial == nil {
+		o.Dial = new(net.Dialer).DialContext
+	}
 	if len(addresses) == 0 {
 		return nil, errors.New("memcached: no server address")
 	}
@@ -100,7 +109,7 @@ func New(addresses []string, opts *Options) (*Servers, error) {
 			return nil, fmt.Errorf("memcached: server %q: %w", address, err)
 		}
 		client := memcache.NewFromSelector(list)
-		client.Timeout, client.MaxIdleConns, client.DialContext = o.Timeout, MaxIdleConnections, dialBounded
+		client.Timeout, client.MaxIdleConns, client.DialContext = o.Timeout, MaxIdleConnections, dialBounded(o.Dial)
 		s.servers = append(s.servers, &server{
 			address: address, seed: hash(address), client: client,
 			logger: o.Logger.With("memcached", address), pause: o.FirstPause, gone: make(chan struct{}, 1),

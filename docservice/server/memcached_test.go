@@ -1,7 +1,9 @@
 package server
 
 import (
+	"context"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/docservice/memcached/memcachedtest"
+	"docstore/internal/host"
 	"docstore/internal/servertest"
 )
 
@@ -38,4 +41,22 @@ func TestMemcached(t *testing.T) {
 		require.Equal(t, `{"id":"b"}`, servertest.Get(d.http.Handler, "/documents/jobs/b").Body.String(), fmt.Sprint(i))
 	}
 	requireMetric(`servers{state="away"} 1`)
+}
+
+// The servers of memcached are reached through the host.
+func TestMemcachedThroughHost(t *testing.T) {
+	memory := memcachedtest.StartMemory(t)
+	queueDir := t.TempDir()
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	o := testOptions(t, queueDir)
+	machine := *host.OS
+	machine.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if address != "192.0.2.1:11211" {
+			t.Errorf("dialed %s", address)
+		}
+		return host.OS.Dial(ctx, network, memory.Address)
+	}
+	o.Host, o.Memcached = &machine, []string{"192.0.2.1:11211"}
+	d, _ := startTestDaemon(t, o)
+	require.Eventually(t, func() bool { return d.collections.Cache.Stats().Loaded == 1 }, 20*time.Second, 5*time.Millisecond)
 }

@@ -19,6 +19,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/budget"
 	"docstore/docservice/collection"
+	"docstore/docservice/memcached"
 	"docstore/docservice/router"
 	"docstore/docservice/server/internal/bounded"
 	"docstore/docservice/server/livepage"
@@ -125,7 +126,7 @@ func (s *Server) share(shares memoryShares) (err error) {
 		s.collections.ScrubInterval = -1 // 0 is the default of a collection
 	}
 	if len(o.Memcached) > 0 {
-		s.collections.Cache, err = collection.OpenCache(o.Memcached, s.options.Logger)
+		s.collections.Cache, err = collection.OpenCache(o.Memcached, &memcached.Options{Logger: o.Logger, Dial: o.Host.Dial})
 	}
 	return err
 }
