@@ -4,25 +4,41 @@ import (
 	"context"
 	"io"
 	"iter"
+
+	"github.com/cockroachdb/errors"
 )
 
-// Failure makes a request of a Fault fail for a temporary reason, as a store that is overloaded
-// or cannot be reached.
+// Failure makes a request of a Fault fail, as a store that is overloaded or cannot be reached.
 type Failure struct {
+	// Err is temporary, like an error of a connection, unless it is an end of the context,
+	// ErrDenied, ErrNoBucket or ErrClockSkew.
 	Err      error
 	SlowDown bool // the store asks for fewer requests
-	// Executed: the request is executed, and its response is lost. Of a Get, that many bytes
-	// arrive before Err.
+	// Executed: the request is executed, even if the context is over, and its response is lost.
+	// Part of a Get or a List arrives: that many bytes of the body, or objects. If the response
+	// Stalls, Err of a Get follows only when its context is over.
 	Executed bool
-	Bytes    int64
+	Part     int64
+	Stalls   bool
+}
+
+func (f *Failure) error() error {
+	for _, permanent := range []error{context.Canceled, context.DeadlineExceeded, ErrDenied, ErrNoBucket, ErrClockSkew} {
+		if errors.Is(f.Err, permanent) {
+			return f.Err
+		}
+	}
+	return &temporaryError{error: f.Err, slowDown: f.SlowDown}
 }
 
 // Fault is a Bucket that calls a hook before each request, for tests. Requests that the hook does
 // not let fail go to another Bucket, of this package.
 type Fault struct {
-	Bucket
-	hook func(ctx context.Context, operation, name string) *Failure
+	bucket Bucket
+	hook   func(ctx context.Context, operation, name string) *Failure
 }
+
+var _ Bucket = (*Fault)(nil)
 
 // NewFault wraps a bucket. The hook gets the operation in lower case and the name of the object, or
 // the prefix of a list; it must be safe for concurrent use. A nil result executes the request.
@@ -30,37 +46,43 @@ func NewFault(b Bucket, hook func(ctx context.Context, operation, name string) *
 	return &Fault{b, hook}
 }
 
-func (f *Failure) error() error { return &temporaryError{error: f.Err, slowDown: f.SlowDown} }
-
 // Get implements Bucket.
 func (f *Fault) Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
 	failure := f.hook(ctx, "get", name)
 	if failure != nil && !failure.Executed {
 		return nil, failure.error()
 	}
-	body, err := f.Bucket.Get(ctx, name, offset, length)
+	body, err := f.bucket.Get(ctx, name, offset, length)
 	sized, ok := body.(*sizedReader)
 	if err != nil || failure == nil || !ok {
 		return body, err
 	}
-	cut := io.MultiReader(io.LimitReader(sized, failure.Bytes), brokenBody{failure.error()})
-	return &sizedReader{cut, sized, sized.size}, nil
+	part := io.MultiReader(io.LimitReader(sized, failure.Part), brokenBody{ctx, failure})
+	return &sizedReader{part, sized, sized.size}, nil
 }
 
-// brokenBody is a body that breaks off.
-type brokenBody struct{ err error }
+// brokenBody is the end of a body that breaks off.
+type brokenBody struct {
+	ctx     context.Context
+	failure *Failure
+}
 
-func (b brokenBody) Read([]byte) (int, error) { return 0, b.err }
+func (b brokenBody) Read([]byte) (int, error) {
+	if b.failure.Stalls {
+		<-b.ctx.Done()
+	}
+	return 0, b.failure.error()
+}
 
 // Put implements Bucket.
 func (f *Fault) Put(ctx context.Context, name string, body io.ReaderAt, size int64) error {
-	return f.do(ctx, "put", name, func() error { return f.Bucket.Put(ctx, name, body, size) })
+	return f.do(ctx, "put", name, func(ctx context.Context) error { return f.bucket.Put(ctx, name, body, size) })
 }
 
 // Head implements Bucket.
 func (f *Fault) Head(ctx context.Context, name string) (info Info, err error) {
-	err = f.do(ctx, "head", name, func() error {
-		info, err = f.Bucket.Head(ctx, name)
+	err = f.do(ctx, "head", name, func(ctx context.Context) error {
+		info, err = f.bucket.Head(ctx, name)
 		return err
 	})
 	return info, err
@@ -68,16 +90,16 @@ func (f *Fault) Head(ctx context.Context, name string) (info Info, err error) {
 
 // Delete implements Bucket.
 func (f *Fault) Delete(ctx context.Context, name string) error {
-	return f.do(ctx, "delete", name, func() error { return f.Bucket.Delete(ctx, name) })
+	return f.do(ctx, "delete", name, func(ctx context.Context) error { return f.bucket.Delete(ctx, name) })
 }
 
-func (f *Fault) do(ctx context.Context, operation, name string, request func() error) error {
+func (f *Fault) do(ctx context.Context, operation, name string, request func(context.Context) error) error {
 	failure := f.hook(ctx, operation, name)
 	if failure == nil {
-		return request()
+		return request(ctx)
 	}
 	if failure.Executed {
-		_ = request() // its response is lost
+		_ = request(context.WithoutCancel(ctx)) // its response is lost
 	}
 	return failure.error()
 }
@@ -85,10 +107,22 @@ func (f *Fault) do(ctx context.Context, operation, name string, request func() e
 // List implements Bucket.
 func (f *Fault) List(ctx context.Context, prefix, after string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		if failure := f.hook(ctx, "list", prefix); failure != nil {
-			yield(Info{}, failure.error())
+		failure := f.hook(ctx, "list", prefix)
+		if failure == nil {
+			f.bucket.List(ctx, prefix, after)(yield)
 			return
 		}
-		f.Bucket.List(ctx, prefix, after)(yield)
+		if failure.Executed && failure.Part > 0 {
+			left := failure.Part
+			for info, err := range f.bucket.List(ctx, prefix, after) {
+				if !yield(info, err) || err != nil {
+					return
+				}
+				if left--; left == 0 {
+					break
+				}
+			}
+		}
+		yield(Info{}, failure.error())
 	}
 }
