@@ -1,18 +1,11 @@
-// Package store simulates an object store in the virtual time of a test bubble
-// (testing/synctest).
-//
-//	s, err := store.New(chance.New(seed))
-//	view := s.For("server-1", reachable)            // what this host sees
-//	client, err := bucket.NewClient(view, bucket.Options{})
-//
-// A request takes the time of an S3 request. As S3 the store is strongly consistent, and creates
-// an object once. Faults are methods that return the function that ends them: the store is away,
-// requests fail, responses are lost, or bodies break off. All types are safe for concurrent use.
 package store
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,18 +15,19 @@ import (
 	"docstore/queue/bucket"
 )
 
-// Times of a request.
+// Times of a request, and of a late Put after its begin.
 const (
-	fastest = 5 * time.Millisecond
-	slowest = 40 * time.Millisecond
+	fastest   = 5 * time.Millisecond
+	slowest   = 40 * time.Millisecond
+	firstLate = time.Second
+	lastLate  = 20 * time.Second
 )
 
 var (
-	errAway        = errors.New("store: connection refused")
-	errUnreachable = errors.New("store: no route to host")
-	errFailed      = errors.New("store: internal error")
-	errLost        = errors.New("store: connection reset")
-	errBusy        = errors.New("store: slow down")
+	errAway   = errors.New("store: connection refused")
+	errFailed = errors.New("store: internal error")
+	errLost   = errors.New("store: connection reset")
+	errBusy   = errors.New("store: slow down")
 )
 
 // Store is an object store.
@@ -43,15 +37,19 @@ type Store struct {
 
 	mu struct {
 		sync.Mutex
-		away, hanging int
-		failing       []*rates
-		slow          time.Duration
-		requests      map[string]int // by operation
+		faults   []*fault
+		requests map[string]int // by operation
 	}
 }
 
-// rates are probabilities of failures.
-type rates struct{ fail, lose, busy float64 }
+// fault is the effect of a fault on requests, or of several together.
+type fault struct {
+	operations             []string // empty: all
+	away, hanging          bool
+	refused                error
+	slow                   time.Duration
+	fail, lose, busy, late float64 // probabilities
+}
 
 // New returns an empty store.
 func New(c *chance.Chance) (*Store, error) {
@@ -73,35 +71,106 @@ func (s *Store) Objects() bucket.Bucket { return s.dir }
 
 // For returns the bucket as a host sees it. reachable reports whether the host has a network.
 func (s *Store) For(host string, reachable func() bool) bucket.Bucket {
-	return bucket.NewFault(s.dir, func(ctx context.Context, operation, name string) *bucket.Failure {
-		draw := s.chance.Next(host + " " + operation)
-		s.mu.Lock()
-		s.mu.requests[operation]++
-		away, hanging, slow := s.mu.away > 0, s.mu.hanging > 0, s.mu.slow
-		var sum rates
-		for _, r := range s.mu.failing {
-			sum.fail, sum.lose, sum.busy = max(sum.fail, r.fail), max(sum.lose, r.lose), max(sum.busy, r.busy)
-		}
-		s.mu.Unlock()
-		if hanging || !reachable() {
-			<-ctx.Done()
-			return &bucket.Failure{Err: errUnreachable}
-		}
-		if !ctxtime.Sleep(ctx, slow+draw.Duration(fastest, slowest)) {
+	v := &view{store: s, host: host, reachable: reachable}
+	v.Fault = bucket.NewFault(s.dir, v.before)
+	return v
+}
+
+// view is the bucket as a host sees it.
+type view struct {
+	*bucket.Fault
+	store     *Store
+	host      string
+	reachable func() bool
+}
+
+// before is called before each request.
+func (v *view) before(ctx context.Context, operation, name string) *bucket.Failure {
+	s := v.store
+	draw := s.chance.Next(v.host + " " + operation + " " + name)
+	f := s.request(operation)
+	if f.hanging || !v.reachable() {
+		<-ctx.Done()
+		return &bucket.Failure{Err: ctx.Err()}
+	}
+	if !ctxtime.Sleep(ctx, f.slow+draw.Duration(fastest, slowest)) {
+		return &bucket.Failure{Err: ctx.Err(), Executed: operation != "get" && operation != "list" && draw.Bool(0.5)}
+	}
+	switch {
+	case f.away:
+		return &bucket.Failure{Err: errAway}
+	case f.refused != nil:
+		return &bucket.Failure{Err: f.refused}
+	case draw.Bool(f.fail):
+		return &bucket.Failure{Err: errFailed}
+	case draw.Bool(f.busy):
+		return &bucket.Failure{Err: errBusy, SlowDown: true}
+	case draw.Bool(f.lose):
+		return &bucket.Failure{Err: errLost, Executed: true, Part: s.part(operation, name, &draw), Stalls: draw.Bool(0.2)}
+	}
+	return nil
+}
+
+// part draws how much of a response arrives.
+func (s *Store) part(operation, name string, draw *chance.Draw) int64 {
+	if operation != "get" {
+		return int64(draw.Int(10)) // objects of a list
+	}
+	info, err := s.dir.Head(context.Background(), name)
+	if err != nil {
+		return 0
+	}
+	return int64(draw.Int(int(info.Size) + 1))
+}
+
+// Put implements bucket.Bucket.
+func (v *view) Put(ctx context.Context, name string, body io.ReaderAt, size int64) error {
+	s := v.store
+	draw := s.chance.Next("late " + v.host + " " + name)
+	if f := s.effect("put"); !draw.Bool(f.late) || f.hanging || f.away || !v.reachable() {
+		return v.Fault.Put(ctx, name, body, size)
+	}
+	content := make([]byte, size)
+	if n, err := body.ReadAt(content, 0); n < len(content) {
+		return err
+	}
+	time.AfterFunc(draw.Duration(firstLate, lastLate), func() {
+		_ = s.dir.Put(context.Background(), name, bytes.NewReader(content), size) // its response is lost
+	})
+	s.request("put")
+	lost := bucket.NewFault(s.dir, func(ctx context.Context, _, _ string) *bucket.Failure {
+		if !ctxtime.Sleep(ctx, draw.Duration(fastest, slowest)) {
 			return &bucket.Failure{Err: ctx.Err()}
 		}
-		switch {
-		case away:
-			return &bucket.Failure{Err: errAway}
-		case draw.Bool(sum.fail):
-			return &bucket.Failure{Err: errFailed}
-		case draw.Bool(sum.busy):
-			return &bucket.Failure{Err: errBusy, SlowDown: true}
-		case draw.Bool(sum.lose):
-			return &bucket.Failure{Err: errLost, Executed: true, Bytes: int64(draw.Int(4096))}
-		}
-		return nil
+		return &bucket.Failure{Err: errLost}
 	})
+	return lost.Put(ctx, name, body, size)
+}
+
+// request counts a request and returns the effect of all faults on it.
+func (s *Store) request(operation string) fault {
+	s.mu.Lock()
+	s.mu.requests[operation]++
+	s.mu.Unlock()
+	return s.effect(operation)
+}
+
+// effect returns the effect of all faults on an operation.
+func (s *Store) effect(operation string) (sum fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.mu.faults {
+		if len(f.operations) > 0 && !slices.Contains(f.operations, operation) {
+			continue
+		}
+		sum.away, sum.hanging = sum.away || f.away, sum.hanging || f.hanging
+		if f.refused != nil {
+			sum.refused = f.refused
+		}
+		sum.slow += f.slow
+		sum.fail, sum.lose, sum.busy, sum.late = max(sum.fail, f.fail), max(sum.lose, f.lose), max(sum.busy, f.busy), max(sum.late, f.late)
+	}
+	return sum
 }
 
 // Requests returns the number of requests of an operation.
@@ -111,45 +180,38 @@ func (s *Store) Requests(operation string) int {
 	return s.mu.requests[operation]
 }
 
-// Away refuses all requests until end is called.
-func (s *Store) Away() (end func()) { return s.count(&s.mu.away) }
-
-// Hang answers no request until end is called.
-func (s *Store) Hang() (end func()) { return s.count(&s.mu.hanging) }
-
-func (s *Store) count(n *int) (end func()) {
+// begin adds a fault.
+func (s *Store) begin(added fault) (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	*n++
+	s.mu.faults = append(s.mu.faults, &added)
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		*n--
+		s.mu.faults = slices.DeleteFunc(s.mu.faults, func(f *fault) bool { return f == &added })
 	}
 }
+
+// Away refuses all connections until end is called.
+func (s *Store) Away() (end func()) { return s.begin(fault{away: true}) }
+
+// Hang answers no request that begins until end is called.
+func (s *Store) Hang() (end func()) { return s.begin(fault{hanging: true}) }
+
+// Refuse answers all requests with a permanent error until end is called: bucket.ErrDenied,
+// ErrNoBucket or ErrClockSkew.
+func (s *Store) Refuse(err error) (end func()) { return s.begin(fault{refused: err}) }
 
 // Fail makes requests fail with these probabilities until end is called: before they are executed,
-// after it, or because there are too many.
-func (s *Store) Fail(before, after, busy float64) (end func()) {
-	r := &rates{before, after, busy}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mu.failing = append(s.mu.failing, r)
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		*r = rates{}
-	}
+// after it, or because there are too many. It affects some operations ("get", "put", "head",
+// "list", "delete"), or all if none is named.
+func (s *Store) Fail(before, after, busy float64, operations ...string) (end func()) {
+	return s.begin(fault{operations: operations, fail: before, lose: after, busy: busy})
 }
 
+// LatePuts makes Puts fail with a probability until end is called, and executes them 1 to
+// 20 s later: after the client has repeated the Put, or given up.
+func (s *Store) LatePuts(probability float64) (end func()) { return s.begin(fault{late: probability}) }
+
 // Slow delays each request until end is called.
-func (s *Store) Slow(delay time.Duration) (end func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mu.slow += delay
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.mu.slow -= delay
-	}
-}
+func (s *Store) Slow(delay time.Duration) (end func()) { return s.begin(fault{slow: delay}) }

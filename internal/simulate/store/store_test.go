@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -102,5 +103,103 @@ func TestAwayAndSlow(t *testing.T) {
 		defer cancel()
 		_, err = unreachable.Head(ctx, "a")
 		require.NotErrorIs(t, err, bucket.ErrNotExist)
+	})
+}
+
+// Each object of a list is seen once, in order, although pages break off.
+func TestBrokenLists(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		s, c := newStore(t)
+		var want []string
+		for i := range 50 {
+			want = append(want, fmt.Sprintf("object/%02d", i))
+			require.NoError(t, c.Put(t.Context(), want[i], bytes.NewReader(nil), 0))
+		}
+		end := s.Fail(0, 0.7, 0, "list")
+		for range 20 {
+			var got []string
+			for info, err := range c.List(t.Context(), "object/", "") {
+				require.NoError(t, err)
+				got = append(got, info.Name)
+			}
+			require.Equal(t, want, got)
+		}
+		end()
+		require.Greater(t, s.Requests("list"), 25)
+		require.Equal(t, 50, s.Requests("put"))
+	})
+}
+
+// A Get continues where its response broke off or stalled.
+func TestBrokenGets(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		s, c := newStore(t)
+		want := bytes.Repeat([]byte("0123456789"), 100_000)
+		require.NoError(t, c.Put(t.Context(), "object", bytes.NewReader(want), int64(len(want))))
+		end := s.Fail(0, 0.8, 0, "get")
+		for range 20 {
+			got, err := bucket.ReadAll(t.Context(), c, "object", 1<<20)
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(want, got))
+		}
+		end()
+		require.Greater(t, s.Requests("get"), 25)
+	})
+}
+
+func TestRefusedRequests(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		s, c := newStore(t)
+		for _, refused := range []error{bucket.ErrDenied, bucket.ErrNoBucket, bucket.ErrClockSkew} {
+			end, before := s.Refuse(refused), s.Requests("head")
+			_, err := c.Head(t.Context(), "a")
+			require.ErrorIs(t, err, refused)
+			require.Equal(t, before+1, s.Requests("head"), "it is not repeated")
+			end()
+		}
+		_, err := c.Head(t.Context(), "a")
+		require.ErrorIs(t, err, bucket.ErrNotExist)
+	})
+}
+
+// A late Put creates its object after the client has given up, unless another Put was first.
+func TestLatePuts(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		s, c := newStore(t)
+		view := s.For("server-2", func() bool { return true })
+		end := s.LatePuts(1)
+		for _, name := range []string{"late", "lost"} {
+			require.Error(t, view.Put(t.Context(), name, strings.NewReader("first"), 5))
+			_, err := c.Head(t.Context(), name)
+			require.ErrorIs(t, err, bucket.ErrNotExist)
+			end()
+			if name == "lost" {
+				require.NoError(t, c.Put(t.Context(), name, strings.NewReader("second"), 6))
+			}
+			time.Sleep(20 * time.Second)
+			got, err := bucket.ReadAll(t.Context(), s.Objects(), name, 100)
+			require.NoError(t, err)
+			require.Equal(t, map[string]string{"late": "first", "lost": "second"}[name], string(got))
+			end = s.LatePuts(1)
+		}
+		end()
+	})
+}
+
+// A Put whose context ended may have been executed.
+func TestPutWithoutResponse(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		s, _ := newStore(t)
+		view, executed := s.For("server-1", func() bool { return true }), 0
+		for i := range 100 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			require.ErrorIs(t, view.Put(ctx, fmt.Sprint(i), strings.NewReader("text"), 4), context.DeadlineExceeded)
+			cancel()
+			if info, err := s.Objects().Head(t.Context(), fmt.Sprint(i)); err == nil {
+				require.Equal(t, int64(4), info.Size)
+				executed++
+			}
+		}
+		require.InDelta(t, 50, executed, 40)
 	})
 }
