@@ -27,6 +27,7 @@ const (
 
 // LiveOptions configure a Live.
 type LiveOptions struct {
+	FS  vfs.FS // of the queue; the default is vfs.OS
 	URL string // of the bucket, for messages
 	// Announce announces the published segments, and flushed documents in between, until the
 	// Counts of the records that were read are outside the bounds of Breaker.
@@ -35,7 +36,12 @@ type LiveOptions struct {
 	Counts   func() Counts
 	Seal     func() error // seals the open segments of the writer
 	Logger   *slog.Logger
-	Now      func() time.Time
+	Now      func() time.Time // the default is time.Now
+}
+
+// queueOptions returns the options for the queue.
+func (o *LiveOptions) queueOptions() *Options {
+	return &Options{FS: o.FS, Now: o.Now, Stream: o.Announce}
 }
 
 // Live publishes a queue while it is written. A failure is logged, and retried: appending does
@@ -90,7 +96,10 @@ const checkTime = 5 * time.Second
 func NewLive(ctx context.Context, b bucket.Bucket, dir string, options LiveOptions) (*Live, error) {
 	ctx, cancel := context.WithTimeout(ctx, checkTime)
 	defer cancel()
-	if _, err := CheckQueue(ctx, b, dir, nil); errors.Is(err, ErrRefused) {
+	if options.FS == nil {
+		options.FS = vfs.OS
+	}
+	if _, err := CheckQueue(ctx, b, dir, options.queueOptions()); errors.Is(err, ErrRefused) {
 		return nil, fmt.Errorf("publish %s to %s: %w", dir, options.URL, err)
 	}
 	return &Live{dir: dir, bucket: b, options: options}, nil
@@ -200,7 +209,7 @@ func (p *Live) guard(ctx context.Context, now time.Time) error {
 
 // sealFirst seals the first segments of a queue, because increments follow a manifest.
 func (p *Live) sealFirst() error {
-	sealed, open, err := SealedSegments(vfs.OS, p.dir)
+	sealed, open, err := SealedSegments(p.options.FS, p.dir)
 	if err != nil || anySealed(sealed) {
 		return nil //nolint:nilerr // without a head there is nothing to seal
 	}
@@ -244,7 +253,7 @@ func (p *Live) fail(err error) error {
 // publish publishes the sealed segments, if there are new ones, and announces them unless
 // the input is outside the bounds.
 func (p *Live) publish(ctx context.Context, now time.Time) error {
-	sealed, _, err := SealedSegments(vfs.OS, p.dir)
+	sealed, _, err := SealedSegments(p.options.FS, p.dir)
 	unchanged := slices.Equal(sealed, p.sealed) && (p.publisher != nil || !p.options.Announce)
 	switch {
 	case err != nil:
@@ -256,8 +265,7 @@ func (p *Live) publish(ctx context.Context, now time.Time) error {
 	}
 	opened := p.publisher == nil
 	if opened {
-		options := &Options{Now: p.options.Now, Stream: p.options.Announce}
-		if p.publisher, err = OpenPublisher(ctx, p.bucket, p.dir, options); err != nil {
+		if p.publisher, err = OpenPublisher(ctx, p.bucket, p.dir, p.options.queueOptions()); err != nil {
 			p.publisher = nil
 			return err
 		}
@@ -293,7 +301,7 @@ func (p *Live) sealAll(sealed []queue.SegmentID, opened bool) ([]queue.SegmentID
 	if err := p.options.Seal(); err != nil {
 		return nil, err
 	}
-	sealed, _, err := SealedSegments(vfs.OS, p.dir)
+	sealed, _, err := SealedSegments(p.options.FS, p.dir)
 	return sealed, err
 }
 
