@@ -10,79 +10,466 @@ import (
 	"time"
 )
 
-// conn is one end of a connection.
+// conn is one end of a connection. It is the state of the process and of its kernel.
 type conn struct {
-	process       *Process
+	link          *link
 	peer          *conn
+	process       *Process
 	local, remote *net.TCPAddr
-	out, in       *stream // out of one end is in of the other
+	key           string // of the packets that this end sends
+
+	reader, writer waiter
+
+	// The rest is guarded by link.mu.
+
+	inbox   []packet  // to this end
+	bytes   int       // of inbox
+	arrives time.Time // of the last packet to this end that was not lost
+
+	readErr, writeErr error // of later calls, at once
+	gone              bool  // the kernel answers bytes and probes by a reset
+	off               bool  // the machine is off: nothing is answered
+	lost              bool  // packets from this end are lost
+
+	unsent time.Time // of the first packet from this end that is lost; zero: none
 }
+
+// packet is the bytes of one Write or a part of them, or the end of all bytes.
+type packet struct {
+	bytes   []byte
+	err     error     // io.EOF or a reset, and no bytes
+	arrives time.Time // never: the packet is lost, and sent again after the outage
+}
+
+func (p *packet) lost() bool { return p.arrives.Equal(never) }
+
+// never is later than all times of a simulation.
+var never = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// link is a connection.
+type link struct {
+	network *Network
+	ends    [2]*conn
+
+	mu struct {
+		sync.Mutex
+		outage int       // number of the outage
+		out    bool      // an outage is in progress
+		since  time.Time // of the outage
+	}
+}
+
+func newLink(client, server *Process, local, remote *net.TCPAddr, key string) *link {
+	k := &link{network: client.host.network}
+	a := &conn{link: k, process: client, local: local, remote: remote, key: key + " out"}
+	b := &conn{link: k, process: server, local: remote, remote: local, key: key + " in"}
+	a.peer, b.peer = b, a
+	k.ends = [2]*conn{a, b}
+	for _, c := range k.ends {
+		c.reader.init()
+		c.writer.init()
+	}
+	return k
+}
+
+// update runs f with the lock, and forgets the connection if both kernels have.
+func (k *link) update(f func()) {
+	k.mu.Lock()
+	f()
+	done := k.ends[0].gone && k.ends[1].gone && !k.ends[0].off && !k.ends[1].off
+	k.mu.Unlock()
+	if done {
+		k.forget()
+	}
+}
+
+func (k *link) forget() {
+	for _, c := range k.ends {
+		c.process.mu.Lock()
+		delete(c.process.mu.conns, c)
+		c.process.mu.Unlock()
+	}
+	n := k.network
+	n.mu.Lock()
+	delete(n.mu.links, k)
+	n.mu.Unlock()
+}
+
+// after runs f with the lock after a time.
+func (k *link) after(d time.Duration, f func()) { time.AfterFunc(d, func() { k.update(f) }) }
 
 // Read implements net.Conn.
 func (c *conn) Read(p []byte) (int, error) {
-	n, err := c.in.read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		err = &net.OpError{Op: "read", Net: "tcp", Source: c.local, Addr: c.remote, Err: err}
-	}
-	return n, err
+	c.reader.turn <- struct{}{}
+	n, err := c.read(p)
+	<-c.reader.turn
+	return n, c.opError("read", err)
 }
 
 // Write implements net.Conn.
 func (c *conn) Write(p []byte) (int, error) {
-	n, err := c.out.write(p)
-	if err != nil {
-		err = &net.OpError{Op: "write", Net: "tcp", Source: c.local, Addr: c.remote, Err: err}
-	}
-	return n, err
+	c.writer.turn <- struct{}{}
+	n, err := c.write(p)
+	<-c.writer.turn
+	return n, c.opError("write", err)
 }
 
-// Close implements net.Conn. The peer reads what was written, and then the end.
+func (c *conn) opError(op string, err error) error {
+	if err == nil || errors.Is(err, io.EOF) {
+		return err
+	}
+	if number := syscall.Errno(0); errors.As(err, &number) {
+		err = os.NewSyscallError(op, number)
+	}
+	return &net.OpError{Op: op, Net: "tcp", Source: c.local, Addr: c.remote, Err: err}
+}
+
+func (c *conn) read(p []byte) (int, error) {
+	for {
+		c.link.mu.Lock()
+		n, due, deadline, err := c.take(p)
+		c.link.mu.Unlock()
+		if n > 0 || err != nil || len(p) == 0 {
+			return n, err
+		}
+		c.reader.wait(due, deadline)
+	}
+}
+
+// take reads the bytes that have arrived. If there are none, it returns when the next packet
+// arrives, and the deadline, or zero times.
+func (c *conn) take(p []byte) (n int, due, deadline time.Time, err error) {
+	if c.readErr != nil {
+		return 0, due, deadline, c.readErr
+	}
+	deadline = c.reader.deadline
+	if expired(deadline) {
+		return 0, due, deadline, os.ErrDeadlineExceeded
+	}
+	now := time.Now()
+	for n < len(p) && len(c.inbox) > 0 {
+		first := &c.inbox[0]
+		if first.arrives.After(now) {
+			due = first.arrives
+			break
+		}
+		if first.err != nil {
+			if n == 0 {
+				err = first.err
+			}
+			break
+		}
+		copied := copy(p[n:], first.bytes)
+		n += copied
+		if first.bytes = first.bytes[copied:]; len(first.bytes) == 0 {
+			c.inbox = c.inbox[1:]
+		}
+	}
+	if c.bytes -= n; n > 0 {
+		c.peer.writer.notify()
+	}
+	return n, due, deadline, err
+}
+
+func (c *conn) write(p []byte) (written int, err error) {
+	for {
+		var deadline time.Time
+		c.link.mu.Lock()
+		deadline = c.writer.deadline
+		switch {
+		case c.writeErr != nil:
+			err = c.writeErr
+		case expired(deadline):
+			err = os.ErrDeadlineExceeded
+		default:
+			if n := min(len(p), window-c.peer.bytes); n > 0 {
+				c.send(packet{bytes: append([]byte(nil), p[:n]...)})
+				p = p[n:]
+				written += n
+			}
+		}
+		c.link.mu.Unlock()
+		if err != nil || len(p) == 0 {
+			return written, err
+		}
+		c.writer.wait(time.Time{}, deadline)
+	}
+}
+
+// send sends a packet to the peer.
+func (c *conn) send(p packet) {
+	peer := c.peer
+	peer.bytes += len(p.bytes)
+	p.arrives = never
+	if c.passes() && !peer.pending() {
+		p.arrives = c.arrival()
+	} else if c.unsent.IsZero() {
+		c.unsent = time.Now()
+	}
+	peer.inbox = append(peer.inbox, p)
+	if peer.gone && p.err == nil && !p.lost() {
+		c.link.after(time.Until(p.arrives), peer.answerByReset)
+	}
+	peer.reader.notify()
+}
+
+// pending reports whether packets to this end are lost.
+func (c *conn) pending() bool {
+	return len(c.inbox) > 0 && c.inbox[len(c.inbox)-1].lost()
+}
+
+// arrival returns when a packet of this end arrives that is sent now.
+func (c *conn) arrival() time.Time {
+	at := time.Now().Add(c.link.network.latency(c.key, c.process.host, c.peer.process.host))
+	if at.Before(c.peer.arrives) {
+		at = c.peer.arrives
+	}
+	c.peer.arrives = at
+	return at
+}
+
+// Close implements net.Conn. The peer reads what was written, and then the end, or a reset if
+// bytes from it have arrived that were not read.
 func (c *conn) Close() error {
-	c.forget()
-	c.out.end(net.ErrClosed)
-	c.in.stop(net.ErrClosed)
+	c.link.update(func() {
+		reset := !c.gone && c.unread()
+		if !reset {
+			c.end()
+		}
+		c.leave(net.ErrClosed)
+		if reset {
+			c.answerByReset()
+		}
+	})
 	return nil
+}
+
+// reset ends a connection that was not accepted.
+func (c *conn) reset() {
+	c.link.update(func() {
+		c.leave(net.ErrClosed)
+		c.answerByReset()
+	})
+}
+
+// unread reports whether bytes have arrived that were not read. Those that arrive later are
+// answered by a reset.
+func (c *conn) unread() (unread bool) {
+	now := time.Now()
+	for _, p := range c.inbox {
+		switch {
+		case p.err != nil || p.lost():
+		case p.arrives.After(now):
+			c.link.after(p.arrives.Sub(now), c.answerByReset)
+		default:
+			unread = true
+		}
+	}
+	return unread
 }
 
 // CloseWrite ends the bytes to the peer.
 func (c *conn) CloseWrite() error {
-	c.out.end(os.NewSyscallError("write", syscall.EPIPE))
+	c.link.update(c.end)
 	return nil
 }
 
-// abort ends the connection by a reset.
-func (c *conn) abort() {
-	c.forget()
-	c.peer.forget()
-	reset := os.NewSyscallError("read", syscall.ECONNRESET)
-	for _, s := range []*stream{c.out, c.in} {
-		s.fail(reset)
+// end ends the bytes to the peer.
+func (c *conn) end() {
+	if c.writeErr == nil {
+		c.send(packet{err: io.EOF})
+		c.writeErr = syscall.EPIPE
+		c.writer.notify()
 	}
 }
 
-// vanish ends one end of the connection, and the other one fails when it has waited too long.
-func (c *conn) vanish() {
-	c.forget()
-	c.in.failReads(net.ErrClosed)
-	c.out.block(true)
-	c.out.end(net.ErrClosed)
-	time.AfterFunc(keepAlive, func() {
-		timeout := os.NewSyscallError("read", syscall.ETIMEDOUT)
-		c.out.fail(timeout)
-		c.in.fail(timeout)
-		c.peer.forget()
+// leave ends the connection of this end. Later calls return err.
+func (c *conn) leave(err error) {
+	c.gone = true
+	closed := errors.Is(err, net.ErrClosed)
+	if c.readErr == nil || closed {
+		c.readErr = err
+	}
+	if c.writeErr == nil || closed {
+		c.writeErr = err
+	}
+	c.reader.notify()
+	c.writer.notify()
+}
+
+// answerByReset sends a reset to the peer, whose bytes or probe have reached a kernel that
+// does not know the connection.
+func (c *conn) answerByReset() {
+	if !c.passes() || c.peer.lost || c.peer.gone {
+		return
+	}
+	c.link.after(time.Until(c.arrival()), c.peer.receiveReset)
+}
+
+// receiveReset ends the connection of this end. It can still read what has arrived.
+func (c *conn) receiveReset() {
+	if c.gone {
+		return
+	}
+	now := time.Now()
+	for i, p := range c.inbox {
+		if p.arrives.After(now) {
+			c.inbox = c.inbox[:i]
+			break
+		}
+	}
+	c.inbox = append(c.inbox, packet{err: syscall.ECONNRESET, arrives: now})
+	readErr := c.readErr
+	c.leave(syscall.ECONNRESET)
+	c.readErr = readErr
+}
+
+// fail ends the connection of both ends.
+func (k *link) fail(err error) {
+	k.update(func() {
+		for _, c := range k.ends {
+			if !c.gone {
+				c.leave(err)
+			}
+		}
 	})
 }
 
-// forget removes the end from the network and its process.
-func (c *conn) forget() {
-	c.process.mu.Lock()
-	delete(c.process.mu.conns, c)
-	c.process.mu.Unlock()
-	n := c.process.host.network
-	n.mu.Lock()
-	delete(n.mu.conns, c)
-	n.mu.Unlock()
+// turnOff ends the connection of a machine that loses power. The peer does not know.
+func (c *conn) turnOff() {
+	c.link.update(func() {
+		c.leave(net.ErrClosed)
+		c.off = true
+		c.lose()
+		c.peer.lose()
+		c.link.watch()
+	})
+}
+
+// turnOn makes the machine answer again. It does not know the connection.
+func (c *conn) turnOn() {
+	c.link.update(func() {
+		c.off = false
+		c.peer.inbox = arrived(c.peer.inbox) // it does not send them again
+		c.resume()
+		c.link.watch()
+	})
+}
+
+func arrived(packets []packet) []packet {
+	for i, p := range packets {
+		if p.lost() {
+			return packets[:i]
+		}
+	}
+	return packets
+}
+
+// setLost begins or ends the loss of packets from each end.
+func (k *link) setLost(lost [2]bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i, c := range k.ends {
+		c.lost = lost[i]
+	}
+	for _, c := range k.ends {
+		c.lose()
+		c.resume()
+	}
+	k.watch()
+}
+
+// lose loses the packets that are on the way to this end, if packets do not pass.
+func (c *conn) lose() {
+	from, now := c.peer, time.Now()
+	if from.passes() {
+		return
+	}
+	for i := range c.inbox {
+		if p := &c.inbox[i]; p.arrives.After(now) {
+			p.arrives = never
+			if from.unsent.IsZero() {
+				from.unsent = now
+			}
+		}
+	}
+	c.arrives = now
+}
+
+// passes reports whether packets of this end reach the other one.
+func (c *conn) passes() bool { return !c.lost && !c.off && !c.peer.off }
+
+// resume sends lost packets to this end again, and resets the connection of its peer if this
+// end does not know it, when packets pass.
+func (c *conn) resume() {
+	from := c.peer
+	if !from.passes() {
+		return
+	}
+	if c.pending() {
+		at := retransmission(from.unsent)
+		draw := c.link.network.chance.Next(from.key + " again")
+		at = at.Add(draw.Duration(0, time.Millisecond))
+		for i := range c.inbox {
+			if p := &c.inbox[i]; p.lost() {
+				p.arrives = at
+			}
+		}
+		c.arrives = at
+		c.reader.notify()
+	}
+	from.unsent = time.Time{}
+	if !c.gone || from.gone {
+		return
+	}
+	answer := time.Until(c.arrives)
+	if answer <= 0 {
+		if n := len(from.inbox); n > 0 && from.inbox[n-1].err != nil {
+			return
+		}
+		draw := c.link.network.chance.Next(from.key + " probe")
+		answer = draw.Duration(0, probeInterval)
+	}
+	c.link.after(answer, c.answerByReset)
+}
+
+// retransmission returns the time of the first retransmission after now of a packet that was
+// sent first at a time.
+func retransmission(sent time.Time) time.Time {
+	wait, now := firstRetransmission, time.Now()
+	for !sent.After(now) {
+		sent = sent.Add(wait)
+		wait = min(2*wait, lastRetransmission)
+	}
+	return sent
+}
+
+// watch begins or ends an outage: ends that hear nothing for too long fail.
+func (k *link) watch() {
+	out := false
+	for _, c := range k.ends {
+		out = out || c.lost || c.off
+	}
+	if out == k.mu.out {
+		return
+	}
+	k.mu.out, k.mu.since = out, time.Now()
+	k.mu.outage++
+	if !out {
+		return
+	}
+	outage := k.mu.outage
+	timeout := func(waits bool) func() {
+		return func() {
+			for _, c := range k.ends {
+				if k.mu.out && k.mu.outage == outage && !c.gone && c.peer.pending() == waits {
+					c.leave(syscall.ETIMEDOUT)
+				}
+			}
+		}
+	}
+	k.after(keepAlive, timeout(false))
+	k.after(giveUp, timeout(true))
 }
 
 // LocalAddr implements net.Conn.
@@ -92,60 +479,37 @@ func (c *conn) LocalAddr() net.Addr { return c.local }
 func (c *conn) RemoteAddr() net.Addr { return c.remote }
 
 // SetDeadline implements net.Conn.
-func (c *conn) SetDeadline(t time.Time) error {
-	c.in.reader.setDeadline(c.in, t)
-	c.out.writer.setDeadline(c.out, t)
-	return nil
-}
+func (c *conn) SetDeadline(t time.Time) error { return c.setDeadlines(t, &c.reader, &c.writer) }
 
 // SetReadDeadline implements net.Conn.
-func (c *conn) SetReadDeadline(t time.Time) error {
-	c.in.reader.setDeadline(c.in, t)
-	return nil
-}
+func (c *conn) SetReadDeadline(t time.Time) error { return c.setDeadlines(t, &c.reader) }
 
 // SetWriteDeadline implements net.Conn.
-func (c *conn) SetWriteDeadline(t time.Time) error {
-	c.out.writer.setDeadline(c.out, t)
+func (c *conn) SetWriteDeadline(t time.Time) error { return c.setDeadlines(t, &c.writer) }
+
+func (c *conn) setDeadlines(t time.Time, waiters ...*waiter) error {
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	if errors.Is(c.readErr, net.ErrClosed) {
+		return c.opError("set", net.ErrClosed)
+	}
+	for _, w := range waiters {
+		w.deadline = t
+		w.notify()
+	}
 	return nil
 }
 
-// stream is one direction of a connection.
-type stream struct {
-	from, to *Host
-	key      string
-
-	reader, writer waiter
-
-	mu struct {
-		sync.Mutex
-		packets  []packet
-		bytes    int       // of all packets
-		arrives  time.Time // of the last packet
-		blocked  bool
-		ended    bool   // the writer has closed its end
-		writeErr error  // of later writes
-		readErr  error  // of later reads, at once
-		refused  func() // called by a write; nil: it is not
-	}
-}
-
-// packet is the bytes of one Write, or a part of them.
-type packet struct {
-	bytes   []byte
-	arrives time.Time
-}
-
-func newStream(from, to *Host, key string) *stream {
-	s := &stream{from: from, to: to, key: key}
-	s.reader.wake, s.writer.wake = make(chan struct{}, 1), make(chan struct{}, 1)
-	return s
-}
-
-// waiter is the goroutine that reads or writes a stream.
+// waiter is the goroutine that reads or writes.
 type waiter struct {
-	wake     chan struct{}
-	deadline time.Time // guarded by the stream's lock
+	turn     chan struct{} // full: a goroutine reads or writes
+	wake     chan struct{} // full: something has changed
+	timer    *time.Timer   // of the goroutine
+	deadline time.Time     // guarded by link.mu
+}
+
+func (w *waiter) init() {
+	w.turn, w.wake = make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
 func (w *waiter) notify() {
@@ -155,202 +519,25 @@ func (w *waiter) notify() {
 	}
 }
 
-func (w *waiter) setDeadline(s *stream, t time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w.deadline = t
-	w.notify()
-}
-
 // wait waits until it is notified, or a time; zero times never come.
 func (w *waiter) wait(until, deadline time.Time) {
 	if until.IsZero() || !deadline.IsZero() && deadline.Before(until) {
 		until = deadline
 	}
-	if until.IsZero() {
+	if until.IsZero() || until.Equal(never) {
 		<-w.wake
 		return
 	}
-	t := time.NewTimer(time.Until(until))
-	defer t.Stop()
+	if w.timer == nil {
+		w.timer = time.NewTimer(time.Until(until))
+	} else {
+		w.timer.Reset(time.Until(until))
+	}
 	select {
 	case <-w.wake:
-	case <-t.C:
+		w.timer.Stop()
+	case <-w.timer.C:
 	}
 }
 
 func expired(deadline time.Time) bool { return !deadline.IsZero() && !time.Now().Before(deadline) }
-
-func (s *stream) read(p []byte) (int, error) {
-	for {
-		s.mu.Lock()
-		var next time.Time
-		switch {
-		case s.mu.readErr != nil:
-			err := s.mu.readErr
-			s.reader.notify() // for another reader
-			s.mu.Unlock()
-			return 0, err
-		case expired(s.reader.deadline):
-			s.mu.Unlock()
-			return 0, os.ErrDeadlineExceeded
-		case len(p) == 0:
-			s.mu.Unlock()
-			return 0, nil
-		case s.mu.blocked:
-		case len(s.mu.packets) > 0 && time.Now().Before(s.mu.packets[0].arrives):
-			next = s.mu.packets[0].arrives
-		case len(s.mu.packets) > 0 && len(s.mu.packets[0].bytes) == 0: // the end
-			s.mu.Unlock()
-			return 0, io.EOF
-		case len(s.mu.packets) > 0:
-			n := 0
-			for n < len(p) && len(s.mu.packets) > 0 && len(s.mu.packets[0].bytes) > 0 && !time.Now().Before(s.mu.packets[0].arrives) {
-				first := &s.mu.packets[0]
-				copied := copy(p[n:], first.bytes)
-				n += copied
-				if first.bytes = first.bytes[copied:]; len(first.bytes) == 0 {
-					s.mu.packets = s.mu.packets[1:]
-				}
-			}
-			s.mu.bytes -= n
-			s.writer.notify()
-			s.mu.Unlock()
-			return n, nil
-		}
-		deadline := s.reader.deadline
-		s.mu.Unlock()
-		s.reader.wait(next, deadline)
-	}
-}
-
-func (s *stream) write(p []byte) (written int, err error) {
-	for {
-		s.mu.Lock()
-		switch {
-		case s.mu.writeErr != nil:
-			err = s.mu.writeErr
-			s.writer.notify()
-		case expired(s.writer.deadline):
-			err = os.ErrDeadlineExceeded
-		}
-		if err != nil || len(p) == 0 {
-			s.mu.Unlock()
-			return written, err
-		}
-		if n := min(len(p), window-s.mu.bytes); n > 0 {
-			s.send(append([]byte(nil), p[:n]...))
-			s.mu.bytes += n
-			p = p[n:]
-			written += n
-		}
-		deadline, refused := s.writer.deadline, s.mu.refused
-		s.mu.Unlock()
-		if refused != nil {
-			refused()
-		}
-		if len(p) > 0 {
-			s.writer.wait(time.Time{}, deadline)
-		}
-	}
-}
-
-// send adds a packet. The caller holds the lock.
-func (s *stream) send(bytes []byte) {
-	at := time.Now().Add(s.from.network.latency(s.key, s.from, s.to))
-	if at.Before(s.mu.arrives) {
-		at = s.mu.arrives
-	}
-	s.mu.arrives = at
-	s.mu.packets = append(s.mu.packets, packet{bytes, at})
-	s.reader.notify()
-}
-
-// end ends the bytes: the reader gets EOF behind them, and later writes err.
-func (s *stream) end(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mu.ended {
-		return
-	}
-	s.mu.ended = true
-	s.send(nil)
-	if s.mu.writeErr == nil {
-		s.mu.writeErr = err
-	}
-	s.writer.notify()
-}
-
-// failReads makes reads fail with err; bytes that are written wait.
-func (s *stream) failReads(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mu.readErr == nil {
-		s.mu.readErr = err
-	}
-	s.reader.notify()
-}
-
-// refuse calls reset for each later write, and now if bytes are waiting.
-func (s *stream) refuse(reset func()) {
-	s.mu.Lock()
-	s.mu.refused = reset
-	waiting := len(s.mu.packets) > 0
-	s.mu.Unlock()
-	if waiting {
-		reset()
-	}
-}
-
-// stop makes reads fail with err. The peer learns it when it writes.
-func (s *stream) stop(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mu.readErr == nil {
-		s.mu.readErr = err
-	}
-	if s.mu.writeErr == nil {
-		s.mu.writeErr = os.NewSyscallError("write", syscall.EPIPE)
-	}
-	s.mu.packets, s.mu.bytes = nil, 0
-	s.reader.notify()
-	s.writer.notify()
-}
-
-// fail makes reads and writes fail, unless the end has closed.
-func (s *stream) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mu.readErr == nil {
-		s.mu.readErr = err
-	}
-	if s.mu.writeErr == nil {
-		s.mu.writeErr = err
-	}
-	s.reader.notify()
-	s.writer.notify()
-}
-
-// block holds bytes back, or releases them.
-func (s *stream) block(blocked bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mu.blocked == blocked {
-		return
-	}
-	s.mu.blocked = blocked
-	if blocked {
-		return
-	}
-	draw := s.from.network.chance.Next(s.key + " again")
-	again := time.Now().Add(draw.Duration(0, retransmit))
-	for i := range s.mu.packets {
-		if p := &s.mu.packets[i]; p.arrives.Before(again) {
-			p.arrives = again
-		}
-	}
-	if len(s.mu.packets) > 0 && s.mu.arrives.Before(again) {
-		s.mu.arrives = again
-	}
-	s.reader.notify()
-}

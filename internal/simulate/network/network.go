@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -19,18 +21,25 @@ const (
 	loopback    = 5 * time.Microsecond
 	withinZone  = 50 * time.Microsecond
 	betweenZone = 500 * time.Microsecond
-	retransmit  = 200 * time.Millisecond
-	// connectTimeout is the time after which the kernel gives up to connect.
+	// Waits before a packet is sent again: they double from the first to the last.
+	firstRetransmission = 200 * time.Millisecond
+	lastRetransmission  = 2 * time.Minute
+	// firstConnect is the wait before the first packet of a connection is sent again. It
+	// doubles, and the kernel gives up after connectTimeout.
+	firstConnect   = time.Second
 	connectTimeout = 127 * time.Second
-	// keepAlive is the time after which a connection to a vanished host fails.
-	keepAlive = 150 * time.Second
+	// An idle connection is probed at probeInterval, and fails without an answer after
+	// keepAlive; one that has sent bytes after giveUp.
+	probeInterval = 15 * time.Second
+	keepAlive     = 150 * time.Second
+	giveUp        = 924 * time.Second
 )
 
 const (
 	window  = 256 << 10 // bytes
 	backlog = 128       // connections that were not accepted yet
-	// firstPort is the first port of clients.
-	firstPort = 32768
+	// Ports of clients.
+	firstPort, lastPort = 32768, 60999
 )
 
 // Network is a set of hosts.
@@ -42,8 +51,7 @@ type Network struct {
 		hosts map[string]*Host
 		cuts  map[int]cut
 		last  int // number of cuts
-		conns map[*conn]bool
-		dials chan struct{} // closed when a cut ends
+		links map[*link]bool
 	}
 }
 
@@ -59,7 +67,7 @@ type cut struct {
 // New returns a network without hosts.
 func New(c *chance.Chance) *Network {
 	n := &Network{chance: c}
-	n.mu.hosts, n.mu.cuts, n.mu.conns, n.mu.dials = map[string]*Host{}, map[int]cut{}, map[*conn]bool{}, make(chan struct{})
+	n.mu.hosts, n.mu.cuts, n.mu.links = map[string]*Host{}, map[int]cut{}, map[*link]bool{}
 	return n
 }
 
@@ -87,16 +95,21 @@ func (n *Network) cut(c cut) (heal func()) {
 		defer n.mu.Unlock()
 		delete(n.mu.cuts, number)
 		n.recheck()
-		close(n.mu.dials)
-		n.mu.dials = make(chan struct{})
 	}
 }
 
-// recheck holds back the bytes of all connections whose link is cut, and releases the others.
+// recheck tells all connections whether their packets are lost.
 func (n *Network) recheck() {
-	for c := range n.mu.conns {
-		c.out.block(n.isCut(c.process.host, c.peer.process.host, false))
+	for k := range n.mu.links {
+		k.setLost(n.lost(k))
 	}
+}
+
+func (n *Network) lost(k *link) (lost [2]bool) {
+	for i, c := range k.ends {
+		lost[i] = n.isCut(c.process.host, c.peer.process.host, false)
+	}
+	return lost
 }
 
 func (n *Network) isCut(from, to *Host, connecting bool) bool {
@@ -204,58 +217,56 @@ func (h *Host) Boot() *Process {
 	vanished := h.mu.vanished
 	h.mu.vanished = nil
 	h.mu.Unlock()
-	for _, c := range vanished { // the kernel does not know the connection
-		c.in.refuse(c.abort)
+	for _, c := range vanished {
+		c.turnOn()
 	}
 	return p
 }
 
-// Kill ends the process: its listeners and connections are closed, and peers get resets.
+// Kill ends the process. The kernel closes its listeners and connections.
 func (p *Process) Kill() {
-	for _, c := range p.end() {
-		c.abort()
+	conns, listeners := p.end()
+	for _, l := range listeners {
+		_ = l.Close() // no error
+	}
+	for _, c := range conns {
+		_ = c.Close() // no error
 	}
 }
 
 // Vanish ends the process without a packet: power is lost.
 func (p *Process) Vanish() {
-	conns := p.end()
+	conns, listeners := p.end()
 	for _, c := range conns {
-		c.vanish()
+		c.turnOff()
 	}
 	p.host.mu.Lock()
 	p.host.mu.booted = false
 	p.host.mu.vanished = append(p.host.mu.vanished, conns...)
 	p.host.mu.Unlock()
-}
-
-// Reset resets all connections of the process, which goes on.
-func (p *Process) Reset() {
-	p.mu.Lock()
-	conns := make([]*conn, 0, len(p.mu.conns))
-	for c := range p.mu.conns {
-		conns = append(conns, c)
-	}
-	p.mu.Unlock()
-	for _, c := range conns {
-		c.abort()
-	}
-}
-
-// end closes the listeners, and returns the connections.
-func (p *Process) end() (conns []*conn) {
-	p.mu.Lock()
-	p.mu.dead = true
-	listeners := p.mu.listeners
-	p.mu.listeners = map[*listener]bool{}
-	for c := range p.mu.conns {
-		conns = append(conns, c)
-	}
-	p.mu.Unlock()
-	for l := range listeners {
+	for _, l := range listeners {
 		_ = l.Close() // no error
 	}
-	return conns
+}
+
+// Reset resets all connections of the process at both ends. The process continues.
+func (p *Process) Reset() {
+	p.mu.Lock()
+	conns := slices.Collect(maps.Keys(p.mu.conns))
+	p.mu.Unlock()
+	for _, c := range conns {
+		c.link.fail(syscall.ECONNRESET)
+	}
+}
+
+// end marks the process as ended, and returns its connections and listeners.
+func (p *Process) end() ([]*conn, []*listener) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.dead = true
+	listeners := slices.Collect(maps.Keys(p.mu.listeners))
+	clear(p.mu.listeners)
+	return slices.Collect(maps.Keys(p.mu.conns)), listeners
 }
 
 func (p *Process) add(c *conn) bool {
@@ -337,7 +348,7 @@ func (l *listener) Close() error {
 		for {
 			select {
 			case c := <-l.queue:
-				c.abort()
+				c.reset()
 			default:
 				return
 			}
@@ -379,41 +390,34 @@ func (p *Process) dial(ctx context.Context, address string) (*conn, error) {
 	if parsed := net.ParseIP(ip); parsed != nil && parsed.IsLoopback() || ip == "localhost" {
 		to = from
 	}
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	for {
+	key := fmt.Sprint("connect ", from.ip, " ", address)
+	start, wait := time.Now(), firstConnect
+	for time.Since(start) < connectTimeout {
+		again := time.Now().Add(wait)
+		wait *= 2
 		if p.isDead() {
 			return nil, os.NewSyscallError("connect", syscall.ENETDOWN)
 		}
-		n.mu.Lock()
-		lost := to == nil || n.isCut(from, to, true) || n.isCut(to, from, true)
-		healed := n.mu.dials
-		n.mu.Unlock()
-		if !lost {
-			break
+		if to != nil && n.connects(from, to) {
+			if !sleep(ctx, n.latency(key, from, to)+n.latency(key, to, from)) {
+				return nil, timeoutOf(ctx)
+			}
+			if c, err := p.connect(to, port, key); c != nil || err != nil {
+				return c, err
+			}
 		}
-		select {
-		case <-healed:
-		case <-ctx.Done():
+		if !sleep(ctx, time.Until(again)) {
 			return nil, timeoutOf(ctx)
 		}
 	}
-	key := fmt.Sprint("connect ", from.ip, " ", address)
-	if !sleep(ctx, n.latency(key, from, to)+n.latency(key, to, from)) {
-		return nil, timeoutOf(ctx)
-	}
-	to.mu.Lock()
-	l := to.mu.listeners[port]
-	up := to.mu.booted
-	to.mu.Unlock()
-	switch {
-	case l == nil && up:
-		return nil, os.NewSyscallError("connect", syscall.ECONNREFUSED)
-	case l == nil: // the machine is off
-		<-ctx.Done()
-		return nil, timeoutOf(ctx)
-	}
-	return p.connect(ctx, l, key)
+	return nil, os.NewSyscallError("connect", syscall.ETIMEDOUT)
+}
+
+// connects reports whether the packets that make a connection pass.
+func (n *Network) connects(from, to *Host) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !n.isCut(from, to, true) && !n.isCut(to, from, true)
 }
 
 // timeoutOf returns the error of a connection attempt that has ended with a context.
@@ -435,46 +439,54 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// connect makes a connection to a listener.
-func (p *Process) connect(ctx context.Context, l *listener, key string) (*conn, error) {
-	from, to := p.host, l.process.host
+// connect makes a connection to the listener of a port. It returns nil if nothing answers.
+func (p *Process) connect(to *Host, port int, key string) (*conn, error) {
+	from := p.host
+	to.mu.Lock()
+	l, up := to.mu.listeners[port], to.mu.booted
+	to.mu.Unlock()
+	switch {
+	case !up:
+		return nil, nil
+	case l == nil:
+		return nil, os.NewSyscallError("connect", syscall.ECONNREFUSED)
+	}
 	from.mu.Lock()
-	from.mu.port++
-	port := from.mu.port
+	if from.mu.port++; from.mu.port > lastPort {
+		from.mu.port = firstPort
+	}
+	local := &net.TCPAddr{IP: net.ParseIP(from.ip), Port: from.mu.port}
 	from.mu.Unlock()
-	near := &conn{process: p, local: &net.TCPAddr{IP: net.ParseIP(from.ip), Port: port}, remote: l.address}
-	far := &conn{process: l.process, local: l.address, remote: near.local}
-	near.peer, far.peer = far, near
-	near.out, far.out = newStream(from, to, key+" out"), newStream(to, from, key+" in")
-	near.in, far.in = far.out, near.out
+	k := newLink(p, l.process, local, l.address, key)
+	near, far := k.ends[0], k.ends[1]
 	if !p.add(near) {
 		return nil, os.NewSyscallError("connect", syscall.ENETDOWN)
 	}
 	n := from.network
 	n.mu.Lock()
-	n.mu.conns[near], n.mu.conns[far] = true, true
-	near.out.block(n.isCut(from, to, false))
-	far.out.block(n.isCut(to, from, false))
+	n.mu.links[k] = true
+	k.setLost(n.lost(k))
 	n.mu.Unlock()
-	if !l.process.add(far) {
-		near.forget()
-		return nil, os.NewSyscallError("connect", syscall.ECONNREFUSED)
-	}
-	select {
-	case l.queue <- far:
-	case <-l.closed:
-		near.forget()
-		far.forget()
-		return nil, os.NewSyscallError("connect", syscall.ECONNREFUSED)
-	case <-ctx.Done():
-		near.forget()
-		far.forget()
-		return nil, timeoutOf(ctx)
-	}
-	select {
-	case <-l.closed: // nobody accepts it
-		far.abort()
-	default:
+	if !l.process.add(far) || !l.put(far) {
+		k.fail(syscall.ECONNRESET)
+		return nil, nil
 	}
 	return near, nil
+}
+
+// put adds a connection to those that were not accepted yet.
+func (l *listener) put(c *conn) bool {
+	l.process.host.mu.Lock()
+	defer l.process.host.mu.Unlock()
+	select {
+	case <-l.closed:
+		return false
+	default:
+	}
+	select {
+	case l.queue <- c:
+		return true
+	default: // the backlog is full
+		return false
+	}
 }

@@ -76,8 +76,6 @@ func TestBytesArriveInOrder(t *testing.T) {
 		received, err := io.ReadAll(far)
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(sent, received))
-		_, err = far.Write([]byte("x"))
-		require.ErrorIs(t, err, syscall.EPIPE)
 		_, err = near.Read(make([]byte, 1))
 		require.ErrorIs(t, err, net.ErrClosed)
 	})
@@ -133,15 +131,65 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
+// A peer learns that an end has closed from the end of its bytes, or from a reset: if bytes
+// were not read, or when it sends more.
+func TestClosedEnd(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		_, _, client, l := pair(t)
+		one := make([]byte, 1)
+		near, far := connect(t, client, l)
+		_, err := far.Write([]byte("y"))
+		require.NoError(t, err)
+		require.NoError(t, far.Close())
+		_, err = near.Write([]byte("x"))
+		require.NoError(t, err, "the peer does not know it yet")
+		_, err = near.Read(one)
+		require.NoError(t, err)
+		_, err = near.Read(one)
+		require.ErrorIs(t, err, io.EOF)
+		time.Sleep(time.Second)
+		_, err = near.Write([]byte("x"))
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+
+		near, far = connect(t, client, l)
+		_, err = near.Write([]byte("x"))
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		_, err = far.Write([]byte("y"))
+		require.NoError(t, err)
+		require.NoError(t, far.Close())
+		_, err = near.Read(one)
+		require.NoError(t, err)
+		for range 2 {
+			_, err = near.Read(one)
+			require.ErrorIs(t, err, syscall.ECONNRESET)
+		}
+
+		near, far = connect(t, client, l)
+		require.NoError(t, near.(interface{ CloseWrite() error }).CloseWrite())
+		_, err = near.Write([]byte("x"))
+		require.ErrorIs(t, err, syscall.EPIPE)
+		_, err = far.Read(one)
+		require.ErrorIs(t, err, io.EOF)
+		_, err = far.Write([]byte("y"))
+		require.NoError(t, err)
+		_, err = near.Read(one)
+		require.NoError(t, err)
+	})
+}
+
 func TestKilledProcess(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		_, server, client, l := pair(t)
 		near, far := connect(t, client, l)
+		waiting := dial(t, client) // not accepted
 		server.Kill()
 		_, err := near.Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF)
+		_, err = waiting.Read(make([]byte, 1))
 		require.ErrorIs(t, err, syscall.ECONNRESET)
 		_, err = far.Write([]byte("x"))
-		require.ErrorIs(t, err, syscall.ECONNRESET)
+		require.ErrorIs(t, err, net.ErrClosed)
 		_, err = client.Dial(t.Context(), "tcp", address)
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
 		_, err = l.Accept()
