@@ -3,11 +3,8 @@ package network_test
 import (
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"syscall"
 	"testing"
@@ -15,8 +12,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"docstore/boxcarrpc"
-	"docstore/boxcarrpc/discovery"
 	"docstore/internal/simulate/chance"
 	"docstore/internal/simulate/network"
 	"docstore/internal/testseed"
@@ -270,45 +265,5 @@ func TestCuts(t *testing.T) {
 		server.Reset()
 		_, err = near.Read(make([]byte, 1))
 		require.ErrorIs(t, err, syscall.ECONNRESET)
-	})
-}
-
-// HTTP and Boxcar work, and leave no goroutine.
-func TestProtocols(t *testing.T) {
-	virtualtime.Test(t, func(t *testing.T) {
-		_, server, client, l := pair(t)
-		h := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) })}
-		go h.Serve(l)
-		transport := &http.Transport{DialContext: client.Dial}
-		response, err := (&http.Client{Transport: transport}).Get("http://" + address + "/x")
-		require.NoError(t, err)
-		body, err := io.ReadAll(response.Body)
-		require.NoError(t, err)
-		require.NoError(t, response.Body.Close())
-		require.Equal(t, "/x", string(body))
-		transport.CloseIdleConnections()
-		require.NoError(t, h.Close())
-
-		l, err = server.Listen(address)
-		require.NoError(t, err)
-		s := boxcarrpc.NewServer(func(_ context.Context, _ string, request, dst []byte) ([]byte, error) {
-			return append(dst, request...), nil
-		},
-			&boxcarrpc.ServerOptions{Insecure: true})
-		go func() {
-			if err := s.Serve(l); !errors.Is(err, boxcarrpc.ErrServerClosed) {
-				t.Error(err)
-			}
-		}()
-		pool, err := boxcarrpc.NewPool(discovery.Static(address), &boxcarrpc.PoolOptions{Insecure: true,
-			Dialer: func(ctx context.Context, address string) (net.Conn, error) { return client.Dial(ctx, "tcp", address) }})
-		require.NoError(t, err)
-		for range 100 {
-			answer, err := pool.Call(t.Context(), "m", []byte("hello"), nil)
-			require.NoError(t, err)
-			require.Equal(t, "hello", string(answer))
-		}
-		require.NoError(t, pool.Close())
-		require.NoError(t, s.Close())
 	})
 }
