@@ -198,7 +198,8 @@ func (h *Host) Silence() (end func()) {
 
 // Process is one incarnation of the programs on a host.
 type Process struct {
-	host *Host
+	host  *Host
+	ended chan struct{}
 
 	mu struct {
 		sync.Mutex
@@ -210,7 +211,7 @@ type Process struct {
 
 // Boot returns another incarnation.
 func (h *Host) Boot() *Process {
-	p := &Process{host: h}
+	p := &Process{host: h, ended: make(chan struct{})}
 	p.mu.conns, p.mu.listeners = map[*conn]bool{}, map[*listener]bool{}
 	h.mu.Lock()
 	h.mu.booted = true
@@ -263,7 +264,10 @@ func (p *Process) Reset() {
 func (p *Process) end() ([]*conn, []*listener) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mu.dead = true
+	if !p.mu.dead {
+		p.mu.dead = true
+		close(p.ended)
+	}
 	listeners := slices.Collect(maps.Keys(p.mu.listeners))
 	clear(p.mu.listeners)
 	return slices.Collect(maps.Keys(p.mu.conns)), listeners
@@ -276,12 +280,6 @@ func (p *Process) add(c *conn) bool {
 		p.mu.conns[c] = true
 	}
 	return !p.mu.dead
-}
-
-func (p *Process) isDead() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.mu.dead
 }
 
 // listener is an open listener.
@@ -395,19 +393,16 @@ func (p *Process) dial(ctx context.Context, address string) (*conn, error) {
 	for time.Since(start) < connectTimeout {
 		again := time.Now().Add(wait)
 		wait *= 2
-		if p.isDead() {
-			return nil, os.NewSyscallError("connect", syscall.ENETDOWN)
-		}
 		if to != nil && n.connects(from, to) {
-			if !sleep(ctx, n.latency(key, from, to)+n.latency(key, to, from)) {
-				return nil, timeoutOf(ctx)
+			if err := p.sleep(ctx, n.latency(key, from, to)+n.latency(key, to, from)); err != nil {
+				return nil, err
 			}
 			if c, err := p.connect(to, port, key); c != nil || err != nil {
 				return c, err
 			}
 		}
-		if !sleep(ctx, time.Until(again)) {
-			return nil, timeoutOf(ctx)
+		if err := p.sleep(ctx, time.Until(again)); err != nil {
+			return nil, err
 		}
 	}
 	return nil, os.NewSyscallError("connect", syscall.ETIMEDOUT)
@@ -420,23 +415,22 @@ func (n *Network) connects(from, to *Host) bool {
 	return !n.isCut(from, to, true) && !n.isCut(to, from, true)
 }
 
-// timeoutOf returns the error of a connection attempt that has ended with a context.
-func timeoutOf(ctx context.Context) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return os.ErrDeadlineExceeded
-	}
-	return ctx.Err()
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
+// sleep waits for a part of a connection attempt. The attempt fails with its context, and when
+// the process ends.
+func (p *Process) sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return true
+		return nil
+	case <-p.ended:
+		return os.NewSyscallError("connect", syscall.ENETDOWN)
 	case <-ctx.Done():
-		return false
 	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return os.ErrDeadlineExceeded
+	}
+	return ctx.Err()
 }
 
 // connect makes a connection to the listener of a port. It returns nil if nothing answers.

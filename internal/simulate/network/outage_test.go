@@ -155,6 +155,11 @@ func TestDialInOutage(t *testing.T) {
 		time.AfterFunc(time.Second, cancel)
 		_, err = client.Dial(ctx, "tcp", address)
 		require.ErrorIs(t, err, context.Canceled)
+		start = time.Now()
+		time.AfterFunc(time.Second, client.Kill)
+		_, err = client.Dial(t.Context(), "tcp", address)
+		require.ErrorIs(t, err, syscall.ENETDOWN)
+		require.Equal(t, time.Second, time.Since(start))
 	})
 }
 
