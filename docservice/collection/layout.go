@@ -198,13 +198,14 @@ func CheckPosition(dir, queueDir string) error {
 
 // CheckpointIndex creates a collection's directory in target with a checkpoint of the
 // served index, made of hard links as by lsm.DB.Checkpoint, and its position. The
-// collection may be open. The logger may be nil.
-func CheckpointIndex(dir, target string, logger *slog.Logger) error {
-	if err := vfs.MakeDir(vfs.OS, target); err != nil {
+// collection may be open. The logger may be nil. The error for a damaged index matches
+// ErrIndexDamaged.
+func CheckpointIndex(fsys vfs.FS, dir, target string, logger *slog.Logger) error {
+	if err := vfs.MakeDir(fsys, target); err != nil {
 		return err
 	}
 	for served := indexNumber(0); ; {
-		numbers, err := listIndexes(vfs.OS, dir)
+		numbers, err := listIndexes(fsys, dir)
 		if err == nil && len(numbers) == 0 {
 			err = errors.Newf("%s holds no index", dir)
 		}
@@ -213,9 +214,12 @@ func CheckpointIndex(dir, target string, logger *slog.Logger) error {
 		}
 		before := served
 		served = numbers[0]
-		err = withIndex(served.path(dir), &lsm.Options{ReadOnly: true, Logger: logger}, func(index *lsm.DB) error {
+		err = withIndex(served.path(dir), &lsm.Options{FS: fsys, ReadOnly: true, Logger: logger}, func(index *lsm.DB) error {
 			return index.Checkpoint(firstIndex.path(target))
 		})
+		if errors.Is(err, lsm.ErrCorrupt) || errors.Is(err, lsm.ErrUnreadable) {
+			return errors.Mark(err, ErrIndexDamaged)
+		}
 		if err == nil || served == before || !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

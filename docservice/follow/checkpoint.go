@@ -44,7 +44,13 @@ func (f *Follower) checkpointState(ctx context.Context, state int, c *collection
 	if err != nil || m.Heads[0].End != head.End {
 		return err
 	}
-	if err := f.makeCheckpoint(state, path+newSuffix, m); err != nil {
+	err = f.makeCheckpoint(state, path+newSuffix, m)
+	if errors.Is(err, collection.ErrIndexDamaged) {
+		// The index is being rebuilt, which takes what follows the manifest.
+		f.logger.Warn("there is no checkpoint of a damaged index; a return to this manifest takes longer", "manifest", served.Number, "error", err)
+		return nil
+	}
+	if err != nil {
 		return errors.Wrap(err, "checkpoint the index")
 	}
 	if err := f.fs.Rename(path+newSuffix, path); err != nil {
@@ -60,7 +66,7 @@ func (f *Follower) makeCheckpoint(state int, path string, m *publish.Manifest) e
 	if err := f.fs.RemoveAll(path); err != nil {
 		return err
 	}
-	if err := collection.CheckpointIndex(f.statePath(state), path, f.logger); err != nil {
+	if err := collection.CheckpointIndex(f.fs, f.statePath(state), path, f.logger); err != nil {
 		return err
 	}
 	// A later manifest may replace files.

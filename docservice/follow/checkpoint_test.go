@@ -9,6 +9,7 @@ import (
 	"docstore/docservice/collection"
 	"docstore/docservice/follow"
 	"docstore/internal/testseed"
+	"docstore/internal/vfs"
 	"docstore/queue/publish"
 
 	"github.com/stretchr/testify/require"
@@ -25,7 +26,7 @@ func (f *fleet) startFromCheckpoint(from *server, pinned uint64, before func()) 
 			changed = true
 			before()
 		}
-		return collection.CheckpointIndex(dir, target, nil)
+		return collection.CheckpointIndex(vfs.OS, dir, target, nil)
 	}))
 	f.pin(pinned, "")
 	return f.startServer("", filepath.Base(target))

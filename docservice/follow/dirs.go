@@ -42,7 +42,7 @@ func StateDir(dir string) (string, error) {
 // CheckpointIndex is collection.CheckpointIndex for a directory of a Follower or of a
 // collection. A Follower that opens target fetches the files of the queue.
 func CheckpointIndex(dir, target string, logger *slog.Logger) error {
-	return checkpointIndex(dir, target, func(dir, target string) error { return collection.CheckpointIndex(dir, target, logger) })
+	return checkpointIndex(dir, target, func(dir, target string) error { return collection.CheckpointIndex(vfs.OS, dir, target, logger) })
 }
 
 // checkpointIndex is CheckpointIndex with the function that copies an index. A Follower may

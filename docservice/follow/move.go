@@ -172,7 +172,7 @@ func (f *Follower) prepare(ctx context.Context, state int, m *publish.Manifest) 
 	nearest := nearestCheckpoint(f.record, present, m.Number)
 	if nearest > 0 {
 		// A copy of hard links: the checkpoint stays if this move fails.
-		if err := collection.CheckpointIndex(f.checkpointPath(nearest), f.statePath(state), f.logger); err != nil {
+		if err := collection.CheckpointIndex(f.fs, f.checkpointPath(nearest), f.statePath(state), f.logger); err != nil {
 			return errors.Wrap(err, "copy the checkpoint of the index")
 		}
 		sources = append(sources, filepath.Join(f.checkpointPath(nearest), queueName))
