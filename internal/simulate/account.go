@@ -1,0 +1,272 @@
+package simulate
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// entry is a record that the application wrote to its log.
+type entry struct {
+	id      string
+	shard   int
+	version int       // of the document; each has another one
+	deleted bool      // the record deletes the id
+	expires time.Time // zero: never
+}
+
+// account is the exact record of what the application wrote, and judges what servers answer.
+//
+// The state of a shard at position p is the newest entry of each id up to p, and an answer is
+// right if it is that of some state between two positions: the floor of the server when the
+// request began, and the newest entry when the answer arrived. The floor is the newest position
+// that the server is known to have reached, because it has answered from there, or, for "not
+// found", because it must have read that far before it was ready. So an older state after a newer
+// one is wrong, as is a document that is missing.
+type account struct {
+	layout func(id string) int // the shard of an id
+	shards int
+
+	mu struct {
+		sync.Mutex
+		entries   []entry
+		of        map[string][]int // positions of the entries of an id
+		announced []int            // by shard: the newest position that any server had
+		views     map[string]*view // by server
+		answers   map[string]int   // by kind
+		wrong     []string
+	}
+}
+
+// view is what is known about the positions of a server, by shard.
+type view struct {
+	floors []int // the newest ones that answers came from
+	goals  []int // those which it must have read before it answers "not found"
+}
+
+// clockTolerance is the time before and after its expiry in which a document may be served or not.
+const clockTolerance = 2 * time.Second
+
+// maxWrong is the number of wrong answers that are described.
+const maxWrong = 20
+
+func newAccount(shards int, shardOf func(id string) int) *account {
+	a := &account{layout: shardOf, shards: shards}
+	a.mu.of, a.mu.announced = map[string][]int{}, make([]int, shards)
+	a.mu.views, a.mu.answers = map[string]*view{}, map[string]int{}
+	a.mu.entries = []entry{{}} // positions begin at 1
+	return a
+}
+
+// wrote records that the log has one more entry.
+func (a *account) wrote(e entry) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	e.shard = a.layout(e.id)
+	a.mu.of[e.id] = append(a.mu.of[e.id], len(a.mu.entries))
+	a.mu.entries = append(a.mu.entries, e)
+}
+
+// wrongf records a violation of a rule.
+func (a *account) wrongf(rule, format string, args ...any) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.addWrong(rule, format, args...)
+}
+
+func (a *account) addWrong(rule, format string, args ...any) {
+	if len(a.mu.wrong) < maxWrong {
+		a.mu.wrong = append(a.mu.wrong, rule+": "+fmt.Sprintf(format, args...))
+	}
+}
+
+// violations returns the violated rules, in the order in which they were found.
+func (a *account) violations() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.mu.wrong)
+}
+
+func (a *account) viewOf(server string) *view {
+	v := a.mu.views[server]
+	if v == nil {
+		v = &view{make([]int, a.shards), make([]int, a.shards)}
+		a.mu.views[server] = v
+	}
+	return v
+}
+
+// started records that a process of a server starts. If power was lost it may have lost what was
+// not synced, and reads it again. The result is the position of all shards that it must reach if
+// it can read the store.
+func (a *account) started(server string, powerLost bool) (goals []int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if powerLost {
+		clear(a.viewOf(server).floors)
+	}
+	return slices.Clone(a.mu.announced)
+}
+
+// reached records that a server is ready, and could read the store all the time since it started.
+func (a *account) reached(server string, goals []int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v := a.viewOf(server)
+	for shard, goal := range goals {
+		v.goals[shard] = max(v.goals[shard], goal)
+	}
+}
+
+// caughtUp records that servers have everything that was written.
+func (a *account) caughtUp(servers ...string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, server := range servers {
+		for shard := range a.shards {
+			a.viewOf(server).floors[shard] = len(a.mu.entries) - 1
+		}
+	}
+}
+
+// question is a request, with what was known when it began.
+type question struct {
+	server string // empty: one of several
+	began  time.Time
+	floors []int
+	goals  []int
+}
+
+// ask records that a request begins, which one of the servers answers.
+func (a *account) ask(servers ...string) question {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	first := a.viewOf(servers[0])
+	q := question{began: time.Now(), floors: slices.Clone(first.floors), goals: slices.Clone(first.goals)}
+	if len(servers) == 1 {
+		q.server = servers[0]
+	}
+	for _, server := range servers[1:] {
+		v := a.viewOf(server)
+		for shard := range a.shards {
+			q.floors[shard] = min(q.floors[shard], v.floors[shard])
+			q.goals[shard] = min(q.goals[shard], v.goals[shard])
+		}
+	}
+	return q
+}
+
+// found judges a document that was returned for an id.
+func (a *account) found(q question, id string, document []byte) {
+	version, err := parseDocument(id, document)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mu.answers["found"]++
+	if err != nil {
+		a.addWrong("bytes", "%s returned wrong bytes for %s: %v", q.name(), id, err)
+		return
+	}
+	positions := a.mu.of[id]
+	i := slices.IndexFunc(positions, func(p int) bool { return !a.mu.entries[p].deleted && a.mu.entries[p].version == version })
+	if i < 0 {
+		a.addWrong("invented", "%s returned version %d of %s, which was never written", q.name(), version, id)
+		return
+	}
+	at := positions[i]
+	e := a.mu.entries[at]
+	if string(document) != e.record() {
+		a.addWrong("bytes", "%s returned %d bytes of version %d of %s, which differ from those written", q.name(), len(document), version, id)
+	}
+	if i+1 < len(positions) && positions[i+1] <= q.floors[e.shard] {
+		next := a.mu.entries[positions[i+1]]
+		a.addWrong("old", "%s returned version %d of %s at position %d, after it had reached position %d; position %d has version %d (deleted: %v)",
+			q.name(), version, id, at, q.floors[e.shard], positions[i+1], next.version, next.deleted)
+	}
+	if !e.expires.IsZero() && q.began.After(e.expires.Add(clockTolerance)) {
+		a.addWrong("expired", "%s returned version %d of %s, which expired at %v", q.name(), version, id, e.expires)
+	}
+	if q.server != "" {
+		v := a.viewOf(q.server)
+		v.floors[e.shard] = max(v.floors[e.shard], at)
+	}
+	a.mu.announced[e.shard] = max(a.mu.announced[e.shard], at)
+}
+
+// missing judges that an id was not found.
+func (a *account) missing(q question, id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mu.answers["not found"]++
+	if why := a.mayBeMissing(q, id); why != "" {
+		a.addWrong("not found", "%s did not find %s: %s", q.name(), id, why)
+	}
+}
+
+// mayBeMissing returns why an id must be found, or "" if some state has no document of it.
+func (a *account) mayBeMissing(q question, id string) string {
+	shard := a.layout(id)
+	floor := max(q.floors[shard], q.goals[shard])
+	none, last := true, 0 // the state at floor
+	for _, p := range a.mu.of[id] {
+		e := a.mu.entries[p]
+		if p > floor && none {
+			break
+		}
+		none, last = e.deleted || !e.expires.IsZero() && time.Now().After(e.expires.Add(-clockTolerance)), p
+	}
+	if none {
+		return ""
+	}
+	return fmt.Sprintf("position %d has version %d, and the server had reached position %d", last, a.mu.entries[last].version, floor)
+}
+
+// listed judges a part of a list: the ids from after, exclusive, to through, inclusive; an
+// empty through is the end.
+func (a *account) listed(q question, after, through string, ids []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mu.answers["listed"] += len(ids)
+	present := map[string]bool{}
+	for _, id := range ids {
+		present[id] = true
+		if why := a.mayBePresent(q, id); why != "" {
+			a.addWrong("list", "%s listed %s: %s", q.name(), id, why)
+		}
+	}
+	for id := range a.mu.of {
+		if id <= after || through != "" && id > through || present[id] {
+			continue
+		}
+		if why := a.mayBeMissing(q, id); why != "" {
+			a.addWrong("list", "%s did not list %s: %s", q.name(), id, why)
+		}
+	}
+}
+
+// mayBePresent returns why an id must not exist, or "" if some state has a document of it.
+func (a *account) mayBePresent(q question, id string) string {
+	floor, positions := q.floors[a.layout(id)], a.mu.of[id]
+	for i, p := range positions {
+		e := a.mu.entries[p]
+		current := i+1 == len(positions) || positions[i+1] > floor
+		if current && !e.deleted && (e.expires.IsZero() || q.began.Before(e.expires.Add(clockTolerance))) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("no state from position %d on has it", floor)
+}
+
+// other counts an answer that says nothing about documents.
+func (a *account) other(kind string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.mu.answers[kind]++
+}
+
+func (q question) name() string {
+	if q.server == "" {
+		return "a server"
+	}
+	return q.server
+}

@@ -1,0 +1,75 @@
+package simulate
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"docstore/internal/simulate/chance"
+)
+
+// Config is what a seed decides before a run.
+type Config struct {
+	Seed         uint64
+	Servers      int
+	Zones        int
+	Codec        string
+	Increments   bool // documents are announced within seconds, not with the next manifest
+	Cache        bool // servers share a memcached
+	PowerLoss    bool
+	Memory       int64   // of each server, in bytes
+	IDs          int     // the number of ids that are written
+	Rate         float64 // records a second
+	SegmentBytes int64
+	Work         time.Duration // the time of the workload and of the faults
+	Faults       []Fault
+}
+
+// Fault is one fault of a schedule.
+type Fault struct {
+	At     time.Duration // since the start
+	Kind   string
+	Target string        // the host; empty: the kind has one target
+	For    time.Duration // until it ends; 0: it has no duration
+	Files  string        `json:",omitempty"` // pattern of the names of files that it concerns
+	Draw   uint64        // seed of what else is decided
+}
+
+// String describes the fault.
+func (f Fault) String() string {
+	text := fmt.Sprintf("%v %s", f.At.Round(time.Millisecond), f.Kind)
+	if f.Target != "" {
+		text += " of " + f.Target
+	}
+	if f.Files != "" {
+		text += ", files " + f.Files
+	}
+	if f.For > 0 {
+		text += fmt.Sprintf(", for %v", f.For.Round(time.Millisecond))
+	}
+	return text
+}
+
+// Draw returns the configuration of a seed.
+func Draw(seed uint64) Config {
+	d := chance.New(seed).Next("config")
+	c := Config{
+		Seed: seed, Servers: d.Between(1, 3), Zones: d.Between(1, 2), Codec: []string{"none", "s2", "zstd"}[d.Int(3)],
+		Increments: d.Bool(0.7), Cache: d.Bool(0.5), Memory: []int64{16 << 20, 32 << 20, 64 << 20}[d.Int(3)],
+		IDs: []int{20, 200, 2000}[d.Int(3)], Rate: []float64{2, 20, 100}[d.Int(3)],
+		SegmentBytes: []int64{32 << 10, 128 << 10, 1 << 20}[d.Int(3)],
+		Work:         d.Duration(30*time.Second, 5*time.Minute),
+	}
+	c.Faults = drawFaults(&d, c)
+	return c
+}
+
+// String describes the configuration without its faults.
+func (c Config) String() string {
+	c.Faults = nil
+	text, err := json.Marshal(c)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
