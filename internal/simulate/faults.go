@@ -1,0 +1,187 @@
+package simulate
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"docstore/internal/simulate/chance"
+	"docstore/internal/simulate/disk"
+	"docstore/internal/simulate/network"
+)
+
+// faultKind is a kind of fault. begin begins one, and returns how it ends; nil: at once.
+type faultKind struct {
+	name    string
+	server  bool          // the target is a server
+	longest time.Duration // the longest duration; 0: it has none
+	files   []string      // patterns of the files that it may concern; nil: it concerns none
+	begin   func(w *world, h *serverHost, f Fault, d *chance.Draw) (end func())
+}
+
+// faultKinds are all kinds.
+var faultKinds = []faultKind{
+	{name: "server restart", server: true, begin: func(_ *world, h *serverHost, _ Fault, _ *chance.Draw) func() {
+		h.stop(stopped)
+		return nil
+	}},
+	{name: "server kill", server: true, begin: func(_ *world, h *serverHost, _ Fault, _ *chance.Draw) func() {
+		h.stop(killed)
+		return nil
+	}},
+	{name: "server power cut", server: true, begin: func(_ *world, h *serverHost, _ Fault, _ *chance.Draw) func() {
+		h.stop(powerCut)
+		return nil
+	}},
+	{name: "server crash in an operation", server: true, begin: func(_ *world, h *serverHost, _ Fault, d *chance.Draw) func() {
+		h.crashAt(int64(1+d.Int(200)), d.Bool(0.5))
+		return nil
+	}},
+	{name: "server disk full", server: true, longest: time.Minute, begin: func(w *world, h *serverHost, _ Fault, d *chance.Draw) func() {
+		end, err := h.disk.Full(int64(d.Int(256 << 10)))
+		w.must(err)
+		return end
+	}},
+	{name: "server without inodes", server: true, longest: 20 * time.Second, begin: func(_ *world, h *serverHost, _ Fault, _ *chance.Draw) func() {
+		return h.disk.NoInodes()
+	}},
+	{name: "server writes fail", server: true, longest: 20 * time.Second, files: serverFiles, begin: func(_ *world, h *serverHost, f Fault, d *chance.Draw) func() {
+		return h.disk.FailWrites(disk.Failure{Pattern: f.Files, Probability: []float64{0.01, 0.2, 1}[d.Int(3)]})
+	}},
+	{name: "server syncs fail", server: true, longest: 20 * time.Second, files: serverFiles, begin: func(_ *world, h *serverHost, f Fault, d *chance.Draw) func() {
+		return h.disk.FailSyncs(disk.Failure{Pattern: f.Files, Probability: []float64{0.01, 0.2, 1}[d.Int(3)]})
+	}},
+	{name: "server reads fail", server: true, longest: 20 * time.Second, files: serverFiles, begin: func(_ *world, h *serverHost, f Fault, _ *chance.Draw) func() {
+		return h.doubtful(h.disk.FailReads(disk.Failure{Pattern: f.Files}))
+	}},
+	{name: "server disk slow", server: true, longest: time.Minute, begin: func(_ *world, h *serverHost, _ Fault, d *chance.Draw) func() {
+		return h.disk.Slow(d.Duration(time.Millisecond, 50*time.Millisecond))
+	}},
+	{name: "server disk stalls", server: true, longest: 20 * time.Second, begin: func(_ *world, h *serverHost, _ Fault, _ *chance.Draw) func() {
+		return h.doubtful(h.disk.Stall())
+	}},
+	{name: "server bit flip", server: true, files: serverFiles, begin: func(w *world, h *serverHost, f Fault, _ *chance.Draw) func() {
+		h.doubt()
+		name, err := h.disk.FlipBit(dataDir, cmp.Or(f.Files, "*"))
+		w.must(err)
+		w.log.add(h.name, "a bit of %q is flipped", name)
+		return nil
+	}},
+	{name: "server isolated", server: true, longest: time.Minute, begin: func(_ *world, h *serverHost, _ Fault, _ *chance.Draw) func() {
+		return h.isolate()
+	}},
+	{name: "server silent", server: true, longest: time.Minute, begin: func(_ *world, h *serverHost, _ Fault, _ *chance.Draw) func() {
+		return h.host.Silence()
+	}},
+	{name: "server connections reset", server: true, begin: func(_ *world, h *serverHost, _ Fault, _ *chance.Draw) func() {
+		if p := h.current(); p != nil {
+			p.net.Reset()
+		}
+		return nil
+	}},
+	{name: "server link slow", server: true, longest: time.Minute, begin: func(_ *world, h *serverHost, _ Fault, d *chance.Draw) func() {
+		return h.host.Slow(d.Duration(time.Millisecond, 300*time.Millisecond))
+	}},
+	{name: "zone partition", longest: time.Minute, begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
+		in, out := w.network.Cut(network.Zone("a"), network.Zone("b")), w.network.Cut(network.Zone("b"), network.Zone("a"))
+		return func() { in(); out() }
+	}},
+	{name: "store away", longest: time.Minute, begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
+		return w.storeFault(w.store.Away())
+	}},
+	{name: "store hangs", longest: time.Minute, begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
+		return w.storeFault(w.store.Hang())
+	}},
+	{name: "store requests fail", longest: time.Minute, begin: func(w *world, _ *serverHost, _ Fault, d *chance.Draw) func() {
+		share := func() float64 { return []float64{0, 0.2, 0.5}[d.Int(3)] }
+		return w.storeFault(w.store.Fail(share(), share(), share()))
+	}},
+	{name: "store executes puts late", longest: time.Minute, begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
+		return w.storeFault(w.store.LatePuts(0.2))
+	}},
+	{name: "store slow", longest: time.Minute, begin: func(w *world, _ *serverHost, _ Fault, d *chance.Draw) func() {
+		return w.storeFault(w.store.Slow(d.Duration(50*time.Millisecond, 3*time.Second)))
+	}},
+	{name: "updater restart", begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
+		w.updater.stop(false)
+		return nil
+	}},
+	{name: "updater kill", begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
+		w.updater.stop(true)
+		return nil
+	}},
+	{name: "log rotation", begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
+		w.must(w.app.rotate())
+		return nil
+	}},
+	{name: "compaction", begin: func(w *world, _ *serverHost, _ Fault, d *chance.Draw) func() {
+		erase := d.Bool(0.5)
+		w.running.Go(func() { w.updater.compact(erase) })
+		return nil
+	}},
+	{name: "gc", begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
+		w.running.Go(w.updater.gc)
+		return nil
+	}},
+}
+
+// serverFiles are patterns of the files of a server: all, segments, tables, and single ones.
+var serverFiles = []string{"*", "*.seg", "*.table", "MANIFEST", "CURRENT", "SERVING"}
+
+// maxFaults is the most faults of a schedule.
+const maxFaults = 24
+
+// drawFaults draws a schedule. A run has few kinds, so that faults of one kind meet often.
+func drawFaults(d *chance.Draw, c Config) (faults []Fault) {
+	kinds := make([]faultKind, 1+d.Int(6))
+	for i := range kinds {
+		kinds[i] = faultKinds[d.Int(len(faultKinds))]
+	}
+	for range d.Int(maxFaults + 1) {
+		k := kinds[d.Int(len(kinds))]
+		f := Fault{At: d.Duration(0, c.Work), Kind: k.name, Draw: d.Uint64()}
+		if k.server {
+			f.Target = "server-" + itoa(d.Int(c.Servers))
+		}
+		if k.longest > 0 {
+			f.For = d.Duration(time.Second, k.longest)
+		}
+		if k.files != nil {
+			f.Files = k.files[d.Int(len(k.files))]
+		}
+		faults = append(faults, f)
+	}
+	slices.SortFunc(faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	return slices.DeleteFunc(faults, func(f Fault) bool {
+		return slices.ContainsFunc(faults, func(other Fault) bool { // still active
+			return other.Kind == f.Kind && other.Target == f.Target && other.At < f.At && other.At+other.For >= f.At
+		})
+	})
+}
+
+// inject begins and ends the faults of the schedule, and returns when the last has begun.
+func (w *world) inject() {
+	for _, f := range w.config.Faults {
+		time.Sleep(time.Until(w.start.Add(f.At)))
+		w.log.add("fault", "%v", f)
+		k := faultKinds[slices.IndexFunc(faultKinds, func(k faultKind) bool { return k.name == f.Kind })]
+		d := chance.New(f.Draw).Next(f.Kind)
+		if end := k.begin(w, w.host(f.Target), f, &d); end != nil {
+			w.asking.Go(func() {
+				time.Sleep(f.For)
+				end()
+				w.log.add("fault", "ended: %s %s", f.Kind, f.Target)
+			})
+		}
+	}
+}
+
+// host returns the server of a name, nil if there is none.
+func (w *world) host(name string) *serverHost {
+	for _, h := range w.servers {
+		if h.name == name {
+			return h
+		}
+	}
+	return nil
+}

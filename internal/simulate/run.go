@@ -1,0 +1,93 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+const (
+	// settleTime is the time after the last fault in which everything is repaired.
+	settleTime = 3 * time.Minute
+	settlePoll = time.Second
+	// markerID is an id that is written after all others.
+	markerID = "marker"
+)
+
+// Report is the result of a run.
+type Report struct {
+	Config     Config
+	Violations []string
+	Log        string
+	Answers    map[string]int
+	Entries    int
+	Virtual    time.Duration
+}
+
+// String describes the run for a reader.
+func (r *Report) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%v\n", r.Config)
+	for _, f := range r.Config.Faults {
+		fmt.Fprintf(&b, "  %v\n", f)
+	}
+	fmt.Fprintf(&b, "%d entries, answers: %v\n", r.Entries, r.Answers)
+	for _, v := range r.Violations {
+		fmt.Fprintf(&b, "VIOLATION %s\n", v)
+	}
+	return b.String()
+}
+
+// Run runs a configuration. The caller is in a bubble of testing/synctest.
+func Run(c Config) (*Report, error) {
+	w, err := newWorld(c)
+	if err != nil {
+		return nil, err
+	}
+	w.log.add("world", "%v", c)
+	for _, h := range w.servers {
+		w.running.Go(h.run)
+	}
+	w.running.Go(w.updater.run)
+	clients, err := w.openClients()
+	if err != nil {
+		return nil, err
+	}
+	working, stop := context.WithCancel(context.Background())
+	asking, quiet := context.WithCancel(context.Background())
+	w.asking.Go(func() { w.write(working) })
+	for _, c := range clients {
+		w.asking.Go(func() { c.ask(asking) })
+	}
+	w.inject()
+	time.Sleep(time.Until(w.start.Add(c.Work)))
+	stop()
+	quiet()
+	w.asking.Wait() // for faults to end, too
+	w.log.add("world", "all faults have ended")
+	w.settle(clients)
+	for _, c := range clients {
+		w.must(c.pool.Close())
+	}
+	w.end()
+	w.running.Wait()
+	w.checkQueue()
+	w.checkFiles()
+	w.clients.Kill()
+	a := w.account
+	return &Report{Config: c, Violations: a.violations(), Log: w.log.text(), Virtual: time.Since(w.start), Answers: a.mu.answers, Entries: len(a.mu.entries) - 1}, nil
+}
+
+// openClients opens a client of each server, and one of all.
+func (w *world) openClients() (clients []*client, err error) {
+	for _, h := range w.servers {
+		c, err := w.newClient("client of "+h.name, h)
+		if err != nil {
+			return nil, err
+		}
+		clients = append(clients, c)
+	}
+	all, err := w.newClient("client of all", w.servers...)
+	return append(clients, all), err
+}

@@ -1,0 +1,257 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"docstore/docservice/server"
+	"docstore/docservice/server/bucketsource"
+	"docstore/internal/ctxtime"
+	"docstore/internal/host"
+	"docstore/internal/simulate/disk"
+	"docstore/internal/simulate/network"
+	"docstore/queue/bucket"
+)
+
+const (
+	// collectionName is the collection that all servers serve.
+	collectionName = "jobs"
+	// storeURL is the URL of the collection for options and messages.
+	storeURL = "sim://store/jobs"
+	dataDir  = "/data"
+)
+
+// serverHost is a serving machine, with the daemon that runs on it.
+type serverHost struct {
+	w    *world
+	name string
+	ip   string
+	zone string
+	disk *disk.Disk
+	host *network.Host
+
+	mu struct {
+		sync.Mutex
+		process  *serverProcess // nil: none is running
+		isolated int            // faults that cut the host off
+		doubted  time.Time      // the last moment at which a fault explains that documents are unavailable
+		powerCut bool           // since the last process
+	}
+}
+
+// serverProcess is one incarnation of docserviced.
+type serverProcess struct {
+	server *server.Server // nil: it is starting
+	files  *disk.Process
+	net    *network.Process
+	ended  chan struct{} // closed when it is to end
+	once   sync.Once
+	killed bool
+	goals  []int // see account.started
+	sure   bool  // it could read the store all the time
+}
+
+func newServerHost(w *world, i int) *serverHost {
+	zone := string(rune('a' + i%w.config.Zones))
+	h := &serverHost{w: w, name: fmt.Sprintf("server-%d", i), ip: fmt.Sprintf("10.0.0.%d", i+1), zone: zone}
+	h.disk, h.host = disk.New(w.chance, h.name), w.network.Host(h.ip, zone)
+	return h
+}
+
+func (h *serverHost) boxcar() string { return net.JoinHostPort(h.ip, "7070") }
+func (h *serverHost) http() string   { return net.JoinHostPort(h.ip, "7071") }
+
+// run starts docserviced again and again until the world ends.
+func (h *serverHost) run() {
+	for h.w.alive.Err() == nil {
+		h.mu.Lock()
+		powerCut := h.mu.powerCut
+		h.mu.powerCut = false
+		p := &serverProcess{files: h.disk.Boot(), net: h.host.Boot(), ended: make(chan struct{}), sure: h.w.storeIsFine() && h.mu.isolated == 0}
+		h.mu.process = p
+		h.mu.Unlock()
+		p.goals = h.w.account.started(h.name, powerCut)
+		h.serve(p)
+		if !ctxtime.Sleep(h.w.alive, restartPause) {
+			return
+		}
+	}
+}
+
+// serve runs a process to its end.
+func (h *serverHost) serve(p *serverProcess) {
+	s, err := server.Start(h.options(p))
+	if err != nil {
+		h.w.log.add(h.name, "start failed: %v", err)
+		h.mu.Lock()
+		h.mu.process = nil
+		h.mu.Unlock()
+		p.files.Kill()
+		p.net.Kill()
+		return
+	}
+	h.mu.Lock()
+	p.server = s
+	h.mu.Unlock()
+	h.w.log.add(h.name, "started")
+	select {
+	case <-p.ended:
+	case <-s.Failed():
+		h.w.log.add(h.name, "failed")
+	case <-h.w.alive.Done():
+	}
+	h.mu.Lock()
+	h.mu.process = nil
+	killed := p.killed
+	h.mu.Unlock()
+	end := func() {
+		if err := s.Stop(gracePeriod); err != nil && !killed {
+			h.w.log.add(h.name, "stop: %v", err)
+		}
+		p.files.Kill()
+		p.net.Kill()
+	}
+	if killed {
+		h.w.running.Go(end) // its goroutines end, and change nothing
+		return
+	}
+	end()
+}
+
+const gracePeriod = 2 * time.Second
+
+// options returns the options of docserviced.
+func (h *serverHost) options(p *serverProcess) server.Options {
+	reachable := func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.mu.isolated == 0 && !p.killed
+	}
+	o := server.Options{
+		Collections: []server.Collection{{Name: collectionName, Source: storeURL}},
+		DataDir:     dataDir, Boxcar: h.boxcar(), HTTP: server.HTTP{Address: h.http(), Open: true, LookUp: true},
+		Memory: h.w.config.Memory, Security: server.Security{Insecure: true, InsecureAnonymous: true}, Quarantine: true,
+		ScrubInterval: time.Minute, Logger: h.w.log.logger(h.name),
+		Host:      &host.Host{FS: p.files, Listen: func(_, address string) (net.Listener, error) { return p.net.Listen(address) }, Dial: p.net.Dial, Now: time.Now},
+		Memcached: h.w.cacheAddresses(),
+		Source: bucketsource.New(bucketsource.Options{
+			Downloads: 4, OpenBucket: func(context.Context, string, bucket.Options) (*bucket.Client, error) {
+				return bucket.NewClient(h.w.store.For(h.name, reachable), bucket.Options{})
+			},
+		}),
+	}
+	return o
+}
+
+// current returns the process, nil if none is running.
+func (h *serverHost) current() *serverProcess {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.mu.process
+}
+
+// ready reports whether the server says that it is ready.
+func (h *serverHost) ready() bool {
+	h.mu.Lock()
+	p := h.mu.process
+	var s *server.Server
+	if p != nil && !p.killed {
+		s = p.server
+	}
+	h.mu.Unlock()
+	return s != nil && s.Ready()
+}
+
+// how a process ends.
+type ending int
+
+const (
+	stopped  ending = iota // by a signal
+	killed                 // at this moment
+	powerCut               // with the machine
+)
+
+// stop ends the process.
+func (h *serverHost) stop(how ending) {
+	h.mu.Lock()
+	p := h.mu.process
+	if p != nil && how != stopped {
+		p.killed = true
+	}
+	if how == powerCut {
+		h.mu.powerCut = true
+	}
+	h.mu.Unlock()
+	if p == nil {
+		return
+	}
+	switch how {
+	case killed:
+		p.files.Kill()
+		p.net.Kill()
+	case powerCut:
+		h.disk.PowerCut()
+		p.net.Vanish()
+	}
+	p.once.Do(func() { close(p.ended) })
+}
+
+// crashAt ends the process at its n-th writing operation from now on.
+func (h *serverHost) crashAt(n int64, power bool) {
+	p := h.current()
+	if p == nil {
+		return
+	}
+	p.files.CrashAt(n, power, func() {
+		how := killed
+		if power {
+			how = powerCut
+		}
+		h.mu.Lock()
+		same := h.mu.process == p
+		h.mu.Unlock()
+		if same {
+			h.w.log.add(h.name, "crashed at an operation (power lost: %v)", power)
+			h.stop(how)
+		}
+	})
+}
+
+// doubt records that a fault explains unavailable documents until now, and that the store may
+// not have been readable.
+func (h *serverHost) doubt() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mu.doubted = time.Now()
+	if h.mu.process != nil {
+		h.mu.process.sure = false
+	}
+}
+
+// doubtful returns the end of a fault that has begun, and that explains unavailable documents.
+func (h *serverHost) doubtful(end func()) func() {
+	h.doubt()
+	return func() {
+		end()
+		h.doubt()
+	}
+}
+
+// isolate cuts the host off, until the result is called.
+func (h *serverHost) isolate() (heal func()) {
+	h.mu.Lock()
+	h.mu.isolated++
+	h.mu.Unlock()
+	h.doubt()
+	rejoin := h.host.Isolate()
+	return func() {
+		rejoin()
+		h.mu.Lock()
+		h.mu.isolated--
+		h.mu.Unlock()
+		h.doubt()
+	}
+}

@@ -1,0 +1,179 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"docstore/docservice"
+	"docstore/queue"
+)
+
+// settle waits until every server has everything, and compares each id.
+func (w *world) settle(clients []*client) {
+	w.put(markerID, false, time.Time{}, 0)
+	deadline := time.Now().Add(settleTime)
+	for _, c := range clients {
+		for !c.upToDate() {
+			if time.Now().After(deadline) {
+				w.account.wrongf("liveness", "%s: %s", c.name, c.state())
+				return
+			}
+			time.Sleep(settlePoll)
+		}
+	}
+	w.log.add("world", "settled after %v", settleTime-time.Until(deadline))
+	w.account.caughtUp(w.names()...)
+	for _, c := range clients {
+		for n := range w.config.IDs {
+			c.settled("doc-"+itoa(n), deadline)
+		}
+		for after := ""; ; {
+			q := w.account.ask(c.servers...)
+			var ids []string
+			next, err := c.client.Scan(context.Background(), docservice.ScanOptions{After: []byte(after), IDsOnly: true}, func(id string, _ []byte, _ error) error {
+				ids = append(ids, id)
+				return nil
+			})
+			if err != nil {
+				w.account.wrongf("liveness", "%s: a list after %q: %v", c.name, after, err)
+				break
+			}
+			w.account.listed(q, after, string(next), ids)
+			if after = string(next); next == nil {
+				break
+			}
+		}
+	}
+}
+
+// upToDate reports whether the servers of the client are ready and have the newest entry.
+func (c *client) upToDate() bool {
+	for _, name := range c.servers {
+		if !c.w.host(name).ready() {
+			return false
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	defer cancel()
+	_, err := c.client.Get(ctx, nil, markerID)
+	return err == nil
+}
+
+// state describes what the servers of the client lack.
+func (c *client) state() string {
+	var states []string
+	for _, name := range c.servers {
+		h := c.w.host(name)
+		h.mu.Lock()
+		p := h.mu.process
+		h.mu.Unlock()
+		if p == nil || p.server == nil {
+			states = append(states, name+" does not run")
+			continue
+		}
+		states = append(states, fmt.Sprintf("%s %+v", name, p.server.Readiness()))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	defer cancel()
+	_, err := c.client.Get(ctx, nil, markerID)
+	return fmt.Sprintf("%s; marker: %v", strings.Join(states, "; "), err)
+}
+
+// settled compares the answer for an id with the newest entry.
+// A damaged document may be unavailable when it is first read.
+func (c *client) settled(id string, deadline time.Time) {
+	ctx, cancel := context.WithTimeout(context.Background(), callTime)
+	defer cancel()
+	q := c.w.account.ask(c.servers...)
+	document, err := c.client.Get(ctx, nil, id)
+	switch {
+	case errors.Is(err, docservice.ErrUnavailable) && time.Now().Before(deadline):
+		time.Sleep(settlePoll)
+		c.settled(id, deadline)
+	case err == nil:
+		c.w.account.found(q, id, document)
+	case errors.Is(err, docservice.ErrNotFound):
+		c.w.account.missing(q, id)
+	default:
+		c.w.account.wrongf("liveness", "%s: %s: %v", c.name, id, err)
+	}
+}
+
+func (w *world) names() (names []string) {
+	for _, h := range w.servers {
+		names = append(names, h.name)
+	}
+	return names
+}
+
+// checkQueue compares the queue with what was written: each record once, in order.
+func (w *world) checkQueue() {
+	for shard := range w.layout.Shards {
+		if err := w.checkShard(shard, w.layout.Dir(queueDir, shard)); err != nil {
+			w.account.wrongf("queue", "%v", err)
+		}
+	}
+}
+
+func (w *world) checkShard(shard int, dir string) error {
+	r, err := queue.OpenReader(dir, &queue.ReaderOptions{FS: w.updater.disk.Files()})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }() // it was only read
+	w.account.mu.Lock()
+	var want []entry
+	for _, e := range w.account.mu.entries[1:] {
+		if e.shard == shard {
+			want = append(want, e)
+		}
+	}
+	w.account.mu.Unlock()
+	w.mu.Lock()
+	compacted := w.mu.compacted
+	w.mu.Unlock()
+	at := 0
+	err = r.Scan(context.Background(), queue.Position{}, func(e queue.Entry) error {
+		version := -1
+		if !e.Deleted {
+			document, err := r.DocumentFor(nil, e.ID, e.Address)
+			if err != nil {
+				return err
+			}
+			if version, err = parseDocument(string(e.ID), document); err != nil {
+				return err
+			}
+		}
+		found := slices.IndexFunc(want[at:], func(f entry) bool {
+			deleted := f.deleted || compacted && !f.expires.IsZero() // an expired document became a delete
+			return f.id == string(e.ID) && (e.Deleted && deleted || !e.Deleted && f.version == version)
+		})
+		if found < 0 || found > 0 && !compacted {
+			return fmt.Errorf("%s has entry %s version %d (deleted: %v) at %v, where entry %d of the log belongs", dir, e.ID, version, e.Deleted, e.Address, at)
+		}
+		at += found + 1
+		return nil
+	})
+	if err == nil && at < len(want) && !compacted {
+		err = fmt.Errorf("%s lacks %d of %d entries at its end", dir, len(want)-at, len(want))
+	}
+	return err
+}
+
+// checkFiles reports temporary files that were left.
+func (w *world) checkFiles() {
+	for _, h := range w.servers {
+		for _, pattern := range []string{"*.part", "*.tmp", "*.new"} {
+			left, err := h.disk.Find(dataDir, pattern)
+			w.must(err)
+			for _, file := range left {
+				w.account.wrongf("files", "%s has left %s", h.name, path.Base(file.Name))
+			}
+		}
+	}
+}

@@ -1,0 +1,101 @@
+//go:build simulation
+
+package simulate
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/testseed"
+	"docstore/internal/virtualtime"
+)
+
+var (
+	seeds   = flag.Int("seeds", 20, "number of seeds of TestSeeds")
+	one     = flag.String("config", "", "file of a configuration for TestConfig")
+	verbose = flag.Bool("log", false, "print the log of each run")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := Warm(); err != nil {
+		panic(err)
+	}
+	// One processor: goroutines that run at the same instant have fewer orders.
+	runtime.GOMAXPROCS(1)
+	os.Exit(m.Run())
+}
+
+// run runs a configuration. A failure prints it, with the shortest list of faults that still
+// fails.
+func run(t *testing.T, c Config) {
+	t.Helper()
+	r := inBubble(t, c)
+	if *verbose {
+		t.Log(r.Log)
+	}
+	if len(r.Violations) == 0 {
+		t.Logf("%v, virtual time %v", r, r.Virtual)
+		return
+	}
+	t.Errorf("%v\n%s", r, lastLines(r.Log))
+	shortest := shorten(c, func(c Config) bool { return len(inBubble(t, c).Violations) > 0 })
+	file := filepath.Join(os.TempDir(), fmt.Sprintf("simulation-%d.json", c.Seed))
+	content, err := json.MarshalIndent(shortest, "", "  ")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, content, 0o600))
+	t.Errorf("%d of %d faults suffice: %v; run them with -run TestConfig -config %s", len(shortest.Faults), len(c.Faults), shortest.Faults, file)
+}
+
+func inBubble(t *testing.T, c Config) (r *Report) {
+	t.Helper()
+	virtualtime.Test(t, func(t *testing.T) {
+		var err error
+		r, err = Run(c)
+		require.NoError(t, err)
+	})
+	return r
+}
+
+// lastLines returns the end of a log.
+func lastLines(log string) string { return log[max(0, len(log)-20_000):] }
+
+// TestSeeds runs a fleet for each of several seeds in a row.
+func TestSeeds(t *testing.T) {
+	first := testseed.Seed(t)
+	for n := range *seeds {
+		t.Run(fmt.Sprint(first+uint64(n)), func(t *testing.T) { run(t, Draw(first+uint64(n))) })
+	}
+}
+
+// TestConfig runs the configuration of a file.
+func TestConfig(t *testing.T) {
+	if *one != "" {
+		run(t, read(t, *one))
+	}
+}
+
+// TestCases runs configurations that have failed once. Their names say why.
+func TestCases(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.json")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) { run(t, read(t, file)) })
+	}
+}
+
+func read(t *testing.T, file string) (c Config) {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(content, &c))
+	return c
+}
