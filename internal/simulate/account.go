@@ -43,6 +43,7 @@ type account struct {
 type view struct {
 	floors []int // the newest ones that answers came from
 	goals  []int // those which it must have read before it answers "not found"
+	starts int   // of processes
 }
 
 // clockTolerance is the time before and after its expiry in which a document may be served or not.
@@ -91,7 +92,7 @@ func (a *account) violations() []string {
 func (a *account) viewOf(server string) *view {
 	v := a.mu.views[server]
 	if v == nil {
-		v = &view{make([]int, a.shards), make([]int, a.shards)}
+		v = &view{floors: make([]int, a.shards), goals: make([]int, a.shards)}
 		a.mu.views[server] = v
 	}
 	return v
@@ -103,8 +104,10 @@ func (a *account) viewOf(server string) *view {
 func (a *account) started(server string, powerLost bool) (goals []int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	v := a.viewOf(server)
+	v.starts++
 	if powerLost {
-		clear(a.viewOf(server).floors)
+		clear(v.floors)
 	}
 	return slices.Clone(a.mu.announced)
 }
@@ -136,6 +139,7 @@ type question struct {
 	began  time.Time
 	floors []int
 	goals  []int
+	starts int // answers of an earlier process say nothing about the present one
 }
 
 // ask records that a request begins, which one of the servers answers.
@@ -145,7 +149,7 @@ func (a *account) ask(servers ...string) question {
 	first := a.viewOf(servers[0])
 	q := question{began: time.Now(), floors: slices.Clone(first.floors), goals: slices.Clone(first.goals)}
 	if len(servers) == 1 {
-		q.server = servers[0]
+		q.server, q.starts = servers[0], first.starts
 	}
 	for _, server := range servers[1:] {
 		v := a.viewOf(server)
@@ -186,8 +190,7 @@ func (a *account) found(q question, id string, document []byte) {
 	if !e.expires.IsZero() && q.began.After(e.expires.Add(clockTolerance)) {
 		a.addWrong("expired", "%s returned version %d of %s, which expired at %v", q.name(), version, id, e.expires)
 	}
-	if q.server != "" {
-		v := a.viewOf(q.server)
+	if v := a.viewOf(q.server); q.server != "" && v.starts == q.starts {
 		v.floors[e.shard] = max(v.floors[e.shard], at)
 	}
 	a.mu.announced[e.shard] = max(a.mu.announced[e.shard], at)
