@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"docstore/docservice/collection"
+	"docstore/internal/checksum"
 	"docstore/internal/vfs"
 	"docstore/queue/publish"
 
@@ -83,17 +85,35 @@ func checkpointIndex(dir, target string, copyIndex func(dir, target string) erro
 // readCurrent reads the file CURRENT of a directory, if there is one.
 func readCurrent(fsys vfs.FS, dir string) (c current, found bool, err error) {
 	content, err := readFile(fsys, filepath.Join(dir, currentName))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	if errors.Is(err, fs.ErrNotExist) {
 		return current{}, false, nil
-	case err == nil:
-		err = json.Unmarshal(content, &c)
 	}
-	if err != nil || c.State < 1 {
-		return current{}, false, errors.Newf("%s is damaged (%v): remove %s, and it is fetched again", filepath.Join(dir, currentName), err, dir)
+	if err != nil {
+		return current{}, false, err
+	}
+	if c, err = parseCurrent(content); err != nil {
+		return current{}, false, errors.Wrapf(err, "%s: restart the server, and the collection is fetched again", filepath.Join(dir, currentName))
 	}
 	return c, true, nil
 }
+
+// errCurrentDamaged means that CURRENT is not what was written.
+var errCurrentDamaged = errors.New("the file is damaged")
+
+// parseCurrent parses CURRENT: a line of JSON, and a line with its CRC-32C in hex, which the files
+// of earlier builds lack.
+func parseCurrent(content []byte) (c current, err error) {
+	line, sum, summed := bytes.Cut(content, []byte("\n"))
+	if want := sumOf(line); summed && string(sum) != want {
+		return current{}, errors.Wrapf(errCurrentDamaged, "its checksum is %q, its content has %q", sum, want)
+	}
+	if err := json.Unmarshal(line, &c); err != nil || c.State < 1 {
+		return current{}, errors.Wrapf(errCurrentDamaged, "state %d: %v", c.State, err)
+	}
+	return c, nil
+}
+
+func sumOf(line []byte) string { return fmt.Sprintf("%08x\n", checksum.Of(line)) }
 
 // openCurrent opens the collection that CURRENT names, or the first one.
 func (f *Follower) openCurrent() error {
@@ -101,9 +121,16 @@ func (f *Follower) openCurrent() error {
 		return err
 	}
 	present, found, err := readCurrent(f.fs, f.dir)
+	if errors.Is(err, errCurrentDamaged) {
+		f.logger.Error("the collection is fetched again: it is not known what its files are", "error", err)
+		found, err = false, nil
+	}
 	if err == nil && !found {
-		present = current{State: 1}
-		err = f.save(present)
+		// Without CURRENT, states are leftovers of an unknown manifest.
+		if err = f.removeStates(""); err == nil {
+			present = current{State: 1}
+			err = f.save(present)
+		}
 	}
 	if err != nil {
 		return err
@@ -139,6 +166,7 @@ func (f *Follower) save(c current) error {
 	if err != nil {
 		return err
 	}
+	content = append(append(content, '\n'), sumOf(content)...)
 	return vfs.WriteFileAtomic(f.fs, filepath.Join(f.dir, currentName), content)
 }
 
@@ -187,14 +215,16 @@ func (f *Follower) openState(state int, behind bool) (*collection.Collection, er
 }
 
 // removeOthers removes states other than the served one, and incomplete checkpoints.
-func (f *Follower) removeOthers() error {
+func (f *Follower) removeOthers() error { return f.removeStates(filepath.Base(f.statePath(f.state))) }
+
+// removeStates removes the states except one, and incomplete checkpoints.
+func (f *Follower) removeStates(except string) error {
 	names, err := f.fs.List(f.dir)
 	if err != nil {
 		return err
 	}
-	served := filepath.Base(f.statePath(f.state))
 	for _, name := range names {
-		leftover := strings.HasPrefix(name, statePrefix) && name != served ||
+		leftover := strings.HasPrefix(name, statePrefix) && name != except ||
 			strings.HasPrefix(name, checkpointPrefix) && strings.HasSuffix(name, newSuffix)
 		if leftover {
 			if err := f.fs.RemoveAll(filepath.Join(f.dir, name)); err != nil {

@@ -1,0 +1,36 @@
+package follow
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"docstore/internal/vfs"
+)
+
+// TestCurrentIsChecked: a file with any flipped bit is damaged, and one of an earlier build, which
+// has no checksum, is read.
+func TestCurrentIsChecked(t *testing.T) {
+	mem := vfs.NewMem()
+	require.NoError(t, vfs.MakeDir(mem, "/f"))
+	f := &Follower{fs: mem, dir: "/f"}
+	want := current{State: 2, Extended: true, Goal: goal{}}
+	want.Ref.Number = 17
+	require.NoError(t, f.save(want))
+	content, err := vfs.ReadFile(mem, "/f/"+currentName)
+	require.NoError(t, err)
+	got, err := parseCurrent(content)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	for i := range content {
+		for bit := range 8 {
+			content[i] ^= 1 << bit
+			_, err := parseCurrent(content)
+			require.ErrorIs(t, err, errCurrentDamaged, "byte %d, bit %d", i, bit)
+			content[i] ^= 1 << bit
+		}
+	}
+	got, err = parseCurrent(content[:len(content)-len("\n00000000\n")])
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
