@@ -135,11 +135,11 @@ func (a *account) caughtUp(servers ...string) {
 
 // question is a request, with what was known when it began.
 type question struct {
-	server string // empty: one of several
-	began  time.Time
-	floors []int
-	goals  []int
-	starts int // answers of an earlier process say nothing about the present one
+	servers []string // one of them answers
+	began   time.Time
+	floors  []int
+	goals   []int
+	starts  int
 }
 
 // ask records that a request begins, which one of the servers answers.
@@ -147,10 +147,7 @@ func (a *account) ask(servers ...string) question {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	first := a.viewOf(servers[0])
-	q := question{began: time.Now(), floors: slices.Clone(first.floors), goals: slices.Clone(first.goals)}
-	if len(servers) == 1 {
-		q.server, q.starts = servers[0], first.starts
-	}
+	q := question{servers: servers, began: time.Now(), floors: slices.Clone(first.floors), goals: slices.Clone(first.goals), starts: a.starts(servers)}
 	for _, server := range servers[1:] {
 		v := a.viewOf(server)
 		for shard := range a.shards {
@@ -159,6 +156,23 @@ func (a *account) ask(servers ...string) question {
 		}
 	}
 	return q
+}
+
+// floor returns the position that the server must have answered from. Of a process that has started
+// since the request began, nothing is known.
+func (a *account) floor(q question, shard int) int {
+	if a.starts(q.servers) != q.starts {
+		return 0
+	}
+	return q.floors[shard]
+}
+
+// starts returns how many processes of some servers have started.
+func (a *account) starts(servers []string) (n int) {
+	for _, server := range servers {
+		n += a.viewOf(server).starts
+	}
+	return n
 }
 
 // found judges a document that was returned for an id.
@@ -182,15 +196,16 @@ func (a *account) found(q question, id string, document []byte) {
 	if string(document) != e.record() {
 		a.addWrong("bytes", "%s returned %d bytes of version %d of %s, which differ from those written", q.name(), len(document), version, id)
 	}
-	if i+1 < len(positions) && positions[i+1] <= q.floors[e.shard] {
+	if i+1 < len(positions) && positions[i+1] <= a.floor(q, e.shard) {
 		next := a.mu.entries[positions[i+1]]
 		a.addWrong("old", "%s returned version %d of %s at position %d, after it had reached position %d; position %d has version %d (deleted: %v)",
-			q.name(), version, id, at, q.floors[e.shard], positions[i+1], next.version, next.deleted)
+			q.name(), version, id, at, a.floor(q, e.shard), positions[i+1], next.version, next.deleted)
 	}
 	if !e.expires.IsZero() && q.began.After(e.expires.Add(clockTolerance)) {
 		a.addWrong("expired", "%s returned version %d of %s, which expired at %v", q.name(), version, id, e.expires)
 	}
-	if v := a.viewOf(q.server); q.server != "" && v.starts == q.starts {
+	if len(q.servers) == 1 && a.starts(q.servers) == q.starts {
+		v := a.viewOf(q.servers[0])
 		v.floors[e.shard] = max(v.floors[e.shard], at)
 	}
 	a.mu.announced[e.shard] = max(a.mu.announced[e.shard], at)
@@ -209,7 +224,7 @@ func (a *account) missing(q question, id string) {
 // mayBeMissing returns why an id must be found, or "" if some state has no document of it.
 func (a *account) mayBeMissing(q question, id string) string {
 	shard := a.layout(id)
-	floor := max(q.floors[shard], q.goals[shard])
+	floor := max(a.floor(q, shard), q.goals[shard])
 	none, last := true, 0 // the state at floor
 	for _, p := range a.mu.of[id] {
 		e := a.mu.entries[p]
@@ -249,7 +264,7 @@ func (a *account) listed(q question, after, through string, ids []string) {
 
 // mayBePresent returns why an id must not exist, or "" if some state has a document of it.
 func (a *account) mayBePresent(q question, id string) string {
-	floor, positions := q.floors[a.layout(id)], a.mu.of[id]
+	floor, positions := a.floor(q, a.layout(id)), a.mu.of[id]
 	for i, p := range positions {
 		e := a.mu.entries[p]
 		current := i+1 == len(positions) || positions[i+1] > floor
@@ -268,8 +283,8 @@ func (a *account) other(kind string) {
 }
 
 func (q question) name() string {
-	if q.server == "" {
+	if len(q.servers) > 1 {
 		return "a server"
 	}
-	return q.server
+	return q.servers[0]
 }
