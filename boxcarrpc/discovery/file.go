@@ -84,7 +84,7 @@ func (f file) read() (Snapshot, error) {
 	}
 	defer func() { _ = in.Close() }() // read-only
 	limited := &io.LimitedReader{R: in, N: MaxFileBytes + 1}
-	snapshot, err := parse(limited)
+	snapshot, err := Parse(limited)
 	if err == nil && limited.N == 0 {
 		err = fmt.Errorf("the file has over %d bytes", MaxFileBytes)
 	}
@@ -94,8 +94,8 @@ func (f file) read() (Snapshot, error) {
 	return snapshot, nil
 }
 
-// parse reads a list of servers.
-func parse(in io.Reader) (Snapshot, error) {
+// Parse reads the servers of a file as of File.
+func Parse(in io.Reader) (Snapshot, error) {
 	s := Snapshot{Self: -1}
 	var taken map[int]bool // nil while all numbers are the indexes of the lines
 	zones := map[string]string{}

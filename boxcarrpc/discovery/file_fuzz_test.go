@@ -14,7 +14,7 @@ func FuzzFile(f *testing.F) {
 	f.Add([]byte("be-1:7070 number=65536"))
 	f.Add([]byte("be-1:7070 weight=NaN"))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		s, err := parse(bytes.NewReader(content))
+		s, err := Parse(bytes.NewReader(content))
 		if err != nil {
 			return
 		}

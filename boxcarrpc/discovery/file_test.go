@@ -15,7 +15,7 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	got, err := parse(strings.NewReader("# ours\n a:1 \n\nb:1 weight=2.5 # twice as large\nc:1 number=7 weight=1 zone=eu-1a\nd:1 zone=\n"))
+	got, err := Parse(strings.NewReader("# ours\n a:1 \n\nb:1 weight=2.5 # twice as large\nc:1 number=7 weight=1 zone=eu-1a\nd:1 zone=\n"))
 	require.NoError(t, err)
 	require.Equal(t, Snapshot{
 		Servers: []Server{{0, "a:1", 0, ""}, {1, "b:1", 2.5, ""}, {7, "c:1", 1, "eu-1a"}, {3, "d:1", 0, ""}},
@@ -39,7 +39,7 @@ func TestParseBadLines(t *testing.T) {
 		"a:1\nb:1 number=0":                   "line 2: number 0: another server has the same number",
 		strings.Repeat("x", 1<<17):            "bufio.Scanner: token too long",
 	} {
-		_, err := parse(strings.NewReader(text))
+		_, err := Parse(strings.NewReader(text))
 		require.EqualError(t, err, want)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -55,6 +56,8 @@ type Options struct {
 	User, Password string
 	// Logger gets gained and lost numbers. The default discards them.
 	Logger *slog.Logger
+	// Dial connects to an endpoint. The default is that of gRPC.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 func (o *Options) withDefaults() (Options, error) {
@@ -196,7 +199,7 @@ func (r *Registry) etcd() (*clientv3.Client, error) {
 		DialTimeout:          r.options.CallTimeout,
 		DialKeepAliveTime:    r.options.TTL,
 		DialKeepAliveTimeout: r.options.CallTimeout,
-		DialOptions:          []grpc.DialOption{grpc.WithConnectParams(r.reconnecting())},
+		DialOptions:          r.dialOptions(),
 		TLS:                  r.options.TLS,
 		Username:             r.options.User,
 		Password:             r.options.Password,
@@ -207,6 +210,14 @@ func (r *Registry) etcd() (*clientv3.Client, error) {
 	}
 	r.mu.client = client
 	return client, nil
+}
+
+func (r *Registry) dialOptions() []grpc.DialOption {
+	options := []grpc.DialOption{grpc.WithConnectParams(r.reconnecting())}
+	if dial := r.options.Dial; dial != nil {
+		options = append(options, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return dial(ctx, "tcp", address) }))
+	}
+	return options
 }
 
 // reconnecting returns the backoff of reconnections. An etcd that restarts grants each

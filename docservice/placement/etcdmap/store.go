@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"regexp"
 	"strings"
 	"sync"
@@ -32,6 +33,8 @@ const (
 
 // Options configure a Store. Nil and zero values are the defaults.
 type Options struct {
+	// FS is the file system of File. The default is vfs.OS.
+	FS vfs.FS
 	// File keeps the last map, for restarts while etcd is unavailable. Programs may share it.
 	// The default is none.
 	File string
@@ -44,6 +47,8 @@ type Options struct {
 	// Lease is the time after which a server or a placer that is dead or cut off is not
 	// live, in whole seconds. The default is DefaultLease.
 	Lease time.Duration
+	// Dial connects to an endpoint. The default is that of gRPC.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Logger logs changes and failures. The default discards them.
 	Logger *slog.Logger
 }
@@ -92,6 +97,9 @@ func Open(endpoints, collection string, opts *Options) (*Store, error) {
 	if s.options.Logger == nil {
 		s.options.Logger = slog.New(slog.DiscardHandler)
 	}
+	if s.options.FS == nil {
+		s.options.FS = vfs.OS
+	}
 	prefix, err := etcd.Prefix(target)
 	if err != nil {
 		return nil, err
@@ -104,7 +112,7 @@ func Open(endpoints, collection string, opts *Options) (*Store, error) {
 	if last != nil && s.options.FileAfter == 0 {
 		s.Set(last)
 	}
-	if s.client, err = etcd.Connect(target, &etcd.Options{CallTimeout: s.options.Timeout}); err != nil {
+	if s.client, err = etcd.Connect(target, &etcd.Options{CallTimeout: s.options.Timeout, Dial: s.options.Dial}); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -184,7 +192,7 @@ func (s *Store) load() (*placement.Map, error) {
 	if s.options.File == "" {
 		return nil, nil
 	}
-	content, err := vfs.ReadFile(vfs.OS, s.options.File)
+	content, err := vfs.ReadFile(s.options.FS, s.options.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -202,7 +210,7 @@ func (s *Store) useLast(m *placement.Map) {
 	if current, _ := s.Map(); current != nil {
 		return
 	}
-	info, _ := vfs.OS.Stat(s.options.File) // only its age is missing
+	info, _ := s.options.FS.Stat(s.options.File) // only its age is missing
 	s.options.Logger.Warn("etcd does not answer; using the last placement", "collection", s.collection, "epoch", m.Epoch, "changed", info.ModTime, "file", s.options.File)
 	s.Set(m)
 }
@@ -280,7 +288,7 @@ func (s *Store) use(content []byte) {
 	if s.options.File == "" {
 		return
 	}
-	if err := vfs.WriteFileShared(vfs.OS, s.options.File, content); err != nil {
+	if err := vfs.WriteFileShared(s.options.FS, s.options.File, content); err != nil {
 		s.options.Logger.Warn("the placement is not kept for a restart without etcd", "collection", s.collection, "error", err)
 	}
 }

@@ -64,7 +64,7 @@ func (s *Source) openColumn(c server.Collection, options *collection.Options) (_
 			err = errors.Join(err, of.Close())
 		}
 	}()
-	of.store, err = etcdmap.Open(s.options.Etcd, c.Name, &etcdmap.Options{File: column.MapFile(dir), Logger: s.Logger()})
+	of.store, err = etcdmap.Open(s.options.Etcd, c.Name, &etcdmap.Options{FS: s.Options().Host.FS, File: column.MapFile(dir), Dial: s.Options().Host.Dial, Logger: s.Logger()})
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (s *Source) openColumn(c server.Collection, options *collection.Options) (_
 	if s.options.Trace != nil {
 		s.options.Trace(&pool)
 	}
-	of.client, err = sharded.NewClient(of.store, c.Name, etcdclient.ClientOptions(of.store, &etcdclient.Options{Pool: pool, Dir: dir, Logger: s.Logger()}))
+	of.client, err = sharded.NewClient(of.store, c.Name, etcdclient.ClientOptions(of.store, &etcdclient.Options{Pool: pool, Store: etcdmap.Options{FS: s.Options().Host.FS}, Dir: dir, Logger: s.Logger()}))
 	if err != nil {
 		return nil, err
 	}

@@ -124,7 +124,7 @@ func (s *Source) watched(b bucket.Bucket) (bucket.Bucket, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.etcd == nil {
-		etcd, err := etcdlog.Open(endpoints, nil)
+		etcd, err := etcdlog.Open(endpoints, &etcdlog.Options{Dial: s.Options().Host.Dial})
 		if err != nil {
 			return nil, fmt.Errorf("--etcd: %w", err)
 		}

@@ -14,6 +14,7 @@
 package etcdclient
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -58,8 +59,9 @@ func Open(endpoints, collection string, opts *Options) (*Client, error) {
 	if o.Store.Logger == nil {
 		o.Store.Logger = o.Logger
 	}
+	o.Store.FS = cmp.Or(o.Store.FS, vfs.OS)
 	if o.Dir != "" {
-		if err := vfs.MakeDir(vfs.OS, o.Dir); err != nil {
+		if err := vfs.MakeDir(o.Store.FS, o.Dir); err != nil {
 			return nil, fmt.Errorf("etcdclient: %w", err)
 		}
 		o.Store.File, o.Store.FileAfter = mapFile(o.Dir), etcdWait
@@ -97,7 +99,7 @@ func ClientOptions(store *etcdmap.Store, opts *Options) *sharded.Options {
 		own := pool // NewPool keeps it
 		source := registry.Source(nil)
 		if opts.Dir != "" {
-			source = &kept{source: source, file: serversFile(opts.Dir, column), log: logger}
+			source = &kept{source: source, fs: cmp.Or(opts.Store.FS, vfs.OS), file: serversFile(opts.Dir, column), log: logger}
 		}
 		return boxcarrpc.NewPool(source, &own)
 	}}

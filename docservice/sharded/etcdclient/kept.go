@@ -1,6 +1,7 @@
 package etcdclient
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,6 +29,7 @@ func serversFile(dir, column string) string { return filepath.Join(dir, "servers
 // if the source has reported none for etcdWait.
 type kept struct {
 	source discovery.Source
+	fs     vfs.FS
 	file   string
 	log    *slog.Logger
 
@@ -70,19 +72,18 @@ func (k *kept) last() (last discovery.Snapshot, ok bool) {
 	if k.mu.reported {
 		return last, false
 	}
-	info, err := vfs.OS.Stat(k.file)
+	info, err := k.fs.Stat(k.file)
+	var content []byte
 	if err == nil {
-		ctx, cancel := context.WithCancel(context.Background())
-		err = discovery.File(k.file).Watch(ctx, func(s discovery.Snapshot) {
-			last = s
-			cancel()
-		})
-		cancel()
+		content, err = vfs.ReadFile(k.fs, k.file)
+	}
+	if err == nil {
+		last, err = discovery.Parse(bytes.NewReader(content))
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return last, false
-	case !errors.Is(err, context.Canceled):
+	case err != nil:
 		k.log.Warn("the last servers of a column cannot be read; waiting for etcd", "error", err)
 		return last, false
 	}
@@ -108,7 +109,7 @@ func (k *kept) keep(s discovery.Snapshot) {
 		}
 		content = append(content, '\n')
 	}
-	if err := vfs.WriteFileShared(vfs.OS, k.file, content); err != nil {
+	if err := vfs.WriteFileShared(k.fs, k.file, content); err != nil {
 		k.log.Warn("the servers of a column are not kept for a start without etcd", "error", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/boxcarrpc/discovery"
+	"docstore/internal/vfs"
 	"docstore/internal/virtualtime"
 )
 
@@ -52,7 +53,7 @@ func TestKeptServers(t *testing.T) {
 		watch := func(steps func(source reports, reported chan discovery.Snapshot, failed chan error)) {
 			ctx, cancel := context.WithCancel(t.Context())
 			source, reported, failed := make(reports), make(chan discovery.Snapshot, 10), make(chan error, 10)
-			k := &kept{source: source, file: file, log: slog.New(slog.DiscardHandler)}
+			k := &kept{fs: vfs.OS, source: source, file: file, log: slog.New(slog.DiscardHandler)}
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
@@ -127,11 +128,11 @@ func (a *after) Handle(context.Context, slog.Record) error {
 // A Watch that returns as the servers of the file are due does nothing afterwards.
 func TestNothingIsReadAfterWatch(t *testing.T) {
 	file := serversFile(t.TempDir(), "a")
-	(&kept{file: file, log: slog.New(slog.DiscardHandler)}).keep(*set("a:1"))
+	(&kept{fs: vfs.OS, file: file, log: slog.New(slog.DiscardHandler)}).keep(*set("a:1"))
 	for range 200 {
 		virtualtime.Test(t, func(t *testing.T) {
 			log := &after{Handler: slog.DiscardHandler}
-			k := &kept{source: lateSource{}, file: file, log: slog.New(log)}
+			k := &kept{fs: vfs.OS, source: lateSource{}, file: file, log: slog.New(log)}
 			require.ErrorIs(t, k.Watch(t.Context(), func(discovery.Snapshot) {}), errSource)
 			log.returned.Store(true)
 			synctest.Wait()

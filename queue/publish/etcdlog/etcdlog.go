@@ -3,6 +3,7 @@ package etcdlog
 import (
 	"context"
 	"fmt"
+	"net"
 	"os" //nolint:depguard // for the name of this process, not for files
 	"strconv"
 	"strings"
@@ -40,6 +41,8 @@ type Options struct {
 	Lease time.Duration
 	// Timeout bounds a request with all its attempts. The default is DefaultTimeout.
 	Timeout time.Duration
+	// Dial connects to an endpoint. The default is that of gRPC.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Arbiter is a publish.Arbiter. It is safe for concurrent use.
@@ -48,6 +51,7 @@ type Arbiter struct {
 	prefix    string
 	lease     time.Duration
 	timeout   time.Duration
+	dial      func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu struct {
 		sync.Mutex
@@ -69,11 +73,14 @@ func Open(endpoints string, opts *Options) (*Arbiter, error) {
 	if opts != nil && opts.Timeout > 0 {
 		options.Timeout = opts.Timeout
 	}
+	if opts != nil {
+		options.Dial = opts.Dial
+	}
 	prefix, err := etcd.Prefix(target(endpoints))
 	if err != nil {
 		return nil, err
 	}
-	return &Arbiter{endpoints: endpoints, prefix: prefix, lease: options.Lease, timeout: options.Timeout}, nil
+	return &Arbiter{endpoints: endpoints, prefix: prefix, lease: options.Lease, timeout: options.Timeout, dial: options.Dial}, nil
 }
 
 // connect returns the connection to etcd. The first call makes it; with a user it waits for
@@ -85,7 +92,7 @@ func (a *Arbiter) connect() (*clientv3.Client, error) {
 		return nil, errors.New("etcdlog: the arbiter is closed")
 	}
 	if a.mu.client == nil {
-		client, err := etcd.Connect(target(a.endpoints), &etcd.Options{CallTimeout: callTimeout})
+		client, err := etcd.Connect(target(a.endpoints), &etcd.Options{CallTimeout: callTimeout, Dial: a.dial})
 		if err != nil {
 			return nil, err
 		}
