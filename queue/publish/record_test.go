@@ -186,3 +186,15 @@ func TestContinues(t *testing.T) {
 	require.True(t, r.SameQueue(1, 6))
 	require.False(t, r.SameQueue(6, 7))
 }
+
+// TestInUse: gc keeps what a server may serve.
+func TestInUse(t *testing.T) {
+	base := Ref{Number: 6}
+	r := Record{
+		Head: Ref{Number: 9}, Validated: Ref{Number: 1}, Announced: Ref{Number: 2}, Retained: []Ref{{Number: 3}},
+		Pins: []Pin{{To: Ref{Number: 4}}}, Canaries: []Canary{{To: Ref{Number: 5}}}, Base: &base,
+	}
+	for number := range uint64(10) {
+		require.Equal(t, number >= 1 && number <= 6, r.InUse(number), "manifest %d", number)
+	}
+}
