@@ -32,7 +32,7 @@ type edit struct {
 // noServer is why the simulator cannot find a defect of a source.
 const noServer = "the protocol of the database or broker is not simulated"
 
-func allDefects() []defect { return slices.Concat(issueU, issueV) }
+func allDefects() []defect { return slices.Concat(issueU, issueV, seams) }
 
 // TestDefectsApply verifies that the source has the text to be changed, and the tests to be run.
 func TestDefectsApply(t *testing.T) {

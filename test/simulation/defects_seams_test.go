@@ -1,0 +1,156 @@
+package simulation
+
+// seams are defects where packages meet. Some of them no unit test detects: the simulator is the
+// first test of what they break.
+var seams = []defect{
+	{
+		id: "S01", what: "a file that replaces another one is renamed before it is synced",
+		edits: []edit{{"internal/vfs/atomicfile.go", "err = f.Sync()\n", "err = nil\n"}},
+		unit:  "./lsm TestCrash$/power",
+	},
+	{
+		id: "S02", what: "the directory is not synced after a file was replaced",
+		edits: []edit{{"internal/vfs/atomicfile.go", "return fsys.SyncDir(filepath.Dir(name))", "_ = filepath.Dir\n	return nil"}},
+		unit:  "./lsm TestCrash$/power",
+	},
+	{
+		id: "S03", what: "a table of the index is not synced before the manifest refers to it",
+		edits: []edit{{"lsm/internal/table/writer.go", "if err := w.file.Sync(); err != nil {", "if err := error(nil); err != nil {"}},
+		unit:  "./lsm TestCrash$/power",
+	},
+	{
+		id: "S04", what: "lost wake-up: a change of a collection's state wakes nothing that waits for it",
+		edits: []edit{{"docservice/collection/health.go", "	close(h.mu.changed)\n	h.mu.changed = make(chan struct{})\n}", "}"}},
+		unit:  "./docservice/collection TestWaiting",
+	},
+	{
+		id: "S05", what: "lost wake-up: a released slot is not given to a waiting call",
+		edits: []edit{{"boxcarrpc/pool_slots.go", "	if len(s.mu.waiters) > 0 {\n		s.serveLocked()\n", "	if len(s.mu.waiters) < 0 {\n		s.serveLocked()\n"}},
+		unit:  "./boxcarrpc TestSlotsKeepTheirInvariants",
+	},
+	{
+		id: "S06", what: "stale cache key: versions of an id in the same block have the same key in memcached, and values are not compared",
+		edits: []edit{
+			{"docservice/collection/cache.go", "	binary.BigEndian.PutUint16(b[24:], entry.address.Index)\n", ""},
+			{"docservice/collection/cache.go", "form.Address != entry.address || !entry.place.Matches(&form) {\n		return dst", "form.Address.Segment != entry.address.Segment {\n		return dst"},
+		},
+		unit: "./docservice/collection TestCacheWithWrongValues|TestCacheWithAnotherHistory",
+	},
+	{
+		// A simulation needs servers whose numbers are claimed in etcd.
+		id: "S07", what: "a number is held after its lease may have expired",
+		edits: []edit{{"boxcarrpc/discovery/etcd/number.go", "	if n.mu.number < 0 || !time.Now().Before(n.mu.until) {\n", "	if n.mu.number < 0 || n.mu.until.IsZero() {\n"}},
+		unit:  "./boxcarrpc/discovery/etcd TestNumberIsNotHeldAfterItsTime",
+	},
+	{
+		id: "S08", what: "the position of the tail is stored before the entries that it covers",
+		edits: []edit{{"docservice/collection/tail.go", "	err := state.putIn(batch)\n", "	var alone lsm.Batch\n	err := errors.CombineErrors(state.putIn(&alone), f.index.Apply(&alone))\n"}},
+		unit:  "./docservice/collection TestCrash|TestFault",
+	},
+	{
+		id: "S09", what: "an id is not found while the tail has not read the queue to its end",
+		edits: []edit{{"docservice/collection/notfound.go", "	case !k.reached:\n		return gapNotRead\n", ""}},
+		unit:  "./docservice/collection TestNotFound",
+	},
+	{
+		id: "S10", what: "an id is not found although the tail has not read the entry that made compaction drop its document",
+		edits: []edit{{"docservice/collection/reader.go", "	case gone != nil && !isSettled(gone, position):\n		return", "	case gone != nil && !isSettled(gone, position) && g != nil:\n		return"}},
+		unit:  "./docservice/collection TestCompactedVersion|TestStale|TestAway",
+	},
+	{
+		// A simulation needs pins and gc that keeps few manifests.
+		id: "S11", what: "gc collects pinned manifests",
+		edits: []edit{{"queue/publish/record.go", "	for _, p := range r.Pins {\n		refs = append(refs, p.To)\n	}\n	for _, c := range r.Canaries {\n		refs", "	for _, c := range r.Canaries {\n		refs"}},
+		unit:  "./queue/publish TestInUse",
+	},
+	{
+		id: "S12", what: "the digest of a fetched file is not compared",
+		edits: []edit{{"queue/publish/replica.go", "(n != f.Size || digest != f.Digest)", "(n != f.Size || digest == f.Digest && n == 0)"}},
+		unit:  "./queue/publish TestFlippedByteIsNeverFetched",
+	},
+	{
+		id: "S13", what: "a fetched file is not synced before it is served",
+		edits: []edit{{"queue/publish/replica.go", "	if err == nil {\n		err = file.Sync()\n	}\n", ""}},
+		unit:  "./queue/publish TestStreamModel",
+	},
+	{
+		id: "S14", what: "the digest of a manifest is not compared",
+		edits: []edit{{"queue/publish/manifest.go", "digest != ref.Digest {\n		return nil, corrupt(\"manifest %d has", "digest != ref.Digest && len(data) == 0 {\n		return nil, corrupt(\"manifest %d has"}},
+		unit:  "./queue/publish FuzzManifestObject",
+	},
+	{
+		id: "S15", what: "the epoch does not grow when a publisher takes over",
+		edits: []edit{{"queue/publish/record.go", "	r.Epoch++\n", "	r.Epoch = max(r.Epoch, 1)\n"}},
+	},
+	{
+		id: "S16", what: "a partly fetched file is left when its fetch fails",
+		edits: []edit{{"queue/publish/replica.go", "		return errors.CombineErrors(err, r.options.FS.RemoveAll(path))\n	}\n	return nil\n}\n\n// throttled", "		return err\n	}\n	return nil\n}\n\n// throttled"}},
+	},
+	{
+		id: "S17", what: "compaction drops a delete while a file may have the document",
+		edits: []edit{{"queue/maintain/compact.go", "	if ok && (c.lost == 0 || oldest < c.lost) {\n", "	if ok && c.lost > 0 && oldest < c.lost {\n"}},
+		unit:  "./queue TestReplicaServesDeletedDocument|TestCompactPartialReplica",
+	},
+	{
+		id: "S18", what: "a merge drops tombstones although older tables have the keys",
+		edits: []edit{{"lsm/compact.go", "writeTable(w, source, first, last, oldest, func()", "writeTable(w, source, first, last, oldest || len(inputs) > 1, func()"}},
+		unit:  "./lsm TestModel",
+	},
+	{
+		id: "S19", what: "an index takes over before it has the entries of the served one",
+		edits: []edit{{"docservice/collection/replacement.go", "	c.catchUpWith(before, next)\n", "	_ = c.catchUpWith\n"}},
+	},
+	{
+		id: "S20", what: "the manifest whose files are being added is not recorded before",
+		edits: []edit{{"docservice/follow/move.go", "	if err := f.change(func(c *current) { c.Next = target }); err != nil {\n", "	if err := f.change(func(c *current) { c.Next = publish.Ref{} }); err != nil {\n"}},
+		unit:  "./docservice/follow TestPinAfterPartialAdvance|TestEntriesOfBadManifests",
+	},
+	{
+		id: "S21", what: "an expired document is served",
+		edits: []edit{{"docservice/collection/reader.go", "	if entry.expiry != 0 && entry.expired(r.options.Now()) {\n", "	if entry.expiry == 1 && entry.expired(r.options.Now()) {\n"}},
+		unit:  "./docservice/collection Expire|Expiry",
+	},
+	{
+		id: "S22", what: "the checksum of a document is not compared",
+		edits: []edit{{"queue/internal/segment/fetch.go", "	if got != l.CRC {", "	if got != l.CRC && got == 0 {"}},
+		unit:  "./queue Flip|Byte|Damage|Corrupt",
+	},
+	{
+		// A simulation has to count requests of the store.
+		id: "S23", what: "a Follower that fails retries without a pause",
+		edits: []edit{{"docservice/follow/follow.go", "			pause = min(2*pause, lastBackoff)\n", "			pause = time.Millisecond\n"}},
+	},
+	{
+		id: "S24", what: "a request that a server may have processed is sent again",
+		edits:     []edit{{"boxcarrpc/pool_call.go", "(!written || r.rule.Idempotent) && ", ""}},
+		unit:      "./boxcarrpc TestALostRequestIsRepeatedOnlyIfItsMethodAllows",
+		simulated: "all methods that the simulated clients call are idempotent",
+	},
+	{
+		// A simulation has to compare the memory of servers with 0 at the end.
+		id: "S25", what: "a reservation whose request was cancelled while it waited stays in the account",
+		edits: []edit{{"boxcarrpc/budget/reservation.go", "		c.waiting = slices.Delete(c.waiting, i, i+1)\n		c.forgetWaitingLocked(b)\n", "		_ = i\n"}},
+		unit:  "./boxcarrpc/budget TestReservationWaitEnds|TestReservationsAreGranted",
+	},
+	{
+		// As S25, with documents above 16 KiB.
+		id: "S26", what: "the memory of a large answer is not released",
+		edits: []edit{{"boxcarrpc/server_call.go", "		bulk.reservation.Release()\n", ""}},
+		unit:  "./boxcarrpc Reservation|Budget|Memory|Unread",
+	},
+	{
+		id: "S27", what: "the checksum of a block of the index is not compared",
+		edits: []edit{{"lsm/internal/table/block.go", "return order.Uint32(b.data) == checksum.Update(seed, b.head()[4:])", "return true"}},
+		unit:  "./lsm Flip|Byte|Damage|Corrupt",
+	},
+	{
+		id: "S28", what: "the index is made from a checkpoint of a later manifest",
+		edits: []edit{{"docservice/follow/plan.go", "		if number == target || number < target && ", "		if number == target || number > 0 && "}},
+		unit:  "./docservice/follow TestCheckpointsThatAreUsedAndRemoved|TestModel",
+	},
+	{
+		id: "S29", what: "a server leaves discovery only after it has stopped",
+		edits:     []edit{{"cmd/docserviced/serve.go", "	leave() // before the shutdown, so that no new clients come\n", "	defer leave()\n"}},
+		simulated: "the simulated clients have a fixed list of servers",
+	},
+}
