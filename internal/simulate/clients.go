@@ -13,8 +13,11 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
 	"docstore/docservice"
+	"docstore/docservice/placement/etcdmap"
+	"docstore/docservice/sharded/etcdclient"
 	"docstore/internal/ctxtime"
 	"docstore/internal/simulate/chance"
+	"docstore/queue/shard"
 )
 
 const (
@@ -23,6 +26,8 @@ const (
 	// batchIDs is the most ids of a batch.
 	batchIDs = 30
 	pageIDs  = 50
+	// poolSize is more than the calls of a list of several shards at a time.
+	poolSize = 16
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -39,9 +44,16 @@ type client struct {
 	w       *world
 	name    string
 	servers []string // names
-	pool    *boxcarrpc.Pool
-	client  *docservice.Client
+	client  documents
+	close   func() error
 	single  *serverHost // the only server; nil: there are several
+}
+
+// documents is the client of one pool, or of several columns.
+type documents interface {
+	Get(ctx context.Context, dst []byte, id string) ([]byte, error)
+	GetMany(ctx context.Context, ids []string, fn func(i int, document []byte, err error) error) error
+	Scan(ctx context.Context, o docservice.ScanOptions, fn func(id string, document []byte, err error) error) (next []byte, err error)
 }
 
 func (w *world) newClient(name string, hosts ...*serverHost) (*client, error) {
@@ -53,14 +65,22 @@ func (w *world) newClient(name string, hosts ...*serverHost) (*client, error) {
 	if len(hosts) == 1 {
 		c.single = hosts[0]
 	}
-	var err error
-	c.pool, err = boxcarrpc.NewPool(discovery.Static(addresses...), &boxcarrpc.PoolOptions{
-		Size: 4, Insecure: true, Methods: docservice.IdempotentMethods(), Dialer: w.dialer(), Name: name, CallTimeout: callTime, Seed: w.config.Seed,
-	})
+	options := boxcarrpc.PoolOptions{
+		Size: poolSize, Insecure: true, Methods: docservice.IdempotentMethods(), Dialer: w.dialer(), Name: name, CallTimeout: callTime, Seed: w.config.Seed,
+	}
+	if w.etcd != nil && c.single == nil {
+		columns, err := etcdclient.Open(w.etcdAddress(), collectionName, &etcdclient.Options{Pool: options, Store: etcdmap.Options{Dial: w.clients.Dial}})
+		if err != nil {
+			return nil, err
+		}
+		c.client, c.close = columns, columns.Close
+		return c, nil
+	}
+	pool, err := boxcarrpc.NewPool(discovery.Static(addresses...), &options)
 	if err != nil {
 		return nil, err
 	}
-	c.client = docservice.NewClient(c.pool, collectionName)
+	c.client, c.close = docservice.NewClient(pool, collectionName), pool.Close
 	return c, nil
 }
 
@@ -87,7 +107,9 @@ func (c *client) one(d *chance.Draw) {
 		}
 		c.batch(ids)
 	case kind < 18:
-		c.page(c.randomID(d))
+		if c.w.etcd == nil || c.single == nil { // a server lists its shards only
+			c.page(c.randomID(d))
+		}
 	default:
 		if c.single != nil {
 			c.overHTTP(c.randomID(d))
@@ -101,7 +123,7 @@ func (c *client) randomID(d *chance.Draw) string { return "doc-" + itoa(d.Int(c.
 func (c *client) get(id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTime)
 	defer cancel()
-	before := c.readiness()
+	before := c.serves(id)
 	q := c.w.account.ask(c.servers...)
 	document, err := c.client.Get(ctx, nil, id)
 	c.judge(q, before, id, document, err)
@@ -115,9 +137,11 @@ func (c *client) judge(q question, before bool, id string, document []byte, err 
 		a.found(q, id, document)
 	case errors.Is(err, docservice.ErrNotFound):
 		a.missing(q, id)
+	case errors.Is(err, docservice.ErrMoved):
+		a.other("moved")
 	case errors.Is(err, docservice.ErrUnavailable):
 		a.other("unavailable")
-		if before && c.readiness() && c.single != nil && !c.single.explained(q.began) {
+		if before && c.serves(id) && !c.single.explained(q.began) {
 			a.wrongf("ready", "%s is ready, and %s is unavailable: %v", c.single.name, id, err)
 		}
 	default:
@@ -125,8 +149,18 @@ func (c *client) judge(q question, before bool, id string, document []byte, err 
 	}
 }
 
-// readiness reports whether the only server is ready. A server that is ready commits to its goals.
-func (c *client) readiness() bool { return c.single != nil && c.single.observe() }
+// serves reports whether the only server is ready and serves the shard of an id. Shards that the
+// placement assigns to a column later are unavailable until they are served.
+func (c *client) serves(id string) bool {
+	return c.single != nil && c.single.observe() && (c.w.etcd == nil || c.single.holds(shard.Name(collectionName, c.w.layout.ShardString(id))))
+}
+
+// holds reports whether the server serves a shard.
+func (h *serverHost) holds(shard string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.mu.process != nil && h.mu.process.server != nil && h.mu.process.server.Collection(shard) != nil
+}
 
 // observe returns whether the server is ready, and tells the account what it must have read.
 func (h *serverHost) observe() bool {
@@ -156,17 +190,17 @@ const doubtTime = time.Minute
 func (c *client) batch(ids []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTime)
 	defer cancel()
-	before := c.readiness()
+	before := make([]bool, len(ids))
+	for i, id := range ids {
+		before[i] = c.serves(id)
+	}
 	q := c.w.account.ask(c.servers...)
-	b, err := c.client.FetchBatch(ctx, ids)
+	err := c.client.GetMany(ctx, ids, func(i int, document []byte, err error) error {
+		c.judge(q, before[i], ids[i], document, err)
+		return nil
+	})
 	if err != nil {
 		c.w.account.other("error")
-		return
-	}
-	defer b.Release()
-	for i, id := range ids[:min(len(ids), b.Len())] {
-		document, err := b.Document(ctx, i)
-		c.judge(q, before, id, document, err)
 	}
 }
 
@@ -174,7 +208,7 @@ func (c *client) batch(ids []string) {
 func (c *client) page(after string) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTime)
 	defer cancel()
-	c.readiness()
+	c.serves(after)
 	q := c.w.account.ask(c.servers...)
 	var ids []string
 	next, err := c.client.Scan(ctx, docservice.ScanOptions{After: []byte(after), Limit: pageIDs, IDsOnly: true}, func(id string, _ []byte, _ error) error {
@@ -192,8 +226,11 @@ func (c *client) page(after string) {
 func (c *client) overHTTP(id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTime)
 	defer cancel()
-	before := c.readiness()
+	before := c.serves(id)
 	q := c.w.account.ask(c.servers...)
+	if c.w.etcd != nil { // it may be passed on
+		before, q = false, c.w.account.ask(c.w.names()...)
+	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.single.http()+"/documents/"+collectionName+"/"+url.PathEscape(id), http.NoBody)
 	c.w.must(err)
 	transport := &http.Transport{DialContext: c.w.clients.Dial, DisableKeepAlives: true}

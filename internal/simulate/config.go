@@ -6,12 +6,17 @@ import (
 	"time"
 
 	"docstore/internal/simulate/chance"
+	"docstore/queue/shard"
 )
 
 // Config is what a seed decides before a run.
 type Config struct {
-	Seed         uint64
-	Servers      int
+	Seed    uint64
+	Servers int
+	// Shards are the shards of the collection, if there are several. Columns of equal size hold
+	// them, by a placement in etcd.
+	Shards       int `json:",omitempty"`
+	Columns      int `json:",omitempty"`
 	Zones        int
 	Codec        string
 	Increments   bool // documents are announced within seconds, not with the next manifest
@@ -60,8 +65,28 @@ func Draw(seed uint64) Config {
 		SegmentBytes: []int64{32 << 10, 128 << 10, 1 << 20}[d.Int(3)],
 		Work:         d.Duration(30*time.Second, 5*time.Minute),
 	}
+	if d.Bool(0.4) {
+		c.Shards, c.Columns = 2<<d.Int(3), d.Between(1, 3)
+		c.Servers = c.Columns * d.Between(1, 2)
+	}
 	c.Faults = drawFaults(&d, c)
 	return c
+}
+
+// layout returns the layout of the collection.
+func (c Config) layout() shard.Layout {
+	if c.Shards > 1 {
+		return shard.Layout{Shards: c.Shards, Seed: c.Seed}
+	}
+	return shard.Layout{Shards: 1}
+}
+
+// columnOf returns the column of a server.
+func (c Config) columnOf(server int) string {
+	if c.Columns == 0 {
+		return ""
+	}
+	return string(rune('a' + server%c.Columns))
 }
 
 // String describes the configuration without its faults.

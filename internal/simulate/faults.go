@@ -14,6 +14,7 @@ import (
 type faultKind struct {
 	name    string
 	server  bool          // the target is a server
+	etcd    bool          // it needs an etcd
 	longest time.Duration // the longest duration; 0: it has none
 	files   []string      // patterns of the files that it may concern; nil: it concerns none
 	begin   func(w *world, h *serverHost, f Fault, d *chance.Draw) (end func())
@@ -119,6 +120,20 @@ var faultKinds = []faultKind{
 		w.running.Go(func() { w.updater.compact(erase) })
 		return nil
 	}},
+	{name: "etcd away", etcd: true, longest: time.Minute, begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
+		w.etcd.stop()
+		return w.storeFault(func() { w.must(w.etcd.start()) })
+	}},
+	{name: "etcd isolated", etcd: true, longest: time.Minute, begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
+		return w.storeFault(w.network.Host(etcdIP, "a").Isolate())
+	}},
+	{name: "etcd compaction", etcd: true, begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
+		w.etcd.server.Compact()
+		return nil
+	}},
+	{name: "column drained", etcd: true, longest: 2 * time.Minute, begin: func(w *world, _ *serverHost, _ Fault, d *chance.Draw) func() {
+		return w.drain(w.config.columnOf(d.Int(w.config.Servers)))
+	}},
 	{name: "gc", begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
 		w.running.Go(w.updater.gc)
 		return nil
@@ -136,6 +151,9 @@ func drawFaults(d *chance.Draw, c Config) (faults []Fault) {
 	kinds := make([]faultKind, 1+d.Int(6))
 	for i := range kinds {
 		kinds[i] = faultKinds[d.Int(len(faultKinds))]
+		for kinds[i].etcd && c.Shards < 2 {
+			kinds[i] = faultKinds[d.Int(len(faultKinds))]
+		}
 	}
 	for range d.Int(maxFaults + 1) {
 		k := kinds[d.Int(len(kinds))]

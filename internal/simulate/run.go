@@ -11,8 +11,6 @@ const (
 	// settleTime is the time after the last fault in which everything is repaired.
 	settleTime = 3 * time.Minute
 	settlePoll = time.Second
-	// markerID is an id that is written after all others.
-	markerID = "marker"
 )
 
 // Report is the result of a run.
@@ -50,6 +48,9 @@ func Run(c Config) (*Report, error) {
 		w.running.Go(h.run)
 	}
 	w.running.Go(w.updater.run)
+	if w.etcd != nil {
+		w.running.Go(func() { w.operate(w.alive) })
+	}
 	clients, err := w.openClients()
 	if err != nil {
 		return nil, err
@@ -68,10 +69,13 @@ func Run(c Config) (*Report, error) {
 	w.log.add("world", "all faults have ended")
 	w.settle(clients)
 	for _, c := range clients {
-		w.must(c.pool.Close())
+		w.must(c.close())
 	}
 	w.end()
 	w.running.Wait()
+	if w.etcd != nil {
+		w.etcd.stop()
+	}
 	w.checkQueue()
 	w.checkFiles()
 	w.clients.Kill()

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"docstore/boxcarrpc"
 	"docstore/docservice/server"
 	"docstore/docservice/server/bucketsource"
 	"docstore/internal/ctxtime"
@@ -30,8 +31,10 @@ type serverHost struct {
 	name string
 	ip   string
 	zone string
-	disk *disk.Disk
-	host *network.Host
+	// column is its replica set; empty: it holds the whole collection.
+	column string
+	disk   *disk.Disk
+	host   *network.Host
 
 	mu struct {
 		sync.Mutex
@@ -56,7 +59,7 @@ type serverProcess struct {
 
 func newServerHost(w *world, i int) *serverHost {
 	zone := string(rune('a' + i%w.config.Zones))
-	h := &serverHost{w: w, name: fmt.Sprintf("server-%d", i), ip: fmt.Sprintf("10.0.0.%d", i+1), zone: zone}
+	h := &serverHost{w: w, name: fmt.Sprintf("server-%d", i), ip: fmt.Sprintf("10.0.0.%d", i+1), zone: zone, column: w.config.columnOf(i)}
 	h.disk, h.host = disk.New(w.chance, h.name), w.network.Host(h.ip, zone)
 	return h
 }
@@ -121,7 +124,11 @@ func (h *serverHost) serve(p *serverProcess) {
 	end()
 }
 
-const gracePeriod = 2 * time.Second
+const (
+	gracePeriod = 2 * time.Second
+	rejoin      = 30 * time.Second
+	keepMoved   = 20 * time.Second
+)
 
 // options returns the options of docserviced.
 func (h *serverHost) options(p *serverProcess) server.Options {
@@ -138,7 +145,9 @@ func (h *serverHost) options(p *serverProcess) server.Options {
 		Host:      &host.Host{FS: p.files, Listen: func(_, address string) (net.Listener, error) { return p.net.Listen(address) }, Dial: p.net.Dial, Now: time.Now},
 		Memcached: h.w.cacheAddresses(),
 		Source: bucketsource.New(bucketsource.Options{
-			Downloads: 4, OpenBucket: func(context.Context, string, bucket.Options) (*bucket.Client, error) {
+			Etcd: h.w.etcdAddress(), Column: h.column, Rejoin: rejoin, KeepMoved: keepMoved, Advertise: h.boxcar(), Weight: 1, Zone: h.zone,
+			Pool:      boxcarrpc.PoolOptions{Insecure: true, Dialer: func(ctx context.Context, address string) (net.Conn, error) { return p.net.Dial(ctx, "tcp", address) }},
+			Downloads: 4, PeerTransfers: 4, OpenBucket: func(context.Context, string, bucket.Options) (*bucket.Client, error) {
 				return bucket.NewClient(h.w.store.For(h.name, reachable), bucket.Options{})
 			},
 		}),

@@ -11,10 +11,12 @@ import (
 	"docstore/ingest/records"
 	"docstore/internal/ctxtime"
 	"docstore/internal/simulate/disk"
+	"docstore/internal/simulate/network"
 	"docstore/internal/vfs"
 	"docstore/queue/bucket"
 	"docstore/queue/maintain"
 	"docstore/queue/publish"
+	"docstore/queue/publish/etcdlog"
 	"docstore/queue/shard"
 	"docstore/queue/shardset"
 )
@@ -42,7 +44,9 @@ type updater struct {
 // updaterProcess is one incarnation of a command.
 type updaterProcess struct {
 	files  *disk.Process
-	ctx    context.Context //nolint:containedctx // the lifetime of the process
+	net    *network.Process
+	etcd   *etcdlog.Arbiter // nil: the bucket has the commits
+	ctx    context.Context  //nolint:containedctx // the lifetime of the process
 	cancel context.CancelFunc
 	killed chan struct{} // closed when it is killed
 	once   sync.Once
@@ -51,7 +55,7 @@ type updaterProcess struct {
 func newUpdater(w *world) *updater { return &updater{w: w, disk: disk.New(w.chance, "ingest")} }
 
 func (u *updater) start() *updaterProcess {
-	p := &updaterProcess{files: u.disk.Boot(), killed: make(chan struct{})}
+	p := &updaterProcess{files: u.disk.Boot(), net: u.w.network.Host(ingestIP, "a").Boot(), killed: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(u.w.alive)
 	return p
 }
@@ -59,6 +63,7 @@ func (u *updater) start() *updaterProcess {
 // kill ends the process at this moment.
 func (p *updaterProcess) kill() {
 	p.files.Kill()
+	p.net.Kill()
 	p.once.Do(func() { close(p.killed) })
 	p.cancel()
 }
@@ -115,9 +120,25 @@ func (u *updater) stop(kill bool) {
 }
 
 // bucketOf returns the bucket as the process sees it.
-func (u *updater) bucketOf(p *updaterProcess) (*bucket.Client, error) {
-	return bucket.NewClient(u.w.store.For("ingest", func() bool { return !p.isKilled() }), bucket.Options{})
+func (u *updater) bucketOf(p *updaterProcess) (bucket.Bucket, error) {
+	b, err := bucket.NewClient(u.w.store.For("ingest", func() bool { return !p.isKilled() }), bucket.Options{})
+	if err != nil || u.w.etcd == nil {
+		return b, err
+	}
+	p.etcd, err = etcdlog.Open(u.w.etcdAddress(), &etcdlog.Options{Dial: p.net.Dial})
+	return publish.WithArbiter(b, p.etcd), err
 }
+
+// close closes the connections of a process that ends.
+func (p *updaterProcess) close() error {
+	if p.etcd == nil {
+		return nil
+	}
+	return p.etcd.Close()
+}
+
+// ingestIP is the address of the ingest host.
+const ingestIP = "10.0.4.1"
 
 // append is docstore-updater append --follow --resume --publish --announce.
 func (u *updater) append(p *updaterProcess) (err error) {
@@ -131,6 +152,7 @@ func (u *updater) append(p *updaterProcess) (err error) {
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, p.close()) }()
 	writer, err := shardset.Open(queueDir, &shardset.Options{
 		FS: p.files, Layout: w.layout, Codec: w.config.Codec, SegmentBytes: w.config.SegmentBytes, SegmentAge: time.Minute, Logger: logger,
 	})
@@ -179,12 +201,12 @@ func (u *updater) append(p *updaterProcess) (err error) {
 }
 
 // command runs another command of the ingest host while append may run.
-func (u *updater) command(name string, run func(ctx context.Context, files vfs.FS, b *bucket.Client) error) {
+func (u *updater) command(name string, run func(ctx context.Context, files vfs.FS, b bucket.Bucket) error) {
 	p := u.start()
 	defer p.kill()
 	b, err := u.bucketOf(p)
 	if err == nil {
-		err = run(p.ctx, p.files, b)
+		err = errors.Join(run(p.ctx, p.files, b), p.close())
 	}
 	u.w.log.add("updater", "%s: %v", name, err)
 }
@@ -194,7 +216,7 @@ func (u *updater) compact(erase bool) {
 	u.w.mu.Lock()
 	u.w.mu.compacted = true
 	u.w.mu.Unlock()
-	u.command("compact", func(ctx context.Context, fsys vfs.FS, b *bucket.Client) error {
+	u.command("compact", func(ctx context.Context, fsys vfs.FS, b bucket.Bucket) error {
 		layout, err := shard.Read(fsys, queueDir)
 		if err != nil {
 			return err
@@ -226,7 +248,7 @@ const eraseAfter = 10 * time.Second
 
 // gc is docstore-updater gc.
 func (u *updater) gc() {
-	u.command("gc", func(ctx context.Context, _ vfs.FS, b *bucket.Client) error {
+	u.command("gc", func(ctx context.Context, _ vfs.FS, b bucket.Bucket) error {
 		log, err := publish.OpenLog(ctx, b, time.Now)
 		if err != nil {
 			return err

@@ -27,6 +27,7 @@ type world struct {
 	servers []*serverHost
 	clients *network.Process
 	cache   *memcachedtest.Memory // nil: servers have none
+	etcd    *etcdHost             // nil: there is one shard
 
 	start   time.Time
 	alive   context.Context //nolint:containedctx // the lifetime of the world
@@ -43,7 +44,7 @@ type world struct {
 }
 
 func newWorld(c Config) (*world, error) {
-	w := &world{config: c, chance: chance.New(c.Seed), log: newEventLog(), layout: shard.Layout{Shards: 1}, start: time.Now()}
+	w := &world{config: c, chance: chance.New(c.Seed), log: newEventLog(), layout: c.layout(), start: time.Now()}
 	w.mu.versions = map[string]int{}
 	w.account = newAccount(w.layout.Shards, w.layout.ShardString)
 	w.alive, w.end = context.WithCancel(context.Background())
@@ -52,6 +53,10 @@ func newWorld(c Config) (*world, error) {
 	var err error
 	if w.store, err = store.New(w.chance); err != nil {
 		return nil, err
+	}
+	if c.Shards > 1 {
+		w.etcd = newEtcdHost(w)
+		w.must(w.etcd.start())
 	}
 	if w.app, err = newAppLog(); err != nil {
 		return nil, err
