@@ -56,17 +56,19 @@ type documents interface {
 	Scan(ctx context.Context, o docservice.ScanOptions, fn func(id string, document []byte, err error) error) (next []byte, err error)
 }
 
-func (w *world) newClient(name string, hosts ...*serverHost) (*client, error) {
-	c := &client{w: w, name: name}
+// newClient returns a client of one server, or of all if single is nil.
+func (w *world) newClient(single *serverHost) (*client, error) {
+	c := &client{w: w, name: "client of all", single: single}
+	hosts := w.servers
+	if single != nil {
+		c.name, hosts = "client of "+single.name, []*serverHost{single}
+	}
 	var addresses []string
 	for _, h := range hosts {
 		c.servers, addresses = append(c.servers, h.name), append(addresses, h.boxcar())
 	}
-	if len(hosts) == 1 {
-		c.single = hosts[0]
-	}
 	options := boxcarrpc.PoolOptions{
-		Size: poolSize, Insecure: true, Methods: docservice.IdempotentMethods(), Dialer: w.dialer(), Name: name, CallTimeout: callTime, Seed: w.config.Seed,
+		Size: poolSize, Insecure: true, Methods: docservice.IdempotentMethods(), Dialer: w.dialer(), Name: c.name, CallTimeout: callTime, Seed: w.config.Seed,
 	}
 	if w.etcd != nil && c.single == nil {
 		columns, err := etcdclient.Open(w.etcdAddress(), collectionName, &etcdclient.Options{Pool: options, Store: etcdmap.Options{Dial: w.clients.Dial}})

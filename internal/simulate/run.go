@@ -66,6 +66,9 @@ func Run(c Config) (*Report, error) {
 	stop()
 	quiet()
 	w.asking.Wait() // for faults to end, too
+	for _, h := range w.servers {
+		h.crashAt(0, false) // not any more
+	}
 	w.log.add("world", "all faults have ended")
 	w.settle(clients)
 	for _, c := range clients {
@@ -85,13 +88,12 @@ func Run(c Config) (*Report, error) {
 
 // openClients opens a client of each server, and one of all.
 func (w *world) openClients() (clients []*client, err error) {
-	for _, h := range w.servers {
-		c, err := w.newClient("client of "+h.name, h)
+	for _, single := range append([]*serverHost{nil}, w.servers...) {
+		c, err := w.newClient(single)
 		if err != nil {
 			return nil, err
 		}
 		clients = append(clients, c)
 	}
-	all, err := w.newClient("client of all", w.servers...)
-	return append(clients, all), err
+	return clients, nil
 }

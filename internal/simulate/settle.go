@@ -108,7 +108,8 @@ func (c *client) state(markers []string) string {
 }
 
 // settled compares the answer for an id with the newest entry.
-// A damaged document may be unavailable when it is first read.
+// A damaged document may be unavailable when it is first read, and a connection may be silent for as
+// long as the network was.
 func (c *client) settled(id string, deadline time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTime)
 	defer cancel()
@@ -116,13 +117,13 @@ func (c *client) settled(id string, deadline time.Time) {
 	document, err := c.client.Get(ctx, nil, id)
 	switch {
 	case errors.Is(err, docservice.ErrMoved) && c.single != nil: // of another column
-	case errors.Is(err, docservice.ErrUnavailable) && time.Now().Before(deadline):
-		time.Sleep(settlePoll)
-		c.settled(id, deadline)
 	case err == nil:
 		c.w.account.found(q, id, document)
 	case errors.Is(err, docservice.ErrNotFound):
 		c.w.account.missing(q, id)
+	case time.Now().Before(deadline):
+		time.Sleep(settlePoll)
+		c.settled(id, deadline)
 	default:
 		c.w.account.wrongf("liveness", "%s: %s: %v", c.name, id, err)
 	}

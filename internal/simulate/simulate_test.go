@@ -9,7 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -21,6 +23,7 @@ var (
 	seeds   = flag.Int("seeds", 20, "number of seeds of TestSeeds")
 	one     = flag.String("config", "", "file of a configuration for TestConfig")
 	verbose = flag.Bool("log", false, "print the log of each run")
+	until   = flag.Duration("until", 0, "TestSeeds ends after so much processor time, or at the first failure; 0: after the seeds")
 )
 
 func TestMain(m *testing.M) {
@@ -46,6 +49,9 @@ func run(t *testing.T, c Config) {
 		return
 	}
 	t.Errorf("%v\n%s", r, lastLines(r.Log))
+	if *until > 0 {
+		return
+	}
 	shortest := shorten(c, func(c Config) bool { return len(inBubble(t, c).Violations) > 0 })
 	file := filepath.Join(os.TempDir(), fmt.Sprintf("simulation-%d.json", c.Seed))
 	content, err := json.MarshalIndent(shortest, "", "  ")
@@ -70,9 +76,21 @@ func lastLines(log string) string { return log[max(0, len(log)-20_000):] }
 // TestSeeds runs a fleet for each of several seeds in a row.
 func TestSeeds(t *testing.T) {
 	first := testseed.Seed(t)
-	for n := range *seeds {
-		t.Run(fmt.Sprint(first+uint64(n)), func(t *testing.T) { run(t, Draw(first+uint64(n))) })
+	for n := 0; n < *seeds || processorTime(t) < *until; n++ {
+		passed := t.Run(fmt.Sprint(first+uint64(n)), func(t *testing.T) { run(t, Draw(first+uint64(n))) })
+		if !passed && *until > 0 {
+			t.Logf("found with seed %d of this run, after %v of processor time", n+1, processorTime(t))
+			return
+		}
 	}
+}
+
+// processorTime returns that of this process.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var usage syscall.Rusage
+	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // TestConfig runs the configuration of a file.

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 )
 
 // Server is an etcd.
@@ -44,9 +45,13 @@ func New() *Server {
 	return s
 }
 
+// minPing is the time between two pings of a client.
+const minPing = 5 * time.Second
+
 // Serve answers the connections of a listener until Stop, and returns grpc.ErrServerStopped.
 func (s *Server) Serve(l net.Listener) error {
-	g := grpc.NewServer()
+	// As etcd: a client may ping every 5 s while it has a call in progress.
+	g := grpc.NewServer(grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minPing}))
 	api := &service{Server: s}
 	pb.RegisterKVServer(g, api)
 	pb.RegisterWatchServer(g, api)
