@@ -27,24 +27,25 @@ func (w *world) operate(ctx context.Context) {
 
 // drain is docserviced placement drain. The result is undrain and apply.
 func (w *world) drain(column string) (end func()) {
+	var failed error
 	w.withPlacement(func(store *etcdmap.Store) {
 		ctx, cancel := context.WithTimeout(w.alive, callTime)
 		defer cancel()
-		_, err := fleet.Apply(ctx, store, "", column)
-		w.log.add("operator", "drain %s: %v", column, err)
+		_, failed = fleet.Apply(ctx, store, "", column)
+		w.log.add("operator", "drain %s: %v", column, failed)
 	})
+	if failed != nil {
+		return nil
+	}
 	return func() {
 		w.withPlacement(func(store *etcdmap.Store) {
-			for ctxtime.Sleep(w.alive, time.Second) {
+			for undrained := false; !undrained && ctxtime.Sleep(w.alive, time.Second); {
 				err := fleet.Undrain(w.alive, store, column)
-				if err == nil {
-					_, err = fleet.Apply(w.alive, store, "")
-				}
 				w.log.add("operator", "undrain %s: %v", column, err)
-				if err == nil {
-					return
-				}
+				undrained = err == nil
 			}
+			_, err := fleet.Apply(w.alive, store, "")
+			w.log.add("operator", "apply: %v", err)
 		})
 	}
 }
