@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"time"
 )
 
 // tmpSuffix is appended to the name of an incomplete file.
@@ -31,7 +33,29 @@ func WriteFileShared(fsys FS, name string, data []byte) error {
 	if old, err := ReadFile(fsys, name); err == nil && bytes.Equal(old, data) {
 		return nil
 	}
+	removeStale(fsys, name)
 	return replaceFile(fsys, name+"."+strconv.FormatUint(rand.Uint64(), 36)+tmpSuffix, name, data)
+}
+
+// staleAfter is the age at which a temporary file can only be what a crash has left.
+const staleAfter = time.Hour
+
+// removeStale removes the temporary files that crashes of WriteFileShared have left.
+func removeStale(fsys FS, name string) {
+	dir := filepath.Dir(name)
+	names, err := fsys.List(dir)
+	if err != nil {
+		return // the write reports it
+	}
+	for _, temporary := range names {
+		if !strings.HasPrefix(temporary, filepath.Base(name)+".") || !strings.HasSuffix(temporary, tmpSuffix) {
+			continue
+		}
+		path := filepath.Join(dir, temporary)
+		if info, err := fsys.Stat(path); err == nil && time.Since(info.ModTime) > staleAfter {
+			_ = fsys.Remove(path) // best effort: it is not read
+		}
+	}
 }
 
 // replaceFile writes the new file tmp and renames it to name.

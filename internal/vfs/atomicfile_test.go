@@ -6,6 +6,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"docstore/internal/virtualtime"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -34,6 +37,29 @@ func TestWriteFileSharedByConcurrentWriters(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, entries, 1, "a temporary file remains")
+}
+
+// TestWriteFileSharedRemovesLeftovers: temporary files of crashes are removed when they are old.
+func TestWriteFileSharedRemovesLeftovers(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		mem := NewMem()
+		require.NoError(t, MakeDir(mem, "/d"))
+		for _, name := range []string{"file.1abc.tmp", "other.1abc.tmp", "file.x"} {
+			f, err := mem.Create("/d/" + name)
+			require.NoError(t, err)
+			require.NoError(t, f.Close())
+		}
+		left := func() []string {
+			names, err := mem.List("/d")
+			require.NoError(t, err)
+			return names
+		}
+		require.NoError(t, WriteFileShared(mem, "/d/file", []byte("a")))
+		require.Equal(t, []string{"file", "file.1abc.tmp", "file.x", "other.1abc.tmp"}, left(), "another program may write it")
+		time.Sleep(2 * time.Hour)
+		require.NoError(t, WriteFileShared(mem, "/d/file", []byte("b")))
+		require.Equal(t, []string{"file", "file.x", "other.1abc.tmp"}, left())
+	})
 }
 
 func TestWriteFileSharedKeepsTheSameContents(t *testing.T) {
