@@ -19,9 +19,8 @@ type Config struct {
 	Columns      int `json:",omitempty"`
 	Zones        int
 	Codec        string
-	Increments   bool // documents are announced within seconds, not with the next manifest
-	Cache        bool // servers share a memcached
-	PowerLoss    bool
+	Increments   bool    // documents are announced within seconds, not with the next manifest
+	Cache        bool    // servers share a memcached
 	Memory       int64   // of each server, in bytes
 	IDs          int     // the number of ids that are written
 	Rate         float64 // records a second
@@ -71,6 +70,14 @@ func Draw(seed uint64) Config {
 	}
 	c.Faults = drawFaults(&d, c)
 	return c
+}
+
+// segmentAge is the age at which segments are sealed: without increments, documents wait for it.
+func (c Config) segmentAge() time.Duration {
+	if c.Increments {
+		return time.Minute
+	}
+	return 5 * time.Second
 }
 
 // layout returns the layout of the collection.

@@ -48,6 +48,9 @@ func Run(c Config) (*Report, error) {
 		w.running.Go(h.run)
 	}
 	w.running.Go(w.updater.run)
+	if !c.Increments {
+		w.running.Go(w.updater.announce)
+	}
 	if w.etcd != nil {
 		w.running.Go(func() { w.operate(w.alive) })
 	}

@@ -190,6 +190,15 @@ func (w *world) checkShard(shard int, dir string) error {
 	return err
 }
 
+// sharedTemporary is the age at which the temporary file of vfs.WriteFileShared is removed by the
+// next write.
+const sharedTemporary = time.Hour
+
+// isShared reports whether a file is one that several programs may write.
+func isShared(name string) bool {
+	return strings.HasPrefix(path.Base(name), "servers-") || strings.HasPrefix(path.Base(name), "placement.json")
+}
+
 // checkFiles reports temporary files that were left.
 func (w *world) checkFiles() {
 	for _, h := range w.servers {
@@ -197,6 +206,9 @@ func (w *world) checkFiles() {
 			left, err := h.disk.Find(dataDir, pattern)
 			w.must(err)
 			for _, file := range left {
+				if info, err := h.disk.Files().Stat(file.Name); err == nil && isShared(file.Name) && time.Since(info.ModTime) < sharedTemporary {
+					continue
+				}
 				w.account.wrongf("files", "%s has left %s", h.name, path.Base(file.Name))
 			}
 		}

@@ -154,7 +154,7 @@ func (u *updater) append(p *updaterProcess) (err error) {
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
 	writer, err := shardset.Open(queueDir, &shardset.Options{
-		FS: p.files, Layout: w.layout, Codec: w.config.Codec, SegmentBytes: w.config.SegmentBytes, SegmentAge: time.Minute, Logger: logger,
+		FS: p.files, Layout: w.layout, Codec: w.config.Codec, SegmentBytes: w.config.SegmentBytes, SegmentAge: w.config.segmentAge(), Logger: logger,
 	})
 	if err != nil {
 		return err
@@ -183,7 +183,7 @@ func (u *updater) append(p *updaterProcess) (err error) {
 		Queue: queueDir, Parsing: []ingest.Parsing{parsing}, FlushInterval: time.Second, Logger: logger,
 	})
 	live, err = publish.NewLive(p.ctx, b, queueDir, publish.LiveOptions{
-		FS: p.files, URL: storeURL, Announce: true, Seal: writer.Seal, Logger: logger, Now: time.Now,
+		FS: p.files, URL: storeURL, Announce: w.config.Increments, Seal: writer.Seal, Logger: logger, Now: time.Now,
 		Counts: func() publish.Counts {
 			at := appender.Progress()
 			return publish.Counts{Documents: at.Documents, Deletes: at.Deletes, Bad: at.Invalid}
@@ -199,6 +199,37 @@ func (u *updater) append(p *updaterProcess) (err error) {
 	}
 	return err
 }
+
+// announce validates and announces each manifest, as a job that runs every few seconds, if append
+// does not.
+func (u *updater) announce() {
+	p := u.start()
+	defer p.kill()
+	b, err := u.bucketOf(p)
+	u.w.must(err)
+	defer func() { u.w.must(p.close()) }()
+	for ctxtime.Sleep(u.w.alive, announcePause) {
+		log, err := publish.OpenLog(p.ctx, b, time.Now)
+		if err != nil {
+			continue
+		}
+		_, err = log.Update(p.ctx, func(r publish.Record) (publish.Record, error) {
+			if r.Head.Number == r.Announced.Number {
+				return r, nil
+			}
+			validated, err := r.Validate(r.Head)
+			if err != nil {
+				return r, err
+			}
+			return validated.Announce(r.Head)
+		})
+		if err != nil && !errors.Is(err, publish.ErrRefused) {
+			u.w.log.add("updater", "announce: %v", err)
+		}
+	}
+}
+
+const announcePause = 3 * time.Second
 
 // command runs another command of the ingest host while append may run.
 func (u *updater) command(name string, run func(ctx context.Context, files vfs.FS, b bucket.Bucket) error) {
