@@ -34,6 +34,12 @@ var faultKinds = []faultKind{
 		h.stop(powerCut)
 		return nil
 	}},
+	{name: "server off", server: true, longest: 2 * time.Minute, begin: func(_ *world, h *serverHost, _ Fault, _ *chance.Draw) func() {
+		return h.turnOff(false)
+	}},
+	{name: "server replaced", server: true, longest: time.Minute, begin: func(_ *world, h *serverHost, _ Fault, _ *chance.Draw) func() {
+		return h.turnOff(true)
+	}},
 	{name: "server crash in an operation", server: true, begin: func(_ *world, h *serverHost, _ Fault, d *chance.Draw) func() {
 		h.crashAt(int64(1+d.Int(200)), d.Bool(0.5))
 		return nil
@@ -143,17 +149,34 @@ var faultKinds = []faultKind{
 // serverFiles are patterns of the files of a server: all, segments, tables, and single ones.
 var serverFiles = []string{"*", "*.seg", "*.table", "MANIFEST", "CURRENT", "SERVING"}
 
+// themes are kinds that have an effect together.
+var themes = [][]string{
+	{"server off", "compaction"},
+	{"server off", "compaction", "gc", "server kill"},
+	{"server off", "server replaced", "store slow", "store requests fail"},
+	{"server power cut", "server syncs fail", "server crash in an operation"},
+	{"server bit flip", "server restart", "store away"},
+	{"updater kill", "log rotation", "store requests fail"},
+	{"compaction", "gc", "updater kill"},
+	{"column drained", "etcd away", "server kill"},
+}
+
 // maxFaults is the most faults of a schedule.
 const maxFaults = 24
 
 // drawFaults draws a schedule. A run has few kinds, so that faults of one kind meet often.
 func drawFaults(d *chance.Draw, c Config) (faults []Fault) {
-	kinds := make([]faultKind, 1+d.Int(6))
-	for i := range kinds {
-		kinds[i] = faultKinds[d.Int(len(faultKinds))]
-		for kinds[i].etcd && c.Shards < 2 {
-			kinds[i] = faultKinds[d.Int(len(faultKinds))]
-		}
+	var kinds []faultKind
+	if d.Bool(0.5) {
+		theme := themes[d.Int(len(themes))]
+		kinds = slices.DeleteFunc(slices.Clone(faultKinds), func(k faultKind) bool { return !slices.Contains(theme, k.name) })
+	}
+	for range d.Int(6) {
+		kinds = append(kinds, faultKinds[d.Int(len(faultKinds))])
+	}
+	kinds = slices.DeleteFunc(kinds, func(k faultKind) bool { return k.etcd && c.Shards < 2 })
+	if len(kinds) == 0 {
+		return nil
 	}
 	for range d.Int(maxFaults + 1) {
 		k := kinds[d.Int(len(kinds))]

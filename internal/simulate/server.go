@@ -42,6 +42,8 @@ type serverHost struct {
 		isolated int            // faults that cut the host off
 		doubted  time.Time      // the last moment at which a fault explains that documents are unavailable
 		powerCut bool           // since the last process
+		off      int            // faults that keep the machine off
+		on       chan struct{}  // closed when it may start again
 	}
 }
 
@@ -69,7 +71,7 @@ func (h *serverHost) http() string   { return net.JoinHostPort(h.ip, "7071") }
 
 // run starts docserviced again and again until the world ends.
 func (h *serverHost) run() {
-	for h.w.alive.Err() == nil {
+	for h.isOn() {
 		h.mu.Lock()
 		powerCut := h.mu.powerCut
 		h.mu.powerCut = false
@@ -80,6 +82,44 @@ func (h *serverHost) run() {
 		h.serve(p)
 		if !ctxtime.Sleep(h.w.alive, restartPause) {
 			return
+		}
+	}
+}
+
+// isOn waits until the machine is on. It returns false when the world has ended.
+func (h *serverHost) isOn() bool {
+	for h.w.alive.Err() == nil {
+		h.mu.Lock()
+		off, on := h.mu.off > 0, h.mu.on
+		h.mu.Unlock()
+		if !off {
+			return true
+		}
+		select {
+		case <-on:
+		case <-h.w.alive.Done():
+		}
+	}
+	return false
+}
+
+// turnOff ends the process and keeps the machine off, until the result is called. erased: its disk
+// is replaced by an empty one.
+func (h *serverHost) turnOff(erased bool) (turnOn func()) {
+	h.mu.Lock()
+	if h.mu.off++; h.mu.off == 1 {
+		h.mu.on = make(chan struct{})
+	}
+	h.mu.Unlock()
+	h.stop(powerCut)
+	if erased {
+		h.w.must(h.disk.Files().RemoveAll(dataDir))
+	}
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.mu.off--; h.mu.off == 0 {
+			close(h.mu.on)
 		}
 	}
 }

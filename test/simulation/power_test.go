@@ -69,7 +69,7 @@ type search struct {
 
 // String returns a row of the table.
 func (s *search) String() string {
-	return fmt.Sprintf("| %s | %s | %s | %s | %s |", s.id, s.what, cmp.Or(s.rule, "not found"), s.seeds, s.processor)
+	return fmt.Sprintf("| %s | %s | %s | %s | %s |", s.id, s.what, cmp.Or(s.rule, "**no**"), s.seeds, s.processor)
 }
 
 var (
