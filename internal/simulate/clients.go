@@ -91,7 +91,11 @@ func (c *client) ask(ctx context.Context) {
 	for ctx.Err() == nil {
 		d := c.w.chance.Next("ask " + c.name)
 		c.one(&d)
-		if !ctxtime.Sleep(ctx, d.Duration(20*time.Millisecond, time.Second)) {
+		pause := d.Duration(20*time.Millisecond, time.Second)
+		if c.single != nil && !c.single.isComplete() {
+			pause /= 20 // a server that catches up may find ids missing
+		}
+		if !ctxtime.Sleep(ctx, pause) {
 			return
 		}
 	}
@@ -125,20 +129,23 @@ func (c *client) randomID(d *chance.Draw) string { return "doc-" + itoa(d.Int(c.
 func (c *client) get(id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTime)
 	defer cancel()
-	before := c.serves(id)
+	before, incomplete := c.serves(id), c.incomplete()
 	q := c.w.account.ask(c.servers...)
 	document, err := c.client.Get(ctx, nil, id)
-	c.judge(q, before, id, document, err)
+	c.judge(q, before, incomplete, id, document, err)
 }
 
 // judge judges the answer for an id.
-func (c *client) judge(q question, before bool, id string, document []byte, err error) {
+func (c *client) judge(q question, before bool, incomplete *serverProcess, id string, document []byte, err error) {
 	a := c.w.account
 	switch {
 	case err == nil:
 		a.found(q, id, document)
 	case errors.Is(err, docservice.ErrNotFound):
 		a.missing(q, id)
+		if c.single != nil && incomplete == c.single.current() && incomplete != nil && !c.single.isComplete() {
+			a.wrongf("incomplete", "%s did not find %s before it had read what was announced", c.single.name, id)
+		}
 	case errors.Is(err, docservice.ErrMoved):
 		a.other("moved")
 	case errors.Is(err, docservice.ErrUnavailable):
@@ -149,6 +156,26 @@ func (c *client) judge(q question, before bool, id string, document []byte, err 
 	default:
 		a.other("error")
 	}
+}
+
+// isComplete reports whether the server has read what was announced before it started. It does not
+// know of shards: those of a column are not ready one by one.
+func (h *serverHost) isComplete() bool {
+	h.mu.Lock()
+	p := h.mu.process
+	h.mu.Unlock()
+	if p == nil || p.server == nil {
+		return false
+	}
+	return h.w.etcd != nil || p.server.Readiness().Collections[collectionName].Ready
+}
+
+// incomplete returns the process of the only server if it is not complete, else nil.
+func (c *client) incomplete() *serverProcess {
+	if c.single == nil || c.single.isComplete() {
+		return nil
+	}
+	return c.single.current()
 }
 
 // serves reports whether the only server is ready and serves the shard of an id. Shards that the
@@ -196,9 +223,10 @@ func (c *client) batch(ids []string) {
 	for i, id := range ids {
 		before[i] = c.serves(id)
 	}
+	incomplete := c.incomplete()
 	q := c.w.account.ask(c.servers...)
 	err := c.client.GetMany(ctx, ids, func(i int, document []byte, err error) error {
-		c.judge(q, before[i], ids[i], document, err)
+		c.judge(q, before[i], incomplete, ids[i], document, err)
 		return nil
 	})
 	if err != nil {
@@ -228,10 +256,10 @@ func (c *client) page(after string) {
 func (c *client) overHTTP(id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTime)
 	defer cancel()
-	before := c.serves(id)
+	before, incomplete := c.serves(id), c.incomplete()
 	q := c.w.account.ask(c.servers...)
 	if c.w.etcd != nil { // it may be passed on
-		before, q = false, c.w.account.ask(c.w.names()...)
+		before, incomplete, q = false, nil, c.w.account.ask(c.w.names()...)
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.single.http()+"/documents/"+collectionName+"/"+url.PathEscape(id), http.NoBody)
 	c.w.must(err)
@@ -256,5 +284,5 @@ func (c *client) overHTTP(id string) {
 	default:
 		err = errors.New(response.Status)
 	}
-	c.judge(q, before, id, document, err)
+	c.judge(q, before, incomplete, id, document, err)
 }

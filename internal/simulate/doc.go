@@ -36,5 +36,5 @@
 // # Rules
 //
 // The rules that an answer or a state can violate are in account.go (bytes, invented, old, not
-// found, list, expired, ready) and in settle.go (liveness, queue, files).
+// found, list, expired), clients.go (ready, incomplete) and in settle.go (liveness, queue, files).
 package simulate

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"docstore/internal/ctxtime"
 	"docstore/internal/simulate/chance"
 	"docstore/internal/simulate/disk"
 	"docstore/internal/simulate/network"
@@ -123,7 +124,14 @@ var faultKinds = []faultKind{
 	}},
 	{name: "compaction", begin: func(w *world, _ *serverHost, _ Fault, d *chance.Draw) func() {
 		erase := d.Bool(0.5)
-		w.running.Go(func() { w.updater.compact(erase) })
+		w.running.Go(func() {
+			for range compactions { // later ones drop the deletes of documents that earlier ones dropped
+				w.updater.compact(erase)
+				if !ctxtime.Sleep(w.alive, deleteAfter+time.Second) {
+					return
+				}
+			}
+		})
 		return nil
 	}},
 	{name: "etcd away", etcd: true, longest: time.Minute, begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
@@ -145,6 +153,9 @@ var faultKinds = []faultKind{
 		return nil
 	}},
 }
+
+// compactions is how often compact runs in a row.
+const compactions = 4
 
 // serverFiles are patterns of the files of a server: all, segments, tables, and single ones.
 var serverFiles = []string{"*", "*.seg", "*.table", "MANIFEST", "CURRENT", "SERVING"}
