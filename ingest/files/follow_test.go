@@ -2,12 +2,14 @@ package files
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
 
+	"docstore/ingest/records"
 	"docstore/internal/vfs"
 
 	"github.com/stretchr/testify/require"
@@ -45,4 +47,46 @@ func TestFileWatcher(t *testing.T) {
 	missing := newFileWatcher(vfs.OS, filepath.Join(path, "below a file"), time.Millisecond)
 	defer missing.close()
 	require.NoError(t, missing.wait(t.Context()))
+}
+
+// TestRotatedBeforeItIsRead: the log is rotated between the start of append, which may wait for
+// other things, and the first read.
+func TestRotatedBeforeItIsRead(t *testing.T) {
+	for _, rotations := range []int{1, 2} {
+		log := filepath.Join(t.TempDir(), "log")
+		write(t, log, "{\"id\":0}\n")
+		opener, err := NewOpener([]string{log}, Options{Format: records.FormatNDJSON, Follow: true})
+		require.NoError(t, err)
+		for n := range rotations {
+			if n > 0 {
+				require.NoError(t, os.Rename(log+".1", log+".2"))
+			}
+			require.NoError(t, os.Rename(log, log+".1"))
+			write(t, log, fmt.Sprintf("{\"id\":%d}\n", n+1))
+		}
+		s, err := opener.Open(t.Context(), nil)
+		require.NoError(t, err)
+		for id := range rotations + 1 {
+			b, err := s.Next(t.Context())
+			require.NoError(t, err)
+			require.Len(t, b.Records, 1)
+			require.Equal(t, fmt.Sprintf("{\"id\":%d}", id), string(b.Records[0].Document))
+		}
+		require.NoError(t, s.Close())
+	}
+}
+
+// TestRemovedBeforeItIsRead: a log that was replaced and is gone is an error, and not passed over.
+func TestRemovedBeforeItIsRead(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	write(t, log, "{\"id\":0}\n")
+	opener, err := NewOpener([]string{log}, Options{Format: records.FormatNDJSON, Follow: true})
+	require.NoError(t, err)
+	require.NoError(t, os.Rename(log, filepath.Join(t.TempDir(), "elsewhere")))
+	write(t, log, "{\"id\":1}\n")
+	s, err := opener.Open(t.Context(), nil)
+	require.NoError(t, err)
+	_, err = s.Next(t.Context())
+	require.ErrorContains(t, err, "was replaced before it was read")
+	require.NoError(t, s.Close())
 }

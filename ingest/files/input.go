@@ -3,11 +3,14 @@ package files
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"docstore/ingest/parquet"
@@ -107,7 +110,38 @@ func (in *input) readerAt(ctx context.Context) (readerAt, error) {
 	if in.store != nil {
 		return &objectAt{ctx, in.store, in.from.Path}, nil
 	}
-	return in.fs.Open(in.name)
+	return in.open()
+}
+
+// open opens the file that was inspected. A followed one may have been renamed since, and another
+// may have its name: that is read later.
+func (in *input) open() (vfs.File, error) {
+	if !in.follow {
+		return in.fs.Open(in.name)
+	}
+	for path := in.name; ; {
+		file, err := in.fs.Open(path)
+		if err == nil {
+			info, err := file.Stat()
+			if err == nil && info.ID == in.from.File {
+				return file, nil
+			}
+			if err := errors.Join(err, file.Close()); err != nil {
+				return nil, err
+			}
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		files, err := neighbors(in.fs, in.from.Path)
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(files, func(f neighbor) bool { return f.info.ID == in.from.File })
+		if i < 0 {
+			return nil, fmt.Errorf("%s was replaced before it was read, and the file that had the name is not in its directory: restore the file, or use --resume=false", in.name)
+		}
+		path = files[i].path
+	}
 }
 
 // openAt returns a reader of the bytes from an offset on.
@@ -115,7 +149,7 @@ func (in *input) openAt(ctx context.Context, offset int64) (io.ReadCloser, error
 	if in.store != nil {
 		return in.store.Open(ctx, in.from.Path, offset, -1)
 	}
-	file, err := in.fs.Open(in.name)
+	file, err := in.open()
 	if err != nil {
 		return nil, err
 	}
