@@ -166,3 +166,50 @@ func TestBytesBefore(t *testing.T) {
 		require.Equal(t, c.before, before, "%v", c.at)
 	}
 }
+
+// TestRewriteBeforeWhatSupersededIt: the tail reads the rest of a segment from a rewrite, which lacks
+// a version of a document because of a later one, and the segment of that has not arrived. The
+// index has neither, so the id is unavailable and not missing, also after a restart.
+func TestRewriteBeforeWhatSupersededIt(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		source, f := newMemFixture(t), newMemFixture(t)
+		known := map[string]vfs.Info{}
+		source.put("a", "one")
+		_, err := source.queueWriter().Delete([]byte("a"))
+		require.NoError(t, err)
+		source.put("b", "bee")
+		f.copyQueue(source, known)
+		c := f.ready()
+		requireNone(t, c, "a", docservice.ErrNotFound)
+
+		source.put("a", "two")
+		source.put("c", "see")
+		source.seal()
+		source.put("a", "three")
+		source.seal()
+		_, err = maintain.Compact(t.Context(), source.queueDir, &maintain.CompactOptions{FS: source.fs, MaxDead: 0.01, DeleteOriginals: true})
+		require.NoError(t, err)
+		const rewrite, last = "0000000001-0000000001.0001.seg", "0000000002.seg"
+		arrive := func(name string) {
+			content, err := vfs.ReadFile(source.fs, filepath.Join(source.queueDir, name))
+			require.NoError(t, err)
+			require.NoError(t, vfs.WriteFileAtomic(f.fs, filepath.Join(f.queueDir, name), content))
+		}
+		arrive(rewrite)
+		waitFor(t, c, "the rest of the segment is read", func(Status) bool {
+			_, err := c.Get(nil, []byte("c"))
+			return err == nil
+		})
+		if restart {
+			require.NoError(t, c.Close())
+			c = f.open()
+			waitFor(t, c, "the queue is read to its end", func(s Status) bool { return s.Position.Next.Segment > 0 && c.serving.Load().health.tailState().current })
+		}
+		requireNone(t, c, "a", docservice.ErrUnavailable)
+		requireDocument(t, c, "b", "bee")
+		require.False(t, c.Ready())
+		arrive(last)
+		require.NoError(t, c.WaitReady(soon(t)))
+		requireDocument(t, c, "a", "three")
+	}
+}

@@ -40,6 +40,9 @@ type health struct {
 		// stoppedBy is the error behind the fault that stops the tail, nil if it runs.
 		stoppedBy error
 		head      headState
+		// settled is the end of what superseded the entries that the rewrites lack which the tail
+		// has read. Before it, the index has neither these entries nor the later ones.
+		settled queue.Address
 		// suspect holds the paths of files in which a fetch has found damage since the
 		// background pass last verified them.
 		suspect map[string]bool
@@ -65,15 +68,26 @@ func newHealth(alive context.Context, options *Options, behind *atomic.Bool, pos
 // inherit copies the state of a store that has read the same queue in another directory.
 func (h *health) inherit(from *health) {
 	from.mu.Lock()
-	tail, reached, faults := from.mu.tail, from.mu.reached, from.mu.faults
+	tail, reached, faults, settled := from.mu.tail, from.mu.reached, from.mu.faults, from.mu.settled
 	from.mu.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.mu.tail, h.mu.reached = tail, reached
+	h.mu.tail, h.mu.reached, h.mu.settled = tail, reached, settled
 	h.mu.tail.current = false
 	h.continues.Store(from.continues.Load())
 	h.mu.faults.index, h.mu.faults.lost = faults.index, faults.lost
 	h.stateChanged()
+}
+
+// entered records that the tail reads a rewrite, which lacks entries because of later ones
+// before settled.
+func (h *health) entered(settled queue.Address) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if settled.Compare(h.mu.settled) > 0 {
+		h.mu.settled = settled
+		h.stateChanged()
+	}
 }
 
 // waitUntil waits until a condition holds. It evaluates the condition with h.mu locked
@@ -116,6 +130,7 @@ func (h *health) knowledge() knowledge {
 		headUnread: h.mu.head.failure != nil && !h.mu.reached,
 		stale:      h.mu.head.isStale(h.options.Now(), h.options.MaxStaleness),
 		behind:     h.behind.Load(),
+		within:     h.mu.tail.position.Next.Compare(h.mu.settled) < 0,
 	}
 }
 

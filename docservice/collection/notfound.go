@@ -26,6 +26,7 @@ type knowledge struct {
 	headUnread bool // reading the head file failed: the queue's end is unknown
 	stale      bool // the head file is older than MaxStaleness
 	behind     bool // entries are known to exist that have not arrived (SetBehind)
+	within     bool // the tail has read a rewrite, and not what superseded the entries that it lacks
 }
 
 // A gap is the reason why the index may lack a document that the queue holds.
@@ -44,6 +45,7 @@ var (
 	gapDamaged    = newGap("the index is damaged and is rebuilt from the queue")
 	gapHeadUnread = newGap("the head file of the queue cannot be read")
 	gapStale      = newGap("the copy of the queue is older than the limit for it")
+	gapWithin     = newGap("compaction has left out entries for later ones that have not been read")
 	gapBehind     = newGap("announced entries have not arrived")
 )
 
@@ -62,6 +64,8 @@ func (k knowledge) gap() *gap {
 		return gapHeadUnread
 	case k.behind:
 		return gapBehind
+	case k.within:
+		return gapWithin
 	case !k.reached:
 		return gapNotRead
 	case k.stale:

@@ -76,6 +76,9 @@ func (s *settler) enter(rewrite queue.Rewrite, from queue.Address) error {
 		return err
 	}
 	at := queue.Position{Queue: rewrite.Settled.Queue, Next: from}
+	if !isSettledAt(rewrite.Settled, at) {
+		s.health.entered(rewrite.Settled.Next)
+	}
 	var found []segmentRun
 	for _, r := range rewrites {
 		if from.Compare(queue.Address{Segment: r.First}) > 0 && !s.whole[r] && !isSettledAt(r.Settled, at) {
@@ -93,6 +96,20 @@ func (s *settler) enter(rewrite queue.Rewrite, from queue.Address) error {
 		return err
 	}
 	return s.queue.DropReplaced() // open files may have the dropped documents
+}
+
+// resume determines, when the store is opened, which rewrites the tail may have read without what
+// superseded the entries that they lack: it may have read these entries before the rewrite, but
+// that is not known any more.
+func (s *settler) resume() error {
+	position := s.health.tailState().position
+	rewrites, err := s.queue.Rewrites()
+	for _, r := range rewrites {
+		if r.First <= position.Next.Segment && r.Settled.Queue == position.Queue {
+			s.health.entered(r.Settled.Next)
+		}
+	}
+	return err
 }
 
 // isSettledAt reports whether an index at a position includes the entries that made a

@@ -1,6 +1,7 @@
 package collection
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -120,7 +121,7 @@ func (c *Collection) newStore(number indexNumber, index *lsm.DB, queueDir string
 	})
 	s.setQueueID(state.position)
 	s.follower.readHead() // before the tail can reach anything
-	err = s.settler.refresh()
+	err = cmp.Or(s.settler.resume(), s.settler.refresh())
 	if err == nil && c.options.VerifyInterval > 0 {
 		err = s.verifier.loadQuarantined()
 	}

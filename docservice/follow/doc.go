@@ -34,7 +34,8 @@
 // one in CURRENT, or else the state on the disk. Once the record was read, the number of the
 // newest increment must be read, too.
 //
-// Later announcements, moves and failures do not make the server unready. Only
+// Later announcements, moves and failures do not make the server unready, except for the time in
+// which a rewrite is here and what superseded the entries that it lacks is not. Only
 // Options.MaxStaleness does: it bounds the time since the server last knew that it serves
 // its target, with all increments.
 //
