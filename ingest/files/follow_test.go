@@ -76,6 +76,41 @@ func TestRotatedBeforeItIsRead(t *testing.T) {
 	}
 }
 
+// TestRotatedAgainBeforeItIsRead: a file that was rotated while append did not run is rotated
+// again between the start of append and the first read.
+func TestRotatedAgainBeforeItIsRead(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	write(t, log, "{\"id\":0}\n{\"id\":1}\n")
+	open := func() *Opener {
+		opener, err := NewOpener([]string{log}, Options{Format: records.FormatNDJSON, Follow: true})
+		require.NoError(t, err)
+		return opener
+	}
+	s, err := open().Open(t.Context(), nil)
+	require.NoError(t, err)
+	b, err := s.Next(t.Context())
+	require.NoError(t, err)
+	cursor := b.AppendCursor(nil, 0)
+	require.NoError(t, s.Close())
+
+	require.NoError(t, os.Rename(log, log+".1"))
+	write(t, log, "{\"id\":2}\n{\"id\":3}\n")
+	s, err = open().Open(t.Context(), cursor)
+	require.NoError(t, err)
+	require.NoError(t, os.Rename(log+".1", log+".2"))
+	require.NoError(t, os.Rename(log, log+".1"))
+	write(t, log, "{\"id\":4}\n")
+	for id := 1; id <= 4; {
+		b, err := s.Next(t.Context())
+		require.NoError(t, err)
+		for _, r := range b.Records {
+			require.Equal(t, fmt.Sprintf("{\"id\":%d}", id), string(r.Document))
+			id++
+		}
+	}
+	require.NoError(t, s.Close())
+}
+
 // TestRemovedBeforeItIsRead: a log that was replaced and is gone is an error, and not passed over.
 func TestRemovedBeforeItIsRead(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")

@@ -113,10 +113,10 @@ func (in *input) readerAt(ctx context.Context) (readerAt, error) {
 	return in.open()
 }
 
-// open opens the file that was inspected. A followed one may have been renamed since, and another
-// may have its name: that is read later.
+// open opens the file that was inspected. A followed or rotated one may have been renamed since,
+// and another may have its name: that is read later.
 func (in *input) open() (vfs.File, error) {
-	if !in.follow {
+	if in.from.File == (vfs.FileID{}) || !in.follow && in.gen == current {
 		return in.fs.Open(in.name)
 	}
 	for path := in.name; ; {
