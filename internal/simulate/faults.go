@@ -204,8 +204,9 @@ func drawFaults(d *chance.Draw, c Config) (faults []Fault) {
 		faults = append(faults, f)
 	}
 	slices.SortFunc(faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	all := slices.Clone(faults)
 	return slices.DeleteFunc(faults, func(f Fault) bool {
-		return slices.ContainsFunc(faults, func(other Fault) bool { // still active
+		return slices.ContainsFunc(all, func(other Fault) bool { // still active
 			return other.Kind == f.Kind && other.Target == f.Target && other.At < f.At && other.At+other.For >= f.At
 		})
 	})
