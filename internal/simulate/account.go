@@ -33,6 +33,7 @@ type account struct {
 		entries   []entry
 		of        map[string][]int // positions of the entries of an id
 		announced []int            // by shard: the newest position that any server had
+		news      []news           // its changes, in a collection of one shard
 		views     map[string]*view // by server
 		answers   map[string]int   // by kind
 		wrong     []string
@@ -44,6 +45,12 @@ type view struct {
 	floors []int // the newest ones that answers came from
 	goals  []int // those which it must have read before it answers "not found"
 	starts int   // of processes
+}
+
+// news is that a server had a position at a time.
+type news struct {
+	at       time.Time
+	position int
 }
 
 // clockTolerance is the time before and after its expiry in which a document may be served or not.
@@ -110,6 +117,14 @@ func (a *account) started(server string, powerLost bool) (goals []int) {
 		clear(v.floors)
 	}
 	return slices.Clone(a.mu.announced)
+}
+
+// lostCopy records that power was lost on a server whose goals are those of its copy of the queue:
+// renames of a copier are not synced, so that the copy may be an older one.
+func (a *account) lostCopy(server string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(a.viewOf(server).goals)
 }
 
 // reached records that a server is ready, and could read the store all the time since it started.
@@ -208,7 +223,24 @@ func (a *account) found(q question, id string, document []byte) {
 		v := a.viewOf(q.servers[0])
 		v.floors[e.shard] = max(v.floors[e.shard], at)
 	}
-	a.mu.announced[e.shard] = max(a.mu.announced[e.shard], at)
+	if at > a.mu.announced[e.shard] {
+		a.mu.announced[e.shard] = at
+		if a.shards == 1 {
+			a.mu.news = append(a.mu.news, news{time.Now(), at})
+		}
+	}
+}
+
+// announcedBefore returns the newest position that any server had before a time.
+func (a *account) announcedBefore(t time.Time) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, n := range slices.Backward(a.mu.news) {
+		if n.at.Before(t) {
+			return n.position
+		}
+	}
+	return 0
 }
 
 // missing judges that an id was not found.
@@ -224,7 +256,11 @@ func (a *account) missing(q question, id string) {
 // mayBeMissing returns why an id must be found, or "" if some state has no document of it.
 func (a *account) mayBeMissing(q question, id string) string {
 	shard := a.layout(id)
-	floor := max(a.floor(q, shard), q.goals[shard])
+	goal := q.goals[shard]
+	for _, server := range q.servers {
+		goal = min(goal, a.viewOf(server).goals[shard]) // see lostCopy
+	}
+	floor := max(a.floor(q, shard), goal)
 	none, last := true, 0 // the state at floor
 	for _, p := range a.mu.of[id] {
 		e := a.mu.entries[p]

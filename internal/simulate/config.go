@@ -15,8 +15,12 @@ type Config struct {
 	Servers int
 	// Shards are the shards of the collection, if there are several. Columns of equal size hold
 	// them, by a placement in etcd.
-	Shards       int `json:",omitempty"`
-	Columns      int `json:",omitempty"`
+	Shards  int `json:",omitempty"`
+	Columns int `json:",omitempty"`
+	// Copies: servers serve copies of the directory of the queue, which docstore-sync makes, and
+	// there is no object store. CopyDeletes is its --delete.
+	Copies       bool `json:",omitempty"`
+	CopyDeletes  bool `json:",omitempty"`
 	Zones        int
 	Codec        string
 	Increments   bool    // documents are announced within seconds, not with the next manifest
@@ -67,6 +71,9 @@ func Draw(seed uint64) Config {
 	if d.Bool(0.4) {
 		c.Shards, c.Columns = 2<<d.Int(3), d.Between(1, 3)
 		c.Servers = c.Columns * d.Between(1, 2)
+	}
+	if copies := chance.New(seed).Next("copies"); c.Shards == 0 && copies.Bool(0.4) {
+		c.Copies, c.CopyDeletes = true, copies.Bool(0.5)
 	}
 	c.Faults = drawFaults(&d, c)
 	return c

@@ -13,6 +13,9 @@
 //	    |                           |
 //	    +--> account                +-- memcached
 //
+// With Config.Copies there is no store: a copier on each serving machine copies the directory of
+// the queue, and the server serves the copy.
+//
 // # A run
 //
 // The seed decides the configuration, the workload, and a schedule of faults (Config). After the

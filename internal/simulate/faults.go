@@ -16,6 +16,8 @@ type faultKind struct {
 	name    string
 	server  bool          // the target is a server
 	etcd    bool          // it needs an etcd
+	store   bool          // it needs an object store
+	copies  bool          // it needs copies of the queue
 	longest time.Duration // the longest duration; 0: it has none
 	files   []string      // patterns of the files that it may concern; nil: it concerns none
 	begin   func(w *world, h *serverHost, f Fault, d *chance.Draw) (end func())
@@ -94,20 +96,20 @@ var faultKinds = []faultKind{
 		in, out := w.network.Cut(network.Zone("a"), network.Zone("b")), w.network.Cut(network.Zone("b"), network.Zone("a"))
 		return func() { in(); out() }
 	}},
-	{name: "store away", longest: time.Minute, begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
+	{name: "store away", store: true, longest: time.Minute, begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
 		return w.storeFault(w.store.Away())
 	}},
-	{name: "store hangs", longest: time.Minute, begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
+	{name: "store hangs", store: true, longest: time.Minute, begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
 		return w.storeFault(w.store.Hang())
 	}},
-	{name: "store requests fail", longest: time.Minute, begin: func(w *world, _ *serverHost, _ Fault, d *chance.Draw) func() {
+	{name: "store requests fail", store: true, longest: time.Minute, begin: func(w *world, _ *serverHost, _ Fault, d *chance.Draw) func() {
 		share := func() float64 { return []float64{0, 0.2, 0.5}[d.Int(3)] }
 		return w.storeFault(w.store.Fail(share(), share(), share()))
 	}},
-	{name: "store executes puts late", longest: time.Minute, begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
+	{name: "store executes puts late", store: true, longest: time.Minute, begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
 		return w.storeFault(w.store.LatePuts(0.2))
 	}},
-	{name: "store slow", longest: time.Minute, begin: func(w *world, _ *serverHost, _ Fault, d *chance.Draw) func() {
+	{name: "store slow", store: true, longest: time.Minute, begin: func(w *world, _ *serverHost, _ Fault, d *chance.Draw) func() {
 		return w.storeFault(w.store.Slow(d.Duration(50*time.Millisecond, 3*time.Second)))
 	}},
 	{name: "updater restart", begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
@@ -148,7 +150,21 @@ var faultKinds = []faultKind{
 	{name: "column drained", etcd: true, longest: 2 * time.Minute, begin: func(w *world, _ *serverHost, _ Fault, d *chance.Draw) func() {
 		return w.drain(w.config.columnOf(d.Int(w.config.Servers)))
 	}},
-	{name: "gc", begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
+	{name: "copying stops", server: true, copies: true, longest: time.Minute, begin: func(_ *world, h *serverHost, _ Fault, _ *chance.Draw) func() {
+		return h.copier.stop()
+	}},
+	{name: "copying interrupted", server: true, copies: true, begin: func(_ *world, h *serverHost, _ Fault, d *chance.Draw) func() {
+		h.copier.interrupt(int64(1 + d.Int(40)))
+		return nil
+	}},
+	{name: "copy bit flip", server: true, copies: true, begin: func(w *world, h *serverHost, _ Fault, _ *chance.Draw) func() {
+		h.doubt()
+		name, err := h.disk.FlipBit(copyDir, "*.seg")
+		w.must(err)
+		w.log.add(h.name, "a bit of %q is flipped", name)
+		return nil
+	}},
+	{name: "gc", store: true, begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
 		w.running.Go(w.updater.gc)
 		return nil
 	}},
@@ -175,6 +191,11 @@ var themes = [][]string{
 // maxFaults is the most faults of a schedule.
 const maxFaults = 24
 
+// possible reports whether the fleet of a configuration can have the fault.
+func (k faultKind) possible(c Config) bool {
+	return (!k.etcd || c.Shards > 1) && (!k.store || !c.Copies) && (!k.copies || c.Copies)
+}
+
 // drawFaults draws a schedule. A run has few kinds, so that faults of one kind meet often.
 func drawFaults(d *chance.Draw, c Config) (faults []Fault) {
 	var kinds []faultKind
@@ -185,7 +206,7 @@ func drawFaults(d *chance.Draw, c Config) (faults []Fault) {
 	for range d.Int(6) {
 		kinds = append(kinds, faultKinds[d.Int(len(faultKinds))])
 	}
-	kinds = slices.DeleteFunc(kinds, func(k faultKind) bool { return k.etcd && c.Shards < 2 })
+	kinds = slices.DeleteFunc(kinds, func(k faultKind) bool { return !k.possible(c) })
 	if len(kinds) == 0 {
 		return nil
 	}

@@ -46,9 +46,12 @@ func Run(c Config) (*Report, error) {
 	w.log.add("world", "%v", c)
 	for _, h := range w.servers {
 		w.running.Go(h.run)
+		if h.copier != nil {
+			w.running.Go(h.copier.run)
+		}
 	}
 	w.running.Go(w.updater.run)
-	if !c.Increments {
+	if !c.Increments && !c.Copies {
 		w.running.Go(w.updater.announce)
 	}
 	if w.etcd != nil {

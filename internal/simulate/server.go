@@ -34,6 +34,7 @@ type serverHost struct {
 	// column is its replica set; empty: it holds the whole collection.
 	column string
 	disk   *disk.Disk
+	copier *copier // nil: it reads the object store
 	host   *network.Host
 
 	mu struct {
@@ -63,6 +64,9 @@ func newServerHost(w *world, i int) *serverHost {
 	zone := string(rune('a' + i%w.config.Zones))
 	h := &serverHost{w: w, name: fmt.Sprintf("server-%d", i), ip: fmt.Sprintf("10.0.0.%d", i+1), zone: zone, column: w.config.columnOf(i)}
 	h.disk, h.host = disk.New(w.chance, h.name), w.network.Host(h.ip, zone)
+	if w.config.Copies {
+		h.copier = &copier{h: h}
+	}
 	return h
 }
 
@@ -79,6 +83,15 @@ func (h *serverHost) run() {
 		h.mu.process = p
 		h.mu.Unlock()
 		p.goals = h.w.account.started(h.name, powerCut)
+		if h.copier != nil {
+			if powerCut {
+				h.w.account.lostCopy(h.name)
+				h.mu.Lock()
+				h.mu.doubted = time.Now() // appended bytes of an open segment were not synced
+				h.mu.Unlock()
+			}
+			p.goals = h.copier.goals()
+		}
 		h.serve(p)
 		if !ctxtime.Sleep(h.w.alive, restartPause) {
 			return
@@ -192,6 +205,9 @@ func (h *serverHost) options(p *serverProcess) server.Options {
 			},
 		}),
 	}
+	if h.copier != nil {
+		o.Collections[0].Source = copyDir
+	}
 	return o
 }
 
@@ -287,6 +303,13 @@ func (h *serverHost) doubtful(end func()) func() {
 		end()
 		h.doubt()
 	}
+}
+
+// isIsolated reports whether the host is cut off.
+func (h *serverHost) isIsolated() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.mu.isolated > 0
 }
 
 // isolate cuts the host off, until the result is called.

@@ -140,7 +140,7 @@ func (p *updaterProcess) close() error {
 // ingestIP is the address of the ingest host.
 const ingestIP = "10.0.4.1"
 
-// append is docstore-updater append --follow --resume --publish --announce.
+// append is docstore-updater append --follow --resume, with --publish --announce if there is a store.
 func (u *updater) append(p *updaterProcess) (err error) {
 	w, logger := u.w, u.w.log.logger("updater")
 	parsing := ingest.Parsing{Options: &records.Options{}}
@@ -182,17 +182,19 @@ func (u *updater) append(p *updaterProcess) (err error) {
 	appender := ingest.NewAppender(from, opener.Ends(), to, ingest.Options{
 		Queue: queueDir, Parsing: []ingest.Parsing{parsing}, FlushInterval: time.Second, Logger: logger,
 	})
-	live, err = publish.NewLive(p.ctx, b, queueDir, publish.LiveOptions{
-		FS: p.files, URL: storeURL, Announce: w.config.Increments, Seal: writer.Seal, Logger: logger, Now: time.Now,
-		Counts: func() publish.Counts {
-			at := appender.Progress()
-			return publish.Counts{Documents: at.Documents, Deletes: at.Deletes, Bad: at.Invalid}
-		},
-	})
-	if err != nil {
-		return err
+	if !w.config.Copies {
+		live, err = publish.NewLive(p.ctx, b, queueDir, publish.LiveOptions{
+			FS: p.files, URL: storeURL, Announce: w.config.Increments, Seal: writer.Seal, Logger: logger, Now: time.Now,
+			Counts: func() publish.Counts {
+				at := appender.Progress()
+				return publish.Counts{Documents: at.Documents, Deletes: at.Deletes, Bad: at.Invalid}
+			},
+		})
+		if err != nil {
+			return err
+		}
+		live.Start(p.ctx)
 	}
-	live.Start(p.ctx)
 	err = appender.Run(p.ctx)
 	if errors.Is(err, ingest.ErrInterrupted) {
 		return nil
@@ -252,9 +254,11 @@ func (u *updater) compact(erase bool) {
 		if err != nil {
 			return err
 		}
-		states, err := publish.RetainedStates(ctx, b, queueDir, 1, &publish.Options{FS: fsys})
-		if err != nil {
-			return err
+		var states []publish.RetainedState
+		if !u.w.config.Copies {
+			if states, err = publish.RetainedStates(ctx, b, queueDir, 1, &publish.Options{FS: fsys}); err != nil {
+				return err
+			}
 		}
 		if erase {
 			if err := shardset.RemoveDictionary(fsys, queueDir); err != nil {
