@@ -50,16 +50,16 @@ var faultKinds = []faultKind{
 	{name: "server disk full", server: true, longest: time.Minute, begin: func(w *world, h *serverHost, _ Fault, d *chance.Draw) func() {
 		end, err := h.disk.Full(int64(d.Int(256 << 10)))
 		w.must(err)
-		return end
+		return h.doubtful(end)
 	}},
 	{name: "server without inodes", server: true, longest: 20 * time.Second, begin: func(_ *world, h *serverHost, _ Fault, _ *chance.Draw) func() {
-		return h.disk.NoInodes()
+		return h.doubtful(h.disk.NoInodes())
 	}},
 	{name: "server writes fail", server: true, longest: 20 * time.Second, files: serverFiles, begin: func(_ *world, h *serverHost, f Fault, d *chance.Draw) func() {
-		return h.disk.FailWrites(disk.Failure{Pattern: f.Files, Probability: []float64{0.01, 0.2, 1}[d.Int(3)]})
+		return h.doubtful(h.disk.FailWrites(disk.Failure{Pattern: f.Files, Probability: []float64{0.01, 0.2, 1}[d.Int(3)]}))
 	}},
 	{name: "server syncs fail", server: true, longest: 20 * time.Second, files: serverFiles, begin: func(_ *world, h *serverHost, f Fault, d *chance.Draw) func() {
-		return h.disk.FailSyncs(disk.Failure{Pattern: f.Files, Probability: []float64{0.01, 0.2, 1}[d.Int(3)]})
+		return h.doubtful(h.disk.FailSyncs(disk.Failure{Pattern: f.Files, Probability: []float64{0.01, 0.2, 1}[d.Int(3)]}))
 	}},
 	{name: "server reads fail", server: true, longest: 20 * time.Second, files: serverFiles, begin: func(_ *world, h *serverHost, f Fault, _ *chance.Draw) func() {
 		return h.doubtful(h.disk.FailReads(disk.Failure{Pattern: f.Files}))
