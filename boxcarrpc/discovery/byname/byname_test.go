@@ -90,6 +90,7 @@ func TestOnlySomePackagesLinkRegistries(t *testing.T) {
 		module + "cmd/boxcar": true, module + "cmd/docserviced": true,
 		module + "queue/publish/etcdlog": true, module + "cmd/docstore-updater": true,
 		module + "docservice/column": true, module + "docservice/placement/etcdmap": true, module + "docservice/sharded/etcdclient": true, module + "internal/shardtest": true,
+		module + "internal/simulate": true, module + "internal/simulate/etcd": true,
 		module + "docservice/placement/fleet": true, module + "docservice/server/fleetview": true, module + "docservice/server/bucketsource": true,
 	}, importers)
 }
