@@ -23,7 +23,7 @@ TEST_TIMEOUT ?= 25m
 REPORT := $(TOOLS)/testreport
 
 # The fleet in one process, in virtual time; see internal/simulate. Its linker flag lets it change a
-# table of the runtime.
+# table of the runtime. These targets run the same seeds each time; make soak tries new ones.
 SIMULATION := -tags simulation -ldflags='-s -w -checklinkname=0' -timeout $(TEST_TIMEOUT) ./internal/simulate
 
 # Packages of the module whose tests need only Go; test/ has those of the whole system.
@@ -39,7 +39,7 @@ test test-all: export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath
 test: $(REPORT) ## test with random seeds; needs only Go; two minutes, the first time four
 	$(GO) build -o bin/ ./cmd/...
 	$(REPORT) -count 1 -short -vet=off -ldflags='-s -w' -p 4 -timeout $(TEST_TIMEOUT) $(PACKAGES) ./test/commands ./test/architecture
-	$(REPORT) -count 1 -vet=off $(SIMULATION) -seeds 20
+	$(REPORT) -count 1 -vet=off $(SIMULATION) -seed 1 -seeds 20
 
 # test/ runs the commands as processes, built without the race detector: it would slow down
 # the tests and find nothing. All other packages run with it.
@@ -48,7 +48,7 @@ test-all: setup check $(REPORT) ## install tools and run every test: races, real
 	CGO_ENABLED=1 $(REPORT) -slowest 10 -vet=off -race -p 4 -timeout $(TEST_TIMEOUT) $(PACKAGES)
 	$(REPORT) -slowest 10 -vet=off -timeout $(TEST_TIMEOUT) ./test/...
 	$(REPORT) -vet=off -timeout $(TEST_TIMEOUT) -tags invariants,nolzo ./internal/vfs ./bloom ./lsm/... ./queue ./queue/internal/... ./queue/maintain ./queue/codec ./queue/stored ./wal ./docservice/collection ./boxcarrpc/core ./cmd/docstore-updater
-	$(REPORT) -vet=off $(SIMULATION) -seeds 200
+	$(REPORT) -vet=off $(SIMULATION) -seed 1000 -seeds 200
 	cd bench && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) ./...
 	cd examples/frontend && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) ./...
 	cd examples/embed && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) ./...

@@ -3,6 +3,7 @@ package collection
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -255,8 +256,12 @@ func TestShardedBatchReusesBuffers(t *testing.T) {
 	}
 	body := marshal(t, request)
 	dst := make([]byte, 0, 1<<20)
-	require.LessOrEqual(t, testing.AllocsPerRun(100, func() {
-		_, err := s.Handle(t.Context(), docservice.MethodBatchGet, body, dst)
-		require.NoError(t, err)
-	}), 8.0)
+	least := math.Inf(1) // other goroutines allocate, too
+	for range 5 {
+		least = min(least, testing.AllocsPerRun(100, func() {
+			_, err := s.Handle(t.Context(), docservice.MethodBatchGet, body, dst)
+			require.NoError(t, err)
+		}))
+	}
+	require.LessOrEqual(t, least, 8.0)
 }
