@@ -34,3 +34,16 @@ func TestCurrentIsChecked(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, want, got)
 }
+
+// FuzzCurrent: what is read is what was written, or of an earlier build, which has no checksum.
+func FuzzCurrent(f *testing.F) {
+	f.Add([]byte("{\"state\":1,\"manifest\":{}}\n"))
+	f.Add([]byte("{\"state\":2}\n" + sumOf([]byte("{\"state\":2}"))))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		if c, err := parseCurrent(content); err == nil {
+			require.Positive(t, c.State)
+		} else {
+			require.ErrorIs(t, err, errCurrentDamaged)
+		}
+	})
+}

@@ -24,6 +24,7 @@ var targets = map[string]string{
 	"bloom.decodeScores":                              "FuzzRestore",
 	"bloom.decodeTrailer":                             "FuzzOpen",
 	"boxcarrpc/discovery.parseServer":                 "FuzzFile",
+	"docservice/follow.parseCurrent":                  "FuzzCurrent",
 	"boxcarrpc/internal/wire.ParseFrame":              "FuzzParseFrame",
 	"docservice/internal/wire.DecodeAnswer":           "FuzzDecodeResponse",
 	"docservice/internal/wire.DecodeBatchGetRequest":  "FuzzDecodeRequest",
