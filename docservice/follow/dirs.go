@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -28,6 +27,8 @@ type current struct {
 	Next publish.Ref `json:"next,omitzero"`
 	// Goal is the goal of a start that was not reached.
 	Goal goal `json:"goal,omitzero"`
+	// Sum is the CRC-32C of the file without it, in hex. Earlier builds ignore it.
+	Sum string `json:"sum,omitempty"`
 }
 
 // StateDir returns the directory of the collection.Collection that is served from the
@@ -100,20 +101,24 @@ func readCurrent(fsys vfs.FS, dir string) (c current, found bool, err error) {
 // errCurrentDamaged means that CURRENT is not what was written.
 var errCurrentDamaged = errors.New("the file is damaged")
 
-// parseCurrent parses CURRENT: a line of JSON, and a line with its CRC-32C in hex, which the files
-// of earlier builds lack.
+// parseCurrent parses CURRENT. The files of earlier builds have no checksum.
 func parseCurrent(content []byte) (c current, err error) {
-	line, sum, summed := bytes.Cut(content, []byte("\n"))
-	if want := sumOf(line); summed && string(sum) != want {
-		return current{}, errors.Wrapf(errCurrentDamaged, "its checksum is %q, its content has %q", sum, want)
-	}
-	if err := json.Unmarshal(line, &c); err != nil || c.State < 1 {
+	if err := json.Unmarshal(content, &c); err != nil || c.State < 1 {
 		return current{}, errors.Wrapf(errCurrentDamaged, "state %d: %v", c.State, err)
+	}
+	sum := c.Sum
+	c.Sum = ""
+	line, err := json.Marshal(c)
+	if err != nil {
+		return current{}, err
+	}
+	if want := sumOf(line); sum != "" && sum != want {
+		return current{}, errors.Wrapf(errCurrentDamaged, "its checksum is %q, its content has %q", sum, want)
 	}
 	return c, nil
 }
 
-func sumOf(line []byte) string { return fmt.Sprintf("%08x\n", checksum.Of(line)) }
+func sumOf(line []byte) string { return fmt.Sprintf("%08x", checksum.Of(line)) }
 
 // openCurrent opens the collection that CURRENT names, or the first one.
 func (f *Follower) openCurrent() error {
@@ -163,10 +168,13 @@ func readFile(fsys vfs.FS, path string) ([]byte, error) {
 
 func (f *Follower) save(c current) error {
 	content, err := json.Marshal(c)
+	if err == nil {
+		c.Sum = sumOf(content)
+		content, err = json.Marshal(c)
+	}
 	if err != nil {
 		return err
 	}
-	content = append(append(content, '\n'), sumOf(content)...)
 	return vfs.WriteFileAtomic(f.fs, filepath.Join(f.dir, currentName), content)
 }
 

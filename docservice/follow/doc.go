@@ -77,7 +77,7 @@
 //	state-0001/queue/  the queue that it tails
 //	checkpoint-N/      an index at the end of manifest N, and hard links to its files
 //
-// CURRENT is a line of JSON, and a line with its CRC-32C in hex. It is replaced atomically. If it
+// CURRENT is JSON with its CRC-32C. It is replaced atomically. If it
 // is damaged, Open begins without files, and the collection is fetched again. Open removes the
 // states that it does not name, which an interrupted move has left. CURRENT names the next manifest before its first file arrives: if
 // the target becomes another one before all have arrived, the state is made again.
