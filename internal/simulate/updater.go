@@ -26,7 +26,7 @@ const (
 	queueDir = "/queue"
 	// restartPause is the pause before a process that has ended is started again.
 	restartPause = time.Second
-	// shutdownTime is how long the commands of the ingest host may take after their end.
+	// deleteAfter is the age of a rewrite at which compact removes the files that it replaced.
 	deleteAfter = 5 * time.Second
 )
 
