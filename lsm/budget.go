@@ -8,6 +8,7 @@ import (
 
 	"docstore/bloom"
 	"docstore/lsm/internal/memtable"
+	"docstore/lsm/internal/table"
 )
 
 // Budget is a memory limit shared by several stores, for memtables (including those
@@ -21,8 +22,8 @@ import (
 //     exceeds this part fails with ErrBudget. Flushes and merges use the rest of it
 //     for their buffers, and then reduce the part for filter pages: at most 2 MiB for each
 //     table being written, whatever its size, or 8 MiB for a few large ones.
-//   - 2/8 for the indexes of open tables, and for filter pages and their indexes. What the
-//     former leave is divided among the stores every second and whenever a store is opened
+//   - 2/8 for the indexes of open tables, their tags, which take at most a quarter of this
+//     part, and for filter pages and their indexes. What the former leave is divided among the stores every second and whenever a store is opened
 //     or closed: in proportion to the load of their filters,
 //     but at most what their filters need and Options.FilterBytes. The rest is divided
 //     evenly.
@@ -38,7 +39,8 @@ type Budget struct {
 	used    atomic.Int64 // by memtables and spare memory for the next ones
 	pinned  atomic.Int64 // part of used: pinned memtables, counted as if full
 	merging atomic.Int64 // by tables being written
-	tables  atomic.Int64 // by indexes of open tables
+	tables  atomic.Int64 // by indexes and tags of open tables
+	tags    table.TagLimit
 
 	mu struct {
 		sync.Mutex
@@ -48,7 +50,9 @@ type Budget struct {
 }
 
 // NewBudget returns a budget of the given size in bytes.
-func NewBudget(bytes int64) *Budget { return &Budget{bytes: bytes} }
+func NewBudget(bytes int64) *Budget {
+	return &Budget{bytes: bytes, tags: table.TagLimit{Bytes: bytes / 16}}
+}
 
 // BudgetStats is the use of a Budget, in bytes.
 type BudgetStats struct {
@@ -114,7 +118,7 @@ func (b *Budget) mergesFit(bytes int64) bool {
 	return b == nil || b.merging.Load()+bytes <= b.bytes/8
 }
 
-// table adds memory of the index of an open table; negative bytes release it.
+// table adds memory of the index and the tags of an open table; negative bytes release it.
 func (b *Budget) table(bytes int64) {
 	if b != nil {
 		b.tables.Add(bytes)

@@ -123,8 +123,8 @@
 //
 // A key has at most MaxKeyBytes (64 KiB), a value MaxValueBytes (64 MiB), a batch
 // MaxBatchBytes (256 MiB). Memory is used for up to two memtables, those pinned by
-// snapshots and iterators, and Options.FilterBytes; a Budget limits these for several
-// stores together. Indexes are mapped; for each block, which has about 4 KiB, nine bytes
+// snapshots and iterators, and twice Options.FilterBytes, for filters and tags; a Budget
+// limits these for several stores together. Indexes are mapped; for each block, which has about 4 KiB, nine bytes
 // are in memory, too. When there are 48 tables more than the rule leaves, flushes stop
 // until merges have caught up.
 package lsm

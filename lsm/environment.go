@@ -57,9 +57,13 @@ type environment struct {
 
 // newEnvironment returns an environment whose tables count to a budget, or nil.
 func newEnvironment(dir string, o Options, budget *Budget) environment {
+	tags := &table.TagLimit{Bytes: o.FilterBytes}
+	if budget != nil {
+		tags = &budget.tags
+	}
 	return environment{dir: dir, Env: table.Env{
 		FS: o.FS, FalsePositiveRate: o.FalsePositiveRate, Logger: o.Logger,
-		CountIndex: budget.table, CountBuffer: budget.merge,
+		CountIndex: budget.table, CountBuffer: budget.merge, Tags: tags,
 	}}
 }
 

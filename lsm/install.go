@@ -56,8 +56,10 @@ func (db *DB) installTable(facts table.Facts, flushed *memtable.Memtable, merged
 	// Drop the filter pages of removed tables before their mappings, and the mappings
 	// before the files: the last of them frees the cached pages, which takes 10 to 40 ms
 	// and is left to the cleanup worker.
-	db.filters.replace(db.schedule.current.Load().filters())
+	now := db.schedule.current.Load()
+	db.filters.replace(now.filters())
 	old.retire()
+	now.addTags()
 	db.obsolete.add(logs, merged)
 	db.schedule.wake()
 	return nil

@@ -2,7 +2,6 @@ package lsm
 
 import (
 	"bytes"
-	"sync"
 
 	"github.com/cockroachdb/errors"
 
@@ -33,7 +32,7 @@ type Iterator struct {
 	source       *kv.MergingIterator
 	lower, upper []byte // nil for none
 	place        place
-	ahead        *readAhead
+	backward     bool // direction of source
 	key, value   []byte
 	failure      error
 }
@@ -70,7 +69,7 @@ func newIterator(db *DB, p *pin, err error, o *IterOptions) *Iterator {
 	if err != nil {
 		return it
 	}
-	it.source, it.ahead = p.view.iterator(p.sequence), readAheads.Get().(*readAhead)
+	it.source = p.view.iterator(p.sequence)
 	if o != nil {
 		it.lower, it.upper = bytes.Clone(o.LowerBound), bytes.Clone(o.UpperBound)
 		if bytes.Compare(o.Prefix, it.lower) > 0 {
@@ -101,7 +100,7 @@ func (it *Iterator) First() bool {
 	if it.lower != nil {
 		return it.seek(false, it.lower)
 	}
-	return it.read(false, 1, it.source.First)
+	return it.position(false, it.source.First)
 }
 
 // Last moves to the greatest key.
@@ -109,7 +108,7 @@ func (it *Iterator) Last() bool {
 	if it.upper != nil {
 		return it.seek(true, it.upper)
 	}
-	return it.read(true, 1, it.source.Last)
+	return it.position(true, it.source.Last)
 }
 
 // SeekGE moves to the smallest key that is at least key.
@@ -153,7 +152,7 @@ func (it *Iterator) Prev() bool {
 // seek moves to the smallest key that is at least key, or backward to the greatest
 // below it.
 func (it *Iterator) seek(backward bool, key []byte) bool {
-	return it.read(backward, 1, func() bool {
+	return it.position(backward, func() bool {
 		if backward {
 			return it.source.SeekLT(key)
 		}
@@ -166,24 +165,16 @@ func (it *Iterator) step(backward bool) bool {
 	if !it.open(backward) {
 		return false
 	}
-	a := it.ahead
-	switch {
-	case a.step(backward):
-		return it.show()
-	case backward != a.backward: // return to the first entry that was read ahead
-		key, _ := a.shown()
-		key = bytes.Clone(key)
-		return it.read(backward, 1, func() bool {
-			if backward {
-				return it.source.SeekLT(key)
-			}
-			return it.source.SeekGE(key) && it.source.Next()
-		})
-	case a.ended:
-		it.place, it.failure = endOf(backward), a.failure
-		return false
+	if backward == it.backward {
+		return it.settle(it.source.Next())
 	}
-	return it.read(backward, 2*a.want, it.source.Next)
+	key := bytes.Clone(it.source.Current().Key)
+	return it.position(backward, func() bool {
+		if backward {
+			return it.source.SeekLT(key)
+		}
+		return it.source.SeekGE(key) && it.source.Next()
+	})
 }
 
 // endOf returns the place after the end in a direction.
@@ -212,55 +203,43 @@ func (it *Iterator) open(backward bool) bool {
 	return true
 }
 
-// read positions the source and reads up to want entries from there.
-func (it *Iterator) read(backward bool, want int, position func() bool) bool {
+// position moves the source in a direction and then to the first entry from there.
+func (it *Iterator) position(backward bool, move func() bool) bool {
 	if !it.open(backward) {
 		return false
 	}
-	a := it.ahead
-	a.reset(backward, want)
-	it.place, it.failure = endOf(backward), nil
-	it.gather(position())
-	if a.count == 0 {
-		it.failure = a.failure
-		return false
-	}
-	return it.show()
+	it.backward = backward
+	return it.settle(move())
 }
 
-// gather copies entries, beginning with the current one of the source if found. The
-// source stays on the last of them.
-func (it *Iterator) gather(found bool) {
-	a := it.ahead
+// settle moves to the first entry from the current one of the source, if found, that is
+// within the bounds and no tombstone.
+func (it *Iterator) settle(found bool) bool {
 	for ; found; found = it.source.Next() {
 		e := it.source.Current()
 		if !it.within(e.Key) {
-			a.ended = true
-			return
+			it.place, it.failure = endOf(it.backward), nil
+			return false
 		}
-		if !e.Tombstone && !a.add(e) {
-			return
+		if e.Tombstone {
+			continue
 		}
+		it.place, it.failure, it.key, it.value = placeOn, nil, e.Key, e.Value
+		if invariants.Enabled { // copies, which open overwrites
+			it.key, it.value = bytes.Clone(it.key), bytes.Clone(it.value)
+		}
+		return true
 	}
-	a.ended, a.failure = true, it.source.Err()
+	it.place, it.failure = endOf(it.backward), it.source.Err()
+	return false
 }
 
 // within reports whether a key is within the bound in the current direction.
 func (it *Iterator) within(key []byte) bool {
-	if it.ahead.backward {
+	if it.backward {
 		return it.lower == nil || bytes.Compare(key, it.lower) >= 0
 	}
 	return it.upper == nil || bytes.Compare(key, it.upper) < 0
-}
-
-// show moves to the entry that was read ahead.
-func (it *Iterator) show() bool {
-	it.place = placeOn
-	it.key, it.value = it.ahead.shown()
-	if invariants.Enabled { // copies that can be overwritten: the entry may be returned again
-		it.key, it.value = bytes.Clone(it.key), bytes.Clone(it.value)
-	}
-	return true
 }
 
 // Valid reports whether the iterator is on an entry.
@@ -287,79 +266,8 @@ func (it *Iterator) Close() error {
 	if it.pin != nil {
 		it.source.Release()
 		it.pin.release()
-		readAheads.Put(it.ahead)
-		it.pin, it.source, it.ahead, it.key, it.value = nil, nil, nil, nil, nil
+		it.pin, it.source, it.key, it.value = nil, nil, nil, nil
 		it.failure, it.place = ErrClosed, placeNew
 	}
 	return nil
-}
-
-// Bounds of an iterator's read-ahead. It doubles with each read in the same direction,
-// because an iterator that has read a few entries most likely reads more. Entering and
-// leaving the guarded mapping costs more than copying an entry.
-const (
-	maxAheadEntries = 64
-	maxAheadBytes   = 16 << 10
-)
-
-// readAhead holds consecutive entries that were copied out of the mappings together.
-type readAhead struct {
-	backward bool
-	want     int    // maximum number of entries
-	bytes    []byte // keys and values, each value after its key
-	ends     [maxAheadEntries]struct{ key, value uint32 }
-	count    int
-	at       int // current entry
-
-	// ended is set if there is no entry after the last one, because of failure, or an
-	// end or bound if failure is nil.
-	ended   bool
-	failure error
-}
-
-// readAheads are those of closed iterators. Allocating and growing one took as long as
-// a scan of fifty entries.
-var readAheads = sync.Pool{New: func() any { return new(readAhead) }}
-
-// reset discards all entries and sets the direction.
-func (a *readAhead) reset(backward bool, want int) {
-	a.backward, a.want, a.count, a.at = backward, min(want, maxAheadEntries), 0, 0
-	a.ended, a.failure = false, nil
-	if a.bytes = a.bytes[:0]; cap(a.bytes) > 2*maxAheadBytes { // had a large value
-		a.bytes = nil
-	}
-}
-
-// add copies an entry and reports whether there is space for more.
-func (a *readAhead) add(e *kv.Entry) bool {
-	end := &a.ends[a.count]
-	a.count++
-	a.bytes = append(a.bytes, e.Key...)
-	end.key = uint32(len(a.bytes))
-	a.bytes = append(a.bytes, e.Value...)
-	end.value = uint32(len(a.bytes))
-	return a.count < a.want && len(a.bytes) < maxAheadBytes
-}
-
-// step moves to the next entry in a direction, if it was read.
-func (a *readAhead) step(backward bool) bool {
-	to := a.at + 1
-	if backward != a.backward {
-		to = a.at - 1
-	}
-	if to < 0 || to >= a.count {
-		return false
-	}
-	a.at = to
-	return true
-}
-
-// shown returns the current entry.
-func (a *readAhead) shown() (key, value []byte) {
-	start := uint32(0)
-	if a.at > 0 {
-		start = a.ends[a.at-1].value
-	}
-	end := a.ends[a.at]
-	return a.bytes[start:end.key:end.key], a.bytes[end.key:end.value:end.value]
 }

@@ -127,7 +127,8 @@ func (db *DB) load(m manifest, have []*table.Reader) error {
 	}
 	db.commit.visible.Store(m.lastSequence)
 	old := db.schedule.publish(tables, false)
-	filters := db.schedule.current.Load().filters()
+	now := db.schedule.current.Load()
+	filters := now.filters()
 	if have == nil {
 		db.filters.restore()
 		db.filters.Track(filters...) // their pages are loaded in the background
@@ -135,6 +136,7 @@ func (db *DB) load(m manifest, have []*table.Reader) error {
 		db.filters.replace(filters)
 	}
 	old.retire()
+	now.addTags()
 	return nil
 }
 

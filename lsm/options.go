@@ -7,6 +7,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"docstore/bloom"
+	"docstore/internal/rare"
 	"docstore/internal/vfs"
 	"docstore/lsm/internal/memtable"
 )
@@ -48,7 +49,9 @@ type Options struct {
 	MemtableBytes int64
 	// FilterBytes is the memory for Bloom filters. The default is DefaultFilterBytes.
 	// If negative, no filter is kept in memory, and lookups search every table whose
-	// key range includes the key.
+	// key range includes the key. Without a Budget, the tags of keys, which make lookups
+	// of existing keys faster, take at most the same memory: about a byte for each entry
+	// of the blocks that lookups have read.
 	FilterBytes int64
 	// FalsePositiveRate is the fraction of lookups of missing keys for which a filter
 	// does not exclude the table. The default is DefaultFalsePositiveRate.
@@ -90,7 +93,7 @@ func (o *Options) resolve() (Options, error) {
 		filled = *o
 	}
 	if filled.MemtableBytes == 0 {
-		filled.MemtableBytes = DefaultMemtableBytes
+		filled.MemtableBytes = rare.Limit[int64]("memtable", DefaultMemtableBytes, minMemtableBytes)
 	}
 	switch {
 	case filled.FilterBytes == 0:

@@ -1,6 +1,7 @@
 package lsm
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"docstore/bloom"
@@ -96,7 +97,7 @@ func (v *view) get(dst, key []byte, sequence uint64) ([]byte, error) {
 	var err error
 	result := dst
 	if fault := vfs.Guard(func() { result, err = v.getFromTables(dst, key, h) }); fault != nil {
-		return v.getOneByOne(dst, key, (*table.Reader).Get)
+		return v.getOneByOne(dst, key, false)
 	}
 	return result, err
 }
@@ -109,27 +110,28 @@ func (v *view) getVerified(dst, key []byte, sequence uint64) ([]byte, error) {
 		}
 		return append(dst, found.Value...), nil
 	}
-	return v.getOneByOne(dst, key, (*table.Reader).GetVerified)
+	return v.getOneByOne(dst, key, true)
 }
 
 // getOneByOne guards each table separately, so that an error names the table.
-func (v *view) getOneByOne(dst, key []byte, get func(t *table.Reader, h bloom.Hash, key []byte) (kv.Entry, bool, error)) ([]byte, error) {
+func (v *view) getOneByOne(dst, key []byte, verified bool) ([]byte, error) {
 	h := bloom.HashKey(key)
 	for _, t := range v.tables {
-		var e kv.Entry
-		var found bool
-		result := dst
+		result, answer := dst, table.None
 		err := t.Guard(func() (err error) {
-			e, found, err = get(t, h, key)
-			result = append(result[:len(dst)], e.Value...)
+			if verified {
+				result, answer, err = t.GetVerified(dst, h, key)
+			} else {
+				result, answer, err = t.Get(dst, h, key)
+			}
 			return err
 		})
 		switch {
 		case err != nil:
 			return dst, err
-		case found && e.Tombstone:
+		case answer == table.Deleted:
 			return dst, ErrNotFound
-		case found:
+		case answer == table.Found:
 			return result, nil
 		}
 	}
@@ -154,17 +156,15 @@ func (v *view) getFromMemtables(key []byte, sequence uint64) (found memtable.Ver
 
 func (v *view) getFromTables(dst, key []byte, h bloom.Hash) ([]byte, error) {
 	for _, t := range v.tables {
-		e, found, err := t.Get(h, key)
-		if err != nil {
+		result, answer, err := t.Get(dst, h, key)
+		switch {
+		case err != nil:
 			return dst, err
+		case answer == table.Deleted:
+			return dst, ErrNotFound
+		case answer == table.Found:
+			return result, nil
 		}
-		if !found {
-			continue
-		}
-		if e.Tombstone {
-			break
-		}
-		return append(dst, e.Value...), nil
 	}
 	return dst, ErrNotFound
 }
@@ -178,6 +178,14 @@ func (v *view) filters() []*bloom.Filter {
 		}
 	}
 	return filters
+}
+
+// addTags gives tags to tables that have none, as far as their limit permits: to the oldest
+// first, which answer most lookups.
+func (v *view) addTags() {
+	for _, t := range slices.Backward(v.tables) {
+		t.AddTags()
+	}
 }
 
 // iterator merges all entries at a sequence number, including tombstones.

@@ -63,7 +63,7 @@ func BenchmarkVerifyBlock(b *testing.B) {
 			for i := range (blockTargetBytes - blockHeaderBytes) / (keyBytes + 96) {
 				entries = append(entries, kv.Entry{Key: fmt.Appendf(nil, "%0*d", keyBytes, i), Value: make([]byte, 96)})
 			}
-			block, fault := parseBlock(buildBlock(entries, false))
+			block, fault := parseBlock(buildBlock(entries, false), 0)
 			require.Nil(b, fault)
 			for b.Loop() {
 				if fault := block.checkEntries(); fault != nil || !block.headIsValid(0) || !block.valuesAreValid() {

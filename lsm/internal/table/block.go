@@ -57,8 +57,9 @@ type block struct {
 	valueBytes int // of each value of an even block
 }
 
-// parseBlock checks the header of the block in b, which may end with padding.
-func parseBlock(b []byte) (block, *FormatFault) {
+// parseBlock checks the header of the block in b, which may end with padding. In most even
+// blocks an entry has entryBytes, which saves a division.
+func parseBlock(b []byte, entryBytes int) (block, *FormatFault) {
 	if len(b) < blockHeaderBytes {
 		return block{}, &FormatFault{Reason: "truncated block"}
 	}
@@ -76,10 +77,14 @@ func parseBlock(b []byte) (block, *FormatFault) {
 		return block{data: b, count: int(count)}, nil
 	case kindEven:
 		keyBytes := uint64(kind >> 16)
-		if keyBytes == 0 || count == 0 || body%count != 0 || keyBytes > body/count {
+		entry := uint64(entryBytes)
+		if count > 0 && entry*count != body {
+			entry = body / count
+		}
+		if keyBytes == 0 || count == 0 || entry*count != body || keyBytes > entry {
 			return block{}, &FormatFault{Reason: "block with an impossible number of entries"}
 		}
-		return block{data: b, count: int(count), keyBytes: int(keyBytes), valueBytes: int(body/count - keyBytes)}, nil
+		return block{data: b, count: int(count), keyBytes: int(keyBytes), valueBytes: int(entry - keyBytes)}, nil
 	}
 	return block{}, &FormatFault{Reason: "block of an unknown kind"}
 }

@@ -57,13 +57,13 @@ func (r *Reader) read(c *blockCopy, i int) error {
 	if !c.valuesAreValid() {
 		return r.corrupt(int(start), "wrong checksum of the values of a block")
 	}
-	if r.isVerified(i) {
+	if r.verified.has(i) {
 		return nil
 	}
 	if fault := r.checkContents(c, i); fault != nil {
 		return r.fault(int(start), fault)
 	}
-	r.verified[i/32].Or(1 << (i % 32))
+	r.verified.add(i)
 	return nil
 }
 
@@ -73,7 +73,7 @@ func (r *Reader) readKeys(c *blockCopy, i int) error {
 	start, end := r.blockRange(i)
 	mapped := r.data[start:end]
 	n := len(mapped)
-	if b, fault := parseBlock(mapped); fault == nil {
+	if b, fault := parseBlock(mapped, r.mean.entry); fault == nil {
 		n = len(b.head())
 	}
 	if fault := r.copyBlock(c, i, mapped, n); fault != nil {
@@ -95,7 +95,7 @@ func (r *Reader) copyBlock(c *blockCopy, i int, mapped []byte, n int) *FormatFau
 	copy(c.buf[4:], c.before)
 	copy(c.buf[bound:], mapped[:n])
 	c.before = c.buf[4:bound]
-	b, fault := parseBlock(c.buf[bound:])
+	b, fault := parseBlock(c.buf[bound:], r.mean.entry)
 	switch {
 	case fault != nil:
 		return fault
@@ -105,9 +105,6 @@ func (r *Reader) copyBlock(c *blockCopy, i int, mapped []byte, n int) *FormatFau
 	c.block = b
 	return nil
 }
-
-// isVerified reports whether read has verified a block since the table was opened.
-func (r *Reader) isVerified(i int) bool { return r.verified[i/32].Load()&(1<<(i%32)) != 0 }
 
 // checkContents checks the contents of a block with a valid checksum. Only a bug of the
 // writing program can violate them, so it runs once per block.

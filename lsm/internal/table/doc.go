@@ -23,5 +23,5 @@
 //
 // The buffers of a Writer take at most BufferBytes, or LastingBufferBytes, whatever the
 // size of the table: index and filter wait in a spool. An open table takes 9 bytes of
-// memory for each block of 4 KiB.
+// memory for each block of 4 KiB, and about a byte for each entry if it has tags.
 package table

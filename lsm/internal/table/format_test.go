@@ -26,7 +26,7 @@ func testEnv() *Env {
 	discard := func(int64) {}
 	return &Env{
 		FS: vfs.NewMem(), Store: testStore, Logger: slog.New(slog.DiscardHandler),
-		CountIndex: discard, CountBuffer: discard,
+		CountIndex: discard, CountBuffer: discard, Tags: &TagLimit{Bytes: 1 << 30},
 	}
 }
 
@@ -78,7 +78,7 @@ func FuzzBlock(f *testing.F) {
 	_, table := goldenTable(f)
 	f.Add(table[headerBytes:][:40])
 	f.Fuzz(func(t *testing.T, data []byte) {
-		b, fault := parseBlock(data)
+		b, fault := parseBlock(data, 0)
 		if fault != nil || b.checkEntries() != nil {
 			return
 		}
@@ -117,7 +117,7 @@ func FuzzTable(f *testing.F) {
 		}
 		order.PutUint32(b[8:], checksum.Of(b[12:headerBytes]))
 		if end >= headerBytes+blockHeaderBytes { // as one block
-			if block, fault := parseBlock(b[headerBytes:end]); fault == nil {
+			if block, fault := parseBlock(b[headerBytes:end], 0); fault == nil {
 				block.setChecksums(checksum.Of(b[12:headerBytes], make([]byte, 4)))
 			}
 		}

@@ -115,8 +115,12 @@ func (it *iterator) read(backward bool) error {
 		return err
 	}
 	it.readAhead(backward)
-	if backward && it.index > 0 { // the processor prefetches forward scans
-		start, end := it.r.blockRange(it.index - 1)
+	next := it.index + 1
+	if backward {
+		next = it.index - 1
+	}
+	if it.run > 1 && next >= 0 && next < it.r.blocks { // the processor does not prefetch across pages
+		start, end := it.r.blockRange(next)
 		prefetch.Bytes(it.r.data[start:min(end, start+blockTargetBytes)])
 	}
 	return nil
@@ -177,6 +181,12 @@ func (it *iterator) Release() {
 }
 
 func (it *iterator) show() bool {
+	if b := &it.block.block; b.keyBytes > 0 { // as entry, in place
+		at := blockHeaderBytes + b.count*b.keyBytes + it.at*b.valueBytes
+		it.current.Key, it.current.Value = b.evenKey(it.at), b.data[at:at+b.valueBytes:at+b.valueBytes]
+		it.current.Tombstone = false
+		return true
+	}
 	e, ok := it.block.entry(it.at)
 	if !ok {
 		it.failure = it.r.corrupt(0, "malformed entry in block %d", it.index)

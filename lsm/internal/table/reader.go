@@ -36,8 +36,9 @@ type Reader struct {
 	mean         meanEntry
 	randomAccess bool // random access: the kernel does not read ahead
 	blockIndex
-	headerCRC uint32          // prefix of the checksum of each block
-	verified  []atomic.Uint32 // a bit per block
+	headerCRC uint32 // prefix of the checksum of each block
+	verified  bitmap
+	tags      atomic.Pointer[tags] // nil: none
 }
 
 // Env is what the tables of a store have in common.
@@ -49,6 +50,8 @@ type Env struct {
 	// CountIndex and CountBuffer count the memory of the indexes of open tables, and of
 	// the buffers of tables that are being written. Negative bytes were released.
 	CountIndex, CountBuffer func(bytes int64)
+	// Tags bounds the memory of tags, which CountIndex counts, too.
+	Tags *TagLimit
 }
 
 // Open opens the table described by facts for lookups. Without a filter, which it
@@ -142,7 +145,7 @@ func (r *Reader) loadIndex(minKey, maxKey []byte) error {
 	if reason != "" {
 		return r.corrupt(int(at), "%s", reason)
 	}
-	r.verified = make([]atomic.Uint32, (r.blocks+31)/32)
+	r.verified = newBitmap(r.blocks)
 	return nil
 }
 
@@ -169,26 +172,32 @@ func (r *Reader) blockRange(i int) (start, end uint64) {
 	return start, end
 }
 
-// block returns a block in the mapping, and verifies it at its first read.
+// block returns a block in the mapping, and verifies it at the first call.
 func (r *Reader) block(i int) (block, error) {
-	if !r.isVerified(i) {
+	if t := r.tags.Load(); !r.verified.has(i) || t != nil && !t.claimed.has(i) {
 		if err := r.verify(i); err != nil {
 			return block{}, err
 		}
 	}
 	start, end := r.blockRange(i)
-	b, fault := parseBlock(r.data[start:end])
+	b, fault := parseBlock(r.data[start:end], r.mean.entry)
 	if fault != nil {
 		return block{}, r.fault(int(start), fault)
 	}
 	return b, nil
 }
 
-// verify verifies a block.
+// verify verifies a block and fills in its tags.
 func (r *Reader) verify(i int) error {
 	c := newBlockCopy()
 	defer c.release()
-	return r.read(c, i)
+	if err := r.read(c, i); err != nil {
+		return err
+	}
+	if t := r.tags.Load(); t != nil {
+		t.fill(i, c.block)
+	}
+	return nil
 }
 
 // search looks up a key in the block that find returned for it. A value is returned as
@@ -243,6 +252,7 @@ func (r *Reader) Unref() {
 // close unmaps the table. There must be no readers.
 func (r *Reader) close() {
 	_ = r.mapping.Close()
+	r.dropTags()
 	r.env.CountIndex(-r.indexBytes())
 }
 

@@ -151,7 +151,7 @@ func TestBlockOutOfOrder(t *testing.T) {
 				for _, key := range keys {
 					entries = append(entries, kv.Entry{Key: fmt.Appendf(nil, "%0*d", keyBytes, key), Value: []byte("value")})
 				}
-				b, fault := parseBlock(buildBlock(entries, mixed))
+				b, fault := parseBlock(buildBlock(entries, mixed), 0)
 				require.Nil(t, fault)
 				return b.checkEntries()
 			}
