@@ -83,6 +83,7 @@ type committer struct {
 		sync.Mutex
 		progress sync.Cond // a flush made progress or failed, or the committer was closed
 		err      error     // why no batch is accepted any more
+		refused  error     // why the last batch was not written, nil if it was
 		spare    *commit   // memory for the next commit, or nil
 
 		writes, bytes uint64 // committed
@@ -106,6 +107,13 @@ func (c *committer) rejected() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.mu.err
+}
+
+// refusal returns why the last batch was not written, nil if it was.
+func (c *committer) refusal() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.refused
 }
 
 // init prepares an empty committer.
@@ -182,7 +190,7 @@ func (c *committer) run(w *commit) error {
 		return c.mu.err
 	}
 	err := c.await(func() (time.Duration, error) { return c.env.prepare(len(w.data), w.count) })
-	if err != nil {
+	if c.mu.refused = err; err != nil {
 		return err
 	}
 	first := c.visible.Load() + 1

@@ -110,12 +110,12 @@ func (db *DB) roomForMerge(inputs []*table.Reader) error {
 	for _, t := range inputs {
 		need += int64(t.Facts.FileBytes + t.SpoolBytes())
 	}
-	free, err := db.env.FS.FreeBytes(db.env.dir)
+	free, err := db.env.FS.Free(db.env.dir)
 	if err != nil {
 		return errors.Wrap(err, "lsm: room for a merge")
 	}
-	if free < need {
-		return errors.Wrapf(vfs.ErrNoSpace, "lsm: a merge of %d tables needs %d bytes in %s, %d are free", len(inputs), need, db.env.dir, free)
+	if free.Bytes < need {
+		return errors.Wrapf(vfs.ErrNoSpace, "lsm: a merge of %d tables needs %d bytes in %s, %d are free", len(inputs), need, db.env.dir, free.Bytes)
 	}
 	return nil
 }

@@ -234,7 +234,7 @@ type roomFS struct {
 	free *atomic.Int64
 }
 
-func (f roomFS) FreeBytes(string) (int64, error) { return f.free.Load(), nil }
+func (f roomFS) Free(string) (vfs.Space, error) { return vfs.Space{Bytes: f.free.Load()}, nil }
 
 // TestPowerLossBehindALogOfAnEarlierProcess: the sync of the log failed in that
 // process, and another sync would succeed without its bytes. Its writes are durable

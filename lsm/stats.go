@@ -20,7 +20,7 @@ type Stats struct {
 
 	Writes  WriteStats
 	Pinned  int64 // bytes of Options.Budget for memtables pinned by snapshots and iterators of all its stores
-	Problem error // why the last flush or merge failed or writes are stopped; nil if healthy
+	Problem error // why the last flush, merge or write failed or writes are stopped; nil if healthy
 }
 
 // TableStats describes a table.
@@ -128,7 +128,7 @@ func (db *DB) Stats() Stats {
 	merges, flushErr, mergeErr := db.schedule.progress()
 	s.Merges = merges
 	_, _, logFailure := db.writer.logs.list()
-	for _, err := range []error{logFailure, flushErr, mergeErr} {
+	for _, err := range []error{logFailure, flushErr, mergeErr, db.commit.refusal()} {
 		if s.Problem == nil {
 			s.Problem = err
 		}

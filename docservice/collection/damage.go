@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/errors"
 
+	"docstore/internal/vfs"
 	"docstore/lsm"
 	"docstore/queue"
 )
@@ -56,8 +57,18 @@ func (s *shared) faultOf(err error, at queue.Address) Fault {
 		if errors.As(err, &failed) {
 			fault.Path = failed.Path
 		}
+		if errors.Is(err, vfs.ErrNoSpace) && s.lacksInodes() {
+			fault.Reason += "; bytes are free, but no inode: remove files, or create the file system again with more inodes"
+		}
 	}
+	fault.IndexUnwritten = errors.Is(err, errIndexWrite)
 	return fault
+}
+
+// lacksInodes reports whether no file can be created for the index although bytes are free.
+func (s *shared) lacksInodes() bool {
+	free, err := s.options.FS.Free(s.collection.dir)
+	return err == nil && free.Inodes == 0 && free.Bytes > 0
 }
 
 // recordFault records why a document could not be read, and has the background pass verify

@@ -3,6 +3,7 @@ package collection
 import (
 	"bytes"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"docstore/docservice"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/maintain"
 )
 
 // replace replaces a file as rsync does: written under another name, then renamed.
@@ -227,6 +229,41 @@ func TestReadyWhenTheQueueComesBackAsItWas(t *testing.T) {
 	}
 }
 
+// An index that cannot be written when the collection is opened is a problem of the index, and the
+// lag counts from the first entry that is not in it.
+func TestIndexUnwrittenSinceStart(t *testing.T) {
+	for _, failure := range []error{syscall.ENOSPC, syscall.EROFS} {
+		t.Run(failure.Error(), func(t *testing.T) {
+			var failing atomic.Bool
+			fsys := vfs.NewFault(vfs.NewMem(), func(op vfs.Op) error {
+				if failing.Load() && op.Kind == vfs.OpCreateAppendMap && strings.HasPrefix(op.Name, "/index") {
+					return &fs.PathError{Op: "create", Path: op.Name, Err: failure}
+				}
+				return nil
+			})
+			f := newFixture(t, fsys, "/")
+			f.putMany("first", 10)
+			require.NoError(t, f.ready().Close())
+			failing.Store(true)
+			f.putMany("second", 10)
+			f.options.Now = func() time.Time { return time.Now().Add(time.Hour) }
+			c := f.open()
+			waitFor(t, c, "the tail stops", func(s Status) bool { return len(s.Faults) == 1 && s.Faults[0].IndexUnwritten })
+			status := c.Status()
+			require.True(t, status.Faults[0].StopsTail)
+			require.Contains(t, status.Faults[0].Reason, failure.Error())
+			require.ErrorIs(t, c.IndexStats().Problem, failure)
+			require.GreaterOrEqual(t, status.Lag, time.Hour)
+			requireDocument(t, c, "first-9", documentOf("first-9"))
+
+			failing.Store(false)
+			require.NoError(t, c.WaitReady(soon(t)))
+			require.NoError(t, c.IndexStats().Problem)
+			require.Zero(t, c.Status().Lag)
+		})
+	}
+}
+
 // A full disk under the index stops the tail; no entry is lost.
 func TestIndexDiskFull(t *testing.T) {
 	var full atomic.Bool
@@ -291,4 +328,71 @@ func TestWrongByteInTheIndex(t *testing.T) {
 	requireNone(t, c, "none", docservice.ErrUnavailable)
 	_, err = c.Count(t.Context(), nil)
 	require.ErrorIs(t, err, docservice.ErrUnavailable)
+}
+
+// TestFaultOfASupersededFile: a missing segment is a fault until a rewrite that supersedes it is
+// here.
+func TestFaultOfASupersededFile(t *testing.T) {
+	f := newMemFixture(t)
+	f.put("kept", documentOf("kept"))
+	f.put("other", "an earlier version")
+	f.seal()
+	f.put("other", documentOf("other"))
+	f.seal()
+	source := newFixture(t, f.fs.(*vfs.Mem).CrashClone(vfs.KeepAll), string(filepath.Separator))
+	_, err := maintain.Compact(t.Context(), source.queueDir, &maintain.CompactOptions{FS: source.fs, MaxDead: 0.1})
+	require.NoError(t, err)
+
+	require.NoError(t, f.ready().Close())
+	path, _ := f.segment(1)
+	require.NoError(t, f.fs.Remove(path))
+	f.options.VerifyInterval = time.Millisecond
+	c := f.open()
+	requireNone(t, c, "kept", docservice.ErrUnavailable)
+	status := c.Status()
+	require.Len(t, status.Faults, 1)
+	require.Equal(t, "the file is missing", status.Faults[0].Reason)
+
+	names, err := source.fs.List(source.queueDir)
+	require.NoError(t, err)
+	for _, name := range names {
+		if rewrite, ok := parseSegmentName(name); ok && rewrite.generation > 0 {
+			content, err := vfs.ReadFile(source.fs, filepath.Join(source.queueDir, name))
+			require.NoError(t, err)
+			replace(t, f.fs, filepath.Join(f.queueDir, name), content)
+		}
+	}
+	waitFor(t, c, "no fault is left", func(s Status) bool { return len(s.Faults) == 0 })
+	requireDocument(t, c, "kept", documentOf("kept"))
+}
+
+// TestFaultOfAFileThatCouldNotBeRead: a verified segment cannot be read for a time, neither by a
+// fetch nor by the verification that follows. The fault ends when it can be read again.
+func TestFaultOfAFileThatCouldNotBeRead(t *testing.T) {
+	f := newMemFixture(t)
+	f.put("a", documentOf("a"))
+	f.seal()
+	f.options.VerifyInterval = time.Millisecond
+	c := f.ready()
+	waitFor(t, c, "the segment is verified", func(Status) bool { return f.exists(firstIndex.verifiedPath(f.dir)) })
+	require.NoError(t, c.Close())
+
+	var fails atomic.Bool
+	var attempts atomic.Int64
+	fails.Store(true)
+	f.options.FS = vfs.NewFault(f.fs, func(op vfs.Op) error {
+		if fails.Load() && op.Kind == vfs.OpOpen && filepath.Ext(op.Name) == ".seg" {
+			attempts.Add(1)
+			return syscall.EIO
+		}
+		return nil
+	})
+	c = f.open()
+	requireNone(t, c, "a", docservice.ErrUnavailable)
+	require.NotEmpty(t, c.Status().Faults)
+	before := attempts.Load()
+	require.Eventually(t, func() bool { return attempts.Load() > before+4 }, patience, time.Millisecond, "the segment is verified")
+	fails.Store(false)
+	waitFor(t, c, "no fault is left", func(s Status) bool { return len(s.Faults) == 0 })
+	requireDocument(t, c, "a", documentOf("a"))
 }

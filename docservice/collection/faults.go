@@ -28,6 +28,9 @@ type Fault struct {
 	// StopsTail: the queue is not read beyond this fault. Other faults make only the
 	// documents they concern unavailable.
 	StopsTail bool
+	// IndexUnwritten: the index cannot be written, for example because its disk is full. No
+	// file is damaged.
+	IndexUnwritten bool
 	// content: bytes of the file are wrong, so another copy would repair it.
 	content bool
 	// notDurable: the bytes are right, but fsync of the file failed.
@@ -135,6 +138,21 @@ func (l *faultList) replace(f segmentFile, found []Fault) (news []Fault, repaire
 		}
 	}
 	return news, len(known) > 0 && len(found) == 0
+}
+
+// dropSuperseded removes the faults of files that are not among the files here, if a rewrite there
+// supersedes them.
+func (l *faultList) dropSuperseded(files []segmentFile) {
+	for id, faults := range l.segments {
+		faults = slices.DeleteFunc(slices.Clone(faults), func(fault Fault) bool {
+			missing := !slices.ContainsFunc(files, func(f segmentFile) bool { return sameFiles(fault.Path, f) })
+			file, ok := parseSegmentName(strings.TrimSuffix(filepath.Base(fault.Path), queue.QuarantineSuffix))
+			return missing && ok && slices.ContainsFunc(files, func(f segmentFile) bool { return f.supersedes(file) })
+		})
+		if l.segments[id] = faults; len(faults) == 0 {
+			delete(l.segments, id)
+		}
+	}
 }
 
 // has reports whether a fault of the file is known.

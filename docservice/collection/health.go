@@ -158,6 +158,13 @@ func (h *health) takeSuspect(f segmentFile) bool {
 	return len(h.mu.suspect) < suspects
 }
 
+// addSuspect makes the verifier verify a file.
+func (h *health) addSuspect(path string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mu.suspect[path] = true
+}
+
 // awaits reports whether a quarantined segment is missing at or after a place in the queue.
 // h.mu must be locked.
 func (h *health) awaits(from queue.SegmentID) bool {
@@ -197,7 +204,7 @@ func (h *health) committed(next queue.Position, entries int, appended time.Time)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	tail := &h.mu.tail
-	tail.position, tail.appended = next, appended
+	tail.position, tail.appended, tail.unread = next, appended, time.Time{}
 	tail.applied += uint64(entries)
 	if tail.reachedEnd {
 		tail.visibleAfter = max(0, h.options.Now().Sub(appended))
@@ -208,6 +215,30 @@ func (h *health) committed(next queue.Position, entries int, appended time.Time)
 	resumed = h.mu.faults.clearTail()
 	h.stateChanged()
 	return resumed
+}
+
+// unread records when the first entry that could not be written to the index was appended.
+func (h *health) unread(appended time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mu.tail.unread = appended
+}
+
+// waitsSince returns when the oldest data that is not in the index was appended, as far as it
+// is known; the zero time if it is not.
+func (h *health) waitsSince() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	tail, stopped := &h.mu.tail, h.mu.faults.tail
+	switch {
+	case tail.current:
+		return time.Time{}
+	case !tail.unread.IsZero():
+		return tail.unread
+	case tail.appended.IsZero() && stopped != nil: // since the start
+		return stopped.Since
+	}
+	return tail.appended
 }
 
 // caughtUp records that no entry is waiting at a position. It reports whether a fault had
@@ -341,6 +372,13 @@ func (h *health) replaceFaults(f segmentFile, found []Fault) (news []Fault, repa
 	news, repaired = h.mu.faults.replace(f, found)
 	h.stateChanged()
 	return news, repaired
+}
+
+// dropSupersededFaults is faultList.dropSuperseded.
+func (h *health) dropSupersededFaults(files []segmentFile) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mu.faults.dropSuperseded(files)
 }
 
 // setLost records why the previous index was discarded.

@@ -29,8 +29,9 @@ type Status struct {
 	// VisibleAfter is the time from append to index of the newest applied entry. It is 0
 	// until an entry arrives after the queue was first read to its end.
 	VisibleAfter time.Duration
-	// Lag is the maximum age of the entries not in the index: the time since LastAppended,
-	// or 0 if no entry is waiting.
+	// Lag is the maximum age of the entries not in the index: the time since the first that
+	// could not be written was appended, or since LastAppended, or since the tail stopped if no
+	// entry was applied before; 0 if no entry is waiting.
 	Lag time.Duration
 	// Faults are the known faults of the files, at most MaxFaults; MoreFaults is the number
 	// of those left out.
@@ -59,8 +60,9 @@ type GetCounts struct {
 
 // Status returns the state of the collection. It works after Close, too.
 func (c *Collection) Status() Status {
+	quarantined := c.quarantined.Load() // first: the faults have those that are counted
 	status := c.serving.Load().status()
-	status.Quarantined, status.Swept = c.quarantined.Load(), c.swept.Load()
+	status.Quarantined, status.Swept = quarantined, c.swept.Load()
 	status.Scrub = c.scrubState()
 	status.Gets = GetCounts{
 		Found:       c.gets.found.Load(),
@@ -92,8 +94,8 @@ func (s *store) status() Status {
 	if tail.current {
 		// The rest after the position is marks and footers.
 		status.TailedBytes = status.PresentBytes
-	} else if !tail.appended.IsZero() {
-		status.Lag = max(0, s.options.Now().Sub(tail.appended))
+	} else if since := s.health.waitsSince(); !since.IsZero() {
+		status.Lag = max(0, s.options.Now().Sub(since))
 	}
 	return status
 }

@@ -2,6 +2,7 @@ package collection
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/cockroachdb/errors"
@@ -9,6 +10,7 @@ import (
 	"docstore/docservice"
 	"docstore/docservice/internal/wire"
 	"docstore/internal/ctxtime"
+	"docstore/internal/rare"
 	"docstore/lsm"
 	"docstore/queue"
 )
@@ -30,6 +32,9 @@ type tailState struct {
 	idle     bool
 	applied  uint64    // entries applied since the collection was opened
 	appended time.Time // when the newest applied entry was appended
+	// unread is when the first entry that could not be written to the index was appended; zero:
+	// there is none.
+	unread time.Time
 	// reachedEnd: the tail has reached the end of the queue once. Entries before that are
 	// as old as the queue and say nothing about the delay until documents are visible.
 	reachedEnd bool
@@ -83,6 +88,7 @@ type tailBatch struct {
 	batch    lsm.Batch
 	bytes    int            // of ids and values in batch
 	next     queue.Position // after the last entry in batch
+	oldest   time.Time      // when the first entry in batch was appended
 	appended time.Time      // of the last entry in batch
 	soonest  expiries       // of the entries in batch
 	refused  bool           // writing a batch failed: no later batch may be written
@@ -110,9 +116,12 @@ func (b *tailBatch) add(e queue.Entry) error {
 	if b.follower.options.Cache != nil {
 		b.noteLoads(e, entry)
 	}
+	if b.bytes == 0 {
+		b.oldest = e.Appended
+	}
 	b.bytes += len(e.ID) + indexEntryBytes
 	b.next, b.appended = e.Next, e.Appended
-	if e.More && b.batch.Len() < maxTailBatchEntries && b.bytes < maxTailBatchBytes {
+	if e.More && b.batch.Len() < maxTailBatchEntries && b.bytes < rare.Limit("tail batch", maxTailBatchBytes, 200) {
 		return nil
 	}
 	return b.commit()
@@ -129,6 +138,9 @@ func (b *tailBatch) noteLoads(e queue.Entry, entry indexEntry) {
 	}
 }
 
+// errIndexWrite is matched by every error of writing entries to the index.
+var errIndexWrite = errors.New("write to the index")
+
 // commit applies the collected entries and the position after them atomically.
 func (b *tailBatch) commit() error {
 	entries := b.batch.Len()
@@ -137,7 +149,8 @@ func (b *tailBatch) commit() error {
 	}
 	if err := b.follower.apply(&b.batch, b.next, b.soonest); err != nil {
 		b.refused = true
-		return errors.Wrap(err, "write to the index")
+		b.follower.health.unread(b.oldest)
+		return fmt.Errorf("%w: %w", errIndexWrite, err)
 	}
 	b.follower.committed(b.next, entries, b.appended)
 	for _, load := range b.loads {
@@ -231,7 +244,11 @@ func (f *follower) tailStopped(err error) {
 	}
 	fault := f.faultOf(err, at)
 	if f.health.tailStopped(err, fault) {
-		f.logger.Error("reading the queue failed; serving the entries read so far and retrying",
+		failed := "reading the queue failed"
+		if fault.IndexUnwritten {
+			failed = "the index cannot be written"
+		}
+		f.logger.Error(failed+"; serving the entries read so far and retrying",
 			"segment", fault.Segment, "offset", fault.Offset, "path", fault.Path, "reason", fault.Reason)
 	}
 }

@@ -8,18 +8,19 @@ import (
 
 	"docstore/docservice/collection"
 	"docstore/docservice/server/internal/metric"
+	"docstore/internal/vfs"
 	"docstore/lsm"
 )
 
 var (
 	served      = metric.Counter("documents_served_total", "Requested ids by answer.", "collection", "answer")
-	ready       = metric.Gauge("collection_ready", "1 if the queue has been read to its end and reading has not stopped since.", "collection")
+	ready       = metric.Gauge("collection_ready", "1 if the server is ready for the collection, or for a shard, as /readyz says.", "collection")
 	lagSeconds  = metric.Gauge("tail_lag_seconds", "Maximum age of the entries that are not in the index yet.", "collection")
 	lagBytes    = metric.Gauge("tail_lag_bytes", "Bytes of the queue here that are not in the index yet.", "collection")
 	applied     = metric.Counter("tail_entries_total", "Entries of the queue applied to the index.", "collection")
 	segmentAt   = metric.Gauge("tail_position_segment", "Segment of the tail's position.", "collection")
 	blockAt     = metric.Gauge("tail_position_block_offset", "Block offset of the tail's position in that segment.", "collection")
-	faults      = metric.Gauge("faults", "Damage found in files here and not repaired yet.", "collection", "effect")
+	faults      = metric.Gauge("faults", "Damage found in files here and not repaired yet, and an index that cannot be written.", "collection", "effect")
 	faultInfo   = metric.Gauge("fault_info", "Always 1 for each fault, at most 128 per collection.", "collection", "segment", "offset", "path", "reason", "effect")
 	quarantined = metric.Counter("files_quarantined_total", "Damaged segment files renamed so that they are copied again.", "collection")
 	swept       = metric.Counter("index_expired_entries_removed_total", "Entries of expired documents that the sweep removed from the index.", "collection")
@@ -43,7 +44,8 @@ var (
 	mergeBytes      = metric.Counter("index_merge_bytes_total", "Bytes written by merges.", "collection")
 	writesStopped   = metric.Counter("index_writes_stopped_seconds_total", "Time the tail waited for flushes and merges of the index.", "collection")
 	diskFree        = metric.Gauge("disk_free_bytes", "Free space of the file systems of queue and index.", "collection", "part")
-	indexProblem    = metric.Gauge("index_problem", "1 while the last flush or merge failed or writes are refused; see the log.", "collection")
+	inodesFree      = metric.Gauge("inodes_free", "Free inodes of the file systems of queue and index, if they limit them.", "collection", "part")
+	indexProblem    = metric.Gauge("index_problem", "1 while the last flush, merge or write failed; see the log.", "collection")
 )
 
 var (
@@ -59,7 +61,7 @@ func (c collectionCollector) Describe(to chan<- *prometheus.Desc) {
 		served, ready, lagSeconds, lagBytes, applied, segmentAt, blockAt, faults, faultInfo, quarantined, swept, scrubbed, scrubEnded,
 		segments, queueBytes, queueDocs, queueDels,
 		indexTables, indexTableBytes, indexEntries, indexLogBytes, memtableBytes, filterBytes, flushes, merges, mergeBytes,
-		writesStopped, diskFree, indexProblem, residentRatio,
+		writesStopped, diskFree, inodesFree, indexProblem, residentRatio,
 	} {
 		to <- m.Desc
 	}
@@ -67,6 +69,9 @@ func (c collectionCollector) Describe(to chan<- *prometheus.Desc) {
 }
 
 func (c collectionCollector) Collect(to chan<- prometheus.Metric) {
+	for _, h := range c.Held() {
+		collectReadiness(to, h)
+	}
 	for _, one := range c.Collections() {
 		name := one.Name()
 		collectStatus(to, name, one.Status())
@@ -82,10 +87,25 @@ func (c collectionCollector) Collect(to chan<- prometheus.Metric) {
 		queueDels.Send(to, float64(stats.SegmentDeletes), name)
 		collectIndex(to, name, stats.Index)
 		for part, dir := range one.Dirs() {
-			if free, err := c.options.Host.FS.FreeBytes(dir); err == nil { // an error is reported elsewhere
-				diskFree.Send(to, float64(free), name, part)
+			if free, err := c.options.Host.FS.Free(dir); err == nil { // an error is reported elsewhere
+				diskFree.Send(to, float64(free.Bytes), name, part)
+				if free.Inodes != vfs.NoInodeLimit {
+					inodesFree.Send(to, float64(free.Inodes), name, part)
+				}
 			}
 		}
+	}
+}
+
+// collectReadiness sends whether a collection is ready, as /readyz says, and of a replica set whether
+// the served shards are.
+func collectReadiness(to chan<- prometheus.Metric, h Held) {
+	ready.Send(to, metric.Bool(isReady(h)), h.Name())
+	if h.Column() == nil {
+		return
+	}
+	for _, s := range h.Shards() {
+		ready.Send(to, metric.Bool(s.isReady()), s.Name())
 	}
 }
 
@@ -94,7 +114,6 @@ func collectStatus(to chan<- prometheus.Metric, name string, status collection.S
 	served.Send(to, float64(status.Gets.NotFound), name, "not_found")
 	served.Send(to, float64(status.Gets.Unavailable), name, "unavailable")
 	served.Send(to, float64(status.Gets.Failed), name, "error")
-	ready.Send(to, metric.Bool(status.Ready), name)
 	lagSeconds.Send(to, status.Lag.Seconds(), name)
 	lagBytes.Send(to, float64(status.LagBytes()), name)
 	applied.Send(to, float64(status.Applied), name)
@@ -110,19 +129,21 @@ func collectStatus(to chan<- prometheus.Metric, name string, status collection.S
 	}
 	scrubEnded.Send(to, ended, name)
 
-	stopping, damaged := 0, status.MoreFaults
+	effects := map[string]int{"tail_stopped": 0, "index_unwritten": 0, "documents_unavailable": status.MoreFaults}
 	for _, f := range status.Faults {
 		effect := "documents_unavailable"
-		if f.StopsTail {
+		switch {
+		case f.IndexUnwritten:
+			effect = "index_unwritten"
+		case f.StopsTail:
 			effect = "tail_stopped"
-			stopping++
-		} else {
-			damaged++
 		}
+		effects[effect]++
 		faultInfo.Send(to, 1, name, strconv.FormatUint(uint64(f.Segment), 10), strconv.FormatInt(f.Offset, 10), strings.ToValidUTF8(f.Path, "?"), strings.ToValidUTF8(f.Reason, "?"), effect)
 	}
-	faults.Send(to, float64(stopping), name, "tail_stopped")
-	faults.Send(to, float64(damaged), name, "documents_unavailable")
+	for effect, count := range effects {
+		faults.Send(to, float64(count), name, effect)
+	}
 }
 
 // collectResidency sends only known values.

@@ -290,6 +290,9 @@ func describeReadiness(status collection.Status) CollectionReadiness {
 		})
 		if f.StopsTail && !r.Ready {
 			r.Reason = "reading the queue failed: " + f.String()
+			if f.IndexUnwritten {
+				r.Reason = "the index cannot be written: " + f.String()
+			}
 		}
 	}
 	return r

@@ -4,8 +4,10 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"docstore/docservice/server/livepage"
 	"docstore/internal/servertest"
 )
 
@@ -28,4 +30,34 @@ func TestResidencyMetrics(t *testing.T) {
 	}
 	require.Equal(t, 200, servertest.Get(d.http.Handler, "/documents/jobs/a").Code)
 	require.Contains(t, page(), `docstore_resident_ratio{collection="jobs",part="queue"} `)
+}
+
+// emptyColumn is a server of a replica set that has not opened the shards of the placement.
+type emptyColumn struct {
+	Held
+	ready bool
+}
+
+func (c emptyColumn) Name() string { return "jobs" }
+
+func (c emptyColumn) Shards() []Shard { return nil }
+
+func (c emptyColumn) Column() *livepage.Column { return &livepage.Column{Ready: c.ready} }
+
+func (c emptyColumn) Describe(to chan<- *prometheus.Desc) { to <- ready.Desc }
+
+func (c emptyColumn) Collect(to chan<- prometheus.Metric) { collectReadiness(to, c) }
+
+// The alert DocstoreNotReady did not fire for a server of a replica set that had no shard: there was
+// no docstore_collection_ready.
+func TestReadinessWithoutShards(t *testing.T) {
+	for _, isReady := range []bool{false, true} {
+		registry := prometheus.NewRegistry()
+		require.NoError(t, registry.Register(emptyColumn{ready: isReady}))
+		families, err := registry.Gather()
+		require.NoError(t, err)
+		require.Len(t, families, 1)
+		require.Len(t, families[0].GetMetric(), 1)
+		require.Equal(t, isReady, families[0].GetMetric()[0].GetGauge().GetValue() == 1)
+	}
 }

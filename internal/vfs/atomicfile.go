@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// tmpSuffix is appended to the name of an incomplete file.
-const tmpSuffix = ".tmp"
+// TmpSuffix is appended to the name of an incomplete file.
+const TmpSuffix = ".tmp"
 
 // WriteFileAtomic durably replaces the contents of a file: a crash at any point leaves
 // the old or the new contents. It writes name + ".tmp" first, which must have no other
 // writer; it replaces a leftover of an earlier crash.
 func WriteFileAtomic(fsys FS, name string, data []byte) error {
-	tmp := name + tmpSuffix
+	tmp := name + TmpSuffix
 	if err := fsys.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -34,7 +34,7 @@ func WriteFileShared(fsys FS, name string, data []byte) error {
 		return nil
 	}
 	removeStale(fsys, name)
-	return replaceFile(fsys, name+"."+strconv.FormatUint(rand.Uint64(), 36)+tmpSuffix, name, data)
+	return replaceFile(fsys, name+"."+strconv.FormatUint(rand.Uint64(), 36)+TmpSuffix, name, data)
 }
 
 // staleAfter is the age at which a temporary file can only be what a crash has left.
@@ -48,7 +48,7 @@ func removeStale(fsys FS, name string) {
 		return // the write reports it
 	}
 	for _, temporary := range names {
-		if !strings.HasPrefix(temporary, filepath.Base(name)+".") || !strings.HasSuffix(temporary, tmpSuffix) {
+		if !strings.HasPrefix(temporary, filepath.Base(name)+".") || !strings.HasSuffix(temporary, TmpSuffix) {
 			continue
 		}
 		path := filepath.Join(dir, temporary)

@@ -93,7 +93,7 @@ func TestConformance(t *testing.T) {
 		"MapEmpty":                 testMapEmpty,
 		"MapTooMuch":               testMapTooMuch,
 		"Lock":                     testLock,
-		"FreeBytes":                testFreeBytes,
+		"Free":                     testFree,
 		"SyncDir":                  testSyncDir,
 		"AppendMap":                testAppendMap,
 		"AppendMapFull":            testAppendMapFull,
@@ -133,7 +133,7 @@ func testMissingNames(t *testing.T, r testFS) {
 		"Stat":            func() error { _, err := r.Stat(missing); return err },
 		"SyncDir":         func() error { return r.SyncDir(missing) },
 		"Lock":            func() error { _, err := r.Lock(below, "me"); return err },
-		"FreeBytes":       func() error { _, err := r.FreeBytes(missing); return err },
+		"Free":            func() error { _, err := r.Free(missing); return err },
 	} {
 		assert.ErrorIs(t, call(), fs.ErrNotExist, name)
 	}
@@ -462,10 +462,11 @@ func testLock(t *testing.T, r testFS) {
 	require.NoError(t, lock.Close())
 }
 
-func testFreeBytes(t *testing.T, r testFS) {
-	free, err := r.FreeBytes(r.dir)
+func testFree(t *testing.T, r testFS) {
+	free, err := r.Free(r.dir)
 	require.NoError(t, err)
-	assert.Positive(t, free)
+	assert.Positive(t, free.Bytes)
+	assert.NotZero(t, free.Inodes)
 }
 
 func testSyncDir(t *testing.T, r testFS) {

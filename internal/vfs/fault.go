@@ -25,7 +25,7 @@ const (
 	OpStat
 	OpSyncDir
 	OpLock
-	OpFreeBytes
+	OpFree
 
 	OpReadAt
 	OpWrite
@@ -44,7 +44,7 @@ const (
 var opNames = [...]string{
 	OpCreate: "create", OpOpen: "open", OpOpenAppend: "open append", OpCreateAppendMap: "create append map",
 	OpRemove: "remove", OpRemoveAll: "remove all", OpRename: "rename", OpLink: "link", OpMkdirAll: "mkdir",
-	OpList: "list", OpStat: "stat", OpSyncDir: "sync dir", OpLock: "lock", OpFreeBytes: "free bytes",
+	OpList: "list", OpStat: "stat", OpSyncDir: "sync dir", OpLock: "lock", OpFree: "free",
 	OpReadAt: "read", OpWrite: "write", OpWriteAt: "write at", OpSync: "sync", OpSyncData: "sync data", OpTruncate: "truncate",
 	OpMap: "map", OpClose: "close",
 	OpAppend: "append", OpAppendSync: "append sync", OpAppendClose: "append close",
@@ -61,7 +61,7 @@ func (k OpKind) String() string {
 // durable: a crash can have different results only before such operations.
 func (k OpKind) Writes() bool {
 	switch k {
-	case OpOpen, OpOpenAppend, OpList, OpStat, OpFreeBytes, OpReadAt, OpMap, OpClose:
+	case OpOpen, OpOpenAppend, OpList, OpStat, OpFree, OpReadAt, OpMap, OpClose:
 		return false
 	}
 	return true
@@ -225,12 +225,12 @@ func (f *Fault) Stat(name string) (Info, error) {
 	return f.fs.Stat(name)
 }
 
-// FreeBytes implements FS.
-func (f *Fault) FreeBytes(dir string) (int64, error) {
-	if err := f.before(OpFreeBytes, dir, 0); err != nil {
-		return 0, err
+// Free implements FS.
+func (f *Fault) Free(dir string) (Space, error) {
+	if err := f.before(OpFree, dir, 0); err != nil {
+		return Space{}, err
 	}
-	return f.fs.FreeBytes(dir)
+	return f.fs.Free(dir)
 }
 
 // Lock implements FS.

@@ -57,7 +57,7 @@ func TestFaultOfEveryKind(t *testing.T) {
 		OpStat:            func(r testFS) error { _, err := r.Stat(r.dir); return err },
 		OpSyncDir:         func(r testFS) error { return r.SyncDir(r.dir) },
 		OpLock:            func(r testFS) error { _, err := r.Lock(r.path("old"), "me"); return err },
-		OpFreeBytes:       func(r testFS) error { _, err := r.FreeBytes(r.dir); return err },
+		OpFree:            func(r testFS) error { _, err := r.Free(r.dir); return err },
 		OpReadAt:          file(func(f File) error { _, err := f.ReadAt(make([]byte, 1), 0); return err }),
 		OpWrite:           file(func(f File) error { _, err := f.Write([]byte("new")); return err }),
 		OpWriteAt:         file(func(f File) error { _, err := f.WriteAt([]byte("new"), 0); return err }),

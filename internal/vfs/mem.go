@@ -487,12 +487,12 @@ func (l *memLock) Close() error {
 	return err
 }
 
-// FreeBytes implements FS.
-func (m *Mem) FreeBytes(dir string) (int64, error) {
+// Free implements FS.
+func (m *Mem) Free(dir string) (Space, error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	if _, err := m.find("free bytes", dir); err != nil {
-		return 0, err
+	if _, err := m.find("free", dir); err != nil {
+		return Space{}, err
 	}
-	return max(0, m.mu.capacity-m.mu.used), nil
+	return Space{Bytes: max(0, m.mu.capacity-m.mu.used), Inodes: NoInodeLimit}, nil
 }

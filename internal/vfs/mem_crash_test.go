@@ -444,9 +444,9 @@ func TestNoSpace(t *testing.T) {
 	n, err := f.Write([]byte("1234567890"))
 	assert.ErrorIs(t, err, ErrNoSpace)
 	assert.Equal(t, 7, n, "bytes that fit are written")
-	free, err := r.FreeBytes("/d")
+	free, err := r.Free("/d")
 	require.NoError(t, err)
-	assert.Zero(t, free)
+	assert.Zero(t, free.Bytes)
 	_, err = r.CreateAppendMap(r.path("log"), 1)
 	assert.ErrorIs(t, err, ErrNoSpace)
 	_, err = r.Stat(r.path("log"))
@@ -460,16 +460,16 @@ func TestNoSpace(t *testing.T) {
 	_, err = f.Write([]byte("1234"))
 	assert.ErrorIs(t, err, ErrNoSpace, "an open file keeps its bytes")
 	require.NoError(t, f.Close())
-	free, err = r.FreeBytes("/d")
+	free, err = r.Free("/d")
 	require.NoError(t, err)
-	assert.EqualValues(t, 10, free)
+	assert.EqualValues(t, 10, free.Bytes)
 	assert.ErrorIs(t, WriteFileAtomic(r, r.path("big"), make([]byte, 11)), ErrNoSpace)
 	assert.Equal(t, []string{"log"}, r.list(t), "the temporary file is removed")
 }
 
-// TestFreeBytesAfterRandomHistory: the count of free bytes is exact after any
+// TestFreeAfterRandomHistory: the count of free bytes is exact after any
 // operations on names.
-func TestFreeBytesAfterRandomHistory(t *testing.T) {
+func TestFreeAfterRandomHistory(t *testing.T) {
 	rnd := testseed.Rand(t)
 	mem := NewMem()
 	r := newModelRoom(mem, "/")
@@ -482,7 +482,7 @@ func TestFreeBytesAfterRandomHistory(t *testing.T) {
 	for _, name := range names {
 		require.NoError(t, mem.RemoveAll("/"+name))
 	}
-	free, err := mem.FreeBytes("/")
+	free, err := mem.Free("/")
 	require.NoError(t, err)
-	assert.EqualValues(t, defaultMemCapacity, free)
+	assert.EqualValues(t, defaultMemCapacity, free.Bytes)
 }

@@ -174,9 +174,9 @@ func TestDeadProcessHasSyncedNothing(t *testing.T) {
 	assert.Equal(t, before, tree(t, killed, "/d"))
 	assert.Equal(t, before, tree(t, killed.ProcessCrashClone(), "/d"))
 	assert.Equal(t, map[string]string{"old": "old"}, tree(t, killed.CrashClone(KeepSynced), "/d"))
-	free, err := mem.FreeBytes("/d")
+	free, err := mem.Free("/d")
 	require.NoError(t, err)
-	left, err := killed.FreeBytes("/d")
+	left, err := killed.Free("/d")
 	require.NoError(t, err)
 	assert.Equal(t, free, left)
 

@@ -1,6 +1,9 @@
 package vfs
 
-import "io"
+import (
+	"io"
+	"slices"
+)
 
 // MemProcess is a Mem as one of several processes uses it. After Kill the other processes
 // continue.
@@ -22,6 +25,19 @@ func (p *MemProcess) Kill() {
 	for f := range p.open {
 		f.close()
 	}
+}
+
+// OpenFiles returns the sorted names of the files that the process has open. A file that is open
+// twice has two.
+func (p *MemProcess) OpenFiles() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var names []string
+	for f := range p.open {
+		names = append(names, f.name)
+	}
+	slices.Sort(names)
+	return names
 }
 
 // owned makes the process the owner of an open file.

@@ -12,7 +12,7 @@ import (
 // bytes of its removed files are free, and that another process continues.
 func TestKilledProcess(t *testing.T) {
 	m := NewMem()
-	free, err := m.FreeBytes("/")
+	free, err := m.Free("/")
 	require.NoError(t, err)
 	killed, other := m.Process(), m.Process()
 	f, err := killed.Create("/file")
@@ -30,8 +30,10 @@ func TestKilledProcess(t *testing.T) {
 	held, err := other.Lock("/OTHER", "other")
 	require.NoError(t, err)
 	require.NoError(t, m.Remove("/file"))
+	require.Equal(t, []string{"/LOCK", "/file", "/log"}, killed.OpenFiles())
 
 	killed.Kill()
+	require.Empty(t, killed.OpenFiles())
 	_, err = f.Write([]byte("more"))
 	require.ErrorIs(t, err, fs.ErrClosed)
 	require.ErrorIs(t, f.Sync(), fs.ErrClosed)
@@ -58,7 +60,7 @@ func TestKilledProcess(t *testing.T) {
 	require.NoError(t, held.Close())
 	require.NoError(t, read.Close())
 	require.NoError(t, m.Remove("/log"))
-	left, err := m.FreeBytes("/")
+	left, err := m.Free("/")
 	require.NoError(t, err)
 	require.Equal(t, free, left)
 }

@@ -78,7 +78,7 @@ func (osFS) Stat(name string) (Info, error) { return statName(name) }
 
 func (osFS) SyncDir(dir string) error { return syncDir(dir) }
 
-func (osFS) FreeBytes(dir string) (int64, error) { return freeBytes(dir) }
+func (osFS) Free(dir string) (Space, error) { return free(dir) }
 
 // Lock uses a kernel lock that belongs to the open file: it ends with its holder, and
 // excludes a second Lock in this process. The lock file is not removed, because another
@@ -93,7 +93,10 @@ func (osFS) Lock(name, holder string) (io.Closer, error) {
 		err = &LockedError{Name: name, Holder: readHolder(f)}
 	}
 	if err == nil {
-		err = writeHolder(f, holder)
+		// On a full disk the lock is held without a name.
+		if err = writeHolder(f, holder); errors.Is(err, ErrNoSpace) {
+			err = nil
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())

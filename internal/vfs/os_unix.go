@@ -90,7 +90,7 @@ func tryLock(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-func freeBytes(dir string) (int64, error) {
+func free(dir string) (Space, error) {
 	var stat unix.Statfs_t
 	for {
 		err := unix.Statfs(dir, &stat)
@@ -98,9 +98,13 @@ func freeBytes(dir string) (int64, error) {
 			continue
 		}
 		if err != nil {
-			return 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
+			return Space{}, &fs.PathError{Op: "statfs", Path: dir, Err: err}
 		}
-		return int64(stat.Bavail * uint64(stat.Bsize)), nil
+		space := Space{Bytes: int64(stat.Bavail * uint64(stat.Bsize)), Inodes: int64(stat.Ffree)}
+		if stat.Files == 0 {
+			space.Inodes = NoInodeLimit
+		}
+		return space, nil
 	}
 }
 

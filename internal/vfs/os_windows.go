@@ -70,20 +70,20 @@ func tryLock(f *os.File) (bool, error) {
 	return true, nil
 }
 
-func freeBytes(dir string) (int64, error) {
+func free(dir string) (Space, error) {
 	path, err := filepath.Abs(dir)
 	if err != nil {
-		return 0, err
+		return Space{}, err
 	}
 	name, err := windows.UTF16PtrFromString(path)
 	if err != nil {
-		return 0, err
+		return Space{}, err
 	}
-	var free uint64
-	if err := windows.GetDiskFreeSpaceEx(name, &free, nil, nil); err != nil {
-		return 0, &fs.PathError{Op: "free bytes", Path: dir, Err: err}
+	var bytes uint64
+	if err := windows.GetDiskFreeSpaceEx(name, &bytes, nil, nil); err != nil {
+		return Space{}, &fs.PathError{Op: "free", Path: dir, Err: err}
 	}
-	return int64(free), nil
+	return Space{Bytes: int64(bytes), Inodes: NoInodeLimit}, nil
 }
 
 // mapFile reads the file, because a real mapping would prevent its removal.

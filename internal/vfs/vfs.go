@@ -48,9 +48,18 @@ type FS interface {
 	// this process or another, the error is a *LockedError that names the holder. The
 	// lock ends with Close or with the process.
 	Lock(name, holder string) (io.Closer, error)
-	// FreeBytes returns the number of bytes that can still be written below dir.
-	FreeBytes(dir string) (int64, error)
+	// Free returns the free space of the file system of dir.
+	Free(dir string) (Space, error)
 }
+
+// Space is free space of a file system.
+type Space struct {
+	Bytes  int64
+	Inodes int64 // how many files can be created; NoInodeLimit if any number
+}
+
+// NoInodeLimit is the number of free inodes if the file system does not limit them.
+const NoInodeLimit = -1
 
 // File is an open file. ReadAt is safe for concurrent use. Writing methods require a
 // single owner but may run concurrently with ReadAt.

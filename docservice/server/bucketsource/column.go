@@ -223,8 +223,8 @@ func (s *Source) diskUse() (used, limit int64, err error) {
 	if used, err = follow.NewDisk(fsys, s.DataDir(), 0).Used(); err != nil {
 		return 0, 0, err
 	}
-	free, err := fsys.FreeBytes(s.DataDir())
-	return used, used + free, err
+	free, err := fsys.Free(s.DataDir())
+	return used, used + free.Bytes, err
 }
 
 // pageURL returns the URL of the status page for other machines.

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"errors"
+	"path"
 	"sync"
 	"time"
 
@@ -26,7 +27,14 @@ type Disk struct {
 		faults    []*fault
 		slow      time.Duration   // of each operation
 		stalls    []chan struct{} // each closed when its stall ends
+		durable   *durable
 	}
+}
+
+// durable are files that power cuts must not change.
+type durable struct {
+	dir, pattern string
+	changed      func(names []string, err error)
 }
 
 // New returns an empty disk.
@@ -56,8 +64,9 @@ type Process struct {
 
 	mu struct {
 		sync.Mutex
-		crashAt int64 // operations until it dies; 0: it does not
-		power   bool  // and its power is cut
+		crashAt int64  // operations until it dies; 0: it does not
+		pattern string // of the base names of files whose operations count; empty: all
+		power   bool   // and its power is cut
 		died    func()
 	}
 }
@@ -87,6 +96,16 @@ func (p *Process) Kill() {
 	p.disk.mu.Unlock()
 }
 
+// OpenFiles returns the names of the files that the process has open. One that has ended has none.
+func (p *Process) OpenFiles() []string {
+	select {
+	case <-p.ended:
+		return nil
+	default:
+		return p.mem.OpenFiles()
+	}
+}
+
 // PowerCut ends all processes at this moment. Of what was not synced, any part survives.
 func (d *Disk) PowerCut() {
 	d.endAll()
@@ -95,12 +114,28 @@ func (d *Disk) PowerCut() {
 	seed := draw.Uint64()
 	keeps := []vfs.Keep{vfs.KeepRandom(seed), vfs.KeepTorn(seed), vfs.KeepReordered(seed), vfs.KeepSynced}
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	for p := range d.mu.processes {
 		p.end() // it was started meanwhile
 	}
 	d.mu.processes = map[*Process]bool{}
-	d.mu.mem = d.mu.mem.CrashClone(keeps[draw.Int(len(keeps))])
+	before := d.mu.mem
+	after := before.CrashClone(keeps[draw.Int(len(keeps))])
+	d.mu.mem = after
+	checked := d.mu.durable
+	d.mu.Unlock()
+	if checked != nil {
+		if names, err := different(before, after, checked.dir, checked.pattern); len(names) > 0 || err != nil {
+			checked.changed(names, err)
+		}
+	}
+}
+
+// Durable makes power cuts call changed with the files below a directory that have other bytes
+// afterwards, of those whose base name matches as by path.Match.
+func (d *Disk) Durable(dir, pattern string, changed func(names []string, err error)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mu.durable = &durable{dir, pattern, changed}
 }
 
 func (d *Disk) endAll() {
@@ -113,10 +148,13 @@ func (d *Disk) endAll() {
 
 // CrashAt ends the process at its n-th writing operation from now on, by a power cut or like
 // Kill, and then calls died on another goroutine. It replaces an earlier CrashAt.
-func (p *Process) CrashAt(n int64, power bool, died func()) {
+func (p *Process) CrashAt(n int64, power bool, died func()) { p.CrashAtFile("", n, power, died) }
+
+// CrashAtFile is CrashAt for the operations of files whose base name matches as by path.Match.
+func (p *Process) CrashAtFile(pattern string, n int64, power bool, died func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mu.crashAt, p.mu.power, p.mu.died = n, power, died
+	p.mu.pattern, p.mu.crashAt, p.mu.power, p.mu.died = pattern, n, power, died
 }
 
 // before is called before each operation.
@@ -149,6 +187,10 @@ func (p *Process) crash(op vfs.Op) error {
 		return nil
 	}
 	p.mu.Lock()
+	if matched, err := path.Match(p.mu.pattern, path.Base(op.Name)); p.mu.pattern != "" && !matched {
+		p.mu.Unlock()
+		return err
+	}
 	now := p.mu.crashAt == 1
 	p.mu.crashAt = max(0, p.mu.crashAt-1)
 	power, died := p.mu.power, p.mu.died
@@ -185,7 +227,7 @@ const (
 func (p *Process) wait(op vfs.Op) {
 	most := quick
 	switch op.Kind {
-	case vfs.OpAppend, vfs.OpClose, vfs.OpAppendClose, vfs.OpFreeBytes, vfs.OpStat:
+	case vfs.OpAppend, vfs.OpClose, vfs.OpAppendClose, vfs.OpFree, vfs.OpStat:
 		return
 	case vfs.OpReadAt, vfs.OpMap:
 		most = read

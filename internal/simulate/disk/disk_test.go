@@ -81,6 +81,42 @@ func TestPowerCutKeepsWhatWasSynced(t *testing.T) {
 	})
 }
 
+// A power cut reports the files with a final name whose bytes were not synced.
+func TestDurable(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		reported := 0
+		for range 50 {
+			d := newDisk(t)
+			d.Durable("/data", "*.seg", func(names []string, err error) {
+				require.NoError(t, err)
+				require.Equal(t, []string{"/data/unsynced.seg"}, names)
+				reported++
+			})
+			p := d.Boot()
+			require.NoError(t, vfs.WriteFileAtomic(p, "/data/synced.seg", []byte("text")))
+			for _, name := range []string{"/data/unsynced.seg", "/data/other"} {
+				write(t, p, name, "text")
+			}
+			require.NoError(t, p.SyncDir("/data"))
+			d.PowerCut()
+		}
+		require.Positive(t, reported)
+	})
+}
+
+// CrashAtFile counts the operations of some files.
+func TestCrashAtFile(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		d := newDisk(t)
+		p := d.Boot()
+		died := make(chan struct{})
+		p.CrashAtFile("CURRENT*", 1, false, func() { close(died) })
+		require.NoError(t, vfs.WriteFileAtomic(p, "/data/other", []byte("text")))
+		require.Error(t, vfs.WriteFileAtomic(p, "/data/CURRENT", []byte("text")))
+		<-died
+	})
+}
+
 // Two processes replace files while one of them dies at each of its operations. Each file has the
 // contents of a replacement that succeeded or of the one that was under way, whatever survived.
 func TestCrashAtEachOperation(t *testing.T) {
@@ -232,6 +268,12 @@ func TestFailures(t *testing.T) {
 		require.ErrorIs(t, err, syscall.EIO)
 		_, err = f.Write([]byte("more"))
 		require.NoError(t, err)
+		end()
+
+		end = d.FailRemovals(disk.Failure{})
+		require.ErrorIs(t, p.Rename("/data/a", "/data/c"), syscall.EIO)
+		require.ErrorIs(t, p.Remove("/data/a"), syscall.EIO)
+		require.ErrorIs(t, p.RemoveAll("/data/a"), syscall.EIO)
 		end()
 
 		end = d.FailSyncs(disk.Failure{})

@@ -75,11 +75,11 @@ func pathError(op vfs.Op, err error) error {
 // Full leaves the disk that many free bytes, until end is called. One such fault may be active.
 func (d *Disk) Full(free int64) (end func(), err error) {
 	mem := d.Files()
-	left, err := mem.FreeBytes("/")
+	left, err := mem.Free("/")
 	if err != nil {
 		return nil, err
 	}
-	mem.SetCapacity(capacity - left + free)
+	mem.SetCapacity(capacity - left.Bytes + free)
 	return func() { d.Files().SetCapacity(capacity) }, nil
 }
 
@@ -120,6 +120,17 @@ func (d *Disk) FailWrites(f Failure) (end func()) {
 		case vfs.OpWrite, vfs.OpWriteAt:
 			return &vfs.ShortError{Bytes: draw.Int(op.Bytes + 1), Err: pathError(op, syscall.EIO)}
 		case vfs.OpCreate, vfs.OpCreateAppendMap, vfs.OpRename, vfs.OpLink, vfs.OpRemove, vfs.OpRemoveAll, vfs.OpMkdirAll, vfs.OpTruncate:
+			return pathError(op, syscall.EIO)
+		}
+		return nil
+	})
+}
+
+// FailRemovals makes removals and changes of names fail with EIO, until end is called.
+func (d *Disk) FailRemovals(f Failure) (end func()) {
+	return d.begin(f, func(op vfs.Op, _ *chance.Draw) error {
+		switch op.Kind {
+		case vfs.OpRename, vfs.OpRemove, vfs.OpRemoveAll:
 			return pathError(op, syscall.EIO)
 		}
 		return nil

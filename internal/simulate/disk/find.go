@@ -18,7 +18,10 @@ type File struct {
 // Find returns the files below a directory whose base name matches as by path.Match, sorted by
 // directory. A missing directory has none.
 func (d *Disk) Find(dir, pattern string) (files []File, err error) {
-	mem := d.Files()
+	return find(d.Files(), dir, pattern)
+}
+
+func find(mem *vfs.Mem, dir, pattern string) (files []File, err error) {
 	names, err := mem.List(dir)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -33,7 +36,7 @@ func (d *Disk) Find(dir, pattern string) (files []File, err error) {
 			continue // removed meanwhile
 		}
 		if info.Dir {
-			below, err := d.Find(full, pattern)
+			below, err := find(mem, full, pattern)
 			if err != nil {
 				return nil, err
 			}
@@ -49,6 +52,29 @@ func (d *Disk) Find(dir, pattern string) (files []File, err error) {
 		}
 	}
 	return files, nil
+}
+
+// different returns the names of the files below a directory whose base name matches, and which have
+// other bytes in after than in before.
+func different(before, after *vfs.Mem, dir, pattern string) (names []string, err error) {
+	files, err := find(after, dir, pattern)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		is, err := vfs.ReadFile(after, f.Name)
+		if err != nil {
+			return nil, err
+		}
+		was, err := vfs.ReadFile(before, f.Name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		if err == nil && !bytes.Equal(is, was) {
+			names = append(names, f.Name)
+		}
+	}
+	return names, nil
 }
 
 // Containing returns the names of the files below a directory that contain some bytes, such as
