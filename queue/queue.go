@@ -6,6 +6,7 @@ import (
 
 	"docstore/internal/vfs"
 	"docstore/queue/codec"
+	_ "docstore/queue/codec/lzo" // so that every queue can be read
 	"docstore/queue/internal/segment"
 	"docstore/queue/stored"
 )

@@ -16,7 +16,7 @@ const (
 
 // Errors. Compare with errors.Is.
 var (
-	// ErrUnknown: this build has no codec of that name or number.
+	// ErrUnknown: this program has no codec of that name or number.
 	ErrUnknown = errors.New("queue: unknown codec")
 	// ErrBadDictionary: the bytes are not a dictionary of the codec.
 	ErrBadDictionary = errors.New("dictionary is not valid for its codec")
@@ -27,7 +27,7 @@ var (
 // ID is a codec's number in a segment's header.
 type ID uint8
 
-// The codecs of all builds.
+// The numbers of codecs.
 const (
 	None ID = 0
 	LZO  ID = 1
@@ -64,13 +64,21 @@ type Codec struct {
 	Train func(sample [][]byte, size int) ([]byte, error)
 }
 
-// codecs are those in this build, by name.
+// codecs are those in this program.
 var codecs = []Codec{noneCodec, s2Codec, zstdCodec}
 
-// All returns the codecs in this build. The caller must not modify the slice.
+// Register adds a codec. An init function calls it: see package lzo.
+func Register(c Codec) {
+	if slices.ContainsFunc(codecs, func(o Codec) bool { return o.ID == c.ID || o.Name == c.Name }) {
+		panic(fmt.Sprintf("codec: %s, number %d, is registered twice", c.Name, uint8(c.ID)))
+	}
+	codecs = append(codecs, c)
+}
+
+// All returns the codecs in this program. The caller must not modify the slice.
 func All() []Codec { return codecs }
 
-// Names returns the names of the codecs in this build, sorted.
+// Names returns the names of the codecs in this program, sorted.
 func Names() []string {
 	var names []string
 	for _, c := range codecs {
@@ -98,7 +106,7 @@ func ByID(id ID) (Codec, error) {
 		}
 	}
 	if id == LZO {
-		return Codec{}, fmt.Errorf("segment is compressed with lzo, which this build leaves out (build tag nolzo): %w", ErrUnknown)
+		return Codec{}, fmt.Errorf("segment is compressed with lzo, which this program lacks (build tag nolzo, or package docstore/queue/codec/lzo is not imported): %w", ErrUnknown)
 	}
 	return Codec{}, fmt.Errorf("segment is compressed with codec %d: %w", id, ErrUnknown)
 }
@@ -106,7 +114,7 @@ func ByID(id ID) (Codec, error) {
 // errDecodedLength: a document decodes to another length than its entry states.
 var errDecodedLength = errors.New("document decodes to a wrong length")
 
-// String is the codec's name, also of a codec that this build lacks.
+// String is the codec's name, also of a codec that this program lacks.
 func (id ID) String() string {
 	switch id {
 	case None:
@@ -122,13 +130,13 @@ func (id ID) String() string {
 }
 
 // Set is a set of codecs: bit n is the codec with the number n in segment headers. Sets of
-// other builds may have bits that this build does not know.
+// other programs may have bits that this one does not know.
 type Set uint32
 
 // Has reports whether the codec is in the set.
 func (s Set) Has(id ID) bool { return id < 32 && s&(1<<id) != 0 }
 
-// Built returns the codecs of this build.
+// Built returns the codecs of this program.
 func Built() Set {
 	var set Set
 	for _, c := range codecs {

@@ -1,10 +1,12 @@
 //go:build !nolzo
 
-package codec
+package lzo
 
-// lzoDecodedBytes returns the decoded length of an LZO1X stream without decoding it: it
+import "docstore/queue/codec"
+
+// decodedBytes returns the decoded length of an LZO1X stream without decoding it: it
 // adds up the lengths of the instructions. False: the stream has no end, does not end
-// with its last byte, or decodes to more than MaxDocumentBytes.
+// with its last byte, or decodes to more than codec.MaxDocumentBytes.
 //
 // The instructions, by their first byte (from the Linux kernel's
 // Documentation/staging/lzo.rst). In state 0 the previous instruction was not followed by
@@ -19,37 +21,37 @@ package codec
 // A length of 0 is extended: each zero byte that follows adds 255, and the first other
 // byte ends the length. The last two bits of a match are the number of literals that
 // follow it.
-func lzoDecodedBytes(stream []byte) (int, bool) {
-	p := lzoParser{in: stream}
+func decodedBytes(stream []byte) (int, bool) {
+	p := parser{in: stream}
 	if len(stream) > 0 && stream[0] > 17 {
 		literals := int(p.byte()) - 17
 		p.literals(literals)
-		p.state = min(literals, lzoRun)
+		p.state = min(literals, longRun)
 	}
 	for !p.failed {
 		if p.instruction(int(p.byte())) {
 			return p.out, !p.failed && len(p.in) == 0
 		}
-		if p.out > MaxDocumentBytes {
+		if p.out > codec.MaxDocumentBytes {
 			break
 		}
 	}
 	return 0, false
 }
 
-// lzoRun is the state after a run of four literals or more.
-const lzoRun = 4
+// longRun is the state after a run of four literals or more.
+const longRun = 4
 
-type lzoParser struct {
+type parser struct {
 	in     []byte
 	out    int
-	state  int // number of literals that came last, at most lzoRun
+	state  int // number of literals that came last, at most longRun
 	failed bool
 }
 
 // instruction reads the rest of the instruction that begins with op. It returns true at
 // the end of the stream.
-func (p *lzoParser) instruction(op int) bool {
+func (p *parser) instruction(op int) bool {
 	var trailing, length int
 	switch {
 	case op >= 64:
@@ -69,11 +71,11 @@ func (p *lzoParser) instruction(op int) bool {
 		trailing = int(low) & 3
 	case p.state == 0:
 		p.literals(p.length(op, 15) + 3)
-		p.state = lzoRun
+		p.state = longRun
 		return false
 	default:
 		length = 2
-		if p.state == lzoRun {
+		if p.state == longRun {
 			length = 3
 		}
 		trailing = op & 3
@@ -86,12 +88,12 @@ func (p *lzoParser) instruction(op int) bool {
 }
 
 // length reads the extension of a length whose field has a maximum of most.
-func (p *lzoParser) length(bits, most int) int {
+func (p *parser) length(bits, most int) int {
 	if bits != 0 {
 		return bits
 	}
 	n := most
-	for !p.failed && n <= MaxDocumentBytes {
+	for !p.failed && n <= codec.MaxDocumentBytes {
 		b := p.byte()
 		if b != 0 {
 			return n + int(b)
@@ -102,7 +104,7 @@ func (p *lzoParser) length(bits, most int) int {
 	return n
 }
 
-func (p *lzoParser) byte() byte {
+func (p *parser) byte() byte {
 	if len(p.in) == 0 {
 		p.failed = true
 		return 0
@@ -112,7 +114,7 @@ func (p *lzoParser) byte() byte {
 	return b
 }
 
-func (p *lzoParser) literals(n int) {
+func (p *parser) literals(n int) {
 	if n > len(p.in) {
 		p.failed = true
 		return

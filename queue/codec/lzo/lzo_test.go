@@ -1,9 +1,12 @@
 //go:build !nolzo
 
-package codec
+package lzo
 
 import (
 	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/rasky/go-lzo"
@@ -12,28 +15,42 @@ import (
 	"docstore/internal/testseed"
 )
 
-// TestLZOBomb: a short stream with a large output is refused before it is decoded.
-func TestLZOBomb(t *testing.T) {
+// posting returns a typical document: text that has much in common with the others.
+func posting(n int) string {
+	return fmt.Sprintf(`{"id":"job-%d","title":"Senior engineer %d","description":"%s"}`,
+		n, n%7, strings.Repeat("We look for engineers with years of experience. ", 4+n%3))
+}
+
+func randomBytes(random *rand.Rand, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(random.Uint32())
+	}
+	return b
+}
+
+// TestBomb: a short stream with a large output is refused before it is decoded.
+func TestBomb(t *testing.T) {
 	// A literal, then a match whose length continues for 60,000 zero bytes.
 	bomb := append([]byte{18, 'x', 32}, make([]byte, 60_000)...)
 	bomb = append(bomb, 1, 0, 0, 17, 0, 0)
-	n, ok := lzoDecodedBytes(bomb)
+	n, ok := decodedBytes(bomb)
 	require.True(t, ok)
 	require.Equal(t, 1+31+60_000*255+1+2, n)
 	out, err := lzo.Decompress1X(bytes.NewReader(bomb), len(bomb), 1)
 	require.NoError(t, err)
 	require.Len(t, out, n)
-	_, err = lzoCoder{}.Decode(nil, bomb, 1)
-	require.ErrorIs(t, err, errLZO)
+	_, err = coder{}.Decode(nil, bomb, 1)
+	require.ErrorIs(t, err, errStream)
 
 	larger := append([]byte{18, 'x', 32}, make([]byte, 100_000)...)
-	_, ok = lzoDecodedBytes(append(larger, 1, 0, 0, 17, 0, 0))
+	_, ok = decodedBytes(append(larger, 1, 0, 0, 17, 0, 0))
 	require.False(t, ok, "more than a document may have")
 }
 
-// TestLZOEncoderIsNotTrusted: encoder output that does not decode to the document is not
+// TestEncoderIsNotTrusted: encoder output that does not decode to the document is not
 // stored, and a panic of the encoder neither.
-func TestLZOEncoderIsNotTrusted(t *testing.T) {
+func TestEncoderIsNotTrusted(t *testing.T) {
 	document := []byte(posting(1) + posting(1))
 	other := bytes.Clone(document)
 	other[len(other)-1] ^= 1
@@ -47,19 +64,19 @@ func TestLZOEncoderIsNotTrusted(t *testing.T) {
 		},
 		"panic": func(b []byte) []byte { return b[len(b)+1:] },
 	} {
-		out, ok := lzoCoder{}.encodeWith(compress, prefix, document)
+		out, ok := coder{}.encodeWith(compress, prefix, document)
 		require.False(t, ok, name)
 		require.Equal(t, "prefix", string(out), name)
 	}
-	out, ok := lzoCoder{}.encodeWith(lzo.Compress1X, prefix, document)
+	out, ok := coder{}.encodeWith(lzo.Compress1X, prefix, document)
 	require.True(t, ok)
-	got, err := lzoCoder{}.Decode(nil, out[len(prefix):], len(document))
+	got, err := coder{}.Decode(nil, out[len(prefix):], len(document))
 	require.NoError(t, err)
 	require.Equal(t, document, got)
 }
 
-// TestLZOLength compares the computed length with the decoded one.
-func TestLZOLength(t *testing.T) {
+// TestLength compares the computed length with the decoded one.
+func TestLength(t *testing.T) {
 	random := testseed.Rand(t)
 	for i := range 300 {
 		document := []byte(posting(i))
@@ -72,30 +89,30 @@ func TestLZOLength(t *testing.T) {
 			document = append(bytes.Repeat([]byte{byte(i)}, i*7), document...)
 		}
 		for _, stored := range [][]byte{lzo.Compress1X(document), lzo.Compress1X999(document)} {
-			n, ok := lzoDecodedBytes(stored)
+			n, ok := decodedBytes(stored)
 			require.True(t, ok, "document %d", i)
 			require.Equal(t, len(document), n)
 			for cut := range stored {
-				_, ok = lzoDecodedBytes(stored[:cut])
+				_, ok = decodedBytes(stored[:cut])
 				require.False(t, ok, "cut")
 			}
-			_, ok = lzoDecodedBytes(append(bytes.Clone(stored), 0))
+			_, ok = decodedBytes(append(bytes.Clone(stored), 0))
 			require.False(t, ok, "bytes after the end")
 		}
 	}
-	_, ok := lzoDecodedBytes(nil)
+	_, ok := decodedBytes(nil)
 	require.False(t, ok)
 }
 
-// FuzzLZO: a stream that decodes has the computed length, and a stream with an invalid
+// FuzzDecode: a stream that decodes has the computed length, and a stream with an invalid
 // length does not decode to its last byte.
-func FuzzLZO(f *testing.F) {
+func FuzzDecode(f *testing.F) {
 	for i := range 4 {
 		f.Add(lzo.Compress1X([]byte(posting(i))), uint16(len(posting(i))))
 	}
 	f.Fuzz(func(t *testing.T, stored []byte, rawBytes uint16) {
-		n, ok := lzoDecodedBytes(stored)
-		got, err := lzoCoder{}.Decode(nil, stored, int(rawBytes))
+		n, ok := decodedBytes(stored)
+		got, err := coder{}.Decode(nil, stored, int(rawBytes))
 		if err == nil {
 			require.True(t, ok)
 			require.Equal(t, int(rawBytes), n)
