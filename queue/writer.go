@@ -51,6 +51,9 @@ type Writer struct {
 		cursorErr error  // error of the last SetCursor
 		added     uint64 // entries
 		durable   uint64 // of these
+		// transaction: Begin was called since the last Flush. uncommitted: blocks of the
+		// transaction were submitted.
+		transaction, uncommitted bool
 	}
 }
 
@@ -211,6 +214,7 @@ func (w *Writer) closeBlock() {
 		return
 	}
 	w.mu.block = nil
+	w.beginUncommitted()
 	b.Cursor = slices.Clone(w.mu.cursor)
 	w.pipeline.compressors.finish(b)
 	s.size += b.Size()
@@ -315,6 +319,7 @@ func (w *Writer) Flush() error {
 	err := w.usable()
 	old := w.tooOld(w.options.Now())
 	if err != nil || w.mu.durable >= added && !old {
+		w.commitTransaction() // without entries
 		w.mu.Unlock()
 		return err
 	}
@@ -341,6 +346,7 @@ func (w *Writer) Seal() error {
 func (w *Writer) endBlock(end func(done chan<- error)) error {
 	done := make(chan error, 1)
 	w.closeBlock()
+	w.commitTransaction()
 	end(done)
 	added := w.mu.added
 	w.mu.Unlock()
@@ -353,14 +359,14 @@ func (w *Writer) endBlock(end func(done chan<- error)) error {
 	return err
 }
 
-// Close seals the segment and unlocks the directory. It returns the error of an earlier
+// Close seals the segment and unlocks the directory. A transaction is discarded: see Begin. It returns the error of an earlier
 // failure if there was one. It is idempotent.
 func (w *Writer) Close() error {
 	w.closing.Do(func() {
 		w.mu.Lock()
 		err := w.usable()
 		w.mu.closed = true
-		if err == nil {
+		if err == nil && !w.mu.transaction {
 			err = w.endBlock(w.seal)
 		} else {
 			w.mu.Unlock()

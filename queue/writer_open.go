@@ -117,7 +117,8 @@ func LockDir(fsys vfs.FS, dir string, now time.Time) (io.Closer, error) {
 }
 
 // recoverSegment seals a segment that was left open by a crash: it cuts the file after
-// its last whole block, marked or not, and adds the footer. Nothing is ever appended to
+// its last whole block, marked or not, and adds the footer. Without whole it cuts the file after the
+// last mark: the other blocks are of a transaction. Nothing is ever appended to
 // the segment, because replicas may have copied the bytes that were cut.
 //
 // Everything before a commit mark was durable before the mark was written, so damage
@@ -126,7 +127,7 @@ func LockDir(fsys vfs.FS, dir string, now time.Time) (io.Closer, error) {
 //
 // end is a position in the segment, or zero. A segment without everything before it is an
 // older copy: ErrIncomplete.
-func recoverSegment(fsys vfs.FS, dir string, n SegmentID, end Position, logger *slog.Logger) error {
+func recoverSegment(fsys vfs.FS, dir string, n SegmentID, end Position, whole bool, logger *slog.Logger) error {
 	name := segment.Path(dir, n, segment.OpenSuffix)
 	s, err := segment.Open(fsys, name, n)
 	if errors.Is(err, segment.ErrPartial) {
@@ -145,7 +146,7 @@ func recoverSegment(fsys vfs.FS, dir string, n SegmentID, end Position, logger *
 			return err
 		}
 	}
-	return s.SealAgain(fsys, w, logger)
+	return s.SealAgain(fsys, w, whole, logger)
 }
 
 // reaches checks that the segment has the block that ends at the position, and everything
@@ -193,6 +194,9 @@ func (w *Writer) restore() (*headFile, error) {
 	if err := w.options.FS.SyncDir(w.dir); err != nil {
 		return nil, err
 	}
+	if err := removeUncommitted(w.options.FS, w.dir); err != nil {
+		return nil, err
+	}
 	if w.mu.last = l.Last(); w.mu.last == 0 {
 		w.mu.queue = before.Queue // a queue without entries has the id of its head
 		if w.mu.queue == ([16]byte{}) {
@@ -219,6 +223,10 @@ func (w *Writer) restore() (*headFile, error) {
 // recoverOpen seals the segment that was left open. If the position is in it, everything
 // before the position must exist.
 func (w *Writer) recoverOpen(l *segment.Listing, end Position) error {
+	discard, err := isUncommitted(w.options.FS, w.dir)
+	if err != nil {
+		return err
+	}
 	for _, n := range l.Numbers {
 		if l.Sealed[n] {
 			continue
@@ -234,7 +242,7 @@ func (w *Writer) recoverOpen(l *segment.Listing, end Position) error {
 		if l.After(n) {
 			return errors.Newf("segment %d is not sealed but later segments exist: restore %s", n, segment.Path(w.dir, n, segment.SealedSuffix))
 		}
-		if err := recoverSegment(w.options.FS, w.dir, n, end, w.options.Logger); err != nil {
+		if err := recoverSegment(w.options.FS, w.dir, n, end, !discard, w.options.Logger); err != nil {
 			return err
 		}
 	}

@@ -1,10 +1,12 @@
 package queue
 
 import (
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"docstore/internal/vfs"
 	"docstore/queue/internal/segment"
 )
 
@@ -47,12 +49,14 @@ type pipeline struct {
 	describe    func(error) error // makes the final error from the first one
 }
 
-// step is an operation of the committer: at most one of the first four fields is set.
+// step is an operation of the committer: at most one of the first six fields is set.
 type step struct {
 	begin *segmentStart         // create the next segment
 	block *segment.PendingBlock // write it
 	mark  bool                  // make all blocks durable and write a commit mark
 	seal  bool                  // end the segment, if one is open, and make the head durable
+	// uncommitted and committed begin and end the blocks of a transaction.
+	uncommitted, committed bool
 	// done receives the result of this and all previous steps. It must be buffered. Nil:
 	// no result is needed.
 	done chan<- error
@@ -184,8 +188,39 @@ func (c *committer) take(s step) error {
 		return c.head.refresh(c.headInterval)
 	case s.seal:
 		return c.seal()
+	case s.uncommitted:
+		return c.uncommitted()
+	case s.committed:
+		return c.committed()
 	}
 	return nil
+}
+
+// uncommitted begins a transaction. The last commit mark is made durable, because without it the
+// next Writer would also discard the blocks before it.
+func (c *committer) uncommitted() error {
+	if err := c.sync(); err != nil {
+		return err
+	}
+	return vfs.WriteFileAtomic(c.head.fs, filepath.Join(c.head.dir, uncommittedName), nil)
+}
+
+// committed makes the blocks of a transaction durable before the file that says that they are
+// uncommitted is removed, which comes before they are marked as committed: a reader must not see
+// entries that the next Writer discards.
+func (c *committer) committed() error {
+	if err := c.sync(); err != nil {
+		return err
+	}
+	return removeUncommitted(c.head.fs, c.head.dir)
+}
+
+// sync makes the open segment durable.
+func (c *committer) sync() error {
+	if c.segment == nil {
+		return nil
+	}
+	return c.segment.Sync()
 }
 
 // begin creates a segment. A durable head states its number before the segment has any

@@ -33,6 +33,7 @@ type Writer struct {
 		closed     bool
 		err        error     // final
 		open       []bool    // shards with entries since the last Seal; nil: the only one
+		begin      []bool    // shards whose next entry begins a transaction; nil: none
 		begun      bool      // the cursors of this input replace those of an earlier one
 		behind     bool      // shards may have records after the cursor
 		cursor     []byte    // of the last record
@@ -78,6 +79,12 @@ func (w *Writer) Put(r queue.Record) error {
 		w.mu.begun = true
 	}
 	i := w.layout.Shard(r.ID)
+	if w.mu.begin != nil && w.mu.begin[i] {
+		if err := w.shards[i].Begin(); err != nil {
+			return w.fail(err)
+		}
+		w.mu.begin[i] = false
+	}
 	if _, err := w.shards[i].Put(r); err != nil {
 		if !ofRecord(err) {
 			err = w.fail(err)
@@ -153,6 +160,21 @@ func (w *Writer) Checkpoint(cursor []byte) error {
 	return nil
 }
 
+// Begin begins a transaction of each shard, which the next Flush commits: see queue.Writer.Begin.
+// A crash during Flush can leave the entries of some shards committed.
+func (w *Writer) Begin() error {
+	if len(w.shards) == 1 {
+		return w.shards[0].Begin()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.begin = make([]bool, len(w.shards))
+	for i := range w.mu.begin {
+		w.mu.begin[i] = true
+	}
+	return w.usable()
+}
+
 // Flush makes all previous entries durable and visible to readers. Puts may continue
 // concurrently.
 func (w *Writer) Flush() error {
@@ -162,6 +184,7 @@ func (w *Writer) Flush() error {
 		return err
 	}
 	open := slices.Clone(w.mu.open)
+	w.mu.begin = nil
 	w.mu.Unlock()
 	err := w.flushShards(open)
 	w.mu.Lock()

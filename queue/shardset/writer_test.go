@@ -341,3 +341,44 @@ func TestWriteErrorIsFinal(t *testing.T) {
 		require.ErrorIs(t, w.Close(), errCrash)
 	}
 }
+
+// After a crash before the Flush of a transaction, no shard has entries of it. Entries after the
+// Flush are kept as usual.
+func TestTransaction(t *testing.T) {
+	for _, layout := range []shard.Layout{{Shards: 1}, testLayout} {
+		mem := newMem(t)
+		put := func(w *Writer, first, last int) {
+			for n := first; n < last; n++ {
+				require.NoError(t, w.Put(queue.Record{ID: fmt.Append(nil, n), Document: make([]byte, 300)}))
+			}
+		}
+		entries := func() (total int) {
+			w, err := Open(testDir, &Options{FS: mem, Layout: layout})
+			require.NoError(t, err)
+			require.NoError(t, w.Close())
+			for i := range layout.Shards {
+				r, err := queue.OpenReader(layout.Dir(testDir, i), &queue.ReaderOptions{FS: mem})
+				require.NoError(t, err)
+				require.NoError(t, r.Scan(t.Context(), queue.Position{}, func(queue.Entry) error { total++; return nil }))
+				require.NoError(t, r.Close())
+			}
+			return total
+		}
+		w, err := Open(testDir, &Options{FS: mem, Layout: layout})
+		require.NoError(t, err)
+		require.NoError(t, w.Begin())
+		put(w, 0, 100)
+		require.NoError(t, w.Close())
+		require.Zero(t, entries())
+
+		w, err = Open(testDir, &Options{FS: mem, Layout: layout})
+		require.NoError(t, err)
+		require.NoError(t, w.Begin())
+		put(w, 0, 3)
+		require.NoError(t, w.Flush())
+		put(w, 3, 100)
+		require.NoError(t, w.Close())
+		require.ErrorIs(t, w.Begin(), queue.ErrClosed)
+		require.Equal(t, 100, entries())
+	}
+}

@@ -97,15 +97,15 @@ func (s *Writer) Commit() error {
 	if !s.unmarked {
 		return nil
 	}
-	if err := s.sync(); err != nil {
+	if err := s.Sync(); err != nil {
 		return err
 	}
 	s.unmarked, s.started = false, s.size
 	return s.write(commitMark{offset: uint32(s.size), chain: s.Chain}.append(nil))
 }
 
-// sync makes all blocks durable.
-func (s *Writer) sync() error {
+// Sync makes all blocks durable.
+func (s *Writer) Sync() error {
 	begun := time.Now()
 	err := s.file.SyncData()
 	if s.Synced != nil {
@@ -120,7 +120,7 @@ func (s *Writer) Seal() (*Footer, error) {
 	footer := &Footer{
 		Offset: uint32(s.size), Chain: s.Chain, Queue: s.Header.Queue, Segment: s.Header.Segment, Totals: s.Totals,
 	}
-	err := s.sync()
+	err := s.Sync()
 	if err == nil {
 		err = s.write(footer.append(nil))
 	}
@@ -164,9 +164,9 @@ func (s *Writer) write(p []byte) error {
 // Close closes the file without sealing the segment.
 func (s *Writer) Close() { s.file.Close() }
 
-// SealAgain writes the end of an open segment again and seals it after its last whole block. w
-// is at the last commit mark.
-func (s *File) SealAgain(fsys vfs.FS, w *Walk, logger *slog.Logger) error {
+// SealAgain writes the end of an open segment again and seals it: if whole is true, after
+// its last whole block, else after its last commit mark, where w is.
+func (s *File) SealAgain(fsys vfs.FS, w *Walk, whole bool, logger *slog.Logger) error {
 	file, err := fsys.OpenAppend(s.Path)
 	if err != nil {
 		return err
@@ -179,9 +179,11 @@ func (s *File) SealAgain(fsys vfs.FS, w *Walk, logger *slog.Logger) error {
 	if s.Footer != nil { // the crash was before the rename
 		return sw.finish()
 	}
-	if err := w.passWhole(s); err != nil {
-		sw.Close()
-		return err
+	if whole {
+		if err := w.passWhole(s); err != nil {
+			sw.Close()
+			return err
+		}
 	}
 	lost := s.Info.Size - w.Next
 	logger.Warn("sealing a segment that was not closed", "path", s.Path,
