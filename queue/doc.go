@@ -33,9 +33,9 @@
 // Segments are numbered from 1 without gaps, except where rewrites replace some of them. A
 // sealed segment, 0000000001.seg, never changes. The last one may be open, 0000000002.open,
 // and is only appended to. 0000000000.head states how far the queue reaches at its source.
-// LOCK need not be copied. A segment has blocks of entries. A commit mark follows blocks that
-// were durable at the source when it was written, and a footer ends a complete segment. Package
-// segment draws the files.
+// LOCK need not be copied, nor UNCOMMITTED, which exists during a transaction (Writer.Begin). A
+// segment has blocks of entries. A commit mark follows blocks that were durable at the source when
+// it was written, and a footer ends a complete segment. Package segment draws the files.
 //
 // docs/format describes every byte, docs/durability.md the commit point of each operation.
 //
@@ -91,6 +91,7 @@
 //	codec, stored        compression of documents; documents outside of a queue
 //	maintain             check, compact, truncate, repair, usage
 //	shard, shardset      a collection of several queues
+//	digests              checksums of its live documents
 //	publish, bucket      queues in object storage
 //
 // The package owns addresses, positions and the order of entries. It must not know the layout
