@@ -72,6 +72,27 @@ func (r *Reader) Dictionary(dst []byte, hash codec.DictionaryHash) ([]byte, erro
 	return dst, err
 }
 
+// HasDictionary reports whether a document with an address, in its stored form, can be decoded
+// with the dictionaries of the files that are open: a file may have been replaced by a rewrite
+// with another dictionary. It reads no file. The zero hash is that of no dictionary.
+func (r *Reader) HasDictionary(at Address, hash codec.DictionaryHash) bool {
+	if hash == (codec.DictionaryHash{}) {
+		return true
+	}
+	if f := r.files.Get(at.Segment); f != nil {
+		has := f.Header.Dictionary.Hash == hash
+		r.files.Put(f)
+		if has {
+			return true
+		}
+	}
+	f := r.files.WithDictionary(hash)
+	if f != nil {
+		r.files.Put(f)
+	}
+	return f != nil
+}
+
 // dictionaryIn returns the dictionary of a file if it has the hash, otherwise nil.
 func (r *Reader) dictionaryIn(path string, hash codec.DictionaryHash) ([]byte, error) {
 	name, _ := ParseFileName(filepath.Base(path))

@@ -20,6 +20,8 @@ type Failure struct {
 	Executed bool
 	Part     int64
 	Stalls   bool
+	// Wrong: a Get succeeds, and the lowest bit of byte Part of its body is inverted. Err is unused.
+	Wrong bool
 }
 
 func (f *Failure) error() error {
@@ -49,13 +51,16 @@ func NewFault(b Bucket, hook func(ctx context.Context, operation, name string) *
 // Get implements Bucket.
 func (f *Fault) Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
 	failure := f.hook(ctx, "get", name)
-	if failure != nil && !failure.Executed {
+	if failure != nil && !failure.Executed && !failure.Wrong {
 		return nil, failure.error()
 	}
 	body, err := f.bucket.Get(ctx, name, offset, length)
 	sized, ok := body.(*sizedReader)
 	if err != nil || failure == nil || !ok {
 		return body, err
+	}
+	if failure.Wrong {
+		return &sizedReader{&wrongBody{from: sized, left: failure.Part}, sized, sized.size}, nil
 	}
 	part := io.MultiReader(io.LimitReader(sized, failure.Part), brokenBody{ctx, failure})
 	return &sizedReader{part, sized, sized.size}, nil
@@ -72,6 +77,21 @@ func (b brokenBody) Read([]byte) (int, error) {
 		<-b.ctx.Done()
 	}
 	return 0, b.failure.error()
+}
+
+// wrongBody is a body with an inverted bit.
+type wrongBody struct {
+	from io.Reader
+	left int64 // bytes before the wrong one
+}
+
+func (b *wrongBody) Read(p []byte) (int, error) {
+	n, err := b.from.Read(p)
+	if b.left >= 0 && b.left < int64(n) {
+		p[b.left] ^= 1
+	}
+	b.left -= int64(n)
+	return n, err
 }
 
 // Put implements Bucket.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -46,6 +47,22 @@ func TestFault(t *testing.T) {
 				require.Equal(t, test.slowed, c.Stats().SlowDowns)
 			})
 		})
+	}
+}
+
+// TestFaultWrongBody checks that one byte of a response differs, however it is read.
+func TestFaultWrongBody(t *testing.T) {
+	for at, want := range []string{"` text", "a!text", "a uext", "a tdxt"} {
+		memory := newMemory(t)
+		require.NoError(t, putObject(t, memory, "a", []byte("a text")))
+		b := bucket.NewFault(memory, func(context.Context, string, string) *bucket.Failure {
+			return &bucket.Failure{Wrong: true, Part: int64(at)}
+		})
+		body, err := b.Get(t.Context(), "a", 0, -1)
+		require.NoError(t, err)
+		got, err := io.ReadAll(iotest.OneByteReader(body))
+		require.NoError(t, err)
+		require.Equal(t, want, string(got))
 	}
 }
 

@@ -53,7 +53,8 @@ type TruncateReport struct {
 var ErrCompacted = errors.New("queue: older versions were dropped by a compaction")
 
 // Truncate removes all entries from an address on. The cursor becomes that of the last
-// block that is kept as a whole. The numbers of the removed segments are not reused.
+// block that is kept as a whole and has one: blocks of a rewrite, from a compaction or another
+// Truncate, have none. The numbers of the removed segments are not reused.
 //
 // A rewrite replaces the segments from that of the address to the highest one ever used,
 // and contains the entries before the address. Readers that have read further get a

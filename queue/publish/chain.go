@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"docstore/internal/rare"
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/bucket"
@@ -106,10 +107,10 @@ func (c *chain) advance(fsys vfs.FS) ([]Part, error) {
 	for i, g := range c.queues {
 		parts[i] = Part{Segment: g.segment, From: g.end, To: g.end}
 	}
-	first := c.first
+	first, least := c.first, rare.Limit[int64]("increment", incrementBytes, 4<<10)
 	for n := range c.queues {
 		i := (first + n) % len(c.queues)
-		if c.first = i; total >= incrementBytes {
+		if c.first = i; total >= least {
 			break // it is the first of the next increment
 		}
 		g := &c.queues[i]
@@ -119,7 +120,7 @@ func (c *chain) advance(fsys vfs.FS) ([]Part, error) {
 		if g.file == nil {
 			continue
 		}
-		end, sealed, err := g.file.Advance(g.end + incrementBytes - total)
+		end, sealed, err := g.file.Advance(g.end + least - total)
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"docstore/internal/rare"
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/bucket"
@@ -224,17 +225,18 @@ func settled(files []queue.SealedFile) bool {
 // many as are needed for chunkBytes that the parents lack.
 func nextChunk(parents []*Manifest, ends []queue.SegmentID, files sealedFiles) sealedFiles {
 	chunk, missing := make(sealedFiles, len(files)), int64(0)
+	most := rare.Limit("chunk", chunkBytes, 16<<10)
 	for i, of := range files {
-		n, bytes := chunkOf(parents[i], ends[i], of, missing)
+		n, bytes := chunkOf(parents[i], ends[i], of, missing, most)
 		chunk[i], missing = of[:n], bytes
 	}
 	return chunk
 }
 
-// chunkOf returns how many files of one queue belong to a chunk that has bytes already and
-// reaches to a segment at least, and how many bytes it has with them.
-func chunkOf(parent *Manifest, end queue.SegmentID, files []queue.SealedFile, bytes int64) (int, int64) {
-	if bytes >= chunkBytes && end == 0 {
+// chunkOf returns how many files of one queue belong to a chunk that has bytes already, ends after
+// so many, and reaches to a segment at least, and how many bytes it has with them.
+func chunkOf(parent *Manifest, end queue.SegmentID, files []queue.SealedFile, bytes, most int64) (int, int64) {
+	if bytes >= most && end == 0 {
 		return 0, bytes
 	}
 	known := parent.byName()
@@ -242,7 +244,7 @@ func chunkOf(parent *Manifest, end queue.SegmentID, files []queue.SealedFile, by
 		if old, ok := known[f.Name]; !ok || !old.is(f) {
 			bytes += f.Size
 		}
-		if bytes >= chunkBytes && f.Last >= end && settled(files[:i+1]) {
+		if bytes >= most && f.Last >= end && settled(files[:i+1]) {
 			return i + 1, bytes
 		}
 	}

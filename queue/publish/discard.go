@@ -149,7 +149,7 @@ func (d *directory) checkID(ctx context.Context, b bucket.Bucket, record Record)
 	}
 	id, err := d.id(ctx, b, record, files)
 	if err == nil && id != record.Queue {
-		err = refused("the bucket holds queue %s, and %s holds %q: give the directory of the queue that was published", record.Queue, d.path, id)
+		err = refused("the bucket holds queue %s, and %s holds %q: give the directory of the queue that was published, or run docstore-updater restore into a new directory", record.Queue, d.path, id)
 	}
 	return files, err
 }

@@ -152,6 +152,9 @@ func (p *Publisher) open(ctx context.Context) error {
 	if err := p.checkNewBucket(ctx, record); err != nil {
 		return err
 	}
+	if err := p.checkQueue(ctx, record, files); err != nil {
+		return err
+	}
 	if err := p.log.Claim(ctx); err != nil {
 		return err
 	}
@@ -178,6 +181,24 @@ func (p *Publisher) checkNewBucket(ctx context.Context, record Record) error {
 		return refused("the store cannot hold a collection: %v", err)
 	}
 	return nil
+}
+
+// checkQueue returns an error unless the queue has everything that was published and announced: the
+// publisher of a newer copy must not be fenced by that of an older one.
+func (p *Publisher) checkQueue(ctx context.Context, record Record, files sealedFiles) error {
+	base := record.base(p.queue)
+	if base.Number == 0 {
+		return nil
+	}
+	m, err := ReadManifest(ctx, p.bucket, base)
+	if err != nil {
+		return err
+	}
+	if err := p.source.continues(m, files); err != nil || !record.Increments || base != record.Head {
+		return err
+	}
+	p.epoch = record.Epoch
+	return errors.CombineErrors(p.openChain(ctx, base), p.closeChain())
 }
 
 // Close releases the queue and the claim on the collection.
@@ -223,6 +244,9 @@ func (p *Publisher) publishSealed(ctx context.Context) (Published, error) {
 		record, err := p.log.Load(ctx)
 		if err != nil {
 			return Published{}, err
+		}
+		if record.Owner != p.owner {
+			return Published{}, errors.Wrapf(ErrFenced, "epoch %d", record.Epoch)
 		}
 		base := record.base(p.queue)
 		parent := new(Manifest)
