@@ -348,7 +348,7 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 		if live, err = publish.NewLive(ctx, target, o.queueDir, o.liveOptions(env, writer.Seal, appender.Progress)); err != nil {
 			return err
 		}
-		live.Start(ctx)
+		live.Start(ctx, func() {})
 	}
 	m.serve(&appendCollector{appender, from, writer, live, o.announce})
 	defer warnOfFields(env, in)

@@ -45,11 +45,13 @@ func (o *LiveOptions) queueOptions() *Options {
 }
 
 // Live publishes a queue while it is written. A failure is logged, and retried: appending does
-// not depend on the store. If another process announces or pins a manifest, it only publishes.
+// not depend on the store. If another process announces or pins a manifest, it only publishes. If
+// another publisher takes over, it ends: it never takes the collection back, because that one has
+// the newer entries.
 //
 //	live, err := NewLive(ctx, b, dir, options)
-//	live.Start(ctx)
-//	... // append
+//	live.Start(ctx, fenced)
+//	... // append, until fenced is called
 //	live.Stop()
 //	err = writer.Close()
 //	err = live.Finish(ctx)
@@ -64,6 +66,7 @@ type Live struct {
 	announced time.Time         // when the last increment was put
 	waiting   string            // why nothing is announced; empty: it is
 	held      string            // why the breaker has stopped announcing; empty: it has not
+	fenced    error             // another publisher has taken over; nil: none has
 	state     liveState
 
 	cancel  context.CancelFunc
@@ -105,12 +108,19 @@ func NewLive(ctx context.Context, b bucket.Bucket, dir string, options LiveOptio
 	return &Live{dir: dir, bucket: b, options: options}, nil
 }
 
-// Start publishes in the background until Stop.
-func (p *Live) Start(ctx context.Context) {
+// Start publishes in the background until Stop. When another publisher takes over, nothing is
+// published any more, fenced is called once, and Finish returns the error.
+func (p *Live) Start(ctx context.Context, fenced func()) {
 	ctx, p.cancel = context.WithCancel(ctx)
-	p.running.Go(func() { p.run(ctx) })
+	p.running.Go(func() {
+		if p.run(ctx); p.fenced != nil {
+			p.options.Logger.Error("publishing has ended", "url", p.options.URL, "error", p.fenced)
+			fenced()
+		}
+	})
 }
 
+// run publishes until ctx ends, or another publisher takes over.
 func (p *Live) run(ctx context.Context) {
 	interval := liveInterval
 	if p.options.Announce {
@@ -133,6 +143,9 @@ func (p *Live) run(ctx context.Context) {
 		switch {
 		case err == nil:
 			problem = ""
+		case errors.Is(err, ErrFenced):
+			p.fenced = err
+			return
 		case ctx.Err() == nil:
 			retry = time.Now().Add(liveInterval)
 			if err.Error() != problem {
@@ -311,8 +324,12 @@ func (p *Live) Stop() {
 	p.running.Wait()
 }
 
-// Finish publishes the last segments, after Stop and after the writer was closed.
+// Finish publishes the last segments, after Stop and after the writer was closed. Its error matches
+// ErrFenced if another publisher has taken over.
 func (p *Live) Finish(ctx context.Context) error {
+	if p.fenced != nil {
+		return p.fencedError(p.fenced)
+	}
 	ctx = context.WithoutCancel(ctx)
 	p.options.Seal = func() error { return nil } // closing the writer has sealed it
 	err := p.publish(ctx, time.Now())
@@ -325,10 +342,17 @@ func (p *Live) Finish(ctx context.Context) error {
 		err = errors.Join(err, p.publisher.Close())
 	}
 	switch {
+	case errors.Is(err, ErrFenced):
+		return p.fencedError(err)
 	case err != nil:
 		return fmt.Errorf("the documents are in %s but are not published: %w; run docstore-updater publish", p.dir, err)
 	case p.held != "":
 		return fmt.Errorf("the documents are published to %s but are not announced: %s; validate and announce the newest manifest", p.options.URL, p.held)
 	}
 	return nil
+}
+
+// fencedError says what to do after another publisher has taken over.
+func (p *Live) fencedError(err error) error {
+	return fmt.Errorf("the newest documents are in %s but are not published to %s: %w; only one updater may publish there: keep this one stopped, or stop the other updater and start this one again, if its queue has everything that was published", p.dir, p.options.URL, err)
 }

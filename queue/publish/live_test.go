@@ -3,6 +3,7 @@ package publish
 import (
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,7 +53,7 @@ func TestLiveOnGivenFS(t *testing.T) {
 			Counts: func() Counts { return Counts{Documents: 2} },
 		})
 		require.NoError(t, err)
-		live.Start(t.Context())
+		live.Start(t.Context(), func() { t.Error("fenced") })
 		for _, id := range []string{"a", "b"} {
 			_, err = w.Put(queue.Record{ID: []byte(id), Document: []byte("{}")})
 			require.NoError(t, err)
@@ -89,4 +90,118 @@ func TestLiveOnGivenFS(t *testing.T) {
 		_, err = NewLive(t.Context(), b, "other", LiveOptions{FS: fsys})
 		require.ErrorIs(t, err, ErrRefused, "the bucket has another queue")
 	})
+}
+
+// TestFencedLiveStops: the queue of a host that seemed to be lost is restored and continued on
+// another one, and the first host returns. It stops, and does not take the collection back.
+func TestFencedLiveStops(t *testing.T) {
+	encoder().EncodeAll([]byte("{}"), nil) // makes channels, which a bubble must not own
+	for _, announce := range []bool{true, false} {
+		virtualtime.Test(t, func(t *testing.T) {
+			b, err := bucket.OpenDir(vfs.NewMem(), "bucket")
+			require.NoError(t, err)
+			log, err := OpenLog(t.Context(), b, time.Now)
+			require.NoError(t, err)
+			first := startUpdater(t, b, vfs.NewMem(), announce)
+			first.put(t, "a")
+
+			fsys := vfs.NewMem()
+			m, _, err := FindManifest(t.Context(), b, 0, time.Now)
+			require.NoError(t, err)
+			require.NoError(t, Restore(t.Context(), b, m, "queue", &Options{FS: fsys}))
+			second := startUpdater(t, b, fsys, announce)
+			second.put(t, "b")
+			before, err := log.Load(t.Context())
+			require.NoError(t, err)
+			for range 10 {
+				first.put(t, "c")
+				time.Sleep(liveInterval)
+			}
+			after, err := log.Load(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, before.Epoch, after.Epoch, "the publisher is the same")
+			require.EqualValues(t, 1, first.fenced.Load())
+
+			second.put(t, "d")
+			require.Greater(t, second.live.State().Published, after.Head.Number)
+			require.NoError(t, second.stop(t))
+			require.Zero(t, second.fenced.Load())
+			err = first.stop(t)
+			require.ErrorIs(t, err, ErrFenced)
+			require.ErrorContains(t, err, "stop the other updater")
+		})
+	}
+}
+
+// updater writes and publishes a queue.
+type updater struct {
+	writer *queue.Writer
+	live   *Live
+	fenced atomic.Int64
+}
+
+func startUpdater(t *testing.T, b bucket.Bucket, fsys vfs.FS, announce bool) *updater {
+	u := &updater{}
+	var err error
+	u.writer, err = queue.OpenWriter("queue", &queue.WriterOptions{FS: fsys})
+	require.NoError(t, err)
+	u.live, err = NewLive(t.Context(), b, "queue", LiveOptions{
+		FS: fsys, URL: "file:///bucket", Announce: announce, Seal: u.writer.Seal, Logger: slog.New(slog.DiscardHandler),
+		Counts: func() Counts { return Counts{Documents: 1} },
+	})
+	require.NoError(t, err)
+	u.live.Start(t.Context(), func() { u.fenced.Add(1) })
+	return u
+}
+
+// put appends a document in a segment, and waits until it would be published.
+func (u *updater) put(t *testing.T, id string) {
+	_, err := u.writer.Put(queue.Record{ID: []byte(id), Document: []byte("{}")})
+	require.NoError(t, err)
+	require.NoError(t, u.writer.Seal())
+	time.Sleep(3 * liveInterval)
+}
+
+func (u *updater) stop(t *testing.T) error {
+	u.live.Stop()
+	require.NoError(t, u.writer.Close())
+	return u.live.Finish(t.Context())
+}
+
+// TestOlderCopyDoesNotTakeOver: a queue that lacks a manifest, or a document that an increment has
+// announced, is refused before its publisher fences that of the newer queue.
+func TestOlderCopyDoesNotTakeOver(t *testing.T) {
+	encoder().EncodeAll([]byte("{}"), nil) // makes channels, which a bubble must not own
+	for name, seal := range map[string]bool{"manifest": true, "increment": false} {
+		t.Run(name, func(t *testing.T) {
+			virtualtime.Test(t, func(t *testing.T) {
+				b, err := bucket.OpenDir(vfs.NewMem(), "bucket")
+				require.NoError(t, err)
+				log, err := OpenLog(t.Context(), b, time.Now)
+				require.NoError(t, err)
+				fsys := vfs.NewMem()
+				u := startUpdater(t, b, fsys, true)
+				u.put(t, "a")
+				older := fsys.CrashClone(vfs.KeepAll)
+
+				_, err = u.writer.Put(queue.Record{ID: []byte("b"), Document: []byte("{}")})
+				require.NoError(t, err)
+				require.NoError(t, u.writer.Flush())
+				if seal {
+					require.NoError(t, u.writer.Seal())
+				}
+				time.Sleep(3 * liveInterval)
+				before, err := log.Load(t.Context())
+				require.NoError(t, err)
+				_, err = OpenPublisher(t.Context(), b, "queue", &Options{FS: older, Stream: true})
+				require.ErrorIs(t, err, ErrRefused)
+				require.ErrorContains(t, err, "older copy")
+				after, err := log.Load(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, before.Epoch, after.Epoch)
+				require.NoError(t, u.stop(t))
+				require.Zero(t, u.fenced.Load())
+			})
+		})
+	}
 }
