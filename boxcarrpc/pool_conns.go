@@ -378,7 +378,7 @@ func (m *members) retire(t *transport) {
 // isUnneeded reports whether a transport has been idle for a while and may be closed. One
 // transport to a draining server stays open, to receive UNDRAIN. m.mu is held.
 func (m *members) isUnneeded(t *transport, now int64) bool {
-	if t.leased > 0 || t.streams > 0 || t.leaving || t.draining && t == t.peer.transports[0] {
+	if t.leased > 0 || t.streams > 0 || t.leaving || t == t.peer.receivesUndrain() {
 		return false
 	}
 	return now-t.idleSince >= int64(idleTransport)

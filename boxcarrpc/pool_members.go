@@ -75,6 +75,17 @@ type poolPeer struct {
 	failure    error // of the last dial or transport, nil after a successful one
 }
 
+// receivesUndrain returns the transport on which a draining server says that it no longer
+// drains, nil if there is none.
+func (p *poolPeer) receivesUndrain() *transport {
+	for _, t := range p.transports {
+		if t.draining && !t.leaving {
+			return t
+		}
+	}
+	return nil
+}
+
 func (m *members) init(o *PoolOptions, s *slots, seed uint64, check func(*clientLane)) {
 	m.clock, m.options, m.slots, m.check = s.clock, o, s, check
 	m.buffers.limit = o.BufferBytes

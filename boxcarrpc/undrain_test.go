@@ -113,6 +113,34 @@ func TestDrainedServerIsUnusedUntilUndrained(t *testing.T) {
 	})
 }
 
+// A client keeps a connection to a draining server, to learn of UNDRAIN, also while an older
+// connection waits for the end of a call.
+func TestDrainOfAServerWithALeavingConnection(t *testing.T) {
+	var gate *gate
+	handler := func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
+		return gate.handler(ctx, method, request, dst)
+	}
+	inBubble(t, handler, nil, func(t *testing.T, s *testServer, l *pipes) {
+		gate = newGate()
+		defer gate.release()
+		source := &settable{make(chan discovery.Snapshot)}
+		p := newPoolOf(t, &PoolOptions{Size: 2, LeaveAfter: -1, CallTimeout: time.Hour, Dialer: l.dial}, source)
+		source.set <- snapshot("s")
+		require.NoError(t, p.WaitReady(t.Context()))
+		go func() { _, _ = p.Call(t.Context(), "long", nil, nil) }()
+		<-gate.entered
+		source.set <- snapshot()
+		time.Sleep(time.Second)
+		source.set <- snapshot("s")
+		time.Sleep(time.Second)
+		require.Equal(t, 2, s.Stats().Connections)
+		s.Drain()
+		time.Sleep(time.Minute) // connections without slots are closed
+		require.Equal(t, 2, s.Stats().Connections)
+		require.Equal(t, uint64(2), s.Stats().Accepted, "the client does not reconnect")
+	})
+}
+
 // A client that connects to a draining server learns of DRAIN and UNDRAIN.
 func TestPoolWaitsForADrainedServer(t *testing.T) {
 	withVirtualCluster(t, 1, echoes, nil, func(t *testing.T, w *virtualCluster) {

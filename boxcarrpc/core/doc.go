@@ -52,7 +52,8 @@
 // A silent server delays no request to another. After 50 ms a lease request no longer
 // counts for the limit of concurrent ones, and its server no longer has a share of the
 // slots. A server that broke is probed after its quarantine, and is asked like the others
-// when it has answered. Four probes are in progress at a time.
+// when it has answered. Four probes are in progress at a time; without slots, a probe counts
+// for 50 ms, too.
 //
 // # Share of a slow server
 //

@@ -258,7 +258,7 @@ func (l *Ladder) check(t testing.TB) {
 		}
 	}
 	require.Equal(t, []int32{held, busy, free, farHeld}, []int32{l.held, l.busy, l.free, l.farHeld})
-	var members, owns, live, asking, late, probing int32
+	var members, owns, live, sound, asking, late, probing, lateProbes int32
 	var shares, farShares, own int64
 	for i := range l.peers {
 		p := &l.peers[i]
@@ -272,6 +272,9 @@ func (l *Ladder) check(t testing.TB) {
 		}
 		if p.live() {
 			live++
+			if !p.ejected {
+				sound++
+			}
 			if p.request != overdue {
 				shares += p.weight()
 				if p.far {
@@ -286,11 +289,13 @@ func (l *Ladder) check(t testing.TB) {
 			late++
 		case probe:
 			probing++
+		case lateProbe:
+			lateProbes++
 		}
 	}
 	l.checkLists(t)
 	require.Equal(t, []int64{shares, farShares, own}, []int64{l.shares, l.farShares, l.own})
-	require.Equal(t, []int32{members, owns, live, asking, late, probing}, []int32{l.members, l.owned, l.live, l.asking, l.late, l.probing})
+	require.Equal(t, []int32{members, owns, live, sound, asking, late, probing, lateProbes}, []int32{l.members, l.owned, l.live, l.sound, l.asking, l.late, l.probing, l.lateProbes})
 	unused := int32(0)
 	for i := l.unused; i != none; i = l.slots[i].at {
 		require.Equal(t, slotUnused, l.slots[i].state)
@@ -316,7 +321,7 @@ func (l *Ladder) checkLists(t testing.TB) {
 		if p.member {
 			require.Equal(t, int32(i), l.memberAt(p.at))
 		}
-		require.Equal(t, p.isolated || p.paused || p.ejected || p.request == timely, p.hasAlarm(alarmChange))
+		require.Equal(t, p.isolated || p.paused || p.ejected || p.request == timely || p.request == probe, p.hasAlarm(alarmChange))
 		if p.hasAlarm(alarmProbe) {
 			require.Equal(t, broken, p.contact)
 		}

@@ -11,7 +11,8 @@ import "math/rand/v2"
 // failed check of any server.
 //
 // At most a third of the servers, but at least one, are ejected at a time: if most
-// servers fail, the cause is elsewhere.
+// servers fail, the cause is elsewhere. A server is not ejected if no other live one is
+// left, and ejected servers are asked for slots while there is no other live one.
 const (
 	faultWeight = 8       // inverse weight of a request in the average
 	faultFull   = 1 << 16 // every request has failed
@@ -60,25 +61,43 @@ func (l *Ladder) isOutlier(p *Peer) bool {
 	return p.fault >= faultEject && int64(p.fault)*others >= faultRatio*(l.faults-int64(p.fault))
 }
 
-// eject ejects a server unless too many are ejected.
+// eject ejects a server unless too many are ejected, or no other one is live.
 func (l *Ladder) eject(now int64, peer int32, rng *rand.PCG) {
-	if l.peers[peer].ejected || l.members < 2 || l.ejected >= max(1, l.members/ejectPart) {
+	if l.peers[peer].ejected || l.ejected >= max(1, l.members/ejectPart) || !l.hasOtherSound(peer) {
 		return
 	}
 	p := &l.peers[peer]
-	p.ejected, p.trusted, p.onTrial = true, false, false
-	l.ejected++
+	p.trusted, p.onTrial = false, false
+	l.setEjected(p, true)
 	p.ejection.enter(now, ejectBase, ejectLimit, rng)
 	l.schedule(peer)
 	l.unwelcome(peer)
 	l.rerank(peer)
 }
 
+// hasOtherSound reports whether another server is live and not ejected.
+func (l *Ladder) hasOtherSound(peer int32) bool {
+	p := &l.peers[peer]
+	return l.sound > 1 || l.sound == 1 && (p.ejected || !p.counted)
+}
+
+// setEjected begins or ends the ejection of a server, and counts it.
+func (l *Ladder) setEjected(p *Peer, ejected bool) {
+	change := int32(1)
+	if !ejected {
+		change = -1
+	}
+	p.ejected = ejected
+	l.ejected += change
+	if p.counted {
+		l.sound -= change
+	}
+}
+
 // readmit ends an ejection. The server is not trusted until a request succeeds.
 func (l *Ladder) readmit(now int64, peer int32, rng *rand.PCG) {
 	p := &l.peers[peer]
-	p.ejected = false
-	l.ejected--
+	l.setEjected(p, false)
 	l.checkAt = 0
 	l.rerank(peer)
 	if p.leases() {
@@ -92,8 +111,7 @@ func (l *Ladder) resetFaults(peer int32) {
 	l.setFault(p, 0)
 	p.ejection = backoff{}
 	if p.ejected {
-		p.ejected = false
-		l.ejected--
+		l.setEjected(p, false)
 		l.schedule(peer)
 		l.rerank(peer)
 	}

@@ -78,6 +78,30 @@ func TestNoMoreThanAThirdIsEjected(t *testing.T) {
 	}
 }
 
+// A ladder whose other servers were unreachable had no slots for up to a minute: its last server
+// had been ejected, so that it was not asked for slots after its connection broke.
+func TestTheLastLiveServerIsUsed(t *testing.T) {
+	rng := testseed.PCG(t)
+	l := newPeers(3, rng)
+	l.fails(1e9, 0, 100, rng)
+	require.True(t, l.Peer(0).Ejected)
+	for _, peer := range []int32{1, 2} {
+		_, ok := l.Bid(0)
+		require.False(t, ok)
+		l.Lose(peer)
+		l.Quarantine(1e9, peer, rng)
+	}
+	_, ok := l.Bid(0)
+	require.True(t, ok, "it is asked for slots")
+
+	l.Advance(1e9+2*ejectBase, rng) // ends the ejection
+	l.fails(1e9+2*ejectBase, 0, 100, rng)
+	require.False(t, l.Peer(0).Ejected, "no other one is live")
+	l.heard(1)
+	l.fails(1e9+2*ejectBase, 0, 1, rng)
+	require.True(t, l.Peer(0).Ejected)
+}
+
 func TestEjectedServerIsTestedByOneRequest(t *testing.T) {
 	rng := testseed.PCG(t)
 	l := newPeers(10, rng)

@@ -52,9 +52,11 @@ type Ladder struct {
 	members     int32 // servers in the set
 	owned       int32 // members that are not borrowed
 	live        int32 // members that are expected to answer
+	sound       int32 // of these, members that are not ejected
 	asking      int32 // timely lease requests
 	late        int32 // overdue lease requests
 	probing     int32 // probes
+	lateProbes  int32 // overdue probes
 	averageLoad int32 // moving average of reported loads, times averageScale
 	ejected     int32 // ejected members
 
@@ -331,7 +333,7 @@ func (l *Ladder) Bid(peer int32) (below int32, ok bool) {
 func (l *Ladder) victimFor(peer int32) (victim int32, ok bool) {
 	p := &l.peers[peer]
 	switch {
-	case !p.leases() || p.ejected || !l.hasRoom():
+	case !p.leases() || p.ejected && l.sound > 0 || !l.hasRoom():
 		return none, false
 	case p.wanted && p.held == 0:
 		return none, true

@@ -33,7 +33,7 @@ type LeaseSeeker struct {
 //
 // A hint is followed first, because its server has just answered. Silent servers do not
 // delay the others: a probe does not count as a request, and a request counts for at most
-// overdueAfter.
+// overdueAfter. See mayProbe for probes.
 func (r *LeaseSeeker) NextRequest(now int64, l *Ladder, rng *rand.PCG) (peer, below int32, ok bool) {
 	l.Advance(now, rng)
 	if l.refill {
@@ -116,6 +116,16 @@ func atOnce(l *Ladder) int32 {
 	return fillAtOnce
 }
 
+// mayProbe reports whether another server may be probed. Without slots, silent servers do not delay
+// the others: an overdue probe does not count.
+func mayProbe(l *Ladder) bool {
+	count := l.probing
+	if l.held > 0 {
+		count += l.lateProbes
+	}
+	return count < probeAtOnce && l.hasRoom()
+}
+
 // Wake returns the time of the next call of NextRequest if nothing changes before. A
 // slot that leaves the ladder is a change.
 func (r *LeaseSeeker) Wake(l *Ladder) int64 {
@@ -123,7 +133,7 @@ func (r *LeaseSeeker) Wake(l *Ladder) int64 {
 	if l.checks {
 		wake = min(wake, l.checkAt)
 	}
-	if l.probing < probeAtOnce && l.hasRoom() {
+	if mayProbe(l) {
 		_, due := l.first(alarmProbe)
 		wake = min(wake, due)
 	}
@@ -280,7 +290,7 @@ func (r *LeaseSeeker) welcome(now int64, l *Ladder) (peer, below int32) {
 
 // probe returns the server that has been due for longest of those that broke.
 func (r *LeaseSeeker) probe(now int64, l *Ladder, rng *rand.PCG) (peer, below int32) {
-	for l.probing < probeAtOnce && l.hasRoom() {
+	for mayProbe(l) {
 		peer, due := l.first(alarmProbe)
 		if now < due {
 			break

@@ -42,7 +42,8 @@ func (c *Client) stepOutage(now int64, rng *rand.PCG) {
 }
 
 // shortenQuarantines ends each quarantine, or the wait for a probe after it, within the time
-// of the shortest one.
+// of the shortest one. An ejected server, which no probe is planned for, gets one: no other
+// server is left.
 func (l *Ladder) shortenQuarantines(now int64, rng *rand.PCG) {
 	for place := range l.members {
 		peer := l.memberAt(place)
@@ -54,6 +55,8 @@ func (l *Ladder) shortenQuarantines(now int64, rng *rand.PCG) {
 			l.schedule(peer)
 		case p.hasAlarm(alarmProbe):
 			l.setAlarm(alarmProbe, peer, min(p.due[alarmProbe], until))
+		case p.ejected && p.leases() && p.request == noRequest:
+			l.setAlarm(alarmProbe, peer, until)
 		}
 	}
 }

@@ -34,6 +34,7 @@ const (
 	timely            // counts for the limit of concurrent requests
 	overdue           // no longer counts, because an answer is overdue
 	probe             // to a broken server; counts for the limit of probes
+	lateProbe         // no longer counts while the ladder holds no slots, because an answer is overdue
 )
 
 // A Peer is the state of a server in a ladder. The zero Peer is not in the set.
@@ -41,7 +42,7 @@ type Peer struct {
 	quarantine backoff // no lease requests until it ends
 	pause      backoff // slots rank last until it ends
 	ejection   backoff // slots rank last and no lease requests until it ends
-	overdueAt  int64   // when the lease request is overdue, if it is timely
+	overdueAt  int64   // when the lease request is overdue, if it is timely or a probe
 	checkAt    int64   // time of the next check
 
 	due   [alarms]int64 // the times of its alarms, if place is not 0
@@ -57,7 +58,7 @@ type Peer struct {
 	held     int32  // slots in the ladder, without retiring ones
 	contact  contact
 	request  request // the lease request in progress
-	counted  bool    // in Ladder.live
+	counted  bool    // in Ladder.live, and unless ejected in Ladder.sound
 	member   bool    // in the set
 	borrowed bool    // in the set until enough servers of the subset are back
 	far      bool    // in another zone than the client
@@ -173,16 +174,19 @@ func (l *Ladder) Grow(peers []Peer) {
 // Quarantine stops lease requests to a server after a broken connection or a failed
 // dial, for a time that doubles with each repetition. Afterwards the server is probed:
 // until it answers, no other lease request depends on it. The caller removes its slots.
+// A further connection that breaks meanwhile is no repetition: they broke together.
 func (l *Ladder) Quarantine(now int64, peer int32, rng *rand.PCG) {
 	p := &l.peers[peer]
-	p.isolated, p.contact = true, broken
+	again := p.isolated
+	p.isolated, p.contact, p.trusted = true, broken, false
 	l.recount(p)
-	limit := int64(quarantineLimit)
-	if l.live == 0 {
-		limit = outageQuarantine
+	if !again {
+		limit := int64(quarantineLimit)
+		if l.live == 0 {
+			limit = outageQuarantine
+		}
+		p.quarantine.enter(now, quarantineBase, limit, rng)
 	}
-	p.quarantine.enter(now, quarantineBase, limit, rng)
-	p.trusted = false
 	l.unwelcome(peer)
 	l.schedule(peer)
 	l.rerank(peer)
@@ -324,6 +328,11 @@ func (l *Ladder) change(now int64, peer int32, rng *rand.PCG) {
 		l.late++
 		l.refill = true
 	}
+	if p.request == probe && now >= p.overdueAt {
+		p.request = lateProbe
+		l.probing--
+		l.lateProbes++
+	}
 	if p.isolated && now >= p.quarantine.until {
 		p.isolated = false
 		if p.leases() {
@@ -344,7 +353,7 @@ func (l *Ladder) change(now int64, peer int32, rng *rand.PCG) {
 func (l *Ladder) schedule(peer int32) {
 	p := &l.peers[peer]
 	due := int64(never)
-	if p.request == timely {
+	if p.request == timely || p.request == probe {
 		due = p.overdueAt
 	}
 	if p.isolated {
@@ -381,14 +390,14 @@ func (l *Ladder) unwelcome(peer int32) {
 // beginRequest records a lease request.
 func (l *Ladder) beginRequest(now int64, peer, below int32) {
 	p := &l.peers[peer]
-	p.askedAny = below == NoSlot
+	p.askedAny, p.overdueAt = below == NoSlot, now+overdueAfter
 	if p.contact == broken {
 		p.request = probe
 		l.probing++
-		return
+	} else {
+		p.request = timely
+		l.asking++
 	}
-	p.request, p.overdueAt = timely, now+overdueAfter
-	l.asking++
 	l.schedule(peer)
 }
 
@@ -406,5 +415,8 @@ func (l *Ladder) endRequest(peer int32) {
 		l.recount(p)
 	case probe:
 		l.probing--
+		l.schedule(peer)
+	case lateProbe:
+		l.lateProbes--
 	}
 }

@@ -185,7 +185,8 @@ func (l *Ladder) allFailing() bool {
 }
 
 // lostZone reports whether the client's zone has servers in the set, the ladder has no slot
-// of them, and half of them are failing. The spare slots are of few servers.
+// of them, and more than half of them are failing, so that it has not recovered. The spare slots
+// are of few servers.
 func (l *Ladder) lostZone() bool {
 	if l.held == 0 || l.held > l.farHeld {
 		return false
@@ -199,7 +200,7 @@ func (l *Ladder) lostZone() bool {
 			}
 		}
 	}
-	return near > 0 && 2*failing >= near
+	return 2*failing > near
 }
 
 // recovered reports whether at least half of the servers that are not borrowed are live

@@ -50,10 +50,13 @@ func (l *Ladder) recount(p *Peer) {
 	}
 	if live != p.counted {
 		p.counted = live
-		if live {
-			l.live++
-		} else {
-			l.live--
+		change := int32(1)
+		if !live {
+			change = -1
+		}
+		l.live += change
+		if !p.ejected {
+			l.sound += change
 		}
 	}
 	l.shares += int64(share - p.share)

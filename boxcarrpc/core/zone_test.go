@@ -353,15 +353,21 @@ func TestSubsetOfAZone(t *testing.T) {
 	require.Equal(t, 3, Stride([]int{10, 1, 4}))
 }
 
-// If the servers of the zone are dead, more are borrowed although the spare ones answer.
-func TestDeadZoneBorrows(t *testing.T) {
-	c := newSubsetClient(t, "rocksteadier", 90, 4, 8)
+// newZoneClient returns a client with a subset of four servers of its zone, and a spare one.
+func newZoneClient(t *testing.T) (c *subsetClient, own []int) {
+	c = newSubsetClient(t, "rocksteadier", 90, 4, 8)
 	c.view.Near, c.view.Stride = func(number int) bool { return number%3 == 1 }, 3
 	for n := range c.view.Numbers {
 		c.ladder.SetFar(int32(n), !c.view.Near(n))
 	}
-	own, _ := c.adopt()
+	own, _ = c.adopt()
 	require.Len(t, own, 5)
+	return c, own
+}
+
+// If the servers of the zone are dead, more are borrowed although the spare ones answer.
+func TestDeadZoneBorrows(t *testing.T) {
+	c, own := newZoneClient(t)
 	spare := own[4]
 	for _, n := range own {
 		_, ok := c.lease(n, 0)
@@ -390,6 +396,25 @@ func TestDeadZoneBorrows(t *testing.T) {
 	}
 	_, borrowed = c.adopt()
 	require.Empty(t, borrowed)
+}
+
+// A zone half of whose servers are failing is not lost: the other half may be trusted, which ends
+// borrowing. If both held, a pool would borrow and give back for ever.
+func TestHalfOfAZoneFailing(t *testing.T) {
+	c, own := newZoneClient(t)
+	_, ok := c.lease(own[4], 0) // of another zone
+	require.True(t, ok)
+	for i, n := range own[:4] {
+		c.succeed(n)
+		if i < 2 {
+			c.crash(n)
+		}
+		require.False(t, c.subset.UpdateBorrowing(&c.ladder))
+	}
+	c.crash(own[2])
+	require.True(t, c.subset.UpdateBorrowing(&c.ladder))
+	c.adopt()
+	require.False(t, c.subset.UpdateBorrowing(&c.ladder))
 }
 
 func hashed(number int) uint64 { return rand.New(rand.NewPCG(uint64(number), 7)).Uint64() }
