@@ -193,7 +193,7 @@ func claimant(value []byte) (address, token string) {
 // queue. The entry of the ended process is replaced, or deleted if this one is not visible.
 func (n *Number) take(ctx context.Context, l leases, number int, seen scene) (won bool, err error) {
 	r := n.registry
-	claim := fmt.Sprint(r.claims(n.kind), number)
+	claim := n.claimKey(number)
 	free := []clientv3.Cmp{clientv3.Compare(clientv3.ModRevision(claim), "=", seen.ended[number])} // 0: no claim
 	puts := []clientv3.Op{
 		clientv3.OpPut(claim, n.claimValue(), clientv3.WithLease(l.claim)),
@@ -219,6 +219,15 @@ func (n *Number) take(ctx context.Context, l leases, number int, seen scene) (wo
 		return false, err // if it was written, revoking the leases undoes it
 	}
 	return answer.Succeeded, nil
+}
+
+func (n *Number) claimKey(number int) string {
+	return fmt.Sprint(n.registry.claims(n.kind), number)
+}
+
+// claimed returns the condition that etcd has the claim of a number.
+func (n *Number) claimed(l leases, number int) clientv3.Cmp {
+	return clientv3.Compare(clientv3.LeaseValue(n.claimKey(number)), "=", l.claim)
 }
 
 func (n *Number) entryKey(number int) string {

@@ -76,6 +76,14 @@
 // stay in the set: watchers see no change, and etcd restarts all leases when it is back.
 // The number of clients is reported only with Options.CountFrontends.
 //
+// # Restoration
+//
+// etcd that is restored from a backup may have leases, and not the keys that were written under
+// them later. So holders verify their keys with each renewal: a lost entry is written again, and
+// after the loss of a claim a number is claimed again. Until then, a quarter of the TTL, another
+// process may claim the number. Watchers read all servers again within 10 s: a watch would be
+// silent until etcd has reached its revision again.
+//
 // # Security
 //
 // The target names files for TLS, client certificates, and a user with a password: see

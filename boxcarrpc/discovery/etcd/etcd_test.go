@@ -537,6 +537,57 @@ func TestEtcdIsDownForLongerThanTheLeases(t *testing.T) {
 	}
 }
 
+// etcd is restored from a backup that has the leases of a row, and not the entry that was written later.
+// The entry is written again, and watchers see what happens after the restoration.
+func TestRestoredEtcd(t *testing.T) {
+	s := newEtcd(t, "http")
+	s.start(t)
+	l := newLink(t, s.address)
+	r := open(t, l.address(), &Options{TTL: 4 * time.Second, Margin: time.Second, CallTimeout: time.Second})
+	a, err := r.Row(discovery.Server{Address: "a:1"}, RowOptions{Step: 1})
+	require.NoError(t, err)
+	first := held(t, a)
+	s.kill()
+	data := s.arguments[1]
+	require.NoError(t, os.CopyFS(data+"-backup", os.DirFS(data)))
+	s.start(t)
+	w := watch(t, r.Source(nil))
+	require.Equal(t, first, held(t, a))
+	a.Show()
+	w.until(-1, fmt.Sprint(first, "=a:1"))
+	for range 20 { // revisions that are lost
+		_, err := clientOf(t, r).Put(t.Context(), r.entries(backends)+"7", `{"address":"c:1"}`)
+		require.NoError(t, err)
+	}
+	w.until(-1, fmt.Sprint(first, "=a:1"), "7=c:1")
+
+	l.set(true)
+	s.kill()
+	require.NoError(t, os.RemoveAll(data))
+	require.NoError(t, os.Rename(data+"-backup", data))
+	s.start(t)
+	l.set(false) // after the election, so that watches do not fail
+	until(t, "the entry is there again", func() bool {
+		v, err := r.read(t.Context())
+		return err == nil && len(v.servers) == 1
+	})
+	require.Equal(t, first, held(t, a))
+	list := []string{fmt.Sprint(first, "=a:1"), fmt.Sprint(held(t, backend(t, r, "b:1")), "=b:1")}
+	slices.Sort(list)
+	w.until(-1, list...)
+}
+
+// A holder whose claim is lost, although its leases live, does not hold the number for long.
+func TestLostClaim(t *testing.T) {
+	r := open(t, startEtcd(t), short)
+	n := backend(t, r, "a:1")
+	number := held(t, n)
+	client := clientOf(t, r)
+	_, err := client.Put(t.Context(), fmt.Sprint(r.claims(backends), number), "b:1") // of another process
+	require.NoError(t, err)
+	until(t, "another number is held", func() bool { other, ok := n.Get(); return ok && other != number })
+}
+
 // An entry with an invalid number is ignored, and its key is logged.
 func TestKeyWithTooHighNumberIsIgnored(t *testing.T) {
 	var log bytes.Buffer

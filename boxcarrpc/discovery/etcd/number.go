@@ -174,12 +174,12 @@ func (n *Number) keep(ctx context.Context, l leases, number int) error {
 		n.rest(ctx, l, number)
 		for held := true; ; {
 			sent := time.Now()
-			err := r.renew(ctx, l, until)
+			err := n.renew(ctx, l, number, until)
 			if err == nil {
 				l.sent = sent
 				break
 			}
-			if ctx.Err() != nil || errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			if ctx.Err() != nil || errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, errClaimLost) {
 				return err
 			}
 			if left := time.Until(until); left > 0 {
@@ -196,9 +196,10 @@ func (n *Number) keep(ctx context.Context, l leases, number int) error {
 	}
 }
 
-// renew renews the claim and then the entry: the claim must not expire before the entry.
-// If until is in the future, renew ends by then.
-func (r *Registry) renew(ctx context.Context, l leases, until time.Time) error {
+// renew renews the claim and then the entry: the claim must not expire before the entry. It
+// verifies that etcd has both. If until is in the future, renew ends by then.
+func (n *Number) renew(ctx context.Context, l leases, number int, until time.Time) error {
+	r := n.registry
 	if time.Now().Before(until) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, until)
@@ -218,6 +219,33 @@ func (r *Registry) renew(ctx context.Context, l leases, until time.Time) error {
 		if err != nil {
 			return err
 		}
+	}
+	return n.check(ctx, l, number)
+}
+
+// errClaimLost is the error of a holder whose leases live, and whose claim does not: etcd was
+// restored from a backup that has the leases, and not the keys that were put under them later.
+var errClaimLost = errors.New("etcd has lost the claim: it was restored from a backup, or the key was deleted")
+
+// check verifies that etcd has the claim, and writes an entry that it has lost.
+func (n *Number) check(ctx context.Context, l leases, number int) error {
+	call, cancel := n.registry.call(ctx)
+	defer cancel()
+	client, err := n.registry.etcd()
+	if err != nil {
+		return err
+	}
+	answer, err := client.Txn(call).If(n.claimed(l, number)).Then(clientv3.OpGet(n.entryKey(number))).Commit()
+	switch {
+	case err != nil:
+		return err
+	case !answer.Succeeded:
+		return errClaimLost
+	case !n.visible():
+		return nil
+	}
+	if kvs := answer.Responses[0].GetResponseRange().Kvs; len(kvs) == 0 || clientv3.LeaseID(kvs[0].Lease) != l.entry {
+		return n.show(ctx, l, number)
 	}
 	return nil
 }

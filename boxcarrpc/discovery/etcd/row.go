@@ -102,8 +102,7 @@ func (n *Number) show(ctx context.Context, l leases, number int) error {
 	if err != nil {
 		return err
 	}
-	claim := fmt.Sprint(n.registry.claims(n.kind), number)
-	_, err = client.Txn(ctx).If(clientv3.Compare(clientv3.LeaseValue(claim), "=", l.claim)).Then(n.putEntry(l, number)).Commit()
+	_, err = client.Txn(ctx).If(n.claimed(l, number)).Then(n.putEntry(l, number)).Commit()
 	return err
 }
 

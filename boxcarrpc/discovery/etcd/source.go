@@ -16,11 +16,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"docstore/boxcarrpc/discovery"
+	"docstore/internal/ctxtime"
 )
 
 const (
 	// gather is the time in which changes are combined into one update.
 	gather = 100 * time.Millisecond
+	// checkPause is the time between two checks that etcd has not gone back to an earlier state.
+	checkPause = 10 * time.Second
 	// numberWait is how long a watcher waits for the client's number before its first
 	// update.
 	numberWait = 3 * time.Second
@@ -107,6 +110,21 @@ func (r *Registry) read(ctx context.Context) (view, error) {
 	return v, nil
 }
 
+// revision returns the revision of etcd.
+func (r *Registry) revision(ctx context.Context) (int64, error) {
+	ctx, cancel := r.call(ctx)
+	defer cancel()
+	client, err := r.etcd()
+	if err != nil {
+		return 0, err
+	}
+	answer, err := client.Get(ctx, r.entries(backends), clientv3.WithCountOnly())
+	if err != nil {
+		return 0, err
+	}
+	return answer.Header.Revision, nil
+}
+
 // apply applies a change to a view.
 func (r *Registry) apply(v view, event *clientv3.Event) {
 	if number, ok := numberOf(event.Kv.Key, r.entries(r.frontends())); ok {
@@ -148,12 +166,13 @@ func (s *source) follow(ctx context.Context, v view, report func(view)) error {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
+	from := v.revision + 1
 	for _, k := range r.watched() {
 		// Watch waits for etcd. The loop below must report the loss of the client's
 		// number meanwhile.
 		watching.Go(func() {
 			defer func() { ended <- struct{}{} }()
-			for answer := range client.Watch(ctx, r.entries(k), clientv3.WithPrefix(), clientv3.WithRev(v.revision+1)) {
+			for answer := range client.Watch(ctx, r.entries(k), clientv3.WithPrefix(), clientv3.WithRev(from)) {
 				select {
 				case answers <- answer:
 				case <-ctx.Done():
@@ -162,6 +181,17 @@ func (s *source) follow(ctx context.Context, v view, report func(view)) error {
 			}
 		})
 	}
+	revisions := make(chan int64)
+	watching.Go(func() {
+		for ctxtime.Sleep(ctx, checkPause) {
+			if revision, err := r.revision(ctx); err == nil {
+				select {
+				case revisions <- revision:
+				case <-ctx.Done():
+				}
+			}
+		}
+	})
 	changed := s.changed()
 	due := time.After(gather) // the number may have changed before
 	for {
@@ -175,6 +205,7 @@ func (s *source) follow(ctx context.Context, v view, report func(view)) error {
 			for _, event := range answer.Events {
 				r.apply(v, event)
 			}
+			v.revision = max(v.revision, answer.Header.Revision)
 			if due == nil && len(answer.Events) > 0 {
 				due = time.After(gather)
 			}
@@ -186,6 +217,10 @@ func (s *source) follow(ctx context.Context, v view, report func(view)) error {
 		case <-due:
 			due = nil
 			report(v)
+		case revision := <-revisions:
+			if revision < v.revision {
+				return fmt.Errorf("etcd has gone back from revision %d to %d: it was restored from a backup", v.revision, revision)
+			}
 		}
 	}
 }
