@@ -464,9 +464,15 @@ func TestWrongMap(t *testing.T) {
 		}
 		require.NotErrorIs(t, err, docservice.ErrNotFound)
 	}
-	// The servers follow it, too.
-	a.options.Store.Set(&wrong)
-	c.until("its shards are no longer assigned", func() bool { return a.shardStates()[0] == Moved })
+	// The servers follow it, too. The one that places would write it to etcd.
+	leader, err := c.store.Leader(soon(t))
+	require.NoError(t, err)
+	misled, before := a, 0
+	if leader == a.options.Server.Address {
+		misled, before = b, 2
+	}
+	misled.options.Store.Set(&wrong)
+	c.until("its shard is no longer assigned", func() bool { return misled.shardStates()[before] == Moved })
 	c.readAll(client)
 }
 

@@ -1,7 +1,9 @@
 package etcdmap
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -182,14 +184,136 @@ func TestWithoutEtcd(t *testing.T) {
 	waitMap(t, restarted, func(m *placement.Map) bool { return m.Shards[1].Column == "b" })
 	waitMap(t, s, func(m *placement.Map) bool { return m.Shards[1].Column == "b" })
 
-	// A damaged file is refused with its name; a file of another collection, too.
-	file = filepath.Join(t.TempDir(), "damaged.json") // no other store writes it
-	require.NoError(t, os.WriteFile(file, []byte("{"), 0o600))
+	// A file of another collection is refused with its name.
+	file = filepath.Join(t.TempDir(), "other.json") // no other store writes it
+	require.NoError(t, os.WriteFile(file, sealed([]byte(`{"collection":"other"}`)), 0o600))
 	_, err = Open(server.Address, "jobs", &Options{File: file})
 	require.ErrorContains(t, err, file)
-	require.NoError(t, os.WriteFile(file, []byte(`{"collection":"other"}`), 0o600))
-	_, err = Open(server.Address, "jobs", &Options{File: file})
 	require.ErrorContains(t, err, `"other"`)
+}
+
+// The map of a file is used only as it was written, whatever bit has changed. A file of an earlier
+// build, without a checksum, is used, and such a build reads the files of this one.
+func TestDamagedFile(t *testing.T) {
+	s := &Store{collection: "jobs"}
+	want := newMap("g", 2)
+	content, err := json.Marshal(want)
+	require.NoError(t, err)
+	file := sealed(append(content, '\n'))
+	read := func(file []byte) (*placement.Map, error) {
+		content, err := unsealed(file)
+		if err != nil {
+			return nil, err
+		}
+		return s.parse(content)
+	}
+	for _, intact := range [][]byte{file, content} {
+		got, err := read(intact)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		got, err = s.parse(intact)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	refused := 0
+	for i := range 8 * len(file) {
+		damaged := bytes.Clone(file)
+		damaged[i/8] ^= 1 << (i % 8)
+		if got, err := read(damaged); err == nil { // the name of the checksum has changed
+			require.Equal(t, want, got, "bit %d", i)
+		} else {
+			refused++
+		}
+	}
+	require.Greater(t, refused, 8*len(content))
+	for n := range file {
+		_, err := read(file[:n])
+		require.Error(t, err, "%d bytes", n)
+	}
+	name := filepath.Join(t.TempDir(), "placement.json")
+	require.NoError(t, os.WriteFile(name, file[:len(file)-1], 0o600))
+	opened, err := Open("127.0.0.1:1", "jobs", &Options{File: name})
+	require.NoError(t, err)
+	defer opened.Close()
+	m, _ := opened.Map()
+	require.Nil(t, m)
+}
+
+// The map of etcd replaces one of a file with the same epoch and other columns, or a server would
+// not find the servers of a shard while others do.
+func TestSameEpoch(t *testing.T) {
+	server := etcdtest.Start(t)
+	m := newMap("g", 2)
+	require.NoError(t, open(t, server, nil).Create(soon(t), m, false))
+	other := *m
+	other.Shards = []placement.Place{{Column: "a"}, {Column: "c"}}
+	content, err := json.Marshal(other)
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "placement.json")
+	require.NoError(t, os.WriteFile(file, sealed(content), 0o600))
+	s := open(t, server, &Options{File: file})
+	require.Equal(t, m, waitMap(t, s, func(now *placement.Map) bool { return now.Shards[1].Column != "c" }))
+}
+
+// etcd is restored from a backup that has the lease of a server's state, and neither the state nor the
+// last maps. The state is written again, and later maps are seen.
+func TestRestoredEtcd(t *testing.T) {
+	dir := t.TempDir()
+	server := etcdtest.StartIn(t, dir)
+	s := open(t, server, nil)
+	require.NoError(t, s.Create(soon(t), newMap("g", 2), false))
+	a := s.Report(state("a", 0))
+	defer a.Close()
+	states := func(ready int) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			all, err := s.States(soon(t))
+			return err == nil && len(all) == 1 && len(all[0].Shards) == ready
+		}, patience, 10*time.Millisecond)
+	}
+	states(0)
+	server.Kill()
+	backup := filepath.Join(t.TempDir(), "backup")
+	require.NoError(t, os.CopyFS(backup, os.DirFS(dir)))
+	server.Restart(t)
+	a.Set(state("a", 0, 0, 1))
+	states(2)
+	for i := range 20 { // revisions that are lost
+		require.NoError(t, s.Create(soon(t), newMap(fmt.Sprint("g", i), 2), true))
+	}
+
+	server.Kill()
+	require.NoError(t, os.RemoveAll(dir))
+	require.NoError(t, os.CopyFS(dir, os.DirFS(backup)))
+	server.Restart(t)
+	states(2)
+	require.NoError(t, open(t, server, nil).Create(soon(t), newMap("h", 2), true))
+	waitMap(t, s, func(m *placement.Map) bool { return m.Generation == "h" })
+}
+
+// etcd has an earlier map than the placer has seen, as after a restoration from a backup. The placer
+// writes the last one again, with a later epoch.
+func TestPlacerWithAnEarlierMap(t *testing.T) {
+	server := etcdtest.Start(t)
+	s, other := open(t, server, nil), open(t, server, nil)
+	first := newMap("g", 2)
+	require.NoError(t, s.Create(soon(t), first, false))
+	later := *first
+	later.Epoch, later.Shards = 5, []placement.Place{{Column: "a"}, {Column: "b"}}
+	put := func(m *placement.Map) {
+		content, err := json.Marshal(m)
+		require.NoError(t, err)
+		_, err = s.client.Put(soon(t), s.mapKey(), string(content))
+		require.NoError(t, err)
+	}
+	put(&later)
+	for _, store := range []*Store{s, other} {
+		waitMap(t, store, func(m *placement.Map) bool { return m.Epoch == 5 })
+	}
+	put(first)
+	defer place(s, "placer")()
+	m := waitMap(t, other, func(m *placement.Map) bool { return m.Epoch > 5 })
+	require.Equal(t, later.Shards, m.Shards)
 }
 
 // Two placers never write concurrently: each epoch is written once, also when one is stopped.

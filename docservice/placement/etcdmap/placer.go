@@ -72,7 +72,7 @@ type placer struct {
 
 // step takes one placement.Step and writes the map if it has changed.
 func (p *placer) step(ctx context.Context, sizes func() []int64) error {
-	s, election := p.store, p.election
+	s := p.store
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
 	m, revision, err := s.readMap(ctx)
@@ -81,6 +81,13 @@ func (p *placer) step(ctx context.Context, sizes func() []int64) error {
 	}
 	if err != nil {
 		return err
+	}
+	if last, _ := s.Map(); last != nil && last.Generation == m.Generation && last.Epoch > m.Epoch {
+		// etcd was restored from a backup. Servers follow no map that is not later than their last one.
+		latest := *last
+		latest.Epoch++
+		s.options.Logger.Warn("the placement in etcd is older than the last one: writing the last one again", "collection", s.collection, "epoch", m.Epoch, "last", last.Epoch)
+		return p.write(ctx, &latest, revision)
 	}
 	states, err := s.States(ctx)
 	if err != nil {
@@ -103,10 +110,22 @@ func (p *placer) step(ctx context.Context, sizes func() []int64) error {
 	if len(events) == 0 {
 		return nil
 	}
-	content, err := json.Marshal(after)
+	if err := p.write(ctx, after, revision); err != nil {
+		return err
+	}
+	for _, e := range events {
+		s.options.Logger.Info("placement", "collection", s.collection, "epoch", after.Epoch, "event", e.String())
+	}
+	return nil
+}
+
+// write replaces the map of a revision, unless this process is no longer elected.
+func (p *placer) write(ctx context.Context, m *placement.Map, revision int64) error {
+	content, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
+	s, election := p.store, p.election
 	done, err := s.client.Txn(ctx).If(
 		clientv3.Compare(clientv3.CreateRevision(election.Key()), "=", election.Rev()),
 		clientv3.Compare(clientv3.ModRevision(s.mapKey()), "=", revision),
@@ -116,9 +135,6 @@ func (p *placer) step(ctx context.Context, sizes func() []int64) error {
 		return fmt.Errorf("etcdmap: %w", err)
 	case !done.Succeeded:
 		return errNotLeader
-	}
-	for _, e := range events {
-		s.options.Logger.Info("placement", "collection", s.collection, "epoch", after.Epoch, "event", e.String())
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ type Reporter struct {
 	store   *Store
 	cancel  context.CancelFunc
 	running sync.WaitGroup
+	key     string        // of the state
 	changed chan struct{} // capacity 1
 
 	mu struct {
@@ -31,7 +32,7 @@ type Reporter struct {
 // state cannot change; the number of the row is held by the caller.
 func (s *Store) Report(state placement.ServerState) *Reporter {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &Reporter{store: s, cancel: cancel, changed: make(chan struct{}, 1)}
+	r := &Reporter{store: s, cancel: cancel, key: s.statesKey() + state.Column + "/" + strconv.Itoa(state.Row), changed: make(chan struct{}, 1)}
 	r.mu.state = state
 	r.running.Go(func() { r.run(ctx) })
 	return r
@@ -83,7 +84,8 @@ func (r *Reporter) hold(ctx context.Context) error {
 		return fmt.Errorf("etcdmap: %w", err)
 	}
 	for {
-		if err := r.put(ctx, lease.ID); err != nil {
+		revision, err := r.put(ctx, lease.ID)
+		if err != nil {
 			return err
 		}
 		for again := false; !again; {
@@ -94,6 +96,7 @@ func (r *Reporter) hold(ctx context.Context) error {
 				if !ok {
 					return fmt.Errorf("etcdmap: the lease of the server's state has ended")
 				}
+				again = r.lost(ctx, revision)
 			case <-r.changed:
 				again = true
 			}
@@ -101,19 +104,29 @@ func (r *Reporter) hold(ctx context.Context) error {
 	}
 }
 
-func (r *Reporter) put(ctx context.Context, lease clientv3.LeaseID) error {
+// put writes the state, and returns the revision at which it was written.
+func (r *Reporter) put(ctx context.Context, lease clientv3.LeaseID) (revision int64, err error) {
 	r.mu.Lock()
 	state := r.mu.state
 	r.mu.Unlock()
 	content, err := json.Marshal(state)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.store.options.Timeout)
 	defer cancel()
-	key := r.store.statesKey() + state.Column + "/" + strconv.Itoa(state.Row)
-	if _, err := r.store.client.Put(ctx, key, string(content), clientv3.WithLease(lease)); err != nil {
-		return fmt.Errorf("etcdmap: %w", err)
+	answer, err := r.store.client.Put(ctx, r.key, string(content), clientv3.WithLease(lease))
+	if err != nil {
+		return 0, fmt.Errorf("etcdmap: %w", err)
 	}
-	return nil
+	return answer.Header.Revision, nil
+}
+
+// lost reports whether etcd has lost the state that was written at a revision: it was restored from
+// a backup, which had the lease, so that renewals succeed.
+func (r *Reporter) lost(ctx context.Context, revision int64) bool {
+	ctx, cancel := context.WithTimeout(ctx, r.store.options.Timeout)
+	defer cancel()
+	answer, err := r.store.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(r.key), "=", revision)).Commit()
+	return err == nil && !answer.Succeeded
 }

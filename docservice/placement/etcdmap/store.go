@@ -1,12 +1,14 @@
 package etcdmap
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"net"
+	"reflect"
 	"regexp"
 	"strings"
 	"sync"
@@ -17,6 +19,7 @@ import (
 
 	"docstore/boxcarrpc/discovery/etcd"
 	"docstore/docservice/placement"
+	"docstore/internal/checksum"
 	"docstore/internal/ctxtime"
 	"docstore/internal/vfs"
 )
@@ -29,6 +32,9 @@ const (
 
 	// readAgain is the pause after a failed watch.
 	readAgain = 300 * time.Millisecond
+	// checkPause is the time between two reads of the map while it is watched: after a restoration of
+	// etcd from a backup, a watch is silent until etcd has reached its revision again.
+	checkPause = 10 * time.Second
 )
 
 // Options configure a Store. Nil and zero values are the defaults.
@@ -199,8 +205,38 @@ func (s *Store) load() (*placement.Map, error) {
 	if err != nil {
 		return nil, errors.Wrap(err, "etcdmap: reading the last placement")
 	}
+	if content, err = unsealed(content); err != nil {
+		s.options.Logger.Warn("the last placement is damaged; waiting for etcd", "collection", s.collection, "file", s.options.File, "error", err)
+		return nil, nil
+	}
 	m, err := s.parse(content)
 	return m, errors.Wrapf(err, "etcdmap: %s: remove the file to wait for etcd instead", s.options.File)
+}
+
+// sumEnd is the end of Options.File: a field with the CRC-32C of the map without it, which earlier
+// builds ignore. If a flipped bit changed the columns or the epoch, the file would be another map,
+// and a greater epoch would hide the maps of etcd.
+const sumEnd = `,"sum":"%08x"}`
+
+// sealed returns a map, a JSON object, with its checksum.
+func sealed(content []byte) []byte {
+	content = bytes.TrimSpace(content)
+	return fmt.Appendf(bytes.Clone(content[:len(content)-1]), sumEnd, checksum.Of(content))
+}
+
+// unsealed returns the map of a file. The files of earlier builds have no checksum.
+func unsealed(file []byte) (content []byte, err error) {
+	if at := len(file) - len(fmt.Sprintf(sumEnd, 0)); at > 0 && bytes.HasPrefix(file[at:], []byte(`,"sum":"`)) {
+		content = append(bytes.Clone(file[:at]), '}')
+		if string(file[at:]) != fmt.Sprintf(sumEnd, checksum.Of(content)) {
+			return nil, errors.New("its checksum is wrong")
+		}
+		return content, nil
+	}
+	if !json.Valid(file) {
+		return nil, errors.New("it is not valid JSON")
+	}
+	return file, nil
 }
 
 // useLast uses the map of the last run if etcd has not answered.
@@ -259,20 +295,31 @@ func (s *Store) read(ctx context.Context) (revision int64, err error) {
 func (s *Store) watch(ctx context.Context, revision int64) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	for response := range s.client.Watch(ctx, s.mapKey(), clientv3.WithRev(revision+1)) {
-		if err := response.Err(); err != nil {
-			return err
-		}
-		for _, event := range response.Events {
-			if event.Type == clientv3.EventTypePut {
-				s.use(event.Kv.Value)
+	changes := s.client.Watch(ctx, s.mapKey(), clientv3.WithRev(revision+1))
+	check := time.NewTicker(checkPause)
+	defer check.Stop()
+	for {
+		select {
+		case response, ok := <-changes:
+			if !ok {
+				return errors.New("the watch has ended")
 			}
+			if err := response.Err(); err != nil {
+				return err
+			}
+			for _, event := range response.Events {
+				if event.Type == clientv3.EventTypePut {
+					s.use(event.Kv.Value)
+				}
+			}
+		case <-check.C:
+			_, _ = s.read(ctx) // the watch reports that etcd is away
 		}
 	}
-	return errors.New("the watch has ended")
 }
 
-// use makes a map the current one, unless it is not valid or not newer.
+// use makes a map of etcd the current one, unless it is not valid or older. The map of a file or
+// of an etcd that was restored can have the same epoch and differ.
 func (s *Store) use(content []byte) {
 	m, err := s.parse(content)
 	if err != nil {
@@ -281,14 +328,14 @@ func (s *Store) use(content []byte) {
 	}
 	s.setting.Lock()
 	defer s.setting.Unlock()
-	if last, _ := s.Map(); last != nil && last.Generation == m.Generation && last.Epoch >= m.Epoch {
+	if last, _ := s.Map(); last != nil && last.Generation == m.Generation && (last.Epoch > m.Epoch || reflect.DeepEqual(last, m)) {
 		return
 	}
 	s.Set(m)
 	if s.options.File == "" {
 		return
 	}
-	if err := vfs.WriteFileShared(s.options.FS, s.options.File, content); err != nil {
+	if err := vfs.WriteFileShared(s.options.FS, s.options.File, sealed(content)); err != nil {
 		s.options.Logger.Warn("the placement is not kept for a restart without etcd", "collection", s.collection, "error", err)
 	}
 }
