@@ -37,7 +37,11 @@ func (r *Router) GetMany(ctx context.Context, name []byte, ids [][]byte, accept 
 	}
 	placement := client.Placement()
 	if placement == nil {
-		return r.service.GetMany(ctx, name, ids, accept, dst, to)
+		out, n, err := r.service.GetMany(ctx, name, ids, accept, dst, to)
+		if errors.Is(err, docservice.ErrNoCollection) { // see others
+			err = sharded.ErrNoPlacement
+		}
+		return out, n, err
 	}
 	var list collection.Answers
 	here, n, err := r.service.GetMany(ctx, name, ids, accept, nil, &list)

@@ -107,9 +107,10 @@ func (r *Router) forward(ctx context.Context, f func() error) error {
 }
 
 // others returns the client for a request that this process has answered with err, nil if
-// no other server can answer it.
+// no other server can answer it. A service without a placement does not know the collections of
+// its shards.
 func (r *Router) others(collection []byte, err error) *sharded.Client {
-	if !errors.Is(err, docservice.ErrMoved) && !errors.Is(err, docservice.ErrUnavailable) {
+	if !errors.Is(err, docservice.ErrMoved) && !errors.Is(err, docservice.ErrUnavailable) && !errors.Is(err, docservice.ErrNoCollection) {
 		return nil
 	}
 	return r.client(collection)

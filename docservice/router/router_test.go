@@ -298,6 +298,24 @@ func TestWrongPlacement(t *testing.T) {
 	f.source.Set(m)
 }
 
+// A server that has started while etcd is away, and serves no shard yet, said that its collection does
+// not exist, which is 404 over HTTP.
+func TestWithoutPlacement(t *testing.T) {
+	client, err := sharded.NewClient(&placement.Current{}, "jobs", &sharded.Options{Pool: func(string) (*boxcarrpc.Pool, error) {
+		return nil, errors.New("no column is known")
+	}})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, client.Close()) }()
+	r := New(collection.NewService())
+	r.Add("jobs", client)
+	for name, want := range map[string]error{"jobs": docservice.ErrUnavailable, "others": docservice.ErrNoCollection} {
+		_, _, err = r.Get(soon(t), []byte(name), []byte("doc"), codec.Set(0), nil)
+		require.ErrorIs(t, err, want, name)
+		_, _, err = r.GetMany(soon(t), []byte(name), [][]byte{[]byte("doc")}, codec.Set(0), nil, &collection.Answers{})
+		require.ErrorIs(t, err, want, name)
+	}
+}
+
 // A dead column makes its own ids unavailable, and no others.
 func TestDeadColumn(t *testing.T) {
 	f := newFleet(t, 30)
