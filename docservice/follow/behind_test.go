@@ -582,3 +582,28 @@ func testLagIncludesIncrements(t *testing.T, a *announcer) {
 	}
 	r.requireAll(a.documents)
 }
+
+// TestLagByAnotherClock: the time for which a server is behind is that of its clock.
+func TestLagByAnotherClock(t *testing.T) {
+	rng, f := testseed.Rand(t), newFleet(t)
+	f.options.Collection.Now = func() time.Time { return time.Now().Add(-time.Hour).Round(0) }
+	f.publish(rng, false)
+	f.announce(1)
+	var failing atomic.Bool
+	f.bucket.Bucket = bucket.NewFault(f.bucket.Bucket, func(_ context.Context, operation, name string) *bucket.Failure {
+		if failing.Load() && operation == "get" && strings.HasPrefix(name, "file/") {
+			return &bucket.Failure{Err: bucket.ErrDenied}
+		}
+		return nil
+	})
+	s := f.startServer("", "server")
+	s.waitFor(1)
+	require.Zero(t, s.follower.Status().Lag)
+	failing.Store(true)
+	f.publish(rng, false)
+	f.announce(2)
+	s.eventually(func(s follow.Status) bool { return s.Lag > 0 })
+	require.Less(t, s.follower.Status().Lag, 10*time.Minute)
+	failing.Store(false)
+	s.waitFor(2)
+}

@@ -1,8 +1,11 @@
 package follow_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 	"docstore/docservice/follow"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/queue/bucket"
 	"docstore/queue/publish"
 
 	"github.com/stretchr/testify/require"
@@ -82,10 +86,18 @@ func TestCheckpointDuringMove(t *testing.T) {
 }
 
 // TestPinAfterPartialAdvance pins the served manifest after some files of the next one have
-// arrived. Their entries are not served any more, also after a restart.
+// arrived. Their entries are not served any more, also after a restart. Until then the server is
+// behind the pin.
 func TestPinAfterPartialAdvance(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		rng, f := testseed.Rand(t), newFleet(t)
+		var failing atomic.Bool
+		f.bucket.Bucket = bucket.NewFault(f.bucket.Bucket, func(_ context.Context, operation, name string) *bucket.Failure {
+			if failing.Load() && operation == "get" && strings.HasPrefix(name, "manifest/") {
+				return &bucket.Failure{Err: bucket.ErrDenied}
+			}
+			return nil
+		})
 		f.publishEntries(false, nil, [2]string{"id-0", "first"})
 		f.announce(1)
 		s := f.startServer("", "server")
@@ -107,9 +119,17 @@ func TestPinAfterPartialAdvance(t *testing.T) {
 			require.NoError(t, s.close())
 		}
 		f.pin(1, "")
+		failing.Store(true)
 		if restart {
 			s.start()
 		}
+		s.eventually(func(s follow.Status) bool { return s.Pin != nil })
+		require.NotZero(t, s.follower.Status().Behind)
+		failing.Store(false)
+		s.eventually(func(s follow.Status) bool { return s.Behind.IsZero() })
+		document, err := s.get("id-0")
+		require.NoError(t, err)
+		require.Equal(t, "first", document)
 		s.waitFor(1)
 	}
 }

@@ -98,7 +98,7 @@ func readCurrent(fsys vfs.FS, dir string) (c current, found bool, err error) {
 	return c, true, nil
 }
 
-// errCurrentDamaged means that CURRENT is not what was written.
+// errCurrentDamaged means that the content of CURRENT has changed since it was written.
 var errCurrentDamaged = errors.New("the file is damaged")
 
 // parseCurrent parses CURRENT. The files of earlier builds have no checksum.

@@ -41,7 +41,7 @@ func TestCurrentIsChecked(t *testing.T) {
 	require.Equal(t, want, got)
 }
 
-// FuzzCurrent: what is read is what was written, or of an earlier build, which has no checksum.
+// FuzzCurrent: parsed content matches its checksum, or is that of an earlier build and has none.
 func FuzzCurrent(f *testing.F) {
 	f.Add([]byte("{\"state\":1,\"manifest\":{}}\n"))
 	f.Add([]byte("{\"state\":2,\"sum\":\"00000000\"}"))

@@ -77,10 +77,11 @@
 //	state-0001/queue/  the queue that it tails
 //	checkpoint-N/      an index at the end of manifest N, and hard links to its files
 //
-// CURRENT is JSON with its CRC-32C. It is replaced atomically. If it
-// is damaged, Open begins without files, and the collection is fetched again. Open removes the
-// states that it does not name, which an interrupted move has left. CURRENT names the next manifest before its first file arrives: if
-// the target becomes another one before all have arrived, the state is made again.
+// CURRENT is JSON with a checksum of the rest of it. It is replaced atomically. If it is damaged,
+// Open begins without files, and the collection is fetched again. Open removes the states that
+// CURRENT does not name, which an interrupted move has left. CURRENT names the next manifest before
+// its first file arrives: if the target becomes another one before all have arrived, the state is
+// made again.
 // CheckpointIndex reads CURRENT after it has copied the index, so that the copy holds no entries
 // of manifests that its CURRENT does not name.
 //

@@ -48,7 +48,8 @@ type Feed struct {
 		sync.Mutex
 		news    news
 		newest  newest
-		changed chan struct{} // closed when version or newest changes
+		problem error         // of the last attempt to read increments; nil: it succeeded
+		changed chan struct{} // closed when version, newest or problem changes
 	}
 }
 
@@ -126,7 +127,9 @@ func (f *Feed) run(ctx context.Context) {
 		f.publish(news{record: record, read: read, err: err})
 		if err == nil {
 			pause = f.options.PollInterval
-			err = f.follow(ctx, own, record, pause/2+rand.N(pause))
+			if err = f.follow(ctx, own, record, pause/2+rand.N(pause)); ctx.Err() == nil {
+				f.followed(err)
+			}
 		}
 		if err != nil && ctx.Err() == nil {
 			pause = min(2*pause, lastBackoff)
@@ -152,6 +155,26 @@ func (f *Feed) publish(n news) {
 		f.wakeLocked()
 	}
 	f.mu.news = n
+}
+
+// followed records the result of an attempt to read increments.
+func (f *Feed) followed(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if (err == nil) == (f.mu.problem == nil) {
+		return
+	}
+	if f.mu.problem = err; err != nil {
+		f.options.Logger.Warn("reading the increments of the collection failed; retrying", "error", err)
+	}
+	f.wakeLocked()
+}
+
+// problem returns why the increments cannot be read; nil: they can.
+func (f *Feed) problem() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.mu.problem
 }
 
 // wakeLocked wakes the Followers. f.mu is held.

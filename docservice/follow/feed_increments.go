@@ -83,6 +83,7 @@ func (f *Feed) follow(ctx context.Context, own *logReader, record publish.Record
 		if err != nil {
 			return err
 		}
+		f.followed(nil)
 		if found {
 			woken = false
 			if time.Now().After(end) {

@@ -172,7 +172,7 @@ func (f *Follower) readTarget(ctx context.Context) (publish.Ref, error) {
 	f.record = record
 	target := record.Target(f.options.Group)
 	f.increments.published, f.increments.wanted = record.Increments, record.Extends(f.options.Group)
-	f.targetRead(record, target, read, !f.aim(target).extends || f.increments.sealed())
+	f.targetRead(record, target, read, isPartial(f.current.Next, target), !f.aim(target).extends || f.increments.sealed())
 	return target, nil
 }
 

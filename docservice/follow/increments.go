@@ -27,10 +27,11 @@ const (
 
 // increments is what a Follower knows about the increments of the served manifest.
 type increments struct {
-	published bool // the publisher announces increments
-	wanted    bool // the record lets this server add them
-	added     bool // the served state may hold increments
-	diverged  bool // the added bytes are damaged, or not part of the increments
+	published bool   // the publisher announces increments
+	wanted    bool   // the record lets this server add them
+	added     bool   // the served state may hold increments
+	diverged  bool   // the added bytes are damaged, or not part of the increments
+	problem   string // why the last attempt to add one failed; empty: it succeeded
 
 	extension *publish.Extension // nil: not open
 	last      time.Time          // when one was added
@@ -78,20 +79,29 @@ func (f *Follower) pause(ctx context.Context, served publish.Ref, pause time.Dur
 	for {
 		i := &f.increments
 		if served.Number == 0 || !i.active() {
+			i.problem = ""
 			return f.waitCommit(ctx, time.Until(end))
 		}
 		if i.sealed() {
+			i.problem = ""
 			// The next manifest is about to be announced.
 			return f.waitCommit(ctx, min(incrementInterval, f.options.PollInterval))
 		}
 		added, err := f.extend(ctx, served, end)
 		f.settle()
+		if err == nil && added.Last == nil {
+			err = f.reader.problem()
+		}
 		if err != nil && ctx.Err() == nil {
 			i.diverged = errors.Is(err, publish.ErrDiverged)
-			f.logger.Warn("adding an increment failed", "manifest", served.Number, "error", err)
-			f.update(func(s *Status) { s.Error = err.Error() })
+			if err.Error() != i.problem {
+				i.problem = err.Error()
+				f.logger.Warn("adding an increment failed; retrying", "manifest", served.Number, "error", err)
+			}
+			f.update(func(s *Status) { s.Error = i.problem })
 			return ctxtime.Sleep(ctx, time.Until(end))
 		}
+		i.problem = ""
 		if added.Behind {
 			if !time.Now().Before(end) {
 				return ctx.Err() == nil

@@ -1,12 +1,15 @@
 package follow_test
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +17,7 @@ import (
 	"docstore/docservice/follow"
 	"docstore/internal/testseed"
 	"docstore/queue"
+	"docstore/queue/bucket"
 	"docstore/queue/publish"
 
 	"github.com/cockroachdb/errors"
@@ -325,4 +329,28 @@ func TestManifestWithoutSomeIncrements(t *testing.T) {
 	s.putDocument(one, "third")
 	s.extend()
 	await(3, want("third", "second"))
+}
+
+// TestUnreadableIncrementsAreReported: the error stays while increments cannot be read, although the
+// record can.
+func TestUnreadableIncrementsAreReported(t *testing.T) {
+	testStream(t, func(t *testing.T, s *stream) {
+		var failing atomic.Bool
+		s.bucket.Bucket = bucket.NewFault(s.bucket.Bucket, func(_ context.Context, _, name string) *bucket.Failure {
+			if failing.Load() && strings.HasPrefix(name, "increment/") {
+				return &bucket.Failure{Err: errors.New("denied")}
+			}
+			return nil
+		})
+		server := s.startServer("", "server")
+		s.waitForAnswers(server, s.announced)
+		failing.Store(true)
+		s.put()
+		s.extend()
+		server.eventually(func(s follow.Status) bool { return s.Error != "" })
+		require.Never(t, func() bool { return server.follower.Status().Error == "" }, 100*time.Millisecond, time.Millisecond)
+		failing.Store(false)
+		s.waitForAnswers(server, s.announced)
+		server.eventually(func(s follow.Status) bool { return s.Error == "" })
+	})
 }

@@ -27,7 +27,7 @@ const (
 // hold entries of another manifest, next, whose files were not all added; number 0: there is
 // none. reset: it holds increments, and must not.
 func nextMove(record publish.Record, served, next, target publish.Ref, reset bool) move {
-	partial := next.Number > 0 && next != target
+	partial := isPartial(next, target)
 	switch {
 	case target == served && !partial && !reset:
 		return stay
@@ -38,6 +38,10 @@ func nextMove(record publish.Record, served, next, target publish.Ref, reset boo
 	}
 	return replace
 }
+
+// isPartial reports whether the served state may hold entries of a manifest, next, that is not the
+// target.
+func isPartial(next, target publish.Ref) bool { return next.Number > 0 && next != target }
 
 // nearestCheckpoint returns the latest checkpoint whose index can read on to the
 // target; 0: there is none.

@@ -23,6 +23,8 @@ type reader interface {
 	// known returns the newest increment of a manifest that is known to exist, 0 if none is. A
 	// server that finds no later one was current at a time, unless the reader itself is behind.
 	known(base publish.Ref) (number uint64, at time.Time, behind bool)
+	// problem returns why others read no increments for this reader; nil: they do, or none have to.
+	problem() error
 	// watches reports whether wait is woken by a change.
 	watches() bool
 	// wait is publish.Log.Wait.
@@ -80,6 +82,8 @@ func (r *logReader) newest(ctx context.Context, base publish.Ref) (uint64, error
 
 func (r *logReader) known(publish.Ref) (uint64, time.Time, bool) { return 0, r.now(), false }
 
+func (r *logReader) problem() error { return nil }
+
 func (r *logReader) watches() bool { return r.log != nil && r.log.Watches() }
 
 func (r *logReader) wait(ctx context.Context, increment uint64, pause, limit time.Duration) bool {
@@ -115,7 +119,7 @@ func (r *feedReader) increments(*publish.Manifest) publish.IncrementReader {
 	return feedIncrements{r.feed}
 }
 
-// newest waits until the Feed knows the number.
+// newest waits until the Feed knows the number, or cannot read it.
 func (r *feedReader) newest(ctx context.Context, base publish.Ref) (uint64, error) {
 	for {
 		n, newest, changed := r.feed.now()
@@ -124,6 +128,9 @@ func (r *feedReader) newest(ctx context.Context, base publish.Ref) (uint64, erro
 			return newest.number, nil
 		case n.version != r.seen:
 			return 0, errRetargeted
+		}
+		if err := r.problem(); err != nil {
+			return 0, err
 		}
 		select {
 		case <-changed:
@@ -139,6 +146,8 @@ func (r *feedReader) known(base publish.Ref) (uint64, time.Time, bool) {
 	}
 	return 0, time.Time{}, false
 }
+
+func (r *feedReader) problem() error { return r.feed.problem() }
 
 func (r *feedReader) watches() bool { return true }
 

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"time"
 
 	"docstore/queue/publish"
@@ -10,7 +11,7 @@ import (
 type Status struct {
 	Announced uint64       // number of the announced manifest; 0: none is known
 	Target    uint64       // of the manifest to be served
-	Served    uint64       // of the manifest whose files the served collection has; 0: none
+	Served    uint64       // of the manifest whose files the served collection has, and maybe some of a later one; 0: none
 	Pin       *publish.Pin // that determines the target; nil: none
 	// Increment is the number of the last increment of the served manifest that was added to
 	// it; 0: none. IncrementTime is the time at which it was published; zero: not known.
@@ -21,6 +22,8 @@ type Status struct {
 	// Behind is the time since which it is known that the target, the manifest with all of its
 	// increments, is not served; zero: it is served.
 	Behind time.Time
+	// Lag is the time since Behind; 0: the target is served.
+	Lag time.Duration
 	// FetchedBytes of FetchBytes have been fetched for the move in progress, at FetchRate
 	// bytes per second.
 	FetchedBytes, FetchBytes int64
@@ -48,6 +51,9 @@ func (f *Follower) Status() Status {
 		s.FetchRate = float64(s.FetchedBytes) / elapsed
 	}
 	f.mu.Unlock()
+	if !s.Behind.IsZero() {
+		s.Lag = now.Sub(s.Behind)
+	}
 	first.goal = startGoal(first, s, now)
 	s.NotReady = notReady(first, s, f.options.MaxStaleness, now)
 	return s
@@ -84,14 +90,14 @@ func (f *Follower) FilesDir() string {
 	return f.mu.queue
 }
 
-// targetRead records what the record said when it was read. complete: no increments follow
-// those that are here.
-func (f *Follower) targetRead(record publish.Record, target publish.Ref, now time.Time, complete bool) {
+// targetRead records what the record said when it was read. beyond: entries of another manifest may
+// be served. complete: no increments follow those that are here.
+func (f *Follower) targetRead(record publish.Record, target publish.Ref, now time.Time, beyond, complete bool) {
 	f.update(func(s *Status) {
 		s.Held = record.Held
 		s.Announced, s.Target, s.Pin, s.LastContact = record.Announced.Number, target.Number, record.PinOf(f.options.Group), now
 		switch {
-		case target.Number != s.Served:
+		case target.Number != s.Served, beyond:
 			s.becomeBehind(now)
 		case complete:
 			s.becomeCurrent(now)
@@ -120,8 +126,10 @@ func (s *Status) becomeBehind(at time.Time) {
 	}
 }
 
-// ended records the result of an attempt to follow.
+// ended records the result of an attempt to follow. A success does not hide that increments cannot
+// be added.
 func (f *Follower) ended(err error, problem string) {
+	problem = cmp.Or(problem, f.increments.problem)
 	f.update(func(s *Status) {
 		s.Error, s.FetchBytes, s.FetchedBytes = problem, 0, 0
 		if err != nil && s.LastContact.IsZero() && f.mu.start.goal.Manifest == 0 {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -139,7 +138,7 @@ func manifestStatus(s follow.Status) *livepage.Manifest {
 		Announced: s.Announced, Target: s.Target, Served: s.Served, Increment: s.Increment, Held: s.Held,
 		FetchedBytes: s.FetchedBytes, FetchBytes: s.FetchBytes, FetchRate: s.FetchRate,
 		PeerBytes: s.PeerBytes, BucketBytes: s.BucketBytes,
-		Behind: lagOf(s), Error: s.Error, LastContact: livepage.TimeOrNil(s.LastContact),
+		Behind: s.Lag.Seconds(), Error: s.Error, LastContact: livepage.TimeOrNil(s.LastContact),
 	}
 	if s.Pin != nil {
 		m.PinnedBy, m.PinReason, m.PinnedAt = s.Pin.By, s.Pin.Reason, livepage.TimeOrNil(s.Pin.Time)
@@ -147,19 +146,11 @@ func manifestStatus(s follow.Status) *livepage.Manifest {
 	return m
 }
 
-// lagOf returns the seconds for which the target has not been served.
-func lagOf(s follow.Status) float64 {
-	if s.Behind.IsZero() {
-		return 0
-	}
-	return time.Since(s.Behind).Seconds()
-}
-
 var (
 	manifestNumber = metric.Gauge("manifest", "Number of the announced, target and served manifest of a collection in an object store.", "collection", "state")
 	manifestPinned = metric.Gauge("manifest_pinned", "1 while a pin determines the served manifest.", "collection")
 	manifestHeld   = metric.Gauge("manifest_held", "1 while append --announce does not announce, because its records were outside the bounds.", "collection")
-	manifestError  = metric.Gauge("manifest_error", "1 while the last attempt to follow the manifests failed; see the log.", "collection")
+	manifestError  = metric.Gauge("manifest_error", "1 while the last attempt to follow the manifests or to add increments failed; see the log.", "collection")
 	manifestLag    = metric.Gauge("manifest_lag_seconds", "Time for which the target, a manifest with its announced increments, has not been served; 0: it is served.", "collection")
 	fetchBytes     = metric.Gauge("manifest_fetch_bytes", "Bytes of the fetch in progress, in all and already fetched.", "collection", "state")
 	fetchedBytes   = metric.Counter("manifest_fetched_bytes_total", "Bytes of files fetched, by source: peer or bucket.", "collection", "source")
@@ -193,7 +184,7 @@ func (c bucketCollector) Collect(to chan<- prometheus.Metric) {
 		manifestPinned.Send(to, metric.Bool(s.Pin != nil), name)
 		manifestHeld.Send(to, metric.Bool(s.Held != ""), name)
 		manifestError.Send(to, metric.Bool(s.Error != ""), name)
-		manifestLag.Send(to, lagOf(s), name)
+		manifestLag.Send(to, s.Lag.Seconds(), name)
 		fetchBytes.Send(to, float64(s.FetchBytes), name, "total")
 		fetchBytes.Send(to, float64(s.FetchedBytes), name, "fetched")
 		fetchedBytes.Send(to, float64(s.PeerBytes), name, "peer")
