@@ -10,6 +10,7 @@ import (
 	"docstore/cmd/internal/cli"
 	"docstore/docservice/collection"
 	"docstore/docservice/follow"
+	"docstore/internal/vfs"
 )
 
 func newReindex(env *cli.Env) *cobra.Command {
@@ -58,7 +59,7 @@ func reindex(env *cli.Env, dataDir string, names []string) error {
 	for _, name := range chosen {
 		dir, err := follow.StateDir(filepath.Join(dataDir, name))
 		if err == nil {
-			err = collection.RequestReindex(dir)
+			err = collection.RequestReindex(vfs.OS, dir)
 		}
 		if err != nil {
 			return fmt.Errorf("reindex %s: %w", name, err)

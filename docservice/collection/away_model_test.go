@@ -443,6 +443,6 @@ func (m *awayModel) restore() {
 func (m *awayModel) reindex() {
 	if numbers, err := listIndexes(m.server.fs, m.server.dir); err != nil || len(numbers) > 0 {
 		m.noError(err)
-		m.noError(requestReindex(m.server.fs, m.server.dir))
+		m.noError(RequestReindex(m.server.fs, m.server.dir))
 	}
 }

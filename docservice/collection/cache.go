@@ -64,7 +64,7 @@ type cacheLoad struct {
 type CacheStats struct {
 	Hits   uint64 // documents found
 	Misses uint64 // documents not found while the server was up
-	Wrong  uint64 // values that did not match the document
+	Wrong  uint64 // values that did not match the document, or need a dictionary that is not here
 	Loaded uint64 // documents stored
 	// Dropped counts stores and deletes dropped because the queue of the server was full.
 	Dropped uint64
@@ -174,14 +174,15 @@ func (r *reader) fetchCached(dst, id []byte, entry indexEntry, accept codec.Set,
 }
 
 // fromCache appends the document of a value of the cache. The value is not trusted: ok is
-// false unless it decodes to the document of this id and address.
+// false unless it decodes to the document of this id and address with a dictionary that is here.
 func (r *reader) fromCache(dst, id []byte, entry indexEntry, accept codec.Set, value []byte) (_ []byte, asStored, ok bool) {
 	form, err := stored.Parse(value, id)
 	if err != nil || form.Address != entry.address || !entry.place.Matches(&form) {
 		return dst, false, false
 	}
 	if accept != 0 && form.Within(accept) {
-		return append(dst, value...), true, true
+		// Compaction may have encoded the documents here again, with another dictionary.
+		return append(dst, value...), true, r.queue.HasDictionary(entry.address, form.Dictionary)
 	}
 	out, err := r.decoders.Decode(r.health.alive, dst, form)
 	return out, false, err == nil

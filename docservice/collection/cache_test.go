@@ -22,6 +22,7 @@ import (
 	"docstore/internal/vfs"
 	"docstore/queue"
 	"docstore/queue/maintain"
+	"docstore/queue/stored"
 )
 
 // newCache opens a cache that soon detects when servers return.
@@ -294,6 +295,44 @@ func TestCacheOfRecodedDocument(t *testing.T) {
 	require.NoError(t, c.Close())
 	require.NoError(t, cache.Close()) // waits for the last load
 	require.EqualValues(t, 3, cache.Stats().Loaded)
+}
+
+// A document in the cache needs a dictionary that an erasure has replaced: it is read from the
+// segment, whose dictionary is here.
+func TestCacheOfAnErasedDictionary(t *testing.T) {
+	f, documents := compressedFixture(t, "zstd")
+	cache, _ := newMemoryCache(t)
+	f.options.Cache = cache
+	c := f.ready()
+	form := func() stored.Form {
+		t.Helper()
+		value, asStored, err := c.get(t.Context(), nil, []byte(lastID), anyCodec, nil)
+		require.NoError(t, err)
+		require.True(t, asStored)
+		form, err := stored.Parse(value, []byte(lastID))
+		require.NoError(t, err)
+		return form
+	}
+	before := form()
+	waitStats(t, cache, "it is loaded", func(CacheStats) bool { _, there := placeOf(t, c, lastID).get(); return there })
+	_, err := c.dictionary(before.Dictionary)
+	require.NoError(t, err)
+
+	for n := range compressedDocuments / 2 { // samples of the dictionary
+		_, err := f.queueWriter().Delete([]byte(jobs.ID(n + 1)))
+		require.NoError(t, err)
+	}
+	f.seal()
+	f.clock.advance(time.Hour)
+	_, err = maintain.Compact(t.Context(), f.queueDir, &maintain.CompactOptions{FS: f.fs, EraseDead: true, DeleteOriginals: true, Now: f.clock.Now})
+	require.NoError(t, err)
+	require.NoError(t, c.serving.Load().queue.DropReplaced())
+	_, err = c.dictionary(before.Dictionary)
+	require.ErrorIs(t, err, docservice.ErrUnavailable)
+
+	requireDocument(t, c, lastID, string(documents[lastID]))
+	_, err = c.dictionary(form().Dictionary)
+	require.NoError(t, err)
 }
 
 func TestCacheBypass(t *testing.T) {

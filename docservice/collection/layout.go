@@ -114,12 +114,12 @@ func writeServing(files vfs.FS, dir string, n indexNumber) error {
 }
 
 // removeLeftovers deletes the indexes that were renamed for removal, once the rename is
-// durable, and those without places.
+// durable, those without places, and a partly written SERVING.
 func (c *Collection) removeLeftovers() error {
 	names, err := c.options.FS.List(c.dir)
 	names = slices.DeleteFunc(names, func(name string) bool {
 		removed := strings.HasPrefix(name, indexPrefix) && strings.HasSuffix(name, removedExtension)
-		return !removed && !isOldIndex(name)
+		return !removed && !isOldIndex(name) && name != servingName+vfs.TmpSuffix
 	})
 	if err != nil || len(names) == 0 {
 		return err

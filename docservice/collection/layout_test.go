@@ -2,6 +2,7 @@ package collection
 
 import (
 	"encoding/binary"
+	"io/fs"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -90,7 +91,7 @@ func TestServedIndexIsRecorded(t *testing.T) {
 	f.putMany("doc", 100)
 	c := f.ready()
 	broken.Store(true)
-	require.NoError(t, requestReindex(f.fs, f.dir))
+	require.NoError(t, RequestReindex(f.fs, f.dir))
 	waitFor(t, c, "another index is served", func(s Status) bool {
 		return c.serving.Load().number == firstIndex.next() && s.Replacement == nil
 	})
@@ -119,6 +120,20 @@ func TestServedIndexIsRecorded(t *testing.T) {
 	}
 }
 
+// A crash during a takeover leaves a partly written SERVING. The next start removes it.
+func TestPartlyWrittenServing(t *testing.T) {
+	f := newFixture(t, vfs.NewMem(), string(filepath.Separator))
+	f.put("a", documentOf("a"))
+	require.NoError(t, f.ready().Close())
+	temporary := filepath.Join(f.dir, servingName+".tmp")
+	file, err := f.fs.Create(temporary)
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	requireDocument(t, f.ready(), "a", documentOf("a"))
+	_, err = f.fs.Stat(temporary)
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
 // TestCompactedPlaces: documents whose places were changed by a compaction are found, also
 // by an index that was built after it, and after the next compaction.
 func TestCompactedPlaces(t *testing.T) {
@@ -134,7 +149,7 @@ func TestCompactedPlaces(t *testing.T) {
 		require.NoError(t, c.WaitFor(soon(t), f.put("last", documentOf("last"))))
 		if round%3 == 1 {
 			before := c.serving.Load().number
-			require.NoError(t, RequestReindex(f.dir))
+			require.NoError(t, RequestReindex(vfs.OS, f.dir))
 			f.awaitIndex(c, before.next())
 		}
 		ids := [][]byte{[]byte("doc-7"), []byte("doc-150"), []byte("doc-299"), []byte("last")}

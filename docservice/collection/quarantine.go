@@ -128,8 +128,8 @@ func (v *verifier) quarantineFile(path string, fault Fault) error {
 		undo()
 		return err
 	}
-	v.collection.quarantined.Add(1)
 	v.health.replaceFaults(f, []Fault{v.quarantinedFault(f)})
+	v.collection.quarantined.Add(1)
 	v.logger.Error("a damaged file was quarantined, so that it is copied again",
 		"segment", fault.Segment, "path", path+queue.QuarantineSuffix, "offset", fault.Offset, "reason", fault.Reason)
 	return nil

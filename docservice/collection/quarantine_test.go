@@ -33,6 +33,16 @@ func (f *fixture) asCopy() {
 	f.options.VerifyInterval = time.Millisecond
 }
 
+// index indexes the queue before its segments are verified: if one is quarantined before its last
+// entry was read, the collection waits for another copy.
+func (f *fixture) index() {
+	f.t.Helper()
+	interval := f.options.VerifyInterval
+	f.options.VerifyInterval = -1
+	require.NoError(f.t, f.ready().Close())
+	f.options.VerifyInterval = interval
+}
+
 func (f *fixture) exists(path string) bool {
 	f.t.Helper()
 	_, err := f.fs.Stat(path)
@@ -55,7 +65,8 @@ func TestQuarantineServesSoundDocuments(t *testing.T) {
 	f, path, good := sealedFixture(t)
 	f.asCopy()
 	replace(t, f.fs, path, flipped(t, good, documentOf("second-50")))
-	c := f.ready()
+	f.index()
+	c := f.open()
 	waitFor(t, c, "it is quarantined", quarantined(1))
 
 	for range 2 { // the second time after a restart
@@ -108,8 +119,10 @@ func TestQuarantineOfUnreadSegment(t *testing.T) {
 func TestSegmentWhoseFsyncFailed(t *testing.T) {
 	mem := vfs.NewMem()
 	var armed atomic.Bool
+	tailed := make(chan struct{})
 	f := newFixture(t, vfs.NewFault(mem, func(op vfs.Op) error {
 		if op.Kind == vfs.OpSync && filepath.Base(op.Name) == sealedName(1) && armed.CompareAndSwap(true, false) {
+			<-tailed // a server that quarantines the segment first is not ready
 			return &vfs.LostPagesError{Err: syscall.EIO}
 		}
 		return nil
@@ -121,6 +134,7 @@ func TestSegmentWhoseFsyncFailed(t *testing.T) {
 	replace(t, f.fs, path, content)
 	armed.Store(true)
 	c := f.ready()
+	close(tailed)
 	waitFor(t, c, "it is quarantined", quarantined(1))
 	require.Contains(t, fmt.Sprint(c.Status().Faults), "waiting for another copy")
 	requireDocument(t, c, "first-50", documentOf("first-50"))
@@ -142,7 +156,8 @@ func TestQuarantineTriesOnce(t *testing.T) {
 	log := f.captureLog()
 	bad := flipped(t, good, documentOf("second-50"))
 	replace(t, f.fs, path, bad)
-	c := f.ready()
+	f.index()
+	c := f.open()
 	waitFor(t, c, "it is quarantined", quarantined(1))
 
 	replace(t, f.fs, path, bad)
@@ -154,7 +169,7 @@ func TestQuarantineTriesOnce(t *testing.T) {
 
 	// Again after a restart, because a power loss may have damaged the copy.
 	require.NoError(t, c.Close())
-	c = f.ready()
+	c = f.open()
 	waitFor(t, c, "it is quarantined again", quarantined(1))
 	requireDocument(t, c, "second-51", documentOf("second-51"))
 	replace(t, f.fs, path, good)

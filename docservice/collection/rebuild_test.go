@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -72,6 +74,33 @@ func TestDamagedIndexIsRebuilt(t *testing.T) {
 		numbers, err := listIndexes(f.fs, f.dir)
 		return err == nil && slices.Equal(numbers, []indexNumber{firstIndex.next()})
 	})
+}
+
+// TestRebuildAfterAFullDisk: attempts to rebuild a damaged index while the disk is full do not delay
+// the rebuild for which there is space.
+func TestRebuildAfterAFullDisk(t *testing.T) {
+	f := newMemFixture(t)
+	last := f.putMany("doc", 300)
+	full := false
+	f.options.FS = vfs.NewFault(f.fs, func(op vfs.Op) error {
+		if op.Kind.Writes() && full && strings.HasPrefix(op.Name, firstIndex.next().path(f.dir)) {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	f.options.RetryInterval = time.Hour // no replacement is built yet
+	c := f.ready()
+	c.serving.Load().recordFault(indexError(errors.New("damage")), queue.Address{})
+	full = true
+	for range 3 {
+		require.ErrorIs(t, c.advanceReplacement(), syscall.ENOSPC)
+	}
+	full = false
+	require.NoError(t, c.advanceReplacement())
+	require.NotNil(t, c.next())
+	require.NoError(t, c.next().health.waitUntil(soon(t), func() bool { return c.next().health.gap.Load() == nil }))
+	require.NoError(t, c.advanceReplacement())
+	f.requireRebuilt(c, firstIndex.next(), last, 300)
 }
 
 // TestIndexThatCannotBeOpened: the index is renamed, and the queue is read from its

@@ -19,9 +19,7 @@ const reindexName = "REINDEX"
 // Options.RetryInterval, a closed one when it is opened. It serves the present
 // index until the other one has read the queue to its end, as after damage; a request
 // during a replacement has no further effect. The index must exist.
-func RequestReindex(dir string) error { return requestReindex(vfs.OS, dir) }
-
-func requestReindex(files vfs.FS, dir string) error {
+func RequestReindex(files vfs.FS, dir string) error {
 	numbers, err := listIndexes(files, dir)
 	if err != nil {
 		return err

@@ -28,7 +28,7 @@ func TestReindex(t *testing.T) {
 	f := newMemFixture(t)
 	last := f.putMany("doc", 1000)
 	c := f.ready()
-	require.NoError(t, requestReindex(f.fs, f.dir))
+	require.NoError(t, RequestReindex(f.fs, f.dir))
 	waitFor(t, c, "another index is served", func(s Status) bool {
 		require.True(t, s.Ready)
 		requireDocument(t, c, "doc-7", documentOf("doc-7"))
@@ -38,7 +38,7 @@ func TestReindex(t *testing.T) {
 	require.NoError(t, c.WaitFor(soon(t), last))
 	require.NoError(t, c.Close())
 
-	require.NoError(t, requestReindex(f.fs, f.dir))
+	require.NoError(t, RequestReindex(f.fs, f.dir))
 	c = f.ready()
 	requireDocument(t, c, "doc-7", documentOf("doc-7"))
 	f.awaitIndex(c, firstIndex.next().next())
@@ -46,8 +46,8 @@ func TestReindex(t *testing.T) {
 	require.EqualValues(t, 1000, c.Status().Applied, "the new index has read the queue")
 
 	// A directory without an index is refused.
-	require.ErrorContains(t, requestReindex(f.fs, f.queueDir), "holds no index")
-	require.ErrorContains(t, RequestReindex(filepath.Join(t.TempDir(), "none")), "holds no index")
+	require.ErrorContains(t, RequestReindex(f.fs, f.queueDir), "holds no index")
+	require.ErrorContains(t, RequestReindex(vfs.OS, filepath.Join(t.TempDir(), "none")), "holds no index")
 }
 
 // After a crash at any write during a rebuild on request, the collection serves all
@@ -60,7 +60,7 @@ func TestReindexAfterCrash(t *testing.T) {
 	require.NoError(t, f.writer.Close())
 	for seed := range uint64(40) {
 		g := newFixture(t, f.fs.(*vfs.Mem).CrashClone(vfs.KeepAll), string(filepath.Separator))
-		require.NoError(t, requestReindex(g.fs, g.dir))
+		require.NoError(t, RequestReindex(g.fs, g.dir))
 		c := g.open()
 		for range seed { // stop at different moments
 			requireDocument(t, c, "doc-7", documentOf("doc-7"))

@@ -61,19 +61,19 @@ type rebuildPace struct {
 	pause time.Duration
 }
 
-// allow reports whether an index may be rebuilt now, and counts the rebuild.
-func (p *rebuildPace) allow(now time.Time) bool {
-	rested := now.Sub(p.last)
-	switch {
-	case p.last.IsZero() || rested >= 2*maxRebuildPause:
+// allows reports whether an index may be rebuilt now.
+func (p *rebuildPace) allows(now time.Time) bool {
+	return p.last.IsZero() || now.Sub(p.last) >= p.pause
+}
+
+// count records that a rebuild has begun.
+func (p *rebuildPace) count(now time.Time) {
+	if p.last.IsZero() || now.Sub(p.last) >= 2*maxRebuildPause {
 		p.pause = minRebuildPause
-	case rested < p.pause:
-		return false
-	default:
+	} else {
 		p.pause = min(2*p.pause, maxRebuildPause)
 	}
 	p.last = now
-	return true
 }
 
 // Replacement is a store that is being built to replace the served one: another queue that
@@ -103,7 +103,7 @@ func (c *Collection) runReplacement(ctx context.Context) {
 
 // advanceReplacement takes the next step of a replacement, if one is due.
 func (c *Collection) advanceReplacement() error {
-	serving, next := c.serving.Load(), c.next()
+	serving, next, now := c.serving.Load(), c.next(), c.options.Now()
 	id := serving.queueID.Load()
 	if id == nil {
 		return nil // the first queue that arrives is served
@@ -125,7 +125,8 @@ func (c *Collection) advanceReplacement() error {
 		return c.endReindexRequest()
 	case next != nil && (ours || theirs) && here != *next.queueID.Load():
 		return c.discardNext(next, "its files are gone")
-	case next != nil && next.cannotComplete(c.options.Now()) && c.discards.allow(c.options.Now()):
+	case next != nil && next.cannotComplete(now) && c.discards.allows(now):
+		c.discards.count(now)
 		return c.discardNext(next, "its index cannot be completed")
 	case next == nil && theirs:
 		c.logger.Warn("found another queue; it is served when it has been read to its end",
@@ -133,10 +134,13 @@ func (c *Collection) advanceReplacement() error {
 		return c.openNext(serving, here)
 	case next == nil && ours && serving.health.stopped(isTruncation):
 		return c.openNext(serving, here)
-	case next == nil && ours && serving.indexDamaged() && !serving.health.stopped(isFork) && c.rebuilds.allow(c.options.Now()):
+	case next == nil && ours && serving.indexDamaged() && !serving.health.stopped(isFork) && c.rebuilds.allows(now):
+		if err := c.openNext(serving, here); err != nil {
+			return err // a full disk does not count
+		}
+		c.rebuilds.count(now)
 		c.logger.Error("the index is damaged and is rebuilt from the queue; its readable entries are served until then",
 			"index", serving.number.path(c.dir))
-		return c.openNext(serving, here)
 	case next == nil && ours && c.rebuilding:
 		c.rebuilding = false
 		return c.resumeRebuild(serving, here)

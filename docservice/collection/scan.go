@@ -3,6 +3,8 @@ package collection
 import (
 	"context"
 
+	"docstore/internal/rare"
+
 	"github.com/cockroachdb/errors"
 
 	"docstore/boxcarrpc/budget"
@@ -163,7 +165,7 @@ func (w *scanWindow) deliver(ctx context.Context, idsOnly bool, fn func(id []byt
 		w.answers.Reset()
 		b := batch{
 			memory: &w.memory, reader: w.reader, ids: w.ids[from:], entries: w.entries[from:],
-			accept: w.accept, to: &w.answers, dst: w.documents[:0], maxBytes: scanWindowBytes,
+			accept: w.accept, to: &w.answers, dst: w.documents[:0], maxBytes: rare.Limit("scan window", scanWindowBytes, 4<<10),
 		}
 		if err := budget.Compute(ctx, scanWindowBytes, b.readAll); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 
 	"docstore/docservice"
 	"docstore/internal/ctxtime"
+	"docstore/internal/rare"
 	"docstore/lsm"
 	"docstore/queue"
 )
@@ -40,6 +41,9 @@ const maxGoneEntries = 1024
 // settleRest is the pause after an attempt that failed, in multiples of the time that it took.
 const settleRest = 10
 
+// longSweepPause is the pause of a sweep in simulations of a large index: see package rare.
+const longSweepPause = 300 * time.Millisecond
+
 // settler finds and removes entries of documents that compaction has dropped.
 type settler struct {
 	*shared
@@ -61,7 +65,7 @@ type staleEntry struct {
 
 func newSettler(s *shared, r *reader) *settler {
 	return &settler{
-		shared: s, reader: r, wake: make(chan struct{}, 1), gone: make(chan staleEntry, maxGoneEntries),
+		shared: s, reader: r, wake: make(chan struct{}, 1), gone: make(chan staleEntry, rare.Limit("gone entries", maxGoneEntries, 1)),
 		whole: make(map[queue.Rewrite]bool),
 	}
 }
@@ -272,7 +276,7 @@ func (s *settler) sweep(ctx context.Context, segments *unsettled) (removed int, 
 			return removed, true, cmp.Or(err, unreadable)
 		}
 		after = last
-		if !ctxtime.Sleep(ctx, time.Since(started)) {
+		if !ctxtime.Sleep(ctx, rare.Pause("sweep pause", time.Since(started), longSweepPause)) {
 			return removed, false, ctx.Err()
 		}
 	}
@@ -283,7 +287,7 @@ func (s *settler) sweep(ctx context.Context, segments *unsettled) (removed int, 
 func (s *settler) entriesIn(segments *unsettled, after []byte) (found []staleEntry, last []byte, err error) {
 	it := s.index.NewIter(bounds(&docservice.ScanOptions{After: after}))
 	defer func() { _ = it.Close() }() // it.Err was checked
-	for range sweepStepEntries {
+	for range rare.Limit("sweep step", sweepStepEntries, 8) {
 		if !it.Next() {
 			return found, nil, indexError(it.Err())
 		}
@@ -299,8 +303,8 @@ func (s *settler) entriesIn(segments *unsettled, after []byte) (found []staleEnt
 	return found, last, nil
 }
 
-// stale returns the entries whose documents compaction has dropped, and the first error of a
-// document of which this is not known.
+// stale returns the entries whose documents compaction has dropped, and the first error that leaves
+// this unknown for an entry.
 func (s *settler) stale(entries []staleEntry) (stale []staleEntry, unreadable error) {
 	slices.SortFunc(entries, func(a, b staleEntry) int { return a.entry.address.Compare(b.entry.address) })
 	position := s.health.tailState().position

@@ -63,6 +63,7 @@ func (v *verifier) verifyArrived(ctx context.Context, damaged *quarantine) bool 
 		v.logger.Warn("listing the queue's directory failed", "dir", v.queueDir, "error", err)
 		return ctx.Err() == nil
 	}
+	v.health.dropSupersededFaults(files)
 	for _, f := range files {
 		if !v.isDue(f) || v.ofOtherQueue(f) {
 			continue
@@ -76,6 +77,9 @@ func (v *verifier) verifyArrived(ctx context.Context, damaged *quarantine) bool 
 				v.notDurable(f, err)
 			}
 		} else if err != nil && ctx.Err() == nil {
+			if v.health.hasFault(f) {
+				v.health.addSuspect(f.path) // only a verification ends its faults
+			}
 			v.logger.Warn("verifying a segment failed", "segment", f.id, "path", f.path, "error", err)
 		}
 		if v.verified.changes >= verifiedSaveInterval {
