@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"errors"
 	"maps"
+	"net/http"
 	"os"
 	runtimemetrics "runtime/metrics"
 	"slices"
@@ -10,7 +12,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"docstore/docservice"
 	"docstore/docservice/collection"
+	"docstore/docservice/server/internal/httpapi"
 	"docstore/docservice/server/livepage"
 	"docstore/internal/buildinfo"
 	"docstore/lsm"
@@ -34,6 +38,8 @@ const (
 	// Contents of the newest versions, each to this length. One search runs at a time.
 	shownContents     = 20
 	shownContentBytes = 16 << 10
+	// shownIDs is the number of ids of a page.
+	shownIDs = 100
 )
 
 // reporter provides the live page with the state of a server.
@@ -265,6 +271,7 @@ func queueStatus(report queueReport) livepage.Queue {
 			segment.LiveBytes += report.live[n].StoredBytes
 			segment.LiveDocuments += report.live[n].Documents
 		}
+		q.LiveDocuments += segment.LiveDocuments
 		q.Bytes += s.Bytes
 		q.Documents += s.Documents
 		q.Deletes += s.Deletes
@@ -349,6 +356,34 @@ func (r *reporter) LookUp(ctx context.Context, collection, id string, versions b
 	}
 	if versions {
 		r.findVersions(ctx, c, &result)
+	}
+	return result
+}
+
+// Browse implements livepage.Source.
+func (r *reporter) Browse(ctx context.Context, name, prefix, after string) livepage.Listing {
+	result := livepage.Listing{Collection: name, Prefix: prefix, Status: http.StatusOK}
+	fail := func(err *httpapi.Error) livepage.Listing {
+		result.IDs, result.Problem, result.Status = nil, err.Message, err.Status()
+		return result
+	}
+	ids := r.lister(name)
+	if ids == nil {
+		return fail(httpapi.Errorf(httpapi.CodeNoCollection, "no collection %q", name))
+	}
+	if err := r.Authorize(ctx, name); err != nil {
+		return fail(httpapi.Errorf(httpapi.CodeForbidden, "%v", err))
+	}
+	options := docservice.ScanOptions{Prefix: []byte(prefix), After: []byte(after), IDsOnly: true}
+	err := ids.Scan(ctx, options, func(id []byte, _ collection.Answer) error {
+		if len(result.IDs) == shownIDs {
+			return errPageEnds
+		}
+		result.IDs = append(result.IDs, string(id))
+		return nil
+	})
+	if result.More = errors.Is(err, errPageEnds); err != nil && !result.More {
+		return fail(answerError(err))
 	}
 	return result
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,6 +50,7 @@ func TestStatusOfADaemon(t *testing.T) {
 	require.Equal(t, livepage.Gets{Found: 1, NotFound: 1}, jobs.Gets)
 	require.EqualValues(t, 4, jobs.Applied)
 	require.Len(t, jobs.Queue.Segments, 1)
+	require.EqualValues(t, 1, jobs.Queue.LiveDocuments)
 	segment := jobs.Queue.Segments[0]
 	require.EqualValues(t, 3, segment.Documents)
 	require.EqualValues(t, 1, segment.Deletes)
@@ -141,11 +143,11 @@ func TestLookUpInADaemon(t *testing.T) {
 	}
 	status, body := lookUp("jobs", "a/ü", "&versions=1")
 	require.Equal(t, http.StatusOK, status)
-	for _, want := range []string{"{&#34;n&#34;:2}", "<dd>s2</dd>", "1/", "7 B"} {
+	for _, want := range []string{"{\n  &#34;n&#34;: 2\n}", "<dd>s2</dd>", "1/", "7 B"} {
 		require.Contains(t, body, want)
 	}
 	require.Equal(t, 2, strings.Count(body, "<td>document<details>"))
-	require.Contains(t, body, "{&#34;n&#34;:1}", "the content of the older version")
+	require.Contains(t, body, "{\n  &#34;n&#34;: 1\n}", "the content of the older version")
 	status, body = lookUp("jobs", "long", "")
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, body, "ü\n…")
@@ -158,6 +160,37 @@ func TestLookUpInADaemon(t *testing.T) {
 	status, body = lookUp("resumes", "a", "")
 	require.Equal(t, http.StatusNotFound, status)
 	require.Contains(t, body, "No such collection")
+}
+
+// The pages of a listing have all ids with the prefix, in their order.
+func TestBrowseByPrefix(t *testing.T) {
+	queueDir := t.TempDir()
+	pairs := []string{"other", "{}", "jobs", "{}", "job-001", ""}
+	for i := range 2*shownIDs + 7 {
+		pairs = append(pairs, fmt.Sprintf("job-%03d", i), "{}")
+	}
+	servertest.Fill(t, queueDir, append(pairs, "job-000", "")...)
+	d, _ := startTestDaemon(t, testOptions(t, queueDir))
+	waitReady(t, d)
+	r, after, pages := newReporter(d), "", 0
+	var ids []string
+	for more := true; more; pages++ {
+		page := r.Browse(t.Context(), "jobs", "job-", after)
+		require.Equal(t, http.StatusOK, page.Status, page.Problem)
+		ids, more, after = append(ids, page.IDs...), page.More, page.Last()
+	}
+	require.Equal(t, 3, pages)
+	require.Len(t, ids, 2*shownIDs+6)
+	require.True(t, slices.IsSorted(ids))
+	require.Equal(t, "job-001", ids[0], "a deleted id is not listed")
+
+	none := r.Browse(t.Context(), "none", "", "")
+	require.Equal(t, http.StatusNotFound, none.Status)
+	require.Equal(t, `no collection "none"`, none.Problem)
+	require.NoError(t, d.Collections()[0].Close())
+	closed := r.Browse(t.Context(), "jobs", "", "")
+	require.Equal(t, http.StatusServiceUnavailable, closed.Status)
+	require.NotEmpty(t, closed.Problem)
 }
 
 // The page lists the newest versions, and the contents of the newest of them.

@@ -36,13 +36,16 @@ func byRatio(v, highest float64) float64 {
 }
 
 // chart draws lines over the last five minutes on a common scale, newest on the right, and
-// prints their latest and highest values.
+// prints their latest and highest values. Lines without a value other than 0 have no chart.
 func chart(title string, format func(float64) string, scale scale, lines ...series) template.HTML {
 	highest := 0.0
 	for _, line := range lines {
 		for _, v := range line.Values {
 			highest = max(highest, v)
 		}
+	}
+	if highest == 0 {
+		return ""
 	}
 	var b strings.Builder
 	words := title
@@ -76,9 +79,6 @@ func legend(lines []series, format func(float64) string) string {
 
 // points returns the points of a line.
 func points(values []float64, highest float64, scale scale) string {
-	if highest == 0 {
-		highest = 1
-	}
 	corners := make([]string, len(values))
 	for i, v := range values {
 		x := chartWidth - len(values) + i + 1

@@ -65,6 +65,27 @@ func (d *fakeDaemon) LookUp(_ context.Context, collection, id string, versions b
 	return found
 }
 
+// Browse lists the ids a, b/c and \xff.
+func (d *fakeDaemon) Browse(_ context.Context, collection, prefix, after string) Listing {
+	d.mu.Lock()
+	d.searches++
+	d.mu.Unlock()
+	list := Listing{Collection: collection, Prefix: prefix, Status: http.StatusOK}
+	if collection == "none" {
+		list.Problem, list.Status = "no such collection", http.StatusNotFound
+		return list
+	}
+	for _, id := range []string{"a", "b/c&d", "b\xff"} {
+		if strings.HasPrefix(id, prefix) && id > after {
+			list.IDs = append(list.IDs, id)
+		}
+	}
+	if len(list.IDs) > 1 {
+		list.IDs, list.More = list.IDs[:1], true
+	}
+	return list
+}
+
 // someStatus returns a status with all parts.
 func someStatus() Status {
 	census := time.Now()
@@ -144,7 +165,7 @@ func TestPageShowsStatus(t *testing.T) {
 	require.NotContains(t, body, "127.0.0.1:5")
 	require.Contains(t, body, `data-live="/live?client=other"`)
 
-	for name, contentType := range map[string]string{"page.css": "text/css", "page.js": "text/javascript"} {
+	for name, contentType := range map[string]string{"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"} {
 		status, header, _ := get(t, server.URL+"/assets/"+name)
 		require.Equal(t, http.StatusOK, status)
 		require.Contains(t, header.Get("Content-Type"), contentType)
@@ -159,6 +180,40 @@ func TestEmptyPage(t *testing.T) {
 	for _, want := range []string{"not ready", "the queue is being read", "none has arrived", "No client holds a slot", "No table has a filter yet"} {
 		assert.Contains(t, body, want)
 	}
+}
+
+// A row of each collection has its state in words.
+func TestCollections(t *testing.T) {
+	now := time.Now()
+	at := func(c Collection) Collection {
+		c.Name, c.Queue.Bytes, c.Queue.Documents, c.LastAppended = "jobs", 1<<20, 5, &now
+		return c
+	}
+	for want, c := range map[string]Collection{
+		"No queue files yet: is docstore-sync running?": {Name: "jobs", Ready: true},
+		"not ready: the queue is being read":            {Name: "jobs", Reason: "the queue is being read"},
+		`class="state warn-text">not ready<`:            at(Collection{}),
+		"served and up to date":                         at(Collection{Ready: true}),
+		"1 MiB</td>":                                    at(Collection{Ready: true}),
+		"being counted":                                 at(Collection{Ready: true}),
+		"counted 0 s ago\">4,711</span>":                at(Collection{Ready: true, Queue: Queue{Census: &now, LiveDocuments: 4711}}),
+		"served; 2 KiB are not indexed yet":             at(Collection{Ready: true, LagBytes: 2048}),
+		"served; faults: 3":                             at(Collection{Ready: true, Faults: []Fault{{}}, MoreFaults: 2}),
+		"served; the index has failed":                  at(Collection{Ready: true, Index: Index{Problem: "disk"}}),
+	} {
+		var row strings.Builder
+		require.NoError(t, templates.ExecuteTemplate(&row, "collections", view{Status: Status{Time: now, Collections: []Collection{c}}}))
+		assert.Contains(t, row.String(), want)
+		assert.NotContains(t, row.String(), "/browse", "documents are not served")
+	}
+}
+
+// Values that were 0 for five minutes have no chart.
+func TestNoEmptyCharts(t *testing.T) {
+	v := view{Status: someStatus(), Samples: []Sample{{Time: time.Unix(1, 0)}, {Time: time.Unix(2, 0), Boxcar: BoxcarSample{Leases: 5}}}}
+	charts := figures(v)
+	require.Len(t, charts, 1)
+	require.Contains(t, charts[0], "Slots")
 }
 
 // TestOneStatusServesAll: for any number of viewers the status is computed once per second.
@@ -245,6 +300,49 @@ func TestLookUp(t *testing.T) {
 	recorder = httptest.NewRecorder()
 	mux.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/", nil))
 	require.NotContains(t, recorder.Body.String(), "/lookup")
+}
+
+func TestBrowse(t *testing.T) {
+	_, server := newTestPage(t, &fakeDaemon{status: someStatus()})
+	code, header, body := get(t, server.URL+"/browse?collection=jobs&id=b")
+	require.Equal(t, http.StatusOK, code)
+	require.Contains(t, header.Get("Content-Security-Policy"), "default-src 'none'")
+	require.Contains(t, body, `<option selected>jobs</option>`)
+	require.Contains(t, body, `value="b"`)
+	require.Contains(t, body, `<a href="/lookup?collection=jobs&amp;id=b%2fc%26d">b/c&amp;d</a>`)
+	require.Contains(t, body, `href="/browse?collection=jobs&amp;prefix=b&amp;after=b%2fc%26d">Next page`)
+	_, _, body = get(t, server.URL+"/browse?collection=jobs&prefix=b&after=b%2fc%26d")
+	require.Contains(t, body, `id=b%ff">&#34;b\xff&#34;</a>`, "an id that is not text")
+	require.NotContains(t, body, "Next page")
+	_, _, body = get(t, server.URL+"/browse?collection=jobs&prefix=x")
+	require.Contains(t, body, "none: <a")
+	code, _, body = get(t, server.URL+"/browse?collection=none")
+	require.Equal(t, http.StatusNotFound, code)
+	require.Contains(t, body, "no such collection")
+
+	closed := New(&fakeDaemon{status: someStatus()}, false, slog.New(slog.DiscardHandler))
+	mux := http.NewServeMux()
+	closed.Handle(mux, admitAll)
+	recorder := httptest.NewRecorder()
+	mux.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/browse?collection=jobs", nil))
+	require.Equal(t, http.StatusForbidden, recorder.Code)
+	require.Contains(t, recorder.Body.String(), "--http-lookup")
+}
+
+// Documents are indented if they are JSON, unless indentation would multiply their length.
+func TestIndented(t *testing.T) {
+	for document, want := range map[string]string{
+		`{"b":1.50,"a":["<",{}]}`: "{\n  \"b\": 1.50,\n  \"a\": [\n    \"<\",\n    {}\n  ]\n}",
+		`"a [ \" [ b"`:            `"a [ \" [ b"`,
+		`{"a":`:                   `{"a":`,
+		"plain [text]":            "plain [text]",
+		"":                        "",
+	} {
+		require.Equal(t, want, indented(document))
+	}
+	deep := strings.Repeat("[", maxIndent+1) + strings.Repeat("]", maxIndent+1)
+	require.Equal(t, deep, indented(deep))
+	require.NotEqual(t, deep[1:len(deep)-1], indented(deep[1:len(deep)-1]))
 }
 
 // readEvent reads server-sent events up to the next one with the name, and returns its
@@ -368,7 +466,7 @@ func TestHeadDoesNoWork(t *testing.T) {
 	for range MaxViewers {
 		require.NotNil(t, p.live.addViewer(clientAt("127.0.0.1:80")))
 	}
-	for path, contentType := range map[string]string{"/live": "text/event-stream", "/lookup?collection=jobs&id=a&versions=1": "text/html; charset=utf-8"} {
+	for path, contentType := range map[string]string{"/live": "text/event-stream", "/lookup?collection=jobs&id=a&versions=1": "text/html; charset=utf-8", "/browse?collection=jobs": "text/html; charset=utf-8"} {
 		response, err := http.Head(server.URL + path)
 		require.NoError(t, err)
 		require.NoError(t, response.Body.Close())

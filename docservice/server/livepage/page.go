@@ -35,6 +35,8 @@ type Source interface {
 	Sample() Sample
 	// LookUp looks up a document; versions also requests its history.
 	LookUp(ctx context.Context, collection, id string, versions bool) LookUp
+	// Browse lists ids with a prefix, after the id after.
+	Browse(ctx context.Context, collection, prefix, after string) Listing
 }
 
 //go:embed assets
@@ -57,7 +59,7 @@ type Page struct {
 	}
 }
 
-// New returns a Page. lookUps enables the lookup of documents.
+// New returns a Page. lookUps enables the lookup of documents and the list of ids.
 func New(source Source, lookUps bool, logger *slog.Logger) *Page {
 	return &Page{source: source, logger: logger, lookUps: lookUps}
 }
@@ -83,6 +85,7 @@ func (p *Page) Handle(mux *http.ServeMux, admit func(http.HandlerFunc) http.Hand
 	mux.HandleFunc("GET /live", p.serveLive)
 	mux.HandleFunc("GET /api/v1/status", p.serveStatus)
 	mux.HandleFunc("GET /lookup", admit(p.serveLookUp))
+	mux.HandleFunc("GET /browse", admit(p.serveBrowse))
 	mux.Handle("GET /assets/", http.FileServerFS(assets))
 }
 
@@ -97,13 +100,18 @@ func Headers(w http.ResponseWriter, contentType string) {
 }
 
 func (p *Page) servePage(w http.ResponseWriter, r *http.Request) {
-	v := p.view().selecting(r)
+	p.serveTemplate(w, "page", p.view().selecting(r), http.StatusOK)
+}
+
+// serveTemplate answers with a complete page.
+func (p *Page) serveTemplate(w http.ResponseWriter, name string, v view, status int) {
 	var b bytes.Buffer
-	if err := templates.ExecuteTemplate(&b, "page", v); err != nil {
+	if err := templates.ExecuteTemplate(&b, name, v); err != nil {
 		p.failed(w, err)
 		return
 	}
 	Headers(w, "text/html; charset=utf-8")
+	w.WriteHeader(status)
 	_, _ = w.Write(b.Bytes()) // the client may have disconnected
 }
 
@@ -117,26 +125,23 @@ func (p *Page) serveStatus(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(append(body, '\n')) // the client may have disconnected
 }
 
+const noLookUps = "documents cannot be looked up: the daemon was started without --http-lookup"
+
 func (p *Page) serveLookUp(w http.ResponseWriter, r *http.Request) {
 	if !p.lookUps {
-		http.Error(w, "documents cannot be looked up: the daemon was started without --http-lookup", http.StatusForbidden)
+		http.Error(w, noLookUps, http.StatusForbidden)
 		return
 	}
 	query := r.URL.Query()
-	v := p.view().selecting(r)
 	versions := query.Get("versions") != "" && r.Method != http.MethodHead // reads the whole queue
 	result := p.source.LookUp(r.Context(), query.Get("collection"), query.Get("id"), versions)
-	v.LookUp = &result
-	var b bytes.Buffer
-	if err := templates.ExecuteTemplate(&b, "lookup-page", v); err != nil {
-		p.failed(w, err)
-		return
-	}
-	Headers(w, "text/html; charset=utf-8")
+	status := http.StatusOK
 	if !result.Found {
-		w.WriteHeader(http.StatusNotFound)
+		status = http.StatusNotFound
 	}
-	_, _ = w.Write(b.Bytes()) // the client may have disconnected
+	v := p.view()
+	v.LookUp = &result
+	p.serveTemplate(w, "lookup-page", v, status)
 }
 
 func (p *Page) failed(w http.ResponseWriter, err error) {
@@ -159,6 +164,7 @@ type view struct {
 	Heat    []heatMap // by collection
 	LookUps bool
 	LookUp  *LookUp
+	Listing *Listing
 	Client  string // show only the slots of this client; empty: all
 }
 

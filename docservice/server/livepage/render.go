@@ -14,7 +14,7 @@ import (
 
 // sections are the parts of the page that are updated: names of templates and ids of
 // elements.
-var sections = []string{"state", "figures", "faults", "memory", "queues", "indexes", "filters", "boxcar"}
+var sections = []string{"state", "collections", "figures", "faults", "memory", "queues", "indexes", "filters", "boxcar"}
 
 // shownSegments and shownSlots limit the lists on the page; the status has all entries.
 const (
@@ -35,6 +35,7 @@ var functions = template.FuncMap{
 	"fixed":    func(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) },
 	"memory":   memoryBar,
 	"figures":  figures,
+	"state":    stateOf,
 	"reason":   func(name string) string { return strings.ReplaceAll(name, "_", " ") },
 	"tables":   tableBars,
 	"segments": segmentRows,
@@ -44,6 +45,8 @@ var functions = template.FuncMap{
 	"x":        func(i int) int { return i * cellWidth },
 	"mul":      func(a, b float64) float64 { return a * b },
 	"add":      func(a, b int) int { return a + b },
+	"shownid":  shownID,
+	"indented": indented,
 	"opacity":  func(heat float64) float64 { return 0.15 + 0.85*heat },
 }
 
@@ -77,7 +80,7 @@ func formatPercent(part, whole float64) string {
 
 func perSecond(v float64) string { return units.FormatCount(int64(math.Round(v))) + "/s" }
 
-// figures returns the graphs at the top of the page.
+// figures returns the graphs at the top of the page that have a value other than 0.
 func figures(v view) []template.HTML {
 	charts := []template.HTML{
 		chart("Requests", perSecond, fromZero, series{"", requestsPerSecond(v.Samples)}),
@@ -90,7 +93,28 @@ func figures(v view) []template.HTML {
 			chart("Visible after, "+c.Name, units.FormatSeconds, fromZero, series{"", visibleAfter(v.Samples, c.Name)}),
 			chart("Not indexed yet, "+c.Name, func(b float64) string { return units.FormatBytes(int64(b)) }, fromZero, series{"", lagBytes(v.Samples, c.Name)}))
 	}
-	return charts
+	return slices.DeleteFunc(charts, func(c template.HTML) bool { return c == "" })
+}
+
+// collectionState is the state of a collection in words, with the class of their color.
+type collectionState struct{ Words, Class string }
+
+func stateOf(c Collection) collectionState {
+	switch {
+	case !c.Ready && c.Reason == "":
+		return collectionState{"not ready", "warn-text"}
+	case !c.Ready:
+		return collectionState{"not ready: " + c.Reason, "warn-text"}
+	case c.Queue.Bytes == 0 && c.LagBytes == 0 && c.LastAppended == nil && c.Manifest == nil:
+		return collectionState{"No queue files yet: is docstore-sync running?", "warn-text"}
+	case c.Index.Problem != "":
+		return collectionState{"served; the index has failed", "bad-text"}
+	case len(c.Faults) > 0:
+		return collectionState{"served; faults: " + units.FormatCount(int64(len(c.Faults)+c.MoreFaults)), "bad-text"}
+	case c.LagBytes > 0:
+		return collectionState{"served; " + units.FormatBytes(c.LagBytes) + " are not indexed yet", ""}
+	}
+	return collectionState{"served and up to date", ""}
 }
 
 // memoryBar shows the use of the memory budget.

@@ -139,11 +139,12 @@ type Fault struct {
 
 // Queue describes the segments of a collection.
 type Queue struct {
-	Bytes     int64     `json:"bytes"`
-	Documents int64     `json:"documents"` // superseded versions included
-	Deletes   int64     `json:"deletes"`
-	Segments  []Segment `json:"segments"`
-	// Census is when live bytes were last counted; nil: not yet.
+	Bytes         int64     `json:"bytes"`
+	Documents     int64     `json:"documents"` // superseded versions included
+	Deletes       int64     `json:"deletes"`
+	Segments      []Segment `json:"segments"`
+	LiveDocuments int64     `json:"live_documents"` // ids that have a document, at the time of the census
+	// Census is when live bytes and documents were last counted; nil: not yet.
 	Census *time.Time `json:"census,omitempty"`
 	// Mapped is nil if no segment is mapped, and on other systems than Linux.
 	Mapped *Mapped `json:"mapped,omitempty"`

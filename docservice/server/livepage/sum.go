@@ -11,7 +11,7 @@ import (
 func Sum(name string, shards []Collection) Collection {
 	sum := Collection{
 		Name: name, Shards: len(shards), Faults: []Fault{},
-		Queue: Queue{Segments: []Segment{}}, Index: Index{Tables: []Table{}, Merges: []Merge{}},
+		Queue: Queue{Segments: []Segment{}, Census: shards[0].Queue.Census}, Index: Index{Tables: []Table{}, Merges: []Merge{}},
 		ScrubEnded: shards[0].ScrubEnded,
 	}
 	notReady, written := 0, 0.0
@@ -43,6 +43,8 @@ func Sum(name string, shards []Collection) Collection {
 		sum.Queue.Bytes += s.Queue.Bytes
 		sum.Queue.Documents += s.Queue.Documents
 		sum.Queue.Deletes += s.Queue.Deletes
+		sum.Queue.LiveDocuments += s.Queue.LiveDocuments
+		sum.Queue.Census = earlier(sum.Queue.Census, s.Queue.Census)
 		sum.Queue.Mapped = sum.Queue.Mapped.plus(s.Queue.Mapped)
 		sum.Index.add(&s.Index)
 		written += s.Index.Amplification * float64(s.Index.Flushes)

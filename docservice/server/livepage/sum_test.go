@@ -14,7 +14,7 @@ func TestSum(t *testing.T) {
 		Name: "jobs/1", Ready: true, Position: "1/2/3", LagBytes: 10, LagDocuments: 1, LagSeconds: 4, VisibleAfter: 1,
 		LastAppended: &early, ScrubEnded: &late, Applied: 7, Swept: 1, Quarantined: 2, Scrubbed: 3,
 		Gets: Gets{Found: 1, NotFound: 2, Unavailable: 3, Failed: 4}, Faults: []Fault{{Path: "a"}}, MoreFaults: 5,
-		Queue: Queue{Bytes: 100, Documents: 10, Deletes: 1, Segments: []Segment{{First: 1}}, Mapped: &Mapped{Bytes: 60, ResidentRatio: 0.5}},
+		Queue: Queue{Bytes: 100, Documents: 10, Deletes: 1, LiveDocuments: 8, Census: &early, Segments: []Segment{{First: 1}}, Mapped: &Mapped{Bytes: 60, ResidentRatio: 0.5}},
 		Index: Index{
 			Entries: 10, Tables: []Table{{Number: 1}}, MemtableBytes: 1, MemtablesWaiting: 2, LogBytes: 3, Flushes: 1, MergesDone: 4, Amplification: 2,
 			Delays: 5, Stalls: 6, Filter: Filter{BudgetBytes: 1, IndexBytes: 2, PageBytes: 3, ResidentBytes: 4, Pages: 5, Resident: 6, Loaded: 7, Dropped: 8},
@@ -23,6 +23,7 @@ func TestSum(t *testing.T) {
 	}
 	two := one
 	two.Name, two.Ready, two.Reason, two.LagSeconds, two.LastAppended, two.ScrubEnded = "jobs/2", false, "it is fetched", 2, &late, &early
+	two.Queue.Census = &late
 	two.Queue.Mapped = &Mapped{Bytes: 20, ResidentRatio: 0.1}
 	two.Index.Mapped = &Mapped{Bytes: 7, ResidentRatio: 1}
 	two.Index.Flushes, two.Index.Amplification, two.Index.Problem, two.Index.Merges = 3, 6, "full", []Merge{{WrittenBytes: 1}}
@@ -35,7 +36,7 @@ func TestSum(t *testing.T) {
 			Name: "jobs", Shards: 2, Reason: "jobs/2: it is fetched", LagBytes: 20, LagDocuments: 2, LagSeconds: 4, VisibleAfter: 1,
 			LastAppended: &late, ScrubEnded: &early, Applied: 14, Swept: 2, Quarantined: 4, Scrubbed: 6,
 			Gets: Gets{Found: 2, NotFound: 4, Unavailable: 6, Failed: 8}, Faults: []Fault{{Path: "a"}, {Path: "a"}}, MoreFaults: 10,
-			Queue: Queue{Bytes: 200, Documents: 20, Deletes: 2, Segments: []Segment{}, Mapped: &Mapped{Bytes: 80, ResidentRatio: 0.4}},
+			Queue: Queue{Bytes: 200, Documents: 20, Deletes: 2, LiveDocuments: 16, Census: &early, Segments: []Segment{}, Mapped: &Mapped{Bytes: 80, ResidentRatio: 0.4}},
 			Index: Index{
 				Entries: 20, Tables: []Table{}, Merges: []Merge{{WrittenBytes: 1}}, MemtableBytes: 2, MemtablesWaiting: 4, LogBytes: 6, Flushes: 4, MergesDone: 8,
 				Amplification: 5, Delays: 10, Stalls: 12, Problem: "full", Mapped: &Mapped{Bytes: 7, ResidentRatio: 1},

@@ -1,4 +1,5 @@
-// Keeps the page current: the server sends the sections that have changed, as HTML.
+// Keeps the page current: the server sends the sections that have changed, as HTML. Copies
+// documents.
 "use strict";
 
 const connection = document.getElementById("connection");
@@ -23,4 +24,20 @@ if (live) {
   source.onerror = () => {
     connection.textContent = "connection lost at " + new Date().toLocaleTimeString() + "; trying again";
   };
+}
+
+// A phone shows the collections, and the rest on request.
+if (live && !location.hash && matchMedia("(max-width: 40rem)").matches) {
+  for (const details of document.querySelectorAll("main details")) details.open = false;
+}
+
+// Browsers permit copying only on loopback and over TLS.
+if (navigator.clipboard) {
+  for (const button of document.querySelectorAll(".copy")) {
+    button.hidden = false;
+    button.onclick = async () => {
+      await navigator.clipboard.writeText(button.nextElementSibling.textContent);
+      button.textContent = "Copied";
+    };
+  }
 }
