@@ -165,6 +165,9 @@ func (c *cursor) check(file io.ReaderAt) (next int64, err error) {
 	if err := checkSample(file, 0, c.Head); err != nil {
 		return 0, err
 	}
+	if c.Offset == 0 { // the start of a renamed file
+		return 0, nil
+	}
 	if err := checkSample(file, end-int64(c.Tail.Bytes), c.Tail); err != nil {
 		return 0, err
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"docstore/ingest"
 	"docstore/ingest/records"
 	"docstore/internal/vfs"
 
@@ -76,26 +77,34 @@ func TestRotatedBeforeItIsRead(t *testing.T) {
 	}
 }
 
-// TestRotatedAgainBeforeItIsRead: a file that was rotated while append did not run is rotated
-// again between the start of append and the first read.
-func TestRotatedAgainBeforeItIsRead(t *testing.T) {
-	log := filepath.Join(t.TempDir(), "log")
-	write(t, log, "{\"id\":0}\n{\"id\":1}\n")
-	open := func() *Opener {
+// firstBatch returns a function that opens a followed log as append does when it starts, and the first
+// batch.
+func firstBatch(t *testing.T, log string) (open func() *Opener, b *ingest.Batch) {
+	t.Helper()
+	open = func() *Opener {
 		opener, err := NewOpener([]string{log}, Options{Format: records.FormatNDJSON, Follow: true})
 		require.NoError(t, err)
 		return opener
 	}
 	s, err := open().Open(t.Context(), nil)
 	require.NoError(t, err)
-	b, err := s.Next(t.Context())
+	b, err = s.Next(t.Context())
 	require.NoError(t, err)
-	cursor := b.AppendCursor(nil, 0)
 	require.NoError(t, s.Close())
+	return open, b
+}
+
+// TestRotatedAgainBeforeItIsRead: a file that was rotated while append did not run is rotated
+// again between the start of append and the first read.
+func TestRotatedAgainBeforeItIsRead(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	write(t, log, "{\"id\":0}\n{\"id\":1}\n")
+	open, b := firstBatch(t, log)
+	cursor := b.AppendCursor(nil, 0)
 
 	require.NoError(t, os.Rename(log, log+".1"))
 	write(t, log, "{\"id\":2}\n{\"id\":3}\n")
-	s, err = open().Open(t.Context(), cursor)
+	s, err := open().Open(t.Context(), cursor)
 	require.NoError(t, err)
 	require.NoError(t, os.Rename(log+".1", log+".2"))
 	require.NoError(t, os.Rename(log, log+".1"))
@@ -109,6 +118,41 @@ func TestRotatedAgainBeforeItIsRead(t *testing.T) {
 		}
 	}
 	require.NoError(t, s.Close())
+}
+
+// A shard had no record when append ended, and the log was rotated: it gets its lines of the renamed file.
+func TestRotatedBeforeAShardHasARecord(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	write(t, log, "{\"id\":0}\n{\"id\":1}\n{\"id\":2}\n")
+	open, b := firstBatch(t, log)
+	cursors := [][]byte{b.AppendCursor(nil, 1), nil, b.AppendCursor(nil, 0)}
+	start, err := open().Earliest(cursors)
+	require.NoError(t, err)
+	require.Empty(t, start, "the log has its name")
+
+	for range 2 {
+		require.NoError(t, os.Rename(log, log+".1"))
+		write(t, log, "{\"id\":3}\n")
+		opener := open()
+		start, err := opener.Earliest(cursors)
+		require.NoError(t, err)
+		s, err := opener.Open(t.Context(), start)
+		require.NoError(t, err)
+		for id := 0; id <= 3; {
+			b, err := s.Next(t.Context())
+			require.NoError(t, err)
+			for i, r := range b.Records {
+				require.Equal(t, fmt.Sprintf("{\"id\":%d}", id), string(r.Document))
+				position, err := opener.Position(cursors[0])
+				require.NoError(t, err)
+				require.Equal(t, id <= 1, b.Included(position, i))
+				id++
+			}
+		}
+		require.NoError(t, s.Close())
+		require.NoError(t, os.Rename(log+".1", log)) // once more, with the start itself as a cursor
+		cursors[1] = start
+	}
 }
 
 // TestRemovedBeforeItIsRead: a log that was replaced and is gone is an error, and not passed over.

@@ -66,12 +66,13 @@ func (o *Opener) position(stored []byte) (*position, error) {
 	return p, p.find(o.inputs)
 }
 
-// Earliest implements ingest.Opener.
+// Earliest implements ingest.Opener. A shard without records has no cursor: if the log was rotated since
+// the others have read it, the start is that of the renamed file, whose other lines it lacks.
 func (o *Opener) Earliest(cursors [][]byte) ([]byte, error) {
 	if len(cursors) == 0 {
 		return nil, nil
 	}
-	var first *position
+	var first, read *position // read: of those that are not empty
 	var earliest []byte
 	for _, c := range cursors {
 		p, err := o.position(c)
@@ -87,6 +88,18 @@ func (o *Opener) Earliest(cursors [][]byte) ([]byte, error) {
 		if order < 0 {
 			first, earliest = p, c
 		}
+		if p.index >= 0 && read != nil {
+			if order, err = p.compare(read); err != nil {
+				return nil, err
+			}
+		}
+		if p.index >= 0 && (read == nil || order < 0) {
+			read = p
+		}
+	}
+	if first.index < 0 && read != nil && read.index == 0 && read.old != nil {
+		start := cursor{Path: read.at.Path, File: read.at.File, Head: read.at.Head}
+		return start.append(nil), nil
 	}
 	return earliest, nil
 }

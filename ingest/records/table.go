@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"docstore/internal/eof"
@@ -111,10 +112,20 @@ func (t *table) readNames() error {
 		columns[i].typed = t.options.TypedCells && !columns[i].control && name != t.options.IDField
 	}
 	if t.options.Template == nil && !slices.Contains(names, t.options.IDField) && !slices.Contains(names, id64Field) {
-		return fmt.Errorf("no id: there is no column %q among %q", t.options.IDField, names)
+		return fmt.Errorf("no id: there is no column %q among %q%s", t.options.IDField, names, delimiterHint(names))
 	}
 	t.columns = columns
 	return nil
+}
+
+// delimiterHint returns advice if the first row is one cell with the delimiter of another table.
+func delimiterHint(names []string) string {
+	if len(names) == 1 {
+		if i := strings.IndexAny(names[0], ";\t|,"); i >= 0 {
+			return fmt.Sprintf("; the cells seem to be separated by %q: set the delimiter to it", names[0][i:i+1])
+		}
+	}
+	return ""
 }
 
 // object encodes a row as JSON.

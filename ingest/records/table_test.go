@@ -44,6 +44,9 @@ func TestTable(t *testing.T) {
 
 func TestTableNames(t *testing.T) {
 	for _, test := range []struct{ name, table, want string }{
+		{"semicolons", "id;b\n1;2\n", `no id: there is no column "id" among ["id;b"]; the cells seem to be separated by ";": set the delimiter to it`},
+		{"tabs", "id\tb\n1\t2\n", `no id: there is no column "id" among ["id\tb"]; the cells seem to be separated by "\t": set the delimiter to it`},
+		{"one column", "a\n1\n", `no id: there is no column "id" among ["a"]`},
 		{"no id", "a,b\n1,2\n", `no id: there is no column "id" among ["a" "b"]`},
 		{"twice", "id,a,a\n1,2,3\n", `duplicate column "a"`},
 		{"not UTF-8", "id,\xff\n1,2\n", `the name of column 2: not UTF-8`},
