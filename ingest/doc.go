@@ -25,6 +25,11 @@
 // a source of several sequences (Interleaved), a shard stores cursors that also include the
 // records that it has and that were not reached yet.
 //
+// # Whole states
+//
+// Replace makes a collection equal to a source that delivers its whole state: it appends what
+// differs from the digests of the live documents, and deletes the documents that the source lacks.
+//
 // # Invalid records
 //
 // An invalid record ends Run, or is skipped. DeadLetters keeps skipped records in a file of lines:

@@ -23,6 +23,9 @@ func (p *producer) startParsers() (stop func()) {
 			parser := NewParser(p.parsing)
 			for b := range p.unparsed {
 				parser.Parse(b.Batch)
+				if p.inspect != nil {
+					p.inspect(b)
+				}
 				b.parsed <- struct{}{}
 			}
 		})

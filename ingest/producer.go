@@ -16,6 +16,7 @@ type parsedBatch struct {
 	*Batch               // nil with err
 	err    error         // ended reading
 	parsed chan struct{} // capacity 1: receives when the records have been parsed
+	known  []known       // of Replace
 }
 
 // producer reads and parses the records of a source, while earlier ones are appended:
@@ -34,6 +35,7 @@ type producer struct {
 	parsing  []Parsing // of each source
 	unparsed chan *parsedBatch
 	filled   chan *parsedBatch
+	inspect  func(*parsedBatch) // called by a parser after it has parsed; nil: nothing is
 	// complete is set before filled is closed: the source was read to its end.
 	complete bool
 }

@@ -28,6 +28,9 @@ func openPostgres(_ context.Context, text string, o *Options) (ingest.Opener, er
 	if err != nil {
 		return nil, invalid("%sfrom: %w; want %s", o.Prefix, err, postgresForm)
 	}
+	if o.Whole && options.Table != "" {
+		return nil, invalid("%sreplace cannot read table=%s, which is followed by its changes: write query=SELECT * FROM %[2]s&key=COLUMN,...", o.Prefix, options.Table)
+	}
 	options.Follow, options.Logger = o.Follow, o.Logger
 	opener, err := postgres.New(options)
 	if err != nil {

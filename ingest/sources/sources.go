@@ -28,6 +28,8 @@ type Options struct {
 	Store        bucket.Options // of s3://
 	// DryRun refuses a source that reading changes.
 	DryRun bool
+	// Whole refuses a source that delivers changes, and not the whole state of a collection.
+	Whole bool
 	// Prefix is before the names of options in messages: "--" if they are flags.
 	Prefix string
 	Logger *slog.Logger // the default discards
@@ -103,6 +105,8 @@ type scheme struct {
 	tables bool   // it may have tables: csv, tsv
 	// stateful says that reading changes the source, so that Options.DryRun refuses it.
 	stateful bool
+	// changes says that the source delivers changes: see Options.Whole.
+	changes bool
 	// open checks the URL and returns the opener, which sends no request before Open.
 	open func(ctx context.Context, url string, o *Options) (ingest.Opener, error)
 }
@@ -110,9 +114,9 @@ type scheme struct {
 // schemes are the kinds of sources.
 var schemes = []scheme{
 	{name: "file", url: "file:///DIRECTORY/PATTERN", tables: true, open: openFileURL},
-	{name: "kafka", url: kafkaForm, open: openKafkaURL},
+	{name: "kafka", url: kafkaForm, changes: true, open: openKafkaURL},
 	{name: "postgres", url: postgresForm, stateful: true, open: openPostgres},
-	{name: "nats", url: natsForm, open: openNATSURL},
+	{name: "nats", url: natsForm, changes: true, open: openNATSURL},
 	{name: "s3", url: "s3://BUCKET/PATTERN", tables: true, open: openS3URL},
 }
 
@@ -155,6 +159,9 @@ func openURL(ctx context.Context, url string, o *Options) (ingest.Opener, error)
 	}
 	if o.DryRun && schemes[i].stateful {
 		return nil, invalid("%sdry-run cannot read %s://: reading changes the source", o.Prefix, name)
+	}
+	if o.Whole && schemes[i].changes {
+		return nil, invalid("%sreplace cannot read %s://: it delivers changes, not the whole state of a collection", o.Prefix, name)
 	}
 	return schemes[i].open(ctx, url, o)
 }
