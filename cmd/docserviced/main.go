@@ -1,26 +1,9 @@
-// Docserviced serves documents by id. It tails queues of documents into indexes, answers
-// over Boxcar and optionally gRPC, and reports its state over HTTP.
+// Docserviced serves documents by id.
 package main
 
 import (
-	"github.com/spf13/cobra"
-
 	"docstore/cmd/internal/cli"
-	"docstore/cmd/internal/demo"
-	"docstore/cmd/internal/man"
+	"docstore/cmd/internal/docserviced"
 )
 
-func main() { cli.Main(newRoot) }
-
-func newRoot(env *cli.Env) *cobra.Command {
-	root := &cobra.Command{
-		Use:   "docserviced",
-		Short: "Serve documents by id",
-		Long: `Docserviced serves the documents of queues that docstore-updater writes,
-directly from the queue's directory or from a copy made by rsync.`,
-		Args: cobra.NoArgs,
-		RunE: cli.NeedsCommand,
-	}
-	root.AddCommand(newServe(env), newConfig(env), demo.New(env, "docserviced demo"), newCheck(env), newCheckpoint(env), cli.Audit(env, newReindex(env), ""), newBundle(env), newHealth(env), newPlacement(env), man.New(root))
-	return root
-}
+func main() { cli.Main(docserviced.New) }

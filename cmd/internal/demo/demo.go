@@ -363,11 +363,10 @@ func (d *demo) suggest() {
 		fmt.Sprintf("curl http://%s/documents/%s/%s", http, demoCollection, d.demoID()),
 		fmt.Sprintf("curl http://%s/readyz", http),
 		fmt.Sprintf("curl http://%s/metrics", http),
-		"# The other commands compile for a minute the first time.",
-		fmt.Sprintf("go run ./cmd/boxcar mget --servers %s --collection %s %s %s", boxcar, demoCollection, jobs.ID(2), jobs.ID(1)),
-		fmt.Sprintf(`echo '{"id":"hello","text":"world"}' | go run ./cmd/docstore-updater append --queue %s`, d.queueDir()),
-		fmt.Sprintf("go run ./cmd/boxcar get --servers %s --collection %s hello", boxcar, demoCollection),
-		fmt.Sprintf("go run ./cmd/docstore-updater stats --queue %s", d.queueDir()),
+		fmt.Sprintf("go run ./cmd/docstore mget --servers %s --collection %s %s %s", boxcar, demoCollection, jobs.ID(2), jobs.ID(1)),
+		fmt.Sprintf(`echo '{"id":"hello","text":"world"}' | go run ./cmd/docstore append --queue %s`, d.queueDir()),
+		fmt.Sprintf("go run ./cmd/docstore get --servers %s --collection %s hello", boxcar, demoCollection),
+		fmt.Sprintf("go run ./cmd/docstore stats --queue %s", d.queueDir()),
 	} {
 		d.say("            %s", command)
 	}

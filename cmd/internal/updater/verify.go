@@ -1,0 +1,39 @@
+package updater
+
+import (
+	"context"
+	"fmt"
+
+	"docstore/cmd/internal/cli"
+	"docstore/internal/units"
+	"docstore/queue/publish"
+)
+
+// verifyObjects reads every object that the commits of a collection reach.
+func verifyObjects(ctx context.Context, env *cli.Env, flags *bucketFlags) error {
+	b, err := flags.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	checked, err := publish.Check(ctx, b)
+	if err != nil {
+		return fmt.Errorf("verify %s: %w", flags.url, err)
+	}
+	if checked.Commits == 0 && len(checked.Problems) == 0 {
+		return fmt.Errorf("verify %s: the bucket holds no collection: check the URL", flags.url)
+	}
+	out := cli.NewOutput(env.Stdout)
+	for _, problem := range checked.Problems {
+		out.Printf("%v\n", problem)
+	}
+	out.Printf("%s, %s, %s, %s verified\n", units.FormatCountOf(int64(checked.Commits), "commit", "commits"), //nolint:gosec // far below the limit
+		units.FormatCountOf(int64(checked.Manifests), "manifest", "manifests"), units.FormatCountOf(int64(checked.Files), "file", "files"), units.FormatBytes(checked.Bytes))
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	if n := len(checked.Problems); n > 0 {
+		return fmt.Errorf("%s has %s: publish again, or restore from a copy", flags.url, units.FormatCountOf(int64(n), "damaged object", "damaged objects"))
+	}
+	return nil
+}
