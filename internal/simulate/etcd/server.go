@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -21,8 +22,8 @@ type Server struct {
 	mu struct {
 		sync.Mutex
 		*state
-		grpc    *grpc.Server // nil: stopped
-		streams map[*watchStream]bool
+		grpc    *grpc.Server   // nil: stopped
+		streams []*watchStream // oldest first
 	}
 }
 
@@ -41,7 +42,7 @@ type Snapshot struct{ state *state }
 // New returns a Server without keys.
 func New() *Server {
 	s := &Server{}
-	s.mu.state, s.mu.streams = newState(), map[*watchStream]bool{}
+	s.mu.state = newState()
 	return s
 }
 
@@ -59,8 +60,8 @@ func (s *Server) Serve(l net.Listener) error {
 	pb.RegisterMaintenanceServer(g, api)
 	s.mu.Lock()
 	s.mu.grpc = g
-	for id, l := range s.mu.leases { // a new leader extends all leases
-		s.renew(id, l)
+	for _, id := range slices.Sorted(maps.Keys(s.mu.leases)) { // a new leader extends all leases
+		s.renew(id, s.mu.leases[id])
 	}
 	s.mu.Unlock()
 	return g.Serve(l)
@@ -166,7 +167,7 @@ func (s *service) Txn(_ context.Context, r *pb.TxnRequest) (*pb.TxnResponse, err
 
 // notify wakes the watches.
 func (s *Server) notify() {
-	for w := range s.mu.streams {
+	for _, w := range s.mu.streams {
 		w.notify()
 	}
 }
@@ -290,7 +291,7 @@ func (w *watchStream) notify() {
 func (s *service) Watch(stream pb.Watch_WatchServer) error {
 	w := &watchStream{server: s.Server, wake: make(chan struct{}, 1)}
 	s.mu.Lock()
-	s.mu.streams[w] = true
+	s.mu.streams = append(s.mu.streams, w)
 	s.mu.Unlock()
 	var sending sync.WaitGroup
 	defer sending.Wait()
@@ -298,7 +299,7 @@ func (s *service) Watch(stream pb.Watch_WatchServer) error {
 	defer cancel()
 	defer func() {
 		s.mu.Lock()
-		delete(s.mu.streams, w)
+		s.mu.streams = slices.DeleteFunc(s.mu.streams, func(other *watchStream) bool { return other == w })
 		s.mu.Unlock()
 	}()
 	sending.Go(func() {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -86,13 +87,21 @@ func (k *link) update(f func()) {
 func (k *link) forget() {
 	for _, c := range k.ends {
 		c.process.mu.Lock()
-		delete(c.process.mu.conns, c)
+		c.process.mu.conns = without(c.process.mu.conns, c)
 		c.process.mu.Unlock()
 	}
 	n := k.network
 	n.mu.Lock()
-	delete(n.mu.links, k)
+	n.mu.links = without(n.mu.links, k)
 	n.mu.Unlock()
+}
+
+// without removes an element from a list that may have it.
+func without[T comparable](list []T, x T) []T {
+	if i := slices.Index(list, x); i >= 0 {
+		return slices.Delete(list, i, i+1)
+	}
+	return list
 }
 
 // after runs f with the lock after a time.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"slices"
@@ -50,8 +49,8 @@ type Network struct {
 		sync.Mutex
 		hosts map[string]*Host
 		cuts  map[int]cut
-		last  int // number of cuts
-		links map[*link]bool
+		last  int     // number of cuts
+		links []*link // oldest first: the order of events follows from it
 	}
 }
 
@@ -67,7 +66,7 @@ type cut struct {
 // New returns a network without hosts.
 func New(c *chance.Chance) *Network {
 	n := &Network{chance: c}
-	n.mu.hosts, n.mu.cuts, n.mu.links = map[string]*Host{}, map[int]cut{}, map[*link]bool{}
+	n.mu.hosts, n.mu.cuts = map[string]*Host{}, map[int]cut{}
 	return n
 }
 
@@ -100,7 +99,7 @@ func (n *Network) cut(c cut) (heal func()) {
 
 // recheck tells all connections whether their packets are lost.
 func (n *Network) recheck() {
-	for k := range n.mu.links {
+	for _, k := range n.mu.links {
 		k.setLost(n.lost(k))
 	}
 }
@@ -204,15 +203,14 @@ type Process struct {
 	mu struct {
 		sync.Mutex
 		dead      bool
-		conns     map[*conn]bool
-		listeners map[*listener]bool
+		conns     []*conn
+		listeners []*listener
 	}
 }
 
 // Boot returns another incarnation.
 func (h *Host) Boot() *Process {
 	p := &Process{host: h, ended: make(chan struct{})}
-	p.mu.conns, p.mu.listeners = map[*conn]bool{}, map[*listener]bool{}
 	h.mu.Lock()
 	h.mu.booted = true
 	vanished := h.mu.vanished
@@ -253,11 +251,26 @@ func (p *Process) Vanish() {
 // Reset resets all connections of the process at both ends. The process continues.
 func (p *Process) Reset() {
 	p.mu.Lock()
-	conns := slices.Collect(maps.Keys(p.mu.conns))
+	conns := slices.Clone(p.mu.conns)
 	p.mu.Unlock()
 	for _, c := range conns {
 		c.link.fail(syscall.ECONNRESET)
 	}
+}
+
+// OpenConns returns how many connections the process has not closed.
+func (p *Process) OpenConns() (n int) {
+	p.mu.Lock()
+	conns := slices.Clone(p.mu.conns)
+	p.mu.Unlock()
+	for _, c := range conns {
+		c.link.update(func() {
+			if !errors.Is(c.readErr, net.ErrClosed) {
+				n++
+			}
+		})
+	}
+	return n
 }
 
 // end marks the process as ended, and returns its connections and listeners.
@@ -268,16 +281,16 @@ func (p *Process) end() ([]*conn, []*listener) {
 		p.mu.dead = true
 		close(p.ended)
 	}
-	listeners := slices.Collect(maps.Keys(p.mu.listeners))
-	clear(p.mu.listeners)
-	return slices.Collect(maps.Keys(p.mu.conns)), listeners
+	listeners := p.mu.listeners
+	p.mu.listeners = nil
+	return slices.Clone(p.mu.conns), listeners
 }
 
 func (p *Process) add(c *conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.mu.dead {
-		p.mu.conns[c] = true
+		p.mu.conns = append(p.mu.conns, c)
 	}
 	return !p.mu.dead
 }
@@ -316,7 +329,7 @@ func (p *Process) Listen(address string) (net.Listener, error) {
 	if p.mu.dead {
 		return fail(net.ErrClosed)
 	}
-	p.mu.listeners[l] = true
+	p.mu.listeners = append(p.mu.listeners, l)
 	h.mu.listeners[port] = l
 	return l, nil
 }
@@ -458,7 +471,7 @@ func (p *Process) connect(to *Host, port int, key string) (*conn, error) {
 	}
 	n := from.network
 	n.mu.Lock()
-	n.mu.links[k] = true
+	n.mu.links = append(n.mu.links, k)
 	k.setLost(n.lost(k))
 	n.mu.Unlock()
 	if !l.process.add(far) || !l.put(far) {

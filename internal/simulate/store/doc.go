@@ -13,7 +13,8 @@
 //
 // Methods begin a fault and return the function that ends it: the store is away, answers nothing or
 // refuses all; requests fail, are slow or too many; responses are lost, break off or stall, also
-// within a list; Puts are executed late, after the client has given up or repeated them. Stale or
+// within a list; Puts are executed late, after the client has given up or repeated them; bits of objects
+// that readers verify are wrong in responses. Stale or
 // reordered answers are not simulated: package bucket does not permit them, and bucket.Check
 // detects such a store.
 //

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"path"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +16,9 @@ import (
 	"docstore/internal/vfs"
 	"docstore/queue/bucket"
 )
+
+// root is the directory of the objects.
+const root = "/bucket"
 
 // Times of a request, and of a late Put after its begin.
 const (
@@ -33,12 +38,14 @@ var (
 // Store is an object store.
 type Store struct {
 	chance *chance.Chance
+	files  *vfs.Mem
 	dir    *bucket.Dir
 
 	mu struct {
 		sync.Mutex
 		faults   []*fault
-		requests map[string]int // by operation
+		requests map[string]int       // by operation
+		failures map[string]*failures // by host
 	}
 }
 
@@ -49,21 +56,51 @@ type fault struct {
 	refused                error
 	slow                   time.Duration
 	fail, lose, busy, late float64 // probabilities
+	wrong                  float64
 }
+
+// failures counts the failed requests of a host, without those that it cancelled, in windows of
+// FailuresWindow.
+type failures struct {
+	began     time.Time // of the last window
+	now, most int
+}
+
+// FailuresWindow is the time for which Failures counts.
+const FailuresWindow = 10 * time.Second
 
 // New returns an empty store.
 func New(c *chance.Chance) (*Store, error) {
 	mem := vfs.NewMem()
-	if err := vfs.MakeDir(mem, "/bucket"); err != nil {
+	if err := vfs.MakeDir(mem, root); err != nil {
 		return nil, err
 	}
-	dir, err := bucket.OpenDir(mem, "/bucket")
+	dir, err := bucket.OpenDir(mem, root)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{chance: c.Sub("store"), dir: dir}
-	s.mu.requests = map[string]int{}
+	s := &Store{chance: c.Sub("store"), files: mem, dir: dir}
+	s.mu.requests, s.mu.failures = map[string]int{}, map[string]*failures{}
 	return s, nil
+}
+
+// FlipBit inverts a bit of an object for good. The name is empty if there is no object with bytes.
+func (s *Store) FlipBit(ctx context.Context) (name string, err error) {
+	var objects []bucket.Info
+	for object, err := range s.dir.List(ctx, "", "") {
+		if err != nil {
+			return "", err
+		}
+		if object.Size > 0 {
+			objects = append(objects, object)
+		}
+	}
+	if len(objects) == 0 {
+		return "", nil
+	}
+	draw := s.chance.Next("flip")
+	object := objects[draw.Int(len(objects))]
+	return object.Name, s.files.FlipBit(path.Join(root, object.Name), int64(draw.Int(int(object.Size))), uint8(draw.Int(8)))
 }
 
 // Objects is the bucket without latency and faults, for those who examine it.
@@ -86,6 +123,15 @@ type view struct {
 
 // before is called before each request.
 func (v *view) before(ctx context.Context, operation, name string) *bucket.Failure {
+	failure := v.fail(ctx, operation, name)
+	if failure != nil && ctx.Err() == nil {
+		v.store.countFailure(v.host)
+	}
+	return failure
+}
+
+// fail returns how a request fails; nil: it does not.
+func (v *view) fail(ctx context.Context, operation, name string) *bucket.Failure {
 	s := v.store
 	draw := s.chance.Next(v.host + " " + operation + " " + name)
 	f := s.request(operation)
@@ -107,8 +153,15 @@ func (v *view) before(ctx context.Context, operation, name string) *bucket.Failu
 		return &bucket.Failure{Err: errBusy, SlowDown: true}
 	case draw.Bool(f.lose):
 		return &bucket.Failure{Err: errLost, Executed: true, Part: s.part(operation, name, &draw), Stalls: draw.Bool(0.2)}
+	case operation == "get" && isVerified(name) && draw.Bool(f.wrong):
+		return &bucket.Failure{Wrong: true, Part: max(0, s.part(operation, name, &draw)-1)}
 	}
 	return nil
+}
+
+// isVerified reports whether readers verify an object: its name states the digest of its content.
+func isVerified(name string) bool {
+	return strings.HasPrefix(name, "file/") || strings.HasPrefix(name, "manifest/")
 }
 
 // part draws how much of a response arrives.
@@ -169,6 +222,7 @@ func (s *Store) effect(operation string) (sum fault) {
 		}
 		sum.slow += f.slow
 		sum.fail, sum.lose, sum.busy, sum.late = max(sum.fail, f.fail), max(sum.lose, f.lose), max(sum.busy, f.busy), max(sum.late, f.late)
+		sum.wrong = max(sum.wrong, f.wrong)
 	}
 	return sum
 }
@@ -178,6 +232,33 @@ func (s *Store) Requests(operation string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.requests[operation]
+}
+
+// countFailure counts a failed request of a host.
+func (s *Store) countFailure(host string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.mu.failures[host]
+	if f == nil {
+		f = &failures{}
+		s.mu.failures[host] = f
+	}
+	if now := time.Now(); now.Sub(f.began) >= FailuresWindow {
+		f.began, f.now = now, 0
+	}
+	f.now++
+	f.most = max(f.most, f.now)
+}
+
+// Failures returns the most requests of a host that failed within a FailuresWindow, without those that
+// it cancelled.
+func (s *Store) Failures(host string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.mu.failures[host]; f != nil {
+		return f.most
+	}
+	return 0
 }
 
 // begin adds a fault.
@@ -212,6 +293,10 @@ func (s *Store) Fail(before, after, busy float64, operations ...string) (end fun
 // LatePuts makes Puts fail with a probability until end is called, and executes them 1 to
 // 20 s later: after the client has repeated the Put, or given up.
 func (s *Store) LatePuts(probability float64) (end func()) { return s.begin(fault{late: probability}) }
+
+// Lie inverts a bit of the response to a Get with a probability until end is called. Only objects
+// whose readers verify a digest are affected: files and manifests.
+func (s *Store) Lie(probability float64) (end func()) { return s.begin(fault{wrong: probability}) }
 
 // Slow delays each request until end is called.
 func (s *Store) Slow(delay time.Duration) (end func()) { return s.begin(fault{slow: delay}) }

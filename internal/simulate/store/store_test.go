@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"math/bits"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -47,6 +49,29 @@ func TestCheck(t *testing.T) {
 
 // Of several creations of an object one succeeds, and objects are whole, while requests fail and
 // responses are lost.
+func TestFlipBit(t *testing.T) {
+	s, err := store.New(chance.New(1))
+	require.NoError(t, err)
+	name, err := s.FlipBit(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, name)
+	before := []byte("content of an object")
+	require.NoError(t, s.Objects().Put(t.Context(), "a/b", bytes.NewReader(before), int64(len(before))))
+	name, err = s.FlipBit(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "a/b", name)
+	body, err := s.Objects().Get(t.Context(), name, 0, -1)
+	require.NoError(t, err)
+	after, err := io.ReadAll(body)
+	require.NoError(t, err)
+	require.NoError(t, body.Close())
+	flipped := 0
+	for i := range before {
+		flipped += bits.OnesCount8(before[i] ^ after[i])
+	}
+	require.Equal(t, 1, flipped)
+}
+
 func TestFailingRequests(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		s, _ := newStore(t)
@@ -144,6 +169,50 @@ func TestBrokenGets(t *testing.T) {
 		}
 		end()
 		require.Greater(t, s.Requests("get"), 25)
+	})
+}
+
+// A lying store inverts a bit of files and manifests, and of nothing else.
+func TestLie(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		s, c := newStore(t)
+		want := bytes.Repeat([]byte("0123456789"), 1000)
+		names := []string{"file/1", "manifest/1", "commit/1"}
+		for _, name := range names {
+			require.NoError(t, c.Put(t.Context(), name, bytes.NewReader(want), int64(len(want))))
+		}
+		end := s.Lie(1)
+		for _, name := range names {
+			got, err := bucket.ReadAll(t.Context(), c, name, 1<<20)
+			require.NoError(t, err)
+			flipped := 0
+			for i := range want {
+				flipped += bits.OnesCount8(want[i] ^ got[i])
+			}
+			require.Equal(t, map[string]int{"file/1": 1, "manifest/1": 1}[name], flipped, name)
+		}
+		end()
+		got, err := bucket.ReadAll(t.Context(), c, "file/1", 1<<20)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	})
+}
+
+// Failures is the most failed requests of a host within a window.
+func TestFailures(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		s, c := newStore(t)
+		end := s.Refuse(bucket.ErrDenied)
+		for _, n := range []int{3, 5, 2} {
+			for range n {
+				_, err := c.Head(t.Context(), "a")
+				require.ErrorIs(t, err, bucket.ErrDenied)
+			}
+			time.Sleep(store.FailuresWindow)
+		}
+		end()
+		require.Equal(t, 5, s.Failures("server-1"))
+		require.Zero(t, s.Failures("server-2"))
 	})
 }
 
