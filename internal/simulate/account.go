@@ -1,10 +1,13 @@
 package simulate
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
+
+	"docstore/docservice"
 )
 
 // entry is a record that the application wrote to its log.
@@ -14,6 +17,9 @@ type entry struct {
 	version int       // of the document; each has another one
 	deleted bool      // the record deletes the id
 	expires time.Time // zero: never
+	// withdrawn is the number of the removal of entries that has removed it from the queue, which has it
+	// again at a later position; 0: none has.
+	withdrawn int
 }
 
 // account is the exact record of what the application wrote, and judges what servers answer.
@@ -25,8 +31,11 @@ type entry struct {
 // found", because it must have read that far before it was ready. So an older state after a newer
 // one is wrong, as is a document that is missing.
 type account struct {
+	start  time.Time
 	layout func(id string) int // the shard of an id
 	shards int
+	// tolerance is the time before and after its expiry in which a document may be served or not.
+	tolerance time.Duration
 
 	mu struct {
 		sync.Mutex
@@ -37,14 +46,18 @@ type account struct {
 		views     map[string]*view // by server
 		answers   map[string]int   // by kind
 		wrong     []string
+		// withdrawals is the number of removals of entries.
+		withdrawals int
 	}
 }
 
-// view is what is known about the positions of a server, by shard.
+// view has the known positions of a server, by shard.
 type view struct {
 	floors []int // the newest ones that answers came from
 	goals  []int // those which it must have read before it answers "not found"
-	starts int   // of processes
+	starts int   // of processes, and changes of back
+	back   bool  // it may go back to an earlier state
+	known  int   // starts up to which goals are not known
 }
 
 // news is that a server had a position at a time.
@@ -53,14 +66,15 @@ type news struct {
 	position int
 }
 
-// clockTolerance is the time before and after its expiry in which a document may be served or not.
+// clockTolerance is the time before and after its expiry in which a document may be served or not, if
+// the clocks of the servers are right.
 const clockTolerance = 2 * time.Second
 
 // maxWrong is the number of wrong answers that are described.
 const maxWrong = 20
 
-func newAccount(shards int, shardOf func(id string) int) *account {
-	a := &account{layout: shardOf, shards: shards}
+func newAccount(c Config, shards int, shardOf func(id string) int) *account {
+	a := &account{start: time.Now(), layout: shardOf, shards: shards, tolerance: clockTolerance + c.Clocks}
 	a.mu.of, a.mu.announced = map[string][]int{}, make([]int, shards)
 	a.mu.views, a.mu.answers = map[string]*view{}, map[string]int{}
 	a.mu.entries = []entry{{}} // positions begin at 1
@@ -85,7 +99,8 @@ func (a *account) wrongf(rule, format string, args ...any) {
 
 func (a *account) addWrong(rule, format string, args ...any) {
 	if len(a.mu.wrong) < maxWrong {
-		a.mu.wrong = append(a.mu.wrong, rule+": "+fmt.Sprintf(format, args...))
+		at := time.Since(a.start).Round(time.Millisecond)
+		a.mu.wrong = append(a.mu.wrong, fmt.Sprintf("%s: at %v, %s", rule, at, fmt.Sprintf(format, args...)))
 	}
 }
 
@@ -116,7 +131,74 @@ func (a *account) started(server string, powerLost bool) (goals []int) {
 	if powerLost {
 		clear(v.floors)
 	}
+	if v.back {
+		return make([]int, a.shards)
+	}
 	return slices.Clone(a.mu.announced)
+}
+
+// goBack records that a server may go back to an earlier state from now on.
+func (a *account) goBack(server string) { a.setBack(server, true) }
+
+// goForward records that a server has returned to the announced state.
+func (a *account) goForward(server string) { a.setBack(server, false) }
+
+func (a *account) setBack(server string, back bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	v := a.viewOf(server)
+	v.back = back
+	v.starts++ // nothing is known of requests in flight
+	v.known = v.starts
+	clear(v.floors)
+	clear(v.goals)
+}
+
+// count returns the number of entries.
+func (a *account) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.mu.entries) - 1
+}
+
+// newestIDs returns the ids of the newest entries.
+func (a *account) newestIDs(n int) (ids []string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, e := range a.mu.entries[max(1, len(a.mu.entries)-n):] {
+		ids = append(ids, e.id)
+	}
+	return ids
+}
+
+// undone records an entry with which a revert restored a version, or deleted an id.
+func (a *account) undone(e entry) {
+	a.mu.Lock()
+	for _, p := range a.mu.of[e.id] {
+		if before := a.mu.entries[p]; !e.deleted && before.version == e.version {
+			e.expires = before.expires
+		}
+	}
+	a.mu.Unlock()
+	a.wrote(e)
+}
+
+// pinned judges an answer of a server that serves exactly the state at a position.
+func (a *account) pinned(server string, position int, id string, document []byte, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	state := entry{deleted: true}
+	for _, p := range a.mu.of[id] {
+		if p <= position {
+			state = a.mu.entries[p]
+		}
+	}
+	switch {
+	case !state.expires.IsZero(), err != nil && !errors.Is(err, docservice.ErrNotFound):
+	case (err != nil) != state.deleted, err == nil && string(document) != state.record():
+		a.addWrong("pinned", "%s serves a pinned manifest, which ends at position %d, and answers %.60q, %v for %s: version %d (deleted: %v) is right",
+			server, position, document, err, id, state.version, state.deleted)
+	}
 }
 
 // lostCopy records that power was lost on a server whose goals are those of its copy of the queue:
@@ -127,11 +209,21 @@ func (a *account) lostCopy(server string) {
 	clear(a.viewOf(server).goals)
 }
 
+// lostIndex records that a server builds its index again, and has answered from later positions before.
+func (a *account) lostIndex(server string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(a.viewOf(server).floors)
+}
+
 // reached records that a server is ready, and could read the store all the time since it started.
 func (a *account) reached(server string, goals []int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	v := a.viewOf(server)
+	if v.back || v.starts <= v.known {
+		return
+	}
 	for shard, goal := range goals {
 		v.goals[shard] = max(v.goals[shard], goal)
 	}
@@ -148,13 +240,17 @@ func (a *account) caughtUp(servers ...string) {
 	}
 }
 
-// question is a request, with what was known when it began.
+// question is a request, with the positions that were known when it began.
 type question struct {
 	servers []string // one of them answers
 	began   time.Time
 	floors  []int
 	goals   []int
 	starts  int
+	ready   bool // the only server was ready
+	// partial: the server reads segments that were compacted, and lacks the later ones that have
+	// what compact dropped: its state is that of no position.
+	partial bool
 }
 
 // ask records that a request begins, which one of the servers answers.
@@ -182,6 +278,16 @@ func (a *account) floor(q question, shard int) int {
 	return q.floors[shard]
 }
 
+// floorOfFound returns the position from which a document may be. A server that was ready had
+// reached its goals.
+func (a *account) floorOfFound(q question, shard int) int {
+	floor := a.floor(q, shard)
+	if q.ready && !q.partial && a.starts(q.servers) == q.starts {
+		floor = max(floor, min(q.goals[shard], a.viewOf(q.servers[0]).goals[shard])) // see lostCopy
+	}
+	return floor
+}
+
 // starts returns how many processes of some servers have started.
 func (a *account) starts(servers []string) (n int) {
 	for _, server := range servers {
@@ -201,7 +307,14 @@ func (a *account) found(q question, id string, document []byte) {
 		return
 	}
 	positions := a.mu.of[id]
-	i := slices.IndexFunc(positions, func(p int) bool { return !a.mu.entries[p].deleted && a.mu.entries[p].version == version })
+	i := -1
+	for j, p := range positions { // a record of a restored log has several
+		if e := a.mu.entries[p]; !e.deleted && e.version == version {
+			if i = j; i+1 == len(positions) || positions[i+1] > a.floorOfFound(q, e.shard) {
+				break
+			}
+		}
+	}
 	if i < 0 {
 		a.addWrong("invented", "%s returned version %d of %s, which was never written", q.name(), version, id)
 		return
@@ -211,17 +324,18 @@ func (a *account) found(q question, id string, document []byte) {
 	if string(document) != e.record() {
 		a.addWrong("bytes", "%s returned %d bytes of version %d of %s, which differ from those written", q.name(), len(document), version, id)
 	}
-	if i+1 < len(positions) && positions[i+1] <= a.floor(q, e.shard) {
+	if floor := a.floorOfFound(q, e.shard); i+1 < len(positions) && positions[i+1] <= floor {
 		next := a.mu.entries[positions[i+1]]
 		a.addWrong("old", "%s returned version %d of %s at position %d, after it had reached position %d; position %d has version %d (deleted: %v)",
-			q.name(), version, id, at, a.floor(q, e.shard), positions[i+1], next.version, next.deleted)
+			q.name(), version, id, at, floor, positions[i+1], next.version, next.deleted)
 	}
-	if !e.expires.IsZero() && q.began.After(e.expires.Add(clockTolerance)) {
+	if !e.expires.IsZero() && q.began.After(e.expires.Add(a.tolerance)) {
 		a.addWrong("expired", "%s returned version %d of %s, which expired at %v", q.name(), version, id, e.expires)
 	}
-	if len(q.servers) == 1 && a.starts(q.servers) == q.starts {
-		v := a.viewOf(q.servers[0])
-		v.floors[e.shard] = max(v.floors[e.shard], at)
+	if len(q.servers) == 1 && a.starts(q.servers) == q.starts && !q.partial {
+		if v := a.viewOf(q.servers[0]); !v.back {
+			v.floors[e.shard] = max(v.floors[e.shard], at)
+		}
 	}
 	if at > a.mu.announced[e.shard] {
 		a.mu.announced[e.shard] = at
@@ -253,21 +367,26 @@ func (a *account) missing(q question, id string) {
 	}
 }
 
-// mayBeMissing returns why an id must be found, or "" if some state has no document of it.
-func (a *account) mayBeMissing(q question, id string) string {
-	shard := a.layout(id)
+// complete returns the position from which the server must have answered that it has no document, or
+// must have listed ids: it has read what it must read before.
+func (a *account) complete(q question, shard int) int {
 	goal := q.goals[shard]
 	for _, server := range q.servers {
 		goal = min(goal, a.viewOf(server).goals[shard]) // see lostCopy
 	}
-	floor := max(a.floor(q, shard), goal)
+	return max(a.floor(q, shard), goal)
+}
+
+// mayBeMissing returns why an id must be found, or "" if some state has no document of it.
+func (a *account) mayBeMissing(q question, id string) string {
+	floor := a.complete(q, a.layout(id))
 	none, last := true, 0 // the state at floor
 	for _, p := range a.mu.of[id] {
 		e := a.mu.entries[p]
 		if p > floor && none {
 			break
 		}
-		none, last = e.deleted || !e.expires.IsZero() && time.Now().After(e.expires.Add(-clockTolerance)), p
+		none, last = e.deleted || !e.expires.IsZero() && time.Now().After(e.expires.Add(-a.tolerance)), p
 	}
 	if none {
 		return ""
@@ -298,13 +417,13 @@ func (a *account) listed(q question, after, through string, ids []string) {
 	}
 }
 
-// mayBePresent returns why an id must not exist, or "" if some state has a document of it.
+// mayBePresent returns why an id must not be listed, or "" if some state has a document of it.
 func (a *account) mayBePresent(q question, id string) string {
-	floor, positions := a.floor(q, a.layout(id)), a.mu.of[id]
+	floor, positions := a.complete(q, a.layout(id)), a.mu.of[id]
 	for i, p := range positions {
 		e := a.mu.entries[p]
 		current := i+1 == len(positions) || positions[i+1] > floor
-		if current && !e.deleted && (e.expires.IsZero() || q.began.Before(e.expires.Add(clockTolerance))) {
+		if current && !e.deleted && (e.expires.IsZero() || q.began.Before(e.expires.Add(a.tolerance))) {
 			return ""
 		}
 	}

@@ -3,16 +3,15 @@ package simulate
 import (
 	"context"
 	"errors"
-	"io"
-	"net"
-	"net/http"
-	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
 	"docstore/docservice"
+	"docstore/docservice/collection"
 	"docstore/docservice/placement/etcdmap"
 	"docstore/docservice/sharded/etcdclient"
 	"docstore/internal/ctxtime"
@@ -23,6 +22,8 @@ import (
 const (
 	// callTime bounds a request of a client.
 	callTime = 2 * time.Second
+	// hastyTime is the time for which a client asks often a server that has caught up.
+	hastyTime = 3 * time.Second
 	// batchIDs is the most ids of a batch.
 	batchIDs = 30
 	pageIDs  = 50
@@ -32,21 +33,20 @@ const (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// dialer returns the dialer of the clients.
-func (w *world) dialer() func(context.Context, string) (net.Conn, error) {
-	return func(ctx context.Context, address string) (net.Conn, error) {
-		return w.clients.Dial(ctx, "tcp", address)
-	}
-}
-
-// client asks servers by Boxcar, and judges each answer.
-type client struct {
+// asker is a client of one server or several, which judges each answer.
+type asker struct {
 	w       *world
 	name    string
-	servers []string // names
-	client  documents
-	close   func() error
+	servers []string    // names
 	single  *serverHost // the only server; nil: there are several
+}
+
+// client asks by Boxcar.
+type client struct {
+	asker
+	client documents
+	pools  func() []boxcarrpc.PoolStats
+	close  func() error
 }
 
 // documents is the client of one pool, or of several columns.
@@ -58,7 +58,7 @@ type documents interface {
 
 // newClient returns a client of one server, or of all if single is nil.
 func (w *world) newClient(single *serverHost) (*client, error) {
-	c := &client{w: w, name: "client of all", single: single}
+	c := &client{asker: asker{w: w, name: "client of all", single: single}}
 	hosts := w.servers
 	if single != nil {
 		c.name, hosts = "client of "+single.name, []*serverHost{single}
@@ -68,14 +68,14 @@ func (w *world) newClient(single *serverHost) (*client, error) {
 		c.servers, addresses = append(c.servers, h.name), append(addresses, h.boxcar())
 	}
 	options := boxcarrpc.PoolOptions{
-		Size: poolSize, Insecure: true, Methods: docservice.IdempotentMethods(), Dialer: w.dialer(), Name: c.name, CallTimeout: callTime, Seed: w.config.Seed,
+		Size: poolSize, Insecure: true, Methods: docservice.IdempotentMethods(), Dialer: dialerOf(w.clients), Name: c.name, CallTimeout: callTime, Seed: w.config.Seed,
 	}
 	if w.etcd != nil && c.single == nil {
 		columns, err := etcdclient.Open(w.etcdAddress(), collectionName, &etcdclient.Options{Pool: options, Store: etcdmap.Options{Dial: w.clients.Dial}})
 		if err != nil {
 			return nil, err
 		}
-		c.client, c.close = columns, columns.Close
+		c.client, c.pools, c.close = columns, columns.PoolStats, columns.Close
 		return c, nil
 	}
 	pool, err := boxcarrpc.NewPool(discovery.Static(addresses...), &options)
@@ -83,17 +83,22 @@ func (w *world) newClient(single *serverHost) (*client, error) {
 		return nil, err
 	}
 	c.client, c.close = docservice.NewClient(pool, collectionName), pool.Close
+	c.pools = func() []boxcarrpc.PoolStats { return []boxcarrpc.PoolStats{pool.Stats()} }
 	return c, nil
 }
 
 // ask sends random requests until ctx ends.
 func (c *client) ask(ctx context.Context) {
+	var behind time.Time // when the only server was last known to lack entries
 	for ctx.Err() == nil {
 		d := c.w.chance.Next("ask " + c.name)
 		c.one(&d)
 		pause := d.Duration(20*time.Millisecond, time.Second)
-		if c.single != nil && !c.single.isComplete() {
-			pause /= 20 // a server that catches up may find ids missing
+		if c.single != nil && !c.single.isComplete() && c.w.account.announcedBefore(time.Now()) > 0 {
+			behind = time.Now()
+		}
+		if time.Since(behind) < hastyTime {
+			pause /= 20 // a server that catches up may find ids missing, or list those that are gone
 		}
 		if !ctxtime.Sleep(ctx, pause) {
 			return
@@ -112,34 +117,32 @@ func (c *client) one(d *chance.Draw) {
 			ids[i] = c.randomID(d)
 		}
 		c.batch(ids)
-	case kind < 18:
+	default:
 		if c.w.etcd == nil || c.single == nil { // a server lists its shards only
 			c.page(c.randomID(d))
-		}
-	default:
-		if c.single != nil {
-			c.overHTTP(c.randomID(d))
 		}
 	}
 }
 
 // randomID returns an id that was written, or rarely one that never is.
-func (c *client) randomID(d *chance.Draw) string { return "doc-" + itoa(d.Int(c.w.config.IDs+2)) }
+func (c *asker) randomID(d *chance.Draw) string { return "doc-" + itoa(d.Int(c.w.config.IDs+2)) }
 
 func (c *client) get(id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTime)
 	defer cancel()
 	before, incomplete := c.serves(id), c.incomplete()
-	q := c.w.account.ask(c.servers...)
+	q := c.question()
 	document, err := c.client.Get(ctx, nil, id)
 	c.judge(q, before, incomplete, id, document, err)
 }
 
 // judge judges the answer for an id.
-func (c *client) judge(q question, before bool, incomplete *serverProcess, id string, document []byte, err error) {
+func (c *asker) judge(q question, before bool, incomplete *serverProcess, id string, document []byte, err error) {
 	a := c.w.account
+	q.ready = before
 	switch {
 	case err == nil:
+		q.partial = (q.partial || !c.allComplete()) && c.w.hasCompacted()
 		a.found(q, id, document)
 	case errors.Is(err, docservice.ErrNotFound):
 		a.missing(q, id)
@@ -170,8 +173,42 @@ func (h *serverHost) isComplete() bool {
 	return h.w.etcd != nil || p.server.Readiness().Collections[collectionName].Ready
 }
 
+// allComplete reports whether each server is complete, as of isComplete.
+func (c *asker) allComplete() bool {
+	return !slices.ContainsFunc(c.servers, func(name string) bool { return !c.w.host(name).isComplete() })
+}
+
+// question records that a request begins. Nothing is known of a server that starts: it may have to
+// build a damaged index again.
+func (c *asker) question() question {
+	starts := false
+	for _, name := range c.servers {
+		h := c.w.host(name)
+		if p := h.current(); p != nil && h.started() == nil {
+			starts = true
+		}
+		if h.rebuilds() {
+			c.w.account.lostIndex(name)
+		}
+	}
+	q := c.w.account.ask(c.servers...)
+	if q.partial = !c.allComplete(); starts {
+		clear(q.floors)
+	}
+	return q
+}
+
+// rebuilds reports whether the server has set a damaged index aside, and has not built another one
+// completely. It serves older documents meanwhile.
+func (h *serverHost) rebuilds() bool {
+	s := h.started()
+	return s != nil && slices.ContainsFunc(s.Collections(), func(c *collection.Collection) bool {
+		return slices.ContainsFunc(c.Status().Faults, func(f collection.Fault) bool { return strings.HasSuffix(f.Path, damagedIndex) })
+	})
+}
+
 // incomplete returns the process of the only server if it is not complete, else nil.
-func (c *client) incomplete() *serverProcess {
+func (c *asker) incomplete() *serverProcess {
 	if c.single == nil || c.single.isComplete() {
 		return nil
 	}
@@ -180,7 +217,7 @@ func (c *client) incomplete() *serverProcess {
 
 // serves reports whether the only server is ready and serves the shard of an id. Shards that the
 // placement assigns to a column later are unavailable until they are served.
-func (c *client) serves(id string) bool {
+func (c *asker) serves(id string) bool {
 	return c.single != nil && c.single.observe() && (c.w.etcd == nil || c.single.holds(shard.Name(collectionName, c.w.layout.ShardString(id))))
 }
 
@@ -197,16 +234,20 @@ func (h *serverHost) observe() bool {
 		return false
 	}
 	h.mu.Lock()
-	p := h.mu.process
+	p, learned := h.mu.process, h.mu.learned
 	h.mu.Unlock()
 	if p != nil && p.sure {
-		h.w.account.reached(h.name, p.goals)
+		learned = p.goals
 	}
+	h.w.account.reached(h.name, learned)
 	return true
 }
 
 // explained reports whether a fault explains that a document is unavailable at a time.
 func (h *serverHost) explained(at time.Time) bool {
+	if h.w.config.Destructive {
+		return true
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.mu.doubted.Add(doubtTime).After(at)
@@ -224,7 +265,7 @@ func (c *client) batch(ids []string) {
 		before[i] = c.serves(id)
 	}
 	incomplete := c.incomplete()
-	q := c.w.account.ask(c.servers...)
+	q := c.question()
 	err := c.client.GetMany(ctx, ids, func(i int, document []byte, err error) error {
 		c.judge(q, before[i], incomplete, ids[i], document, err)
 		return nil
@@ -250,39 +291,4 @@ func (c *client) page(after string) {
 		return
 	}
 	c.w.account.listed(q, after, string(next), ids)
-}
-
-// overHTTP gets a document over HTTP.
-func (c *client) overHTTP(id string) {
-	ctx, cancel := context.WithTimeout(context.Background(), callTime)
-	defer cancel()
-	before, incomplete := c.serves(id), c.incomplete()
-	q := c.w.account.ask(c.servers...)
-	if c.w.etcd != nil { // it may be passed on
-		before, incomplete, q = false, nil, c.w.account.ask(c.w.names()...)
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.single.http()+"/documents/"+collectionName+"/"+url.PathEscape(id), http.NoBody)
-	c.w.must(err)
-	transport := &http.Transport{DialContext: c.w.clients.Dial, DisableKeepAlives: true}
-	response, err := transport.RoundTrip(request)
-	if err != nil {
-		c.w.account.other("error")
-		return
-	}
-	document, err := io.ReadAll(response.Body)
-	if closeErr := response.Body.Close(); err != nil || closeErr != nil {
-		c.w.account.other("error")
-		return
-	}
-	switch response.StatusCode {
-	case http.StatusOK:
-		err = nil
-	case http.StatusNotFound:
-		err = docservice.ErrNotFound
-	case http.StatusServiceUnavailable:
-		err = docservice.ErrUnavailable
-	default:
-		err = errors.New(response.Status)
-	}
-	c.judge(q, before, incomplete, id, document, err)
 }

@@ -19,8 +19,10 @@ type Config struct {
 	Columns int `json:",omitempty"`
 	// Copies: servers serve copies of the directory of the queue, which docstore-sync makes, and
 	// there is no object store. CopyDeletes is its --delete.
-	Copies       bool `json:",omitempty"`
-	CopyDeletes  bool `json:",omitempty"`
+	Copies      bool `json:",omitempty"`
+	CopyDeletes bool `json:",omitempty"`
+	// Echo: another service that uses boxcarrpc runs with its clients.
+	Echo         bool `json:",omitempty"`
 	Zones        int
 	Codec        string
 	Increments   bool    // documents are announced within seconds, not with the next manifest
@@ -30,7 +32,13 @@ type Config struct {
 	Rate         float64 // records a second
 	SegmentBytes int64
 	Work         time.Duration // the time of the workload and of the faults
-	Faults       []Fault
+	// Destructive: faults destroy data for good, and there are many. Answers must be right; nothing
+	// has to recover.
+	Destructive bool `json:",omitempty"`
+	// Clocks is the maximum error of the clocks of servers. They step.
+	Clocks time.Duration `json:",omitempty"`
+	Pools  *Pools        `json:",omitempty"` // not nil: servers and front ends without documents
+	Faults []Fault
 }
 
 // Fault is one fault of a schedule.
@@ -75,7 +83,18 @@ func Draw(seed uint64) Config {
 	if copies := chance.New(seed).Next("copies"); c.Shards == 0 && copies.Bool(0.4) {
 		c.Copies, c.CopyDeletes = true, copies.Bool(0.5)
 	}
-	c.Faults = drawFaults(&d, c)
+	echo := chance.New(seed).Next("echo")
+	c.Echo = echo.Bool(0.3)
+	mode := chance.New(seed).Next("destructive")
+	c.Destructive = mode.Bool(0.1)
+	c.Faults = drawFaults(&d, &c)
+	if clocks := chance.New(seed).Next("clocks"); clocks.Bool(0.15) {
+		c.Clocks = []time.Duration{5 * time.Second, 5 * time.Minute, 2 * time.Hour}[clocks.Int(3)]
+	}
+	if outage := chance.New(seed).Next("outage"); !c.Destructive && outage.Bool(outageShare) {
+		c.Rate = min(c.Rate, 2)
+		c.Work, c.Faults = drawOutage(&outage, c)
+	}
 	return c
 }
 

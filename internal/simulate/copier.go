@@ -41,12 +41,13 @@ type copier struct {
 		sync.Mutex
 		process *disk.Process // nil: none is running
 		stopped int           // faults that stop copying
+		slow    time.Duration // of a pass, in addition
 	}
 }
 
 // run makes passes until the world ends. A pass that fails is followed by another process.
 func (c *copier) run() {
-	c.source = c.h.w.updater.disk.Boot()
+	c.source = c.h.w.updaters[0].disk.Boot()
 	defer c.source.Kill()
 	for c.h.w.alive.Err() == nil {
 		p := c.h.disk.Boot()
@@ -107,7 +108,11 @@ func (c *copier) pass(p *disk.Process, appended string) (open string, err error)
 		j := i + d.Int(len(names)-i)
 		names[i], names[j] = names[j], names[i]
 	}
+	c.mu.Lock()
+	slow := c.mu.slow
+	c.mu.Unlock()
 	for _, name := range names {
+		ctxtime.Sleep(c.h.w.alive, slow/time.Duration(len(names)))
 		sealed := sealedName(name)
 		size, here := sizeOf(ours, name)
 		listed, _ := sizeOf(theirs, name)
@@ -253,13 +258,18 @@ func (c *copier) copy(to io.Writer, from io.ReaderAt, begin, end int64) error {
 
 // stop stops copying, until the result is called.
 func (c *copier) stop() (proceed func()) {
-	count := func(n int) {
+	return countFault(&c.mu.Mutex, &c.mu.stopped)
+}
+
+// slowDown prolongs each pass, until the result is called.
+func (c *copier) slowDown(by time.Duration) (end func()) {
+	set := func(slow time.Duration) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.mu.stopped += n
+		c.mu.slow = slow
 	}
-	count(1)
-	return func() { count(-1) }
+	set(by)
+	return func() { set(0) }
 }
 
 // interrupt ends the process of the copier at its n-th writing operation from now on.

@@ -2,7 +2,9 @@ package simulate
 
 import (
 	"cmp"
+	"path"
 	"slices"
+	"sync"
 	"time"
 
 	"docstore/internal/ctxtime"
@@ -18,12 +20,14 @@ type faultKind struct {
 	etcd    bool          // it needs an etcd
 	store   bool          // it needs an object store
 	copies  bool          // it needs copies of the queue
+	cache   bool          // it needs a memcached
+	single  bool          // it needs a collection of one shard
 	longest time.Duration // the longest duration; 0: it has none
 	files   []string      // patterns of the files that it may concern; nil: it concerns none
 	begin   func(w *world, h *serverHost, f Fault, d *chance.Draw) (end func())
 }
 
-// faultKinds are all kinds.
+// faultKinds are the kinds that schedules are drawn from. Those of groups are in addition.
 var faultKinds = []faultKind{
 	{name: "server restart", server: true, begin: func(_ *world, h *serverHost, _ Fault, _ *chance.Draw) func() {
 		h.stop(stopped)
@@ -37,6 +41,7 @@ var faultKinds = []faultKind{
 		h.stop(powerCut)
 		return nil
 	}},
+	returnInterrupted,
 	{name: "server off", server: true, longest: 2 * time.Minute, begin: func(_ *world, h *serverHost, _ Fault, _ *chance.Draw) func() {
 		return h.turnOff(false)
 	}},
@@ -65,7 +70,7 @@ var faultKinds = []faultKind{
 		return h.doubtful(h.disk.FailReads(disk.Failure{Pattern: f.Files}))
 	}},
 	{name: "server disk slow", server: true, longest: time.Minute, begin: func(_ *world, h *serverHost, _ Fault, d *chance.Draw) func() {
-		return h.disk.Slow(d.Duration(time.Millisecond, 50*time.Millisecond))
+		return h.slowDisk(d.Duration(time.Millisecond, 50*time.Millisecond))
 	}},
 	{name: "server disk stalls", server: true, longest: 20 * time.Second, begin: func(_ *world, h *serverHost, _ Fault, _ *chance.Draw) func() {
 		return h.doubtful(h.disk.Stall())
@@ -75,10 +80,23 @@ var faultKinds = []faultKind{
 		name, err := h.disk.FlipBit(dataDir, cmp.Or(f.Files, "*"))
 		w.must(err)
 		w.log.add(h.name, "a bit of %q is flipped", name)
+		if base := path.Base(name); base == "CURRENT" || base == "MANIFEST" {
+			h.loseState()
+		}
+		return nil
+	}},
+	{name: "server reindex", server: true, begin: func(w *world, h *serverHost, _ Fault, _ *chance.Draw) func() {
+		w.must(h.reindex())
 		return nil
 	}},
 	{name: "server isolated", server: true, longest: time.Minute, begin: func(_ *world, h *serverHost, _ Fault, _ *chance.Draw) func() {
 		return h.isolate()
+	}},
+	{name: "server without store", server: true, store: true, longest: time.Minute, begin: func(_ *world, h *serverHost, _ Fault, _ *chance.Draw) func() {
+		return h.cutStore()
+	}},
+	{name: "server fetches fail", server: true, store: true, longest: 2 * time.Minute, begin: func(_ *world, h *serverHost, _ Fault, d *chance.Draw) func() {
+		return h.failFetches(drawFetches(d))
 	}},
 	{name: "server silent", server: true, longest: time.Minute, begin: func(_ *world, h *serverHost, _ Fault, _ *chance.Draw) func() {
 		return h.host.Silence()
@@ -113,11 +131,11 @@ var faultKinds = []faultKind{
 		return w.storeFault(w.store.Slow(d.Duration(50*time.Millisecond, 3*time.Second)))
 	}},
 	{name: "updater restart", begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
-		w.updater.stop(false)
+		w.ingest().stop(false)
 		return nil
 	}},
 	{name: "updater kill", begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
-		w.updater.stop(true)
+		w.ingest().stop(true)
 		return nil
 	}},
 	{name: "log rotation", begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
@@ -128,7 +146,7 @@ var faultKinds = []faultKind{
 		erase := d.Bool(0.5)
 		w.running.Go(func() {
 			for range compactions { // later ones drop the deletes of documents that earlier ones dropped
-				w.updater.compact(erase)
+				w.ingest().compact(erase)
 				if !ctxtime.Sleep(w.alive, deleteAfter+time.Second) {
 					return
 				}
@@ -165,10 +183,20 @@ var faultKinds = []faultKind{
 		return nil
 	}},
 	{name: "gc", store: true, begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
-		w.running.Go(w.updater.gc)
+		w.running.Go(w.ingest().gc)
 		return nil
 	}},
 }
+
+// returnInterrupted is a server that is away, learns what was announced, and restarts before it has it.
+var returnInterrupted = faultKind{
+	name: "server return interrupted", server: true, store: true, longest: 3 * time.Minute, begin: func(_ *world, h *serverHost, _ Fault, d *chance.Draw) func() {
+		return h.interruptReturn(d.Duration(5*time.Second, 20*time.Second), d.Duration(learnTime, 4*learnTime))
+	},
+}
+
+// drawFetches draws the share of the fetches that fail.
+func drawFetches(d *chance.Draw) float64 { return []float64{0.5, 1}[d.Int(2)] }
 
 // compactions is how often compact runs in a row.
 const compactions = 4
@@ -178,12 +206,16 @@ var serverFiles = []string{"*", "*.seg", "*.table", "MANIFEST", "CURRENT", "SERV
 
 // themes are kinds that have an effect together.
 var themes = [][]string{
-	{"server off", "compaction"},
+	{"server off", "compaction", "server disk slow"},
 	{"server off", "compaction", "gc", "server kill"},
 	{"server off", "server replaced", "store slow", "store requests fail"},
 	{"server power cut", "server syncs fail", "server crash in an operation"},
 	{"server bit flip", "server restart", "store away"},
+	{"server bit flip", "server reindex", "server disk slow", "server kill", "server crash in an operation"},
 	{"updater kill", "log rotation", "store requests fail"},
+	{"server without store", "server kill", "compaction"},
+	{"server return interrupted", "compaction", "server kill"},
+	{"server off", "server fetches fail", "compaction", "server kill"},
 	{"compaction", "gc", "updater kill"},
 	{"column drained", "etcd away", "server kill"},
 }
@@ -193,11 +225,11 @@ const maxFaults = 24
 
 // possible reports whether the fleet of a configuration can have the fault.
 func (k faultKind) possible(c Config) bool {
-	return (!k.etcd || c.Shards > 1) && (!k.store || !c.Copies) && (!k.copies || c.Copies)
+	return (!k.etcd || c.Shards > 1) && (!k.store || !c.Copies) && (!k.copies || c.Copies) && (!k.cache || c.Cache) && (!k.single || c.Shards == 0)
 }
 
 // drawFaults draws a schedule. A run has few kinds, so that faults of one kind meet often.
-func drawFaults(d *chance.Draw, c Config) (faults []Fault) {
+func drawFaults(d *chance.Draw, c *Config) (faults []Fault) {
 	var kinds []faultKind
 	if d.Bool(0.5) {
 		theme := themes[d.Int(len(themes))]
@@ -206,11 +238,25 @@ func drawFaults(d *chance.Draw, c Config) (faults []Fault) {
 	for range d.Int(6) {
 		kinds = append(kinds, faultKinds[d.Int(len(faultKinds))])
 	}
-	kinds = slices.DeleteFunc(kinds, func(k faultKind) bool { return !k.possible(c) })
+	kinds = slices.DeleteFunc(kinds, func(k faultKind) bool { return !k.possible(*c) })
+	faults = drawSchedule(d, *c, kinds, maxFaults)
+	if c.Destructive {
+		kinds = slices.Concat(faultKinds, destructiveKinds, destructiveKinds)
+		faults = drawSchedule(d, *c, slices.DeleteFunc(kinds, func(k faultKind) bool { return !k.possible(*c) }), maxDestructive)
+	}
+	if !c.Destructive {
+		faults = drawGroup(c, faults)
+	}
+	slices.SortStableFunc(faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	return faults
+}
+
+// drawSchedule draws faults of some kinds.
+func drawSchedule(d *chance.Draw, c Config, kinds []faultKind, most int) (faults []Fault) {
 	if len(kinds) == 0 {
 		return nil
 	}
-	for range d.Int(maxFaults + 1) {
+	for range d.Int(most + 1) {
 		k := kinds[d.Int(len(kinds))]
 		f := Fault{At: d.Duration(0, c.Work), Kind: k.name, Draw: d.Uint64()}
 		if k.server {
@@ -224,6 +270,11 @@ func drawFaults(d *chance.Draw, c Config) (faults []Fault) {
 		}
 		faults = append(faults, f)
 	}
+	return arrange(faults)
+}
+
+// arrange sorts the faults by time, and drops those that begin while they are active.
+func arrange(faults []Fault) []Fault {
 	slices.SortFunc(faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 	all := slices.Clone(faults)
 	return slices.DeleteFunc(faults, func(f Fault) bool {
@@ -233,21 +284,40 @@ func drawFaults(d *chance.Draw, c Config) (faults []Fault) {
 	})
 }
 
-// inject begins and ends the faults of the schedule, and returns when the last has begun.
+// inject begins and ends the faults of the schedule.
 func (w *world) inject() {
-	for _, f := range w.config.Faults {
-		time.Sleep(time.Until(w.start.Add(f.At)))
-		w.log.add("fault", "%v", f)
-		k := faultKinds[slices.IndexFunc(faultKinds, func(k faultKind) bool { return k.name == f.Kind })]
+	runFaults(w.config.Faults, w.start, w.log, &w.asking, func(f Fault) func() {
+		k := kindOf(f.Kind)
 		d := chance.New(f.Draw).Next(f.Kind)
-		if end := k.begin(w, w.host(f.Target), f, &d); end != nil {
-			w.asking.Go(func() {
-				time.Sleep(f.For)
+		return k.begin(w, w.host(f.Target), f, &d)
+	})
+}
+
+// runFaults begins and ends faults at their times. active counts those that have not ended. A fault
+// whose beginning takes a while, such as a command of the operator, does not delay the others.
+func runFaults(faults []Fault, start time.Time, log *eventLog, active *sync.WaitGroup, begin func(Fault) (end func())) {
+	for _, f := range faults {
+		active.Go(func() {
+			time.Sleep(time.Until(start.Add(f.At)))
+			log.add("fault", "%v", f)
+			if end := begin(f); end != nil {
+				time.Sleep(time.Until(start.Add(f.At + f.For)))
 				end()
-				w.log.add("fault", "ended: %s %s", f.Kind, f.Target)
-			})
-		}
+				log.add("fault", "ended: %s %s", f.Kind, f.Target)
+			}
+		})
 	}
+}
+
+// countFault adds 1 to the number of active faults, which mu guards, until the result is called.
+func countFault(mu *sync.Mutex, active *int) (ended func()) {
+	count := func(n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		*active += n
+	}
+	count(1)
+	return func() { count(-1) }
 }
 
 // host returns the server of a name, nil if there is none.

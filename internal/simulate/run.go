@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"docstore/internal/rare"
 )
 
 const (
@@ -39,6 +41,10 @@ func (r *Report) String() string {
 
 // Run runs a configuration. The caller is in a bubble of testing/synctest.
 func Run(c Config) (*Report, error) {
+	rare.Seed(c.Seed)
+	if c.Pools != nil {
+		return runPools(c)
+	}
 	w, err := newWorld(c)
 	if err != nil {
 		return nil, err
@@ -46,37 +52,74 @@ func Run(c Config) (*Report, error) {
 	w.log.add("world", "%v", c)
 	for _, h := range w.servers {
 		w.running.Go(h.run)
+		if c.Clocks > 0 {
+			w.running.Go(func() { h.clock.run(w.alive, w, h.name) })
+		}
 		if h.copier != nil {
 			w.running.Go(h.copier.run)
 		}
 	}
-	w.running.Go(w.updater.run)
+	for _, u := range w.updaters {
+		w.running.Go(u.run)
+	}
 	if !c.Increments && !c.Copies {
-		w.running.Go(w.updater.announce)
+		w.running.Go(w.updaters[0].announce)
 	}
 	if w.etcd != nil {
 		w.running.Go(func() { w.operate(w.alive) })
+	}
+	if c.Echo {
+		w.running.Go(func() { w.serveEcho(w.alive) })
 	}
 	clients, err := w.openClients()
 	if err != nil {
 		return nil, err
 	}
+	w.askers = clients
+	adapters, err := w.openAdapterClients()
+	if err != nil {
+		return nil, err
+	}
 	working, stop := context.WithCancel(context.Background())
-	asking, quiet := context.WithCancel(context.Background())
 	w.asking.Go(func() { w.write(working) })
 	for _, c := range clients {
-		w.asking.Go(func() { c.ask(asking) })
+		w.asking.Go(func() { c.ask(w.busy) })
+	}
+	for _, c := range adapters {
+		w.asking.Go(func() { c.ask(w.busy) })
+	}
+	for _, h := range w.servers {
+		p := &prober{w: w, h: h}
+		w.probers = append(w.probers, p)
+		w.asking.Go(func() { p.run(w.busy) })
+	}
+	for _, u := range w.updaters {
+		w.asking.Go(func() { u.probe(w.busy) })
 	}
 	w.inject()
 	time.Sleep(time.Until(w.start.Add(c.Work)))
 	stop()
-	quiet()
+	w.quiet()
 	w.asking.Wait() // for faults to end, too
 	for _, h := range w.servers {
 		h.crashAt(0, false) // not any more
 	}
 	w.log.add("world", "all faults have ended")
-	w.settle(clients)
+	if !c.Destructive {
+		w.settle(clients)
+		for _, c := range adapters {
+			c.settle(w.markers(), time.Now().Add(settleTime))
+			c.headOfLists()
+		}
+		w.checkPools(clients)
+		w.checkIdle()
+		w.checkScrubs()
+		w.checkAlerts()
+		w.checkRequests()
+	}
+	for _, c := range adapters {
+		w.must(c.close())
+	}
 	for _, c := range clients {
 		w.must(c.close())
 	}
@@ -85,8 +128,12 @@ func Run(c Config) (*Report, error) {
 	if w.etcd != nil {
 		w.etcd.stop()
 	}
-	w.checkQueue()
-	w.checkFiles()
+	if !c.Destructive {
+		w.checkQueue()
+		w.checkErased()
+		w.checkBucket()
+		w.checkFiles()
+	}
 	w.clients.Kill()
 	a := w.account
 	return &Report{Config: c, Violations: a.violations(), Log: w.log.text(), Virtual: time.Since(w.start), Answers: a.mu.answers, Entries: len(a.mu.entries) - 1}, nil
@@ -96,6 +143,18 @@ func Run(c Config) (*Report, error) {
 func (w *world) openClients() (clients []*client, err error) {
 	for _, single := range append([]*serverHost{nil}, w.servers...) {
 		c, err := w.newClient(single)
+		if err != nil {
+			return nil, err
+		}
+		clients = append(clients, c)
+	}
+	return clients, nil
+}
+
+// openAdapterClients opens a client over gRPC and HTTP of each server.
+func (w *world) openAdapterClients() (clients []*adapterClient, err error) {
+	for _, h := range w.servers {
+		c, err := w.newAdapterClient(h)
 		if err != nil {
 			return nil, err
 		}

@@ -2,16 +2,22 @@ package simulate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"path"
+	"strings"
 	"sync"
 	"time"
 
 	"docstore/boxcarrpc"
+	"docstore/docservice/collection"
 	"docstore/docservice/server"
 	"docstore/docservice/server/bucketsource"
+	"docstore/docservice/server/grpcserver"
 	"docstore/internal/ctxtime"
 	"docstore/internal/host"
+	"docstore/internal/simulate/chance"
 	"docstore/internal/simulate/disk"
 	"docstore/internal/simulate/network"
 	"docstore/queue/bucket"
@@ -36,34 +42,50 @@ type serverHost struct {
 	disk   *disk.Disk
 	copier *copier // nil: it reads the object store
 	host   *network.Host
+	clock  clock
 
 	mu struct {
 		sync.Mutex
 		process  *serverProcess // nil: none is running
 		isolated int            // faults that cut the host off
-		doubted  time.Time      // the last moment at which a fault explains that documents are unavailable
-		powerCut bool           // since the last process
-		off      int            // faults that keep the machine off
-		on       chan struct{}  // closed when it may start again
+		storeCut int            // faults that cut the host off from the object store
+		// fetchesFail is the share of the requests for files that fail.
+		fetchesFail float64
+		// objectsFail is the share of the files that cannot be fetched.
+		objectsFail float64
+		// diskFaults are active faults for which writes may fail.
+		diskFaults int
+		// diskFailed is the last moment at which one began or ended.
+		diskFailed time.Time
+		learned    []int         // goals that a process has recorded on the disk: see learn
+		doubted    time.Time     // the last moment at which a fault explains that documents are unavailable
+		powerCut   bool          // since the last process
+		off        int           // faults that keep the machine off
+		on         chan struct{} // closed when it may start again
 	}
 }
 
 // serverProcess is one incarnation of docserviced.
 type serverProcess struct {
-	server *server.Server // nil: it is starting
-	files  *disk.Process
-	net    *network.Process
-	ended  chan struct{} // closed when it is to end
-	once   sync.Once
-	killed bool
-	goals  []int // see account.started
-	sure   bool  // it could read the store all the time
+	server  *server.Server // nil: it is starting
+	files   *disk.Process
+	net     *network.Process
+	ended   chan struct{} // closed when it is to end
+	once    sync.Once
+	killed  bool
+	goals   []int     // see account.started
+	sure    bool      // it could read the store all the time
+	writes  bool      // no fault of the disk was active when it started
+	started time.Time // zero: it is starting
 }
 
 func newServerHost(w *world, i int) *serverHost {
 	zone := string(rune('a' + i%w.config.Zones))
 	h := &serverHost{w: w, name: fmt.Sprintf("server-%d", i), ip: fmt.Sprintf("10.0.0.%d", i+1), zone: zone, column: w.config.columnOf(i)}
 	h.disk, h.host = disk.New(w.chance, h.name), w.network.Host(h.ip, zone)
+	h.disk.Durable(dataDir, "*.seg", func(names []string, err error) {
+		w.account.wrongf("files", "%s has lost bytes of %v with the power: %v", h.name, names, err)
+	})
 	if w.config.Copies {
 		h.copier = &copier{h: h}
 	}
@@ -72,6 +94,7 @@ func newServerHost(w *world, i int) *serverHost {
 
 func (h *serverHost) boxcar() string { return net.JoinHostPort(h.ip, "7070") }
 func (h *serverHost) http() string   { return net.JoinHostPort(h.ip, "7071") }
+func (h *serverHost) grpc() string   { return net.JoinHostPort(h.ip, "7072") }
 
 // run starts docserviced again and again until the world ends.
 func (h *serverHost) run() {
@@ -79,16 +102,17 @@ func (h *serverHost) run() {
 		h.mu.Lock()
 		powerCut := h.mu.powerCut
 		h.mu.powerCut = false
-		p := &serverProcess{files: h.disk.Boot(), net: h.host.Boot(), ended: make(chan struct{}), sure: h.w.storeIsFine() && h.mu.isolated == 0}
+		p := &serverProcess{
+			files: h.disk.Boot(), net: h.host.Boot(), ended: make(chan struct{}),
+			sure: h.w.storeIsFine() && h.mu.isolated+h.mu.storeCut == 0, writes: h.mu.diskFaults == 0,
+		}
 		h.mu.process = p
 		h.mu.Unlock()
 		p.goals = h.w.account.started(h.name, powerCut)
 		if h.copier != nil {
 			if powerCut {
 				h.w.account.lostCopy(h.name)
-				h.mu.Lock()
-				h.mu.doubted = time.Now() // appended bytes of an open segment were not synced
-				h.mu.Unlock()
+				h.excuse() // appended bytes of an open segment were not synced
 			}
 			p.goals = h.copier.goals()
 		}
@@ -118,15 +142,20 @@ func (h *serverHost) isOn() bool {
 
 // turnOff ends the process and keeps the machine off, until the result is called. erased: its disk
 // is replaced by an empty one.
-func (h *serverHost) turnOff(erased bool) (turnOn func()) {
+func (h *serverHost) turnOff(erased bool) (turnOn func()) { return h.keepOff(powerCut, erased) }
+
+// keepOff ends the process and keeps it from starting, until the result is called. erased: its files
+// are removed.
+func (h *serverHost) keepOff(how ending, erased bool) (start func()) {
 	h.mu.Lock()
 	if h.mu.off++; h.mu.off == 1 {
 		h.mu.on = make(chan struct{})
 	}
 	h.mu.Unlock()
-	h.stop(powerCut)
+	h.stop(how)
 	if erased {
 		h.w.must(h.disk.Files().RemoveAll(dataDir))
+		h.loseState()
 	}
 	return func() {
 		h.mu.Lock()
@@ -137,12 +166,20 @@ func (h *serverHost) turnOff(erased bool) (turnOn func()) {
 	}
 }
 
+// loseState records that the next process may have an older state, as after a loss of power.
+func (h *serverHost) loseState() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mu.powerCut = true
+}
+
 // serve runs a process to its end.
 func (h *serverHost) serve(p *serverProcess) {
 	s, err := server.Start(h.options(p))
 	if err != nil {
 		h.w.log.add(h.name, "start failed: %v", err)
 		h.mu.Lock()
+		h.learn()
 		h.mu.process = nil
 		h.mu.Unlock()
 		p.files.Kill()
@@ -150,9 +187,10 @@ func (h *serverHost) serve(p *serverProcess) {
 		return
 	}
 	h.mu.Lock()
-	p.server = s
+	p.server, p.started = s, time.Now()
 	h.mu.Unlock()
 	h.w.log.add(h.name, "started")
+	h.askNearby(false)
 	select {
 	case <-p.ended:
 	case <-s.Failed():
@@ -160,6 +198,7 @@ func (h *serverHost) serve(p *serverProcess) {
 	case <-h.w.alive.Done():
 	}
 	h.mu.Lock()
+	h.learn()
 	h.mu.process = nil
 	killed := p.killed
 	h.mu.Unlock()
@@ -167,6 +206,7 @@ func (h *serverHost) serve(p *serverProcess) {
 		if err := s.Stop(gracePeriod); err != nil && !killed {
 			h.w.log.add(h.name, "stop: %v", err)
 		}
+		h.checkStopped(p)
 		p.files.Kill()
 		p.net.Kill()
 	}
@@ -179,8 +219,10 @@ func (h *serverHost) serve(p *serverProcess) {
 
 const (
 	gracePeriod = 2 * time.Second
-	rejoin      = 30 * time.Second
-	keepMoved   = 20 * time.Second
+	// connAge is the age at which clients over gRPC and HTTP are asked to connect again.
+	connAge   = time.Minute
+	rejoin    = 30 * time.Second
+	keepMoved = 20 * time.Second
 )
 
 // options returns the options of docserviced.
@@ -188,20 +230,22 @@ func (h *serverHost) options(p *serverProcess) server.Options {
 	reachable := func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		return h.mu.isolated == 0 && !p.killed
+		return h.mu.isolated == 0 && h.mu.storeCut == 0 && !p.killed
 	}
 	o := server.Options{
 		Collections: []server.Collection{{Name: collectionName, Source: storeURL}},
-		DataDir:     dataDir, Boxcar: h.boxcar(), HTTP: server.HTTP{Address: h.http(), Open: true, LookUp: true},
+		DataDir:     dataDir, Boxcar: h.boxcar(), HTTP: server.HTTP{Address: h.http(), Open: true, LookUp: true, Hosts: []string{ownHost}},
 		Memory: h.w.config.Memory, Security: server.Security{Insecure: true, InsecureAnonymous: true}, Quarantine: true,
 		ScrubInterval: time.Minute, Logger: h.w.log.logger(h.name),
-		Host:      &host.Host{FS: p.files, Listen: func(_, address string) (net.Listener, error) { return p.net.Listen(address) }, Dial: p.net.Dial, Now: time.Now},
+		Host:      &host.Host{FS: p.files, Listen: func(_, address string) (net.Listener, error) { return p.net.Listen(address) }, Dial: p.net.Dial, Now: h.clock.now},
 		Memcached: h.w.cacheAddresses(),
+		Limits:    server.Limits{ConnAge: connAge},
+		Protocol:  grpcserver.New(grpcserver.Options{Address: h.grpc()}),
 		Source: bucketsource.New(bucketsource.Options{
-			Etcd: h.w.etcdAddress(), Column: h.column, Rejoin: rejoin, KeepMoved: keepMoved, Advertise: h.boxcar(), Weight: 1, Zone: h.zone,
+			Etcd: h.w.etcdAddress(), Column: h.column, Group: h.group(), Rejoin: rejoin, KeepMoved: keepMoved, Advertise: h.boxcar(), Weight: 1, Zone: h.zone,
 			Pool:      boxcarrpc.PoolOptions{Insecure: true, Dialer: func(ctx context.Context, address string) (net.Conn, error) { return p.net.Dial(ctx, "tcp", address) }},
 			Downloads: 4, PeerTransfers: 4, OpenBucket: func(context.Context, string, bucket.Options) (*bucket.Client, error) {
-				return bucket.NewClient(h.w.store.For(h.name, reachable), bucket.Options{})
+				return bucket.NewClient(bucket.NewFault(h.w.store.For(h.name, reachable), h.beforeRequest), bucket.Options{})
 			},
 		}),
 	}
@@ -218,15 +262,19 @@ func (h *serverHost) current() *serverProcess {
 	return h.mu.process
 }
 
+// started returns the server of the process, nil if none has started, or it was killed.
+func (h *serverHost) started() *server.Server {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if p := h.mu.process; p != nil && !p.killed {
+		return p.server
+	}
+	return nil
+}
+
 // ready reports whether the server says that it is ready.
 func (h *serverHost) ready() bool {
-	h.mu.Lock()
-	p := h.mu.process
-	var s *server.Server
-	if p != nil && !p.killed {
-		s = p.server
-	}
-	h.mu.Unlock()
+	s := h.started()
 	return s != nil && s.Ready()
 }
 
@@ -265,12 +313,15 @@ func (h *serverHost) stop(how ending) {
 }
 
 // crashAt ends the process at its n-th writing operation from now on.
-func (h *serverHost) crashAt(n int64, power bool) {
+func (h *serverHost) crashAt(n int64, power bool) { h.crashAtFile("", n, power) }
+
+// crashAtFile is crashAt for the operations of files whose base name matches; all if pattern is empty.
+func (h *serverHost) crashAtFile(pattern string, n int64, power bool) {
 	p := h.current()
 	if p == nil {
 		return
 	}
-	p.files.CrashAt(n, power, func() {
+	p.files.CrashAtFile(pattern, n, power, func() {
 		how := killed
 		if power {
 			how = powerCut
@@ -285,6 +336,13 @@ func (h *serverHost) crashAt(n int64, power bool) {
 	})
 }
 
+// excuse records that documents may be unavailable until now.
+func (h *serverHost) excuse() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.mu.doubted = time.Now()
+}
+
 // doubt records that a fault explains unavailable documents until now, and that the store may
 // not have been readable.
 func (h *serverHost) doubt() {
@@ -292,16 +350,139 @@ func (h *serverHost) doubt() {
 	defer h.mu.Unlock()
 	h.mu.doubted = time.Now()
 	if h.mu.process != nil {
+		h.learn()
 		h.mu.process.sure = false
 	}
 }
 
-// doubtful returns the end of a fault that has begun, and that explains unavailable documents.
+// learnTime is the time in which a process that has started, and can read the store and write its
+// disk, has recorded its goals.
+const learnTime = 3 * time.Second
+
+// learn is called before a process ends or may fail to read the store: the next process has the
+// goals that it has recorded, also without the store. h.mu must be locked.
+func (h *serverHost) learn() {
+	if p := h.mu.process; p != nil && p.sure && p.writes && p.server != nil && h.copier == nil && time.Since(p.started) >= learnTime {
+		h.mu.learned = p.goals
+	}
+}
+
+// doubtful returns the end of a fault of the disk that has begun.
 func (h *serverHost) doubtful(end func()) func() {
-	h.doubt()
+	ended := countFault(&h.mu.Mutex, &h.mu.diskFaults)
+	changed := func() {
+		h.doubt()
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.mu.diskFailed = time.Now()
+	}
+	changed()
 	return func() {
 		end()
+		ended()
+		changed()
+	}
+}
+
+// slowDisk delays each operation of the disk, until the result is called.
+func (h *serverHost) slowDisk(delay time.Duration) (end func()) {
+	end = h.disk.Slow(delay)
+	if h.w.config.CopyDeletes { // segments may be deleted before the server has read their rewrites
+		return h.doubtful(end)
+	}
+	return end
+}
+
+// reindex is docserviced reindex of all collections that have an index.
+func (h *serverHost) reindex() error {
+	files := h.disk.Files()
+	manifests, err := h.disk.Find(dataDir, "MANIFEST")
+	dirs := map[string]bool{}
+	for _, m := range manifests {
+		if dir := path.Dir(path.Dir(m.Name)); err == nil && !dirs[dir] && !strings.HasPrefix(path.Base(dir), "checkpoint-") {
+			dirs[dir] = true
+			err = collection.RequestReindex(files, dir)
+		}
+	}
+	return err
+}
+
+// cutStore cuts the host off from the object store, until the result is called: it serves what it
+// has, while others serve more.
+func (h *serverHost) cutStore() (heal func()) {
+	ended := countFault(&h.mu.Mutex, &h.mu.storeCut)
+	h.doubt()
+	return func() {
+		ended()
 		h.doubt()
+	}
+}
+
+// errFetch is the error of requests for files while failFetches is active.
+var errFetch = errors.New("store: internal error of a part of the objects")
+
+// failFetches makes a share of the requests of this server for files and increments fail, until
+// the result is called. It learns what is announced, and serves what it has.
+func (h *serverHost) failFetches(share float64) (end func()) {
+	add := func(share float64) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.mu.fetchesFail += share
+	}
+	add(share)
+	return func() { add(-share) }
+}
+
+// failObjects makes all requests of this server for a share of the files fail, until the result is
+// called: only some files of a manifest arrive.
+func (h *serverHost) failObjects(share float64) (end func()) {
+	set := func(share float64) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.mu.objectsFail = share
+	}
+	set(share)
+	return func() { set(0) }
+}
+
+// beforeRequest is the hook of the server's requests to the store.
+func (h *serverHost) beforeRequest(_ context.Context, operation, name string) *bucket.Failure {
+	h.mu.Lock()
+	share, objects := h.mu.fetchesFail, h.mu.objectsFail
+	h.mu.Unlock()
+	if d := chance.New(h.w.config.Seed).Next(name); objects > 0 && operation == "get" && strings.HasPrefix(name, "file/") && d.Bool(objects) {
+		return &bucket.Failure{Err: errFetch}
+	}
+	if share == 0 || operation != "get" || !strings.HasPrefix(name, "file/") && !strings.HasPrefix(name, "increment/") {
+		return nil
+	}
+	if d := h.w.chance.Next("fetch of " + h.name); !d.Bool(share) {
+		return nil
+	}
+	return &bucket.Failure{Err: errFetch}
+}
+
+// interruptReturn turns the machine off for a time. When it is on again its process learns what was
+// announced, but gets no files, and ends after a time; the next one does not reach the store until
+// the result is called.
+func (h *serverHost) interruptReturn(off, on time.Duration) (end func()) {
+	turnOn, fetch, done := h.turnOff(false), h.failFetches(1), make(chan struct{})
+	ctx, cancel := context.WithCancel(h.w.alive)
+	h.w.running.Go(func() {
+		defer close(done)
+		ctxtime.Sleep(ctx, off)
+		turnOn()
+		if ctxtime.Sleep(ctx, on) {
+			heal := h.cutStore()
+			h.stop(killed)
+			<-ctx.Done()
+			heal()
+		}
+	})
+	return func() {
+		cancel()
+		<-done
+		fetch()
 	}
 }
 
@@ -314,16 +495,12 @@ func (h *serverHost) isIsolated() bool {
 
 // isolate cuts the host off, until the result is called.
 func (h *serverHost) isolate() (heal func()) {
-	h.mu.Lock()
-	h.mu.isolated++
-	h.mu.Unlock()
+	ended := countFault(&h.mu.Mutex, &h.mu.isolated)
 	h.doubt()
 	rejoin := h.host.Isolate()
 	return func() {
 		rejoin()
-		h.mu.Lock()
-		h.mu.isolated--
-		h.mu.Unlock()
+		ended()
 		h.doubt()
 	}
 }

@@ -42,6 +42,10 @@ func (w *world) settle(clients []*client) {
 				ids = append(ids, id)
 				return nil
 			})
+			if err != nil && time.Now().Before(deadline) { // see settled
+				time.Sleep(settlePoll)
+				continue
+			}
 			if err != nil {
 				w.account.wrongf("liveness", "%s: a list after %q: %v", c.name, after, err)
 				break
@@ -136,7 +140,7 @@ func (w *world) names() (names []string) {
 	return names
 }
 
-// checkQueue compares the queue with what was written: each record once, in order.
+// checkQueue compares the queue with the written records: each record once, in order.
 func (w *world) checkQueue() {
 	for shard := range w.layout.Shards {
 		if err := w.checkShard(shard, w.layout.Dir(queueDir, shard)); err != nil {
@@ -146,34 +150,17 @@ func (w *world) checkQueue() {
 }
 
 func (w *world) checkShard(shard int, dir string) error {
-	r, err := queue.OpenReader(dir, &queue.ReaderOptions{FS: w.updater.disk.Files()})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = r.Close() }() // it was only read
 	w.account.mu.Lock()
 	var want []entry
 	for _, e := range w.account.mu.entries[1:] {
-		if e.shard == shard {
+		if e.shard == shard && e.withdrawn == 0 {
 			want = append(want, e)
 		}
 	}
 	w.account.mu.Unlock()
-	w.mu.Lock()
-	compacted := w.mu.compacted
-	w.mu.Unlock()
+	compacted := w.hasCompacted()
 	at := 0
-	err = r.Scan(context.Background(), queue.Position{}, func(e queue.Entry) error {
-		version := -1
-		if !e.Deleted {
-			document, err := r.DocumentFor(nil, e.ID, e.Address)
-			if err != nil {
-				return err
-			}
-			if version, err = parseDocument(string(e.ID), document); err != nil {
-				return err
-			}
-		}
+	err := w.scanQueue(dir, func(e queue.Entry, version int) error {
 		found := slices.IndexFunc(want[at:], func(f entry) bool {
 			deleted := f.deleted || compacted && !f.expires.IsZero() // an expired document became a delete
 			return f.id == string(e.ID) && (e.Deleted && deleted || !e.Deleted && f.version == version)
@@ -190,9 +177,34 @@ func (w *world) checkShard(shard int, dir string) error {
 	return err
 }
 
+// scanQueue calls f for each entry of a queue of the ingest host, with the version of its document.
+func (w *world) scanQueue(dir string, f func(e queue.Entry, version int) error) error {
+	r, err := queue.OpenReader(dir, &queue.ReaderOptions{FS: w.ingest().disk.Files()})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.Close() }() // it was only read
+	return r.Scan(context.Background(), queue.Position{}, func(e queue.Entry) error {
+		version := -1
+		if !e.Deleted {
+			document, err := r.DocumentFor(nil, e.ID, e.Address)
+			if err != nil {
+				return err
+			}
+			if version, err = parseDocument(string(e.ID), document); err != nil {
+				return err
+			}
+		}
+		return f(e, version)
+	})
+}
+
 // sharedTemporary is the age at which the temporary file of vfs.WriteFileShared is removed by the
 // next write.
 const sharedTemporary = time.Hour
+
+// damagedIndex is the end of the name of an index that was too damaged to be opened.
+const damagedIndex = ".damaged"
 
 // isShared reports whether a file is one that several programs may write.
 func isShared(name string) bool {
@@ -206,6 +218,9 @@ func (w *world) checkFiles() {
 			left, err := h.disk.Find(dataDir, pattern)
 			w.must(err)
 			for _, file := range left {
+				if strings.HasSuffix(path.Dir(file.Name), damagedIndex) {
+					continue // it is kept as it is, for analysis
+				}
 				if info, err := h.disk.Files().Stat(file.Name); err == nil && isShared(file.Name) && time.Since(info.ModTime) < sharedTemporary {
 					continue
 				}

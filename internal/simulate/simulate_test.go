@@ -9,8 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"syscall"
 	"testing"
+	"testing/cryptotest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -20,11 +22,14 @@ import (
 )
 
 var (
-	seeds   = flag.Int("seeds", 20, "number of seeds of TestSeeds")
+	seeds   = flag.Int("seeds", 20, "number of seeds of TestSeeds and TestPools")
 	one     = flag.String("config", "", "file of a configuration for TestConfig")
 	verbose = flag.Bool("log", false, "print the log of each run")
-	until   = flag.Duration("until", 0, "TestSeeds ends after so much processor time, or at the first failure; 0: after the seeds")
+	until   = flag.Duration("until", 0, "TestSeeds and TestPools end after so much processor time, or at the first failure; 0: after the seeds")
 )
+
+// gcPercent makes collections rare: a run has a small live heap, and allocates much.
+const gcPercent = 400
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -33,6 +38,9 @@ func TestMain(m *testing.M) {
 	}
 	// One processor: goroutines that run at the same instant have fewer orders.
 	runtime.GOMAXPROCS(1)
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	os.Exit(m.Run())
 }
 
@@ -62,6 +70,7 @@ func run(t *testing.T, c Config) {
 
 func inBubble(t *testing.T, c Config) (r *Report) {
 	t.Helper()
+	cryptotest.SetGlobalRandom(t, c.Seed)
 	virtualtime.Test(t, func(t *testing.T) {
 		var err error
 		r, err = Run(c)
@@ -74,12 +83,19 @@ func inBubble(t *testing.T, c Config) (r *Report) {
 func lastLines(log string) string { return log[max(0, len(log)-20_000):] }
 
 // TestSeeds runs a fleet for each of several seeds in a row.
-func TestSeeds(t *testing.T) {
-	first := testseed.Seed(t)
-	for n := 0; n < *seeds || processorTime(t) < *until; n++ {
-		passed := t.Run(fmt.Sprint(first+uint64(n)), func(t *testing.T) { run(t, Draw(first+uint64(n))) })
+func TestSeeds(t *testing.T) { runSeeds(t, Draw) }
+
+// TestPools runs servers and front ends without documents for each of several seeds in a row.
+func TestPools(t *testing.T) { runSeeds(t, DrawPools) }
+
+func runSeeds(t *testing.T, draw func(seed uint64) Config) {
+	t.Helper()
+	first, before := testseed.Seed(t), processorTime(t)
+	spent := func() time.Duration { return processorTime(t) - before }
+	for n := 0; n < *seeds || spent() < *until; n++ {
+		passed := t.Run(fmt.Sprint(first+uint64(n)), func(t *testing.T) { run(t, draw(first+uint64(n))) })
 		if !passed && *until > 0 {
-			t.Logf("found with seed %d of this run, after %v of processor time", n+1, processorTime(t))
+			t.Logf("found with seed %d of this run, after %v of processor time", n+1, spent())
 			return
 		}
 	}

@@ -10,8 +10,15 @@ import (
 )
 
 // Warm makes what production code keeps for the life of a process, such as encoders with
-// channels. It is called outside of bubbles: what a bubble makes cannot be used in the next.
+// channels, and what the simulator does. It is called outside of bubbles: what a bubble makes
+// cannot be used in the next.
 func Warm() error {
+	if _, err := newCredentials(); err != nil {
+		return err
+	}
+	if _, err := readAlerts(); err != nil {
+		return err
+	}
 	ctx, mem := context.Background(), vfs.NewMem()
 	if err := vfs.MakeDir(mem, "/bucket"); err != nil {
 		return err
