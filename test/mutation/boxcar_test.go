@@ -9,8 +9,13 @@ var boxcarMutations = []mutation{
 	},
 	{
 		name: "all servers are ejected", file: "boxcarrpc/core/health.go",
-		old: " || l.ejected >= max(1, l.members/ejectPart) {", new: " {",
+		old: " || l.ejected >= max(1, l.members/ejectPart) ||", new: " ||",
 		pkg: "./boxcarrpc/core", run: "TestNoMoreThanAThirdIsEjected",
+	},
+	{
+		name: "the last live server is ejected", file: "boxcarrpc/core/health.go",
+		old: " || !l.hasOtherSound(peer) {", new: " {",
+		pkg: "./boxcarrpc/core", run: "TestTheLastLiveServerIsUsed",
 	},
 	{
 		name: "a new failing server gets slots of healthy servers", file: "boxcarrpc/core/ladder.go",

@@ -37,10 +37,10 @@ var seams = []defect{
 		unit: "./docservice/collection TestCacheWithWrongValues|TestCacheWithAnotherHistory",
 	},
 	{
-		// A simulation needs servers whose numbers are claimed in etcd.
 		id: "S07", what: "a number is held after its lease may have expired",
-		edits: []edit{{"boxcarrpc/discovery/etcd/number.go", "	if n.mu.number < 0 || !time.Now().Before(n.mu.until) {\n", "	if n.mu.number < 0 || n.mu.until.IsZero() {\n"}},
-		unit:  "./boxcarrpc/discovery/etcd TestNumberIsNotHeldAfterItsTime",
+		edits:     []edit{{"boxcarrpc/discovery/etcd/number.go", "	if n.mu.number < 0 || !time.Now().Before(n.mu.until) {\n", "	if n.mu.number < 0 || n.mu.until.IsZero() {\n"}},
+		unit:      "./boxcarrpc/discovery/etcd TestNumberIsNotHeldAfterItsTime",
+		simulated: "it needs a process that is stopped for longer than the lease; the goroutines of a simulation are not",
 	},
 	{
 		id: "S08", what: "the position of the tail is stored before the entries that it covers",
@@ -58,7 +58,6 @@ var seams = []defect{
 		unit:  "./docservice/collection TestCompactedVersion|TestStale|TestAway",
 	},
 	{
-		// A simulation needs pins and gc that keeps few manifests.
 		id: "S11", what: "gc collects pinned manifests",
 		edits: []edit{{"queue/publish/record.go", "	for _, p := range r.Pins {\n		refs = append(refs, p.To)\n	}\n	for _, c := range r.Canaries {\n		refs", "	for _, c := range r.Canaries {\n		refs"}},
 		unit:  "./queue/publish TestInUse",
@@ -75,8 +74,9 @@ var seams = []defect{
 	},
 	{
 		id: "S14", what: "the digest of a manifest is not compared",
-		edits: []edit{{"queue/publish/manifest.go", "digest != ref.Digest {\n		return nil, corrupt(\"manifest %d has", "digest != ref.Digest && len(data) == 0 {\n		return nil, corrupt(\"manifest %d has"}},
-		unit:  "./queue/publish FuzzManifestObject",
+		edits:     []edit{{"queue/publish/manifest.go", "digest != ref.Digest {\n		return nil, corrupt(\"manifest %d has", "digest != ref.Digest && len(data) == 0 {\n		return nil, corrupt(\"manifest %d has"}},
+		unit:      "./queue/publish FuzzManifestObject",
+		simulated: "zstd's checksum refuses each flipped bit that changes the text, and the name of the object has the digest",
 	},
 	{
 		id: "S15", what: "the epoch does not grow when a publisher takes over",
@@ -122,12 +122,10 @@ var seams = []defect{
 	},
 	{
 		id: "S24", what: "a request that a server may have processed is sent again",
-		edits:     []edit{{"boxcarrpc/pool_call.go", "(!written || r.rule.Idempotent) && ", ""}},
-		unit:      "./boxcarrpc TestALostRequestIsRepeatedOnlyIfItsMethodAllows",
-		simulated: "all methods that the simulated clients call are idempotent",
+		edits: []edit{{"boxcarrpc/pool_call.go", "(!written || r.rule.Idempotent) && ", ""}},
+		unit:  "./boxcarrpc TestALostRequestIsRepeatedOnlyIfItsMethodAllows",
 	},
 	{
-		// A simulation has to compare the memory of servers with 0 at the end.
 		id: "S25", what: "a reservation whose request was cancelled while it waited stays in the account",
 		edits: []edit{{"boxcarrpc/budget/reservation.go", "		c.waiting = slices.Delete(c.waiting, i, i+1)\n		c.forgetWaitingLocked(b)\n", "		_ = i\n"}},
 		unit:  "./boxcarrpc/budget TestReservationWaitEnds|TestReservationsAreGranted",
@@ -150,7 +148,24 @@ var seams = []defect{
 	},
 	{
 		id: "S29", what: "a server leaves discovery only after it has stopped",
-		edits:     []edit{{"cmd/docserviced/serve.go", "	leave() // before the shutdown, so that no new clients come\n", "	defer leave()\n"}},
-		simulated: "the simulated clients have a fixed list of servers",
+		edits:     []edit{{"cmd/internal/docserviced/serve.go", "	leave() // before the shutdown, so that no new clients come\n", "	defer leave()\n"}},
+		simulated: "the order is that of package main, which no program can import",
+	}, {
+		id: "S30", what: "the free space of a full disk is not in the metrics",
+		edits: []edit{{"docservice/server/collectors.go", "Free(dir); err == nil {", "Free(dir); err == nil && free.Bytes > 1<<20 {"}},
+	},
+	{
+		id: "S31", what: "a column does not report that it cannot read increments",
+		edits: []edit{{"docservice/follow/feed.go", "	if f.mu.problem = err; err != nil {\n", "	if err != nil {\n"}},
+		unit:  "./docservice/follow TestUnreadableIncrementsAreReported",
+	},
+	{
+		id: "S32", what: "the metric for errors of the object store is not set after the first contact",
+		edits: []edit{{"docservice/server/bucketsource/followed.go", "metric.Bool(s.Error != \"\")", "metric.Bool(s.Error != \"\" && s.LastContact.IsZero())"}},
+	},
+	{
+		id: "S33", what: "how long a server is behind is measured by two clocks",
+		edits: []edit{{"docservice/follow/status.go", "		s.Lag = now.Sub(s.Behind)\n", "		s.Lag = time.Since(s.Behind)\n"}},
+		unit:  "./docservice/follow TestLagByAnotherClock",
 	},
 }

@@ -19,6 +19,8 @@ type defect struct {
 	// unit is the package and the -run pattern of a test that fails with the defect, separated by a
 	// blank. Empty: no unit test fails.
 	unit string
+	// fleet: the simulated fleet finds it, and not the pools, although it is a defect of boxcarrpc.
+	fleet bool
 	// simulated is why the simulator cannot find the defect; empty if it should.
 	simulated string
 }

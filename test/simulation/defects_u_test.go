@@ -23,16 +23,14 @@ var issueU = []defect{
 		unit:  "./queue/publish TestManifestIncludesAnnouncedEntries",
 	},
 	{
-		// A simulation needs a fault that restores the log file from an older copy and writes on.
 		id: "U0b", what: "reading continues behind the cursor in a file that was restored from an older copy",
 		edits: []edit{{"ingest/files/cursor.go", "	if err := checkSample(file, end-int64(c.Tail.Bytes), c.Tail); err != nil {\n		return 0, err\n	}\n", "	_ = end\n"}},
-		unit:  "./cmd/docstore-updater TestResume",
+		unit:  "./cmd/internal/updater TestResume",
 	},
 	{
-		// As U0b, while append runs.
 		id: "U0b-follow", what: "reading continues in a file that was truncated and has grown past the old size",
 		edits: []edit{{"ingest/files/follow.go", "return bytes.Equal(now[:n], f.tail)", "return n >= 0 || bytes.Equal(now[:n], f.tail)"}},
-		unit:  "./cmd/docstore-updater TestTruncatedAndRegrown",
+		unit:  "./cmd/internal/updater TestTruncatedAndRegrown",
 	},
 	{
 		id: "U0b-nats", what: "a stream that was restored from an older copy and written past the cursor is read on",
@@ -84,8 +82,6 @@ var issueU = []defect{
 		unit:  "./docservice/collection TestDeleteDroppedWhileTheIndexWasAway",
 	},
 	{
-		// A simulation needs a source that is restored without its head, so that another history of
-		// the same queue is served.
 		id: "U3", what: "a document of memcached counts if its address is that of the index",
 		edits: []edit{{"docservice/collection/cache.go", "form.Address != entry.address || !entry.place.Matches(&form) {\n		return dst", "form.Address != entry.address {\n		return dst"}},
 		unit:  "./docservice/collection TestCacheWithAnotherHistory",
@@ -108,11 +104,10 @@ var issueU = []defect{
 		unit:  "./queue/maintain TestEraseAtAnyGeneration",
 	},
 	{
-		// A simulation needs a small Options.Memory and lists during merges: NewIter fails for the time
-		// of a merge.
 		id: "U6", what: "merges take the memory of iterators",
-		edits: []edit{{"lsm/budget.go", "	if pinned > b.pinnable() {\n", "	if pinned+b.merging.Load() > b.pinnable() {\n"}},
-		unit:  "./lsm TestIteratorsDuringLargeMerge",
+		edits:     []edit{{"lsm/budget.go", "	if pinned > b.pinnable() {\n", "	if pinned+b.merging.Load() > b.pinnable() {\n"}},
+		unit:      "./lsm TestIteratorsDuringLargeMerge",
+		simulated: "needs merges of tens of megabytes: 16 MiB of memory leave iterators 4 MiB",
 	},
 	{
 		// segment.MaxSegmentBytes is 4 GiB; it, segment.MaxBlockFileBytes, MaxRelocatedBytes and

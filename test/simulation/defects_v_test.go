@@ -1,22 +1,13 @@
 package simulation
 
-// Reasons why the simulator cannot find a defect.
-const (
-	noGRPC    = "no simulated client uses gRPC"
-	noTLS     = "connections have no credentials: TLS is not simulated"
-	noStreams = "the simulated clients open no streams"
-)
-
 // issueV are the defects of Boxcar, gRPC and HTTP.
 var issueV = []defect{
 	{
 		id: "V1", what: "the charge of an answer over gRPC that was aborted is not released",
-		edits:     []edit{{"docservice/server/grpcserver/response.go", "		if call.response != nil && !call.sending {\n", "		if call.response != nil && call.conn == nil {\n"}},
-		unit:      "./docservice/server/grpcserver TestAbortedResponsesOverGRPCAreReleased",
-		simulated: noGRPC,
+		edits: []edit{{"docservice/server/grpcserver/response.go", "		if call.response != nil && !call.sending {\n", "		if call.response != nil && call.conn == nil {\n"}},
+		unit:  "./docservice/server/grpcserver TestAbortedResponsesOverGRPCAreReleased",
 	},
 	{
-		// With "server silent" of most servers, a call of the client of all waits for the whole time.
 		id: "V2", what: "servers that do not answer use up the lease requests",
 		edits: []edit{{"boxcarrpc/core/peers.go", "		l.asking--\n		l.late++\n", "		l.late++\n"}},
 		unit:  "./boxcarrpc/core TestSilentServersDoNotStarveTheOthers",
@@ -28,24 +19,21 @@ var issueV = []defect{
 	},
 	{
 		id: "V3", what: "a client that only receives sends no ping, and the server ends its connection",
-		edits:     []edit{{"boxcarrpc/core/liveness.go", "	case now-s.wrote >= s.keepAlive, !pending", "	case !pending"}},
-		unit:      "./boxcarrpc TestAClientThatOnlyReceivesStaysConnected",
-		simulated: noStreams,
+		edits: []edit{{"boxcarrpc/core/liveness.go", "	case now-s.wrote >= s.keepAlive, !pending", "	case !pending"}},
+		unit:  "./boxcarrpc TestAClientThatOnlyReceivesStaysConnected",
 	},
 	{
 		id: "V4", what: "sessions are not verified when the authorities change",
-		edits:     []edit{{"boxcarrpc/session/session.go", "		if changed || s.Due(now.Add(ahead)) {\n", "		if changed && s.Due(now.Add(ahead)) {\n"}},
-		unit:      "./boxcarrpc/session TestRandomRevocations",
-		simulated: noTLS,
+		edits: []edit{{"boxcarrpc/session/session.go", "		if changed || s.Due(now.Add(ahead)) {\n", "		if changed && s.Due(now.Add(ahead)) {\n"}},
+		unit:  "./boxcarrpc/session TestRandomRevocations",
+		fleet: true,
 	},
 	{
 		id: "V4-age", what: "connections over HTTP have no maximum age",
-		edits:     []edit{{"docservice/server/session.go", "		if time.Now().After(c.Retirement()) {\n", "		if time.Now().After(c.Retirement().AddDate(100, 0, 0)) {\n"}},
-		unit:      "./docservice/server/grpcserver TestConnectionsHaveAMaximumAge",
-		simulated: "clients of a simulation hold no connections over HTTP",
+		edits: []edit{{"docservice/server/session.go", "		if time.Now().After(c.Retirement()) {\n", "		if time.Now().After(c.Retirement().AddDate(100, 0, 0)) {\n"}},
+		unit:  "./docservice/server/grpcserver TestConnectionsHaveAMaximumAge",
 	},
 	{
-		// A simulation needs calls with CallInfo.Hedge, a server that is silent, and ids that do not exist.
 		id: "V5", what: "a final error does not answer a hedged call",
 		edits: []edit{{"boxcarrpc/pool_hedge.go", "	return !again && errors.As(err, &e) && e.Processed\n", "	return !again && errors.As(err, &e) && e.Processed && e.Code == CodeOK\n"}},
 		unit:  "./boxcarrpc TestAFinalErrorAnswersAHedgedCall",
@@ -60,66 +48,59 @@ var issueV = []defect{
 	},
 	{
 		id: "V6", what: "connections that have not authenticated displace the others",
-		edits:     []edit{{"boxcarrpc/core/unauthenticated.go", "	if full = len(u.conns) >= u.limit; full {\n", "	if full = len(u.conns) >= u.limit<<20; full {\n"}},
-		unit:      "./boxcarrpc TestSilentConnectionsAreReplaced",
-		simulated: "no simulated client is hostile",
+		edits: []edit{{"boxcarrpc/core/unauthenticated.go", "	if full = len(u.conns) >= u.limit; full {\n", "	if full = len(u.conns) >= u.limit<<20; full {\n"}},
+		unit:  "./boxcarrpc TestSilentConnectionsAreReplaced",
 	},
 	{
 		id: "V7", what: "a certificate without a name is accepted",
-		edits:     []edit{{"boxcarrpc/peer.go", "	if err := CheckIdentityName(name); err != nil {\n		return Identity{}, fmt.Errorf(", "	if err := CheckIdentityName(name); name == \"\" {\n		return Identity{}, nil\n	} else if err != nil {\n		return Identity{}, fmt.Errorf("}},
-		unit:      "./boxcarrpc TestNamelessCertificatesAreRefused",
-		simulated: noTLS,
+		edits: []edit{{"boxcarrpc/peer.go", "	if err := CheckIdentityName(name); err != nil {\n		return Identity{}, fmt.Errorf(", "	if err := CheckIdentityName(name); name == \"\" {\n		return Identity{}, nil\n	} else if err != nil {\n		return Identity{}, fmt.Errorf("}},
+		unit:  "./boxcarrpc TestNamelessCertificatesAreRefused",
+		fleet: true,
 	},
 	{
 		id: "V8", what: "streams whose handlers run do not count for a client that has connected again",
-		edits:     []edit{{"boxcarrpc/admission.go", " && share.streams.Load() == 0 && ", " && "}},
-		unit:      "./boxcarrpc TestStreamsOfRunningHandlersCountForTheirClient",
-		simulated: noStreams,
+		edits: []edit{{"boxcarrpc/admission.go", " && share.streams.Load() == 0 && ", " && "}},
+		unit:  "./boxcarrpc TestStreamsOfRunningHandlersCountForTheirClient",
 	},
 	{
 		id: "V9", what: "HTTP on loopback answers any host",
-		edits:     []edit{{"docservice/server/http_hosts.go", "		case r.Host != \"\" && !serves(r.Host):", "		case r.Host == \"\" && !serves(r.Host):"}},
-		unit:      "./docservice/server TestLoopbackHTTPRefusesOtherHosts",
-		simulated: "the simulated clients name the right host",
+		edits: []edit{{"docservice/server/http_hosts.go", "		case r.Host != \"\" && !serves(r.Host):", "		case r.Host == \"\" && !serves(r.Host):"}},
+		unit:  "./docservice/server TestLoopbackHTTPRefusesOtherHosts",
 	},
 	{
 		id: "V10-code", what: "a handler's code above 65,535 becomes another one",
-		edits:     []edit{{"boxcarrpc/server_call.go", "	if code == CodeOK || code > wire.MaxCode {\n", "	if code == CodeOK || code > 1<<30+wire.MaxCode {\n"}},
-		unit:      "./boxcarrpc TestHandlerErrors",
-		simulated: "the handlers of documents return no such codes",
+		edits: []edit{{"boxcarrpc/server_call.go", "	if code == CodeOK || code > wire.MaxCode {\n", "	if code == CodeOK || code > 1<<30+wire.MaxCode {\n"}},
+		unit:  "./boxcarrpc TestHandlerErrors",
+		fleet: true,
 	},
 	{
 		id: "V10-head", what: "HEAD of a list reads the list",
-		edits:     []edit{{"docservice/server/http_list.go", "	if r.Method != http.MethodHead {\n", "	if r.Method != \"\" {\n"}},
-		unit:      "./docservice/server TestHeadOfAListReadsNoList",
-		simulated: "the simulated clients send no HEAD",
+		edits: []edit{{"docservice/server/http_list.go", "	if r.Method != http.MethodHead {\n", "	if r.Method != \"\" {\n"}},
+		unit:  "./docservice/server TestHeadOfAListReadsNoList",
 	},
 	{
 		id: "V10-match", what: "If-Match is ignored",
-		edits:     []edit{{"docservice/server/http_documents.go", "		if !httpapi.AllowsMatch(ifMatch, tag) {\n", "		if !httpapi.AllowsMatch(ifMatch, tag) && tag == \"\" {\n"}},
-		unit:      "./docservice/server TestConditionsAndRanges",
-		simulated: "the simulated clients send no conditions",
+		edits: []edit{{"docservice/server/http_documents.go", "		if !httpapi.AllowsMatch(ifMatch, tag) {\n", "		if !httpapi.AllowsMatch(ifMatch, tag) && tag == \"\" {\n"}},
+		unit:  "./docservice/server TestConditionsAndRanges",
 	},
 	{
 		id: "V10-tracing", what: "tracing adds metadata above the limit",
-		edits:     []edit{{"boxcarrpc/boxcarotel/boxcarotel.go", "len(traced) <= boxcarrpc.MaxMetadataBytes {", "len(traced) >= 0 {"}},
-		unit:      "./boxcarrpc/boxcarotel TestTracingDoesNotExceedTheLimitOfMetadata",
-		simulated: "no calls are traced",
+		edits: []edit{{"boxcarrpc/boxcarotel/boxcarotel.go", "len(traced) <= boxcarrpc.MaxMetadataBytes {", "len(traced) >= 0 {"}},
+		unit:  "./boxcarrpc/boxcarotel TestTracingDoesNotExceedTheLimitOfMetadata",
+		fleet: true,
 	},
 	{
 		id: "V10-admission", what: "requests for documents over HTTP are outside of admission",
-		edits:     []edit{{"docservice/server/http.go", "return d.admitHTTP(d.options.Tracer.HTTP(next))", "return d.options.Tracer.HTTP(next)"}},
-		unit:      "./docservice/server TestHTTPRequestsForDocumentsAreAdmitted",
-		simulated: "the simulated clients do not reach a limit",
+		edits: []edit{{"docservice/server/http.go", "return d.admitHTTP(d.options.Tracer.HTTP(next))", "return d.options.Tracer.HTTP(next)"}},
+		unit:  "./docservice/server TestHTTPRequestsForDocumentsAreAdmitted",
 	},
 	{
 		id: "V10-bearer", what: "the scheme \"bearer\" in lower case is refused",
 		edits:     []edit{{"boxcarrpc/credentials/tokens.go", "strings.EqualFold(scheme, \"Bearer\")", "scheme == \"Bearer\""}},
 		unit:      "./boxcarrpc/credentials Bearer",
-		simulated: noTLS,
+		simulated: "the simulated servers of documents require no tokens",
 	},
 	{
-		// A simulation needs more servers than the size of a subset.
 		id: "V10-borrow", what: "a subset whose servers are full borrows nothing",
 		edits: []edit{{"boxcarrpc/core/subset.go", "short := l.starved && ", "short := l == nil && "}},
 		unit:  "./boxcarrpc/core TestAFullSubsetBorrows",
@@ -135,7 +116,6 @@ var issueV = []defect{
 		unit:  "./boxcarrpc TestARollingRestartOfTwoServersFailsNoCall|TestCallsFailAtOnce",
 	},
 	{
-		// A simulation needs columns and etcd.
 		id: "V12", what: "a client that starts while etcd is away does not use the last servers",
 		edits: []edit{{"docservice/sharded/etcdclient/kept.go", "		if last, ok := k.last(); ok {\n", "		if last, ok := k.last(); ok && k.file == \"\" {\n"}},
 		unit:  "./docservice/sharded/etcdclient WithoutEtcd",

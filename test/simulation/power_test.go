@@ -75,7 +75,7 @@ func (s *search) String() string {
 var (
 	foundLine = regexp.MustCompile(`found with seed (\d+) of this run, after ([\d.hms]+)`)
 	ruleLine  = regexp.MustCompile(`VIOLATION ([a-z ]+): (.*)`)
-	started   = regexp.MustCompile(`(?m)^=== RUN   TestSeeds/`)
+	started   = regexp.MustCompile(`(?m)^=== RUN   Test(Seeds|Pools)/`)
 )
 
 // search runs the simulator with the defect.
@@ -89,7 +89,7 @@ func (d *defect) search(t *testing.T, root string) *search {
 	output, err := build.CombinedOutput()
 	require.NoError(t, err, "%s: %s", d.id, output)
 
-	run := exec.Command(binary, "-test.v", "-test.run", "^(TestSeeds|TestCases)$", "-seed", "1", "-seeds", "0", "-until", limit.String(), "-test.timeout", (4 * *limit).String())
+	run := exec.Command(binary, "-test.v", "-test.run", "^("+d.scenario()+"|TestCases)$", "-seed", "1", "-seeds", "0", "-until", limit.String(), "-test.timeout", (20 * *limit).String())
 	run.Dir = filepath.Join(root, "internal", "simulate")
 	output, err = run.CombinedOutput()
 	if err == nil {
@@ -109,6 +109,16 @@ func (d *defect) search(t *testing.T, root string) *search {
 		s.rule = "crash: " + crash(string(output))
 	}
 	return s
+}
+
+// scenario returns the test of the simulator that searches the defect.
+func (d *defect) scenario() string {
+	for _, dir := range []string{"boxcarrpc/", "docservice/sharded/etcdclient/"} {
+		if strings.HasPrefix(d.edits[0].file, dir) && !d.fleet {
+			return "TestPools"
+		}
+	}
+	return "TestSeeds"
 }
 
 // crash returns the line of an output that says why a process has ended.
