@@ -18,11 +18,13 @@ var rooms = []struct{ name, imports string }{
 	{"wal", ""},
 	{"bloom", ""},
 	{"queue/codec", ""},
+	{"queue/codec/lzo", "queue/codec"}, // under the GPL
 	{"queue/stored", "queue/codec"},
-	{"queue", "queue/codec queue/stored"},
+	{"queue", "queue/codec queue/codec/lzo queue/stored"},
 	{"queue/maintain", "queue queue/codec"},
 	{"queue/shard", ""},
 	{"queue/shardset", "queue queue/shard"},
+	{"queue/digests", "queue queue/shard"},
 	{"queue/bucket", ""},
 	{"lsm", "wal bloom"},
 	{"boxcarrpc/subset", ""},
@@ -41,7 +43,7 @@ var rooms = []struct{ name, imports string }{
 	{"docservice/peers", "boxcarrpc queue queue/publish"},
 	{"docservice/server", "docservice docservice/placement docservice/sharded docservice/collection docservice/memcached docservice/router docservice/follow docservice/column docservice/peers " +
 		"boxcarrpc boxcarrpc/core boxcarrpc/budget lsm queue queue/codec queue/stored queue/shard queue/bucket queue/publish"},
-	{"ingest", "queue queue/shardset queue/bucket boxcarrpc"}, // the TLS files of brokers
+	{"ingest", "queue queue/shardset queue/digests queue/bucket boxcarrpc"}, // the TLS files of brokers
 	{"cmd", "*"},
 	{"examples", "*"},
 	{"test", "*"},
@@ -96,5 +98,15 @@ func TestImports(t *testing.T) {
 		for _, name := range strings.Fields(r.imports) {
 			require.True(t, name == "*" || used[r.name][name], "%s does not import %s any more: shorten the table; it imports %v", r.name, name, slices.Sorted(maps.Keys(used[r.name])))
 		}
+	}
+}
+
+// No client links the codec that is under the GPL.
+func TestClientsWithoutGPL(t *testing.T) {
+	for packages, links := range map[string]bool{"docstore/docservice docstore/docservice/sharded/etcdclient docstore/boxcarrpc": false, "docstore/queue": true} {
+		args := append([]string{"list", "-deps"}, strings.Fields(packages)...)
+		out, err := exec.CommandContext(t.Context(), "go", args...).Output()
+		require.NoError(t, err)
+		require.Equal(t, links, strings.Contains(string(out), "go-lzo"), packages)
 	}
 }

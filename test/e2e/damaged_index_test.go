@@ -63,37 +63,6 @@ func TestDamagedIndex(t *testing.T) {
 	}
 }
 
-// TestDamageBeneathARunningDaemon flips a byte of a table, in a block that no client reads,
-// while the daemon runs. The scrub finds it, and the daemon replaces the index while it serves
-// all documents.
-func TestDamageBeneathARunningDaemon(t *testing.T) {
-	t.Parallel()
-	documents := corpus(t)[:5_000]
-	queue, checkpoint := indexedInTables(t, documents)
-	d := startDaemonWith(t, queue, checkpoint, "--scrub-interval", "100ms")
-	d.waitReady(t)
-	files, err := filepath.Glob(filepath.Join(checkpoint, collectionName, "index-0001.v1", "*.table"))
-	require.NoError(t, err)
-	require.Len(t, files, 1)
-	file, err := os.OpenFile(files[0], os.O_RDWR, 0)
-	require.NoError(t, err)
-	info, err := file.Stat()
-	require.NoError(t, err)
-	b := make([]byte, 1)
-	_, err = file.ReadAt(b, info.Size()/3)
-	require.NoError(t, err)
-	_, err = file.WriteAt([]byte{b[0] ^ 1}, info.Size()/3)
-	require.NoError(t, err)
-	require.NoError(t, file.Close())
-
-	d.WaitOutput(t, "the index is damaged and is rebuilt from the queue")
-	d.WaitOutput(t, "serving another index")
-	d.waitReady(t)
-	compareAll(t, newClient(t, d), expected(documents))
-	d.Stop(t)
-	start(t, nil, "docserviced", "check", "--data", checkpoint).WaitExit(t)
-}
-
 // TestTruncatedTableBeneathARunningDaemon truncates the only table of one of two daemons, as a
 // failing disk might. A client of both daemons loses no get and no batch and receives no wrong
 // answer. The daemon reports that it is not ready and rebuilds its index. A daemon whose table

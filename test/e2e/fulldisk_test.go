@@ -43,10 +43,10 @@ func smallDisk(t *testing.T) string {
 // ENOSPC, because another process may write at the same time.
 func fillDisk(t *testing.T, dir string, left int64) (ballast string) {
 	t.Helper()
-	free, err := vfs.OS.FreeBytes(dir)
+	free, err := vfs.OS.Free(dir)
 	require.NoError(t, err)
 	ballast = filepath.Join(dir, "ballast")
-	err = os.WriteFile(ballast, make([]byte, free-left), 0o600)
+	err = os.WriteFile(ballast, make([]byte, free.Bytes-left), 0o600)
 	if left > 0 || !errors.Is(err, syscall.ENOSPC) {
 		require.NoError(t, err)
 	}
@@ -104,6 +104,60 @@ func TestFullDiskUnderTheIndex(t *testing.T) {
 	compareAll(t, newClient(t, d), expected(documents))
 	d.Stop(t)
 	start(t, nil, "docserviced", "check", "--data", filepath.Join(disk, "data")).WaitExit(t)
+}
+
+// TestFullDiskUnderTheIndexAfterRestart: the daemon starts with a full disk of the index, or without
+// free inodes. Its metrics show a problem of the index and no damage, and its error names which of
+// both is missing.
+func TestFullDiskUnderTheIndexAfterRestart(t *testing.T) {
+	const inodes = "no inode"
+	for name, exhaust := range map[string]func(t *testing.T, dir string) (restore func()){
+		"bytes": func(t *testing.T, dir string) func() {
+			ballast := fillDisk(t, dir, 0)
+			return func() { require.NoError(t, os.Remove(ballast)) }
+		},
+		inodes: func(t *testing.T, dir string) func() {
+			ballast := filepath.Join(dir, "ballast")
+			require.NoError(t, os.Mkdir(ballast, 0o755))
+			for i := 0; ; i++ {
+				err := os.WriteFile(filepath.Join(ballast, fmt.Sprint(i)), nil, 0o600)
+				if errors.Is(err, syscall.ENOSPC) {
+					return func() { require.NoError(t, os.RemoveAll(ballast)) }
+				}
+				require.NoError(t, err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			disk, queue := smallDisk(t), t.TempDir()
+			documents := manyDocuments()[:200]
+			appendAll := func(documents []document) {
+				start(t, bytes.NewReader(ndjson(documents)), "docstore-updater", "append", "--queue", queue).WaitExit(t)
+			}
+			appendAll(documents[:100])
+			d := startDaemonWith(t, queue, filepath.Join(disk, "data"), "--memory", "16MiB")
+			d.waitReady(t)
+			d.Stop(t)
+			restore := exhaust(t, disk)
+			appendAll(documents[100:])
+			d = startDaemonWith(t, queue, filepath.Join(disk, "data"), "--memory", "16MiB")
+			d.poll(t, "/metrics", func(_ int, body []byte) bool {
+				require.NotContains(t, string(body), `docstore_faults{collection="`+collectionName+`",effect="tail_stopped"} 1`)
+				return bytes.Contains(body, []byte(`docstore_index_problem{collection="`+collectionName+`"} 1`)) &&
+					bytes.Contains(body, []byte(`docstore_faults{collection="`+collectionName+`",effect="index_unwritten"} 1`)) &&
+					!bytes.Contains(body, []byte(`docstore_tail_lag_seconds{collection="`+collectionName+`"} 0`+"\n"))
+			})
+			d.poll(t, "/readyz", func(_ int, body []byte) bool {
+				require.Equal(t, name == inodes, bytes.Contains(body, []byte("no inode")), "%s", body)
+				return bytes.Contains(body, []byte("the index cannot be written"))
+			})
+			d.waitDocument(t, documents[99].id, documents[99].line)
+			restore()
+			d.waitReady(t)
+			d.waitDocument(t, documents[199].id, documents[199].line)
+			d.Stop(t)
+		})
+	}
 }
 
 // TestFullDiskUnderTheQueue: the disk of the queue is full. The updater reports it and exits;

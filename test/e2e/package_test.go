@@ -39,16 +39,16 @@ func TestPackage(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(root, "var", "lib", "dpkg", "status"), nil, 0o644))
 	dpkg(t, root, "--install", deb)
 	serveAsInstalled(t, root)
-	for _, page := range []string{"docserviced-serve", "docstore-updater-append", "boxcar-get"} {
+	for _, page := range []string{"docstore-serve", "docserviced-serve", "docstore-updater-append", "boxcar-get"} {
 		require.FileExists(t, filepath.Join(root, "usr", "share", "man", "man1", page+".1.gz"))
 	}
 
-	for _, file := range []string{"prometheus/alerts.yml", "grafana/docstore.json", "proto/docservice.proto"} {
+	for _, file := range []string{"prometheus/alerts.yml", "grafana/docstore.json", "proto/docservice.proto", "examples/packages.ndjson"} {
 		require.FileExists(t, filepath.Join(root, "usr", "share", "docstore", filepath.FromSlash(file)))
 	}
 	version := regexp.MustCompile(`docstore_(0\.0\.0~git\d{14}\.([0-9a-f]+))`).FindStringSubmatch(deb)
 	require.NotNil(t, version, deb)
-	for _, command := range []string{"docserviced", "docstore-updater", "boxcar"} {
+	for _, command := range []string{"docstore", "docserviced", "docstore-updater", "boxcar"} {
 		out, err := exec.Command(filepath.Join(root, "usr", "bin", command), "--version").CombinedOutput()
 		require.NoError(t, err, string(out))
 		require.Contains(t, string(out), command+" "+version[1]+" (commit "+version[2]) // the version contains its prefix

@@ -61,6 +61,8 @@ var targets = map[string]string{
 	"queue.parseHead":                                 "FuzzHead",
 	"queue/internal/segment.ParseHeader":              "queue.FuzzSegment",
 	"queue/internal/segment.ParseRelocations":         "queue/maintain.FuzzRewrite",
+	"queue/codec/lzo.decodedBytes":                    "FuzzDecode",
+	"queue/digests.parse":                             "FuzzParse",
 	"queue/shardset.parseFile":                        "FuzzFile",
 	"queue/publish.decodeCommit":                      "FuzzCommit",
 	"queue/publish.decodeIncrement":                   "FuzzIncrement",

@@ -3,6 +3,7 @@ package guides
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -62,7 +63,10 @@ func parse(page string) (blocks []block) {
 	return blocks
 }
 
-// guides returns the blocks of all pages by name, except format pages, which have no commands.
+// readmePage is the page that runs in a clone of the repository.
+const readmePage = "../README.md"
+
+// guides returns the blocks of README.md and of all pages of docs/ by name, except format pages, which have no commands.
 func guides(t *testing.T) map[string][]block {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join("..", "..", "docs", "*.md"))
@@ -74,8 +78,18 @@ func guides(t *testing.T) map[string][]block {
 		pages[filepath.Base(path)] = parse(string(content))
 	}
 	require.NotEmpty(t, pages)
+	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	require.NoError(t, err)
+	pages[readmePage] = parse(string(readme))
 	return pages
 }
+
+// hiddenSetUps are the pages with hidden commands: a PostgreSQL server, which is started differently
+// by each system.
+var hiddenSetUps = map[string]bool{"sources.md": true}
+
+// endless matches loops without a bound.
+var endless = regexp.MustCompile(`^\s*(until|while) `)
 
 // TestBlocks: each block of a guide declares its kind, so that no block escapes the tests by
 // mistake.
@@ -89,6 +103,10 @@ func TestBlocks(t *testing.T) {
 			reason, unrun := strings.CutPrefix(b.info, needs)
 			require.True(t, kinds[b.info] || unrun && reason != "", "docs/%s:%d: commands need ```sh run, ```sh measures or ```sh needs: REASON; "+
 				"other blocks are ```output, ```text, ```go or ```yaml; got %q", page, b.line-1, b.info)
+			require.True(t, b.info != setUp || hiddenSetUps[page], "docs/%s:%d: hidden commands: show readers everything that a page needs", page, b.line)
+			for line := range strings.Lines(b.text) {
+				require.False(t, b.info == "sh run" && endless.MatchString(line), "docs/%s:%d: %s may wait endlessly: bound it", page, b.line, strings.TrimSpace(line))
+			}
 			if b.info == "output" {
 				require.True(t, i > 0 && blocks[i-1].info == "sh run", "docs/%s:%d: output without a preceding sh run block", page, b.line-1)
 			}

@@ -2,8 +2,8 @@
 //
 // The info string of each fenced block declares its kind:
 //
-//	```sh run               runs in order, in one shell per page that starts in an empty
-//	                        directory with the commands of this repository in PATH
+//	```sh run               runs in order, in one shell per page, with the commands of this
+//	                        repository in PATH unless the page installs them
 //	```output               expected output of the preceding block, stdout and stderr; "..."
 //	                        matches any text in a line, a line of "..." any lines
 //	```sh needs: SYSTEMD    not run, for the stated reason; flags are checked
@@ -11,14 +11,16 @@
 //	```yaml config          a configuration that docserviced config must accept
 //	```text, go, yaml ...   no commands
 //
-// An indented line may be a benchmark command. Setup commands that are not shown to readers
-// are in a comment:
+// An indented line may be a benchmark command.
+//
+// A page runs what a reader pastes, in an empty directory or a copy of the repository, as the page
+// says, and nothing else; a loop must have a bound. The exception, hiddenSetUps, has commands in a
+// comment:
 //
 //	<!-- run
-//	docstore-updater append --queue /srv/queue/jobs ...
+//	initdb ...
 //	-->
 //
-// Pages use the addresses and paths of a real machine and run in parallel. Therefore the
-// tests replace ports by free ones, hosts 10.0.0.N by localhost, and /srv/, /etc/docstore
-// and /var/lib/docstore by directories per page, and reverse this in the output.
+// Pages run in parallel. Therefore the tests replace ports by free ones, and reverse this in the
+// output.
 package guides

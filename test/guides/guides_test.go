@@ -5,6 +5,7 @@ package guides
 import (
 	"bufio"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -26,15 +27,14 @@ import (
 // binaries is the directory of the built commands.
 var binaries string
 
+// servers is the directory of servers that scripts/setup installs outside PATH.
+var servers string
+
 func TestMain(m *testing.M) {
 	testprocess.Main(m, func(dir string) error {
 		binaries = dir
 		output := dir + string(filepath.Separator)
-		if err := testprocess.Build("-o", output, "docstore/cmd/...", "docstore/examples/..."); err != nil {
-			return err
-		}
-		// Another module.
-		if err := testprocess.Build("-C", "../../examples/frontend", "-o", output, "."); err != nil {
+		if err := testprocess.Build("-o", output, "docstore/cmd/..."); err != nil {
 			return err
 		}
 		return linkS3(dir)
@@ -50,7 +50,8 @@ func linkS3(dir string) error {
 	if err != nil {
 		return fmt.Errorf("run make setup, which builds the S3 server of the guides: %w", err)
 	}
-	return os.Symlink(binary, filepath.Join(dir, "versitygw"))
+	servers = filepath.Join(dir, "servers")
+	return errors.Join(os.Mkdir(servers, 0o755), os.Symlink(binary, filepath.Join(servers, "versitygw")))
 }
 
 // A step is a block to run and its expected output.
@@ -91,7 +92,8 @@ func pattern(output string) string {
 type shell struct {
 	in       io.WriteCloser
 	out      *bufio.Reader
-	to, from *strings.Replacer // page names to real names, and back
+	dir      string
+	to, from *strings.Replacer // ports of the page to free ones, and back
 }
 
 // pageTimeout ends a page that hangs.
@@ -99,47 +101,76 @@ const pageTimeout = 8 * time.Minute
 
 const sentinel = "=== the step has ended ==="
 
-// ports, hosts and paths that pages use.
-var (
-	ports = []string{"7070", "7071", "7072", "7170", "7171", "7270", "7271", "7370", "7371", "7470", "7471", "7570", "7571", "8080", "5432", "2379", "2380", "7946", "11211"}
-	hosts = []string{"10.0.0.1:7070", "10.0.0.2:7070"}
-	paths = []string{"/srv/", "/etc/docstore/", "/var/lib/docstore/"}
-)
+// ports are those that pages use.
+var ports = []string{"7070", "7071", "7072", "7170", "7171", "7270", "7271", "7370", "7371", "7470", "7471", "7570", "7571", "8080", "5432", "2379", "2380", "7946", "11211"}
 
-// replacers creates the directories of a page below dir. It returns replacers from names in the
-// page to real names, and back.
-func replacers(t *testing.T, dir string) (to, from *strings.Replacer) {
+// replacers returns replacers from the ports of a page to free ones, and back.
+func replacers(t *testing.T) (to, from *strings.Replacer) {
 	t.Helper()
 	var there, back []string
-	replace := func(named, is string) { there, back = append(there, named, is), append(back, is, named) }
-	for _, host := range hosts {
-		replace(host, freeport.Address(t))
-	}
 	for _, port := range ports {
-		replace(":"+port, strings.TrimPrefix(freeport.Address(t), "127.0.0.1"))
-	}
-	for _, path := range paths {
-		require.NoError(t, os.MkdirAll(filepath.Join(dir, path), 0o755))
-		replace(path, dir+path)
+		free := strings.TrimPrefix(freeport.Address(t), "127.0.0.1")
+		there, back = append(there, ":"+port, free), append(back, free, ":"+port)
 	}
 	return strings.NewReplacer(there...), strings.NewReplacer(back...)
 }
 
-func startShell(t *testing.T) *shell {
+// clone copies the files of the repository, with changes that are not committed, to a directory.
+func clone(t *testing.T, dir string) {
+	t.Helper()
+	copying := exec.Command("bash", "-c", "git ls-files -z --cached --others --exclude-standard | tar --null --ignore-failed-read -T - -c | tar -x -C "+dir)
+	copying.Dir = filepath.Join("..", "..")
+	out, err := copying.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
+// goEnv returns a setting of the go command.
+func goEnv(t *testing.T, name string) string {
+	t.Helper()
+	out, err := exec.Command("go", "env", name).Output()
+	require.NoError(t, err)
+	return strings.TrimSpace(string(out))
+}
+
+// condition is what the first lines of a page say: "in a clone", "installs the commands".
+type condition struct {
+	clone    bool
+	installs bool // the commands of this repository are not in PATH before
+	settings bool // its output has the settings: the environment has none
+}
+
+var conditions = map[string]condition{
+	readmePage:           {clone: true, installs: true},
+	"getting-started.md": {clone: true, installs: true},
+	"client.md":          {clone: true},
+	"sources.md":         {clone: true},
+	"configuration.md":   {settings: true},
+}
+
+func startShell(t *testing.T, c condition) *shell {
 	t.Helper()
 	cmd := exec.Command("bash", "--norc", "--noprofile")
 	cmd.Dir = t.TempDir()
-	s := &shell{}
-	s.to, s.from = replacers(t, cmd.Dir)
+	s := &shell{dir: cmd.Dir}
+	s.to, s.from = replacers(t)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // includes daemons that the page leaves running
 	repository, err := filepath.Abs(filepath.Join("..", ".."))
 	require.NoError(t, err)
 	// test/image runs a page with the commands of the container image.
 	commands := cmp.Or(os.Getenv("DOCSTORE_GUIDE_COMMANDS"), binaries)
 	address := func(port string) string { return s.to.Replace("127.0.0.1:" + port) }
-	cmd.Env = append(os.Environ(), "PATH="+commands+":"+binaries+":"+filepath.Join(repository, "deploy")+":"+os.Getenv("PATH"), "HOME="+cmd.Dir, "LC_ALL=C.UTF-8",
-		"DOCSERVICED_BOXCAR="+address("7070"), "DOCSERVICED_HTTP="+address("7071"), "BOXCAR_SERVERS="+address("7070"), "REPOSITORY="+repository,
+	path := servers + ":" + os.Getenv("PATH")
+	if !c.installs {
+		path = commands + ":" + filepath.Join(repository, "deploy") + ":" + path
+	}
+	cmd.Env = append(os.Environ(), "PATH="+path, "HOME="+cmd.Dir, "GOCACHE="+goEnv(t, "GOCACHE"), "GOMODCACHE="+goEnv(t, "GOMODCACHE"), "LC_ALL=C.UTF-8",
 		"DOCSTORE_AUDIT_LOG="+filepath.Join(cmd.Dir, ".audit.log")) // keeps its records out of the output of the pages
+	if !c.settings { // free ports instead of the default ones
+		cmd.Env = append(cmd.Env, "DOCSERVICED_BOXCAR="+address("7070"), "DOCSERVICED_HTTP="+address("7071"), "BOXCAR_SERVERS="+address("7070"))
+	}
+	if c.clone {
+		clone(t, cmd.Dir)
+	}
 	s.in, err = cmd.StdinPipe()
 	require.NoError(t, err)
 	out, writer, err := os.Pipe()
@@ -193,9 +224,9 @@ func TestGuides(t *testing.T) {
 			continue
 		}
 		ran++
-		t.Run(page, func(t *testing.T) {
+		t.Run(filepath.Base(page), func(t *testing.T) {
 			t.Parallel()
-			shell := startShell(t)
+			shell := startShell(t, conditions[page])
 			for _, step := range steps {
 				printed, ok := shell.run(step.text)
 				require.True(t, ok, "docs/%s:%d: command failed:\n%s\noutput:\n%s", page, step.line, step.text, printed)
@@ -231,10 +262,10 @@ func TestShell(t *testing.T) {
 	require.NotRegexp(t, pattern("end.\n"), "ends\n")
 	require.NotRegexp(t, pattern("end\n"), "the end\n")
 
-	shell := startShell(t)
-	printed, ok := shell.run("printf 'at %s' 127.0.0.1:7070 10.0.0.2:7070; echo more >&2; touch /srv/file; ls -d /srv/file")
+	shell := startShell(t, condition{})
+	printed, ok := shell.run("printf 'at %s' 127.0.0.1:7070 localhost:7071; echo more >&2; touch file; ls -d file")
 	require.True(t, ok)
-	require.Equal(t, "at 127.0.0.1:7070at 10.0.0.2:7070more\n/srv/file\n", printed)
+	require.Equal(t, "at 127.0.0.1:7070at localhost:7071more\nfile\n", printed)
 	printed, ok = shell.run("echo before\nfalse\necho behind\n")
 	require.False(t, ok)
 	require.Equal(t, "before\n", printed)

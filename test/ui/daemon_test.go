@@ -47,9 +47,9 @@ type daemon struct {
 	http, boxcar string
 }
 
-// startDaemon serves a queue until the test ends. The memory limit is small enough for tables
-// and filters to be written.
-func startDaemon(t *testing.T) *daemon {
+// startDaemon serves a queue until the test ends, as the collection jobs and others. The memory
+// limit is small enough for tables and filters to be written.
+func startDaemon(t *testing.T, others ...string) *daemon {
 	t.Helper()
 	d := &daemon{t: t, queue: filepath.Join(t.TempDir(), "queue")}
 	var first, second strings.Builder
@@ -61,15 +61,19 @@ func startDaemon(t *testing.T) *daemon {
 	}
 	d.append(first.String())
 	d.append(second.String())
-	d.serve(d.queue)
+	d.serve(d.queue, others...)
 	return d
 }
 
-// serve serves the collection until the test ends.
-func (d *daemon) serve(source string) {
+// serve serves the source as collections until the test ends.
+func (d *daemon) serve(source string, others ...string) {
 	t := d.t
-	command := exec.Command(filepath.Join(commands, "docserviced"), "serve", "--collection", "jobs="+source, "--data", t.TempDir(),
-		"--boxcar", "127.0.0.1:0", "--http", "127.0.0.1:0", "--memory", "16MiB", "--quiet")
+	args := []string{"serve", "--collection", "jobs=" + source, "--data", t.TempDir(),
+		"--boxcar", "127.0.0.1:0", "--http", "127.0.0.1:0", "--memory", "16MiB", "--quiet"}
+	for _, name := range others {
+		args = append(args, "--collection", name+"="+source)
+	}
+	command := exec.Command(filepath.Join(commands, "docserviced"), args...)
 	log, err := command.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, command.Start())

@@ -111,7 +111,9 @@ func TestLookUp(t *testing.T) {
 	}
 	require.Equal(t, "id", focused)
 	b.do(chromedp.KeyEvent("job-00003"+kb.Enter), chromedp.WaitVisible(chromedp.CSS(`pre`)))
-	require.Equal(t, `{"id":"job-00003","title":"Senior engineer"}`, b.text(`pre`))
+	require.Equal(t, "{\n  \"id\": \"job-00003\",\n  \"title\": \"Senior engineer\"\n}", b.text(`pre`))
+	b.do(chromedp.Click(chromedp.CSS(`.copy`)))
+	b.shows(`document.querySelector(".copy").textContent === "Copied"`)
 	b.do(chromedp.Click(chromedp.CSS(`a[href*="versions"]`)), chromedp.WaitVisible(chromedp.CSS(`table`)))
 	require.Equal(t, 2, value[int](b, `document.querySelectorAll("tbody tr").length`))
 	b.picture("live-lookup.png")
@@ -120,6 +122,23 @@ func TestLookUp(t *testing.T) {
 	require.Contains(t, b.text(`pre`), "<b>words </b>", "markup in a document is shown as text")
 	b.do(chromedp.Navigate(d.http+"/lookup?collection=jobs&id=nobody"), chromedp.WaitVisible(chromedp.CSS(`.warn-text`)))
 	require.Equal(t, "not found", b.text(`.warn-text`))
+}
+
+// TestBrowse follows the pages of the ids with a prefix, and opens a document.
+func TestBrowse(t *testing.T) {
+	d := startDaemon(t)
+	b := openBrowser(t, 390, 844)
+	b.do(chromedp.Navigate(d.http), chromedp.SendKeys(chromedp.CSS(`input[name=id]`), "job-0123"), chromedp.Click(chromedp.CSS(`button[formaction="/browse"]`)),
+		chromedp.WaitVisible(chromedp.CSS(`.ids`)))
+	b.shows(`document.querySelectorAll(".ids a").length === 10 && document.querySelector("input[name=prefix]").value === "job-0123"`)
+	b.do(chromedp.Click(chromedp.CSS(`.ids li:nth-child(5) a`)), chromedp.WaitVisible(chromedp.CSS(`pre`)))
+	require.Contains(t, b.text(`pre`), "job-01234")
+	b.do(chromedp.Click(chromedp.CSS(`header a[href^="/browse"]`)), chromedp.WaitVisible(chromedp.CSS(`.ids`)))
+	require.Equal(t, 100, value[int](b, `document.querySelectorAll(".ids a").length`))
+	b.do(chromedp.Click(chromedp.CSS(`a[rel=next]`)), chromedp.WaitVisible(chromedp.CSS(`a[rel=next][href*="job-00199"]`)))
+	require.Equal(t, "job-00100", b.text(`.ids a`))
+	require.LessOrEqual(t, value[int](b, `document.documentElement.scrollWidth`), 390)
+	b.picture("live-browse.png")
 }
 
 // TestLiveUpdate: an appended document appears without a reload.
@@ -146,7 +165,7 @@ func TestSlotBoard(t *testing.T) {
 	b.shows(`document.querySelectorAll("#figures polyline").length > 0 && [...document.querySelectorAll("#figures tbody td")].some(cell => cell.textContent === "Get")`)
 	b.shows(`/in memory\s*[0-9.]+ % of .* mapped\s*cold reads\s*[0-9,]+\/s/.test(document.getElementById("queues").textContent)`)
 	b.do(chromedp.Click(chromedp.CSS(`#boxcar a[href*="client="]`)))
-	b.do(chromedp.WaitVisible(chromedp.CSS(`#h-boxcar + p a[href="/"]`))) // the link back to all clients
+	b.do(chromedp.WaitVisible(chromedp.CSS(`summary:has(#h-boxcar) + p a[href="/"]`))) // the link back to all clients
 	b.shows(`document.querySelectorAll(".board .slot").length >= 8`)
 	b.do(chromedp.Navigate(d.http + "/?client=nobody"))
 	b.shows(`document.getElementById("connection").textContent === "live"`)
@@ -162,7 +181,8 @@ func TestSlotBoard(t *testing.T) {
 	b.prefers("dark")
 	b.picture("live-dark.png")
 	b.prefers("light")
-	b.do(chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile))
+	b.do(chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile), chromedp.Navigate(d.http))
+	b.shows(`document.querySelector("main details").open === false`)
 	b.picture("live-390.png")
 }
 
@@ -179,13 +199,21 @@ func TestDarkMode(t *testing.T) {
 	require.Equal(t, "rgb(20, 23, 26)", background("dark"))
 }
 
-// TestNarrow: at the width of a phone nothing overflows; tables show only their main columns.
+// TestNarrow: at the width of a phone nothing overflows; tables show only their main columns,
+// and three collections fit on two screens until details are requested.
 func TestNarrow(t *testing.T) {
-	d := startDaemon(t)
+	d := startDaemon(t, "two", "three")
 	b := openBrowser(t, 390, 844)
 	b.do(chromedp.Navigate(d.http))
-	require.LessOrEqual(t, value[int](b, `document.documentElement.scrollWidth`), 390)
 	b.shows(`document.getElementById("queues").textContent.includes("live bytes as of")`)
+	b.shows(`document.getElementById("collections").textContent.includes("60,000")`)
+	require.LessOrEqual(t, value[int](b, `document.documentElement.scrollWidth`), 390)
+	require.LessOrEqual(t, value[int](b, `document.documentElement.scrollHeight`), 2*844)
+	b.prefers("dark")
+	b.picture("live-narrow-dark.png")
+	b.prefers("light")
+	require.True(t, value[bool](b, `document.querySelectorAll("main details").forEach(d => d.open = true) === undefined`))
+	require.LessOrEqual(t, value[int](b, `document.documentElement.scrollWidth`), 390)
 	require.Empty(t, value[string](b, `[...document.querySelectorAll(".scroll")].filter(s => s.scrollWidth > s.clientWidth).map(s => s.ariaLabel).join()`))
 }
 
