@@ -1,6 +1,8 @@
 # Docstore. `make` or `make help` lists the targets.
 
 GO      ?= go
+# Debian's, for which scripts/setup installs gRPC.
+PYTHON  ?= /usr/bin/python3
 TOOLS   := $(CURDIR)/.tools
 LINT    := $(TOOLS)/golangci-lint-v2.15.0
 
@@ -11,10 +13,11 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## run updater, daemon and client in one process, with generated job postings
-	$(GO) run ./cmd/docstore-demo
+	$(GO) run ./cmd/docstore demo
 
 build: ## build the commands into bin/
 	$(GO) build -o bin/ ./cmd/...
+	cp deploy/docstore-sync bin/
 
 # The limit of one package, for a loaded machine.
 TEST_TIMEOUT ?= 25m
@@ -47,7 +50,7 @@ test-all: setup check $(REPORT) ## install tools and run every test: races, real
 	@scripts/setup chromium
 	CGO_ENABLED=1 $(REPORT) -slowest 10 -vet=off -race -p 4 -timeout $(TEST_TIMEOUT) $(PACKAGES)
 	$(REPORT) -slowest 10 -vet=off -timeout $(TEST_TIMEOUT) ./test/...
-	$(REPORT) -vet=off -timeout $(TEST_TIMEOUT) -tags invariants,nolzo ./internal/vfs ./bloom ./lsm/... ./queue ./queue/internal/... ./queue/maintain ./queue/codec ./queue/stored ./wal ./docservice/collection ./boxcarrpc/core ./cmd/docstore-updater
+	$(REPORT) -vet=off -timeout $(TEST_TIMEOUT) -tags invariants,nolzo ./internal/vfs ./bloom ./lsm/... ./queue ./queue/internal/... ./queue/maintain ./queue/codec ./queue/stored ./wal ./docservice/collection ./boxcarrpc/core ./cmd/internal/updater
 	$(REPORT) -vet=off $(SIMULATION) -seed 1000 -seeds 200
 	cd bench && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) ./...
 	cd examples/frontend && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) ./...
@@ -56,6 +59,7 @@ test-all: setup check $(REPORT) ## install tools and run every test: races, real
 	cd test/openapi && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) .
 	cd test/ui && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) .
 	cd clients/node && npm test --silent
+	cd clients/python && mypy && $(PYTHON) -m tests
 
 check: ## gofmt, go vet (also with invariants and without lzo), types for darwin and windows, go mod tidy
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
@@ -107,6 +111,7 @@ packages: ## build the Debian package into dist/
 proto: ## generate code from the .proto files (needs protoc)
 	$(GO) generate ./docservice/docservicepb ./examples/grpcstubs/jobspb
 	cd clients/node && npm run --silent generate
+	protoc --proto_path=docservice/docservicepb --python_out=clients/python/src/docstore_client --pyi_out=clients/python/src/docstore_client docservice.proto
 
 setup: ## install the tools of tests and linters (rsync, gcc, ...)
 	@scripts/setup
