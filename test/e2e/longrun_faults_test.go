@@ -111,15 +111,7 @@ func (r *longRun) step() {
 			r.f.waitPlaced()
 		}
 	}
-	r.f.waitLive("a", "b", "c")
-	r.f.eventually("the client is connected to all rows", func(context.Context) bool {
-		for _, s := range r.c.client.PoolStats() {
-			if s.Live < longRunRows {
-				return false
-			}
-		}
-		return true
-	})
+	r.waitConnected()
 	r.converge()
 	r.c.require(strings.Join(names, ", "))
 	r.mu.Lock()
@@ -171,5 +163,20 @@ func (r *longRun) killColumn(column string) {
 	for _, d := range r.f.columns[column] {
 		r.f.restart(d)
 	}
+	r.waitConnected() // the pool asks them again within a second
 	r.f.disturbance.change()
+}
+
+// waitConnected waits until all servers are live and the client is connected to them.
+func (r *longRun) waitConnected() {
+	r.t.Helper()
+	r.f.waitLive("a", "b", "c")
+	r.f.eventually("the client is connected to all rows", func(context.Context) bool {
+		for _, s := range r.c.client.PoolStats() {
+			if s.Live < longRunRows {
+				return false
+			}
+		}
+		return true
+	})
 }
