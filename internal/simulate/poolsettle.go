@@ -157,7 +157,7 @@ func (f *frontend) unsettled() string {
 	if spare := s.Size / spareSlots; takesMore && f.w.Pools.Slots == 0 && f.w.Pools.Subset == 0 && nearHeld < s.Size-spare {
 		return fmt.Sprintf("it holds %d slots of its zone; %d may be spare", nearHeld, spare)
 	}
-	if 4*len(lower) <= near { // it asks one of them a minute
+	if len(lower) <= max(2, near/4) { // it asks one server a minute
 		return ""
 	}
 	return fmt.Sprintf("it holds slot %d, and these are free: %v", highest, lower)
