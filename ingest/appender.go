@@ -146,6 +146,11 @@ func (a *Appender) appendBatch(ctx context.Context, b *Batch) error {
 	if err := a.keepInvalid(b); err != nil {
 		return err
 	}
+	if b.FlushBefore {
+		if err := a.flush(); err != nil {
+			return err
+		}
+	}
 	a.reached.Ends = b.Ends
 	last := -1
 	defer func() { a.reach(b, last) }()

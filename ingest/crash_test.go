@@ -2,6 +2,7 @@ package ingest_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ import (
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/shard"
 	"docstore/queue/shardset"
 )
 
@@ -69,6 +71,67 @@ func TestDeadLettersSurviveCrashes(t *testing.T) {
 	passed, err := checkPassed(disk, input)
 	require.NoError(t, err)
 	require.Equal(t, input.bad[:passed], input.bad, "all were skipped")
+}
+
+// A crash after a log was rotated, before the first record of a shard is durable: the shard would have no
+// cursor, and the lines of the renamed file would not be read for it.
+func TestRotationAfterCrash(t *testing.T) {
+	layout := shard.Layout{Shards: 2}
+	var ids [2][]string // by shard
+	for n := 0; len(ids[1]) == 0 || len(ids[0]) < 500; n++ {
+		of := layout.ShardString(strconv.Itoa(n))
+		ids[of] = append(ids[of], strconv.Itoa(n))
+	}
+	lines := func(ids []string) (text []byte) {
+		for _, id := range ids {
+			text = fmt.Appendf(text, "{\"id\":%q,\"text\":%q}\n", id, strings.Repeat("x", 1000))
+		}
+		return text
+	}
+	log := filepath.Join(t.TempDir(), "log")
+	require.NoError(t, os.WriteFile(log, lines(ids[1][:1]), 0o600))
+	opener, err := files.NewOpener([]string{log}, files.Options{Format: records.FormatNDJSON, Follow: true})
+	require.NoError(t, err)
+	from, err := opener.Open(t.Context(), nil)
+	require.NoError(t, err)
+	defer from.Close()
+	require.NoError(t, os.Rename(log, log+".1"))
+	require.NoError(t, os.WriteFile(log, lines(ids[0]), 0o600))
+
+	disk, cursors := vfs.NewMem(), 0
+	crash := func(vfs.Op) error {
+		if t.Failed() {
+			return nil
+		}
+		writer, err := shardset.Open("/queue", &shardset.Options{FS: disk.CrashClone(vfs.KeepAll), Layout: layout})
+		if !assert.NoError(t, err) {
+			return nil
+		}
+		defer writer.Close()
+		if stored := writer.Cursors(); len(stored[0]) > 0 {
+			cursors++
+			assert.NotEmpty(t, stored[1])
+		}
+		return nil
+	}
+	var one sync.Mutex
+	fsys := vfs.NewFault(disk, func(op vfs.Op) error {
+		one.Lock()
+		defer one.Unlock()
+		return crash(op)
+	})
+	writer, err := shardset.Open("/queue", &shardset.Options{FS: fsys, Layout: layout, Codec: "none"})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	appender := ingest.NewAppender(from, false, &ingest.CatchUp{Writer: writer}, ingest.Options{Appended: func(at ingest.Progress) {
+		if at.Documents == 501 {
+			cancel()
+		}
+	}})
+	require.ErrorIs(t, appender.Run(ctx), ingest.ErrInterrupted)
+	require.NoError(t, writer.Close())
+	require.Positive(t, cursors)
 }
 
 // linesWithBad is a file of valid and invalid lines.

@@ -32,6 +32,9 @@ type Batch struct {
 	// Ends says that the source ends some time: stopping behind these records is an
 	// interruption. Without it the source may have new records for ever.
 	Ends bool
+	// FlushBefore says that earlier records must be durable before these are appended: the
+	// source could not find them again for a shard without a cursor.
+	FlushBefore bool
 	// AppendCursor appends the cursor after Records[i] to dst, at most queue.MaxCursorBytes.
 	// It appends nothing if the source cannot be read again, as a pipe.
 	AppendCursor func(dst []byte, i int) []byte

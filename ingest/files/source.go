@@ -26,8 +26,10 @@ type Source struct {
 	inputs  []*input // not yet read to the end; reader reads the first
 	reader  reader   // nil: the first input is not open
 	watcher *fileWatcher
-	rotated bool  // the followed file was read, and is to be replaced
-	failed  error // of the last Next, and of all that follow
+	rotated bool   // the followed file was read, and is to be replaced
+	last    *input // of the last reader; nil: there was none
+	renamed bool   // the reader's file got the name of the last one; no record of it was read
+	failed  error  // of the last Next, and of all that follow
 	emptied chan *batch
 
 	batchBytes int // constant, except in tests
@@ -101,6 +103,7 @@ func (s *Source) Next(ctx context.Context) (*ingest.Batch, error) {
 			s.failed = err
 		}
 		if len(b.Records) > 0 {
+			b.FlushBefore, s.renamed = s.renamed, false
 			return &b.Batch, nil
 		}
 		b.release()
@@ -137,6 +140,8 @@ func (s *Source) open(ctx context.Context) (err error) {
 	if in.follow && s.watcher == nil {
 		s.watcher = newFileWatcher(in.fs, in.name, followInterval) // also for its replacements
 	}
+	s.renamed = s.last != nil && s.last.index == in.index && s.objects == nil
+	s.last = in
 	if in.format == Directories {
 		s.reader = openDirectory(in)
 		return nil
