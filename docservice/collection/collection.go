@@ -88,7 +88,7 @@ func (c *Collection) open() (*store, error) {
 		return nil, err
 	}
 	if err := c.removeLeftovers(); err != nil {
-		return nil, err
+		c.logger.Warn("removing what an earlier run left failed; it is tried again at the next start", "error", err)
 	}
 	var lost *Fault
 	for {
@@ -134,10 +134,8 @@ func (c *Collection) serveOnly(served indexNumber, all []indexNumber) error {
 		if n == served || n == served.next() {
 			continue
 		}
-		c.logger.Warn("removing an index that an earlier run left", "index", n.path(c.dir))
-		if err := c.removeIndex(n); err != nil {
-			return err
-		}
+		err := c.removeIndex(n)
+		c.logger.Warn("removing an index that an earlier run left", "index", n.path(c.dir), "error", err)
 	}
 	return nil
 }

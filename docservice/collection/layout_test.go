@@ -134,6 +134,37 @@ func TestPartlyWrittenServing(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
+// What an earlier run left, and cannot be removed, does not keep a collection from being served.
+func TestLeftoversStay(t *testing.T) {
+	f := newFixture(t, vfs.NewMem(), string(filepath.Separator))
+	f.put("a", documentOf("a"))
+	require.NoError(t, f.ready().Close())
+	left := []string{
+		filepath.Join(f.dir, indexNumber(7).name()+removedExtension),
+		filepath.Join(f.dir, indexNumber(9).name()),
+	}
+	for _, dir := range left {
+		require.NoError(t, vfs.MakeDir(f.fs, dir))
+	}
+	fsys := f.options.FS
+	f.options.FS = vfs.NewFault(f.fs, func(op vfs.Op) error {
+		if (op.Kind == vfs.OpRename || op.Kind == vfs.OpRemoveAll) && strings.Contains(op.Name, indexPrefix) {
+			return syscall.EIO
+		}
+		return nil
+	})
+	c := f.ready()
+	requireDocument(t, c, "a", documentOf("a"))
+	require.NoError(t, c.Close())
+
+	f.options.FS = fsys
+	requireDocument(t, f.ready(), "a", documentOf("a"))
+	for _, dir := range left {
+		_, err := f.fs.Stat(dir)
+		require.ErrorIs(t, err, fs.ErrNotExist)
+	}
+}
+
 // TestCompactedPlaces: documents whose places were changed by a compaction are found, also
 // by an index that was built after it, and after the next compaction.
 func TestCompactedPlaces(t *testing.T) {
