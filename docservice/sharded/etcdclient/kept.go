@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"docstore/boxcarrpc/discovery"
+	"docstore/internal/checksum"
 	"docstore/internal/vfs"
 )
 
@@ -78,7 +79,7 @@ func (k *kept) last() (last discovery.Snapshot, ok bool) {
 		content, err = vfs.ReadFile(k.fs, k.file)
 	}
 	if err == nil {
-		last, err = discovery.Parse(bytes.NewReader(content))
+		last, err = serversOf(content)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -90,6 +91,19 @@ func (k *kept) last() (last discovery.Snapshot, ok bool) {
 	k.mu.reported = true
 	k.log.Warn("etcd does not answer; using the last servers of a column", "file", k.file, "servers", len(last.Servers), "changed", info.ModTime)
 	return last, true
+}
+
+// sumLine is the last line of a file, a comment of the list: the CRC-32C of the lines before it. If a
+// flipped bit changed an address, calls would go to a server that does not exist.
+const sumLine = "# CRC-32C %08x\n"
+
+// serversOf returns the servers of a file. The files of earlier builds have no checksum.
+func serversOf(content []byte) (discovery.Snapshot, error) {
+	at := max(0, len(content)-len(fmt.Sprintf(sumLine, 0)))
+	if bytes.HasPrefix(content[at:], []byte("# CRC-32C ")) && string(content[at:]) != fmt.Sprintf(sumLine, checksum.Of(content[:at])) {
+		return discovery.Snapshot{}, errors.New("the checksum is wrong")
+	}
+	return discovery.Parse(bytes.NewReader(content))
 }
 
 // keep writes the servers to the file. A column has none while etcd has lost its leases, too:
@@ -109,6 +123,7 @@ func (k *kept) keep(s discovery.Snapshot) {
 		}
 		content = append(content, '\n')
 	}
+	content = fmt.Appendf(content, sumLine, checksum.Of(content))
 	if err := vfs.WriteFileShared(k.fs, k.file, content); err != nil {
 		k.log.Warn("the servers of a column are not kept for a start without etcd", "error", err)
 	}

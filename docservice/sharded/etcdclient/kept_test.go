@@ -1,6 +1,7 @@
 package etcdclient
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -138,5 +139,28 @@ func TestNothingIsReadAfterWatch(t *testing.T) {
 			synctest.Wait()
 			require.False(t, log.late.Load(), "the file was read")
 		})
+	}
+}
+
+// A flipped bit in the file of the last servers gives an error or the same servers. A file of an earlier
+// build is read.
+func TestDamagedServers(t *testing.T) {
+	file := serversFile(t.TempDir(), "a")
+	(&kept{fs: vfs.OS, file: file, log: slog.New(slog.DiscardHandler)}).keep(*set("a:1", "b:2"))
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	want, err := serversOf(content)
+	require.NoError(t, err)
+	require.Len(t, want.Servers, 2)
+	lines := bytes.SplitAfter(content, []byte("\n"))
+	earlier, err := serversOf(bytes.Join(lines[:3], nil))
+	require.NoError(t, err)
+	require.Equal(t, want, earlier)
+	for bit := range 8 * len(content) {
+		damaged := bytes.Clone(content)
+		damaged[bit/8] ^= 1 << (bit % 8)
+		if got, err := serversOf(damaged); err == nil {
+			require.Equal(t, want, got, "bit %d", bit)
+		}
 	}
 }
