@@ -59,6 +59,7 @@ test-all: setup check $(REPORT) ## install tools and run every test: races, real
 	cd test/openapi && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) .
 	cd test/ui && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) .
 	cd clients/node && npm test --silent
+	cd clients/java && javac --release 17 -Xlint:all -Werror -d build/tests src/docstore/client/*.java tests/docstore/client/*.java && java -cp build/tests docstore.client.Tests
 	cd clients/python && mypy && $(PYTHON) -m tests
 
 check: ## gofmt, go vet (also with invariants and without lzo), types for darwin and windows, go mod tidy
@@ -124,4 +125,4 @@ $(LINT):
 	mv $(TOOLS)/golangci-lint $@
 
 clean: ## remove build output
-	rm -rf bin dist .tools
+	rm -rf bin dist .tools clients/java/build
