@@ -95,7 +95,7 @@ soak: setup ## run for hours: all seeds, crashes, kills, mutations, fuzzers; PAR
 bench: ## run the Go benchmarks of all packages
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-bench-report: ## run the comparisons, resume after an interruption, write docs/benchmarks.md (20 minutes; SIZE=full takes hours)
+bench-report: ## run the comparisons, resume after an interruption, write bench/README.md (20 minutes; SIZE=full takes hours)
 	cd bench && $(GO) run ./report -size $(or $(SIZE),quick)
 
 image: ## build the container image into dist/, with buildah

@@ -151,8 +151,8 @@
 // loses its slots, and its server is quarantined. A panic of a handler costs the slot.
 // Errors, deadlines and refusals cost none. A server that refuses requests or is silent for
 // a moment ranks last for a while, and one that fails requests while others do not is
-// ejected until a request or a health check succeeds. docs/operating-boxcar.md has the
-// limits and pauses, docs/boxcar-speed.md the cost of calls.
+// ejected until a request or a health check succeeds. docs/operating.md has the
+// limits and pauses, performance.md the cost of calls.
 //
 // # Limits
 //

@@ -42,7 +42,7 @@ func benchEncode(b *testing.B, enc codec.Encoder, documents [][]byte) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(raw)*1024, "ns/KiB")
 }
 
-// BenchmarkCodec is the table in docs/codecs.md: each codec, with a dictionary
+// BenchmarkCodec is the table in docs/ingest.md: each codec, with a dictionary
 // and without.
 func BenchmarkCodec(b *testing.B) {
 	documents, _ := benchDocuments(b)

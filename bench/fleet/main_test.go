@@ -212,9 +212,9 @@ func TestPairsAreAMap(t *testing.T) {
 	}
 }
 
-// Commands of docs/balance.md reproduce its figures.
+// Commands of README.md reproduce its figures.
 func TestFiguresOfThePage(t *testing.T) {
-	page, err := os.ReadFile("../../docs/balance.md")
+	page, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	text := strings.Join(strings.Fields(string(page)), " ")
 	for _, x := range []struct {

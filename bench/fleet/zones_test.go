@@ -16,7 +16,7 @@ func inZones(scenario string, k int, zoned bool) config {
 	return c
 }
 
-// The promises of docs/balance.md for zones, with all servers and with subsets.
+// The promises of README.md for zones, with all servers and with subsets.
 func TestZones(t *testing.T) {
 	for _, k := range []int{600, 120} {
 		left := func(r result) float64 { return share(r.counts.left, r.counts.attempts) }

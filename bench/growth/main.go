@@ -5,7 +5,7 @@
 //	go run ./growth -samples growth/published.ndjson -pictures ../docs/images
 //
 // -samples keeps the measurements in a file, to which a run adds its own. -pictures draws all of the file.
-// growth/published.ndjson has those of docs/lsm.md and docs/serving.md.
+// growth/published.ndjson has those of lsm/performance.md and docs/serving.md.
 //
 // The index, with keys of 8 and values of 12 bytes, is measured while the writer pauses: writes, reads,
 // memory, disk, descriptors, merge debt, and the time of a restart. Reads begin when no merge is in

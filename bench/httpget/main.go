@@ -1,6 +1,6 @@
 // Command httpget serves the documents of NDJSON files over HTTP from a map, under the path and
 // with the headers of docserviced: the least that a server of package net/http spends for a
-// document. docs/benchmarks.md compares docserviced with it.
+// document. bench/README.md compares docserviced with it.
 package main
 
 import (

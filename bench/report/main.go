@@ -1,4 +1,4 @@
-// Report runs all benchmarks and writes docs/benchmarks.md and the table in README.md:
+// Report runs all benchmarks and writes bench/README.md and the table in README.md:
 //
 //	make bench-report                      the quick size, 20 minutes
 //	make bench-report SIZE=full            the full size, hours
@@ -16,7 +16,7 @@
 // each table's latest settings and of each cell's latest commit are written to a file of
 // report/published for each model of processor; the pages are generated from these files by the
 // templates page.md and sections.md. The model with the most results has the main page, another one
-// docs/benchmarks-MODEL.md. steps.txt has the commands.
+// bench/MODEL.md. steps.txt has the commands.
 package main
 
 import (
@@ -53,7 +53,7 @@ func parse(args []string) (s settings, err error) {
 	flags := flag.NewFlagSet("report", flag.ContinueOnError)
 	flags.StringVar(&s.size, "size", "quick", "quick, full, or tiny, which only tests that everything runs")
 	files := flags.String("results", "", "comma-separated files of results, new ones are added to the first; default results/SIZE.ndjson")
-	flags.StringVar(&s.root, "root", "..", "repository in which to write the medians of the results, docs/benchmarks*.md and the table of README.md")
+	flags.StringVar(&s.root, "root", "..", "repository in which to write the medians of the results, bench/*.md and the table of README.md")
 	flags.StringVar(&s.corpus, "corpus", "../../shared/debian-packages.ndjson.gz", "NDJSON of real records; steps that need it are skipped without it")
 	flags.BoolVar(&s.render, "render", false, "measure nothing, write the pages from the published results")
 	var names []string
@@ -179,7 +179,7 @@ func (s *settings) generate() (map[string]string, error) {
 	if !ok || !ended {
 		return nil, errors.New("README.md has no marks of the performance table")
 	}
-	files[filepath.Join("..", "README.md")] = before + tableBegin + "\n" + summary + "\n" + tableEnd + after
+	files["README.md"] = before + tableBegin + "\n" + summary + "\n" + tableEnd + after
 	return files, nil
 }
 
@@ -190,7 +190,7 @@ func (s *settings) write() error {
 		return err
 	}
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(s.root, "docs", name), []byte(content), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(s.root, name), []byte(content), 0o644); err != nil {
 			return err
 		}
 	}

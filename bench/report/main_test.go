@@ -12,7 +12,7 @@ import (
 	"docstore/bench/internal/results"
 )
 
-// TestPublishedPages fails if docs/benchmarks*.md or the table of README.md differ from what the
+// TestPublishedPages fails if bench/*.md or the table of README.md differ from what the
 // published results give. "go run ./report -render" in bench rewrites them.
 func TestPublishedPages(t *testing.T) {
 	s := settings{root: filepath.Join("..", "..")}
@@ -20,7 +20,7 @@ func TestPublishedPages(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, files, 3)
 	for name, want := range files {
-		got, err := os.ReadFile(filepath.Join(s.root, "docs", name))
+		got, err := os.ReadFile(filepath.Join(s.root, name))
 		require.NoError(t, err)
 		require.Equal(t, want, string(got))
 	}
@@ -96,7 +96,7 @@ PASS`))
 func TestStepRunsOnce(t *testing.T) {
 	t.Chdir("..") // where reports are made
 	root := t.TempDir()
-	require.NoError(t, os.Mkdir(filepath.Join(root, "docs"), 0o700))
+	require.NoError(t, os.Mkdir(filepath.Join(root, "bench"), 0o700))
 	require.NoError(t, os.WriteFile(filepath.Join(root, "README.md"), []byte(tableBegin+tableEnd), 0o600))
 	file := filepath.Join(root, "r.ndjson")
 	args := []string{"-size", "tiny", "-steps", "rules", "-results", file, "-root", root}
@@ -108,7 +108,7 @@ func TestStepRunsOnce(t *testing.T) {
 	again, err := results.Read(file)
 	require.NoError(t, err)
 	require.Equal(t, first, again)
-	page, err := os.ReadFile(filepath.Join(root, "docs", "benchmarks.md"))
+	page, err := os.ReadFile(filepath.Join(root, "bench", "README.md"))
 	require.NoError(t, err)
 	require.Contains(t, string(page), "| always merge |")
 	require.Equal(t, strings.Count("\n"+sectionsTemplate, "\n## ")-1, strings.Count(string(page), "Not measured."))

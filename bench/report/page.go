@@ -4,6 +4,7 @@ import (
 	"cmp"
 	_ "embed" // the templates
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,17 +47,17 @@ func newPage(s set, sets []set) (*page, error) {
 }
 
 // pages returns the contents of the main page, about the first set, and of a page for each other one,
-// by file name.
+// by path in the repository.
 func pages(sets []set) (map[string]string, error) {
 	all := map[string]string{}
 	for i, s := range sets {
-		name, file, shown := "main", "benchmarks.md", sets
+		name, file, shown := "main", "README.md", sets
 		if i > 0 {
 			name, file, shown = "other", s.file(), nil
 		}
 		p, err := newPage(s, shown)
 		if err == nil {
-			all[file], err = p.render(name)
+			all[filepath.Join("bench", file)], err = p.render(name)
 		}
 		if err != nil {
 			return nil, err
@@ -134,7 +135,7 @@ func (p *page) others() (all []struct{ File, Processor string }) {
 }
 
 // file returns the name of the page of a set that is not the first one.
-func (s set) file() string { return "benchmarks-" + fileName(s.processor()) + ".md" }
+func (s set) file() string { return fileName(s.processor()) + ".md" }
 
 // table returns a table; its first row is the head.
 func table(rows [][]string) string {

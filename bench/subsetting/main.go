@@ -3,7 +3,7 @@
 // tables. With -pictures it draws the article's figure 2, also for several lot sizes
 // of rocksteadier. The results do not depend on the machine.
 //
-//	go run ./subsetting -pictures ../docs/images
+//	go run ./subsetting -pictures ../boxcarrpc/subset
 //	go run ./subsetting -large
 package main
 

@@ -161,7 +161,7 @@ func TestAnOutageIsNotLongerWithSeveralConnections(t *testing.T) {
 }
 
 // Most servers are silent when the others are lost, too, for a moment. One of these is asked within
-// the 1.5 s that docs/operating-boxcar.md states: it does not wait for the probes of all others.
+// the 1.5 s that docs/operating.md states: it does not wait for the probes of all others.
 func TestSilentServersDoNotProlongAnOutage(t *testing.T) {
 	const servers, silent, lost, back = int32(60), 46, int64(10 * second), int64(11 * second)
 	rng := testseed.PCG(t)

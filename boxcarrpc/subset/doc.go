@@ -22,7 +22,7 @@
 //
 // The algorithms and the properties are those of Ward, Wankadia and Guliani,
 // "Reinventing Backend Subsetting at Google", Communications of the ACM 66(5), 2023.
-// docs/subsetting.md has measurements. Use rocksteadier if both sides have dense
+// README.md has measurements. Use rocksteadier if both sides have dense
 // numbers. A frontend without a number uses rendezvous with a hash of its name as
 // the number, which needs no coordination.
 //

@@ -1,6 +1,7 @@
 package guides
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -63,30 +64,40 @@ func parse(page string) (blocks []block) {
 	return blocks
 }
 
-// readmePage is the page that runs in a clone of the repository.
-const readmePage = "../README.md"
+// root is the directory of the repository.
+var root = filepath.Join("..", "..")
 
-// guides returns the blocks of README.md and of all pages of docs/ by name, except format pages, which have no commands.
+// pages are those with commands: README.md, the guides, and the pages beside the code that they
+// explain.
+var pages = []string{"README.md", "docs/*.md", "bench/*.md", "bench/fleet/*.md", "lsm/*.md", "boxcarrpc/*.md", "boxcarrpc/subset/*.md"}
+
+// find returns the paths in the repository that match patterns; each pattern matches some.
+func find(t *testing.T, patterns []string) (paths []string) {
+	t.Helper()
+	for _, pattern := range patterns {
+		found, err := fs.Glob(os.DirFS(root), pattern)
+		require.NoError(t, err)
+		require.NotEmpty(t, found, pattern)
+		paths = append(paths, found...)
+	}
+	return paths
+}
+
+// guides returns the blocks of pages by path.
 func guides(t *testing.T) map[string][]block {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join("..", "..", "docs", "*.md"))
-	require.NoError(t, err)
-	pages := map[string][]block{}
-	for _, path := range paths {
-		content, err := os.ReadFile(path)
+	guides := map[string][]block{}
+	for _, path := range find(t, pages) {
+		content, err := os.ReadFile(filepath.Join(root, path))
 		require.NoError(t, err)
-		pages[filepath.Base(path)] = parse(string(content))
+		guides[path] = parse(string(content))
 	}
-	require.NotEmpty(t, pages)
-	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
-	require.NoError(t, err)
-	pages[readmePage] = parse(string(readme))
-	return pages
+	return guides
 }
 
 // hiddenSetUps are the pages with hidden commands: a PostgreSQL server, which is started differently
 // by each system.
-var hiddenSetUps = map[string]bool{"sources.md": true}
+var hiddenSetUps = map[string]bool{"docs/sources.md": true}
 
 // endless matches loops without a bound.
 var endless = regexp.MustCompile(`^\s*(until|while) `)
@@ -101,19 +112,19 @@ func TestBlocks(t *testing.T) {
 	for page, blocks := range guides(t) {
 		for i, b := range blocks {
 			reason, unrun := strings.CutPrefix(b.info, needs)
-			require.True(t, kinds[b.info] || unrun && reason != "", "docs/%s:%d: commands need ```sh run, ```sh measures or ```sh needs: REASON; "+
+			require.True(t, kinds[b.info] || unrun && reason != "", "%s:%d: commands need ```sh run, ```sh measures or ```sh needs: REASON; "+
 				"other blocks are ```output, ```text, ```go or ```yaml; got %q", page, b.line-1, b.info)
-			require.True(t, b.info != setUp || hiddenSetUps[page], "docs/%s:%d: hidden commands: show readers everything that a page needs", page, b.line)
+			require.True(t, b.info != setUp || hiddenSetUps[page], "%s:%d: hidden commands: show readers everything that a page needs", page, b.line)
 			for line := range strings.Lines(b.text) {
-				require.False(t, b.info == "sh run" && endless.MatchString(line), "docs/%s:%d: %s may wait endlessly: bound it", page, b.line, strings.TrimSpace(line))
+				require.False(t, b.info == "sh run" && endless.MatchString(line), "%s:%d: %s may wait endlessly: bound it", page, b.line, strings.TrimSpace(line))
 			}
 			if b.info == "output" {
-				require.True(t, i > 0 && blocks[i-1].info == "sh run", "docs/%s:%d: output without a preceding sh run block", page, b.line-1)
+				require.True(t, i > 0 && blocks[i-1].info == "sh run", "%s:%d: output without a preceding sh run block", page, b.line-1)
 			}
 			if !unrun && b.info != "sh run" && b.info != "sh measures" && b.info != setUp && b.info != "output" {
 				for line := range strings.Lines(b.text) {
 					first, _, _ := strings.Cut(strings.TrimPrefix(line, "$ "), " ")
-					require.False(t, ours[first], "docs/%s:%d: command %q in a block that is not for commands", page, b.line, strings.TrimSpace(line))
+					require.False(t, ours[first], "%s:%d: command %q in a block that is not for commands", page, b.line, strings.TrimSpace(line))
 				}
 			}
 		}

@@ -23,11 +23,9 @@ var (
 // TestInlineCommands: each flag in an inline command exists.
 func TestInlineCommands(t *testing.T) {
 	help := map[string]string{}
-	pages, err := filepath.Glob(filepath.Join("..", "..", "docs", "*.md"))
-	require.NoError(t, err)
 	checked := 0
-	for _, page := range append(pages, filepath.Join("..", "..", "README.md"), filepath.Join("..", "..", "CONTRIBUTING.md")) {
-		for _, line := range inline.FindAllStringSubmatch(read(t, page), -1) {
+	for _, page := range find(t, append([]string{"CONTRIBUTING.md"}, pages...)) {
+		for _, line := range inline.FindAllStringSubmatch(read(t, filepath.Join(root, page)), -1) {
 			command := line[1] + " " + line[2]
 			if help[command] == "" {
 				out, err := exec.Command(filepath.Join(binaries, line[1]), line[2], "--help").CombinedOutput()
@@ -47,16 +45,14 @@ func TestInlineCommands(t *testing.T) {
 // repository parse their own lines; benchmark programs and tests must exist and have the
 // flags.
 func TestUnrunCommands(t *testing.T) {
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	require.NoError(t, err)
 	checked := map[string]int{}
 	for page, blocks := range guides(t) {
-		blocks = append(blocks, inlineMeasures(t, filepath.Join(root, "docs", page))...)
+		blocks = append(blocks, inlineMeasures(t, filepath.Join(root, page))...)
 		for _, b := range blocks {
 			if b.info != "sh measures" && b.info != indented && !strings.HasPrefix(b.info, "sh") || b.info == "sh run" {
 				continue
 			}
-			c := checker{t: t, root: root, place: "docs/" + page, line: b.line, dir: "."}
+			c := checker{t: t, place: page, line: b.line, dir: "."}
 			if b.info == indented && !c.measures(b.text) {
 				continue // a diagram
 			}
@@ -91,7 +87,6 @@ func inlineMeasures(t *testing.T, page string) (blocks []block) {
 // checker checks the commands of a block.
 type checker struct {
 	t     *testing.T
-	root  string
 	place string
 	line  int
 	dir   string // current directory, relative to the root
@@ -122,17 +117,17 @@ func (c *checker) check(command []string) (kind string) {
 	case name == "cd" && args[0] == c.clone:
 	case name == "cd":
 		c.dir = filepath.Join(c.dir, args[0])
-		c.require(isDir(filepath.Join(c.root, c.dir)), command, "no such directory")
+		c.require(isDir(filepath.Join(root, c.dir)), command, "no such directory")
 	case name == "go" && args[0] == "run":
 		return c.checkProgram(command, args[1], args[2:])
 	case name == "go" && args[0] == "test":
 		return c.checkTests(command, args[1:])
 	case name == "make" && len(args) > 0:
-		makefile, err := os.ReadFile(filepath.Join(c.root, "Makefile"))
+		makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 		require.NoError(c.t, err)
 		c.require(strings.Contains(string(makefile), "\n"+args[0]+":"), command, "no such target")
 	case strings.Contains(name, "/") && !filepath.IsAbs(name):
-		info, err := os.Stat(filepath.Join(c.root, c.dir, name))
+		info, err := os.Stat(filepath.Join(root, c.dir, name))
 		c.require(err == nil && info.Mode()&0o111 != 0, command, "no such program")
 	}
 	return "other"
@@ -196,7 +191,7 @@ func (c *checker) checkTests(command, args []string) (kind string) {
 // source returns the concatenated files of a package.
 func (c *checker) source(command []string, pkg, pattern string) string {
 	c.t.Helper()
-	paths, err := filepath.Glob(filepath.Join(c.root, c.dir, pkg, pattern))
+	paths, err := filepath.Glob(filepath.Join(root, c.dir, pkg, pattern))
 	require.NoError(c.t, err)
 	c.require(len(paths) > 0, command, "no package "+pkg)
 	var text strings.Builder

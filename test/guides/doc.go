@@ -1,4 +1,4 @@
-// Package guides runs the commands in the guides of docs/ and checks the flags of the others.
+// Package guides runs the commands in README.md and the guides, and checks the flags of the others.
 //
 // The info string of each fenced block declares its kind:
 //

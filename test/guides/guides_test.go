@@ -119,7 +119,7 @@ func replacers(t *testing.T) (to, from *strings.Replacer) {
 func clone(t *testing.T, dir string) {
 	t.Helper()
 	copying := exec.Command("bash", "-c", "git ls-files -z --cached --others --exclude-standard | tar --null --ignore-failed-read -T - -c | tar -x -C "+dir)
-	copying.Dir = filepath.Join("..", "..")
+	copying.Dir = root
 	out, err := copying.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 }
@@ -140,11 +140,11 @@ type condition struct {
 }
 
 var conditions = map[string]condition{
-	readmePage:           {clone: true, installs: true},
-	"getting-started.md": {clone: true, installs: true},
-	"client.md":          {clone: true},
-	"sources.md":         {clone: true},
-	"configuration.md":   {settings: true},
+	"README.md":               {clone: true, installs: true},
+	"docs/getting-started.md": {clone: true, installs: true},
+	"docs/client.md":          {clone: true},
+	"docs/sources.md":         {clone: true},
+	"docs/configuration.md":   {settings: true},
 }
 
 func startShell(t *testing.T, c condition) *shell {
@@ -154,7 +154,7 @@ func startShell(t *testing.T, c condition) *shell {
 	s := &shell{dir: cmd.Dir}
 	s.to, s.from = replacers(t)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // includes daemons that the page leaves running
-	repository, err := filepath.Abs(filepath.Join("..", ".."))
+	repository, err := filepath.Abs(root)
 	require.NoError(t, err)
 	// test/image runs a page with the commands of the container image.
 	commands := cmp.Or(os.Getenv("DOCSTORE_GUIDE_COMMANDS"), binaries)
@@ -229,9 +229,9 @@ func TestGuides(t *testing.T) {
 			shell := startShell(t, conditions[page])
 			for _, step := range steps {
 				printed, ok := shell.run(step.text)
-				require.True(t, ok, "docs/%s:%d: command failed:\n%s\noutput:\n%s", page, step.line, step.text, printed)
+				require.True(t, ok, "%s:%d: command failed:\n%s\noutput:\n%s", page, step.line, step.text, printed)
 				if step.checked {
-					require.Regexp(t, pattern(step.output), strings.TrimSuffix(printed, "\n")+"\n", "docs/%s:%d", page, step.line)
+					require.Regexp(t, pattern(step.output), strings.TrimSuffix(printed, "\n")+"\n", "%s:%d", page, step.line)
 				}
 			}
 		})
@@ -251,7 +251,7 @@ func TestConfigurations(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "docserviced.yaml")
 			require.NoError(t, os.WriteFile(file, []byte(b.text), 0o600))
 			out, err := exec.Command(filepath.Join(binaries, "docserviced"), "config", "--config", file).CombinedOutput()
-			require.NoError(t, err, "docs/%s:%d: %s", page, b.line, out)
+			require.NoError(t, err, "%s:%d: %s", page, b.line, out)
 		}
 	}
 	require.Positive(t, checked)

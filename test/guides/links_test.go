@@ -19,15 +19,8 @@ var (
 
 // TestLinks: the targets of links exist, with their headings.
 func TestLinks(t *testing.T) {
-	root := filepath.Join("..", "..")
-	var pages []string
-	for _, pattern := range []string{"*.md", "docs/*.md", "docs/format/*.md"} {
-		found, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(pattern)))
-		require.NoError(t, err)
-		pages = append(pages, found...)
-	}
-	require.NotEmpty(t, pages)
-	for _, page := range pages {
+	for _, path := range find(t, append([]string{"C*.md", "docs/format/*.md", "clients/*/*.md", "deploy/*/*.md"}, pages...)) {
+		page := filepath.Join(root, path)
 		for _, link := range links.FindAllStringSubmatch(read(t, page), -1) {
 			path, heading, _ := strings.Cut(link[1], "#")
 			if strings.Contains(path, "://") {

@@ -14,7 +14,7 @@
 //
 // Slots is Boxcar, the policy of boxcarrpc's pools. Formulaic, viamedia and knotty are the
 // approaches of a design for 10,000 frontends and 1,000,000 backends. The others are in
-// common use. docs/balance.md compares them.
+// common use. bench/fleet/README.md compares them.
 //
 // A [Policy] is a state machine without goroutines, locks, clocks or random sources. A
 // step does not allocate once the policy has grown to its set.

@@ -1,6 +1,6 @@
 // Package subsetmetrics measures the properties of subsetting algorithms that Ward,
 // Wankadia and Guliani define in "Reinventing Backend Subsetting at Google" (2023), for
-// the tests of package subset and for the figures in docs/subsetting.md.
+// the tests of package subset and for the figures in boxcarrpc/subset/README.md.
 package subsetmetrics
 
 import (

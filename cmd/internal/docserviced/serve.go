@@ -67,8 +67,7 @@ authentication it serves only /healthz and /readyz; documents and /debug need
 --http-lookup and --http-debug. On loopback it serves host names with a dot
 only if --http-hosts lists them. docs/security.md describes how to create and
 rotate certificates and tokens. --max-in-flight, --rate and --client-rate limit
-clients, which retry refused requests on other servers:
-docs/operating-boxcar.md.
+clients, which retry refused requests on other servers: docs/operating.md.
 
 A collection that is published in an object store, NAME=s3://BUCKET/PREFIX or
 NAME=file:///DIRECTORY, is fetched to --data: the manifest that is pinned for
