@@ -39,10 +39,19 @@ func TestPackage(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(root, "var", "lib", "dpkg", "status"), nil, 0o644))
 	dpkg(t, root, "--install", deb)
 	serveAsInstalled(t, root)
-	for _, page := range []string{"docstore-serve", "docserviced-serve", "docstore-updater-append", "boxcar-get"} {
+	for _, page := range []string{"docstore-serve", "docserviced-serve", "docstore-updater-append", "boxcar-get", "docstore-sync"} {
 		require.FileExists(t, filepath.Join(root, "usr", "share", "man", "man1", page+".1.gz"))
 	}
 
+	// The licence of the package is true: it has no code under the GPL.
+	bill, err := os.ReadFile(filepath.Join(root, "usr", "share", "doc", "docstore", "sbom.json"))
+	require.NoError(t, err)
+	require.NotContains(t, string(bill), "go-lzo")
+	require.FileExists(t, filepath.Join(root, "usr", "share", "doc", "docstore", "NOTICES"))
+	if _, err := exec.LookPath("lintian"); err == nil {
+		out, err := exec.Command("lintian", "--fail-on", "error,warning", deb).CombinedOutput()
+		require.NoError(t, err, string(out))
+	}
 	for _, file := range []string{"prometheus/alerts.yml", "grafana/docstore.json", "proto/docservice.proto", "examples/packages.ndjson"} {
 		require.FileExists(t, filepath.Join(root, "usr", "share", "docstore", filepath.FromSlash(file)))
 	}

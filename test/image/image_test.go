@@ -29,6 +29,8 @@ type unpacked struct {
 			Entrypoint  []string
 			Labels      map[string]string
 			Healthcheck struct{ Test []string }
+
+			ExposedPorts map[string]struct{}
 		} `json:"config"`
 	}
 }
@@ -131,6 +133,9 @@ func TestImage(t *testing.T) {
 		require.Equal(t, "65532:65532", config.User)
 		require.Equal(t, []string{"/usr/bin/docserviced"}, config.Entrypoint)
 		require.Equal(t, []string{"CMD", "/usr/bin/docserviced", "health"}, config.Healthcheck.Test)
+		require.Contains(t, config.ExposedPorts, "7070/tcp")
+		require.Contains(t, config.ExposedPorts, "7071/tcp")
+		require.FileExists(t, filepath.Join(image.root, "NOTICES"))
 		require.Equal(t, "MIT", config.Labels["org.opencontainers.image.licenses"])
 		require.NotEmpty(t, config.Labels["org.opencontainers.image.revision"])
 	})
