@@ -30,7 +30,7 @@ func TestRelease(t *testing.T) {
 	changelog := filepath.Join(clone, "CHANGELOG.md")
 	content, err := os.ReadFile(changelog)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(changelog, []byte(strings.Replace(string(content), "## Unreleased", "## 9.9.9", 1)), 0o600))
+	require.NoError(t, os.WriteFile(changelog, []byte(strings.Replace(string(content), "## 0.1.0", "## 9.9.9", 1)), 0o600))
 	out, err := release("v9.9.9")
 	require.Error(t, err)
 	require.Contains(t, out, "not committed")
