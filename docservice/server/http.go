@@ -82,7 +82,7 @@ const noMemory = "no memory for the response: other responses use what --memory 
 
 func newHTTPServer(d *Server, page *livepage.Page) *http.Server {
 	return &http.Server{
-		Handler: aging(charged(d.options.HTTP.onlyOwnHosts(d.options.HTTP.guard(d.auth, newHTTPHandler(d, page))))),
+		Handler: aging(charged(d.options.HTTP.onlyOwnHosts(d.options.HTTP.shared(d.options.HTTP.guard(d.auth, newHTTPHandler(d, page)))))),
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			if c := bounded.Below(conn); c != nil {
 				return bounded.WithConn(ctx, c)
@@ -99,7 +99,10 @@ func newHTTPServer(d *Server, page *livepage.Page) *http.Server {
 	}
 }
 
-const documentsPath = "/documents/"
+const (
+	documentsPath   = "/documents/"
+	collectionsPath = "/collections"
+)
 
 func newHTTPHandler(d *Server, page *livepage.Page) http.Handler {
 	mux, access := http.NewServeMux(), &d.options.HTTP

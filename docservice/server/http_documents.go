@@ -168,7 +168,7 @@ func (a *documentAPI) serveDocument(w http.ResponseWriter, r *http.Request, name
 		return
 	}
 	header := w.Header()
-	header["Vary"] = variesByCoding
+	varyByCoding(header)
 	header["Cache-Control"] = mustRevalidate
 	version, ifMatch := c.version(), r.Header["If-Match"]
 	if len(ifMatch) == 0 && notModified(w, r, version) { // before the document is decoded
@@ -359,7 +359,7 @@ func (a *documentAPI) serveBatch(w http.ResponseWriter, r *http.Request, name st
 	b.out = coded
 	header := w.Header()
 	header.Set("Content-Type", "application/x-ndjson")
-	header.Set("Vary", "Accept-Encoding")
+	varyByCoding(header)
 	if coding != httpapi.Identity {
 		header.Set("Content-Encoding", string(coding))
 	}

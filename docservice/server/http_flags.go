@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -26,6 +27,8 @@ type HTTP struct {
 	Debug   bool // serve profiles, the recent log and settings
 	// Hosts are further names under which HTTP is served: see onlyOwnHosts.
 	Hosts []string
+	// Origins are those of web pages that may read documents and lists: see shared.
+	Origins []string
 }
 
 // local reports whether the listener is on loopback.
@@ -33,7 +36,7 @@ func (h *HTTP) local() bool { return isLoopback(h.Address) }
 
 // Check refuses a configuration that exposes private data to other hosts.
 func (h *HTTP) Check(s *Security) error {
-	if err := h.checkHosts(); err != nil {
+	if err := cmp.Or(h.checkHosts(), h.checkOrigins()); err != nil {
 		return err
 	}
 	switch {

@@ -32,7 +32,7 @@ func (h *HTTP) ownHosts() ownHosts {
 }
 
 // onlyOwnHosts wraps a handler; requests for other hosts, and of web pages of other hosts,
-// are answered 403. It applies on loopback, and elsewhere if --http-hosts lists the names.
+// are answered 403, except those that --http-cors permits. It applies on loopback, and elsewhere if --http-hosts lists the names.
 func (h *HTTP) onlyOwnHosts(next http.Handler) http.Handler {
 	own := h.ownHosts()
 	if !own.local && len(h.Hosts) == 0 {
@@ -55,7 +55,7 @@ func (h *HTTP) onlyOwnHosts(next http.Handler) http.Handler {
 		switch {
 		case r.Host != "" && !serves(r.Host): // a client that sends no Host, as with HTTP/1.0, is no browser
 			httpapi.Errorf(httpapi.CodeForbidden, "host %q is not served; use a loopback address, or list the name in --http-hosts of the server", r.Host).Write(w)
-		case origin != "" && !own.includeOrigin(origin, r.Host):
+		case origin != "" && !own.includeOrigin(origin, r.Host) && !(h.isCORS(r) && h.allowsOrigin(origin)):
 			httpapi.Errorf(httpapi.CodeForbidden, "web pages of %q are not served; list the host in --http-hosts of the server", origin).Write(w)
 		case origin == "" && isCrossSite(r.Header):
 			httpapi.Errorf(httpapi.CodeForbidden, "web pages of other hosts are not served; list the host in --http-hosts of the server").Write(w)

@@ -44,6 +44,7 @@ func buildAndRun(m *testing.M) int {
 type daemon struct {
 	t            *testing.T
 	queue        string
+	flags        []string // further ones
 	http, boxcar string
 }
 
@@ -70,6 +71,7 @@ func (d *daemon) serve(source string, others ...string) {
 	t := d.t
 	args := []string{"serve", "--collection", "jobs=" + source, "--data", t.TempDir(),
 		"--boxcar", "127.0.0.1:0", "--http", "127.0.0.1:0", "--memory", "16MiB", "--quiet"}
+	args = append(args, d.flags...)
 	for _, name := range others {
 		args = append(args, "--collection", name+"="+source)
 	}
@@ -83,13 +85,13 @@ func (d *daemon) serve(source string, others ...string) {
 	})
 	ready := false
 	lines := bufio.NewScanner(log)
-	for !ready && lines.Scan() {
+	for (!ready || d.http == "") && lines.Scan() { // a short queue is read before the daemon serves
 		var line struct{ Msg, HTTP, Boxcar string }
 		require.NoError(t, json.Unmarshal(lines.Bytes(), &line), lines.Text())
 		if line.Msg == "serving" {
 			d.http, d.boxcar = line.HTTP, line.Boxcar
 		}
-		ready = line.Msg == "the queue has been read to its end"
+		ready = ready || line.Msg == "the queue has been read to its end"
 	}
 	require.True(t, ready, "the daemon exited")
 	go func() {

@@ -49,6 +49,7 @@ func addHTTPFlags(flags *pflag.FlagSet, h *server.HTTP) {
 	flags.StringVar(&h.Address, "http", server.DefaultHTTP, "address to serve HTTP on; not on loopback it needs --tls-cert and --token-file or --tls-client-ca, or --http-open")
 	flags.BoolVar(&h.Open, "http-open", false, "serve HTTP to other hosts without authentication, in plain text without --tls-cert")
 	flags.StringSliceVar(&h.Hosts, "http-hosts", nil, "host names under which HTTP is served, comma-separated; on loopback in addition to loopback names and addresses, else in addition to addresses; empty: on loopback those without a dot, else every name")
+	flags.StringSliceVar(&h.Origins, "http-cors", nil, "origins of web pages that may read documents and lists over HTTP, such as https://www.example.org, comma-separated; *: all, without a token")
 	flags.BoolVar(&h.LookUp, "http-lookup", false, "also serve documents, ids and exports over HTTP to other hosts")
 	flags.BoolVar(&h.Debug, "http-debug", false, "also serve profiles, the recent log and settings over HTTP to other hosts")
 }

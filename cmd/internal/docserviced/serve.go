@@ -65,8 +65,9 @@ authenticate with a certificate of --tls-client-ca or a token of --token-file.
 HTTP on an address other than loopback needs both, or --http-open. Without
 authentication it serves only /healthz and /readyz; documents and /debug need
 --http-lookup and --http-debug. On loopback it serves host names with a dot
-only if --http-hosts lists them. docs/security.md describes how to create and
-rotate certificates and tokens. --max-in-flight, --rate and --client-rate limit
+only if --http-hosts lists them. Web pages of other origins read documents only
+if --http-cors lists them. docs/security.md describes how to create and rotate
+certificates and tokens. --max-in-flight, --rate and --client-rate limit
 clients, which retry refused requests on other servers: docs/operating.md.
 
 A collection that is published in an object store, NAME=s3://BUCKET/PREFIX or
