@@ -1,14 +1,19 @@
 package files
 
-import "docstore/ingest"
+import (
+	"fmt"
+
+	"docstore/ingest"
+)
 
 // batch is a batch with the cursors after its records.
 type batch struct {
 	ingest.Batch
 	in      *input
 	cursors []cursor
-	room    []byte // the texts of the records
-	limit   int    // bytes of a full batch
+	lines   []int64 // of Record.Line
+	room    []byte  // the texts of the records
+	limit   int     // bytes of a full batch
 	emptied chan<- *batch
 }
 
@@ -17,7 +22,7 @@ func (s *Source) newBatch(in *input) *batch {
 	select {
 	case b = <-s.emptied:
 		clear(b.Records) // so that the collector can free decoded ids and documents
-		b.Records, b.cursors, b.room = b.Records[:0], b.cursors[:0], b.room[:0]
+		b.Records, b.cursors, b.lines, b.room = b.Records[:0], b.cursors[:0], b.lines[:0], b.room[:0]
 	default:
 		b = &batch{room: make([]byte, 0, s.batchBytes+s.batchBytes/4), limit: s.batchBytes, emptied: s.emptied}
 		b.AppendCursor, b.Included, b.Place, b.Release = b.appendCursor, b.included, b.place, b.release
@@ -34,8 +39,9 @@ func (b *batch) keep(bytes []byte) []byte {
 	return b.room[start:len(b.room):len(b.room)]
 }
 
-func (b *batch) add(record ingest.Record, after cursor) {
+func (b *batch) add(record ingest.Record, after cursor, line int64) {
 	b.Records = append(b.Records, record)
+	b.lines = append(b.lines, line)
 	b.cursors = append(b.cursors, after)
 }
 
@@ -55,7 +61,13 @@ func (b *batch) included(p ingest.Position, i int) bool {
 	return ours && at.includes(b.in, &b.cursors[i])
 }
 
-func (b *batch) place(i int) string { return b.in.place(b.cursors[i]) }
+func (b *batch) place(i int) string {
+	place := b.in.place(b.cursors[i])
+	if b.lines[i] > 0 {
+		place += fmt.Sprintf(", line %d", b.lines[i])
+	}
+	return place
+}
 
 func (b *batch) release() {
 	if cap(b.room) > maxIdle {

@@ -7,7 +7,7 @@
 //
 // The inputs are read one after the other. The records of a file are not parsed: they are
 // documents without id, except those of a directory, where each file is a document with its
-// relative path as id.
+// relative path as id: of any content (Directories), or JSON that may be compressed (JSONFiles).
 //
 // # Cursor
 //

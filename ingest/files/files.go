@@ -16,6 +16,12 @@ import (
 // Directories is the format of a directory of documents.
 const Directories records.Format = "files"
 
+// JSONFiles is the format of a directory of JSON documents, which may be compressed.
+const JSONFiles records.Format = "json-files"
+
+// OfDirectories reports whether the inputs of a format are directories.
+func OfDirectories(format records.Format) bool { return format == Directories || format == JSONFiles }
+
 // Parquet is the format of Parquet files; see package parquet.
 const Parquet records.Format = "parquet"
 
@@ -27,7 +33,7 @@ const StandardInput = "-"
 const MaxRecordBytes = (queue.MaxDocumentBytes+2)/3*4 + 2*queue.MaxIDBytes + 1<<10
 
 // Formats returns the supported formats.
-func Formats() []records.Format { return append(records.Formats(), Parquet, Directories) }
+func Formats() []records.Format { return append(records.Formats(), Parquet, Directories, JSONFiles) }
 
 // Options configure an Opener.
 type Options struct {
@@ -37,11 +43,18 @@ type Options struct {
 	Format  records.Format
 	Follow  bool // keep reading the last file as it grows, and the file that replaces it
 	Stdin   io.Reader
-	Records *records.Options // of tables
+	Records *records.Options // of the encoding, and of tables
 	// ParquetBytes bounds the memory of a row group; 0 is parquet.DefaultMaxBytes.
 	ParquetBytes int64
 	// Columns reports whether a top-level column of Parquet files is read; nil: all are.
 	Columns func(name string) bool
+}
+
+func (o *Options) encoding() records.Encoding {
+	if o.Records == nil {
+		return records.EncodingAuto
+	}
+	return o.Records.Encoding
 }
 
 // Opener opens the inputs at a cursor.
@@ -76,12 +89,12 @@ func NewOpener(names []string, options Options) (*Opener, error) {
 
 func (o *Opener) input(name string) (*input, error) {
 	if name != StandardInput {
-		return inspect(o.options.FS, name, o.options.Format)
+		return inspect(o.options.FS, name, o.options.Format, o.options.encoding())
 	}
 	if slices.ContainsFunc(o.inputs, func(in *input) bool { return in.stdin }) {
 		return nil, errors.New("standard input is given twice")
 	}
-	if o.options.Format == Directories || o.options.Format == Parquet {
+	if OfDirectories(o.options.Format) || o.options.Format == Parquet {
 		return nil, fmt.Errorf("--format %s needs the names of files", o.options.Format)
 	}
 	return &input{name: "standard input", stdin: true, format: o.options.Format, gen: current}, nil

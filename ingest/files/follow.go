@@ -148,7 +148,7 @@ func (f *follower) isReplaced() (bool, error) {
 // name between the two, and that file.
 func (in *input) nextFiles(ctx context.Context, watcher *fileWatcher) ([]*input, error) {
 	for {
-		next, err := inspect(in.fs, in.name, in.format)
+		next, err := inspect(in.fs, in.name, in.format, in.encoding)
 		if err == nil {
 			inputs, err := between(in, in.from.File, in.modified, next.from.File)
 			if err != nil {

@@ -21,35 +21,36 @@ import (
 
 // input is a file of records, standard input, or a directory of documents.
 type input struct {
-	index  int        // among the inputs
-	gen    generation // of the file among those of the same name
-	name   string     // for messages; of a file its path
-	fs     vfs.FS     // of a file
-	store  Store      // of an object; nil: a file
-	stdin  bool
-	stable bool           // a regular file or a directory, which can be read from the middle again
-	follow bool           // keep reading as the file grows, then the file that replaces it
-	format records.Format // known once it is open
-	size   int64
-	head   []byte  // the first bytes of a regular file, to identify it
-	from   cursor  // where to start
-	skip   *cursor // skip the records before it
+	index    int        // among the inputs
+	gen      generation // of the file among those of the same name
+	name     string     // for messages; of a file its path
+	fs       vfs.FS     // of a file
+	store    Store      // of an object; nil: a file
+	stdin    bool
+	stable   bool           // a regular file or a directory, which can be read from the middle again
+	follow   bool           // keep reading as the file grows, then the file that replaces it
+	format   records.Format // known once it is open
+	encoding records.Encoding
+	size     int64
+	head     []byte  // the first bytes of a regular file, to identify it
+	from     cursor  // where to start
+	skip     *cursor // skip the records before it
 
 	modified time.Time // of a followed file that was read to its end
 }
 
-func inspect(fsys vfs.FS, path string, format records.Format) (*input, error) {
+func inspect(fsys vfs.FS, path string, format records.Format, encoding records.Encoding) (*input, error) {
 	info, err := fsys.Stat(path)
 	if err != nil {
 		return nil, err
 	}
-	if info.Dir != (format == Directories) {
+	if info.Dir != OfDirectories(format) {
 		if info.Dir {
-			return nil, fmt.Errorf("%s is a directory; name the files in it, or use --format files to append each as a document", path)
+			return nil, fmt.Errorf("%s is a directory; name the files in it, or use --format files or json-files to append each as a document", path)
 		}
-		return nil, fmt.Errorf("%s is not a directory, as --format files needs", path)
+		return nil, fmt.Errorf("%s is not a directory, as --format %s needs", path, format)
 	}
-	in := &input{gen: current, fs: fsys, name: path, format: format, stable: info.Dir}
+	in := &input{gen: current, fs: fsys, name: path, format: format, encoding: encoding, stable: info.Dir}
 	if !in.stable {
 		if in.stable, err = isRegular(fsys, path); err != nil || !in.stable {
 			return in, err
@@ -95,10 +96,14 @@ func (in *input) detect() {
 	case in.format != records.FormatAuto:
 	case bytes.HasPrefix(in.head, []byte(parquet.Magic)):
 		in.format = Parquet
-	case !records.IsCompressed(in.head):
+	case in.plain():
 		in.format = records.Detect(in.name, in.head)
 	}
 }
+
+// plain reports whether the offsets of records are those in the file: it is neither compressed nor
+// in another encoding.
+func (in *input) plain() bool { return !records.IsCompressed(in.head) && !in.encoding.Changes(in.head) }
 
 // readerAt is a file that is read at any place.
 type readerAt interface {
@@ -169,10 +174,10 @@ func (in *input) setFollow() error {
 	switch {
 	case in.stdin:
 		return nil // it is read until it ends anyway
-	case in.format == Directories || !in.stable:
+	case OfDirectories(in.format) || !in.stable:
 		return fmt.Errorf("%s is not a regular file, as --follow needs; a pipe is always read until it ends", in.name)
-	case records.IsCompressed(in.head) || in.format == records.FormatJSON || in.format == Parquet:
-		return fmt.Errorf("%s cannot be followed: only uncompressed lines and rows can be followed; omit --follow", in.name)
+	case !in.plain() || in.format == records.FormatJSON || in.format == Parquet:
+		return fmt.Errorf("%s cannot be followed: only uncompressed lines and rows of UTF-8 can be followed; omit --follow", in.name)
 	}
 	in.follow = true
 	return nil
@@ -181,7 +186,7 @@ func (in *input) setFollow() error {
 // seekable reports whether reading can start in the middle. Compressed and structured
 // inputs are read again from their start.
 func (in *input) seekable() bool {
-	return in.stable && in.format == records.FormatNDJSON && !records.IsCompressed(in.head)
+	return in.stable && in.format == records.FormatNDJSON && in.plain()
 }
 
 // live reports whether the input may grow while it is read.
@@ -202,10 +207,10 @@ func (in *input) atEnd(stream *records.Stream, offset int64) bool {
 // place describes the place of a record for messages.
 func (in *input) place(at cursor) string {
 	switch in.format {
-	case Directories:
+	case Directories, JSONFiles:
 		return at.Path
 	case records.FormatJSON:
-		return fmt.Sprintf("%s: element %d", in.name, at.Lines)
+		return fmt.Sprintf("%s: document %d", in.name, at.Lines)
 	case Parquet:
 		return fmt.Sprintf("%s: row %d", in.name, at.Lines)
 	}
@@ -216,7 +221,7 @@ func (in *input) place(at cursor) string {
 func totalBytes(inputs []*input) int64 {
 	var total int64
 	for _, in := range inputs {
-		if in.size == 0 || in.follow || records.IsCompressed(in.head) {
+		if in.size == 0 || in.follow || !in.plain() {
 			return 0
 		}
 		total += in.size - in.from.Offset

@@ -350,7 +350,7 @@ func (o *objects) input(ctx context.Context, name string, size int64) (*input, e
 }
 
 func (o *objects) inputOfSize(ctx context.Context, name string, size int64) (*input, error) {
-	in := &input{name: o.store.Describe(name), store: o.store, stable: true, format: o.options.Format, size: size}
+	in := &input{name: o.store.Describe(name), store: o.store, stable: true, format: o.options.Format, encoding: o.options.encoding(), size: size}
 	in.from.Path, in.from.Object, in.from.Seen = name, true, o.seen
 	in.from.File.Inode = uint64(size)
 	if len(name) > maxCursorPath {

@@ -100,16 +100,19 @@ func (r *fileReader) fill(ctx context.Context, b *batch) error {
 	defer func() { b.Bytes = r.at.Offset - start }()
 	for !b.full() {
 		record, err := r.stream.Next()
+		var at *records.LineError
 		switch {
 		case eof.Is(err):
 			return r.end()
+		case errors.As(err, &at):
+			return fmt.Errorf("%s:%d: %w", r.in.name, at.Line, at.Err)
 		case err != nil:
 			return fmt.Errorf("reading after %s: %w", r.in.place(r.at), err)
 		}
 		text := b.keep(record.Text) // now: the stream may read more to detect its end
 		r.at.moveAfter(record, r.in.head, r.tail)
 		r.at.AtEnd = r.in.atEnd(r.stream, r.at.Offset)
-		b.add(ingest.Record{Document: text, Problem: record.Problem}, r.at)
+		b.add(ingest.Record{Document: text, Problem: record.Problem}, r.at, record.Line)
 		if r.in.live() && !r.stream.Waiting() {
 			return nil
 		}

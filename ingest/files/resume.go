@@ -79,7 +79,7 @@ func (p *position) findBetween(in *input) (err error) {
 // another name counts; so does another file under the same name, which resumeAt then
 // compares with the part read.
 func (c *cursor) within(in *input) bool {
-	if c.WholeFile != (in.format == Directories) || c.Object {
+	if c.WholeFile != OfDirectories(in.format) || c.Object {
 		return false
 	}
 	if c.WholeFile {
@@ -127,7 +127,7 @@ func (in *input) tryResumeAt(ctx context.Context, at cursor) error {
 		in.from.File.Device = at.File.Device
 	}
 	switch {
-	case in.format == Directories:
+	case OfDirectories(in.format):
 		in.skip = &at
 		return nil
 	case !in.seekable():

@@ -165,7 +165,7 @@ func between(in *input, old vfs.FileID, modified time.Time, now vfs.FileID) ([]*
 		if f.info.ID == now { // it was renamed since
 			break
 		}
-		next, err := inspect(in.fs, f.path, in.format)
+		next, err := inspect(in.fs, f.path, in.format, in.encoding)
 		if err != nil {
 			return nil, err
 		}
@@ -224,7 +224,7 @@ func findReplaced(in *input, at cursor) (*input, error) {
 		if f.info.ID != at.File || (&input{fs: in.fs, name: f.path}).checkHead(context.Background(), &at) != nil {
 			continue
 		}
-		old, err := inspect(in.fs, f.path, in.format)
+		old, err := inspect(in.fs, f.path, in.format, in.encoding)
 		if err != nil {
 			return nil, err
 		}

@@ -142,7 +142,7 @@ func (s *Source) open(ctx context.Context) (err error) {
 	}
 	s.renamed = s.last != nil && s.last.index == in.index && s.objects == nil
 	s.last = in
-	if in.format == Directories {
+	if OfDirectories(in.format) {
 		s.reader = openDirectory(in)
 		return nil
 	}

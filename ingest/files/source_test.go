@@ -76,7 +76,7 @@ func requireAsOneByOne(t *testing.T, stream []byte, format records.Format, batch
 			require.Equal(t, len(want), n)
 			require.Equal(t, failure == nil, errors.Is(err, io.EOF), "%v", err)
 			if failure != nil {
-				require.ErrorContains(t, err, failure.Error())
+				require.ErrorContains(t, err, strings.TrimPrefix(failure.Error(), "line "))
 			}
 			return
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"docstore/ingest"
+	"docstore/ingest/records"
 	"docstore/queue"
 )
 
@@ -70,11 +71,11 @@ func (r *directoryReader) fill(ctx context.Context, b *batch) error {
 			continue
 		}
 		r.at.Lines++
-		document := loadDocument(r.in.name, path)
+		document := r.in.loadDocument(path)
 		r.at.Offset = int64(len(document.Document))
 		document.Document = b.keep(document.Document)
 		b.Bytes += r.at.Offset
-		b.add(document, r.at)
+		b.add(document, r.at, 0)
 	}
 	return nil
 }
@@ -88,11 +89,15 @@ func comparePaths(a, b string) int {
 	return slices.Compare(strings.Split(a, separator), strings.Split(b, separator))
 }
 
-// loadDocument reads a file below a directory.
-func loadDocument(root, path string) ingest.Record {
-	id, err := filepath.Rel(root, path)
+// loadDocument reads a file below the directory.
+func (in *input) loadDocument(path string) ingest.Record {
+	id, err := filepath.Rel(in.name, path)
 	if err != nil {
 		return ingest.Record{Problem: err}
+	}
+	load := os.ReadFile
+	if in.format == JSONFiles {
+		id, load = idOfJSON(id), loadJSON
 	}
 	if len(id) > queue.MaxIDBytes {
 		return ingest.Record{Problem: fmt.Errorf("its id, the path, has %d bytes, and at most %d are allowed", len(id), queue.MaxIDBytes)}
@@ -104,7 +109,7 @@ func loadDocument(root, path string) ingest.Record {
 	if info.Size() > queue.MaxDocumentBytes {
 		return ingest.Record{Problem: tooLarge(info.Size())}
 	}
-	document, err := os.ReadFile(path)
+	document, err := load(path)
 	if err != nil {
 		return ingest.Record{Problem: err}
 	}
@@ -112,6 +117,21 @@ func loadDocument(root, path string) ingest.Record {
 		return ingest.Record{Problem: tooLarge(int64(len(document)))}
 	}
 	return ingest.Record{ID: []byte(filepath.ToSlash(id)), Document: document}
+}
+
+// idOfJSON returns a path without the endings of a compressed JSON file.
+func idOfJSON(path string) string {
+	return strings.TrimSuffix(records.TrimCompression(path), ".json")
+}
+
+// loadJSON reads the object of a file, which may be compressed.
+func loadJSON(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return records.ReadObject(file, queue.MaxDocumentBytes)
 }
 
 func tooLarge(bytes int64) error {

@@ -32,6 +32,14 @@ func IsCompressed(head []byte) bool {
 	return bytes.HasPrefix(head, gzipMagic) || isZstd(head) && len(head) >= len(zstdMagic) || bytes.HasPrefix(head, xzMagic) || isBzip2(head) && len(head) >= bzip2MagicBytes
 }
 
+// TrimCompression returns a name of a file without the ending of a compression.
+func TrimCompression(name string) string {
+	for _, suffix := range []string{".gz", ".zst", ".bz2", ".xz"} {
+		name = strings.TrimSuffix(name, suffix)
+	}
+	return name
+}
+
 // isZstd reports whether these first bytes, of any number, are those of a zstd stream.
 func isZstd(head []byte) bool {
 	head = head[:min(len(head), len(zstdMagic))]
@@ -57,30 +65,30 @@ func isBzip2(head []byte) bool {
 	return strings.HasPrefix(bzip2Block, rest) || strings.HasPrefix(bzip2End, rest)
 }
 
-// decompress peeks only at the bytes needed to detect the compression: further bytes of a
-// pipe may be delayed.
-func decompress(in *bufio.Reader) (*bufio.Reader, io.Closer, error) {
+// decompress returns the decompressed stream, and what to close; nil: nothing. It peeks only at the
+// bytes needed to detect the compression: further bytes of a pipe may be delayed.
+func decompress(in *bufio.Reader) (io.Reader, io.Closer, error) {
 	switch {
 	case beginsWith(in, gzipMagic):
 		d, err := gzip.NewReader(in)
 		if err != nil {
 			return nil, nil, err
 		}
-		return buffered(&gzipReader{in, d}), d, nil
+		return &gzipReader{in, d}, d, nil
 	case begins(in, len(zstdMagic), isZstd):
 		d, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(maxZstdWindow))
 		if err != nil {
 			return nil, nil, err
 		}
-		return buffered(zstdReader{d}), d.IOReadCloser(), nil
+		return zstdReader{d}, d.IOReadCloser(), nil
 	case beginsWith(in, xzMagic):
 		d, err := newXzReader(in)
 		if err != nil {
 			return nil, nil, err
 		}
-		return buffered(d), nil, nil
+		return d, nil, nil
 	case begins(in, bzip2MagicBytes, isBzip2):
-		return buffered(bzip2.NewReader(in)), nil, nil
+		return bzip2.NewReader(in), nil, nil
 	}
 	return in, nil, nil
 }

@@ -15,7 +15,8 @@ import (
 type Format string
 
 // The formats. FormatAuto detects the format: a file named .csv or .tsv is a table, a
-// stream that begins with "[" is an array, others are lines.
+// stream is JSON that begins with "[", with an object of several lines, or with two objects in a
+// line, and others are lines.
 const (
 	FormatAuto   Format = "auto"
 	FormatNDJSON Format = "ndjson"
@@ -35,18 +36,14 @@ const maxLeadingBlanks = 4 << 10
 // Detect returns the format of a decompressed stream with the given name that begins with
 // these bytes.
 func Detect(name string, head []byte) Format {
-	name = strings.ToLower(name)
-	for _, suffix := range []string{".gz", ".zst", ".bz2", ".xz"} {
-		name = strings.TrimSuffix(name, suffix)
-	}
-	switch path.Ext(name) {
+	switch path.Ext(TrimCompression(strings.ToLower(name))) {
 	case ".csv":
 		return FormatCSV
 	case ".tsv":
 		return FormatTSV
 	}
 	head = bytes.TrimLeft(bytes.TrimPrefix(head, byteOrderMark), " \t\r\n")
-	if bytes.HasPrefix(head, []byte("[")) {
+	if bytes.HasPrefix(head, []byte("[")) || isSequence(head) {
 		return FormatJSON
 	}
 	return FormatNDJSON
@@ -65,12 +62,17 @@ func Open(r io.Reader, name string, format Format, limit int, options *Options) 
 	if !slices.Contains(Formats(), format) {
 		return nil, fmt.Errorf("unknown format %q: want one of %v", format, Formats())
 	}
-	in, decompressor, err := decompress(buffered(r))
+	in := buffered(r)
+	text, decompressor, err := decompress(in)
 	if err != nil {
 		return nil, err
 	}
+	if text != in {
+		in = buffered(text)
+	}
+	in = options.withDefaults().Encoding.decode(in)
 	if format == FormatAuto {
-		format = Detect(name, peekText(in))
+		format = Detect(name, peekLine(in))
 	}
 	if format != FormatNDJSON && beginsWith(in, byteOrderMark) {
 		_, _ = in.Discard(len(byteOrderMark)) // they are buffered
@@ -80,7 +82,7 @@ func Open(r io.Reader, name string, format Format, limit int, options *Options) 
 	case FormatCSV, FormatTSV:
 		s.Reader = newTable(in, format, limit, options)
 	case FormatJSON:
-		s.Reader = newArray(in, limit)
+		s.Reader = newValues(in, limit)
 	default:
 		s.Reader = NewLines(in, limit, 0, 0)
 	}
@@ -95,8 +97,51 @@ func (s *Stream) Close() error {
 	return s.decompressor.Close()
 }
 
+// ReadObject reads a stream that is one JSON object, decompressing it if necessary.
+func ReadObject(r io.Reader, limit int) ([]byte, error) {
+	text, decompressor, err := decompress(bufio.NewReader(&sticky{in: r}))
+	if err != nil {
+		return nil, err
+	}
+	if decompressor != nil {
+		defer decompressor.Close() // its errors are those of reading
+	}
+	all, err := io.ReadAll(io.LimitReader(text, int64(limit)+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(all) > limit:
+		return nil, tooLong(limit)
+	}
+	object := bytes.Trim(bytes.TrimPrefix(all, byteOrderMark), " \t\r\n")
+	s := scanner{data: object}
+	if err := s.value(); err != nil {
+		return nil, asProblem(err)
+	}
+	if s.at < len(object) || object[0] != '{' {
+		return nil, errors.New("the file is not one JSON object")
+	}
+	return object, nil
+}
+
+// peekLine returns the beginning of a stream up to the end of its first line that is not blank, or
+// what fits into the buffer. A line of a pipe is needed in any case, and further ones may be delayed.
+// Errors are reported by the next read.
+func peekLine(in *bufio.Reader) []byte {
+	head := peekText(in)
+	for at := max(len(head)-1, 0); ; {
+		head, _ = in.Peek(in.Buffered()) // within the buffer: no error
+		if i := bytes.IndexByte(head[at:], '\n'); i >= 0 {
+			return head[:at+i+1]
+		}
+		if _, err := in.Peek(len(head) + 1); err != nil {
+			return head
+		}
+	}
+}
+
 // peekText returns the beginning of a stream up to its first character that is not white
-// space. Errors are reported by the next read.
+// space.
 func peekText(in *bufio.Reader) []byte {
 	for n := 1; ; n++ {
 		head, err := in.Peek(n)
@@ -104,28 +149,4 @@ func peekText(in *bufio.Reader) []byte {
 			return head
 		}
 	}
-}
-
-// limiter reads a stream until it is too far ahead of the records returned: the libraries
-// that split tables and arrays would otherwise buffer a record of any size, and an
-// unterminated one never ends.
-type limiter struct {
-	in     io.Reader
-	limit  int
-	passed int64
-	taken  int64 // offset after the last record
-}
-
-// aheadFactor: the libraries double their buffers to hold a record, and then fill them.
-const aheadFactor = 4
-
-var errEndless = errors.New("a record does not end: is a quote missing")
-
-func (l *limiter) Read(p []byte) (int, error) {
-	if l.passed-l.taken > aheadFactor*int64(l.limit)+readBufferBytes {
-		return 0, errEndless
-	}
-	n, err := l.in.Read(p)
-	l.passed += int64(n)
-	return n, err
 }

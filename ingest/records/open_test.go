@@ -78,6 +78,9 @@ func TestOpenDetectsFormat(t *testing.T) {
 		{"in.json", array, FormatAuto, ab},
 		{"in.json", "\ufeff \n" + array + "\n", FormatAuto, ab},
 		{"in.json", "\ufeff" + lines, FormatAuto, ab},
+		{"in.json", lines, FormatJSON, ab},
+		{"in.json", `{"id":"a"}{"id":"b"}`, FormatAuto, ab},
+		{"in.json", "\ufeff\n{\n\"id\":1\n}\n{}\n", FormatAuto, []string{"{\n\"id\":1\n}", "{}"}},
 		{"in.csv", comma, FormatAuto, ab},
 		{"in.CSV", "\ufeff" + comma, FormatAuto, ab},
 		{"in", comma, FormatCSV, ab},
@@ -158,6 +161,8 @@ func TestFailuresAreNoEnd(t *testing.T) {
 		{"lines", "a\nb\n", FormatNDJSON, 2},
 		{"part of a line", "a\nb", FormatNDJSON, 1},
 		{"array", `[1, 2`, FormatJSON, 1},
+		{"objects", `{"a":1}{"a":2}`, FormatJSON, 2},
+		{"part of an object", `{"a":1}{"a":2`, FormatJSON, 1},
 		{"element", `[1, 2,`, FormatJSON, 2},
 		{"before an array", ` `, FormatJSON, 0},
 		{"behind an array", `[1]`, FormatJSON, 1},
@@ -247,7 +252,7 @@ func (spaces) Read(p []byte) (int, error) {
 // conform to the format.
 func FuzzOpen(f *testing.F) {
 	for _, seed := range []string{
-		`{"id":"a"}` + "\n", `[{"id":"a"},{"id":"b"}]`, "id,x\na,1\n", gzipped("a\nb\n"), zstded(`["a"]`), "\ufeff[", "id\n\"",
+		`{"id":"a"}` + "\n", `[{"id":"a"},{"id":"b"}]`, "id,x\na,1\n", gzipped("a\nb\n"), zstded(`["a"]`), "\ufeff[", "id\n\"", "{\n}{}", "\xff\xfe{\x00}\x00",
 	} {
 		for _, name := range []string{"in", "in.csv", "in.tsv"} {
 			f.Add([]byte(seed), name)

@@ -30,8 +30,13 @@ type Options struct {
 	MaxIDBytes  int // maximum length of an id; 0: no limit
 	// Template makes the id instead of IDField; nil: none.
 	Template *Template
+	Encoding Encoding
 	// Delimiter separates the cells of csv; 0 is a comma.
 	Delimiter rune
+	// Columns names the columns of tables, instead of the first row; nil: it does.
+	Columns []string
+	// NoHeader says that tables have no row of names; it needs Columns.
+	NoHeader bool
 	// TypedCells makes the cells of tables numbers, true, false and null, if they are written
 	// so, and null if they are empty; the column IDField stays a string.
 	TypedCells bool
@@ -73,13 +78,14 @@ const (
 
 	deleteField     = "_delete"
 	expiresField    = "_expires"
+	documentField   = "_document"
 	document64Field = "_document_base64"
 	id64Field       = "_id_base64"
 )
 
 func isControl(name string) bool {
 	switch name {
-	case deleteField, expiresField, document64Field, id64Field:
+	case deleteField, expiresField, documentField, document64Field, id64Field:
 		return true
 	}
 	return false
@@ -92,8 +98,8 @@ type Parser struct {
 	initial [256]bool // first bytes of the names that matter, escaped or not
 
 	// The values as written; nil if the field is missing.
-	id, id64, deletes, expires, document64 []byte
-	name                                   []byte // buffer for an unescaped name
+	id, id64, deletes, expires, document, document64 []byte
+	name                                             []byte // buffer for an unescaped name
 }
 
 // NewParser returns a parser; nil options select the defaults.
@@ -107,7 +113,7 @@ func NewParser(options *Options) *Parser {
 
 // Parse parses the text of one record. The error describes the invalid part.
 func (p *Parser) Parse(text []byte) (Entry, error) {
-	p.id, p.id64, p.deletes, p.expires, p.document64 = nil, nil, nil, nil, nil
+	p.id, p.id64, p.deletes, p.expires, p.document, p.document64 = nil, nil, nil, nil, nil, nil
 	s := &p.scanner
 	*s = scanner{data: text}
 	s.skipBlanks()
@@ -118,7 +124,11 @@ func (p *Parser) Parse(text []byte) (Entry, error) {
 		return Entry{}, asProblem(err)
 	}
 	if s.skipBlanks(); s.at < len(text) {
-		return Entry{}, asProblem(s.fail("the end of the record"))
+		err := asProblem(s.fail("the end of the record"))
+		if text[s.at] == '{' {
+			err = fmt.Errorf("%w; several objects in a line need the format %s", err, FormatJSON)
+		}
+		return Entry{}, err
 	}
 	return p.entry(text)
 }
@@ -169,6 +179,8 @@ func (p *Parser) take(name, value []byte) error {
 		return note(&p.deletes, name, value)
 	case string(name) == expiresField:
 		return note(&p.expires, name, value)
+	case string(name) == documentField:
+		return note(&p.document, name, value)
 	case string(name) == document64Field:
 		return note(&p.document64, name, value)
 	case string(name) == id64Field:
@@ -207,6 +219,10 @@ func (p *Parser) entry(text []byte) (e Entry, err error) {
 	}
 	switch {
 	case e.Delete:
+	case p.document != nil && p.document64 != nil:
+		return Entry{}, fmt.Errorf("%q and %q contradict each other", documentField, document64Field)
+	case p.document != nil:
+		e.Document = p.document
 	case p.document64 == nil:
 		e.Document = text
 	default:

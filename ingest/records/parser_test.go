@@ -40,6 +40,9 @@ func TestParse(t *testing.T) {
 		{"plain fields", `{"id":"a","_delete":true,"_expires":7}`, Options{PlainFields: true}, Entry{ID: []byte("a")}},
 		{"nested control fields", `{"id":"a","x":{"_delete":true}}`, Options{}, Entry{ID: []byte("a")}},
 		{"document in base64", `{"_document_base64":"PGI+/w==","id":"a"}`, Options{}, Entry{ID: []byte("a"), Document: []byte("<b>\xff")}},
+		{"document in a field", `{"id":"a","_document": {"id" : "b", "_delete":true} }`, Options{}, Entry{ID: []byte("a"), Document: []byte(`{"id" : "b", "_delete":true}`)}},
+		{"deleted document", `{"id":"a","_document":1,"_delete":true}`, Options{}, Entry{ID: []byte("a"), Delete: true}},
+		{"plain document field", `{"id":"a","_document":1}`, Options{PlainFields: true}, Entry{ID: []byte("a")}},
 		{"escaped base64", `{"_document_base64":"PGI+\/w==","id":"a"}`, Options{}, Entry{ID: []byte("a"), Document: []byte("<b>\xff")}},
 		{"empty document", `{"_document_base64":"","id":"a"}`, Options{}, Entry{ID: []byte("a"), Document: []byte{}}},
 		{"id in base64", `{"_id_base64":"/wo=","_delete":true}`, Options{}, Entry{ID: []byte("\xff\n"), Delete: true}},
@@ -69,7 +72,7 @@ func TestParseBadLines(t *testing.T) {
 		{"text", `hello`, `not JSON: byte 1 is 'h' where a value should be`},
 		{"cut short", `{"id":"a"`, `not JSON: it ends where a comma or } should follow`},
 		{"cut in a string", `{"id":"a`, `not JSON: it ends where the end of a string should follow`},
-		{"two values", `{"id":"a"} {}`, `not JSON: byte 12 is '{' where the end of the record should be`},
+		{"two values", `{"id":"a"} {}`, `not JSON: byte 12 is '{' where the end of the record should be; several objects in a line need the format json`},
 		{"trailing comma", `{"id":"a",}`, `not JSON: byte 11 is '}' where a field's name should be`},
 		{"control character", "{\"id\":\"a\tb\"}", `not JSON: byte 9 is '\t' where an escaped character should be`},
 		{"bad escape", `{"id":"\x"}`, `not JSON: byte 9 is 'x' where an escape should be`},
@@ -95,6 +98,8 @@ func TestParseBadLines(t *testing.T) {
 		{"two ids", `{"id":"a","id":"b"}`, `duplicate field "id"`},
 		{"two ids, one escaped", `{"id":"a","\u0069d":"b"}`, `duplicate field "id"`},
 		{"delete what", `{"id":"a","_delete":"yes"}`, `"_delete" is neither true nor false`},
+		{"document in two forms", `{"id":"a","_document":{},"_document_base64":""}`, `"_document" and "_document_base64" contradict each other`},
+		{"two objects", `{"id":"a"}{"id":"b"}`, "not JSON: byte 11 is '{' where the end of the record should be; several objects in a line need the format json"},
 		{"document not in base64", `{"id":"a","_document_base64":"a"}`, `"_document_base64" is not a padded base64 string (RFC 4648)`},
 		{"document no string", `{"id":"a","_document_base64":7}`, `"_document_base64" is not a padded base64 string (RFC 4648)`},
 		{"two documents", `{"id":"a","_document_base64":"","_document_base64":""}`, `duplicate field "_document_base64"`},
@@ -140,7 +145,7 @@ func FuzzParse(f *testing.F) {
 			decoder := json.NewDecoder(bytes.NewReader(line))
 			decoder.UseNumber()
 			require.NoError(t, decoder.Decode(&fields))
-			if fields["_id_base64"] != nil || fields["_document_base64"] != nil {
+			if fields["_id_base64"] != nil || fields["_document"] != nil || fields["_document_base64"] != nil {
 				return // encoding/json has no equivalent
 			}
 			require.Equal(t, got.Delete, got.Document == nil)

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -14,7 +15,8 @@ import (
 	"docstore/internal/eof"
 )
 
-// table reads the rows of a table as records. The first row has the names of the columns;
+// table reads the rows of a table as records. The first row has the names of the columns, unless
+// the options do;
 // cells are quoted as in RFC 4180. A row ends with "\n" or "\r\n", or with "\r" if the first one
 // does. A line break "\r\n" within a cell becomes "\n".
 type table struct {
@@ -67,7 +69,7 @@ func (t *table) Next() (Record, error) {
 	var problem *csv.ParseError
 	switch {
 	case errors.As(err, &problem) && endless(problem):
-		return Record{}, fmt.Errorf("a cell that begins in the row of line %d does not end: %w", problem.StartLine, problem.Err)
+		return Record{}, &LineError{int64(problem.StartLine), fmt.Errorf("a cell that begins in this row does not end: %w", problem.Err)}
 	case errors.As(err, &problem):
 		record.Number = int64(problem.StartLine)
 		record.Problem = t.explain(problem, cells)
@@ -88,33 +90,74 @@ func endless(problem *csv.ParseError) bool {
 
 func (t *table) explain(problem *csv.ParseError, cells []string) error {
 	if errors.Is(problem, csv.ErrFieldCount) {
-		return fmt.Errorf("the row has %d cells, the first row has %d", len(cells), len(t.columns))
+		return fmt.Errorf("the row has %d cells, and there are %d columns", len(cells), len(t.columns))
 	}
 	return fmt.Errorf("line %d, column %d: %w", problem.Line, problem.Column, problem.Err)
 }
 
-// readNames reads the first row.
+// readNames reads the first row, unless the options name the columns and there is none.
 func (t *table) readNames() error {
-	names, err := t.rows.Read()
-	if err != nil {
+	names := t.options.Columns
+	if t.options.NoHeader {
+		t.rows.FieldsPerRecord = len(names)
+		return t.setColumns(names)
+	}
+	first, err := t.rows.Read()
+	var problem *csv.ParseError
+	switch {
+	case errors.As(err, &problem):
+		return &LineError{int64(problem.Line), fmt.Errorf("column %d: %w", problem.Column, problem.Err)}
+	case err != nil:
 		return err
+	case names == nil:
+		names = first
+	case len(names) != len(first):
+		err = fmt.Errorf("the first row has %d cells, and the option columns names %d", len(first), len(names))
+	}
+	if err == nil {
+		err = t.setColumns(names)
+	}
+	if err != nil {
+		line, _ := t.rows.FieldPos(0)
+		return &LineError{int64(line), err}
+	}
+	return nil
+}
+
+// setColumns sets the columns of the table.
+func (t *table) setColumns(names []string) error {
+	if err := CheckColumns(names); err != nil {
+		return fmt.Errorf("%w: give the names with the option columns", err)
 	}
 	columns := make([]column, len(names))
 	for i, name := range names {
-		if slices.Contains(names[:i], name) {
-			return fmt.Errorf("duplicate column %q", name)
-		}
 		t.text.Reset()
 		if err := t.encode(name); err != nil {
 			return fmt.Errorf("the name of column %d: %w", i+1, err)
 		}
-		columns[i] = column{name: name, key: t.text.String() + ":", control: !t.options.PlainFields && isControl(name)}
+		columns[i] = column{name: strings.Clone(name), key: t.text.String() + ":", control: !t.options.PlainFields && isControl(name)}
 		columns[i].typed = t.options.TypedCells && !columns[i].control && name != t.options.IDField
 	}
 	if t.options.Template == nil && !slices.Contains(names, t.options.IDField) && !slices.Contains(names, id64Field) {
 		return fmt.Errorf("no id: there is no column %q among %q%s", t.options.IDField, names, delimiterHint(names))
 	}
 	t.columns = columns
+	return nil
+}
+
+// CheckColumns returns an error if names are empty or equal.
+func CheckColumns(names []string) error {
+	var problems []string
+	for i, name := range names {
+		if first := slices.Index(names, name); name == "" {
+			problems = append(problems, fmt.Sprintf("column %d has no name", i+1))
+		} else if first < i {
+			problems = append(problems, fmt.Sprintf("columns %d and %d are both named %q", first+1, i+1, name))
+		}
+	}
+	if len(problems) > 0 {
+		return errors.New(strings.Join(problems, ", "))
+	}
 	return nil
 }
 
@@ -175,10 +218,12 @@ func isTyped(cell string) bool {
 	return s.number() == nil && s.at == len(cell)
 }
 
+var errNotUTF8 = errors.New("not UTF-8; if the text is in another encoding, give it with the option encoding")
+
 // encode appends a JSON string to the text.
 func (t *table) encode(s string) error {
 	if !utf8.ValidString(s) {
-		return errors.New("not UTF-8")
+		return errNotUTF8
 	}
 	err := t.encoder.Encode(s)
 	t.text.Truncate(t.text.Len() - 1) // the encoder's newline
@@ -193,4 +238,22 @@ func (t *table) Waiting() bool {
 func (t *table) AtEnd() bool {
 	_, err := t.in.Peek(1)
 	return eof.Is(err)
+}
+
+// limiter reads a stream until it is too far ahead of the records returned: package csv would
+// otherwise buffer a record of any size, and an unterminated one never ends.
+type limiter struct {
+	in     io.Reader
+	limit  int
+	passed int64
+	taken  int64 // offset after the last record
+}
+
+func (l *limiter) Read(p []byte) (int, error) {
+	if l.passed-l.taken > maxAhead(l.limit) {
+		return 0, errEndless
+	}
+	n, err := l.in.Read(p)
+	l.passed += int64(n)
+	return n, err
 }

@@ -24,10 +24,10 @@ func TestTable(t *testing.T) {
 		{"delete", "17,,,true\n", `{"id":"17","title":"","_delete":true}`},
 		{"no delete", "17,,,false\n", `{"id":"17","title":"","_delete":false}`},
 		{"delete what", "17,,,yes\n", `{"id":"17","title":"","_delete":"yes"}`},
-		{"short row", "17,Cook\n", `!the row has 2 cells, the first row has 4`},
-		{"long row", "17,Cook,,,5\n", `!the row has 5 cells, the first row has 4`},
+		{"short row", "17,Cook\n", `!the row has 2 cells, and there are 4 columns`},
+		{"long row", "17,Cook,,,5\n", `!the row has 5 cells, and there are 4 columns`},
 		{"stray quote", "17,5\" disk,,\n", `!line 2, column 5: bare " in non-quoted-field`},
-		{"not UTF-8", "17,\xff,,\n", `!the cell in "title": not UTF-8`},
+		{"not UTF-8", "17,\xff,,\n", `!the cell in "title": not UTF-8; if the text is in another encoding, give it with the option encoding`},
 		{"large", "17," + strings.Repeat("x", testLimit) + ",,\n", "!the record is longer than the limit of 1048576 bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -44,13 +44,14 @@ func TestTable(t *testing.T) {
 
 func TestTableNames(t *testing.T) {
 	for _, test := range []struct{ name, table, want string }{
-		{"semicolons", "id;b\n1;2\n", `no id: there is no column "id" among ["id;b"]; the cells seem to be separated by ";": set the delimiter to it`},
-		{"tabs", "id\tb\n1\t2\n", `no id: there is no column "id" among ["id\tb"]; the cells seem to be separated by "\t": set the delimiter to it`},
-		{"one column", "a\n1\n", `no id: there is no column "id" among ["a"]`},
-		{"no id", "a,b\n1,2\n", `no id: there is no column "id" among ["a" "b"]`},
-		{"twice", "id,a,a\n1,2,3\n", `duplicate column "a"`},
-		{"not UTF-8", "id,\xff\n1,2\n", `the name of column 2: not UTF-8`},
-		{"stray quote", "id,\"a\"b\"\n", `parse error on line 1, column 6: extraneous or missing " in quoted-field`},
+		{"semicolons", "id;b\n1;2\n", `line 1: no id: there is no column "id" among ["id;b"]; the cells seem to be separated by ";": set the delimiter to it`},
+		{"tabs", "id\tb\n1\t2\n", `line 1: no id: there is no column "id" among ["id\tb"]; the cells seem to be separated by "\t": set the delimiter to it`},
+		{"one column", "a\n1\n", `line 1: no id: there is no column "id" among ["a"]`},
+		{"no id", "a,b\n1,2\n", `line 1: no id: there is no column "id" among ["a" "b"]`},
+		{"twice", "id,a,a\n1,2,3\n", `line 1: columns 2 and 3 are both named "a": give the names with the option columns`},
+		{"no name", "\r\nid,,x,\n1,2,3,4\n", `line 2: column 2 has no name, column 4 has no name: give the names with the option columns`},
+		{"not UTF-8", "id,\xff\n1,2\n", `line 1: the name of column 2: not UTF-8; if the text is in another encoding, give it with the option encoding`},
+		{"stray quote", "id,\"a\"b\"\n", `line 1: column 6: extraneous or missing " in quoted-field`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := open(t, strings.NewReader(test.table), "in.csv", FormatAuto).Next()
@@ -65,8 +66,36 @@ func TestTableNames(t *testing.T) {
 func TestCellWithoutEnd(t *testing.T) {
 	for _, table := range []string{"id,x\n1,\"a\n2,b\n3,c\n", "id,x\n1,\"a\n2,b\n3,\"c\n"} {
 		_, err := open(t, strings.NewReader(table), "in.csv", FormatAuto).Next()
-		require.EqualError(t, err, `a cell that begins in the row of line 2 does not end: extraneous or missing " in quoted-field`)
+		require.EqualError(t, err, `line 2: a cell that begins in this row does not end: extraneous or missing " in quoted-field`)
 	}
+}
+
+// TestColumns: the option names the columns instead of the first row, which need not exist.
+func TestColumns(t *testing.T) {
+	for _, test := range []struct {
+		name, table string
+		options     Options
+		want        []string
+		problem     string
+	}{
+		{"instead of the first row", "id,a,a,\n1,2,3,4\n", Options{Columns: []string{"id", "a", "b", "c"}}, []string{`{"id":"1","a":"2","b":"3","c":"4"}`}, ""},
+		{"no first row", "1,2\n3\n", Options{Columns: []string{"id", "a"}, NoHeader: true}, []string{`{"id":"1","a":"2"}`, "!the row has 1 cells, and there are 2 columns"}, ""},
+		{"empty", "", Options{Columns: []string{"id", "a"}, NoHeader: true}, nil, ""},
+		{"too few", "id,a,a\n", Options{Columns: []string{"id", "a"}}, nil, "line 1: the first row has 3 cells, and the option columns names 2"},
+		{"no id", "1,2\n", Options{Columns: []string{"a", "b"}, NoHeader: true}, nil, `no id: there is no column "id" among ["a" "b"]`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s, err := Open(strings.NewReader(test.table), "in", FormatCSV, testLimit, &test.options)
+			require.NoError(t, err)
+			if test.problem != "" {
+				_, err := s.Next()
+				require.EqualError(t, err, test.problem)
+				return
+			}
+			require.Equal(t, test.want, texts(t, s))
+		})
+	}
+	require.EqualError(t, CheckColumns([]string{"a", "", "a"}), `column 2 has no name, columns 1 and 3 are both named "a"`)
 }
 
 func TestTableOfPlainFields(t *testing.T) {
@@ -84,7 +113,7 @@ func TestTableNumbersAndEnds(t *testing.T) {
 
 // TestLinesOfCarriageReturns: the first row decides how rows end.
 func TestLinesOfCarriageReturns(t *testing.T) {
-	const short = "!the row has 1 cells, the first row has 2"
+	const short = "!the row has 1 cells, and there are 2 columns"
 	for _, test := range []struct {
 		name, table string
 		want        []string

@@ -13,7 +13,8 @@
 //	postgres://USER@HOST:PORT/DATABASE?table=T   see package postgres
 //
 // A list has names, which are kept in the queue, and URLs. Its entries can have the options format,
-// id, id-template, keep, drop, rename, delimiter, typed-cells and rate, which replace Options:
+// id, id-template, keep, drop, rename, encoding, delimiter, columns, header, typed-cells and rate,
+// which replace Options:
 //
 //	sources:
 //	  - name: archive

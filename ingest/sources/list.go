@@ -121,12 +121,15 @@ func parseEntry(node *yaml.Node, o *Options) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	scheme := schemeOf(e.from)
-	switch {
-	case e.name == "" || e.from == "":
+	if e.name == "" || e.from == "" {
 		return nil, fmt.Errorf("%d: a source needs name and from", node.Line)
-	case scheme >= 0 && !schemes[scheme].tables && (given["format"] || given["delimiter"] || given["typed-cells"]):
-		return nil, fmt.Errorf("%d: format, delimiter and typed-cells are for files, not for %s://", node.Line, schemes[scheme].name)
+	}
+	if scheme := schemeOf(e.from); scheme >= 0 && !schemes[scheme].tables {
+		for _, option := range []string{"format", "encoding", "delimiter", "columns", "header", "typed-cells"} {
+			if given[option] {
+				return nil, fmt.Errorf("%d: %s is for files, not for %s://", node.Line, option, schemes[scheme].name)
+			}
+		}
 	}
 	if e.options.transform, err = e.options.Transform.compile("", false, e.options.Format); err != nil {
 		return nil, fmt.Errorf("%d: %w", node.Line, err)
@@ -148,7 +151,7 @@ func (e *entry) set(key string, value *yaml.Node, given map[string]bool) error {
 	case "format":
 		format := &e.options.Format
 		err := decode(value, format, "a format")
-		if err == nil && (!slices.Contains(files.Formats(), *format) || *format == files.Directories) {
+		if err == nil && (!slices.Contains(files.Formats(), *format) || files.OfDirectories(*format)) {
 			err = fmt.Errorf("%d: unknown format %q", value.Line, *format)
 		}
 		return err
@@ -171,6 +174,15 @@ func (e *entry) set(key string, value *yaml.Node, given map[string]bool) error {
 	case "rename":
 		t.Rename = nil
 		return decode(value, &t.Rename, "fields in the form \"old: new\"")
+	case "encoding":
+		return decodeText(value, &t.Encoding, "an encoding")
+	case "columns":
+		return decode(value, &t.Columns, "a list of names")
+	case "header":
+		header := true
+		err := decode(value, &header, "true or false")
+		t.NoHeader = !header
+		return err
 	case "delimiter":
 		return decodeText(value, &t.Delimiter, "a character")
 	case "typed-cells":
@@ -182,7 +194,7 @@ func (e *entry) set(key string, value *yaml.Node, given map[string]bool) error {
 		}
 		return err
 	}
-	return fmt.Errorf("%d: unknown key %q; want name, from, format, id, id-template, keep, drop, rename, delimiter, typed-cells or rate", value.Line, key)
+	return fmt.Errorf("%d: unknown key %q; want name, from, format, id, id-template, keep, drop, rename, encoding, delimiter, columns, header, typed-cells or rate", value.Line, key)
 }
 
 // forEachKey calls f for the keys of a mapping. Errors begin with the line.

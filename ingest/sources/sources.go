@@ -83,8 +83,10 @@ func Open(ctx context.Context, from string, o Options) (*Input, error) {
 		return nil, err
 	}
 	if strings.Contains(from, "://") {
-		if i, t := schemeOf(from), &o.Transform; i >= 0 && !schemes[i].tables && (t.Delimiter != "" || t.TypedCells) {
-			return nil, invalid("%[1]sdelimiter and %[1]styped-cells are for files, not for %[2]s://", o.Prefix, schemes[i].name)
+		if i := schemeOf(from); i >= 0 && !schemes[i].tables {
+			if options := o.Transform.fileOptions(); len(options) > 0 {
+				return nil, invalid("%s%s is for files, not for %s://", o.Prefix, options[0], schemes[i].name)
+			}
 		}
 		opener, err := openURL(ctx, from, &o)
 		if err != nil {

@@ -23,8 +23,12 @@ type Transform struct {
 	IDTemplate string // id of several fields: {country}-{item.number}
 	// PlainFields disables control fields: see records.Options.
 	PlainFields bool
+	Encoding    string // one of records.Encodings; the default is the first
 	Delimiter   string // between the cells of csv, or \t; the default is a comma
-	TypedCells  bool   // see records.Options
+	// Columns, NoHeader and TypedCells are those of records.Options.
+	Columns    []string
+	NoHeader   bool
+	TypedCells bool
 	// Keep, Drop and Rename change the fields of documents: see records.Fields.
 	Keep, Drop []string
 	Rename     map[string]string
@@ -75,21 +79,63 @@ func (t *Transform) compile(prefix string, idFieldGiven bool, format records.For
 		result.idOption = "id-field"
 	}
 	refuse(result.idOption, err)
-	if result.idOption != "" && format == files.Directories {
+	if result.idOption != "" && files.OfDirectories(format) {
 		refuse(result.idOption, errors.New("the id of a file is its path"))
 	}
+	refuse("encoding", t.checkEncoding(format))
+	options.Encoding = records.Encoding(t.Encoding)
 	if t.Delimiter != "" {
 		options.Delimiter, err = parseDelimiter(t.Delimiter, format)
 		refuse("delimiter", err)
 	}
-	if t.TypedCells && !slices.Contains([]records.Format{records.FormatAuto, records.FormatCSV, records.FormatTSV}, format) {
-		refuse("typed-cells", fmt.Errorf("only csv and tsv have cells, not %s", format))
+	if !slices.Contains([]records.Format{records.FormatAuto, records.FormatCSV, records.FormatTSV}, format) {
+		for _, option := range t.cellOptions() {
+			refuse(option, fmt.Errorf("only csv and tsv have cells, not %s", format))
+		}
 	}
+	if t.Columns != nil {
+		refuse("columns", records.CheckColumns(t.Columns))
+	} else if t.NoHeader {
+		refuse("header", fmt.Errorf("without a row of names give them with %scolumns", prefix))
+	}
+	options.Columns, options.NoHeader = t.Columns, t.NoHeader
 	result.parsing.Fields = &records.Fields{Keep: t.Keep, Drop: t.Drop, Rename: t.Rename}
 	if err := result.parsing.Fields.Check(); err != nil {
 		problems = append(problems, invalid("%skeep, %[1]sdrop, %[1]srename: %w", prefix, err))
 	}
 	return result, errors.Join(problems...)
+}
+
+// fileOptions returns the names of the options that concern files.
+func (t *Transform) fileOptions() (names []string) {
+	if t.Encoding != "" {
+		names = append(names, "encoding")
+	}
+	if t.Delimiter != "" {
+		names = append(names, "delimiter")
+	}
+	return append(names, t.cellOptions()...)
+}
+
+// cellOptions returns the names of the options that concern tables, except the delimiter.
+func (t *Transform) cellOptions() (names []string) {
+	if t.Columns != nil {
+		names = append(names, "columns")
+	}
+	if t.NoHeader {
+		names = append(names, "header")
+	}
+	if t.TypedCells {
+		names = append(names, "typed-cells")
+	}
+	return names
+}
+
+func (t *Transform) checkEncoding(format records.Format) error {
+	if t.Encoding != "" && (format == files.Parquet || files.OfDirectories(format)) {
+		return fmt.Errorf("only ndjson, json, csv and tsv have an encoding, not %s", format)
+	}
+	return records.Encoding(t.Encoding).Check()
 }
 
 func parseDelimiter(text string, format records.Format) (rune, error) {

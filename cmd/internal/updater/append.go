@@ -53,6 +53,7 @@ type appendOptions struct {
 	controlFields bool
 	transform     sources.Transform
 	rename        []string // of transform
+	header        bool
 	dryRun        bool
 	rate          float64 // entries a second; 0: no limit
 	resume        bool
@@ -83,7 +84,8 @@ and appends them to a queue, which it creates if necessary. It decompresses
 gzip, zstd, bzip2 and xz. The formats are
 
   ndjson  each line is a document, unchanged; blank lines are skipped
-  json    each element of one array is a document, unchanged
+  json    each element of one array, or each of the objects that follow each
+          other, in any number of lines, is a document, unchanged
   csv     each row is a document: an object of strings, named by the first row.
           Rows end with LF or CR LF, or CR if the first one does; a line break
           CR LF within a cell becomes LF
@@ -91,8 +93,14 @@ gzip, zstd, bzip2 and xz. The formats are
   parquet each row is a document, with typed values; lists and groups are nested
   files   FILE is a directory, and each file below it a document of any content,
           with its relative path as id
+  json-files  the same for JSON objects, which may be compressed; the id is the
+          path without .json, .json.gz, .json.zst and so on
   auto    csv or tsv by the file's name, parquet if it begins with "PAR1", json
-          if it begins with "[", else ndjson
+          if it begins with "[", with an object of several lines, or with two
+          objects in a line, else ndjson
+
+Text is UTF-8, or UTF-16 if it begins with its byte order mark; --encoding names
+another encoding.
 
 A document's id is the top-level field "id" (see --id-field): a string, or an
 integer, so that "123" and 123 are the same id. A later document replaces an
@@ -101,12 +109,14 @@ they are columns, and an empty cell has no effect:
 
   {"id": "17", "_delete": true}                            delete the document
   {"id": "17", "_expires": "2030-12-31T23:59:59Z", ...}    serve it until then
+  {"id": "17", "_document": {"title": "Cook"}}             the value is the document
   {"id": "17", "_document_base64": "PGh0bWw+"}             these bytes are the document
   {"_id_base64": "/w==", ...}                              these bytes are the id
 
 Documents can be changed on the way: --id and --id-template make the id of other
 fields, also nested ones; --keep, --drop and --rename change the fields of the
-document, after the id was read; --delimiter and --typed-cells concern tables.
+document, after the id was read; --columns, --header, --delimiter and
+--typed-cells concern tables.
 For more, pipe the documents through a program such as jq. --dry-run shows the
 result.
 
@@ -162,7 +172,8 @@ queue, so a source must keep its name; list a source that was removed:
   removed: [old]
 
 An entry can have the options format, id, id-template, keep, drop, rename,
-delimiter, typed-cells and rate, which replace the flags of their names:
+encoding, delimiter, columns, header, typed-cells and rate, which replace the
+flags of their names:
 
     rename: {price: eur}
 
@@ -285,7 +296,7 @@ func (o *appendOptions) check() error {
 	refuse(o.idField == "", "--id-field is empty; give the name of the field that holds the id")
 	refuse(!slices.Contains(formatNames(), o.format), "--format %s: write one of %s", o.format, strings.Join(formatNames(), ", "))
 	refuse(!slices.Contains(codec.Names(), o.codec), "--codec %s: this build has %s", o.codec, strings.Join(codec.Names(), ", "))
-	refuse(o.from != "" && o.format == string(files.Directories), "--format %s needs directories, not --from", files.Directories)
+	refuse(o.from != "" && files.OfDirectories(records.Format(o.format)), "--format %s needs directories, not --from", o.format)
 	refuse(o.parquetMemory < parquet.MinMaxBytes, "--parquet-memory %s: must be at least %s", &o.parquetMemory, units.FormatBytes(parquet.MinMaxBytes))
 	refuse(!(o.rate >= 0) || o.rate > ingest.MaxRate, "--rate %v: must be from 0 to %v a second", o.rate, ingest.MaxRate)
 	refuse(o.flushInterval < 0, "--flush-interval %s: must not be negative", o.flushInterval)

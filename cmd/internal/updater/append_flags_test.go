@@ -24,11 +24,17 @@ var wrongUses = map[string][]wrongUse{
 		{"--announce", "--announce needs --publish URL"},
 		{"--announce=perhaps", "--announce"},
 	},
-	"bad-lines":      {{"--bad-lines x --skip-bad=false", "--bad-lines contradicts --skip-bad=false"}},
-	"codec":          {{"--codec zip", "--codec zip: this build has "}},
+	"bad-lines": {{"--bad-lines x --skip-bad=false", "--bad-lines contradicts --skip-bad=false"}},
+	"codec":     {{"--codec zip", "--codec zip: this build has "}},
+	"columns": {
+		{"--columns id,a,a", `--columns: columns 2 and 3 are both named "a"`},
+		{"--columns id, --format csv", "--columns: column 2 has no name"},
+		{"--columns id --format json", "--columns: only csv and tsv have cells, not json"},
+		{"--columns id --from kafka://a:1/jobs", "--columns is for files, not for kafka://"},
+	},
 	"control-fields": {{"--control-fields=perhaps", "--control-fields"}},
 	"delimiter": {
-		{"--delimiter ; --from kafka://a:1/jobs", "--delimiter and --typed-cells are for files, not for kafka://"},
+		{"--delimiter ; --from kafka://a:1/jobs", "--delimiter is for files, not for kafka://"},
 		{"--delimiter ab", "--delimiter: ab: write one character"},
 		{`--delimiter "`, "cannot separate cells"},
 		{"--delimiter ; --format tsv", "--delimiter: only csv has a delimiter, not tsv"},
@@ -40,6 +46,11 @@ var wrongUses = map[string][]wrongUse{
 	"dry-run": {
 		{"--dry-run=perhaps", "--dry-run"},
 		{"--dry-run --from postgres://u@h/d?table=t", "--dry-run cannot read postgres://: reading changes the source"},
+	},
+	"encoding": {
+		{"--encoding latin2", `--encoding: unknown encoding "latin2": want one of [auto utf-8 utf-16 latin1 windows-1252]`},
+		{"--encoding latin1 --format parquet", "--encoding: only ndjson, json, csv and tsv have an encoding, not parquet"},
+		{"--encoding latin1 --from nats://a:1/JOBS", "--encoding is for files, not for nats://"},
 	},
 	"etcd": {
 		{"--etcd 127.0.0.1:2379", "--etcd needs --publish URL"},
@@ -68,6 +79,10 @@ var wrongUses = map[string][]wrongUse{
 		{"--from file://host/dir/*", "invalid URL file://host/dir/*: want file:///DIRECTORY/PATTERN"},
 		{"--from s3:///dir/*", "names no bucket"},
 		{"--from file:///dir/* more", "--from and files (more) are given"},
+	},
+	"header": {
+		{"--header=false", "--header: without a row of names give them with --columns"},
+		{"--header=false --columns id --format ndjson", "--header: only csv and tsv have cells, not ndjson"},
 	},
 	"id": {
 		{"--id a --id-template {b}", "--id-field, --id and --id-template contradict each other"},
@@ -145,7 +160,7 @@ var wrongUses = map[string][]wrongUse{
 	},
 	"skip-bad": {{"--skip-bad=perhaps", "--skip-bad"}},
 	"typed-cells": {
-		{"--typed-cells --from nats://a:1/JOBS", "--delimiter and --typed-cells are for files, not for nats://"},
+		{"--typed-cells --from nats://a:1/JOBS", "--typed-cells is for files, not for nats://"},
 		{"--typed-cells=perhaps", "--typed-cells"},
 		{"--typed-cells --format ndjson", "--typed-cells: only csv and tsv have cells, not ndjson"},
 	},

@@ -21,6 +21,9 @@ func (o *appendOptions) addTransformFlags(flags *pflag.FlagSet) {
 	t := &o.transform
 	flags.StringVar(&t.IDPath, "id", "", "field that holds a document's id, nested with dots, such as item.sku; instead of --id-field")
 	flags.StringVar(&t.IDTemplate, "id-template", "", "id of several fields, such as {country}-{item.number}; instead of --id-field")
+	flags.StringVar(&t.Encoding, "encoding", "", "encoding of the text: "+strings.Join(encodingNames(), ", "))
+	flags.StringSliceVar(&t.Columns, "columns", nil, "names of the columns of csv and tsv, instead of those in the first row: NAME[,NAME...]")
+	flags.BoolVar(&o.header, "header", true, "csv and tsv have a row of names; false: the first row is a document, and --columns has the names")
 	flags.StringVar(&t.Delimiter, "delimiter", "", `character between the cells of csv, or \t; the default is a comma`)
 	flags.BoolVar(&t.TypedCells, "typed-cells", false, "make cells numbers, true, false and null if they are written so, and null if they are empty")
 	flags.StringSliceVar(&t.Keep, "keep", nil, "top-level fields to keep in documents: NAME[,NAME...]; default all")
@@ -28,11 +31,19 @@ func (o *appendOptions) addTransformFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.rename, "rename", nil, "top-level fields to rename: OLD=NEW[,OLD=NEW...]")
 }
 
+// encodingNames returns the values of --encoding.
+func encodingNames() (names []string) {
+	for _, encoding := range records.Encodings() {
+		names = append(names, string(encoding))
+	}
+	return names
+}
+
 // completeTransform completes the changes of documents by the flags that have another form;
 // idFieldGiven says that --id-field was given.
 func (o *appendOptions) completeTransform(idFieldGiven bool) error {
 	t := &o.transform
-	t.PlainFields = !o.controlFields
+	t.PlainFields, t.NoHeader = !o.controlFields, !o.header
 	if idFieldGiven {
 		t.IDField = o.idField
 	}

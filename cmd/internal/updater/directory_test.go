@@ -35,7 +35,7 @@ func TestDumpFindsTheIDField(t *testing.T) {
 	for name, c := range map[string]struct{ lines, idField, want, says string }{
 		"another field":      {packages, "Package", packages, `"id_field":"Package"`},
 		"a number":           {`{"n":17,"x":1}` + "\n", "n", `{"n":17,"x":1}` + "\n", `"id_field":"n"`},
-		"two fields":         {`{"a":"1","b":"1"}` + "\n", "a", `{"id":"1","_document_base64":"eyJhIjoiMSIsImIiOiIxIn0="}` + "\n", ""},
+		"two fields":         {`{"a":"1","b":"1"}` + "\n", "a", `{"id":"1","_document":{"a":"1","b":"1"}}` + "\n", ""},
 		"id, and another":    {`{"id":"1","b":"1"}` + "\n", "id", `{"id":"1","b":"1"}` + "\n", ""},
 		"a delete is no aid": {`{"a":"1","_delete":true}` + "\n", "a", `{"id":"1","_delete":true}` + "\n", ""},
 	} {

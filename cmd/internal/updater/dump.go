@@ -26,8 +26,12 @@ func newDump(env *cli.Env) *cobra.Command {
 		Long: `Dump writes all entries of a queue to standard output, oldest first, one per
 line, of shards one after the other: documents as they were appended, and
 deletes as {"id":"...","_delete":true}. A document for which that is not
-possible, because it is not JSON, has several lines or control fields, or does
-not contain its id or expiry, is written as
+possible, because it has control fields, or does not contain its id or expiry,
+is written as
+
+  {"id":"...","_expires":"...","_document":...}
+
+and one that is not JSON, or has several lines, as
 
   {"id":"...","_expires":"...","_document_base64":"..."}
 
@@ -212,9 +216,17 @@ func (d *dumper) wrap(e queue.Entry) []byte {
 	if !e.Expires.IsZero() {
 		d.line = fmt.Appendf(d.line, `,"_expires":%q`, e.Expires.UTC().Format(time.RFC3339))
 	}
-	d.line = append(d.line, `,"_document_base64":`...)
-	d.line = appendBase64(d.line, d.document)
+	if d.isValue() {
+		d.line = append(append(d.line, `,"_document":`...), d.document...)
+	} else {
+		d.line = appendBase64(append(d.line, `,"_document_base64":`...), d.document)
+	}
 	return append(d.line, '}')
+}
+
+// isValue reports whether the document can be a value in a line, and is read back unchanged.
+func (d *dumper) isValue() bool {
+	return bytes.IndexByte(d.document, '\n') < 0 && records.Valid(d.document) && len(bytes.Trim(d.document, " \t\r")) == len(d.document)
 }
 
 func appendBase64(dst, b []byte) []byte {

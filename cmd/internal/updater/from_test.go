@@ -67,6 +67,12 @@ func TestFileOfSourcesIsChecked(t *testing.T) {
 		"rename: {a: b}\n  drop: [a]":            `field "a" is renamed, but is not kept`,
 		"delimiter: ab":                          ":2: delimiter: ab: write one character",
 		"delimiter: ;\n  format: tsv":            ":2: delimiter: only csv has a delimiter, not tsv",
+		"encoding: latin2":                       `:2: encoding: unknown encoding "latin2"`,
+		"columns: id":                            ":4: want a list of names",
+		"columns: [id, id]":                      `:2: columns: columns 1 and 2 are both named "id"`,
+		"header: perhaps":                        ":4: want true or false",
+		"header: false":                          ":2: header: without a row of names give them with columns",
+		"format: json-files":                     `:4: unknown format "json-files"`,
 		"typed-cells: perhaps":                   ":4: want true or false",
 		"rate: fast":                             ":4: want a number",
 		"rate: 0":                                ":4: rate 0: must be above 0",
@@ -76,7 +82,7 @@ func TestFileOfSourcesIsChecked(t *testing.T) {
 	} {
 		text := "sources:\n- name: a\n  from: file:///etc/hosts\n  " + option + "\n"
 		if want == "" {
-			text, want = "sources:\n- name: a\n  "+option, ":2: format, delimiter and typed-cells are for files, not for kafka://"
+			text, want = "sources:\n- name: a\n  "+option, ":2: delimiter is for files, not for kafka://"
 		}
 		path := write(t, filepath.Join(t.TempDir(), "from.yaml"), text)
 		r := run(t.Context(), nil, "append", "--queue", filepath.Join(t.TempDir(), "queue"), "--from", path)

@@ -21,7 +21,7 @@ func appended(t *testing.T, input string, args ...string) string {
 
 func TestTransformations(t *testing.T) {
 	const lines = `{"id":"x","a":{"b":7},"c":"d"}` + "\n" + `{"a":{"b":"8"},"c":"e","_delete":true}` + "\n"
-	require.Contains(t, appended(t, lines, "--id", "a.b"), `{"id":"7","_document_base64":`)
+	require.Contains(t, appended(t, lines, "--id", "a.b"), `{"id":"7","_document":{`)
 	require.Contains(t, appended(t, lines, "--id-template", "{c}:{a.b}"), `{"id":"e:8","_delete":true}`)
 	require.Equal(t, `{"id":"x","z":"d"}`+"\n", appended(t, lines[:31], "--drop", "a", "--rename", "c=z"))
 	require.Equal(t, `{"id":"x"}`+"\n", appended(t, lines[:31], "--keep", "id"))
