@@ -20,7 +20,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
@@ -88,8 +87,8 @@ func Run(ctx context.Context, newRoot func(*Env) *cobra.Command, env *Env, args 
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.Version = buildinfo.Version()
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", helpColumns)))
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetUsageTemplate(usageTemplate(root))
+	root.AddCommand(newVersion(env))
 
 	// Errors before a command's own code runs are usage errors.
 	running := false
@@ -109,6 +108,7 @@ func Run(ctx context.Context, newRoot func(*Env) *cobra.Command, env *Env, args 
 // about to run.
 func addLogging(env *Env, root *cobra.Command, started func()) {
 	root.PersistentFlags().TextVar(&env.Level, LogLevelFlag, &env.Level, "minimum level of log messages: DEBUG, INFO, WARN or ERROR")
+	Values(root, LogLevelFlag, "DEBUG", "INFO", "WARN", "ERROR")
 	env.Log = env.NewLogger(&env.Level)
 	wrap(root, started)
 }
@@ -122,6 +122,27 @@ func wrap(command *cobra.Command, started func()) {
 	}
 	for _, child := range command.Commands() {
 		wrap(child, started)
+	}
+}
+
+// newVersion returns the command that prints what --version prints.
+func newVersion(env *Env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Long:  "Version prints the version of the program, as --version.",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintf(env.Stdout, "%s %s\n", command.Root().Name(), command.Root().Version)
+			return err
+		},
+	}
+}
+
+// Values makes shells complete the values of a flag.
+func Values(command *cobra.Command, flag string, values ...string) {
+	if err := command.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // the command has no such flag
 	}
 }
 

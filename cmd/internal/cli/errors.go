@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,10 +36,31 @@ func (e bareError) Unwrap() error { return e.error }
 // a place in a file, as compilers print it.
 func Bare(err error) error { return bareError{err} }
 
+// packages are those whose names begin the messages of their errors.
+var packages = []string{"boxcarrpc", "docservice"}
+
+// tidy removes the names of packages from a message, and what an error repeats behind one:
+// "docservice: unavailable: boxcarrpc: unavailable: x" becomes "unavailable: x".
+func tidy(message string) string {
+	var parts []string
+	named := false
+	for part := range strings.SplitSeq(message, ": ") {
+		if slices.Contains(packages, part) {
+			named = true
+			continue
+		}
+		if !named || len(parts) == 0 || parts[len(parts)-1] != part {
+			parts = append(parts, part)
+		}
+		named = false
+	}
+	return strings.Join(parts, ": ")
+}
+
 // report prints the line of an error and returns the exit status. If standard error cannot
 // be written, only the status remains.
 func report(w io.Writer, command *cobra.Command, err error) int {
-	message := strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; ")
+	message := tidy(strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' }), "; "))
 	var bare bareError
 	switch {
 	case IsUsage(err):

@@ -2,6 +2,7 @@ package docserviced
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -47,7 +48,8 @@ for analysis elsewhere. It contains no documents, tokens, keys or passwords:
 settings name the files of secrets, and passwords in URLs are removed.
 
 If a part is unavailable, because the daemon is down or does not serve /debug,
-bundle continues without it and names it in README.txt and on standard error.`,
+bundle continues without it and names it in README.txt and on standard error. It
+fails if it can collect only facts about the machine.`,
 		Example: `  docserviced bundle
   docserviced bundle --data /var/lib/docstore/index --output /tmp/bundle.tar.gz
   docserviced bundle --http https://be-1:7071 --tls-ca ca.crt --token-file me.token`,
@@ -102,11 +104,18 @@ func (b *bundleFlags) run(ctx context.Context, env *cli.Env) (err error) {
 	}
 	if b.unit != "" {
 		journal, err := exec.CommandContext(ctx, "journalctl", "--unit", b.unit, "--lines", journalLines, "--no-pager", "--output", "short-iso").Output()
+		if err == nil && bytes.Contains(journal, noEntries) {
+			err = errors.New("it has no entries")
+		}
 		w.add("journal.txt", journal, err)
 	}
 	if b.dataDir != "" {
 		listing, err := listFiles(b.dataDir)
 		w.add("files.txt", listing, err)
+	}
+	if w.collected == 0 {
+		err := errors.Join(file.Close(), os.Remove(b.output))
+		return errors.Join(fmt.Errorf("nothing was collected, for example %s; give the address of a daemon with --http, or its directory with --data", w.missing[0]), err)
 	}
 	w.add("machine.txt", describeMachine(), nil)
 	missing := w.missing
@@ -125,12 +134,16 @@ func (b *bundleFlags) run(ctx context.Context, env *cli.Env) (err error) {
 // A bundleWriter writes the archive. It keeps the first error and the list of missing
 // files.
 type bundleWriter struct {
-	gzip    *gzip.Writer
-	tar     *tar.Writer
-	now     time.Time
-	missing []string
-	err     error
+	gzip      *gzip.Writer
+	tar       *tar.Writer
+	now       time.Time
+	missing   []string
+	collected int // files
+	err       error
 }
+
+// noEntries is the journal of an unknown unit.
+var noEntries = []byte("-- No entries --")
 
 func newBundleWriter(to io.Writer, now time.Time) *bundleWriter {
 	zipped := gzip.NewWriter(to)
@@ -143,6 +156,7 @@ func (w *bundleWriter) add(name string, content []byte, missing error) {
 		w.missing = append(w.missing, withoutPasswords(fmt.Sprintf("%s is missing: %v", name, missing)))
 		return
 	}
+	w.collected++
 	if filepath.Ext(name) != ".pprof" { // profiles are compressed
 		content = []byte(withoutPasswords(string(content)))
 	}

@@ -113,6 +113,11 @@ func TestBundle(t *testing.T) {
 func TestBundleOfStoppedDaemon(t *testing.T) {
 	bundle := filepath.Join(t.TempDir(), "bundle.tar.gz")
 	r := run(t.Context(), "bundle", "--http", "127.0.0.1:1", "--unit", "", "--output", bundle)
+	require.Equal(t, cli.ExitFailure, r.status, "only facts about the machine")
+	require.Contains(t, r.lastLine(), "nothing was collected, for example status.json is missing: ")
+	require.NoFileExists(t, bundle)
+
+	r = run(t.Context(), "bundle", "--http", "127.0.0.1:1", "--unit", "", "--data", t.TempDir(), "--output", bundle)
 	require.Equal(t, cli.ExitOK, r.status, r.stderr)
 	require.Contains(t, r.stderr, "status.json is missing: ")
 	files := readBundle(t, bundle)
