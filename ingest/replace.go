@@ -27,6 +27,8 @@ type ReplaceOptions struct {
 	// MaxDeletes is the maximum share of the documents that may be deleted, up to 1: an input that
 	// was cut short must not delete the rest.
 	MaxDeletes float64
+	// DryRun only counts the documents, and changes no document of the collection.
+	DryRun bool
 	// Read is called after each batch with the totals so far; nil: it is not.
 	Read   func(records, bytes int64)
 	Logger *slog.Logger     // the default discards
@@ -129,6 +131,9 @@ func (r *replacement) run(ctx context.Context, from Source) error {
 	}
 	if ctx.Err() != nil {
 		return ErrInterrupted
+	}
+	if r.options.DryRun {
+		return nil
 	}
 	// From here on the collection changes: an interruption would leave a part of the state.
 	ctx = context.WithoutCancel(ctx)

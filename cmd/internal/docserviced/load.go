@@ -97,10 +97,11 @@ func (l *loading) append(ctx context.Context, env *cli.Env, queueDir, file strin
 		return err
 	}
 	from, err := opener.Open(ctx, cursor)
-	switch {
-	case err != nil && cursor != nil:
-		return fmt.Errorf("%w (of docstore append --queue %s); or give another --data", err, queueDir)
-	case err != nil:
+	if err != nil && cursor != nil {
+		env.Log.Info("the file was replaced: its documents replace those of the last run", "reason", err)
+		return l.replace(ctx, env, opener, writer, options, queueDir, quiet)
+	}
+	if err != nil {
 		return err
 	}
 	defer func() { _ = from.Close() }() // it was only read
@@ -127,6 +128,32 @@ func (l *loading) append(ctx context.Context, env *cli.Env, queueDir, file strin
 	}
 	env.Log.Info("loaded", "file", file, "documents", at.Documents, "deletes", at.Deletes, "bytes", at.Bytes)
 	return nil
+}
+
+// replace makes a queue equal to a file.
+func (l *loading) replace(ctx context.Context, env *cli.Env, opener *files.Opener, writer *shardset.Writer, options *records.Options, queueDir string, quiet bool) error {
+	from, err := opener.Open(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }() // it was only read
+	var shown *meter.Meter              // nil with --quiet
+	if !quiet {
+		shown = meter.New(env, "loading "+opener.Name(), from.(*files.Source).TotalBytes())
+	}
+	done, err := ingest.Replace(ctx, from, writer, ingest.ReplaceOptions{
+		Dir: queueDir, Parsing: []ingest.Parsing{{Options: options}}, MaxDeletes: 1, Logger: env.Log, Now: env.Now, Read: shown.Update,
+	})
+	shown.Finish()
+	switch {
+	case errors.Is(err, ingest.ErrInvalid):
+		return cli.Bare(fmt.Errorf("%w; correct it, or give another --data", err))
+	case errors.Is(err, ingest.ErrInterrupted):
+		return fmt.Errorf("interrupted before %s was loaded", opener.Name())
+	case err == nil:
+		env.Log.Info("loaded", "file", opener.Name(), "equal", done.Equal, "changed", done.Changed, "added", done.Added, "deleted", done.Deleted)
+	}
+	return err
 }
 
 // show prints where the loaded collections are served, when they are ready.

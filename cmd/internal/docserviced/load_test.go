@@ -80,7 +80,8 @@ func TestLoadOtherIDsFromStandardInput(t *testing.T) {
 	stop()
 }
 
-// The queue in --data is kept: the next start appends what the file has more.
+// The queue in --data is kept: the next start appends what the file has more. If the file was
+// replaced, its documents replace the others.
 func TestLoadContinues(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	file := writeFile(t, "jobs.ndjson", `{"id":"a"}`+"\n")
@@ -91,10 +92,16 @@ func TestLoadContinues(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(`{"id":"a"}`+"\n"+`{"id":"b"}`+"\n"), 0o600))
 	}
 	require.NoError(t, os.WriteFile(file, []byte(`{"id":"another"}`+"\n"), 0o600))
+	for range 2 {
+		printed, stop := serveLoaded(t, "", "--load", "jobs="+file, "--data", data)
+		require.Contains(t, printed, "jobs: 1 document,")
+		require.JSONEq(t, `{"id":"another"}`, example(t, printed, "jobs"))
+		stop()
+	}
+	require.NoError(t, os.WriteFile(file, []byte(`{"id":"b"}`+"\n"+`{"id":"b"}`+"\n"), 0o600))
 	r := run(t.Context(), "serve", "--load", "jobs="+file, "--data", data)
 	require.Equal(t, cli.ExitFailure, r.status)
-	require.Contains(t, r.lastLine(), "jobs.ndjson: cannot continue after line 2")
-	require.Contains(t, r.lastLine(), "use --resume=false (of docstore append --queue "+filepath.Join(data, loadedDir, "jobs")+"); or give another --data")
+	require.Contains(t, r.lastLine(), `jobs.ndjson:2: the id "b" occurs twice; a whole state has one document of each id; correct it, or give another --data`)
 }
 
 func TestLoadRefuses(t *testing.T) {

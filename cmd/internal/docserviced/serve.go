@@ -37,8 +37,9 @@ is served. If another queue replaces a served one, it is indexed in parallel,
 and served when it has been read to its end.
 
 With --load serve first appends a file to a queue in --data, behind the records
-that the queue has, and prints where the documents are served. Without --data
-queue and index are in a temporary directory, which is removed at the end.
+that the queue has, or replaces them if the file was replaced, and prints where
+the documents are served. Without --data queue and index are in a temporary
+directory, which is removed at the end.
 
 HTTP endpoints:
 
@@ -129,6 +130,12 @@ for at most --grace, and the exit status is 0.`,
 		},
 	}
 	o.addFlags(command)
+	cli.Group(command, "Common flags", "collection", "load", "id-field", "data", "boxcar", "http", "grpc", "memory", "config")
+	cli.Group(command, "Flags of access", "tls-cert", "tls-key", "tls-client-ca", "token-file", "access", "operators", "insecure", "insecure-anonymous", "audit-log")
+	cli.Group(command, "Flags of HTTP", "http-hosts", "http-lookup", "http-debug", "http-open")
+	cli.Group(command, "Flags of limits", "max-conns", "max-slots", "max-in-flight", "client-share", "rate", "rate-burst", "client-rate", "client-rate-burst", "max-conn-age")
+	cli.Group(command, "Flags of discovery and object stores", "discovery", "advertise", "zone", "weight", "group", "etcd", "column", "rejoin", "keep-moved", "s3-endpoint",
+		"s3-path-style", "max-disk", "download-rate", "downloads", "peers", "peers-ca", "peers-token-file", "peer-transfers", "peer-rate")
 	return command
 }
 

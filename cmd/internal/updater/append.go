@@ -150,7 +150,9 @@ flushes once, so that readers of the queue, or of the bucket of --publish, see
 the change at once. Until then nothing is changed, whatever happens. If more
 than --max-deletes percent of the documents would be deleted, append fails: the
 input may have been cut short. Invalid records, deletes, and ids that occur
-twice are errors. kafka:// and nats:// deliver changes, not a state.
+twice are errors. kafka:// and nats:// deliver changes, not a state. --dry-run
+prints how many documents it would append, skip and delete. Each shard changes
+at once, for readers of --publish all of them.
 
 With --from append reads a source instead of files, and by default continues
 after the last record in the queue. Without --follow a source ends behind its
@@ -226,7 +228,7 @@ pipe, or --follow), and 1 if the rest of a file was not read.`,
 	flags.BoolVar(&o.follow, "follow", false, "keep reading the last file as it grows or is replaced")
 	flags.StringVar(&o.idField, "id-field", "id", "top-level field that holds a document's id")
 	o.addTransformFlags(flags)
-	flags.BoolVar(&o.dryRun, "dry-run", false, "print the first ten documents as they would be stored, and change nothing")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "print the first ten documents as they would be stored, with --replace the number of changes, and change nothing")
 	flags.Float64Var(&o.rate, "rate", 0, "maximum number of documents and deletes a second; 0: no limit")
 	flags.StringVar(&o.codec, "codec", queue.DefaultCodec, "compression: "+strings.Join(codec.Names(), ", "))
 	flags.BoolVar(&o.controlFields, "control-fields", true, `interpret "_delete", "_expires" and so on; false if documents contain such fields`)
@@ -246,7 +248,20 @@ pipe, or --follow), and 1 if the rest of a file was not read.`,
 	o.bounds.addFlags(flags)
 	addEtcdFlag(flags, &o.etcd)
 	flags.StringVar(&o.metrics, "metrics", "", "address to serve Prometheus metrics on, such as 127.0.0.1:7072; in plain text, for any client")
+	groupAppendFlags(command)
 	return command
+}
+
+// groupAppendFlags groups the flags for the help text, and completes their values.
+func groupAppendFlags(command *cobra.Command) {
+	cli.Group(command, "Common flags", "queue", "from", "format", "id-field", "resume", "follow", "replace", "dry-run", "skip-bad", "quiet")
+	cli.Group(command, "Flags of documents", "id", "id-template", "keep", "drop", "rename", "control-fields")
+	cli.Group(command, "Flags of the input", "encoding", "columns", "header", "delimiter", "typed-cells", "parquet-memory", "bad-lines", "rate")
+	cli.Group(command, "Flags of the queue", "codec", "shards", "flush-interval", "flush-every", "segment-size", "segment-age")
+	cli.Group(command, "Flags of publishing", "publish", "announce", "etcd", "s3-endpoint", "s3-path-style", "max-deletes", "max-bad", "max-rate")
+	cli.Values(command, "format", formatNames()...)
+	cli.Values(command, "codec", codec.Names()...)
+	cli.Values(command, "encoding", encodingNames()...)
 }
 
 // announceBounds are the flags of publish.Breaker.
@@ -322,11 +337,14 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 	if err != nil {
 		return err
 	}
-	if o.dryRun {
+	if o.dryRun && !o.replace {
 		return o.printDocuments(ctx, env, in)
 	}
 	if err := requireNoOtherFiles(o.queueDir); err != nil {
 		return err
+	}
+	if o.dryRun {
+		return o.countReplaced(ctx, env, in)
 	}
 	var target *store    // of publish
 	if o.publish != "" { // before anything is written

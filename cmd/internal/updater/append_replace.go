@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
+	"os"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -15,6 +17,7 @@ import (
 	"docstore/ingest/sources"
 	"docstore/queue"
 	"docstore/queue/publish"
+	"docstore/queue/shardset"
 )
 
 // replaceMaxDeletes is the default of --max-deletes with --replace.
@@ -73,21 +76,10 @@ func (o *appendOptions) replaceAll(ctx context.Context, env *cli.Env, in *source
 		return err
 	}
 	defer func() { _ = from.Close() }() // it was only read
-	options := ingest.ReplaceOptions{Dir: o.queueDir, Parsing: in.Parsing, MaxDeletes: o.bounds.deletes / 100, Logger: env.Log, Now: env.Now}
-	if o.bounds.deletes == 0 {
-		options.MaxDeletes = 1
-	}
-	var shown *meter.Meter // nil with --quiet
-	if !o.quiet {
-		shown = meter.New(env, "reading", totalBytes(from))
-		options.Read = shown.Update
-	}
 	started := env.Now()
-	done, err := ingest.Replace(ctx, from, writer, options)
-	shown.Finish()
-	warnOfFields(env, in)
+	done, err := o.replaceFrom(ctx, env, in, from, writer)
 	if err != nil {
-		return explainReplace(err, in)
+		return err
 	}
 	if err := writer.Close(); err != nil {
 		return err
@@ -100,10 +92,59 @@ func (o *appendOptions) replaceAll(ctx context.Context, env *cli.Env, in *source
 	return live.Finish(ctx)
 }
 
+// replaceFrom makes the queue equal to a source.
+func (o *appendOptions) replaceFrom(ctx context.Context, env *cli.Env, in *sources.Input, from ingest.Source, writer *shardset.Writer) (ingest.Replaced, error) {
+	options := ingest.ReplaceOptions{
+		Dir: o.queueDir, Parsing: in.Parsing, MaxDeletes: o.bounds.deletes / 100, DryRun: o.dryRun, Logger: env.Log, Now: env.Now,
+	}
+	if o.bounds.deletes == 0 {
+		options.MaxDeletes = 1
+	}
+	var shown *meter.Meter // nil with --quiet
+	if !o.quiet {
+		shown = meter.New(env, "reading", totalBytes(from))
+		options.Read = shown.Update
+	}
+	done, err := ingest.Replace(ctx, from, writer, options)
+	shown.Finish()
+	warnOfFields(env, in)
+	return done, explainReplace(err, in)
+}
+
+// countReplaced prints how many documents a replacement would change. A queue that does not exist
+// is not created.
+func (o *appendOptions) countReplaced(ctx context.Context, env *cli.Env, in *sources.Input) (err error) {
+	if _, err := os.Stat(o.queueDir); errors.Is(err, fs.ErrNotExist) {
+		if o.queueDir, err = os.MkdirTemp("", "docstore-"); err != nil {
+			return err
+		}
+		defer os.RemoveAll(o.queueDir) // an empty queue
+	}
+	writer, err := o.openQueue(env, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, writer.Close()) }()
+	from, err := in.Opener.Open(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }() // it was only read
+	done, err := o.replaceFrom(ctx, env, in, from, writer)
+	var many *ingest.TooManyDeletesError
+	if err != nil && !errors.As(err, &many) {
+		return err
+	}
+	_, printErr := fmt.Fprintf(env.Stdout, "would append %d new and %d changed documents, skip %d equal ones, and delete %d\n", done.Added, done.Changed, done.Equal, done.Deleted)
+	return errors.Join(printErr, err)
+}
+
 // explainReplace adds advice to an error of ingest.Replace.
 func explainReplace(err error, in *sources.Input) error {
 	var many *ingest.TooManyDeletesError
 	switch {
+	case err == nil:
+		return nil
 	case errors.As(err, &many):
 		return fmt.Errorf("%s: %w; nothing was changed. If the input is complete, allow it with --max-deletes %d",
 			in.Name, err, int(math.Ceil(many.Share()*100)))

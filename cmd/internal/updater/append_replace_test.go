@@ -55,6 +55,28 @@ func liveLines(t *testing.T, dir string) (all []string) {
 	return sortedLines(strings.Join(all, ""))
 }
 
+// --dry-run --replace prints the number of changes, and makes none.
+func TestCountReplaced(t *testing.T) {
+	queueDir := filepath.Join(t.TempDir(), "queue")
+	args := []string{"append", "--queue", queueDir, "--replace", "--dry-run"}
+	r := ok(t, versions(0, 10, 1), args...)
+	require.Equal(t, "would append 10 new and 0 changed documents, skip 0 equal ones, and delete 0\n", r.stdout)
+	require.NoDirExists(t, queueDir)
+
+	ok(t, versions(0, 10, 1), "append", "--queue", queueDir)
+	before := dump(t, queueDir)
+	r = ok(t, versions(1, 4, 2)+versions(4, 12, 1), args...)
+	require.Equal(t, "would append 2 new and 3 changed documents, skip 6 equal ones, and delete 1\n", r.stdout)
+	r = run(t.Context(), strings.NewReader(versions(0, 5, 1)), args...)
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Equal(t, "would append 0 new and 0 changed documents, skip 5 equal ones, and delete 5\n", r.stdout)
+	require.Contains(t, r.lastLine(), "--max-deletes 50")
+	require.Equal(t, before, dump(t, queueDir))
+	r = run(t.Context(), strings.NewReader("{"), args...)
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Empty(t, r.stdout)
+}
+
 // The queue has the documents of the input, whatever its source and format, and a repetition
 // appends nothing.
 func TestReplace(t *testing.T) {
