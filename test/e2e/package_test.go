@@ -52,7 +52,8 @@ func TestPackage(t *testing.T) {
 		out, err := exec.Command("lintian", "--fail-on", "error,warning", deb).CombinedOutput()
 		require.NoError(t, err, string(out))
 	}
-	for _, file := range []string{"prometheus/alerts.yml", "grafana/docstore.json", "proto/docservice.proto", "examples/packages.ndjson"} {
+	for _, file := range []string{"prometheus/alerts.yml", "grafana/docstore.json", "proto/docservice.proto", "examples/packages.ndjson",
+		"../doc/docstore/README.md", "../doc/docstore/docs/ingest.md", "../doc/docstore/bench/README.md"} {
 		require.FileExists(t, filepath.Join(root, "usr", "share", "docstore", filepath.FromSlash(file)))
 	}
 	version := regexp.MustCompile(`docstore_(0\.0\.0~git\d{14}\.([0-9a-f]+))`).FindStringSubmatch(deb)
