@@ -163,7 +163,8 @@ func startShell(t *testing.T, c condition) *shell {
 	if !c.installs {
 		path = commands + ":" + filepath.Join(repository, "deploy") + ":" + path
 	}
-	cmd.Env = append(os.Environ(), "PATH="+path, "HOME="+cmd.Dir, "GOCACHE="+goEnv(t, "GOCACHE"), "GOMODCACHE="+goEnv(t, "GOMODCACHE"), "LC_ALL=C.UTF-8",
+	cmd.Env = append(os.Environ(), "PATH="+path, "HOME="+cmd.Dir, "GOCACHE="+goEnv(t, "GOCACHE"), "GOMODCACHE="+goEnv(t, "GOMODCACHE"),
+		"npm_config_cache="+cmp.Or(os.Getenv("npm_config_cache"), filepath.Join(os.Getenv("HOME"), ".npm")), "LC_ALL=C.UTF-8",
 		"DOCSTORE_AUDIT_LOG="+filepath.Join(cmd.Dir, ".audit.log")) // keeps its records out of the output of the pages
 	if !c.settings { // free ports instead of the default ones
 		cmd.Env = append(cmd.Env, "DOCSERVICED_BOXCAR="+address("7070"), "DOCSERVICED_HTTP="+address("7071"), "BOXCAR_SERVERS="+address("7070"))
