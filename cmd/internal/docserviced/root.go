@@ -21,6 +21,6 @@ directly from the queue's directory or from a copy made by rsync.`,
 		Args: cobra.NoArgs,
 		RunE: cli.NeedsCommand,
 	}
-	root.AddCommand(newServe(env), newConfig(env), demo.New(env, "docserviced demo"), newCheck(env), newCheckpoint(env), cli.Audit(env, newReindex(env), ""), newBundle(env), newHealth(env), newPlacement(env), man.New(root))
+	root.AddCommand(newServe(env), newConfig(env), demo.New(env, "docserviced demo"), newCheck(env), newCheckpoint(env), cli.Audit(env, newReindex(env), ""), newBundle(env), newHealth(env), newPlacement(env), newPlan(env), man.New(root))
 	return root
 }
