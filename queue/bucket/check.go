@@ -38,7 +38,7 @@ type Finding struct {
 // about 1,100 requests. Check returns an error only if the store cannot be used, for
 // example with wrong credentials; deviations are in the findings.
 func Check(ctx context.Context, b Bucket) ([]Finding, error) {
-	c := &checker{bucket: b, prefix: "check/" + strings.ToLower(rand.Text()[:16]) + "/"}
+	c := newChecker(b)
 	if err := c.put(ctx, "first", []byte("first")); err != nil {
 		return nil, err
 	}
@@ -83,6 +83,10 @@ type checker struct {
 	prefix string
 	mu     sync.Mutex
 	made   []string
+}
+
+func newChecker(b Bucket) *checker {
+	return &checker{bucket: b, prefix: "check/" + strings.ToLower(rand.Text()[:16]) + "/"}
 }
 
 func (c *checker) put(ctx context.Context, name string, content []byte) error {

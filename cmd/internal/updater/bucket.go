@@ -3,6 +3,7 @@ package updater
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -32,8 +33,9 @@ func newBucketCheck(env *cli.Env) *cobra.Command {
 		Long: `Check creates, reads, lists and deletes objects below URL/check/ and prints
 which properties the store has. Of 16 concurrent attempts to create an object
 exactly one must succeed: many stores accept a conditional PUT but do not
-perform it atomically. Check sends about 1,100 requests and removes its
-objects. If a property is missing, the exit status is 1.
+perform it atomically. If a property is missing, the exit status is 1. Then
+check measures the latencies of the store, and prints after what time documents
+are served. It sends about 1,200 requests and removes its objects.
 
 The URL is s3://BUCKET/PREFIX or file:///DIRECTORY. Credentials and region come
 from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION,
@@ -56,7 +58,11 @@ func addS3Flags(command *cobra.Command, opts *bucket.Options) {
 	command.Flags().BoolVar(&opts.PathStyle, "s3-path-style", false, "put the bucket's name into the path of requests")
 }
 
-// checkBucket prints the findings of bucket.Check.
+// announceTime is the longest time that a flushed document waits for the updater, which announces five
+// times a second, and for a server, which asks ten times a second.
+const announceTime = 300 * time.Millisecond
+
+// checkBucket prints the findings of bucket.Check, and the latencies of a correct store.
 func checkBucket(ctx context.Context, env *cli.Env, url string, opts bucket.Options) error {
 	b, err := (&bucketFlags{url: url, options: opts}).open(ctx)
 	if err != nil {
@@ -76,6 +82,19 @@ func checkBucket(ctx context.Context, env *cli.Env, url string, opts bucket.Opti
 			continue
 		}
 		out.Printf("ok      %s\n", f.Property)
+	}
+	if failed == 0 {
+		l, err := bucket.Measure(ctx, b)
+		if err != nil {
+			return fmt.Errorf("measure %s: %w", url, err)
+		}
+		print := func(kind string, l bucket.Latency) {
+			out.Printf("%-7s median %s, slowest %s\n", kind, units.FormatDuration(l.Median), units.FormatDuration(l.Slowest))
+		}
+		print("put", l.Put)
+		print("get", l.Get)
+		out.Printf("With append --announce, a flushed document is served after %s, at most %s.\n",
+			units.FormatDuration(announceTime/2+l.Put.Median+l.Get.Median), units.FormatDuration(announceTime+l.Put.Slowest+l.Get.Slowest))
 	}
 	if err := out.Flush(); err != nil {
 		return err

@@ -30,10 +30,17 @@ func TestBucketCheck(t *testing.T) {
 	s3 := []string{"bucket", "check", "--s3-endpoint", server.URL, "--s3-path-style"}
 
 	require.Contains(t, ok(t, "", append(s3, "s3://docs/jobs")...).stdout, "ok      a put never replaces an object\n")
-	require.NotContains(t, ok(t, "", "bucket", "check", "file://"+filepath.Join(t.TempDir(), "jobs")).stdout, "FAILED")
+	directory := filepath.Join(t.TempDir(), "jobs")
+	r := ok(t, "", "bucket", "check", "file://"+directory)
+	require.NotContains(t, r.stdout, "FAILED")
+	require.Regexp(t, `(?m)^put     median .*s, slowest .*s\nget     median .*s, slowest .*s\nWith append --announce, a flushed document is served after .*s, at most .*s\.$`, r.stdout)
+	left, err := filepath.Glob(filepath.Join(directory, "check", "*", "measured-*"))
+	require.NoError(t, err)
+	require.Empty(t, left)
 
 	ignoresCondition = true
-	r := run(t.Context(), nil, append(s3, "s3://docs/jobs")...)
+	r = run(t.Context(), nil, append(s3, "s3://docs/jobs")...)
+	require.NotContains(t, r.stdout, "median")
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Contains(t, r.stdout, "FAILED  a put never replaces an object")
 	require.Contains(t, r.lastLine(), "do not publish to it")
