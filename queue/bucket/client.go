@@ -148,14 +148,18 @@ func (c *Client) repeat(ctx context.Context, op operation, attempt func(context.
 	return errors.Wrapf(last, "bucket: %s given up after %v", op, c.options.Timeout)
 }
 
-// observe adapts the concurrency to the outcome of an attempt and counts failures.
+// observe adapts the concurrency to the outcome of an attempt, reports it and counts failures.
 func (c *Client) observe(op operation, err error) error {
 	switch {
 	case asksToSlowDown(err):
 		c.limiter.slowDown(time.Now())
+		c.options.Observe(err)
 	case err == nil || errors.Is(err, ErrExist) || errors.Is(err, ErrNotExist):
 		c.limiter.succeeded()
-	case !temporary(err):
+		c.options.Observe(nil)
+	case temporary(err):
+		c.options.Observe(err)
+	default:
 		c.stats[op].failures.Add(1)
 	}
 	return err

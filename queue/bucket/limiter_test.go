@@ -244,3 +244,21 @@ func TestGetEndsWithItsContext(t *testing.T) {
 		require.Zero(t, c.Stats().InFlight)
 	})
 }
+
+// TestEachAttemptIsObserved: that a store hangs is known when the first attempt has failed, not
+// when the request is given up.
+func TestEachAttemptIsObserved(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		var outcomes []string
+		started := time.Now()
+		backend := &stuckBackend{Bucket: newSlowBackend(t).Bucket}
+		c, err := NewClient(backend, Options{StallTimeout: 10 * time.Second, Observe: func(err error) {
+			outcomes = append(outcomes, fmt.Sprint(time.Since(started).Truncate(time.Second), " ", errors.Is(err, errStalled)))
+		}})
+		require.NoError(t, err)
+		backend.stuck.Store(1)
+		require.NoError(t, c.Put(t.Context(), "a", strings.NewReader("0123456789"), 10))
+		require.ErrorIs(t, c.Put(t.Context(), "a", strings.NewReader("0123456789"), 10), ErrExist, "an answer")
+		require.Equal(t, []string{"10s true", "10s false", "10s false"}, outcomes)
+	})
+}

@@ -36,6 +36,9 @@ type Options struct {
 	// MaxBytes bounds the bytes of objects in flight; a larger object is transferred
 	// alone. The default is 64 MiB.
 	MaxBytes int64
+	// Observe gets the outcome of each attempt: nil if the store has answered, or why the
+	// attempt failed for a temporary reason. The default is none.
+	Observe func(error)
 }
 
 func (o *Options) setDefaults() error {
@@ -53,6 +56,9 @@ func (o *Options) setDefaults() error {
 	}
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 64 << 20
+	}
+	if o.Observe == nil {
+		o.Observe = func(error) {}
 	}
 	return nil
 }

@@ -58,6 +58,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Dial connects to an endpoint. The default is that of gRPC.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Observe gets the outcome of each request and of each message of a watch or a lease:
+	// nil if etcd has answered, or why it has not. The default is none.
+	Observe func(error)
 }
 
 func (o *Options) withDefaults() (Options, error) {
@@ -167,8 +170,8 @@ func New(client *clientv3.Client, prefix string, opts *Options) (*Registry, erro
 }
 
 // Connect returns a client for the etcd of a target. The caller closes it. With a user it
-// waits for the authentication. Options other than CallTimeout, TLS, User, Password, and
-// TTL, which bounds the pauses between reconnections, are not used.
+// waits for the authentication. Options other than CallTimeout, TLS, User, Password, Dial, Observe,
+// and TTL, which bounds the pauses between reconnections, are not used.
 func Connect(text string, opts *Options) (*clientv3.Client, error) {
 	r, err := Open(text, opts)
 	if err != nil {
@@ -214,6 +217,9 @@ func (r *Registry) etcd() (*clientv3.Client, error) {
 
 func (r *Registry) dialOptions() []grpc.DialOption {
 	options := []grpc.DialOption{grpc.WithConnectParams(r.reconnecting())}
+	if observe := r.options.Observe; observe != nil {
+		options = append(options, observed(observe)...)
+	}
 	if dial := r.options.Dial; dial != nil {
 		options = append(options, grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return dial(ctx, "tcp", address) }))
 	}

@@ -55,6 +55,8 @@ type Options struct {
 	Lease time.Duration
 	// Dial connects to an endpoint. The default is that of gRPC.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Observe is that of etcd.Options. The default is none.
+	Observe func(error)
 	// Logger logs changes and failures. The default discards them.
 	Logger *slog.Logger
 }
@@ -118,7 +120,7 @@ func Open(endpoints, collection string, opts *Options) (*Store, error) {
 	if last != nil && s.options.FileAfter == 0 {
 		s.Set(last)
 	}
-	if s.client, err = etcd.Connect(target, &etcd.Options{CallTimeout: s.options.Timeout, Dial: s.options.Dial}); err != nil {
+	if s.client, err = etcd.Connect(target, &etcd.Options{CallTimeout: s.options.Timeout, Dial: s.options.Dial, Observe: s.options.Observe}); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())

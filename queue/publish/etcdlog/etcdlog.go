@@ -43,6 +43,8 @@ type Options struct {
 	Timeout time.Duration
 	// Dial connects to an endpoint. The default is that of gRPC.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Observe is that of etcd.Options. The default is none.
+	Observe func(error)
 }
 
 // Arbiter is a publish.Arbiter. It is safe for concurrent use.
@@ -52,6 +54,7 @@ type Arbiter struct {
 	lease     time.Duration
 	timeout   time.Duration
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
+	observe   func(error)
 
 	mu struct {
 		sync.Mutex
@@ -74,13 +77,13 @@ func Open(endpoints string, opts *Options) (*Arbiter, error) {
 		options.Timeout = opts.Timeout
 	}
 	if opts != nil {
-		options.Dial = opts.Dial
+		options.Dial, options.Observe = opts.Dial, opts.Observe
 	}
 	prefix, err := etcd.Prefix(target(endpoints))
 	if err != nil {
 		return nil, err
 	}
-	return &Arbiter{endpoints: endpoints, prefix: prefix, lease: options.Lease, timeout: options.Timeout, dial: options.Dial}, nil
+	return &Arbiter{endpoints: endpoints, prefix: prefix, lease: options.Lease, timeout: options.Timeout, dial: options.Dial, observe: options.Observe}, nil
 }
 
 // connect returns the connection to etcd. The first call makes it; with a user it waits for
@@ -92,7 +95,7 @@ func (a *Arbiter) connect() (*clientv3.Client, error) {
 		return nil, errors.New("etcdlog: the arbiter is closed")
 	}
 	if a.mu.client == nil {
-		client, err := etcd.Connect(target(a.endpoints), &etcd.Options{CallTimeout: callTimeout, Dial: a.dial})
+		client, err := etcd.Connect(target(a.endpoints), &etcd.Options{CallTimeout: callTimeout, Dial: a.dial, Observe: a.observe})
 		if err != nil {
 			return nil, err
 		}
