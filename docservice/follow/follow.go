@@ -69,10 +69,7 @@ func Open(name string, b bucket.Bucket, dir string, serve func(*collection.Colle
 		name: name, dir: dir, bucket: b, serve: serve, options: options,
 		fs: options.Collection.FS, now: options.Collection.Now, logger: options.Logger.With("collection", name),
 	}
-	f.reader = &logReader{bucket: b, now: f.now}
-	if options.Shard != nil {
-		f.reader = &feedReader{feed: options.Shard.Feed}
-	}
+	f.reader = f.newReader()
 	if err := f.openCurrent(); err != nil {
 		return nil, errors.Wrapf(err, "collection %s", name)
 	}
@@ -87,6 +84,14 @@ func Open(name string, b bucket.Bucket, dir string, serve func(*collection.Colle
 	f.running.Go(func() { f.run(ctx, served) })
 	f.waiting = time.AfterFunc(startWait, f.settle)
 	return f, nil
+}
+
+// newReader returns a reader for a goroutine.
+func (f *Follower) newReader() reader {
+	if f.options.Shard != nil {
+		return &feedReader{feed: f.options.Shard.Feed}
+	}
+	return &logReader{bucket: f.bucket, now: f.now}
 }
 
 // Close stops following and closes the collection. It is idempotent.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"docstore/docservice/collection"
@@ -19,6 +20,7 @@ import (
 
 // fetch makes the directory of a state hold the files of a manifest.
 func (f *Follower) fetch(ctx context.Context, state int, m *publish.Manifest) error {
+	defer f.watchRecord(ctx)()
 	var reserved reservation
 	defer func() { reserved.release() }()
 	replica := publish.NewReplica(f.bucket, f.queuePath(state), &publish.Options{
@@ -43,6 +45,25 @@ func (f *Follower) fetch(ctx context.Context, state int, m *publish.Manifest) er
 		},
 	})
 	return replica.Fetch(ctx, m)
+}
+
+// watchRecord reads the record while files are fetched, which may take hours, until the result is
+// called. So the status has the last contact and a later target.
+func (f *Follower) watchRecord(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	reader := f.newReader()
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		for ctxtime.Sleep(ctx, watchLimit) {
+			if record, read, err := reader.load(ctx); err == nil {
+				f.targetRead(record, record.Target(f.options.Group), read, false, false)
+			}
+		}
+	})
+	return func() {
+		cancel()
+		reading.Wait()
+	}
 }
 
 // repair fetches the files of the served manifest that are missing: the collection renames

@@ -57,6 +57,9 @@ type Options struct {
 	// MaxStaleness is the maximum time since the Follower last knew that it serves its
 	// target, for it to be ready. The default, 0, means no limit.
 	MaxStaleness time.Duration
+	// Problem returns why the bucket does not answer now; nil: it does. The default is that it
+	// is not known before an attempt to follow has failed, which repeats requests for minutes.
+	Problem func() error
 	// Logger logs moves and failures. The default discards the log.
 	Logger *slog.Logger
 }

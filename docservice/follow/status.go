@@ -31,14 +31,23 @@ type Status struct {
 	// PeerBytes and BucketBytes were fetched from other servers and from the bucket since
 	// Open, in complete files.
 	PeerBytes, BucketBytes int64
-	// Error is why the last attempt to follow failed; empty: it succeeded.
+	// Error is why the last attempt to follow failed, or why the bucket does not answer now;
+	// empty: neither.
 	Error string
-	// LastContact is the time at which the record was last read. Current is the time at
-	// which the target was last read and served; at first, the time of Open.
+	// LastContact is the time at which the record was last read; zero: it was not. Current is
+	// the time at which the target was last read and served; at first, the time of Open.
 	LastContact, Current time.Time
 	// NotReady is why the collection is not ready, as described in the package comment;
 	// empty: it is.
 	NotReady string
+}
+
+// Contact returns LastContact, or the time of Open if the record was not read since.
+func (s Status) Contact() time.Time {
+	if s.LastContact.IsZero() {
+		return s.Current
+	}
+	return s.LastContact
 }
 
 // Status returns the current state.
@@ -53,6 +62,11 @@ func (f *Follower) Status() Status {
 	f.mu.Unlock()
 	if !s.Behind.IsZero() {
 		s.Lag = now.Sub(s.Behind)
+	}
+	if s.Error == "" && f.options.Problem != nil {
+		if err := f.options.Problem(); err != nil {
+			s.Error = err.Error()
+		}
 	}
 	first.goal = startGoal(first, s, now)
 	s.NotReady = notReady(first, s, f.options.MaxStaleness, now)

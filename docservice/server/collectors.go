@@ -3,6 +3,7 @@ package server
 import (
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -53,8 +54,14 @@ var (
 	coldReads     = prometheus.NewDesc("docstore_cold_read_seconds", "Duration of lookups and reads that waited for the disk; a batch counts once.", []string{"collection", "part"}, nil)
 )
 
-// collectionCollector collects the metrics of the collections.
-type collectionCollector struct{ *Server }
+var metricsAge = metric.Gauge("metrics_age_seconds", "Age of the metrics of a collection; above a few seconds, its disk does not answer.", "collection")
+
+// collectionCollector collects the metrics of the collections, each in a sample of its own: the disk
+// of one may hang.
+type collectionCollector struct {
+	*Server
+	sampler *metric.Sampler
+}
 
 func (c collectionCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, m := range []metric.Metric{
@@ -66,32 +73,43 @@ func (c collectionCollector) Describe(to chan<- *prometheus.Desc) {
 		to <- m.Desc
 	}
 	to <- coldReads
+	to <- metricsAge.Desc
 }
 
 func (c collectionCollector) Collect(to chan<- prometheus.Metric) {
 	for _, h := range c.Held() {
 		collectReadiness(to, h)
 	}
+	var sampling sync.WaitGroup
 	for _, one := range c.Collections() {
-		name := one.Name()
-		collectStatus(to, name, one.Status())
-		collectResidency(to, name, one)
-		stats, err := one.Stats()
-		if err != nil {
-			c.options.Logger.Warn("statistics are missing from the metrics", "collection", name, "error", err)
-			continue
-		}
-		segments.Send(to, float64(stats.Segments), name)
-		queueBytes.Send(to, float64(stats.SegmentBytes), name)
-		queueDocs.Send(to, float64(stats.SegmentDocuments), name)
-		queueDels.Send(to, float64(stats.SegmentDeletes), name)
-		collectIndex(to, name, stats.Index)
-		for part, dir := range one.Dirs() {
-			if free, err := c.options.Host.FS.Free(dir); err == nil { // an error is reported elsewhere
-				diskFree.Send(to, float64(free.Bytes), name, part)
-				if free.Inodes != vfs.NoInodeLimit {
-					inodesFree.Send(to, float64(free.Inodes), name, part)
-				}
+		sampling.Go(func() {
+			age := c.sampler.Collect(to, one.Name(), func(to chan<- prometheus.Metric) { c.collect(to, one) })
+			metricsAge.Send(to, age.Seconds(), one.Name())
+		})
+	}
+	sampling.Wait()
+}
+
+// collect sends the metrics of a collection. It reads the disk.
+func (c collectionCollector) collect(to chan<- prometheus.Metric, one *collection.Collection) {
+	name := one.Name()
+	collectStatus(to, name, one.Status())
+	collectResidency(to, name, one)
+	stats, err := one.Stats()
+	if err != nil {
+		c.options.Logger.Warn("statistics are missing from the metrics", "collection", name, "error", err)
+		return
+	}
+	segments.Send(to, float64(stats.Segments), name)
+	queueBytes.Send(to, float64(stats.SegmentBytes), name)
+	queueDocs.Send(to, float64(stats.SegmentDocuments), name)
+	queueDels.Send(to, float64(stats.SegmentDeletes), name)
+	collectIndex(to, name, stats.Index)
+	for part, dir := range one.Dirs() {
+		if free, err := c.options.Host.FS.Free(dir); err == nil { // an error is reported elsewhere
+			diskFree.Send(to, float64(free.Bytes), name, part)
+			if free.Inodes != vfs.NoInodeLimit {
+				inodesFree.Send(to, float64(free.Inodes), name, part)
 			}
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/boxcarprom"
 	"docstore/docservice"
+	"docstore/docservice/server/internal/metric"
 	"docstore/docservice/server/livepage"
 	"docstore/internal/buildinfo"
 )
@@ -49,7 +50,7 @@ func newMetrics(d *Server) *metrics {
 		}, []string{"listener", "method"}),
 		boxcar: boxcarprom.NewServer(&boxcarprom.Options{WithoutSeconds: true}),
 	}
-	m.registry.MustRegister(m.seconds, collectionCollector{d}, m.boxcar, cacheCollector{d}, newBuildInfo(),
+	m.registry.MustRegister(m.seconds, collectionCollector{d, new(metric.Sampler)}, m.boxcar, cacheCollector{d}, newBuildInfo(),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.registry.MustRegister(d.parts.Collectors...)
 	return m

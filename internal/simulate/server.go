@@ -244,8 +244,8 @@ func (h *serverHost) options(p *serverProcess) server.Options {
 		Source: bucketsource.New(bucketsource.Options{
 			Etcd: h.w.etcdAddress(), Column: h.column, Group: h.group(), Rejoin: rejoin, KeepMoved: keepMoved, Advertise: h.boxcar(), Weight: 1, Zone: h.zone,
 			Pool:      boxcarrpc.PoolOptions{Insecure: true, Dialer: func(ctx context.Context, address string) (net.Conn, error) { return p.net.Dial(ctx, "tcp", address) }},
-			Downloads: 4, PeerTransfers: 4, OpenBucket: func(context.Context, string, bucket.Options) (*bucket.Client, error) {
-				return bucket.NewClient(bucket.NewFault(h.w.store.For(h.name, reachable), h.beforeRequest), bucket.Options{})
+			Downloads: 4, PeerTransfers: 4, OpenBucket: func(_ context.Context, _ string, o bucket.Options) (*bucket.Client, error) {
+				return bucket.NewClient(bucket.NewFault(h.w.store.For(h.name, reachable), h.beforeRequest), o)
 			},
 		}),
 	}

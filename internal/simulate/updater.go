@@ -11,6 +11,7 @@ import (
 	"docstore/ingest"
 	"docstore/ingest/files"
 	"docstore/ingest/records"
+	"docstore/internal/contact"
 	"docstore/internal/ctxtime"
 	"docstore/internal/simulate/disk"
 	"docstore/internal/simulate/network"
@@ -58,6 +59,7 @@ type updaterProcess struct {
 	files  *disk.Process
 	net    *network.Process
 	etcd   *etcdlog.Arbiter // nil: the bucket has the commits
+	store  *contact.Contact // of the last bucketOf
 	ctx    context.Context  //nolint:containedctx // the lifetime of the process
 	cancel context.CancelFunc
 	killed chan struct{} // closed when it is killed
@@ -156,7 +158,8 @@ func (u *updater) stop(kill bool) {
 // bucketOf returns the bucket as the process sees it.
 func (u *updater) bucketOf(p *updaterProcess) (bucket.Bucket, error) {
 	view := u.w.store.For(u.name, func() bool { return !p.isKilled() && !u.isIsolated() })
-	b, err := bucket.NewClient(bucket.NewFault(view, u.beforeRequest), bucket.Options{})
+	p.store = contact.New("the object store", u.w.log.logger(u.name))
+	b, err := bucket.NewClient(bucket.NewFault(view, u.beforeRequest), bucket.Options{Observe: p.store.Observe})
 	if err != nil || u.w.etcd == nil {
 		return b, err
 	}
@@ -245,7 +248,7 @@ func (u *updater) append(p *updaterProcess) (err error) {
 	})
 	if !w.config.Copies {
 		live, err = publish.NewLive(p.ctx, b, queueDir, publish.LiveOptions{
-			FS: p.files, URL: storeURL, Announce: w.config.Increments, Seal: writer.Seal, Logger: logger, Now: time.Now,
+			FS: p.files, URL: storeURL, Announce: w.config.Increments, Seal: writer.Seal, Logger: logger, Now: time.Now, Problem: p.store.Problem,
 			Counts: func() publish.Counts {
 				at := appender.Progress()
 				return publish.Counts{Documents: at.Documents, Deletes: at.Deletes, Bad: at.Invalid}

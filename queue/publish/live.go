@@ -37,6 +37,9 @@ type LiveOptions struct {
 	Seal     func() error // seals the open segments of the writer
 	Logger   *slog.Logger
 	Now      func() time.Time // the default is time.Now
+	// Problem returns why the store does not answer now; nil: it does. The default is that it
+	// is not known before an attempt to publish has failed.
+	Problem func() error
 }
 
 // queueOptions returns the options for the queue.
@@ -82,13 +85,14 @@ type liveState struct {
 type LiveState struct {
 	Published, Announced uint64 // numbers of manifests; 0: not known yet
 	Stopped              bool   // nothing is announced; see the log
-	Failing              bool   // the last attempt failed
+	Failing              bool   // the last attempt failed, or the store does not answer
 }
 
 // State returns the state. Any goroutine may call it.
 func (p *Live) State() LiveState {
 	s := &p.state
-	return LiveState{s.published.Load(), s.announced.Load(), s.stopped.Load(), s.failing.Load()}
+	failing := s.failing.Load() || p.options.Problem != nil && p.options.Problem() != nil
+	return LiveState{s.published.Load(), s.announced.Load(), s.stopped.Load(), failing}
 }
 
 // checkTime bounds the time for which NewLive waits for the store.

@@ -50,7 +50,7 @@ func (c *collectionChange) pin(ref publish.Ref) publish.Pin {
 // update applies a change to the record and prints the outcome. find makes it read the
 // manifest that --to names; 0 is the newest.
 func (c *collectionChange) update(ctx context.Context, find bool, change func(publish.Record, publish.Ref) (publish.Record, error)) error {
-	b, err := c.flags.open(ctx)
+	b, err := c.flags.open(ctx, c.env.Log)
 	if err != nil {
 		return err
 	}
@@ -262,7 +262,7 @@ func (v *validation) run(ctx context.Context) error {
 		return cli.Usagef("--max-deletes %v: want 0 to 100 percent", v.percent)
 	}
 	v.bounds.MaxDeletes = v.percent / 100
-	b, err := v.flags.open(ctx)
+	b, err := v.flags.open(ctx, v.env.Log)
 	if err != nil {
 		return err
 	}

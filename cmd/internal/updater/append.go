@@ -348,7 +348,7 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 	}
 	var target *store    // of publish
 	if o.publish != "" { // before anything is written
-		if target, err = (&bucketFlags{url: o.publish, options: o.store, etcd: o.etcd}).open(ctx); err != nil {
+		if target, err = (&bucketFlags{url: o.publish, options: o.store, etcd: o.etcd}).open(ctx, env.Log); err != nil {
 			return err
 		}
 		defer target.Close()
@@ -395,7 +395,7 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 	}
 	appender := ingest.NewAppender(from, in.Opener.Ends(), to, o.appenderOptions(env, in, from, m, shown))
 	if target != nil {
-		if live, err = publish.NewLive(ctx, target, o.queueDir, o.liveOptions(env, writer.Seal, appender.Progress)); err != nil {
+		if live, err = publish.NewLive(ctx, target, o.queueDir, o.liveOptions(env, target, writer.Seal, appender.Progress)); err != nil {
 			return err
 		}
 		var stop context.CancelFunc
@@ -416,9 +416,9 @@ func (o *appendOptions) run(ctx context.Context, env *cli.Env, args []string) (e
 }
 
 // liveOptions returns the options of publishing.
-func (o *appendOptions) liveOptions(env *cli.Env, seal func() error, progress func() ingest.Progress) publish.LiveOptions {
+func (o *appendOptions) liveOptions(env *cli.Env, target *store, seal func() error, progress func() ingest.Progress) publish.LiveOptions {
 	return publish.LiveOptions{
-		URL: o.publish, Announce: o.announce, Seal: seal, Logger: env.Log, Now: env.Now,
+		URL: o.publish, Announce: o.announce, Seal: seal, Logger: env.Log, Now: env.Now, Problem: target.contact.Problem,
 		Breaker: publish.Breaker{MaxDeletes: o.bounds.deletes / 100, MaxBad: o.bounds.bad / 100, MaxRate: o.bounds.rate},
 		Counts: func() publish.Counts {
 			at := progress()

@@ -67,7 +67,7 @@ func (o *appendOptions) replaceAll(ctx context.Context, env *cli.Env, in *source
 	var live *publish.Live
 	if target != nil {
 		none := func() ingest.Progress { return ingest.Progress{} } // --max-deletes concerns all documents
-		if live, err = publish.NewLive(ctx, target, o.queueDir, o.liveOptions(env, writer.Seal, none)); err != nil {
+		if live, err = publish.NewLive(ctx, target, o.queueDir, o.liveOptions(env, target, writer.Seal, none)); err != nil {
 			return err
 		}
 	}

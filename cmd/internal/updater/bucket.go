@@ -64,7 +64,7 @@ const announceTime = 300 * time.Millisecond
 
 // checkBucket prints the findings of bucket.Check, and the latencies of a correct store.
 func checkBucket(ctx context.Context, env *cli.Env, url string, opts bucket.Options) error {
-	b, err := (&bucketFlags{url: url, options: opts}).open(ctx)
+	b, err := (&bucketFlags{url: url, options: opts}).open(ctx, env.Log)
 	if err != nil {
 		return err
 	}

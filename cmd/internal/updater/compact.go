@@ -117,7 +117,7 @@ func (c *compaction) findRetained(ctx context.Context, flags *bucketFlags, keep 
 	if err := requireDir(c.dir); err != nil {
 		return err
 	}
-	b, err := flags.open(ctx)
+	b, err := flags.open(ctx, c.env.Log)
 	if err != nil {
 		return err
 	}

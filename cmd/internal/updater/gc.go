@@ -29,7 +29,7 @@ another one has started. It lists the bucket once.`,
 		Args:    cobra.NoArgs,
 	}
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		b, err := flags.open(command.Context())
+		b, err := flags.open(command.Context(), env.Log)
 		if err != nil {
 			return err
 		}

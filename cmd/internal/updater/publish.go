@@ -60,7 +60,7 @@ more. A rollback returns to it.`,
 }
 
 func publishQueue(ctx context.Context, env *cli.Env, dir string, flags *bucketFlags, quiet, newGeneration bool) error {
-	b, err := flags.open(ctx)
+	b, err := flags.open(ctx, env.Log)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (l manifestLine) state() string {
 }
 
 func listManifests(ctx context.Context, env *cli.Env, flags *bucketFlags, asJSON bool) error {
-	b, err := flags.open(ctx)
+	b, err := flags.open(ctx, env.Log)
 	if err != nil {
 		return err
 	}
@@ -279,7 +279,7 @@ It refuses if etcd holds the newest commit. Publishers have to be started again.
 
 // restoreRecord continues the commits in etcd with the newest one of the bucket.
 func restoreRecord(ctx context.Context, env *cli.Env, flags *bucketFlags) error {
-	b, err := flags.open(ctx)
+	b, err := flags.open(ctx, env.Log)
 	if err != nil {
 		return err
 	}
@@ -308,7 +308,7 @@ type restoring struct {
 }
 
 func (r *restoring) run(ctx context.Context) error {
-	b, err := r.flags.open(ctx)
+	b, err := r.flags.open(ctx, r.env.Log)
 	if err != nil {
 		return err
 	}

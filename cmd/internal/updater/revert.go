@@ -82,7 +82,7 @@ func addRequiredTo(command *cobra.Command, number *uint64, usage string) {
 
 // revert reverts the queue and writes the list.
 func revert(ctx context.Context, env *cli.Env, flags *bucketFlags, dir string, number uint64, list string) (err error) {
-	b, err := flags.open(ctx)
+	b, err := flags.open(ctx, env.Log)
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ the queue cannot be published.`,
 }
 
 func discard(ctx context.Context, env *cli.Env, flags *bucketFlags, dir string, number uint64) error {
-	b, err := flags.open(ctx)
+	b, err := flags.open(ctx, env.Log)
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ end.`,
 }
 
 func (s *shower) run(ctx context.Context, number uint64) error {
-	b, err := s.flags.open(ctx)
+	b, err := s.flags.open(ctx, s.env.Log)
 	if err != nil {
 		return err
 	}

@@ -3,11 +3,13 @@ package updater
 import (
 	"context"
 	"errors"
+	"log/slog"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"docstore/cmd/internal/cli"
+	"docstore/internal/contact"
 	"docstore/queue/bucket"
 	"docstore/queue/publish"
 	"docstore/queue/publish/etcdlog"
@@ -37,7 +39,8 @@ func addEtcdFlag(flags *pflag.FlagSet, endpoints *string) {
 // store is the bucket of a collection, and the etcd that holds its commits, if any.
 type store struct {
 	*bucket.Client
-	etcd *etcdlog.Arbiter // nil: none
+	etcd    *etcdlog.Arbiter // nil: none
+	contact *contact.Contact // with the store
 }
 
 // Arbiter makes a store a publish.Coordinated.
@@ -56,9 +59,10 @@ func (s *store) Close() {
 	}
 }
 
-// open sends no request. The caller closes the store.
-func (f *bucketFlags) open(ctx context.Context) (*store, error) {
-	s := new(store)
+// open sends no request. The caller closes the store. The logger gets failures at once, and not
+// only when a request is given up.
+func (f *bucketFlags) open(ctx context.Context, logger *slog.Logger) (*store, error) {
+	s := &store{contact: contact.New("the object store", logger)}
 	if f.etcd != "" {
 		if err := etcdlog.Check(f.etcd); err != nil {
 			return nil, cli.Usagef("--etcd: %w", err)
@@ -69,7 +73,9 @@ func (f *bucketFlags) open(ctx context.Context) (*store, error) {
 		}
 	}
 	var err error
-	s.Client, err = bucket.Open(ctx, f.url, f.options)
+	options := f.options
+	options.Observe = s.contact.Observe
+	s.Client, err = bucket.Open(ctx, f.url, options)
 	if errors.Is(err, bucket.ErrURL) {
 		return nil, cli.Usagef("%w", err)
 	}

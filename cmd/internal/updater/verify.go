@@ -11,7 +11,7 @@ import (
 
 // verifyObjects reads every object that the commits of a collection reach.
 func verifyObjects(ctx context.Context, env *cli.Env, flags *bucketFlags) error {
-	b, err := flags.open(ctx)
+	b, err := flags.open(ctx, env.Log)
 	if err != nil {
 		return err
 	}

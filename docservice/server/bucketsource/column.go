@@ -36,7 +36,7 @@ type columnOf struct {
 	column *column.Column
 	source *Source
 	name   string
-	bucket *bucket.Client
+	bucket *storeClient
 	feed   *follow.Feed
 	store  *etcdmap.Store
 	client *sharded.Client // for requests that are passed on
@@ -64,7 +64,7 @@ func (s *Source) openColumn(c server.Collection, options *collection.Options) (_
 			err = errors.Join(err, of.Close())
 		}
 	}()
-	of.store, err = etcdmap.Open(s.options.Etcd, c.Name, &etcdmap.Options{FS: s.Options().Host.FS, File: column.MapFile(dir), Dial: s.Options().Host.Dial, Logger: s.Logger()})
+	of.store, err = etcdmap.Open(s.options.Etcd, c.Name, &etcdmap.Options{FS: s.Options().Host.FS, File: column.MapFile(dir), Dial: s.Options().Host.Dial, Observe: s.etcd.Observe, Logger: s.Logger()})
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (s *Source) openColumn(c server.Collection, options *collection.Options) (_
 		Store: of.store, Service: s.Service(), Disk: s.diskUse, Announced: of.announced,
 		Rejoin: s.options.Rejoin, KeepMoved: s.options.KeepMoved, Logger: s.Logger(),
 		Open: func(layout shard.Layout, i int, dir string, serve func(*collection.Collection)) (column.Follower, error) {
-			o := s.followOptions(options)
+			o := s.followOptions(options, b)
 			o.Shard = &follow.Shard{Feed: of.feed, Layout: layout, Number: i}
 			name := shard.Name(c.Name, i)
 			o.Source = source.Source(name)

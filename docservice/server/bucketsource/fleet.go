@@ -53,7 +53,7 @@ func (f *fleets) store(collection string) (*etcdmap.Store, error) {
 	if store := f.mu.stores[collection]; store != nil {
 		return store, nil
 	}
-	store, err := etcdmap.Open(f.source.options.Etcd, collection, &etcdmap.Options{Dial: f.source.Options().Host.Dial, Logger: f.source.Logger()})
+	store, err := etcdmap.Open(f.source.options.Etcd, collection, &etcdmap.Options{Dial: f.source.Options().Host.Dial, Observe: f.source.etcd.Observe, Logger: f.source.Logger()})
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"docstore/docservice/server"
 	"docstore/docservice/server/internal/metric"
 	"docstore/docservice/server/livepage"
+	"docstore/internal/contact"
 	"docstore/queue/bucket"
 	"docstore/queue/publish"
 	"docstore/queue/publish/etcdlog"
@@ -31,7 +32,13 @@ type followed struct {
 	*follow.Follower
 	source *Source
 	name   string
-	bucket *bucket.Client
+	bucket *storeClient
+}
+
+// storeClient is the client of the bucket of a collection.
+type storeClient struct {
+	*bucket.Client
+	contact *contact.Contact // with the store
 }
 
 // openFollower opens a collection of a bucket and serves it.
@@ -40,7 +47,7 @@ func (s *Source) openFollower(c server.Collection, options *collection.Options) 
 	if err != nil {
 		return nil, err
 	}
-	o := s.followOptions(options)
+	o := s.followOptions(options, b)
 	if s.peers != nil {
 		o.Source = s.peers.Source(c.Name)
 	}
@@ -90,18 +97,20 @@ func shardOf(c *collection.Collection, f *follow.Follower) server.Shard {
 	return server.Shard{Collection: c, NotReady: status.NotReady, Manifest: manifestStatus(status)}
 }
 
-// followOptions returns the options of a follower.
-func (s *Source) followOptions(options *collection.Options) *follow.Options {
+// followOptions returns the options of a follower of a bucket.
+func (s *Source) followOptions(options *collection.Options, b *storeClient) *follow.Options {
 	return &follow.Options{
-		Collection: *options, Group: s.options.Group, Logger: s.Logger(),
+		Collection: *options, Group: s.options.Group, Logger: s.Logger(), Problem: b.contact.Problem,
 		Rate: s.downloads, Concurrency: s.options.Downloads, Disk: s.disk, MaxStaleness: s.Options().MaxStaleness,
 	}
 }
 
 // openBucket opens the bucket of a collection. watched is the bucket as it is followed:
 // etcd announces its changes if the server has one.
-func (s *Source) openBucket(c server.Collection) (_ *bucket.Client, watched bucket.Bucket, _ error) {
-	b, err := s.options.OpenBucket(context.Background(), c.Source, s.options.Store)
+func (s *Source) openBucket(c server.Collection) (_ *storeClient, watched bucket.Bucket, _ error) {
+	store, options := contact.New("the object store", s.Logger().With("collection", c.Name)), s.options.Store
+	options.Observe = store.Observe
+	b, err := s.options.OpenBucket(context.Background(), c.Source, options)
 	if errors.Is(err, bucket.ErrURL) {
 		return nil, nil, optionErrorf("--collection %s=%s: %w", c.Name, c.Source, err)
 	}
@@ -111,7 +120,7 @@ func (s *Source) openBucket(c server.Collection) (_ *bucket.Client, watched buck
 	if watched, err = s.watched(b); err != nil {
 		return nil, nil, err
 	}
-	return b, watched, nil
+	return &storeClient{b, store}, watched, nil
 }
 
 // watched returns a bucket whose changes the etcd of --etcd reports.
@@ -123,7 +132,7 @@ func (s *Source) watched(b bucket.Bucket) (bucket.Bucket, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.etcd == nil {
-		etcd, err := etcdlog.Open(endpoints, &etcdlog.Options{Dial: s.Options().Host.Dial})
+		etcd, err := etcdlog.Open(endpoints, &etcdlog.Options{Dial: s.Options().Host.Dial, Observe: s.etcd.Observe})
 		if err != nil {
 			return nil, fmt.Errorf("--etcd: %w", err)
 		}
@@ -151,6 +160,7 @@ var (
 	manifestPinned = metric.Gauge("manifest_pinned", "1 while a pin determines the served manifest.", "collection")
 	manifestHeld   = metric.Gauge("manifest_held", "1 while append --announce does not announce, because its records were outside the bounds.", "collection")
 	manifestError  = metric.Gauge("manifest_error", "1 while the last attempt to follow the manifests or to add increments failed; see the log.", "collection")
+	manifestAge    = metric.Gauge("manifest_last_contact_seconds", "Time since the state of a collection in an object store was last read.", "collection")
 	manifestLag    = metric.Gauge("manifest_lag_seconds", "Time for which the target, a manifest with its announced increments, has not been served; 0: it is served.", "collection")
 	fetchBytes     = metric.Gauge("manifest_fetch_bytes", "Bytes of the fetch in progress, in all and already fetched.", "collection", "state")
 	fetchedBytes   = metric.Counter("manifest_fetched_bytes_total", "Bytes of files fetched, by source: peer or bucket.", "collection", "source")
@@ -165,7 +175,7 @@ var (
 type bucketCollector struct{ *Source }
 
 func (c bucketCollector) Describe(to chan<- *prometheus.Desc) {
-	for _, m := range []metric.Metric{manifestNumber, manifestPinned, manifestHeld, manifestError, manifestLag, fetchBytes, fetchedBytes, diskUsed, bucketRequests, bucketRetries, bucketFailures, bucketBytes} {
+	for _, m := range []metric.Metric{manifestNumber, manifestPinned, manifestHeld, manifestError, manifestAge, manifestLag, fetchBytes, fetchedBytes, diskUsed, bucketRequests, bucketRetries, bucketFailures, bucketBytes} {
 		to <- m.Desc
 	}
 }
@@ -184,6 +194,7 @@ func (c bucketCollector) Collect(to chan<- prometheus.Metric) {
 		manifestPinned.Send(to, metric.Bool(s.Pin != nil), name)
 		manifestHeld.Send(to, metric.Bool(s.Held != ""), name)
 		manifestError.Send(to, metric.Bool(s.Error != ""), name)
+		manifestAge.Send(to, max(0, c.Options().Host.Now().Sub(s.Contact()).Seconds()), name)
 		manifestLag.Send(to, s.Lag.Seconds(), name)
 		fetchBytes.Send(to, float64(s.FetchBytes), name, "total")
 		fetchBytes.Send(to, float64(s.FetchedBytes), name, "fetched")
@@ -196,19 +207,33 @@ func (c bucketCollector) Collect(to chan<- prometheus.Metric) {
 	for _, f := range held {
 		collectBucket(to, f.name, f.bucket)
 	}
-	if c.disk == nil {
-		return
-	}
-	if used, err := c.disk.Used(); err == nil {
-		diskUsed.Send(to, float64(used))
+	if c.disk != nil {
+		c.sampler.Collect(to, "", func(to chan<- prometheus.Metric) {
+			if used, err := c.disk.Used(); err == nil {
+				diskUsed.Send(to, float64(used))
+			}
+		})
 	}
 }
 
-func collectBucket(to chan<- prometheus.Metric, name string, b *bucket.Client) {
+func collectBucket(to chan<- prometheus.Metric, name string, b *storeClient) {
 	for _, o := range b.Stats().Operations {
 		bucketRequests.Send(to, float64(o.Requests), name, o.Operation)
 		bucketRetries.Send(to, float64(o.Retries), name, o.Operation)
 		bucketFailures.Send(to, float64(o.Failures), name, o.Operation)
 		bucketBytes.Send(to, float64(o.Bytes), name, o.Operation)
+	}
+}
+
+var etcdAge = metric.Gauge("etcd_last_contact_seconds", "Time since the etcd of --etcd last answered.")
+
+// etcdCollector collects the metric of etcd, if there is one.
+type etcdCollector struct{ *Source }
+
+func (c etcdCollector) Describe(to chan<- *prometheus.Desc) { to <- etcdAge.Desc }
+
+func (c etcdCollector) Collect(to chan<- prometheus.Metric) {
+	if c.options.Etcd != "" {
+		etcdAge.Send(to, c.etcd.Age().Seconds())
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"docstore/docservice/follow"
 	"docstore/docservice/peers"
 	"docstore/docservice/server"
+	"docstore/docservice/server/internal/metric"
+	"docstore/internal/contact"
 	"docstore/queue/bucket"
 	"docstore/queue/publish/etcdlog"
 )
@@ -26,6 +28,8 @@ type Source struct {
 	files          *peers.Server // sends files to other servers
 	peers          *peers.Client // fetches files from them; nil: there are none
 	fleets         fleets        // for the fleet page
+	etcd           *contact.Contact
+	sampler        metric.Sampler
 
 	mu struct {
 		sync.Mutex
@@ -49,6 +53,7 @@ func New(o Options) *Source {
 // Start implements server.Source.
 func (s *Source) Start(d *server.Server) (server.Parts, error) {
 	s.Server = d
+	s.etcd = contact.New("etcd", s.Logger().With("etcd", s.options.Etcd))
 	if err := s.openPeers(); err != nil {
 		return server.Parts{}, err
 	}
@@ -57,7 +62,7 @@ func (s *Source) Start(d *server.Server) (server.Parts, error) {
 		Boxcar: s.servePeers,
 		Routes: func(mux *http.ServeMux) { s.newFleetPage().Handle(mux) },
 		Collectors: []prometheus.Collector{
-			bucketCollector{s}, peerCollector{s}, columnCollector{s},
+			bucketCollector{s}, etcdCollector{s}, peerCollector{s}, columnCollector{s},
 		},
 	}, nil
 }
