@@ -16,7 +16,8 @@ func TestAlertsOfTheFile(t *testing.T) {
 		names = append(names, a.name)
 	}
 	require.Equal(t, []string{
-		down, notReady, "DocstoreTailStopped", damage, "DocstoreLag", publishError, announceStopped, manifestLag, manifestError, unequal,
+		down, diskHangs, notReady, "DocstoreTailStopped", damage, "DocstoreLag", publishError, announceStopped, manifestLag, manifestError,
+		manifestSilent, etcdSilent, unequal,
 		"DocstoreErrors", "DocstoreIndexProblem", "DocstoreWritesStopped", diskFull, "DocstoreShardFailed",
 		"DocstorePlacementStale", "DocstoreMoveSlow", "BoxcarPanics", "BoxcarPeersFail",
 	}, names)

@@ -18,6 +18,9 @@ const (
 	diskFull        = "DocstoreDiskFull"
 	unequal         = "DocstoreUnequal"
 	manifestError   = "DocstoreManifestError"
+	manifestSilent  = "DocstoreManifestSilent"
+	etcdSilent      = "DocstoreEtcdSilent"
+	diskHangs       = "DocstoreDiskHangs"
 	manifestLag     = "DocstoreManifestLag"
 	publishError    = "DocstorePublishError"
 	announceStopped = "DocstoreAnnounceStopped"
@@ -27,6 +30,10 @@ const (
 const (
 	// giveUpTime is the time in which an operation on the store, with all its attempts, has failed.
 	giveUpTime = 3 * time.Minute
+	// failTime is the time in which a server knows that a request to the store fails, or hangs.
+	failTime = 45 * time.Second
+	// silentTime is the limit of manifestSilent, and more than that of etcdSilent.
+	silentTime = 2*time.Minute + failTime
 	// noticeTime is the time in which the updater has read a change of the record.
 	noticeTime = 10 * time.Second
 	// lagTime is the time in which it is known that a manifest cannot be fetched, with the limit of
@@ -48,11 +55,15 @@ type report struct {
 var reports = []report{
 	{kind: "server off", alert: down, after: probeTime},
 	{kind: "server disk full", alert: diskFull, after: probeTime},
-	{kind: "server without store", alert: manifestError, after: giveUpTime},
+	{kind: "server without store", alert: manifestError, after: failTime},
+	{kind: "server without store", alert: manifestSilent, after: silentTime},
 	{kind: "server without store", alert: unequal, after: giveUpTime, given: othersAdvance},
-	{kind: "store away", alert: manifestError, after: giveUpTime},
+	{kind: "store away", alert: manifestError, after: failTime},
+	{kind: "store away", alert: manifestSilent, after: silentTime},
 	{kind: "store away", alert: publishError, after: giveUpTime, updater: true},
-	{kind: "store hangs", alert: manifestError, after: giveUpTime},
+	{kind: "store hangs", alert: manifestError, after: failTime},
+	{kind: "store hangs", alert: manifestSilent, after: silentTime},
+	{kind: "etcd away", alert: etcdSilent, after: silentTime},
 	{kind: "store hangs", alert: publishError, after: giveUpTime, updater: true},
 	{kind: "server fetches fail", alert: manifestError, after: giveUpTime, given: allFetchesFail},
 	{kind: "server fetches fail", alert: manifestError, after: giveUpTime, given: allIncrementsFail},
@@ -163,6 +174,9 @@ var causes = map[string][]string{
 	down:                     slices.Concat(startWords, diskWords, networkWords),
 	manifestError:            slices.Concat(diskWords, networkWords, []string{"store", "etcd"}),
 	manifestLag:              {"fetches"},
+	manifestSilent:           slices.Concat(diskWords, networkWords, []string{"store", "etcd"}),
+	etcdSilent:               slices.Concat(networkWords, []string{"etcd"}),
+	diskHangs:                {"disk"},
 	damage:                   diskWords,
 	diskFull:                 {"disk full"},
 	publishError:             {"store", "etcd", "updater"},
