@@ -327,6 +327,9 @@ func TestSlots(t *testing.T) {
 	// The command itself may hold a slot.
 	require.Regexp(t, "^"+address+` \(.*\): [12] slots?, lowest free [12], 0 requests in flight, 0 of them streams$`, lines[0])
 	require.Regexp(t, `^slot +client +address +age +requests +errors +state$`, lines[1])
+	r = run(t.Context(), "", "slots", "--json", "--servers", address)
+	require.Equal(t, cli.ExitOK, r.status, r.stderr)
+	require.Regexp(t, `^\{"server":"`+address+`","name":.*"slots":\[\{"slot":0,"client":"holder",.*\}\n$`, r.stdout)
 	require.Regexp(t, `^0 +holder +127\.0\.0\.1:\d+ +\d+s +0 +0 +free$`, lines[2])
 }
 

@@ -1,6 +1,7 @@
 package boxcar
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"text/tabwriter"
@@ -15,6 +16,7 @@ import (
 
 func newSlots(env *cli.Env) *cobra.Command {
 	var o operation
+	var asJSON bool
 	command := &cobra.Command{
 		Use:   "slots --servers A,B,...",
 		Short: "Show the granted slots of servers",
@@ -35,10 +37,13 @@ the others and exits with status 1.`,
 			var failed []error
 			for _, server := range servers {
 				board, err := o.ask(command.Context(), env, server, boxcarrpc.MethodBoard)
-				if err == nil {
-					err = printBoard(out, server, board)
-				} else {
+				switch {
+				case err != nil:
 					err = fmt.Errorf("%s: %w", server, err)
+				case asJSON:
+					err = printBoardJSON(out, server, board)
+				default:
+					err = printBoard(out, server, board)
 				}
 				failed = append(failed, err)
 				if command.Context().Err() != nil || out.Err() != nil {
@@ -49,7 +54,20 @@ the others and exits with status 1.`,
 		},
 	}
 	o.addFlags(command, 5*time.Second, "timeout of each response")
+	command.Flags().BoolVar(&asJSON, "json", false, "write a JSON object per server and line")
 	return command
+}
+
+// printBoardJSON writes the board of a server as a line of JSON.
+func printBoardJSON(out *cli.Output, server string, b boxcarrpc.Board) error {
+	text, err := json.Marshal(struct {
+		Server string `json:"server"`
+		boxcarrpc.Board
+	}{server, b})
+	if err == nil {
+		out.Write(append(text, '\n'))
+	}
+	return err
 }
 
 func printBoard(out *cli.Output, server string, b boxcarrpc.Board) error {

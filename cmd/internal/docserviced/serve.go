@@ -132,7 +132,7 @@ for at most --grace, and the exit status is 0.`,
 	o.addFlags(command)
 	cli.Group(command, "Common flags", "collection", "load", "id-field", "data", "boxcar", "http", "grpc", "memory", "config")
 	cli.Group(command, "Flags of access", "tls-cert", "tls-key", "tls-client-ca", "token-file", "access", "operators", "insecure", "insecure-anonymous", "audit-log")
-	cli.Group(command, "Flags of HTTP", "http-hosts", "http-lookup", "http-debug", "http-open")
+	cli.Group(command, "Flags of HTTP", "http-hosts", "http-lookup", "http-debug", "http-open", "http-cors")
 	cli.Group(command, "Flags of limits", "max-conns", "max-slots", "max-in-flight", "client-share", "rate", "rate-burst", "client-rate", "client-rate-burst", "max-conn-age")
 	cli.Group(command, "Flags of discovery and object stores", "discovery", "advertise", "zone", "weight", "group", "etcd", "column", "rejoin", "keep-moved", "s3-endpoint",
 		"s3-path-style", "max-disk", "download-rate", "downloads", "peers", "peers-ca", "peers-token-file", "peer-transfers", "peer-rate")

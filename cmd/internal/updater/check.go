@@ -1,6 +1,8 @@
 package updater
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -13,7 +15,7 @@ import (
 
 func newCheck(env *cli.Env) *cobra.Command {
 	var dir string
-	var quiet, decode bool
+	var quiet, decode, asJSON bool
 	command := &cobra.Command{
 		Use:   "check --queue DIR",
 		Short: "Verify every byte of a queue",
@@ -46,10 +48,16 @@ document, which takes ten times as long and verifies the codec.`,
 			report.add(shard, r)
 		}
 		finish()
-		return report.print(env, dir)
+		if asJSON {
+			err = report.printJSON(env)
+		} else {
+			err = report.print(env)
+		}
+		return errors.Join(err, report.err(dir))
 	}
 	addQueueFlag(command, &dir)
 	command.Flags().BoolVar(&decode, "decode", false, "also decompress each document")
+	command.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	command.Flags().BoolVar(&quiet, "quiet", false, "do not show progress")
 	return command
 }
@@ -80,7 +88,30 @@ func (c *checkReport) add(shard string, r maintain.Report) {
 	}
 }
 
-func (c *checkReport) print(env *cli.Env, dir string) error {
+// printJSON writes the report as an object.
+func (c *checkReport) printJSON(env *cli.Env) error {
+	r := c.Report
+	damage := make([]string, len(r.Damage))
+	for i, d := range r.Damage {
+		damage[i] = d.Error()
+	}
+	encoder := json.NewEncoder(env.Stdout)
+	encoder.SetIndent("", "  ")
+	return encoder.Encode(struct {
+		Segments   int      `json:"segments"`
+		Blocks     int64    `json:"blocks"`
+		Documents  int64    `json:"documents"`
+		Deletes    int64    `json:"deletes"`
+		Bytes      int64    `json:"bytes"`
+		Lost       int64    `json:"lost_documents"`
+		Unfinished int64    `json:"uncommitted_bytes"`
+		Damage     []string `json:"damage"`
+		Unlisted   int      `json:"unlisted_damage"`
+		Missing    []string `json:"missing"`
+	}{r.Segments, r.Blocks, r.Documents, r.Deletes, r.Bytes, r.Lost, r.Unfinished, damage, r.Unlisted, append([]string{}, c.missing...)})
+}
+
+func (c *checkReport) print(env *cli.Env) error {
 	out, report := cli.NewOutput(env.Stdout), c.Report
 	for _, damage := range report.Damage {
 		out.Printf("damaged: %s\n", damage)
@@ -97,10 +128,12 @@ func (c *checkReport) print(env *cli.Env, dir string) error {
 	for _, missing := range c.missing {
 		out.Printf("missing: %s\n", missing)
 	}
-	if err := out.Flush(); err != nil {
-		return err
-	}
-	if damaged, missing := len(report.Damage)+report.Unlisted, len(c.missing); damaged+missing > 0 {
+	return out.Flush()
+}
+
+// err returns an error if the queue is damaged.
+func (c *checkReport) err(dir string) error {
+	if damaged, missing := len(c.Damage)+c.Unlisted, len(c.missing); damaged+missing > 0 {
 		return fmt.Errorf("%s is damaged in %s and lacks %s; copy these segments from a machine where they are intact, or, at the source, see repair --help",
 			dir, units.FormatCountOf(int64(damaged), "place", "places"), units.FormatCountOf(int64(missing), "segment", "segments"))
 	}

@@ -14,6 +14,20 @@ import (
 	"docstore/internal/testseed"
 )
 
+func TestCheckAsJSON(t *testing.T) {
+	dir := t.TempDir()
+	ok(t, a1+"\n"+a2, "append", "--queue", dir)
+	r := ok(t, "", "check", "--queue", dir, "--json")
+	require.Regexp(t, `(?s)^\{\n  "segments": 1,\n  "blocks": 1,\n  "documents": 2,.*"damage": \[\],\n  "unlisted_damage": 0,\n  "missing": \[\]\n\}\n$`, r.stdout)
+	segments, err := filepath.Glob(filepath.Join(dir, "*.seg"))
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(segments[0], 100))
+	r = run(t.Context(), nil, "check", "--queue", dir, "--json")
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Contains(t, r.stdout, segments[0])
+	require.Contains(t, r.lastLine(), "is damaged in ")
+}
+
 // TestCheckFindsEveryWrongByte changes every byte of sealed segments, with every codec, and
 // of a rewrite, and truncates them at every length.
 func TestCheckFindsEveryWrongByte(t *testing.T) {
