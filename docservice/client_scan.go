@@ -21,6 +21,10 @@ type ScanOptions struct {
 	IDsOnly bool // omit the documents
 }
 
+// CanaryPrefix begins the ids of documents that boxcar probe writes and looks for. Lists and counts
+// leave them out, unless their prefix begins with it; Get returns them.
+const CanaryPrefix = "docstore-canary"
+
 // Scan fetches a page: it calls fn for up to o.Limit ids in byte order, each with its
 // document, which is valid until fn returns, or with an error as of Get. Documents that one
 // server cannot read are requested from the others. Scan returns the After of the next

@@ -74,7 +74,9 @@ func (r *reader) censusStep(counts map[queue.SegmentID]Live, after []byte, now t
 		}
 		if !entry.expired(now) {
 			live := counts[entry.address.Segment]
-			live.Documents++
+			if !isCanary(it.Key()) {
+				live.Documents++
+			}
 			live.StoredBytes += int64(entry.place.StoredBytes())
 			counts[entry.address.Segment] = live
 		}

@@ -2,6 +2,7 @@ package collection
 
 import (
 	"context"
+	"strings"
 
 	"docstore/internal/rare"
 
@@ -30,7 +31,8 @@ func bounds(o *docservice.ScanOptions) *lsm.IterOptions {
 }
 
 // Scan calls fn for each id, in byte order, with its document, or with an error as of Get
-// if the document cannot be read; it skips deleted and expired ones. It shows the ids and
+// if the document cannot be read; it skips deleted and expired ones, and those of
+// docservice.CanaryPrefix. It shows the ids and
 // documents of one moment. id and answer are valid until fn returns. Scan returns the first
 // error of fn.
 //
@@ -60,7 +62,7 @@ func (r *reader) scan(ctx context.Context, o docservice.ScanOptions, accept code
 	if g := r.health.gap.Load(); g != nil {
 		return g.err
 	}
-	w := scanWindow{reader: r, accept: accept, unsettled: r.unsettled.Load()} // before the iterator, as in get
+	w := scanWindow{reader: r, accept: accept, canaries: isCanary(o.Prefix), unsettled: r.unsettled.Load()} // before the iterator, as in get
 	it := r.index.NewIter(bounds(&o))
 	defer func() { _ = it.Close() }() // Err was checked
 	left := o.Limit
@@ -107,6 +109,7 @@ func (c *Collection) Count(ctx context.Context, prefix []byte) (int64, error) {
 type scanWindow struct {
 	reader    *reader
 	accept    codec.Set
+	canaries  bool // include them
 	unsettled *unsettled
 	keys      []byte // the ids, concatenated
 	ends      []int
@@ -117,11 +120,17 @@ type scanWindow struct {
 	documents []byte
 }
 
+// isCanary reports whether an id is that of a document of boxcar probe.
+func isCanary(id []byte) bool { return strings.HasPrefix(string(id), docservice.CanaryPrefix) }
+
 // fill reads up to wanted ids that have not expired. It returns false if there are none.
 func (w *scanWindow) fill(it *lsm.Iterator, wanted int) bool {
 	w.keys, w.ends, w.ids, w.entries = w.keys[:0], w.ends[:0], w.ids[:0], w.entries[:0]
 	now := w.reader.options.Now()
 	for len(w.entries) < wanted && it.Next() {
+		if !w.canaries && isCanary(it.Key()) {
+			continue
+		}
 		entry, err := decodeIndexEntry(it.Value())
 		if err != nil {
 			err = w.reader.answer(indexError(err), queue.Address{})

@@ -53,6 +53,42 @@ func pages(t testing.TB, client *docservice.Client, o docservice.ScanOptions) (a
 	}
 }
 
+// TestScanHidesCanaries: lists and counts leave the documents of probes out, unless their prefix
+// asks for them.
+func TestScanHidesCanaries(t *testing.T) {
+	f := newMemFixture(t)
+	var last queue.Address
+	for _, id := range []string{"a", "docstore-canar", "docstore-canary", "docstore-canary-2", "docstore-x"} {
+		var err error
+		last, err = f.queueWriter().Append([]byte(id), []byte("{}"))
+		require.NoError(t, err)
+	}
+	require.NoError(t, f.writer.Flush())
+	c := f.ready()
+	require.NoError(t, c.WaitFor(soon(t), last))
+	for prefix, want := range map[string][]string{
+		"": {"a", "docstore-canar", "docstore-x"}, "docstore": {"docstore-canar", "docstore-x"},
+		"docstore-canary": {"docstore-canary", "docstore-canary-2"}, "docstore-canary-2": {"docstore-canary-2"},
+	} {
+		var got []string
+		for _, one := range scanAll(t, c, docservice.ScanOptions{Prefix: []byte(prefix), IDsOnly: true}) {
+			got = append(got, one.id)
+		}
+		require.Equal(t, want, got, prefix)
+		count, err := c.Count(t.Context(), []byte(prefix))
+		require.NoError(t, err)
+		require.EqualValues(t, len(want), count)
+	}
+	var first []string
+	for _, one := range scanAll(t, c, docservice.ScanOptions{Limit: 3, IDsOnly: true}) {
+		first = append(first, one.id)
+	}
+	require.Equal(t, []string{"a", "docstore-canar", "docstore-x"}, first)
+	document, err := c.Get(nil, []byte("docstore-canary"))
+	require.NoError(t, err)
+	require.Equal(t, "{}", string(document))
+}
+
 // A scan returns the same entries as a sorted map.
 func TestScanModel(t *testing.T) {
 	random := testseed.Rand(t)

@@ -66,7 +66,8 @@ column have the shard of the canary and are probed for it; those of the others
 must answer and be ready for all their shards.
 
 Without --append probe reports the age of the last canary, by the clocks of the
-machine that wrote it and of this one. A canary expires after a day.`,
+machine that wrote it and of this one. A canary expires after a day. Lists and
+counts leave it out.`,
 		Example: `  boxcar probe --collection jobs
   boxcar probe --collection jobs --append 'cat >> /srv/input/jobs.log'    # that docstore-updater follows
   boxcar probe --servers 10.0.0.1:7070,10.0.0.2:7070 --collection jobs \
@@ -83,7 +84,7 @@ machine that wrote it and of this one. A canary expires after a day.`,
 		return errors.Join(p.check(), p.shards.check(flags, "servers"))
 	}
 	addCollection(command, &p.collection, "collection of the canary")
-	flags.StringVar(&p.id, "id", "docstore-canary", "id of the canary")
+	flags.StringVar(&p.id, "id", docservice.CanaryPrefix, "id of the canary; lists and counts leave ids out that begin with "+docservice.CanaryPrefix)
 	flags.StringVar(&p.command, "append", "", "shell command that appends its standard input to the queue; empty: write no canary")
 	flags.BoolVar(&p.json, "json", false, "write the findings as JSON")
 	return command
