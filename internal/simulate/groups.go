@@ -80,9 +80,12 @@ var fetchedFiles = []string{"*.seg*", "CURRENT*"}
 var independent = []group{
 	indexes,
 	caches,
-	{name: "uploads", probability: 0.3, others: []string{"server replaced", "server replaced"}, kinds: []faultKind{
+	{name: "uploads", probability: 0.3, kinds: []faultKind{
 		{name: "updater uploads slowly", store: true, longest: 2 * time.Minute, begin: func(w *world, _ *serverHost, _ Fault, d *chance.Draw) func() {
 			return w.ingest().slowUploads(d.Duration(500*time.Millisecond, 5*time.Second))
+		}},
+		{name: "server replaced in an upload", server: true, store: true, longest: 2 * time.Minute, begin: func(_ *world, h *serverHost, _ Fault, d *chance.Draw) func() {
+			return h.replaceInUpload(d.Duration(500*time.Millisecond, 5*time.Second))
 		}},
 	}},
 	{name: "returns", probability: 0.3, kinds: []faultKind{returnInterrupted}},

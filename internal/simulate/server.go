@@ -486,6 +486,25 @@ func (h *serverHost) interruptReturn(off, on time.Duration) (end func()) {
 	}
 }
 
+// replaceInUpload replaces the disk by an empty one. The server starts when the slow ingest host has
+// published a manifest of a part of its files, or when the result is called.
+func (h *serverHost) replaceInUpload(slow time.Duration) (end func()) {
+	u, ended := h.w.ingest(), make(chan struct{})
+	before, fast, turnOn := u.partialUploads(), u.slowUploads(slow), h.turnOff(true)
+	ctx, cancel := context.WithCancel(h.w.alive)
+	h.w.running.Go(func() {
+		defer close(ended)
+		for u.partialUploads() == before && ctxtime.Sleep(ctx, watchPause) {
+		}
+		turnOn()
+	})
+	return func() {
+		cancel()
+		<-ended
+		fast()
+	}
+}
+
 // isIsolated reports whether the host is cut off.
 func (h *serverHost) isIsolated() bool {
 	h.mu.Lock()

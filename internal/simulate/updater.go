@@ -51,6 +51,8 @@ type updater struct {
 		restore   bool            // the queue is to be restored before append starts
 		isolated  int             // faults that cut the host off
 		slow      time.Duration   // by which uploads are delayed
+		put       string          // the last object that was put
+		partial   int             // uploads of files that follow a manifest without other objects in between
 	}
 }
 
@@ -168,14 +170,28 @@ func (u *updater) bucketOf(p *updaterProcess) (bucket.Bucket, error) {
 }
 
 // beforeRequest is the hook of requests to the store.
-func (u *updater) beforeRequest(ctx context.Context, operation, _ string) *bucket.Failure {
+func (u *updater) beforeRequest(ctx context.Context, operation, name string) *bucket.Failure {
+	if operation != "put" {
+		return nil
+	}
 	u.mu.Lock()
 	slow := u.mu.slow
+	if strings.HasPrefix(name, "file/") && (strings.HasPrefix(u.mu.put, "manifest/") || strings.HasPrefix(u.mu.put, "commit/")) {
+		u.mu.partial++
+	}
+	u.mu.put = name
 	u.mu.Unlock()
-	if operation == "put" && !ctxtime.Sleep(ctx, slow) {
+	if !ctxtime.Sleep(ctx, slow) {
 		return &bucket.Failure{Err: ctx.Err()}
 	}
 	return nil
+}
+
+// partialUploads returns how often files were uploaded after a manifest that lacks them.
+func (u *updater) partialUploads() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.mu.partial
 }
 
 // slowUploads delays uploads, until the result is called.
