@@ -59,6 +59,7 @@ var groups = []group{
 			return w.takeOver(d.Bool(0.3))
 		}},
 	}},
+	pins,
 	lifeCycle,
 	{name: "etcd restored", probability: 0.15, others: []string{"updater restart", "updater kill", "server restart"}, kinds: []faultKind{
 		{name: "etcd restored", etcd: true, longest: time.Minute, begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {
@@ -110,11 +111,6 @@ var independent = []group{
 				}
 				h.crashAtFile(f.Files, int64(1+d.Int(30)), d.Bool(0.7))
 			}
-		}},
-	}},
-	{name: "pins", probability: 0.4, kinds: []faultKind{
-		{name: "server off, then pinned", store: true, single: true, longest: 2 * time.Minute, begin: func(w *world, _ *serverHost, _ Fault, d *chance.Draw) func() {
-			return w.pinDuringAdvance(w.servers[d.Int(len(w.servers))], d.Duration(10*time.Second, 30*time.Second))
 		}},
 	}},
 }

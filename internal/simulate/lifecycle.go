@@ -44,6 +44,17 @@ var lifeCycle = group{name: "life cycle", probability: 0.3, others: []string{"gc
 	}},
 }}
 
+// pins are servers that are pinned while they have a part of the files of a later manifest.
+var pins = group{name: "pins", probability: 0.25, alone: true, shape: shapePins, kinds: []faultKind{
+	{name: "server off, then pinned", store: true, single: true, longest: 2 * time.Minute, begin: func(w *world, _ *serverHost, _ Fault, d *chance.Draw) func() {
+		return w.pinDuringAdvance(w.servers[d.Int(len(w.servers))], d.Duration(10*time.Second, 30*time.Second))
+	}},
+}}
+
+// shapePins lets servers get many files at a time, each with another version of every id. With increments a
+// server would not keep its files when it is pinned.
+func shapePins(c *Config, _ *chance.Draw) { c.Increments, c.IDs = false, 20 }
+
 // canary lets the servers of the canary group serve the newest manifest before it is announced.
 func (w *world) canary() {
 	_ = w.change("canary", func(r publish.Record) (publish.Record, error) { // it may be announced already
@@ -164,32 +175,51 @@ func (w *world) pin(group string, number func(announced uint64) uint64) (end fun
 	}
 }
 
-// advanceTime bounds the time until a server fetches a manifest, and advancePause is the time in which
-// some of its files arrive.
 const (
-	advanceTime  = 20 * time.Second
+	// advanceTime bounds the time until a server fetches a manifest.
+	advanceTime = 20 * time.Second
+	// advancePause is the time in which some of its files arrive.
 	advancePause = 2 * time.Second
+	// pinnedTime is the least time for which a server is pinned that has started with these files.
+	pinnedTime = 20 * time.Second
 )
 
 // pinDuringAdvance pins the manifest that a server serves after it was off for a time, and has fetched a
 // part of the files of a later manifest, until the result is called. The server ends with the pin.
 func (w *world) pinDuringAdvance(h *serverHost, off time.Duration) (end func()) {
+	if h.awaitManifest(func(m *livepage.Manifest) bool { return 0 < m.Served && m.Served == m.Target }) == nil {
+		return nil
+	}
 	defer h.failObjects(0.5)()
 	turnOn := h.turnOff(false)
 	ctxtime.Sleep(w.alive, off)
 	turnOn()
-	deadline := time.Now().Add(advanceTime)
-	for {
-		if !ctxtime.Sleep(w.alive, watchPause) || time.Now().After(deadline) {
-			return nil
-		}
-		if m := h.manifest(); m != nil && 0 < m.Served && m.Served < m.Target {
-			ctxtime.Sleep(w.alive, advancePause)
-			end = w.pin(h.group(), func(uint64) uint64 { return m.Served })
-			h.stop(killed)
-			return end
+	m := h.awaitManifest(func(m *livepage.Manifest) bool { return 0 < m.Served && m.Served < m.Target })
+	if m == nil {
+		return nil
+	}
+	ctxtime.Sleep(w.alive, advancePause)
+	unpin := w.pin(h.group(), func(uint64) uint64 { return m.Served })
+	h.stop(killed)
+	if unpin == nil {
+		return nil
+	}
+	until := time.Now().Add(pinnedTime)
+	return func() {
+		ctxtime.Sleep(w.alive, time.Until(until))
+		unpin()
+	}
+}
+
+// awaitManifest returns what a server says about its manifest when a condition holds; nil: it did not in
+// advanceTime.
+func (h *serverHost) awaitManifest(holds func(*livepage.Manifest) bool) *livepage.Manifest {
+	for deadline := time.Now().Add(advanceTime); time.Now().Before(deadline) && ctxtime.Sleep(h.w.alive, watchPause); {
+		if m := h.manifest(); m != nil && holds(m) {
+			return m
 		}
 	}
+	return nil
 }
 
 // mustUntilEnd reports an error, unless the world has ended.
