@@ -87,7 +87,6 @@ var issueU = []defect{
 		unit:  "./docservice/collection TestCacheWithAnotherHistory",
 	},
 	{
-		// A simulation needs the fault "truncate".
 		id: "U3-truncated", what: "memcached is asked while the index holds truncated entries",
 		edits: []edit{{"docservice/collection/cache.go", "|| !entry.cacheable() || !r.health.continues.Load() {", "|| !entry.cacheable() {"}},
 		unit:  "./docservice/collection TestCacheAfterTruncation",
