@@ -66,7 +66,8 @@ var reports = []report{
 	{kind: "etcd away", alert: etcdSilent, after: silentTime},
 	{kind: "store hangs", alert: publishError, after: giveUpTime, updater: true},
 	{kind: "server fetches fail", alert: manifestError, after: giveUpTime, given: allFetchesFail},
-	{kind: "server fetches fail", alert: manifestError, after: giveUpTime, given: allIncrementsFail},
+	// While the reader of the column tries to get an increment, it learns of no manifest, and then the files fail.
+	{kind: "server fetches fail", alert: manifestError, after: 2 * giveUpTime, given: allIncrementsFail},
 	{kind: "server fetches fail", alert: manifestLag, after: lagTime, given: allFetchesFail},
 	{kind: "copying stops", alert: unequal, after: giveUpTime, given: othersAdvance},
 	{kind: "pin", alert: announceStopped, after: noticeTime, updater: true, given: announcedByAppend, begun: isPinned},
