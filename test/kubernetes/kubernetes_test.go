@@ -60,6 +60,7 @@ func decode(kind string, text []byte) (any, error) {
 		"policy/v1 PodDisruptionBudget":           &policy.PodDisruptionBudget{},
 		"networking.k8s.io/v1 NetworkPolicy":      &networking.NetworkPolicy{},
 		"monitoring.coreos.com/v1 ServiceMonitor": &monitoring.ServiceMonitor{},
+		"monitoring.coreos.com/v1 PodMonitor":     &monitoring.PodMonitor{},
 		"monitoring.coreos.com/v1 PrometheusRule": &monitoring.PrometheusRule{},
 	}
 	object := types[kind]
@@ -126,7 +127,12 @@ func TestExample(t *testing.T) {
 		}
 		require.Equal(t, column, settings(t, found, container)["DOCSERVICED_COLUMN"])
 	}
-	require.Equal(t, int32(1), *found["StatefulSet docstore-updater"].(*apps.StatefulSet).Spec.Replicas)
+	updater := found["StatefulSet docstore-updater"].(*apps.StatefulSet)
+	require.Equal(t, int32(1), *updater.Spec.Replicas)
+	require.Subset(t, updater.Spec.Template.Labels, found["NetworkPolicy docstore-updater"].(*networking.NetworkPolicy).Spec.PodSelector.MatchLabels)
+	monitor := found["PodMonitor docstore-updater"].(*monitoring.PodMonitor).Spec
+	require.Subset(t, updater.Spec.Template.Labels, monitor.Selector.MatchLabels)
+	require.Equal(t, updater.Spec.Template.Spec.Containers[0].Ports[0].Name, *monitor.PodMetricsEndpoints[0].Port)
 }
 
 // settings returns the environment of a container. Fields of the pod have made-up values.
@@ -202,7 +208,7 @@ func TestCommands(t *testing.T) {
 	})
 	t.Run("updater", func(t *testing.T) {
 		input := t.TempDir()
-		text, err := command("docstore-updater", "docstore-updater", map[string]string{"/queue/": t.TempDir() + "/", "/input/": input + "/"})
+		text, err := command("docstore-updater", "docstore-updater", map[string]string{"/queue/": t.TempDir() + "/", "/input/": input + "/", ":7072": "127.0.0.1:0"})
 		require.Error(t, err)
 		require.Contains(t, text, input+"/documents.ndjson: no such file", "all other arguments are valid")
 	})
