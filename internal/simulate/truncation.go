@@ -39,7 +39,7 @@ func (w *world) truncateQueue(share float64) {
 		defer w.ingest().hold(false)()
 		n, from, last := 0, queue.Address{}, queue.Address{}
 		err := w.scanQueue(queueDir, func(e queue.Entry, _ int) error {
-			if float64(n) >= share*float64(entries) && e.Address.Index == 0 && from.IsZero() && !w.isRewritten(e.Address.Segment) {
+			if float64(n) >= share*float64(entries) && e.Address.Index == 0 && from.IsZero() {
 				from = e.Address // append continues after a whole block
 			}
 			n, last = n+1, e.Address
@@ -56,9 +56,6 @@ func (w *world) truncateQueue(share float64) {
 		if err != nil {
 			return err
 		}
-		w.mu.Lock()
-		w.mu.rewritten[from.Segment] = true
-		w.mu.Unlock()
 		w.account.withdraw(w.count())
 		for _, h := range w.servers {
 			h.excuse()
@@ -67,14 +64,6 @@ func (w *world) truncateQueue(share float64) {
 		}
 		return nil
 	}))
-}
-
-// isRewritten reports whether a truncation has rewritten a segment. Its blocks have no cursor, so if
-// more of it was truncated, append would begin before it and repeat records.
-func (w *world) isRewritten(n queue.SegmentID) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.mu.rewritten[n]
 }
 
 // awaitSegment waits until the server is ready with entries of a segment or of later ones.

@@ -10,7 +10,6 @@ import (
 	"docstore/internal/simulate/chance"
 	"docstore/internal/simulate/network"
 	"docstore/internal/simulate/store"
-	"docstore/queue"
 	"docstore/queue/shard"
 )
 
@@ -51,13 +50,12 @@ type world struct {
 		ingest      *updater                      // that is to publish
 		versions    map[string]int                // the last version of each id
 		scrapes     map[string]map[string]float64 // the last metrics of each server
-		rewritten   map[queue.SegmentID]bool      // by truncations
 	}
 }
 
 func newWorld(c Config) (*world, error) {
 	w := &world{config: c, chance: chance.New(c.Seed), log: newEventLog(), layout: c.layout(), start: time.Now()}
-	w.mu.versions, w.mu.scrapes, w.mu.rewritten = map[string]int{}, map[string]map[string]float64{}, map[queue.SegmentID]bool{}
+	w.mu.versions, w.mu.scrapes = map[string]int{}, map[string]map[string]float64{}
 	w.account = newAccount(c, w.layout.Shards, w.layout.ShardString)
 	w.alive, w.end = context.WithCancel(context.Background())
 	w.busy, w.quiet = context.WithCancel(w.alive)

@@ -125,7 +125,7 @@ func (w *rewriter) decide(at queue.Address, e *segment.Entry, id []byte, expires
 // copyBlock writes the kept entries of a block.
 func (w *rewriter) copyBlock(s *segment.File, b *segment.Block, at queue.Address, offset int64) error {
 	_, end := b.Origin(queue.Address{Segment: at.Segment, Block: uint32(offset)})
-	w.kept.Reset(at, end, b.Chain(), b.Appended)
+	w.kept.Reset(at, end, b.Chain(), b.Appended, b.Cursor())
 	err := w.eachKept(s, b, at, offset, func(place queue.Address, e *segment.Entry, id, document []byte, expires time.Time) error {
 		if e.Deleted() {
 			w.kept.AddBare(place.Index, id, segment.FlagDeleted, 0)

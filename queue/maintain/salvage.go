@@ -108,7 +108,7 @@ func (v *salvage) whole() error {
 	if err := v.account(at); err != nil {
 		return err
 	}
-	v.kept.Reset(at, end, b.Chain(), b.Appended)
+	v.kept.Reset(at, end, b.Chain(), b.Appended, b.Cursor())
 	for i := range b.Count {
 		e, place := b.Entry(i), at
 		id, document := b.ID(e), documents[e.Start:e.End]
@@ -360,7 +360,7 @@ func (v *salvage) entries(raw []byte) (end int64, err error) {
 	if err := v.unprovenIDs(raw, &best, at, found); err != nil {
 		return 0, err
 	}
-	v.kept.Reset(at, max(originEnd, at.Block+1), 0, v.appended)
+	v.kept.Reset(at, max(originEnd, at.Block+1), 0, v.appended, nil)
 	for _, p := range found {
 		place := at
 		place.Index = p.index

@@ -53,8 +53,7 @@ type TruncateReport struct {
 var ErrCompacted = errors.New("queue: older versions were dropped by a compaction")
 
 // Truncate removes all entries from an address on. The cursor becomes that of the last
-// block that is kept as a whole and has one: blocks of a rewrite, from a compaction or another
-// Truncate, have none. The numbers of the removed segments are not reused.
+// block that is kept as a whole and has one. The numbers of the removed segments are not reused.
 //
 // A rewrite replaces the segments from that of the address to the highest one ever used,
 // and contains the entries before the address. Readers that have read further get a
@@ -265,9 +264,9 @@ func (t *truncation) close() {
 	}
 }
 
-// eachKept calls fn for each block of kept, with its original address and the number
-// of its entries that are kept.
-func (t *truncation) eachKept(fn func(b *segment.Block, at queue.Address, offset int64, keep int) error) error {
+// eachKept calls fn for each block of kept, with its original address, the number of its entries
+// that are kept, and whether that is the whole original block.
+func (t *truncation) eachKept(fn func(b *segment.Block, at queue.Address, offset int64, keep int, whole bool) error) error {
 	if t.kept == nil {
 		return nil
 	}
@@ -287,7 +286,10 @@ func (t *truncation) eachKept(fn func(b *segment.Block, at queue.Address, offset
 			return at.Compare(t.from) >= 0
 		})
 		at.Index = 0
-		if err := fn(&b, at, offset, keep); err != nil {
+		// If from is inside of a relocated block, the rewrite may have dropped the entries after
+		// the kept ones.
+		inside := b.RelocatedBlock && at.Segment == t.from.Segment && at.Block == t.from.Block
+		if err := fn(&b, at, offset, keep, keep == b.Count && !inside); err != nil {
 			return err
 		}
 	}
@@ -298,26 +300,32 @@ func (t *truncation) eachKept(fn func(b *segment.Block, at queue.Address, offset
 // last block that is kept as a whole: then from is the position of readers that have read
 // exactly the kept entries.
 func (t *truncation) survey() error {
-	kept := int64(0)
-	err := t.eachKept(func(b *segment.Block, at queue.Address, _ int64, keep int) error {
+	kept, all := int64(0), true
+	err := t.eachKept(func(b *segment.Block, at queue.Address, _ int64, keep int, whole bool) error {
 		kept += int64(keep)
 		_, end := b.Origin(at)
 		after := queue.Address{Segment: at.Segment, Block: end}
-		if at.Segment == t.from.Segment && at.Block == t.from.Block && b.RelocatedBlock {
-			t.inside = after // the rewrite may have dropped entries after the kept ones
+		switch {
+		case !whole:
+			all = false
+			if b.RelocatedBlock && at.Segment == t.from.Segment && at.Block == t.from.Block {
+				t.inside = after
+			}
 			return nil
-		}
-		if keep < b.Count {
-			return nil
-		}
-		if at.Segment == t.from.Segment && after.Compare(t.from) > 0 {
+		case at.Segment == t.from.Segment && after.Compare(t.from) > 0:
 			t.from = after
 		}
-		if !b.RelocatedBlock {
-			t.cursor = slices.Clone(b.Cursor())
+		if cursor := b.Cursor(); len(cursor) > 0 || !b.RelocatedBlock {
+			t.cursor = slices.Clone(cursor)
 		}
 		return nil
 	})
+	if all && t.kept != nil && t.kept.Relocations != nil { // also of blocks that the rewrite has dropped
+		end := queue.Address{Segment: t.kept.Header.Rewrites.Last, Block: t.kept.Relocations.Last().End}
+		if cursor := t.kept.Relocations.Cursor; len(cursor) > 0 && t.from.Compare(end) >= 0 {
+			t.cursor = cursor
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -465,13 +473,17 @@ func (t *truncation) copy(ctx context.Context, out *segment.Rewrite) error {
 	var kept segment.RelocatedBlock
 	data := segment.GetScratch()
 	defer data.Release()
-	return t.eachKept(func(b *segment.Block, at queue.Address, offset int64, keep int) error {
+	return t.eachKept(func(b *segment.Block, at queue.Address, offset int64, keep int, whole bool) error {
 		documents := data.Sized(int(b.DataBytes))
 		if err := t.kept.ReadAt(documents, offset+b.DataOffset()); err != nil {
 			return err
 		}
 		_, end := b.Origin(at)
-		kept.Reset(at, end, b.Chain(), b.Appended)
+		var cursor []byte
+		if whole {
+			cursor = b.Cursor()
+		}
+		kept.Reset(at, end, b.Chain(), b.Appended, cursor)
 		for i := range keep {
 			e, place := b.Entry(i), at
 			place.Index = b.Index(i)

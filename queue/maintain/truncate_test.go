@@ -95,6 +95,55 @@ func TestTruncateAtEveryEntry(t *testing.T) {
 	}
 }
 
+// TestTruncateAgain truncates within a segment that an earlier truncation has rewritten, at each
+// entry: the cursor is that of the last whole block, so append repeats no record.
+func TestTruncateAgain(t *testing.T) {
+	source, items := truncateQueue(t, 2, false)
+	for first := 7; first <= 11; first++ {
+		once := source.CrashClone(vfs.KeepAll)
+		truncateAt(t, once, items[first].At)
+		for keep := 6; keep <= first; keep++ {
+			mem := once.CrashClone(vfs.KeepAll)
+			report := truncateAt(t, mem, items[keep].At)
+			require.EqualValues(t, first-keep, report.Entries)
+			requireTruncated(t, mem, items[:first], keep, 2)
+		}
+	}
+}
+
+// TestTruncateCompactedCursor truncates within a segment that was compacted: the cursor is that of
+// the last whole block before the address, or the last one of the segment if all of it is kept.
+func TestTruncateCompactedCursor(t *testing.T) {
+	mem := queuetest.NewMem(t)
+	opts := queuetest.Options(mem)
+	opts.BlockBytes = 300
+	w := queuetest.OpenWriter(t, opts)
+	put := func(id string, n int) {
+		_, err := w.Put(queue.Record{ID: []byte(id), Document: []byte(queuetest.Posting(n)[:120]), Cursor: fmt.Append(nil, "cursor-", n)})
+		require.NoError(t, err)
+	}
+	// Blocks of two entries: half of the second one, and all of the fourth one are superseded.
+	for n, id := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+		put(id, n)
+	}
+	require.NoError(t, w.Seal())
+	for n, id := range []string{"d", "g", "h"} {
+		put(id, 8+n)
+	}
+	require.NoError(t, w.Seal())
+	require.NoError(t, w.Close())
+	items := queuetest.Scan(t, queuetest.OpenReader(t, mem), queue.Position{})
+	_, err := maintain.Compact(t.Context(), queuetest.Dir, &maintain.CompactOptions{FS: mem, MaxDead: 0.01, DeleteOriginals: true})
+	require.NoError(t, err)
+	for keep, want := range map[int]string{1: "", 2: "cursor-1", 3: "cursor-1", 4: "cursor-3", 5: "cursor-3", 6: "cursor-5", 7: "cursor-5", 8: "cursor-7"} {
+		again := durableCopy(t, mem)
+		_, err := maintain.Truncate(t.Context(), queuetest.Dir, items[keep-1].Next.Next, &maintain.TruncateOptions{FS: again, LoseCompacted: true})
+		require.NoError(t, err)
+		require.Equal(t, want, string(queuetest.OpenWriter(t, queuetest.Options(again)).Cursor()), "%d entries kept", keep)
+		queuetest.RequireSound(t, again)
+	}
+}
+
 // requireTruncated checks a queue that was truncated to its first keep entries, and appends.
 func requireTruncated(t *testing.T, mem *vfs.Mem, items []queuetest.Item, keep int, highest queue.SegmentID) {
 	t.Helper()

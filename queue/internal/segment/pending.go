@@ -88,7 +88,7 @@ func (b *PendingBlock) Size() int64 {
 // relocations: all documents are kept and stored raw.
 func (b *PendingBlock) RelocatedBytes() int64 {
 	return BlockHeaderBytes + OriginBytes + relocationBytes +
-		int64(b.count)*(EntryBytes+ExpiryBytes+OriginalIndexBytes) + int64(b.RawBytes)
+		int64(b.count)*(EntryBytes+ExpiryBytes+OriginalIndexBytes) + int64(b.RawBytes) + int64(len(b.Cursor))
 }
 
 // Bytes returns the encoded block. previous is the checksum of the previous block. It

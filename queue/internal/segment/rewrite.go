@@ -68,16 +68,18 @@ type RelocatedBlock struct {
 	end      uint32  // offset after the block in its original segment
 	chain    uint32  // checksum of the original block; 0: unknown
 	appended int64
+	cursor   []byte // of the original block
 	count    int
 
 	entries, expiries, indexes, ids, stored []byte
 	expire                                  bool // any entry expires
 }
 
-// Reset begins the next block.
-func (r *RelocatedBlock) Reset(at Address, end, chain uint32, appended int64) {
+// Reset begins the next block. The cursor is that of the original block; nil: not all that was
+// read before it is in the block, or it is unknown. The caller must not change it before Write.
+func (r *RelocatedBlock) Reset(at Address, end, chain uint32, appended int64, cursor []byte) {
 	*r = RelocatedBlock{
-		at: at, end: end, chain: chain, appended: appended,
+		at: at, end: end, chain: chain, appended: appended, cursor: cursor,
 		entries: r.entries[:0], expiries: r.expiries[:0], indexes: r.indexes[:0], ids: r.ids[:0], stored: r.stored[:0],
 	}
 }
@@ -109,7 +111,7 @@ func (w *Rewrite) Write(r *RelocatedBlock) error {
 	}
 	h := BlockHeader{
 		RelocatedBlock: true, Expiries: r.expire, Count: r.count, DataBytes: uint32(len(r.stored)),
-		Previous: w.chain, Appended: r.appended,
+		Previous: w.chain, Appended: r.appended, cursorBytes: len(r.cursor),
 	}
 	expiries := r.expiries
 	if !r.expire {
@@ -120,7 +122,7 @@ func (w *Rewrite) Write(r *RelocatedBlock) error {
 	Little.PutUint32(origin[4:], r.at.Block)
 	Little.PutUint32(origin[8:], r.end)
 	Little.PutUint32(origin[12:], r.chain)
-	table := slices.Concat(make([]byte, BlockHeaderBytes), r.entries, expiries, origin[:], r.indexes, r.ids)
+	table := slices.Concat(make([]byte, BlockHeaderBytes), r.entries, expiries, origin[:], r.indexes, r.ids, r.cursor)
 	h.tableBytes = uint32(len(table) - BlockHeaderBytes)
 	h.put(table)
 	sealFrame(table)
