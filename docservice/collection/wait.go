@@ -9,6 +9,12 @@ import (
 // Ready is Status.Ready, without its cost.
 func (c *Collection) Ready() bool { return c.serving.Load().health.gap.Load() == nil }
 
+// Faults are Status.Faults, without the cost of the others.
+func (c *Collection) Faults() []Fault {
+	faults, _ := c.serving.Load().health.listFaults()
+	return faults
+}
+
 // WaitReady waits until the collection is ready, as of Status.
 func (c *Collection) WaitReady(ctx context.Context) error {
 	return c.wait(func(s *store) error {

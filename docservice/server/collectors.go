@@ -123,7 +123,7 @@ func collectReadiness(to chan<- prometheus.Metric, h Held) {
 		return
 	}
 	for _, s := range h.Shards() {
-		ready.Send(to, metric.Bool(s.isReady()), s.Name())
+		ready.Send(to, metric.Bool(s.IsReady()), s.Name())
 	}
 }
 

@@ -38,11 +38,11 @@ func isReady(h Held) bool {
 	if column := h.Column(); column != nil {
 		return column.Ready
 	}
-	return !slices.ContainsFunc(h.Shards(), func(s Shard) bool { return !s.isReady() })
+	return !slices.ContainsFunc(h.Shards(), func(s Shard) bool { return !s.IsReady() })
 }
 
-// isReady reports whether the shard has the files of the target, and has read them to their end.
-func (s Shard) isReady() bool { return s.NotReady == "" && s.Ready() }
+// IsReady reports whether the shard has the files of the target, and has read them to their end.
+func (s Shard) IsReady() bool { return s.NotReady == "" && s.Ready() }
 
 // readiness is isReady with the reasons.
 func readiness(h Held) CollectionReadiness {

@@ -216,7 +216,7 @@ func (r *reporter) queueReport(c *collection.Collection) queueReport {
 	if time.Since(report.sampled) >= segmentsLife {
 		report.resident, report.sampled = c.Residency(), time.Now()
 	}
-	if !report.counting && time.Since(report.counted) >= max(censusLife, censusRest*report.took) && c.Status().Ready {
+	if !report.counting && time.Since(report.counted) >= max(censusLife, censusRest*report.took) && c.Ready() {
 		report.counting = true
 		r.serving.Go(func() { r.count(c, report) })
 	}

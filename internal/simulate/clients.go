@@ -170,7 +170,11 @@ func (h *serverHost) isComplete() bool {
 	if p == nil || p.server == nil {
 		return false
 	}
-	return h.w.etcd != nil || p.server.Readiness().Collections[collectionName].Ready
+	if h.w.etcd != nil {
+		return true
+	}
+	held := p.server.Held()
+	return len(held) > 0 && held[0].Shards()[0].IsReady()
 }
 
 // allComplete reports whether each server is complete, as of isComplete.
@@ -203,7 +207,7 @@ func (c *asker) question() question {
 func (h *serverHost) rebuilds() bool {
 	s := h.started()
 	return s != nil && slices.ContainsFunc(s.Collections(), func(c *collection.Collection) bool {
-		return slices.ContainsFunc(c.Status().Faults, func(f collection.Fault) bool { return strings.HasSuffix(f.Path, damagedIndex) })
+		return slices.ContainsFunc(c.Faults(), func(f collection.Fault) bool { return strings.HasSuffix(f.Path, damagedIndex) })
 	})
 }
 
