@@ -14,7 +14,8 @@ import (
 // alertsFile has the alerts that operators use.
 const alertsFile = "../../deploy/prometheus/alerts.yml"
 
-// alert is an alert of alertsFile. It holds if its value compares with its limit.
+// alert is an alert of alertsFile, or one of several by which it is raised. It holds if its value
+// compares with its limit.
 type alert struct {
 	name, metric, label, operator string
 	limit                         float64
@@ -31,7 +32,7 @@ var alertForms = []struct {
 	form  *regexp.Regexp
 	value func(a *alert, series string, h history, most map[string]float64) float64
 }{
-	{regexp.MustCompile(`^(?:max by \(collection\) \()?(?P<metric>(?:docstore_[a-z_]+|up))(?:\{(?P<label>\w+="\w+")\})?\)? (?P<operator>==|>|<) (?P<limit>[\de]+)(?: or predict_linear.*)?$`), (*alert).current},
+	{regexp.MustCompile(`^(?:max by \(collection\) \()?(?P<metric>(?:docstore_[a-z_]+|up))(?:\{(?P<label>\w+="\w+")\})?\)? (?P<operator>==|>|<) (?P<limit>[\de]+)$`), (*alert).current},
 	{regexp.MustCompile(`^(?:rate|increase)\((?P<metric>\w+)\[1[05]m\]\) (?P<operator>>) (?P<limit>[\d.]+)$`), (*alert).rate},
 	{regexp.MustCompile(`^sum by \(instance, collection\) \(rate\((?P<metric>\w+)\{(?P<label>\w+="\w+")\}\[5m\]\)\) / sum by .* (?P<operator>>) (?P<limit>[\d.]+)$`), (*alert).share},
 	{regexp.MustCompile(`^max by \(collection\) \((?P<metric>\w+)\) - on \(collection\) group_right \w+ (?P<operator>>) (?P<limit>\d+)$`), (*alert).behind},
@@ -47,27 +48,41 @@ var readAlerts = sync.OnceValues(func() (alerts []alert, err error) {
 		return nil, err
 	}
 	for _, m := range alertExpression.FindAllStringSubmatch(string(content), -1) {
-		expression := strings.Join(strings.Fields(m[2]), " ")
-		for _, f := range alertForms {
-			parts := f.form.FindStringSubmatch(expression)
-			if parts == nil || m[1] == unavailable {
-				continue
-			}
-			part := func(name string) string {
-				if i := f.form.SubexpIndex(name); i >= 0 {
-					return parts[i]
-				}
-				return ""
-			}
-			a := alert{name: m[1], metric: part("metric"), label: part("label"), operator: part("operator"), value: f.value}
-			if a.limit, err = strconv.ParseFloat(part("limit"), 64); err != nil {
+		if m[1] == unavailable {
+			continue
+		}
+		for expression := range strings.SplitSeq(strings.Join(strings.Fields(m[2]), " "), " or ") {
+			a, err := parseAlert(m[1], expression)
+			if err != nil {
 				return nil, err
 			}
-			alerts = append(alerts, a)
+			alerts = append(alerts, a...)
 		}
 	}
 	return alerts, nil
 })
+
+// parseAlert returns the alert of an expression, none if it has no form of alertForms.
+func parseAlert(name, expression string) (alerts []alert, err error) {
+	for _, f := range alertForms {
+		parts := f.form.FindStringSubmatch(expression)
+		if parts == nil {
+			continue
+		}
+		part := func(name string) string {
+			if i := f.form.SubexpIndex(name); i >= 0 {
+				return parts[i]
+			}
+			return ""
+		}
+		a := alert{name: name, metric: part("metric"), label: part("label"), operator: part("operator"), value: f.value}
+		if a.limit, err = strconv.ParseFloat(part("limit"), 64); err != nil {
+			return nil, err
+		}
+		alerts = append(alerts, a)
+	}
+	return alerts, nil
+}
 
 // isMeant reports whether the alert is about a series.
 func (a *alert) isMeant(series string) bool {

@@ -55,6 +55,7 @@ type report struct {
 var reports = []report{
 	{kind: "server off", alert: down, after: probeTime},
 	{kind: "server disk full", alert: diskFull, after: probeTime},
+	{kind: "server without inodes", alert: diskFull, after: probeTime},
 	{kind: "server without store", alert: manifestError, after: failTime},
 	{kind: "server without store", alert: manifestSilent, after: silentTime},
 	{kind: "server without store", alert: unequal, after: giveUpTime, given: othersAdvance},
@@ -179,7 +180,7 @@ var causes = map[string][]string{
 	etcdSilent:               slices.Concat(networkWords, []string{"etcd"}),
 	diskHangs:                {"disk"},
 	damage:                   diskWords,
-	diskFull:                 {"disk full"},
+	diskFull:                 {"disk full", "inodes"},
 	publishError:             {"store", "etcd", "updater"},
 	announceStopped:          {"pin", "rollback", "canary", "discard", "updater", "log"},
 	"DocstoreTailStopped":    append([]string{"truncated"}, diskWords...),

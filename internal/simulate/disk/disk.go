@@ -10,8 +10,12 @@ import (
 	"docstore/internal/vfs"
 )
 
-// capacity is the size of a disk in bytes.
-const capacity = 64 << 30
+const (
+	// capacity is the size of a disk in bytes.
+	capacity = 64 << 30
+	// inodes is the number of its free inodes, unless it has none.
+	inodes = 1 << 20
+)
 
 // errDead is the error of all operations of a process that has ended.
 var errDead = errors.New("disk: the process has ended")
@@ -27,6 +31,7 @@ type Disk struct {
 		faults    []*fault
 		slow      time.Duration   // of each operation
 		stalls    []chan struct{} // each closed when its stall ends
+		noInodes  int             // active faults
 		durable   *durable
 	}
 }
@@ -85,6 +90,17 @@ func (d *Disk) Boot() *Process {
 // instant is the shortest time. When it is over, all operations that had passed before have ended,
 // because the clock of a bubble stands still while one of its goroutines can run.
 const instant = time.Nanosecond
+
+// Free returns the free space of the disk.
+func (p *Process) Free(dir string) (vfs.Space, error) {
+	space, err := p.Fault.Free(dir)
+	p.disk.mu.Lock()
+	defer p.disk.mu.Unlock()
+	if space.Inodes = inodes; p.disk.mu.noInodes > 0 {
+		space.Inodes = 0
+	}
+	return space, err
+}
 
 // Kill ends the process at this moment. What it has written survives.
 func (p *Process) Kill() {

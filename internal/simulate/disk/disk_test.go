@@ -227,7 +227,15 @@ func TestNoInodes(t *testing.T) {
 		p := d.Boot()
 		f, err := p.Create("/data/a")
 		require.NoError(t, err)
+		free := func() int64 {
+			space, err := p.Free("/data")
+			require.NoError(t, err)
+			require.NotZero(t, space.Bytes)
+			return space.Inodes
+		}
+		require.NotZero(t, free())
 		end := d.NoInodes()
+		require.Zero(t, free())
 		for name, create := range map[string]func() error{
 			"file":       func() error { _, err := p.Create("/data/b"); return err },
 			"append map": func() error { _, err := p.CreateAppendMap("/data/b", 10); return err },
@@ -241,6 +249,7 @@ func TestNoInodes(t *testing.T) {
 		require.NoError(t, p.MkdirAll("/data"))
 		require.NoError(t, p.Link("/data/a", "/data/c"))
 		end()
+		require.NotZero(t, free())
 		write(t, p, "/data/b", "text")
 	})
 }

@@ -85,7 +85,12 @@ func (d *Disk) Full(free int64) (end func(), err error) {
 
 // NoInodes makes operations fail that create a file or directory, until end is called.
 func (d *Disk) NoInodes() (end func()) {
-	return d.begin(Failure{}, func(op vfs.Op, _ *chance.Draw) error {
+	count := func(n int) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.mu.noInodes += n
+	}
+	succeed := d.begin(Failure{}, func(op vfs.Op, _ *chance.Draw) error {
 		switch op.Kind {
 		case vfs.OpMkdirAll, vfs.OpLock:
 			if _, err := d.mu.mem.Stat(op.Name); err == nil {
@@ -97,6 +102,11 @@ func (d *Disk) NoInodes() (end func()) {
 		}
 		return pathError(op, vfs.ErrNoSpace)
 	})
+	count(1)
+	return func() {
+		succeed()
+		count(-1)
+	}
 }
 
 // FailReads makes reads and new mappings fail with EIO, until end is called.
