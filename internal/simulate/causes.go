@@ -195,16 +195,21 @@ var causes = map[string][]string{
 // entries.
 const mostAhead = 4 * time.Minute
 
-// explains reports whether a fault explains an alert of a host. By a clock that is ahead, new entries
-// are old until they are read.
+// explains reports whether a fault explains an alert of a host. By a clock that is ahead of that of the
+// ingest host, new entries are old until they are read.
 func (w *world) explains(alert, host string) bool {
-	if h := w.host(host); alert == lag && h != nil && h.clock.ahead() > mostAhead {
+	if h := w.host(host); alert == lag && h != nil && h.clock.ahead()+w.ingestBehind() > mostAhead {
 		return true
 	}
 	return alert == notReady || alert == unequal || slices.ContainsFunc(w.config.Faults, func(f Fault) bool {
 		word := func(word string) bool { return strings.Contains(f.Kind, word) }
 		return (f.Target == "" || f.Target == host) && !w.start.Add(f.At).After(time.Now()) && slices.ContainsFunc(causes[alert], word)
 	})
+}
+
+// ingestBehind returns how far the clock of an ingest host has been behind.
+func (w *world) ingestBehind() time.Duration {
+	return max(w.updaters[0].clock.mostBehind(), w.updaters[1].clock.mostBehind())
 }
 
 // checkRaised judges the alerts that a host raises.

@@ -9,8 +9,8 @@ import (
 	"docstore/internal/ctxtime"
 )
 
-// clock is the wall clock of a server. It is wrong by up to Config.Clocks, and steps.
-type clock struct{ offset atomic.Int64 } // in seconds
+// clock is the wall clock of a host. It is wrong by up to Config.Clocks, and steps.
+type clock struct{ offset, lowest atomic.Int64 } // in seconds; lowest is the lowest offset so far
 
 // run steps the clock until ctx ends.
 func (c *clock) run(ctx context.Context, w *world, name string) {
@@ -18,6 +18,7 @@ func (c *clock) run(ctx context.Context, w *world, name string) {
 	for ctx.Err() == nil {
 		d := w.chance.Next("clock of " + name)
 		c.offset.Store(int64(d.Between(-most, most)))
+		c.lowest.Store(min(c.lowest.Load(), c.offset.Load()))
 		w.log.add(name, "the clock is wrong by %d s", c.offset.Load())
 		ctxtime.Sleep(ctx, d.Duration(5*time.Second, time.Minute))
 	}
@@ -25,6 +26,9 @@ func (c *clock) run(ctx context.Context, w *world, name string) {
 
 // ahead returns how far the clock is ahead.
 func (c *clock) ahead() time.Duration { return time.Duration(c.offset.Load()) * time.Second }
+
+// mostBehind returns how far the clock has been behind.
+func (c *clock) mostBehind() time.Duration { return -time.Duration(c.lowest.Load()) * time.Second }
 
 // bubbleStart is when the monotonic clock of clock.now begins.
 var bubbleStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(-time.Hour)

@@ -35,7 +35,7 @@ type Config struct {
 	// Destructive: faults destroy data for good, and there are many. Answers must be right; nothing
 	// has to recover.
 	Destructive bool `json:",omitempty"`
-	// Clocks is the maximum error of the clocks of servers. They step.
+	// Clocks is the maximum error of the clocks of servers and ingest hosts. They step.
 	Clocks time.Duration `json:",omitempty"`
 	Pools  *Pools        `json:",omitempty"` // not nil: servers and front ends without documents
 	Faults []Fault

@@ -28,6 +28,7 @@ func (w *world) checkErased() {
 	}
 	time.Sleep(eraseAfter + time.Second) // all that was replaced is old enough
 	before := time.Now().Add(-eraseAfter)
+	now := func() time.Time { return time.Now().Add(w.config.Clocks) } // the clock of the ingest host may have been ahead
 	ctx, b, fsys := context.Background(), w.store.Objects(), w.ingest().disk.Files()
 	for range 2 { // the second one removes what the first one has replaced
 		var states []publish.RetainedState
@@ -42,7 +43,7 @@ func (w *world) checkErased() {
 		for i := range w.layout.Shards {
 			_, err := maintain.Compact(ctx, w.layout.Dir(queueDir, i), &maintain.CompactOptions{
 				FS: fsys, MaxDead: 1, DeleteOriginals: true, DeleteAfter: deleteAfter,
-				EraseDead: true, EraseAfter: eraseAfter, RetainedEnds: publish.RetainedEnds(states, i),
+				EraseDead: true, EraseAfter: eraseAfter, RetainedEnds: publish.RetainedEnds(states, i), Now: now,
 			})
 			w.must(err)
 		}

@@ -60,6 +60,9 @@ func Run(c Config) (*Report, error) {
 		}
 	}
 	for _, u := range w.updaters {
+		if c.Clocks > 0 && !c.Copies {
+			w.running.Go(func() { u.clock.run(w.alive, w, u.name) })
+		}
 		w.running.Go(u.run)
 	}
 	if !c.Increments && !c.Copies {

@@ -122,11 +122,11 @@ func (u *updater) restored(p *updaterProcess, b bucket.Bucket) error {
 	if !due {
 		return nil
 	}
-	options := &publish.Options{FS: p.files}
+	options := &publish.Options{FS: p.files, Now: u.clock.now}
 	if err := p.files.RemoveAll(queueDir); err != nil {
 		return err
 	}
-	m, ref, err := publish.FindManifest(p.ctx, b, 0, time.Now)
+	m, ref, err := publish.FindManifest(p.ctx, b, 0, u.clock.now)
 	if err == nil {
 		err = publish.Restore(p.ctx, b, m, queueDir, options)
 	}

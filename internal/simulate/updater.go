@@ -39,6 +39,9 @@ type updater struct {
 	name string
 	ip   string
 	disk *disk.Disk
+	// clock is that of the host. If servers serve copies it is right, because copier.goals compares
+	// its time with that of the account.
+	clock clock
 
 	mu struct {
 		sync.Mutex
@@ -230,7 +233,7 @@ func (u *updater) append(p *updaterProcess) (err error) {
 		return err
 	}
 	writer, err := shardset.Open(queueDir, &shardset.Options{
-		FS: p.files, Layout: w.layout, Codec: w.config.Codec, SegmentBytes: w.config.SegmentBytes, SegmentAge: w.config.segmentAge(), Logger: logger,
+		FS: p.files, Layout: w.layout, Codec: w.config.Codec, SegmentBytes: w.config.SegmentBytes, SegmentAge: w.config.segmentAge(), Logger: logger, Now: u.clock.now,
 	})
 	if err != nil {
 		return err
@@ -264,7 +267,7 @@ func (u *updater) append(p *updaterProcess) (err error) {
 	})
 	if !w.config.Copies {
 		live, err = publish.NewLive(p.ctx, b, queueDir, publish.LiveOptions{
-			FS: p.files, URL: storeURL, Announce: w.config.Increments, Seal: writer.Seal, Logger: logger, Now: time.Now, Problem: p.store.Problem,
+			FS: p.files, URL: storeURL, Announce: w.config.Increments, Seal: writer.Seal, Logger: logger, Now: u.clock.now, Problem: p.store.Problem,
 			Counts: func() publish.Counts {
 				at := appender.Progress()
 				return publish.Counts{Documents: at.Documents, Deletes: at.Deletes, Bad: at.Invalid}
@@ -317,7 +320,7 @@ func (u *updater) announce() {
 	u.w.must(err)
 	defer func() { u.w.must(p.close()) }()
 	for ctxtime.Sleep(u.w.alive, announcePause) {
-		log, err := publish.OpenLog(p.ctx, b, time.Now)
+		log, err := publish.OpenLog(p.ctx, b, u.clock.now)
 		if err != nil {
 			continue
 		}
@@ -372,7 +375,7 @@ func (u *updater) compact(erase bool) {
 		}
 		var states []publish.RetainedState
 		if !u.w.config.Copies {
-			if states, err = publish.RetainedStates(ctx, b, queueDir, 1, &publish.Options{FS: fsys}); err != nil {
+			if states, err = publish.RetainedStates(ctx, b, queueDir, 1, &publish.Options{FS: fsys, Now: u.clock.now}); err != nil {
 				return err
 			}
 		}
@@ -384,7 +387,7 @@ func (u *updater) compact(erase bool) {
 		for i := range layout.Shards {
 			_, err := maintain.Compact(ctx, layout.Dir(queueDir, i), &maintain.CompactOptions{
 				FS: fsys, MaxDead: dead, DeleteOriginals: true, DeleteAfter: deleteAfter, MemoryBytes: memory,
-				EraseDead: erase, EraseAfter: eraseAfter, RetainedEnds: publish.RetainedEnds(states, i),
+				EraseDead: erase, EraseAfter: eraseAfter, RetainedEnds: publish.RetainedEnds(states, i), Now: u.clock.now,
 			})
 			if err != nil {
 				return err
@@ -412,7 +415,7 @@ const eraseAfter = 10 * time.Second
 // gc is docstore-updater gc.
 func (u *updater) gc() {
 	_ = u.command("gc", func(ctx context.Context, _ vfs.FS, b bucket.Bucket) error {
-		log, err := publish.OpenLog(ctx, b, time.Now)
+		log, err := publish.OpenLog(ctx, b, u.clock.now)
 		if err != nil {
 			return err
 		}
