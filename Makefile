@@ -42,7 +42,7 @@ test test-all: export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath
 test: $(REPORT) ## test with random seeds; needs only Go; two minutes, the first time four
 	$(GO) build -o bin/ ./cmd/...
 	$(REPORT) -count 1 -short -vet=off -ldflags='-s -w' -p 4 -timeout $(TEST_TIMEOUT) $(PACKAGES) ./test/commands ./test/architecture
-	$(REPORT) -count 1 -vet=off $(SIMULATION) -seed 1 -seeds 20
+	$(REPORT) -count 1 -short -vet=off $(SIMULATION) -seed 1 -seeds 20
 
 # test/ runs the commands as processes, built without the race detector: it would slow down
 # the tests and find nothing. All other packages run with it.

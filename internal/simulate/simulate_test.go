@@ -88,12 +88,25 @@ func TestSeeds(t *testing.T) { runSeeds(t, Draw) }
 // TestPools runs servers and front ends without documents for each of several seeds in a row.
 func TestPools(t *testing.T) { runSeeds(t, DrawPools) }
 
+// With -short, seeds have at most shortRate records or calls a second, and cases of documents with more
+// than shortWork of work are left out.
+const (
+	shortRate = 20
+	shortWork = time.Minute
+)
+
 func runSeeds(t *testing.T, draw func(seed uint64) Config) {
 	t.Helper()
 	first, before := testseed.Seed(t), processorTime(t)
 	spent := func() time.Duration { return processorTime(t) - before }
 	for n := 0; n < *seeds || spent() < *until; n++ {
-		passed := t.Run(fmt.Sprint(first+uint64(n)), func(t *testing.T) { run(t, draw(first+uint64(n))) })
+		passed := t.Run(fmt.Sprint(first+uint64(n)), func(t *testing.T) {
+			c := draw(first + uint64(n))
+			if testing.Short() {
+				c.Rate = min(c.Rate, shortRate)
+			}
+			run(t, c)
+		})
 		if !passed && *until > 0 {
 			t.Logf("found with seed %d of this run, after %v of processor time", n+1, spent())
 			return
@@ -122,7 +135,13 @@ func TestCases(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) { run(t, read(t, file)) })
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			c := read(t, file)
+			if testing.Short() && c.Pools == nil && c.Work > shortWork {
+				t.Skip("it has more than a minute of work")
+			}
+			run(t, c)
+		})
 	}
 }
 
