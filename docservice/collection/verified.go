@@ -236,8 +236,10 @@ func (v *verifier) saveVerified() {
 	if id == nil {
 		return
 	}
-	if err := v.verified.save(*id); err != nil {
+	err := v.verified.save(*id)
+	if err != nil && !v.unsaved {
 		v.logger.Warn("saving the results of verification failed; the segments are verified again after a restart",
 			"path", v.verified.path, "error", err)
 	}
+	v.unsaved = err != nil
 }

@@ -19,6 +19,7 @@ type verifier struct {
 	verified *verifiedFiles
 	// openVerified are the open files that were read.
 	openVerified map[segmentKey]vfs.FileID
+	unsaved      bool // the last results could not be saved, which was logged
 }
 
 func newVerifier(s *shared, f *follower) *verifier {

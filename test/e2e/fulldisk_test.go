@@ -171,7 +171,7 @@ func TestFullDiskUnderTheQueue(t *testing.T) {
 		documents[i].line = fmt.Appendf(nil, `{"id":%q,"hash":"%x"}`, documents[i].id, sha256.Sum256([]byte(documents[i].id)))
 	}
 	require.NoError(t, os.WriteFile(input, ndjson(documents), 0o600))
-	args := []string{"append", "--queue", queue, "--resume", "--flush-every", "1000", "--segment-size", "1MiB", input}
+	args := []string{"append", "--queue", queue, "--resume", "--flush-every", "1000", "--segment-size", "1MiB", "--log-level", "DEBUG", input}
 	updater := start(t, nil, "docstore-updater", args...)
 	<-updater.Exited
 	require.Equal(t, 1, updater.ProcessState.ExitCode())

@@ -27,7 +27,7 @@ func TestUpdaterKilled(t *testing.T) {
 	require.NoError(t, os.Mkdir(queue, 0o755)) // dump requires the directory
 	require.NoError(t, os.WriteFile(file, ndjson(documents), 0o644))
 	args := []string{
-		"append", "--queue", queue, "--resume", "--segment-size", "1MiB", "--flush-every", "100", file,
+		"append", "--queue", queue, "--resume", "--segment-size", "1MiB", "--flush-every", "100", "--log-level", "DEBUG", file,
 	}
 
 	random, tally := testseed.Rand(t), crashtest.NewTally(t, "kills")

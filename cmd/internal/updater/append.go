@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -120,9 +121,9 @@ document, after the id was read; --columns, --header, --delimiter and
 For more, pipe the documents through a program such as jq. --dry-run shows the
 result.
 
-Flushed documents are on disk and can be read. Unless on a terminal, each flush
-is logged with the number of documents made durable. Segments are sealed by
-size, by age, and at the end.
+Flushed documents are on disk and can be read. Unless on a terminal, a flush is
+logged every ten seconds, each with --log-level DEBUG, with the number of
+documents made durable. Segments are sealed by size, by age, and at the end.
 
 With --follow append keeps reading the last FILE as it grows, until it is
 stopped. If another file replaces it, as when logs are rotated, it continues
@@ -429,13 +430,14 @@ func (o *appendOptions) liveOptions(env *cli.Env, target *store, seal func() err
 
 // appenderOptions returns the options of the Appender.
 func (o *appendOptions) appenderOptions(env *cli.Env, in *sources.Input, from ingest.Source, m *metrics, shown *meter.Meter) ingest.Options {
+	flushes := &flushLog{env: env, from: from}
 	options := ingest.Options{
 		Queue: o.queueDir, Parsing: in.Parsing, Rate: o.rate, FlushInterval: o.flushInterval, FlushEvery: o.flushEvery,
 		SkipInvalid: o.skipBad, Logger: env.Log, Now: env.Now,
 		Appended: func(at ingest.Progress) { shown.Update(at.Entries(), at.Bytes) },
 		Flushed: func(at ingest.Progress, took time.Duration) {
 			m.flush.Observe(took.Seconds())
-			logFlushed(env, from, at)
+			flushes.flushed(at)
 		},
 	}
 	if o.badLines != "" {
@@ -444,18 +446,28 @@ func (o *appendOptions) appenderOptions(env *cli.Env, in *sources.Input, from in
 	return options
 }
 
-// logFlushed logs what became durable.
-func logFlushed(env *cli.Env, from ingest.Source, at ingest.Progress) {
-	level := slog.LevelInfo
-	if env.Terminal {
-		level = slog.LevelDebug // the progress bar shows it
+// flushLogInterval is the time between two flushes that are logged at the level INFO.
+const flushLogInterval = 10 * time.Second
+
+// flushLog logs what became durable: each flush at the level DEBUG, and one of them every
+// flushLogInterval at INFO, unless a progress bar shows it.
+type flushLog struct {
+	env    *cli.Env
+	from   ingest.Source
+	logged atomic.Int64 // when one was last logged at INFO, in nanoseconds since 1970
+}
+
+func (l *flushLog) flushed(at ingest.Progress) {
+	level, now, last := slog.LevelDebug, l.env.Now().UnixNano(), l.logged.Load()
+	if !l.env.Terminal && now-last >= int64(flushLogInterval) && l.logged.CompareAndSwap(last, now) {
+		level = slog.LevelInfo
 	}
-	lag, unit := from.Lag()
+	lag, unit := l.from.Lag()
 	waiting := slog.Attr{} // omitted
 	if unit != "" {
 		waiting = slog.Int64("waiting_"+unit, lag)
 	}
-	env.Log.Log(context.Background(), level, "flushed",
+	l.env.Log.Log(context.Background(), level, "flushed",
 		"documents", at.Documents, "deletes", at.Deletes, "bad_records", at.Invalid, "at", at.Place, waiting)
 }
 

@@ -158,12 +158,16 @@ func TestFlushesAreAcknowledged(t *testing.T) {
 		fmt.Fprintf(&input, `{"id":%d}`+"\n", i)
 	}
 	input.WriteString(`{"id":0,"_delete":true}` + "\n")
-	r := ok(t, input.String(), "append", "--queue", t.TempDir(), "--flush-every", "4", "--flush-interval", "0")
-	require.Equal(t, []flushLine{
+	args := []string{"append", "--queue", t.TempDir(), "--flush-every", "4", "--flush-interval", "0"}
+	want := []flushLine{
 		{"flushed", 4, 0, "standard input:4"},
 		{"flushed", 8, 0, "standard input:8"},
 		{"flushed", 10, 1, "standard input:11"},
-	}, flushes(t, r.stderr))
+	}
+	r := ok(t, input.String(), append(args, "--log-level", "DEBUG")...)
+	require.Equal(t, want, flushes(t, r.stderr))
+	r = ok(t, input.String(), args...)
+	require.Equal(t, want[:1], flushes(t, r.stderr), "one every ten seconds")
 	require.Contains(t, r.stderr, `"msg":"appended","documents":10,"deletes":1`)
 
 	r = ok(t, input.String(), "append", "--queue", t.TempDir(), "--quiet")
