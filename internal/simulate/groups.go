@@ -72,7 +72,6 @@ var groups = []group{
 	lags,
 	rebuilds,
 	truncations,
-	forks,
 }
 
 // fetchedFiles are patterns of the files that a server writes while it fetches a manifest.

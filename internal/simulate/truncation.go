@@ -59,21 +59,21 @@ func (w *world) truncateQueue(share float64) {
 		w.account.withdraw(w.count())
 		for _, h := range w.servers {
 			h.excuse()
-			w.running.Go(func() { h.awaitPosition(queue.Address{Segment: last.Segment + 1}) })
+			w.running.Go(func() { h.awaitSegment(last.Segment + 1) })
 			h.askNearby(true)
 		}
 		return nil
 	}))
 }
 
-// awaitPosition waits until the server is ready with all entries before an address.
-func (h *serverHost) awaitPosition(end queue.Address) {
+// awaitSegment waits until the server is ready with entries of a segment or of later ones.
+func (h *serverHost) awaitSegment(n queue.SegmentID) {
 	for ctxtime.Sleep(h.w.alive, watchPause) {
 		s := h.started()
 		if s == nil {
 			continue
 		}
-		if c := s.Collection(collectionName); c != nil && c.Ready() && c.Status().Position.Next.Compare(end) >= 0 {
+		if c := s.Collection(collectionName); c != nil && c.Ready() && c.Status().Position.Next.Segment >= n {
 			h.w.account.goForward(h.name)
 			return
 		}
@@ -81,14 +81,8 @@ func (h *serverHost) awaitPosition(end queue.Address) {
 }
 
 // knowsTruncation reports whether the collection says that its index has truncated entries.
-func knowsTruncation(c *collection.Collection) bool { return isNotReady(c, "truncated") }
-
-// knowsFork reports whether the collection says that its index has another history than the queue.
-func knowsFork(c *collection.Collection) bool { return isNotReady(c, "different histories") }
-
-// isNotReady reports whether the collection is not ready for a reason with some words.
-func isNotReady(c *collection.Collection, words string) bool {
-	return !c.Ready() && strings.Contains(c.Status().NotReady, words)
+func knowsTruncation(c *collection.Collection) bool {
+	return !c.Ready() && strings.Contains(c.Status().NotReady, "truncated")
 }
 
 // someBack reports whether a server may go back to an earlier state.
