@@ -117,8 +117,8 @@ func isPinned(w *world) bool {
 // missingReports returns the alerts that a host must raise and does not. Unless a server sees a fault
 // at once, it must be the only one since the servers were sound.
 func (w *world) missingReports(host string, updater bool, raised []string) (missing []string) {
-	if slices.Contains(raised, down) {
-		return nil // its metrics cannot be read
+	if h := w.host(host); slices.Contains(raised, down) || h != nil && h.stalls() {
+		return nil // its metrics cannot be read, or are those of before
 	}
 	for _, f := range w.config.Faults {
 		for _, r := range reports {
