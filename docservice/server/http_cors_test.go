@@ -13,8 +13,13 @@ import (
 	"docstore/internal/testcert"
 )
 
+type corsResponse struct {
+	status int
+	header http.Header
+}
+
 // corsAnswer requests a path as a web page of an origin does.
-func corsAnswer(t *testing.T, client *http.Client, method, url, origin, token string) *http.Response {
+func corsAnswer(t *testing.T, client *http.Client, method, url, origin, token string) corsResponse {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, nil)
 	require.NoError(t, err)
@@ -30,7 +35,7 @@ func corsAnswer(t *testing.T, client *http.Client, method, url, origin, token st
 	response, err := client.Do(request)
 	require.NoError(t, err)
 	require.NoError(t, response.Body.Close())
-	return response
+	return corsResponse{response.StatusCode, response.Header}
 }
 
 func TestCORSOnLoopback(t *testing.T) {
@@ -44,7 +49,7 @@ func TestCORSOnLoopback(t *testing.T) {
 			o.HTTP.Origins = origins
 			d, _ := startTestDaemon(t, o)
 			waitReady(t, d)
-			answer := func(method, path, origin string) *http.Response {
+			answer := func(method, path, origin string) corsResponse {
 				return corsAnswer(t, http.DefaultClient, method, "http://"+d.HTTPAddress()+path, origin, "")
 			}
 			for _, origin := range []string{page, other, "null"} {
@@ -58,39 +63,39 @@ func TestCORSOnLoopback(t *testing.T) {
 				for _, path := range paths {
 					for _, method := range []string{http.MethodGet, http.MethodHead} {
 						r := answer(method, path, origin)
-						require.Equal(t, allow, r.Header.Get("Access-Control-Allow-Origin"))
+						require.Equal(t, allow, r.header.Get("Access-Control-Allow-Origin"))
 						if allow == "" {
-							require.Equal(t, http.StatusForbidden, r.StatusCode, path)
+							require.Equal(t, http.StatusForbidden, r.status, path)
 							continue
 						}
-						require.NotEqual(t, http.StatusForbidden, r.StatusCode, path)
-						require.Equal(t, "Origin", r.Header.Values("Vary")[0])
-						require.Equal(t, corsResponseHeaders, r.Header.Get("Access-Control-Expose-Headers"))
+						require.NotEqual(t, http.StatusForbidden, r.status, path)
+						require.Equal(t, "Origin", r.header.Values("Vary")[0])
+						require.Equal(t, corsResponseHeaders, r.header.Get("Access-Control-Expose-Headers"))
 					}
 					r := answer(http.MethodOptions, path, origin)
-					require.Equal(t, allow, r.Header.Get("Access-Control-Allow-Origin"))
+					require.Equal(t, allow, r.header.Get("Access-Control-Allow-Origin"))
 					if allow == "" {
-						require.Equal(t, http.StatusForbidden, r.StatusCode, path)
+						require.Equal(t, http.StatusForbidden, r.status, path)
 						continue
 					}
-					require.Equal(t, http.StatusNoContent, r.StatusCode, path)
-					require.Equal(t, "GET, HEAD", r.Header.Get("Access-Control-Allow-Methods"))
-					require.Equal(t, allow != "*", strings.Contains(r.Header.Get("Access-Control-Allow-Headers"), "Authorization"))
+					require.Equal(t, http.StatusNoContent, r.status, path)
+					require.Equal(t, "GET, HEAD", r.header.Get("Access-Control-Allow-Methods"))
+					require.Equal(t, allow != "*", strings.Contains(r.header.Get("Access-Control-Allow-Headers"), "Authorization"))
 				}
 				// Nothing else is shared.
 				for path, kind := range endpointPaths {
 					if kind != "documents" && kind != "nothing" || strings.Contains(path, "ookup") {
 						r := answer(http.MethodGet, path, origin)
-						require.Equal(t, http.StatusForbidden, r.StatusCode, path)
-						require.Empty(t, r.Header.Get("Access-Control-Allow-Origin"), path)
+						require.Equal(t, http.StatusForbidden, r.status, path)
+						require.Empty(t, r.header.Get("Access-Control-Allow-Origin"), path)
 					}
 				}
-				require.Equal(t, http.StatusForbidden, answer(http.MethodPost, "/documents/jobs", origin).StatusCode)
+				require.Equal(t, http.StatusForbidden, answer(http.MethodPost, "/documents/jobs", origin).status)
 			}
 			if origins != nil {
 				r := answer(http.MethodGet, "/documents/jobs/a", "http://"+d.HTTPAddress())
-				require.Equal(t, http.StatusOK, r.StatusCode, "a page of the daemon itself")
-				require.Equal(t, []string{"Origin", "Accept-Encoding"}, r.Header.Values("Vary"))
+				require.Equal(t, http.StatusOK, r.status, "a page of the daemon itself")
+				require.Equal(t, []string{"Origin", "Accept-Encoding"}, r.header.Values("Vary"))
 				require.Equal(t, http.StatusForbidden, answerTo(t, d, http.MethodGet, "evil.example", "/documents/jobs/a", http.Header{"Origin": {page}}), "another host")
 				require.Equal(t, http.StatusForbidden, answerTo(t, d, http.MethodGet, "", "/documents/jobs/a", http.Header{"Sec-Fetch-Site": {"cross-site"}}), "an image or a script")
 			}
@@ -114,16 +119,16 @@ func TestCORSWithTokens(t *testing.T) {
 	defer client.CloseIdleConnections()
 	url := base + "/documents/jobs/a"
 	r := corsAnswer(t, client, http.MethodOptions, url, "https://www.example.org", "")
-	require.Equal(t, http.StatusNoContent, r.StatusCode)
-	require.Contains(t, r.Header.Get("Access-Control-Allow-Headers"), "Authorization")
+	require.Equal(t, http.StatusNoContent, r.status)
+	require.Contains(t, r.header.Get("Access-Control-Allow-Headers"), "Authorization")
 	for token, want := range map[string]int{"": http.StatusUnauthorized, testToken: http.StatusOK} {
 		r = corsAnswer(t, client, http.MethodGet, url, "https://www.example.org", token)
-		require.Equal(t, want, r.StatusCode)
-		require.Equal(t, "https://www.example.org", r.Header.Get("Access-Control-Allow-Origin"))
+		require.Equal(t, want, r.status)
+		require.Equal(t, "https://www.example.org", r.header.Get("Access-Control-Allow-Origin"))
 	}
 	for _, method := range []string{http.MethodGet, http.MethodOptions} {
 		r = corsAnswer(t, client, method, url, "https://other.example.org", testToken)
-		require.Empty(t, r.Header.Get("Access-Control-Allow-Origin"))
+		require.Empty(t, r.header.Get("Access-Control-Allow-Origin"))
 	}
 }
 

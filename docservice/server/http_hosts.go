@@ -55,7 +55,7 @@ func (h *HTTP) onlyOwnHosts(next http.Handler) http.Handler {
 		switch {
 		case r.Host != "" && !serves(r.Host): // a client that sends no Host, as with HTTP/1.0, is no browser
 			httpapi.Errorf(httpapi.CodeForbidden, "host %q is not served; use a loopback address, or list the name in --http-hosts of the server", r.Host).Write(w)
-		case origin != "" && !own.includeOrigin(origin, r.Host) && !(h.isCORS(r) && h.allowsOrigin(origin)):
+		case origin != "" && !own.includeOrigin(origin, r.Host) && (!h.isCORS(r) || !h.allowsOrigin(origin)):
 			httpapi.Errorf(httpapi.CodeForbidden, "web pages of %q are not served; list the host in --http-hosts of the server", origin).Write(w)
 		case origin == "" && isCrossSite(r.Header):
 			httpapi.Errorf(httpapi.CodeForbidden, "web pages of other hosts are not served; list the host in --http-hosts of the server").Write(w)

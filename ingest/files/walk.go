@@ -130,7 +130,7 @@ func loadJSON(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // read only
 	return records.ReadObject(file, queue.MaxDocumentBytes)
 }
 

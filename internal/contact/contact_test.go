@@ -6,14 +6,15 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/virtualtime"
 )
 
 func TestContact(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		c := New("the store", slog.New(slog.NewTextHandler(&log, nil)))
 		refused := errors.New("connection refused")
@@ -48,7 +49,7 @@ func TestContact(t *testing.T) {
 // TestFlappingServiceFillsNoLog: a service that fails and answers in turn is reported once a
 // minute, and one that then stays away is, too.
 func TestFlappingServiceFillsNoLog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		c := New("the store", slog.New(slog.NewTextHandler(&log, nil)))
 		for range 100 {

@@ -118,7 +118,7 @@ func (o *appendOptions) countReplaced(ctx context.Context, env *cli.Env, in *sou
 		if o.queueDir, err = os.MkdirTemp("", "docstore-"); err != nil {
 			return err
 		}
-		defer os.RemoveAll(o.queueDir) // an empty queue
+		defer func() { err = errors.Join(err, os.RemoveAll(o.queueDir)) }() // an empty queue
 	}
 	writer, err := o.openQueue(env, nil)
 	if err != nil {

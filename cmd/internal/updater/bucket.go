@@ -88,11 +88,11 @@ func checkBucket(ctx context.Context, env *cli.Env, url string, opts bucket.Opti
 		if err != nil {
 			return fmt.Errorf("measure %s: %w", url, err)
 		}
-		print := func(kind string, l bucket.Latency) {
+		line := func(kind string, l bucket.Latency) {
 			out.Printf("%-7s median %s, slowest %s\n", kind, units.FormatDuration(l.Median), units.FormatDuration(l.Slowest))
 		}
-		print("put", l.Put)
-		print("get", l.Get)
+		line("put", l.Put)
+		line("get", l.Get)
 		out.Printf("With append --announce, a flushed document is served after %s, at most %s.\n",
 			units.FormatDuration(announceTime/2+l.Put.Median+l.Get.Median), units.FormatDuration(announceTime+l.Put.Slowest+l.Get.Slowest))
 	}

@@ -9,11 +9,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/virtualtime"
 )
 
 // TestScrapeDoesNotWaitForHangingDisk: it has the last sample, and its age.
 func TestScrapeDoesNotWaitForHangingDisk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
 		var s Sampler
 		gauge, disk := Gauge("calls", "Calls."), make(chan struct{}, 1)
 		var calls atomic.Int64
