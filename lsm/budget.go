@@ -23,10 +23,10 @@ import (
 //     for their buffers, and then reduce the part for filter pages: at most 2 MiB for each
 //     table being written, whatever its size, or 8 MiB for a few large ones.
 //   - 2/8 for the indexes of open tables, their tags, which take at most a quarter of this
-//     part, and for filter pages and their indexes. What the former leave is divided among the stores every second and whenever a store is opened
-//     or closed: in proportion to the load of their filters,
-//     but at most what their filters need and Options.FilterBytes. The rest is divided
-//     evenly.
+//     part, and for filter pages and their indexes. What the former leave is divided among
+//     the stores every second and whenever a store is opened or closed: in proportion to the
+//     load of their filters, but at most what their filters need and Options.FilterBytes. The
+//     rest is divided evenly.
 //
 // The size of memtables adapts when a store is opened or closed: a memtable that is
 // then too large is flushed, and spare memory is released. A batch larger than a
