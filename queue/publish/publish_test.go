@@ -6,8 +6,10 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -357,6 +359,37 @@ func TestSecondPublisherFencesTheFirst(t *testing.T) {
 	_, err = first.Publish(t.Context())
 	require.ErrorIs(t, err, ErrFenced)
 	require.Equal(t, map[string]string{"a": "1"}, restore(t, b, 0).documents)
+}
+
+// hookBucket calls before ahead of the first List or Get.
+type hookBucket struct {
+	bucket.Bucket
+	once   sync.Once
+	before func()
+}
+
+func (b *hookBucket) List(ctx context.Context, prefix, after string) iter.Seq2[bucket.Info, error] {
+	b.once.Do(b.before)
+	return b.Bucket.List(ctx, prefix, after)
+}
+
+func (b *hookBucket) Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	b.once.Do(b.before)
+	return b.Bucket.Get(ctx, name, offset, length)
+}
+
+// TestOpenWhileAnotherPublishes: another Publisher of the same queue commits a segment that is
+// sealed while this one opens. The queue is not taken for an older copy.
+func TestOpenWhileAnotherPublishes(t *testing.T) {
+	b, s := newBucket(t), newSource()
+	s.write(t, true, [2]string{"a", "1"})
+	publish(t, b, s)
+	p, err := OpenPublisher(t.Context(), &hookBucket{Bucket: b, before: func() {
+		s.write(t, true, [2]string{"b", "2"})
+		publish(t, b, s)
+	}}, s.dir, &Options{FS: s.fs})
+	require.NoError(t, err)
+	require.NoError(t, p.Close())
 }
 
 // TestConcurrentPublishersCommitDenseNumbers: publishers take over from each other all the

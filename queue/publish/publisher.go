@@ -132,19 +132,22 @@ func OpenPublisher(ctx context.Context, b bucket.Bucket, dir string, opts *Optio
 }
 
 func (p *Publisher) open(ctx context.Context) error {
-	files, err := p.source.sealed()
-	if err != nil {
-		return err
-	}
-	if files.count() == 0 {
-		return refused("%s has no sealed segment: append documents, or run docstore-updater seal", p.source.path)
-	}
+	var err error
 	if p.log, err = OpenLog(ctx, p.bucket, p.options.Now); err != nil {
 		return err
 	}
 	record, err := p.log.Load(ctx)
 	if err != nil {
 		return err
+	}
+	// The files are listed after the record was read: another Publisher of the same queue may commit
+	// files that are sealed in between, and files of before would look like an older copy.
+	files, err := p.source.sealed()
+	if err != nil {
+		return err
+	}
+	if files.count() == 0 {
+		return refused("%s has no sealed segment: append documents, or run docstore-updater seal", p.source.path)
 	}
 	if p.queue, err = p.source.id(ctx, p.bucket, record, files); err != nil {
 		return err
