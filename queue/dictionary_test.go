@@ -1,7 +1,6 @@
 package queue_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -205,6 +204,23 @@ func TestDictionariesStayWithinBudget(t *testing.T) {
 // TestWriterDropsErasedDictionary: a Writer does not reuse a dictionary trained from
 // documents that were erased since, but does reuse others.
 func TestWriterDropsErasedDictionary(t *testing.T) {
+	t.Run("rewritten", func(t *testing.T) {
+		d, sampled := dictionaryAfter(t, &maintain.CompactOptions{MaxDead: 0.001})
+		require.NotNil(t, d)
+		require.Equal(t, sampled, d.Sampled)
+	})
+	t.Run("erased", func(t *testing.T) {
+		d, sampled := dictionaryAfter(t, &maintain.CompactOptions{MaxDead: 1, EraseDead: true, DeleteOriginals: true})
+		if d != nil { // an earlier one
+			require.Less(t, d.Sampled.Last, sampled.First)
+		}
+	})
+}
+
+// dictionaryAfter runs Compact while a Writer has deleted a document that its dictionary was trained
+// from, and has begun a segment with this dictionary, which Compact leaves. It returns the dictionary
+// of the next Writer, and the segments that the first one's was trained from.
+func dictionaryAfter(t *testing.T, compact *maintain.CompactOptions) (*dictionary.Dictionary, segment.Run) {
 	mem := queuetest.NewMem(t)
 	opts := queuetest.Options(mem)
 	opts.Codec, opts.SegmentBytes, opts.DictionaryBytes = "s2", 20_000, 256
@@ -218,21 +234,15 @@ func TestWriterDropsErasedDictionary(t *testing.T) {
 	require.NoError(t, w.Close())
 	w = queuetest.OpenWriter(t, opts)
 	require.NotNil(t, w.Trainer().Current())
-	sampled := w.Trainer().Current().Sampled.First // the trainer may have trained again meanwhile
-	sample := slices.IndexFunc(items, func(i queuetest.Item) bool { return i.At.Segment == sampled })
+	sampled := w.Trainer().Current().Sampled // the trainer may have trained again meanwhile
+	sample := slices.IndexFunc(items, func(i queuetest.Item) bool { return i.At.Segment == sampled.First })
 	require.GreaterOrEqual(t, sample, 0)
 	(&queuetest.Item{ID: items[sample].ID, Deleted: true}).Put(t, w)
-	require.NoError(t, w.Close())
+	require.NoError(t, w.Flush())
 
-	_, err := maintain.Compact(context.Background(), queuetest.Dir, &maintain.CompactOptions{FS: mem, MaxDead: 0.001})
+	compact.FS, compact.Now = mem, func() time.Time { return queuetest.Start.Add(time.Hour) }
+	_, err := maintain.Compact(t.Context(), queuetest.Dir, compact)
 	require.NoError(t, err)
-	w = queuetest.OpenWriter(t, opts)
-	require.NotNil(t, w.Trainer().Current(), "nothing was erased")
 	require.NoError(t, w.Close())
-	_, err = maintain.Compact(context.Background(), queuetest.Dir, &maintain.CompactOptions{
-		FS: mem, MaxDead: 1, EraseDead: true, DeleteOriginals: true, Now: func() time.Time { return queuetest.Start.Add(time.Hour) },
-	})
-	require.NoError(t, err)
-	w = queuetest.OpenWriter(t, opts)
-	require.Nil(t, w.Trainer().Current())
+	return queuetest.OpenWriter(t, opts).Trainer().Current(), sampled
 }
