@@ -27,14 +27,14 @@ const maxComparisonExamples = 10
 
 // Comparison is the result of CompareIndex, in ids.
 type Comparison struct {
-	Equal int64 // the index has the newest document of the queue
+	Equal int64 `json:"equal"` // the index has the newest document of the queue
 	// Later ids were not compared, because the queue has entries that the index has not read.
-	Later   int64
-	Missing int64 // the queue has a document, and the index has none
-	Wrong   int64 // the index has another version than the newest
-	Extra   int64 // the index has a document, and the queue has none
+	Later   int64 `json:"later"`
+	Missing int64 `json:"missing"` // the queue has a document, and the index has none
+	Wrong   int64 `json:"wrong"`   // the index has another version than the newest
+	Extra   int64 `json:"extra"`   // the index has a document, and the queue has none
 	// Examples describe some of the differences.
-	Examples []string
+	Examples []string `json:"examples,omitempty"`
 }
 
 // Differences returns the number of ids that differ.

@@ -2,7 +2,6 @@ package boxcar
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -100,15 +99,10 @@ func (f *fleetFlags) showOnce(ctx context.Context, env *cli.Env, store *etcdmap.
 	if err != nil {
 		return err
 	}
-	out := cli.NewOutput(env.Stdout)
 	if f.json {
-		text, err := json.MarshalIndent(state, "", "  ")
-		if err != nil {
-			return err
-		}
-		out.Write(append(text, '\n'))
-		return out.Flush()
+		return env.PrintJSON(state)
 	}
+	out := cli.NewOutput(env.Stdout)
 	for _, line := range fleetview.Lines(state) {
 		out.Printf("%s\n", line)
 	}

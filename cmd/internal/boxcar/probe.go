@@ -301,15 +301,10 @@ func (p *probe) askStats(ctx context.Context, client *docservice.Client, found *
 
 // print writes the findings.
 func (p *probe) print(env *cli.Env, f *findings) error {
-	out := cli.NewOutput(env.Stdout)
 	if p.json {
-		text, err := json.MarshalIndent(f, "", "  ")
-		if err != nil {
-			return err
-		}
-		out.Write(append(text, '\n'))
-		return out.Flush()
+		return env.PrintJSON(f)
 	}
+	out := cli.NewOutput(env.Stdout)
 	table := tabwriter.NewWriter(writerOf{out}, 0, 0, 2, ' ', 0)
 	rows := []byte("server\techo\tget\tcanary\tbehind\tstate\n")
 	for _, s := range f.Servers {

@@ -1,7 +1,6 @@
 package boxcar
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"text/tabwriter"
@@ -41,7 +40,7 @@ the others and exits with status 1.`,
 				case err != nil:
 					err = fmt.Errorf("%s: %w", server, err)
 				case asJSON:
-					err = printBoardJSON(out, server, board)
+					out.PrintJSON(serverBoard{server, board})
 				default:
 					err = printBoard(out, server, board)
 				}
@@ -58,16 +57,10 @@ the others and exits with status 1.`,
 	return command
 }
 
-// printBoardJSON writes the board of a server as a line of JSON.
-func printBoardJSON(out *cli.Output, server string, b boxcarrpc.Board) error {
-	text, err := json.Marshal(struct {
-		Server string `json:"server"`
-		boxcarrpc.Board
-	}{server, b})
-	if err == nil {
-		out.Write(append(text, '\n'))
-	}
-	return err
+// serverBoard is a line of slots --json.
+type serverBoard struct {
+	Server string `json:"server"`
+	boxcarrpc.Board
 }
 
 func printBoard(out *cli.Output, server string, b boxcarrpc.Board) error {

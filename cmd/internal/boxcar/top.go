@@ -28,7 +28,7 @@ type top struct {
 	shards            shardFlags
 	collection        string
 	interval, timeout time.Duration
-	once              bool
+	once, json        bool
 	access            httpclient.Flags
 	screen            screen
 }
@@ -48,7 +48,8 @@ they are at the start; boxcar fleet shows its columns and moves.
 
 A daemon that does not answer is marked, and asked again. With --once, or if
 standard output is not a terminal, top shows one interval and exits, with
-status 1 if a daemon did not answer.
+status 1 if a daemon did not answer. With --json it prints the status of each
+daemon at once, an object per line, and exits likewise.
 
 Each daemon shows more on its own page: http://127.0.0.1:7071/ on its host.`,
 		Example: `  boxcar top
@@ -65,6 +66,7 @@ Each daemon shows more on its own page: http://127.0.0.1:7071/ on its host.`,
 	flags.DurationVar(&t.interval, "interval", time.Second, "update interval")
 	flags.DurationVar(&t.timeout, "timeout", 5*time.Second, "timeout of a response")
 	flags.BoolVar(&t.once, "once", false, "show one interval and exit")
+	flags.BoolVar(&t.json, "json", false, "write the status of each daemon as a JSON object per line, and exit")
 	t.access.Add(flags)
 	t.shards.addFlag(flags)
 	flags.StringVar(&t.collection, "collection", "", "collection of --etcd")
@@ -140,6 +142,10 @@ func (t *top) run(ctx context.Context, env *cli.Env) (err error) {
 	for i, address := range addresses {
 		readings[i].address = address
 	}
+	if t.json {
+		t.ask(ctx, client, readings)
+		return printReadings(env, readings)
+	}
 	if _, _, ok := t.screen.size(); !ok || t.once {
 		return t.showOnce(ctx, env, client, readings)
 	}
@@ -165,6 +171,28 @@ func (t *top) showOnce(ctx context.Context, env *cli.Env, client *httpclient.Cli
 	if err := out.Flush(); err != nil {
 		return err
 	}
+	return firstSilent(readings)
+}
+
+// printReadings writes a line of JSON for each daemon.
+func printReadings(env *cli.Env, readings []reading) error {
+	out := cli.NewOutput(env.Stdout)
+	for _, r := range readings {
+		line := struct {
+			Daemon string           `json:"daemon"`
+			Error  string           `json:"error,omitempty"` // it does not answer
+			Status *livepage.Status `json:"status,omitempty"`
+		}{Daemon: r.address, Status: r.now}
+		if r.err != nil {
+			line.Error = r.err.Error()
+		}
+		out.PrintJSON(line)
+	}
+	return errors.Join(out.Flush(), firstSilent(readings))
+}
+
+// firstSilent returns an error if a daemon does not answer.
+func firstSilent(readings []reading) error {
 	for _, r := range readings {
 		if r.err != nil {
 			return fmt.Errorf("%s does not answer: %w; is docserviced running there, with --http?", r.address, r.err)

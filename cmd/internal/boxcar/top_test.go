@@ -120,6 +120,12 @@ func TestTopOnce(t *testing.T) {
 	require.Contains(t, out.String(), "boxcar: 127.0.0.1:1 does not answer: ")
 
 	out.Reset()
+	require.Equal(t, cli.ExitFailure, cli.Run(t.Context(), New, env, []string{"top", "--http", address + ",127.0.0.1:1", "--json"}))
+	lines := strings.Split(out.String(), "\n")
+	require.Contains(t, lines[0], `{"daemon":"`+address+`","status":{"time":"2026-01-02T03:05:07Z",`)
+	require.Regexp(t, `^\{"daemon":"127.0.0.1:1","error":".*"\}$`, lines[1])
+
+	out.Reset()
 	require.Equal(t, cli.ExitUsage, cli.Run(t.Context(), New, env, []string{"top", "--http", address, "--interval", "10ms", "--token-file", "t"}))
 	require.Equal(t, "boxcar: --interval 10ms: must be at least 1s; --http "+address+" is plain text, over which no token or certificate is sent; "+
 		"write https://HOST:PORT; see boxcar top --help\n", out.String())

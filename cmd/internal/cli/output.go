@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -35,6 +36,15 @@ func NewOutput(w io.Writer) *Output {
 	return &Output{buffer: bufio.NewWriterSize(w, 64<<10)}
 }
 
+// PrintJSON writes a value as a line of JSON; after an error it does nothing.
+func (o *Output) PrintJSON(value any) {
+	line, err := json.Marshal(value)
+	if o.err == nil {
+		o.err = err
+	}
+	o.Write(append(line, '\n'))
+}
+
 // Write writes bytes; after an error it does nothing.
 func (o *Output) Write(p []byte) {
 	if o.err == nil {
@@ -58,6 +68,17 @@ func (o *Output) Flush() error {
 		o.err = o.buffer.Flush()
 	}
 	return o.wrapped()
+}
+
+// PrintJSON writes a value to standard output, as indented JSON.
+func (e *Env) PrintJSON(value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
+	}
+	out := NewOutput(e.Stdout)
+	out.Write(append(text, '\n'))
+	return out.Flush()
 }
 
 func (o *Output) wrapped() error {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,9 +16,8 @@ import (
 )
 
 func newCheck(env *cli.Env) *cobra.Command {
-	var dataDir string
+	c := checker{env: env}
 	var values []string
-	var quiet, ids bool
 	command := &cobra.Command{
 		Use:   "check --data DIR [--collection NAME=QUEUEDIR]...",
 		Short: "Verify the indexes of all collections",
@@ -30,34 +28,36 @@ With --collection it also checks that the queue continues the history that the
 index has read, and was not restored from an older copy, rewritten or truncated
 since. --ids compares every id of the index with the queue, in two seconds or
 more for every million entries; "reindex" repairs differences. The daemon may be
-running. To check queues, use docstore-updater check.`,
+running. With --json check prints an object per index and line. To check queues,
+use docstore-updater check.`,
 		Example: `  docserviced check --data /srv/index --collection jobs=/srv/queue/jobs
   docserviced check --data /srv/index --collection jobs=/srv/queue/jobs --ids`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if ids && len(values) == 0 {
+			if c.ids && len(values) == 0 {
 				return cli.Usagef("--ids needs --collection NAME=QUEUEDIR, to compare with")
 			}
-			queues := make(map[string]string)
+			c.queues = make(map[string]string)
 			if len(values) > 0 {
 				collections, err := parseCollections(values)
 				if err != nil {
 					return err
 				}
-				for _, c := range collections {
-					if c.IsURL() {
-						return cli.Usagef("--collection %s=%s: give the directory of a queue", c.Name, c.Source)
+				for _, given := range collections {
+					if given.IsURL() {
+						return cli.Usagef("--collection %s=%s: give the directory of a queue", given.Name, given.Source)
 					}
-					queues[c.Name] = c.Source
+					c.queues[given.Name] = given.Source
 				}
 			}
-			return checkIndexes(command.Context(), env, dataDir, queues, ids, quiet)
+			return c.run(command.Context())
 		},
 	}
-	addDataFlag(command, &dataDir)
+	addDataFlag(command, &c.dataDir)
 	command.Flags().StringArrayVar(&values, "collection", nil, "NAME=QUEUEDIR: also compare the index with its queue; repeatable")
-	command.Flags().BoolVar(&ids, "ids", false, "also compare every id of the index with the queue")
-	command.Flags().BoolVar(&quiet, "quiet", false, "show no progress")
+	command.Flags().BoolVar(&c.ids, "ids", false, "also compare every id of the index with the queue")
+	command.Flags().BoolVar(&c.json, "json", false, "print a JSON object per index and line")
+	command.Flags().BoolVar(&c.quiet, "quiet", false, "show no progress")
 	return command
 }
 
@@ -69,78 +69,125 @@ func addDataFlag(command *cobra.Command, dir *string) {
 	}
 }
 
-// checkIndexes verifies the indexes in dataDir, and compares the index of each collection
-// in queues with its queue, with ids in full.
-func checkIndexes(ctx context.Context, env *cli.Env, dataDir string, queues map[string]string, ids, quiet bool) error {
-	names, err := listIndexes(dataDir)
+// checker is a run of the command.
+type checker struct {
+	env              *cli.Env
+	dataDir          string
+	queues           map[string]string // by collection; compared with the indexes
+	ids, json, quiet bool
+}
+
+// checkedIndex is a line of check --json.
+type checkedIndex struct {
+	Collection string                 `json:"collection"` // and its shard
+	Damage     string                 `json:"damage,omitempty"`
+	Seconds    float64                `json:"seconds"`         // of the verification
+	Queue      string                 `json:"queue,omitempty"` // compared with the index
+	Fork       string                 `json:"fork,omitempty"`  // why the queue does not continue the index
+	IDs        *collection.Comparison `json:"ids,omitempty"`
+}
+
+func (c *checker) run(ctx context.Context) error {
+	names, err := listIndexes(c.dataDir)
 	if err != nil {
 		return err
 	}
-	for name := range queues {
+	for name := range c.queues {
 		if !slices.Contains(names, name) {
-			return fmt.Errorf("%s has no index of collection %s", dataDir, name)
+			return fmt.Errorf("%s has no index of collection %s", c.dataDir, name)
 		}
 	}
-	out := cli.NewOutput(env.Stdout)
-	damaged, others, different := 0, 0, 0
+	out := cli.NewOutput(c.env.Stdout)
+	damaged, forked, different := 0, 0, 0
 	for _, name := range names {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("interrupted before the index of %s", name)
 		}
-		started := env.Now()
-		dir, err := follow.StateDir(filepath.Join(dataDir, name))
+		found, err := c.check(ctx, name)
 		if err != nil {
 			return err
 		}
-		progress, finish := meter.Work(env, "checking "+name, quiet)
-		err = collection.CheckIndex(dir, env.Log, progress)
-		finish()
-		if err != nil {
+		switch {
+		case found.Damage != "":
 			damaged++
-			out.Printf("%s: damaged: %v\n", name, err)
-		} else {
-			out.Printf("%s: sound, verified in %s\n", name, env.Now().Sub(started).Round(time.Millisecond))
+		case found.Fork != "":
+			forked++
+		case found.IDs != nil && found.IDs.Differences() > 0:
+			different++
 		}
-		if queueDir, ok := queues[name]; ok && err == nil {
-			if err := collection.CheckPosition(dir, queueDir); err != nil {
-				others++
-				out.Printf("%s: the queue in %s does not continue the history of the index: %v\n", name, queueDir, err)
-			} else if ids {
-				equal, err := compareIDs(ctx, env, out, name, dir, queueDir, quiet)
-				if err != nil {
-					return err
-				}
-				if !equal {
-					different++
-				}
-			}
+		if c.json {
+			out.PrintJSON(found)
+		} else {
+			found.print(out)
 		}
 		if err := out.Flush(); err != nil {
 			return err
 		}
 	}
-	if others > 0 && damaged == 0 {
+	switch {
+	case damaged > 0:
+		return fmt.Errorf("%d of %d indexes in %s are damaged; stop the daemon and delete their directories to have them rebuilt", damaged, len(names), c.dataDir)
+	case forked > 0:
 		return fmt.Errorf("%d of %d queues do not continue their indexes; restore the right files, or, if the queue is right, "+
-			"run docserviced reindex", others, len(queues))
-	}
-	if damaged > 0 {
-		return fmt.Errorf("%d of %d indexes in %s are damaged; stop the daemon and delete their directories to have them rebuilt", damaged, len(names), dataDir)
-	}
-	if different > 0 {
-		return fmt.Errorf("%d of %d indexes differ from their queues; docserviced reindex builds them again", different, len(queues))
+			"run docserviced reindex", forked, len(c.queues))
+	case different > 0:
+		return fmt.Errorf("%d of %d indexes differ from their queues; docserviced reindex builds them again", different, len(c.queues))
 	}
 	return nil
 }
 
-// compareIDs compares an index with its queue, and prints the result.
-func compareIDs(ctx context.Context, env *cli.Env, out *cli.Output, name, dir, queueDir string, quiet bool) (equal bool, err error) {
-	progress, finish := meter.Work(env, "comparing "+name, quiet)
-	c, err := collection.CompareIndex(ctx, dir, queueDir, env.Now(), collection.CompareMemory, progress)
+// check verifies an index, and compares it with its queue.
+func (c *checker) check(ctx context.Context, name string) (found checkedIndex, err error) {
+	found.Collection = name
+	dir, err := follow.StateDir(filepath.Join(c.dataDir, name))
+	if err != nil {
+		return found, err
+	}
+	started := c.env.Now()
+	progress, finish := meter.Work(c.env, "checking "+name, c.quiet)
+	err = collection.CheckIndex(dir, c.env.Log, progress)
+	finish()
+	found.Seconds = c.env.Now().Sub(started).Seconds()
+	if err != nil {
+		found.Damage = err.Error()
+		return found, nil
+	}
+	queueDir, given := c.queues[name]
+	if !given {
+		return found, nil
+	}
+	found.Queue = queueDir
+	if err := collection.CheckPosition(dir, queueDir); err != nil {
+		found.Fork = err.Error()
+		return found, nil
+	}
+	if !c.ids {
+		return found, nil
+	}
+	progress, finish = meter.Work(c.env, "comparing "+name, c.quiet)
+	ids, err := collection.CompareIndex(ctx, dir, queueDir, c.env.Now(), collection.CompareMemory, progress)
 	finish()
 	if err != nil {
-		return false, fmt.Errorf("comparing the index of %s with %s: %w", name, queueDir, err)
+		return found, fmt.Errorf("comparing the index of %s with %s: %w", name, queueDir, err)
 	}
-	out.Printf("%s: %s as in the queue", name, units.FormatCountOf(c.Equal, "id is", "ids are"))
+	found.IDs = &ids
+	return found, nil
+}
+
+func (f *checkedIndex) print(out *cli.Output) {
+	if f.Damage != "" {
+		out.Printf("%s: damaged: %s\n", f.Collection, f.Damage)
+		return
+	}
+	out.Printf("%s: sound, verified in %s\n", f.Collection, units.FormatSeconds(f.Seconds))
+	if f.Fork != "" {
+		out.Printf("%s: the queue in %s does not continue the history of the index: %s\n", f.Collection, f.Queue, f.Fork)
+	}
+	if f.IDs == nil {
+		return
+	}
+	c := f.IDs
+	out.Printf("%s: %s as in the queue", f.Collection, units.FormatCountOf(c.Equal, "id is", "ids are"))
 	if c.Later > 0 {
 		out.Printf(", %s not been compared, because the queue has newer entries", units.FormatCountOf(c.Later, "id has", "ids have"))
 	}
@@ -151,5 +198,4 @@ func compareIDs(ctx context.Context, env *cli.Env, out *cli.Output, name, dir, q
 	for _, example := range c.Examples {
 		out.Printf("  %s\n", example)
 	}
-	return c.Differences() == 0, nil
 }

@@ -75,6 +75,9 @@ func TestCheckComparesWithTheQueue(t *testing.T) {
 	require.Equal(t, cli.ExitFailure, r.status)
 	require.Contains(t, r.stdout, "jobs: the queue in "+older+" does not continue the history of the index: ")
 	require.Contains(t, r.stdout, "forked")
+	r = run(t.Context(), "check", "--data", o.DataDir, "--collection", "jobs="+older, "--json")
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Regexp(t, `^\{"collection":"jobs","seconds":[\d.e-]+,"queue":"`+older+`","fork":".*forked.*"\}\n$`, r.stdout)
 	r = run(t.Context(), "check", "--data", o.DataDir, "--collection", "others="+queueDir)
 	require.Contains(t, r.stderr, "has no index of collection others")
 }
@@ -116,6 +119,10 @@ func TestCheckIDsAndReindex(t *testing.T) {
 	} {
 		require.Contains(t, r.stdout, want)
 	}
+
+	r = run(t.Context(), "check", "--data", o.DataDir, "--collection", "jobs="+queueDir, "--ids", "--json")
+	require.Equal(t, cli.ExitFailure, r.status)
+	require.Regexp(t, `^\{"collection":"jobs","seconds":[\d.e-]+,"queue":"`+queueDir+`","ids":\{"equal":1,"later":0,"missing":1,"wrong":1,"extra":1,"examples":\[".*"\]\}\}\n$`, r.stdout)
 
 	r = run(t.Context(), "reindex", "--data", o.DataDir, "jobs")
 	require.Equal(t, cli.ExitOK, r.status, r.stderr)

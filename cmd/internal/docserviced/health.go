@@ -3,6 +3,7 @@ package docserviced
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -24,6 +25,7 @@ const healthInterval = 100 * time.Millisecond
 type healthFlags struct {
 	address string
 	ready   bool
+	json    bool
 	wait    time.Duration
 	access  httpclient.Flags
 }
@@ -35,8 +37,8 @@ func newHealth(env *cli.Env) *cobra.Command {
 		Short: "Check that a daemon runs, or is ready",
 		Long: `Health asks a running daemon over HTTP whether it runs, or, with --ready,
 whether it is ready, and exits with status 0 if so, otherwise 1. With --wait it
-asks until then. It is the health check of the container image, which has no
-other programs.`,
+asks until then. With --json it prints the last readiness, as /readyz. It is the
+health check of the container image, which has no other programs.`,
 		Example: `  docserviced health --ready
   docserviced health --ready --wait 30s`,
 		Args:    cobra.NoArgs,
@@ -48,6 +50,7 @@ other programs.`,
 	flags := command.Flags()
 	flags.StringVar(&h.address, "http", server.DefaultHTTP, "the daemon's --http, as HOST:PORT or https://HOST:PORT")
 	flags.BoolVar(&h.ready, "ready", false, "also require that all collections are ready")
+	flags.BoolVar(&h.json, "json", false, "print the readiness of all collections as a JSON object")
 	flags.DurationVar(&h.wait, "wait", 0, "time to wait for it")
 	h.access.Add(flags)
 	return command
@@ -61,36 +64,44 @@ func (h *healthFlags) run(ctx context.Context, env *cli.Env) error {
 	defer client.Close()
 	deadline := env.Now().Add(h.wait)
 	for {
-		if err = h.ask(ctx, client); err == nil || !env.Now().Before(deadline) {
-			return err
+		answer, err := h.ask(ctx, client)
+		if err == nil || !env.Now().Before(deadline) || ctx.Err() != nil {
+			return errors.Join(h.print(env, answer), err)
 		}
 		select {
 		case <-ctx.Done():
-			return err
 		case <-time.After(healthInterval):
 		}
 	}
 }
 
-// ask asks once.
-func (h *healthFlags) ask(ctx context.Context, client *httpclient.Client) error {
+// ask asks once. It returns the answer also if the daemon is not ready.
+func (h *healthFlags) ask(ctx context.Context, client *httpclient.Client) (answer []byte, err error) {
 	path := "/healthz"
-	if h.ready {
+	if h.ready || h.json {
 		path = "/readyz"
 	}
-	answer, err := client.Get(ctx, h.address, path)
+	answer, err = client.Get(ctx, h.address, path)
 	if err != nil {
-		return fmt.Errorf("the daemon at %s does not answer: %w", h.address, err)
+		return nil, fmt.Errorf("the daemon at %s does not answer: %w", h.address, err)
 	}
 	if !h.ready {
-		return nil
+		return answer, nil
 	}
 	var state server.Readiness
 	if err := json.Unmarshal(answer, &state); err != nil {
-		return fmt.Errorf("the answer of %s to /readyz: %w", h.address, err)
+		return nil, fmt.Errorf("the answer of %s to /readyz: %w", h.address, err)
 	}
 	if !state.Ready {
-		return fmt.Errorf("the daemon at %s is not ready: %s", h.address, strings.TrimSpace(string(answer)))
+		return answer, fmt.Errorf("the daemon at %s is not ready: %s", h.address, strings.TrimSpace(string(answer)))
 	}
-	return nil
+	return answer, nil
+}
+
+// print writes the answer with --json.
+func (h *healthFlags) print(env *cli.Env, answer []byte) error {
+	if !h.json || answer == nil {
+		return nil
+	}
+	return env.PrintJSON(json.RawMessage(answer))
 }

@@ -2,7 +2,6 @@ package docserviced
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -88,14 +87,10 @@ func (p *placementFlags) with(ctx context.Context, env *cli.Env, fn func(context
 
 // print writes lines, or a value as JSON with --json.
 func (p *placementFlags) print(env *cli.Env, value any, lines ...string) error {
-	out := cli.NewOutput(env.Stdout)
 	if p.json {
-		text, err := json.MarshalIndent(value, "", "  ")
-		if err != nil {
-			return err
-		}
-		lines = []string{string(text)}
+		return env.PrintJSON(value)
 	}
+	out := cli.NewOutput(env.Stdout)
 	for _, line := range lines {
 		out.Printf("%s\n", line)
 	}

@@ -1,7 +1,6 @@
 package docserviced
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 
@@ -35,9 +34,7 @@ lose two of them at the peak.`,
 				return cli.Usagef("%v", err)
 			}
 			if asJSON {
-				encoder := json.NewEncoder(env.Stdout)
-				encoder.SetIndent("", "  ")
-				return encoder.Encode(w.Of())
+				return env.PrintJSON(w.Of())
 			}
 			return printPlan(env, &w)
 		},

@@ -3,7 +3,6 @@ package updater
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,7 +25,7 @@ a collection is to be kept.`,
 }
 
 func newBucketCheck(env *cli.Env) *cobra.Command {
-	var opts bucket.Options
+	c := bucketCheck{env: env}
 	command := &cobra.Command{
 		Use:   "check URL",
 		Short: "Prove that a store can hold collections",
@@ -46,9 +45,10 @@ AWS_PROFILE) and from the files ~/.aws/credentials and ~/.aws/config.`,
 		Args: cobra.ExactArgs(1),
 	}
 	command.RunE = func(command *cobra.Command, args []string) error {
-		return checkBucket(command.Context(), env, args[0], opts)
+		return c.run(command.Context(), args[0])
 	}
-	addS3Flags(command, &opts)
+	addS3Flags(command, &c.options)
+	command.Flags().BoolVar(&c.json, "json", false, "print a JSON object")
 	return command
 }
 
@@ -58,13 +58,42 @@ func addS3Flags(command *cobra.Command, opts *bucket.Options) {
 	command.Flags().BoolVar(&opts.PathStyle, "s3-path-style", false, "put the bucket's name into the path of requests")
 }
 
-// announceTime is the longest time that a flushed document waits for the updater, which announces five
-// times a second, and for a server, which asks ten times a second.
-const announceTime = 300 * time.Millisecond
+// announceTime is the longest time in seconds that a flushed document waits for the updater, which
+// announces five times a second, and for a server, which asks ten times a second.
+const announceTime = 0.3
 
-// checkBucket prints the findings of bucket.Check, and the latencies of a correct store.
-func checkBucket(ctx context.Context, env *cli.Env, url string, opts bucket.Options) error {
-	b, err := (&bucketFlags{url: url, options: opts}).open(ctx, env.Log)
+// bucketCheck is a run of the command.
+type bucketCheck struct {
+	env     *cli.Env
+	options bucket.Options
+	json    bool
+}
+
+// checkedBucket is the output of bucket check --json.
+type checkedBucket struct {
+	Properties []checkedProperty `json:"properties"`
+	// Put and Get are missing if the store lacks a property.
+	Put *bucketLatency `json:"put,omitempty"`
+	Get *bucketLatency `json:"get,omitempty"`
+}
+
+type checkedProperty struct {
+	Property string `json:"property"`
+	Problem  string `json:"problem,omitempty"` // empty: the store has the property
+}
+
+type bucketLatency struct {
+	MedianSeconds  float64 `json:"median_seconds"`
+	SlowestSeconds float64 `json:"slowest_seconds"`
+}
+
+func latencyOf(l bucket.Latency) *bucketLatency {
+	return &bucketLatency{l.Median.Seconds(), l.Slowest.Seconds()}
+}
+
+// run prints the findings of bucket.Check, and the latencies of a correct store.
+func (c *bucketCheck) run(ctx context.Context, url string) error {
+	b, err := (&bucketFlags{url: url, options: c.options}).open(ctx, c.env.Log)
 	if err != nil {
 		return err
 	}
@@ -73,34 +102,54 @@ func checkBucket(ctx context.Context, env *cli.Env, url string, opts bucket.Opti
 	if err != nil {
 		return fmt.Errorf("check %s: %w", url, err)
 	}
-	out := cli.NewOutput(env.Stdout)
+	var checked checkedBucket
 	failed := 0
 	for _, f := range findings {
+		p := checkedProperty{Property: f.Property}
 		if f.Err != nil {
 			failed++
-			out.Printf("FAILED  %s: %v\n", f.Property, f.Err)
-			continue
+			p.Problem = f.Err.Error()
 		}
-		out.Printf("ok      %s\n", f.Property)
+		checked.Properties = append(checked.Properties, p)
 	}
 	if failed == 0 {
 		l, err := bucket.Measure(ctx, b)
 		if err != nil {
 			return fmt.Errorf("measure %s: %w", url, err)
 		}
-		line := func(kind string, l bucket.Latency) {
-			out.Printf("%-7s median %s, slowest %s\n", kind, units.FormatDuration(l.Median), units.FormatDuration(l.Slowest))
-		}
-		line("put", l.Put)
-		line("get", l.Get)
-		out.Printf("With append --announce, a flushed document is served after %s, at most %s.\n",
-			units.FormatDuration(announceTime/2+l.Put.Median+l.Get.Median), units.FormatDuration(announceTime+l.Put.Slowest+l.Get.Slowest))
+		checked.Put, checked.Get = latencyOf(l.Put), latencyOf(l.Get)
 	}
-	if err := out.Flush(); err != nil {
+	if c.json {
+		err = c.env.PrintJSON(checked)
+	} else {
+		err = checked.print(c.env)
+	}
+	if err != nil {
 		return err
 	}
 	if failed > 0 {
 		return fmt.Errorf("%s lacks %s of %d; do not publish to it", url, units.FormatCountOf(int64(failed), "property", "properties"), len(findings))
 	}
 	return nil
+}
+
+func (c *checkedBucket) print(env *cli.Env) error {
+	out := cli.NewOutput(env.Stdout)
+	for _, p := range c.Properties {
+		if p.Problem != "" {
+			out.Printf("FAILED  %s: %s\n", p.Property, p.Problem)
+		} else {
+			out.Printf("ok      %s\n", p.Property)
+		}
+	}
+	if c.Put != nil {
+		line := func(kind string, l *bucketLatency) {
+			out.Printf("%-7s median %s, slowest %s\n", kind, units.FormatSeconds(l.MedianSeconds), units.FormatSeconds(l.SlowestSeconds))
+		}
+		line("put", c.Put)
+		line("get", c.Get)
+		out.Printf("With append --announce, a flushed document is served after %s, at most %s.\n",
+			units.FormatSeconds(announceTime/2+c.Put.MedianSeconds+c.Get.MedianSeconds), units.FormatSeconds(announceTime+c.Put.SlowestSeconds+c.Get.SlowestSeconds))
+	}
+	return out.Flush()
 }

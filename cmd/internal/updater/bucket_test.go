@@ -1,6 +1,7 @@
 package updater
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -37,6 +38,12 @@ func TestBucketCheck(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(directory, "check", "*", "measured-*"))
 	require.NoError(t, err)
 	require.Empty(t, left)
+
+	var checked checkedBucket
+	require.NoError(t, json.Unmarshal([]byte(ok(t, "", "bucket", "check", "--json", "file://"+directory).stdout), &checked))
+	require.Len(t, checked.Properties, 8)
+	require.Equal(t, checkedProperty{Property: "an object is read as it was put"}, checked.Properties[0])
+	require.Positive(t, checked.Put.MedianSeconds)
 
 	ignoresCondition = true
 	r = run(t.Context(), nil, append(s3, "s3://docs/jobs")...)

@@ -1,7 +1,6 @@
 package updater
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -95,9 +94,7 @@ func (c *checkReport) printJSON(env *cli.Env) error {
 	for i, d := range r.Damage {
 		damage[i] = d.Error()
 	}
-	encoder := json.NewEncoder(env.Stdout)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(struct {
+	return env.PrintJSON(struct {
 		Segments   int      `json:"segments"`
 		Blocks     int64    `json:"blocks"`
 		Documents  int64    `json:"documents"`

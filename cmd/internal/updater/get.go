@@ -124,12 +124,7 @@ func (g *getter) entry(e queue.Entry) error {
 			v.DocumentBase64 = document
 		}
 	}
-	line, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	g.out.Write(line)
-	g.out.Write([]byte("\n"))
+	g.out.PrintJSON(v)
 	return g.out.Err()
 }
 

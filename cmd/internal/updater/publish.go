@@ -3,7 +3,6 @@ package updater
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -96,18 +95,18 @@ func newManifests(env *cli.Env) *cobra.Command {
 		Long: `Manifests lists the manifests that publish has committed, the newest last:
 number, time, files, bytes, documents, deletes, and whether it is announced,
 pinned or a canary for groups of servers, retained, or bad. With --json it
-prints one object per line.`,
+prints one object per line; --verify --json prints one object.`,
 		Example: `  docstore-updater manifests --bucket s3://company-docs/jobs`,
 		Args:    cobra.NoArgs,
 	}
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		if verify {
-			return verifyObjects(command.Context(), env, &flags)
+			return verifyObjects(command.Context(), env, &flags, asJSON)
 		}
 		return listManifests(command.Context(), env, &flags, asJSON)
 	}
 	flags.add(command)
-	command.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line")
+	command.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	command.Flags().BoolVar(&verify, "verify", false, "read and verify all objects instead")
 	return command
 }
@@ -198,11 +197,7 @@ func listManifests(ctx context.Context, env *cli.Env, flags *bucketFlags, asJSON
 	}
 	for _, l := range slices.Backward(lines) {
 		if asJSON {
-			text, err := json.Marshal(l)
-			if err != nil {
-				return err
-			}
-			out.Printf("%s\n", text)
+			out.PrintJSON(l)
 			continue
 		}
 		out.Printf("%8d  %-20s  %7d  %10s  %14s  %12s  %s\n", l.Number, l.Time.Format(time.RFC3339), l.Files, units.FormatBytes(l.Bytes), units.FormatCount(l.Documents), units.FormatCount(l.Deletes), l.state())

@@ -2,7 +2,6 @@ package updater
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -120,11 +119,7 @@ func (s *shower) findSince(ctx context.Context, b bucket.Bucket, m *publish.Mani
 func (s *shower) print(d manifestDetails) error {
 	out := cli.NewOutput(s.env.Stdout)
 	if s.asJSON {
-		text, err := json.Marshal(d)
-		if err != nil {
-			return err
-		}
-		out.Printf("%s\n", text)
+		out.PrintJSON(d)
 		return out.Flush()
 	}
 	out.Printf("manifest %d of %s: %s, %s, %s, %s\n", d.Number, d.Time.Format(time.RFC3339), units.FormatCountOf(int64(d.Files), "file", "files"),

@@ -2,7 +2,6 @@ package updater
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -44,9 +43,7 @@ dead.`,
 				return err
 			}
 			if asJSON {
-				encoder := json.NewEncoder(env.Stdout)
-				encoder.SetIndent("", "  ")
-				return encoder.Encode(stats)
+				return env.PrintJSON(stats)
 			}
 			return stats.print(env)
 		},

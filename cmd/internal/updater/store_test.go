@@ -33,4 +33,6 @@ func TestVerifyPublishedObjects(t *testing.T) {
 	require.Contains(t, r.lastLine(), "holds no collection")
 	ok(t, "", "publish", "--queue", dir, "--bucket", url, "--quiet")
 	require.Contains(t, ok(t, "", "manifests", "--verify", "--bucket", url).stdout, "2 commits, 1 manifest, 1 file")
+	require.Regexp(t, `^\{\s+"commits": 2,\s+"manifests": 1,\s+"files": 1,\s+"bytes": \d+,\s+"problems": \[\]\s+\}\n$`,
+		ok(t, "", "manifests", "--verify", "--json", "--bucket", url).stdout)
 }
