@@ -9,6 +9,7 @@ import (
 
 	"docstore/docservice/docservicepb"
 	"docstore/docservice/internal/wire"
+	"docstore/internal/canary"
 )
 
 // ScanOptions select the ids of a scan. The zero value selects all.
@@ -23,7 +24,7 @@ type ScanOptions struct {
 
 // CanaryPrefix begins the ids of documents that boxcar probe writes and looks for. Lists and counts
 // leave them out, unless their prefix begins with it; Get returns them.
-const CanaryPrefix = "docstore-canary"
+const CanaryPrefix = canary.Prefix
 
 // Scan fetches a page: it calls fn for up to o.Limit ids in byte order, each with its
 // document, which is valid until fn returns, or with an error as of Get. Documents that one

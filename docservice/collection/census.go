@@ -7,6 +7,7 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"docstore/docservice"
+	"docstore/internal/canary"
 	"docstore/internal/ctxtime"
 	"docstore/lsm"
 	"docstore/queue"
@@ -74,7 +75,7 @@ func (r *reader) censusStep(counts map[queue.SegmentID]Live, after []byte, now t
 		}
 		if !entry.expired(now) {
 			live := counts[entry.address.Segment]
-			if !isCanary(it.Key()) {
+			if !canary.Is(it.Key()) {
 				live.Documents++
 			}
 			live.StoredBytes += int64(entry.place.StoredBytes())

@@ -2,8 +2,8 @@ package collection
 
 import (
 	"context"
-	"strings"
 
+	"docstore/internal/canary"
 	"docstore/internal/rare"
 
 	"github.com/cockroachdb/errors"
@@ -62,7 +62,7 @@ func (r *reader) scan(ctx context.Context, o docservice.ScanOptions, accept code
 	if g := r.health.gap.Load(); g != nil {
 		return g.err
 	}
-	w := scanWindow{reader: r, accept: accept, canaries: isCanary(o.Prefix), unsettled: r.unsettled.Load()} // before the iterator, as in get
+	w := scanWindow{reader: r, accept: accept, canaries: canary.Is(o.Prefix), unsettled: r.unsettled.Load()} // before the iterator, as in get
 	it := r.index.NewIter(bounds(&o))
 	defer func() { _ = it.Close() }() // Err was checked
 	left := o.Limit
@@ -120,15 +120,12 @@ type scanWindow struct {
 	documents []byte
 }
 
-// isCanary reports whether an id is that of a document of boxcar probe.
-func isCanary(id []byte) bool { return strings.HasPrefix(string(id), docservice.CanaryPrefix) }
-
 // fill reads up to wanted ids that have not expired. It returns false if there are none.
 func (w *scanWindow) fill(it *lsm.Iterator, wanted int) bool {
 	w.keys, w.ends, w.ids, w.entries = w.keys[:0], w.ends[:0], w.ids[:0], w.entries[:0]
 	now := w.reader.options.Now()
 	for len(w.entries) < wanted && it.Next() {
-		if !w.canaries && isCanary(it.Key()) {
+		if !w.canaries && canary.Is(it.Key()) {
 			continue
 		}
 		entry, err := decodeIndexEntry(it.Value())

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"docstore/internal/canary"
 	"docstore/queue"
 	"docstore/queue/internal/segment"
 
@@ -19,7 +20,7 @@ type Usage struct {
 	Segment       queue.SegmentID
 	Documents     int64 // committed when the queue was read
 	StoredBytes   int64 // of them; includes the dead ones
-	LiveDocuments int64
+	LiveDocuments int64 // without canaries
 	LiveBytes     int64 // as stored
 }
 
@@ -52,6 +53,7 @@ const (
 	versionLive    uint32 = 0
 	versionExpired uint32 = 1 << 30
 	versionDelete  uint32 = 2 << 30
+	versionCanary  uint32 = 3 << 30 // live
 	versionKinds   uint32 = 3 << 30
 )
 
@@ -158,6 +160,8 @@ func (u *usageScan) read(ctx context.Context, r *queue.Reader) error {
 		case versionLive:
 			s.LiveDocuments++
 			s.LiveBytes += v.bytes()
+		case versionCanary:
+			s.LiveBytes += v.bytes()
 		case versionDelete:
 			if v.first > 0 && v.first < v.segment || u.deletesStay > 0 && v.segment >= u.deletesStay {
 				s.needed += v.bytes()
@@ -212,6 +216,8 @@ func (u *usageScan) add(e *queue.Entry) {
 		if !e.Expires.After(u.deadBefore) {
 			u.segment(v.segment).erasable = true
 		}
+	case canary.Is(e.ID):
+		v.weight |= versionCanary
 	}
 	u.newest[id] = v
 }

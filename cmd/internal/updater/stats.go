@@ -32,7 +32,7 @@ that can still be read are live, those of overwritten, deleted and expired
 documents are dead. It reads the tables of the whole queue, but no documents,
 and takes 67 bytes of memory per id; if that is more than --memory, it reads
 them several times. Entries that are committed meanwhile are neither live nor
-dead.`,
+dead. The canaries of boxcar probe are not counted as live documents.`,
 		Example: `  docstore-updater stats --queue /srv/queue/jobs
   docstore-updater stats --queue /srv/queue/jobs --json | jq .totals
   docstore-updater stats --queue /srv/queue/jobs --live`,
