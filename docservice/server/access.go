@@ -3,10 +3,13 @@ package server
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/budget"
+	"docstore/boxcarrpc/credentials"
+	"docstore/docservice/server/internal/httpapi"
 )
 
 // identityKey is the context key of the caller of a request over gRPC or HTTP, a
@@ -62,4 +65,16 @@ func (s *Server) Authorize(ctx context.Context, collection string) error {
 		return nil
 	}
 	return fmt.Errorf("client %v is not permitted to use collection %q: see --access of the server", identity, collection)
+}
+
+// ifPermittedAll wraps a handler whose responses may name any collection. It answers 403 to a
+// caller that may not use all.
+func (s *Server) ifPermittedAll(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := s.Authorize(r.Context(), credentials.Everything); err != nil {
+			httpapi.Errorf(httpapi.CodeForbidden, "%v", err).Write(w)
+			return
+		}
+		next(w, r)
+	}
 }

@@ -115,6 +115,7 @@ func newHTTPHandler(d *Server, page *livepage.Page) http.Handler {
 	served := func(next http.HandlerFunc) http.HandlerFunc {
 		return access.ifLookUps(admitted(next))
 	}
+	debug := func(next http.HandlerFunc) http.HandlerFunc { return access.ifDebug(d.ifPermittedAll(next)) }
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", d.serveReady)
 	mux.HandleFunc("GET /openapi.yaml", serveOpenAPI)
@@ -123,13 +124,13 @@ func newHTTPHandler(d *Server, page *livepage.Page) http.Handler {
 	mux.HandleFunc("GET /collections/{collection}/count", served(d.serveCount))
 	mux.HandleFunc("GET /collections/{collection}/export", batchByDefault(served(d.serveExport)))
 	mux.Handle("GET /metrics", d.metrics.handler())
-	mux.HandleFunc("/debug/pprof/", access.ifDebug(pprof.Index))
-	mux.HandleFunc("/debug/pprof/cmdline", access.ifDebug(pprof.Cmdline))
-	mux.HandleFunc("/debug/pprof/profile", access.ifDebug(unlessHead(pprof.Profile)))
-	mux.HandleFunc("/debug/pprof/symbol", access.ifDebug(pprof.Symbol))
-	mux.HandleFunc("/debug/pprof/trace", access.ifDebug(unlessHead(pprof.Trace)))
-	mux.HandleFunc("GET /debug/log", access.ifDebug(serveText(d.options.RecentLog)))
-	mux.HandleFunc("GET /debug/settings", access.ifDebug(serveText(d.options.Settings)))
+	mux.HandleFunc("/debug/pprof/", debug(pprof.Index))
+	mux.HandleFunc("/debug/pprof/cmdline", debug(pprof.Cmdline))
+	mux.HandleFunc("/debug/pprof/profile", debug(unlessHead(pprof.Profile)))
+	mux.HandleFunc("/debug/pprof/symbol", debug(pprof.Symbol))
+	mux.HandleFunc("/debug/pprof/trace", debug(unlessHead(pprof.Trace)))
+	mux.HandleFunc("GET /debug/log", debug(serveText(d.options.RecentLog)))
+	mux.HandleFunc("GET /debug/settings", debug(serveText(d.options.Settings)))
 	documents, others := served(api.serve), httpapi.Routes(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// A mux cleans paths ("a//b" becomes "a/b"), which would change an id.

@@ -74,9 +74,12 @@ func (h *HTTP) ifLookUps(next http.HandlerFunc) http.HandlerFunc {
 	return hiddenUnless(h.lookUps(), "--http-lookup", next)
 }
 
+// debugs reports whether the log, settings and profiles are served.
+func (h *HTTP) debugs() bool { return h.Debug || h.local() }
+
 // ifDebug wraps a handler for debugging; it answers 403 if that is not served.
 func (h *HTTP) ifDebug(next http.HandlerFunc) http.HandlerFunc {
-	return hiddenUnless(h.Debug || h.local(), "--http-debug", next)
+	return hiddenUnless(h.debugs(), "--http-debug", next)
 }
 
 func hiddenUnless(shown bool, flag string, next http.HandlerFunc) http.HandlerFunc {

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"docstore/boxcarrpc/credentials"
 	"docstore/docservice"
 	"docstore/docservice/collection"
 	"docstore/docservice/server/internal/httpapi"
@@ -386,6 +387,22 @@ func (r *reporter) Browse(ctx context.Context, name, prefix, after string) livep
 		return fail(answerError(err))
 	}
 	return result
+}
+
+// Diagnostics implements livepage.Source.
+func (r *reporter) Diagnostics() (d livepage.Diagnostics) {
+	if r.options.RecentLog != nil {
+		d.Log = r.options.RecentLog()
+	}
+	if r.options.Settings != nil {
+		d.Settings = r.options.Settings()
+	}
+	return d
+}
+
+// Discloses implements livepage.Source.
+func (r *reporter) Discloses(ctx context.Context) bool {
+	return r.options.HTTP.debugs() && r.Authorize(ctx, credentials.Everything) == nil
 }
 
 // findVersions searches the queue for the newest versions of an id.

@@ -15,6 +15,7 @@ import (
 // besides internal. A room imports only rooms above it in this list.
 var rooms = []struct{ name, imports string }{
 	{"internal", ""},
+	{"docs", ""},
 	{"wal", ""},
 	{"bloom", ""},
 	{"queue/codec", ""},
@@ -41,7 +42,7 @@ var rooms = []struct{ name, imports string }{
 	{"docservice/follow", "docservice/collection queue queue/shard queue/bucket queue/publish"},
 	{"docservice/column", "docservice/follow docservice/collection docservice/placement boxcarrpc queue/shard"},
 	{"docservice/peers", "boxcarrpc queue queue/publish"},
-	{"docservice/server", "docservice docservice/placement docservice/sharded docservice/collection docservice/memcached docservice/router docservice/follow docservice/column docservice/peers " +
+	{"docservice/server", "docs docservice docservice/placement docservice/sharded docservice/collection docservice/memcached docservice/router docservice/follow docservice/column docservice/peers " +
 		"boxcarrpc boxcarrpc/core boxcarrpc/budget lsm queue queue/codec queue/stored queue/shard queue/bucket queue/publish"},
 	{"ingest", "queue queue/shardset queue/digests queue/bucket boxcarrpc"}, // the TLS files of brokers
 	{"cmd", "*"},

@@ -3,6 +3,7 @@ package ui
 import (
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -137,6 +138,9 @@ func TestBrowse(t *testing.T) {
 	require.Equal(t, 100, value[int](b, `document.querySelectorAll(".ids a").length`))
 	b.do(chromedp.Click(chromedp.CSS(`a[rel=next]`)), chromedp.WaitVisible(chromedp.CSS(`a[rel=next][href*="job-00199"]`)))
 	require.Equal(t, "job-00100", b.text(`.ids a`))
+	b.do(chromedp.Click(chromedp.CSS(`a[rel=next]`)), chromedp.WaitVisible(chromedp.CSS(`a[rel=next][href*="job-00299"]`)))
+	b.do(chromedp.Click(chromedp.CSS(`a[rel=prev]`)), chromedp.WaitVisible(chromedp.CSS(`a[rel=next][href*="job-00199"]`)))
+	require.Equal(t, "job-00100", b.text(`.ids a`))
 	require.LessOrEqual(t, value[int](b, `document.documentElement.scrollWidth`), 390)
 	b.picture("live-browse.png")
 }
@@ -184,6 +188,25 @@ func TestSlotBoard(t *testing.T) {
 	b.do(chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile), chromedp.Navigate(d.http))
 	b.shows(`document.querySelector("main details").open === false`)
 	b.picture("live-390.png")
+}
+
+// TestDiagnostics shows the log, the settings and the guides.
+func TestDiagnostics(t *testing.T) {
+	d := startDaemon(t)
+	for _, width := range []int64{1280, 390} {
+		for _, scheme := range []string{"light", "dark"} {
+			b := openBrowser(t, width, 900)
+			b.prefers(scheme)
+			b.do(chromedp.Navigate(d.http))
+			b.shows(`document.getElementById("log").textContent.includes("serving")`)
+			require.True(t, value[bool](b, `document.querySelectorAll("main details").forEach(d => d.open = true) === undefined`))
+			require.Contains(t, b.text(`#settings`), "memory: 16MiB # flag\n")
+			require.LessOrEqual(t, value[int](b, `document.documentElement.scrollWidth`), int(width))
+			b.picture(fmt.Sprintf("live-log-%d-%s.png", width, scheme))
+			b.do(chromedp.Navigate(value[string](b, `document.querySelector("a[href$='alerts.md']").href`)))
+			require.Contains(t, b.text(`pre`), "DocstoreDown")
+		}
+	}
 }
 
 // TestDarkMode: the page follows the color scheme of the system.

@@ -75,8 +75,8 @@ func (r *reloader) grace() time.Duration {
 // passwords matches user:password@ in URLs.
 var passwords = regexp.MustCompile(`://[^/@\s]*@`)
 
-// withoutPasswords removes passwords from a setting. Settings contain no tokens and keys,
-// only the names of their files.
+// withoutPasswords removes the passwords of URLs from a setting or the log, which contain no
+// tokens and keys, only the names of their files.
 func withoutPasswords(value string) string { return passwords.ReplaceAllString(value, "://...@") }
 
 // start watches until stop is called, which waits for the goroutine.

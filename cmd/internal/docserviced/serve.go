@@ -199,7 +199,7 @@ func startProcess(env *cli.Env, o serveOptions) (*process, error) {
 	s := &process{source: bucketsource.New(source), tracer: tracer}
 	o.Source, o.Logger, o.Audit = s.source, env.Log, o.auditDrain(env)
 	if env.Recent != nil {
-		o.RecentLog = env.Recent.String
+		o.RecentLog = func() string { return withoutPasswords(env.Recent.String()) }
 	}
 	if o.grpc != "" {
 		options := grpcserver.Options{Address: o.grpc}

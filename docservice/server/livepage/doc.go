@@ -6,6 +6,7 @@
 //	             |                   +-> GET /api/v1/status  Status as JSON
 //	             +-> Source.LookUp ----> GET /lookup         one document and its location
 //	             +-> Source.Browse ----> GET /browse         a page of ids
+//	                                     GET /guides/NAME    a guide as text
 //
 // The page is one template of sections, each rendered separately. A browser gets all of
 // them with the first request; its script then listens to /live and replaces the sections

@@ -6,10 +6,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -30,8 +33,15 @@ type fakeDaemon struct {
 	sample Sample
 	asked  int
 
+	diagnostics Diagnostics
+	secretive   bool // does not disclose them
+
 	searches int // for versions
 }
+
+func (d *fakeDaemon) Diagnostics() Diagnostics { return d.diagnostics }
+
+func (d *fakeDaemon) Discloses(context.Context) bool { return !d.secretive }
 
 func (d *fakeDaemon) Status() Status {
 	d.mu.Lock()
@@ -310,10 +320,14 @@ func TestBrowse(t *testing.T) {
 	require.Contains(t, body, `<option selected>jobs</option>`)
 	require.Contains(t, body, `value="b"`)
 	require.Contains(t, body, `<a href="/lookup?collection=jobs&amp;id=b%2fc%26d">b/c&amp;d</a>`)
-	require.Contains(t, body, `href="/browse?collection=jobs&amp;prefix=b&amp;after=b%2fc%26d">Next page`)
-	_, _, body = get(t, server.URL+"/browse?collection=jobs&prefix=b&after=b%2fc%26d")
+	require.NotContains(t, body, "Previous page")
+	next := linkTo(t, body, "Next page")
+	require.Equal(t, "/browse?after=b%2Fc%26d&back=&collection=jobs&prefix=b", next)
+	_, _, body = get(t, server.URL+next)
 	require.Contains(t, body, `id=b%ff">&#34;b\xff&#34;</a>`, "an id that is not text")
 	require.NotContains(t, body, "Next page")
+	require.Equal(t, "/browse?collection=jobs&prefix=b", linkTo(t, body, "Previous page"))
+	require.Equal(t, "/browse?collection=jobs&prefix=b", linkTo(t, body, "First page"))
 	_, _, body = get(t, server.URL+"/browse?collection=jobs&prefix=x")
 	require.Contains(t, body, "none: <a")
 	code, _, body = get(t, server.URL+"/browse?collection=none")
@@ -327,6 +341,98 @@ func TestBrowse(t *testing.T) {
 	mux.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/browse?collection=jobs", nil))
 	require.Equal(t, http.StatusForbidden, recorder.Code)
 	require.Contains(t, recorder.Body.String(), "--http-lookup")
+}
+
+// linkTo returns the URL of the link with a text.
+func linkTo(t *testing.T, body, text string) string {
+	t.Helper()
+	before, _, found := strings.Cut(body, `">`+text+"<")
+	require.True(t, found, "no link %s", text)
+	return html.UnescapeString(before[strings.LastIndexByte(before, '"')+1:])
+}
+
+// Each page of a listing leads to the next one, and back to the first.
+func TestBrowseBackAndForth(t *testing.T) {
+	forth := []Listing{{Collection: "jobs", IDs: []string{"0 &"}}}
+	for i := range 2 * maxBack {
+		u, err := url.Parse(forth[i].Next())
+		require.NoError(t, err)
+		query := u.Query()
+		require.LessOrEqual(t, len(query["back"]), maxBack)
+		forth = append(forth, Listing{Collection: "jobs", IDs: []string{fmt.Sprint(i+1, " &")}, after: query.Get("after"), back: query["back"]})
+	}
+	last := len(forth) - 1
+	at := forth[last]
+	for i := range maxBack {
+		u, err := url.Parse(at.Previous())
+		require.NoError(t, err)
+		at = Listing{Collection: "jobs", after: u.Query().Get("after"), back: u.Query()["back"]}
+		require.Equal(t, forth[last-1-i].after, at.after)
+	}
+	require.Empty(t, at.Previous(), "further pages are forgotten")
+	require.Equal(t, "/browse?collection=jobs", at.First())
+	require.Empty(t, forth[0].First())
+}
+
+// The page shows log and settings, unless the caller may not see them.
+func TestDiagnostics(t *testing.T) {
+	d := &fakeDaemon{status: someStatus()}
+	_, server := newTestPage(t, d)
+	_, _, body := get(t, server.URL)
+	require.Contains(t, body, "none yet")
+	var log strings.Builder
+	log.WriteString(`{"time":"2026-01-02T03:04:05.678Z","level":"ERROR","msg":"a <fault>","segment":7,"path":"/srv/q"}` + "\n")
+	for i := range 2 * shownLines {
+		fmt.Fprintf(&log, `{"time":"2026-01-02T03:04:06.1Z","level":"INFO","msg":"line %d, no WARNING","took":1.50}`+"\n", i)
+	}
+	d.diagnostics = Diagnostics{Log: log.String(), Settings: "data: /srv/<index> # a flag\n"}
+	p, server := newTestPage(t, d)
+	_, _, body = get(t, server.URL)
+	require.Contains(t, body, `<time>2026-01-02 03:04:05</time> <b class="bad-text">ERROR</b> a &lt;fault&gt; <small>path=/srv/q segment=7</small>`)
+	require.Equal(t, shownLines, strings.Count(body, "no WARNING <small>took=1.50</small>"))
+	require.Contains(t, body, "line 39,")
+	require.NotContains(t, body, "line 19,")
+	require.Contains(t, body, "data: /srv/&lt;index&gt; # a flag")
+
+	d.secretive = true
+	_, _, body = get(t, server.URL)
+	require.NotContains(t, body, "fault&gt;")
+	require.NotContains(t, body, "/srv/&lt;index")
+	events, err := events(templates, sections, p.viewFor(httptest.NewRequest(http.MethodGet, "/live", nil)), map[string]string{})
+	require.NoError(t, err)
+	require.NotContains(t, string(events), "&lt;index")
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestParseLogLine(t *testing.T) {
+	for text, want := range map[string]logLine{
+		"15:04:05 WARN it is full disk=1": {Time: "15:04:05", Level: "WARN", Message: "it is full disk=1"},
+		"15:04:05 serving http=127.0.0.1": {Time: "15:04:05", Message: "serving http=127.0.0.1"},
+		"panic":                           {Message: "panic"},
+		"a panic of 3":                    {Message: "a panic of 3"},
+		`{"time":"2026-01-02T03:04:05Z","level":"INFO","msg":"m","a":{"b":[1]},"c":"\u00fc"}`: {Time: "2026-01-02T03:04:05Z", Level: "INFO", Message: "m", Details: `a={"b":[1]} c=ü`},
+	} {
+		require.Equal(t, want, parseLogLine(text))
+	}
+}
+
+// The guides come with the daemon.
+func TestGuides(t *testing.T) {
+	_, server := newTestPage(t, &fakeDaemon{status: someStatus()})
+	_, _, page := get(t, server.URL)
+	links := regexp.MustCompile(`href="(/guides/[^"]*)"`).FindAllStringSubmatch(page, -1)
+	require.NotEmpty(t, links)
+	for _, link := range links {
+		status, header, body := get(t, server.URL+link[1])
+		require.Equal(t, http.StatusOK, status, link[1])
+		require.Equal(t, "text/plain; charset=utf-8", header.Get("Content-Type"))
+		require.Regexp(t, `^# `, body)
+	}
+	for _, name := range []string{"none.md", "docs.go", "..%2f..%2fetc%2fpasswd"} {
+		status, _, _ := get(t, server.URL+"/guides/"+name)
+		require.Equal(t, http.StatusNotFound, status)
+	}
+	http.DefaultClient.CloseIdleConnections()
 }
 
 // Documents are indented if they are JSON, unless indentation would multiply their length.

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"docstore/docs"
 )
 
 const (
@@ -37,6 +39,10 @@ type Source interface {
 	LookUp(ctx context.Context, collection, id string, versions bool) LookUp
 	// Browse lists ids with a prefix, after the id after.
 	Browse(ctx context.Context, collection, prefix, after string) Listing
+	// Diagnostics returns the log and the settings.
+	Diagnostics() Diagnostics
+	// Discloses reports whether the caller of a request may see the diagnostics.
+	Discloses(ctx context.Context) bool
 }
 
 //go:embed assets
@@ -87,6 +93,7 @@ func (p *Page) Handle(mux *http.ServeMux, admit func(http.HandlerFunc) http.Hand
 	mux.HandleFunc("GET /lookup", admit(p.serveLookUp))
 	mux.HandleFunc("GET /browse", admit(p.serveBrowse))
 	mux.Handle("GET /assets/", http.FileServerFS(assets))
+	mux.HandleFunc("GET /guides/{name}", serveGuide)
 }
 
 // Headers sets the headers of a page, which restrict it to its own resources.
@@ -100,7 +107,7 @@ func Headers(w http.ResponseWriter, contentType string) {
 }
 
 func (p *Page) servePage(w http.ResponseWriter, r *http.Request) {
-	p.serveTemplate(w, "page", p.view().selecting(r), http.StatusOK)
+	p.serveTemplate(w, "page", p.viewFor(r), http.StatusOK)
 }
 
 // serveTemplate answers with a complete page.
@@ -144,6 +151,17 @@ func (p *Page) serveLookUp(w http.ResponseWriter, r *http.Request) {
 	p.serveTemplate(w, "lookup-page", v, status)
 }
 
+// serveGuide answers with a guide as text.
+func serveGuide(w http.ResponseWriter, r *http.Request) {
+	text, err := docs.Guides.ReadFile(r.PathValue("name"))
+	if err != nil {
+		http.Error(w, "no such guide; /guides/README.md lists them", http.StatusNotFound)
+		return
+	}
+	Headers(w, "text/plain; charset=utf-8")
+	_, _ = w.Write(text) // the client may have disconnected
+}
+
 func (p *Page) failed(w http.ResponseWriter, err error) {
 	p.logger.Error("rendering the page failed", "error", err)
 	http.Error(w, "rendering the page failed: "+err.Error(), http.StatusInternalServerError)
@@ -151,7 +169,7 @@ func (p *Page) failed(w http.ResponseWriter, err error) {
 
 // serveLive sends the changed sections each second until the viewer disconnects.
 func (p *Page) serveLive(w http.ResponseWriter, r *http.Request) {
-	err := p.live.Serve(w, r, templates, sections, func() any { return p.view().selecting(r) })
+	err := p.live.Serve(w, r, templates, sections, func() any { return p.viewFor(r) })
 	if err != nil {
 		p.logger.Error("updating the page failed", "error", err)
 	}
@@ -166,22 +184,28 @@ type view struct {
 	LookUp  *LookUp
 	Listing *Listing
 	Client  string // show only the slots of this client; empty: all
+	// Diagnostics is nil if the caller may not see them.
+	Diagnostics *diagnostics
 }
 
-// selecting applies the parameters of a request.
-func (v view) selecting(r *http.Request) view {
+// viewFor returns the view for the caller and the parameters of a request.
+func (p *Page) viewFor(r *http.Request) view {
+	v := p.view()
 	v.Client = r.URL.Query().Get("client")
+	if !p.source.Discloses(r.Context()) {
+		v.Diagnostics = nil
+	}
 	return v
 }
 
-// view returns the current view.
+// view returns the current view, with all that any caller may see.
 func (p *Page) view() view {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if v := p.mu.status; v != nil && time.Since(v.Time) < statusLife {
 		return *v
 	}
-	v := view{Status: p.source.Status(), Samples: p.recorder.history(), LookUps: p.lookUps}
+	v := view{Status: p.source.Status(), Samples: p.recorder.history(), LookUps: p.lookUps, Diagnostics: diagnosticsOf(p.source.Diagnostics())}
 	v.Latencies = latencies(v.Samples)
 	if v.Latencies == nil {
 		v.Latencies = []Latency{}

@@ -14,7 +14,7 @@ import (
 
 // sections are the parts of the page that are updated: names of templates and ids of
 // elements.
-var sections = []string{"state", "collections", "figures", "faults", "memory", "queues", "indexes", "filters", "boxcar"}
+var sections = []string{"state", "collections", "figures", "faults", "memory", "queues", "indexes", "filters", "boxcar", "log", "settings"}
 
 // shownSegments and shownSlots limit the lists on the page; the status has all entries.
 const (
