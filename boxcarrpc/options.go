@@ -89,6 +89,11 @@ type ServerOptions struct {
 	Admission budget.Admission
 	// StreamHandler serves streams. The default refuses them.
 	StreamHandler StreamHandler
+	// Tools are built-in streams besides MethodBoard and MethodDrain, by method. The client
+	// sends one message, and the handler returns the answer. They have the limits of built-in
+	// streams: they take no slot, work in every state of the server, also while it drains, and
+	// end after 10 s. The message has at most 64 KiB.
+	Tools map[string]Handler
 	// TLS returns the TLS configuration of a new connection. It is called for each, so that
 	// certificates can change: package credentials reads them from files. It must return
 	// the same *tls.Config until something changes. The default is plain text, which Serve

@@ -125,11 +125,13 @@ const (
 	maxTools       = 16
 	maxClientTools = 4 // of one client, so that it cannot keep an operator from draining
 	toolTime       = 10 * time.Second
+	// maxToolRequestBytes limits the message of a client to one of ServerOptions.Tools.
+	maxToolRequestBytes = 64 << 10
 )
 
 // isTool reports whether a stream is built in, and served in every state of the server.
-func isTool(method string) bool {
-	return method == MethodDrain || method == MethodUndrain || method == MethodBoard
+func (s *Server) isTool(method string) bool {
+	return method == MethodDrain || method == MethodUndrain || method == MethodBoard || s.options.Tools[method] != nil
 }
 
 // withToolStreams returns a handler that serves the built-in streams and passes others to
@@ -145,6 +147,17 @@ func (s *Server) withToolStreams(h StreamHandler) StreamHandler {
 
 // serveTool serves a built-in stream.
 func (s *Server) serveTool(stream *ServerStream) error {
+	if h := s.options.Tools[stream.method]; h != nil {
+		request, err := stream.Receive(nil)
+		if err != nil {
+			return err
+		}
+		answer, err := h(stream.ctx, stream.method, request, nil)
+		if err != nil {
+			return err
+		}
+		return stream.Send(answer)
+	}
 	if stream.method != MethodBoard {
 		err := s.mayOperate(stream.conn.peer)
 		if err == nil {

@@ -3,6 +3,8 @@ package boxcarrpc
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,4 +126,50 @@ func TestBoardsThatAreNotReceivedAreBounded(t *testing.T) {
 		require.Greater(t, len(board), wire.Window)
 		require.NoError(t, conn.Close())
 	})
+}
+
+// A tool answers one message of bounded size without a slot, also while the server drains, and
+// only clients that the server authorizes.
+func TestToolsOfAProgram(t *testing.T) {
+	const method = "/test/Tool"
+	s := serve(t, echo, &ServerOptions{
+		Tools: map[string]Handler{method: func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
+			if string(request) == "fail" {
+				return nil, &Error{Code: CodeNotFound, Message: "no such thing", Processed: true}
+			}
+			return append(append(dst, PeerOf(ctx).Name+" asks "...), request...), nil
+		}},
+		Authorize: func(ctx context.Context, method string) error {
+			if PeerOf(ctx).Name == "stranger" {
+				return errors.New("go away")
+			}
+			return nil
+		},
+	})
+	ask := func(client, request string) (string, error) {
+		p := newPoolOf(t, &PoolOptions{Name: client}, discovery.Static(s.address))
+		stream, err := p.Stream(t.Context(), method, nil)
+		require.NoError(t, err)
+		defer stream.Close()
+		if err := stream.Send([]byte(request)); err != nil {
+			return "", err
+		}
+		answer, err := stream.Receive(nil)
+		return string(answer), err
+	}
+	for _, draining := range []bool{false, true} {
+		if draining {
+			s.Drain()
+		}
+		answer, err := ask("me", "x")
+		require.NoError(t, err)
+		require.Equal(t, "me asks x", answer)
+		_, err = ask("me", "fail")
+		require.Equal(t, CodeNotFound, CodeOf(err))
+		_, err = ask("stranger", "x")
+		require.Equal(t, CodePermissionDenied, CodeOf(err))
+		_, err = ask("me", strings.Repeat("x", maxToolRequestBytes+1))
+		require.Error(t, err)
+		until(t, "all have ended", func() bool { return s.counts.tools.Load() == 0 })
+	}
 }

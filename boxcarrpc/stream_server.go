@@ -178,9 +178,10 @@ func (c *serverConn) open(f wire.Frame) error {
 		return protocolError("OPEN of stream %d, which is open", f.Lane)
 	}
 	batch := Metadata(metadata).isBatch()
-	tool, admit := isTool(string(method)), func() refusal { return c.admitStreamLocked(batch) }
+	tool, admit := c.server.isTool(string(method)), func() refusal { return c.admitStreamLocked(batch) }
+	maxMessage := c.server.options.MaxRequestBytes
 	if tool {
-		admit = c.admitTool
+		admit, maxMessage = c.admitTool, maxToolRequestBytes
 		if head.Budget == 0 || head.Budget > toolTime {
 			head.Budget = toolTime
 		}
@@ -191,7 +192,7 @@ func (c *serverConn) open(f wire.Frame) error {
 	}
 	s := &ServerStream{conn: c, tool: tool, method: string(method)}
 	s.account = c.account
-	s.init(&c.out, f.Lane, head.Sequence, c.server.options.MaxRequestBytes)
+	s.init(&c.out, f.Lane, head.Sequence, maxMessage)
 	s.ctx = &s.call
 	s.call.peer, s.call.slot, s.call.batch, s.call.reservation.Account = c.peer, -1, batch, c.account
 	if len(metadata) > 0 {
