@@ -107,6 +107,8 @@ func TestCacheIsLoadedByTheTail(t *testing.T) {
 	require.Zero(t, stats.Misses+stats.Wrong+stats.Dropped+stats.Refused)
 	require.Equal(t, 2, stats.ServersUp)
 
+	require.Equal(t, CacheHit, c.CacheState([]byte("a-7")))
+	require.Equal(t, CacheNone, c.CacheState([]byte("never")))
 	before, gone := placeOf(t, c, "a-7"), placeOf(t, c, "a-8")
 	_, err := f.queueWriter().Delete([]byte("a-8"))
 	require.NoError(t, err)
@@ -208,6 +210,7 @@ func TestCacheWithWrongValues(t *testing.T) {
 	require.NoError(t, c.WaitFor(soon(t), f.put("a-1", "new")))
 	waitStats(t, cache, "the new one is loaded", func(s CacheStats) bool { return s.Loaded == uint64(len(lies))+4 })
 	require.NoError(t, liar.Set(&memcache.Item{Key: placeOf(t, c, "a-1").key, Value: good}))
+	require.Equal(t, CacheWrong, c.CacheState([]byte("a-1")))
 	requireDocument(t, c, "a-1", "new")
 }
 

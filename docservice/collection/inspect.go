@@ -11,6 +11,7 @@ import (
 	"docstore/docservice/internal/wire"
 	"docstore/lsm"
 	"docstore/queue"
+	"docstore/queue/stored"
 )
 
 // Location is the address and size of a document according to the index.
@@ -53,6 +54,47 @@ func (r *reader) locate(id []byte) (Location, error) {
 		l.Expires, l.Expired = time.Unix(int64(entry.expiry), 0), entry.expired(r.options.Now())
 	}
 	return l, nil
+}
+
+// CacheState is the state of the document of an id in the cache.
+type CacheState string
+
+// States of a document in the cache.
+const (
+	CacheNone     CacheState = "" // there is no cache, or no document
+	CacheHit      CacheState = "hit"
+	CacheMiss     CacheState = "miss"
+	CacheWrong    CacheState = "wrong"    // not the document of the index, for example an older version: it is not used
+	CacheBypassed CacheState = "bypassed" // the document is too large or not settled, or its server is down
+)
+
+// CacheState returns the state of the document with the id. It reads no segment, and counts nothing.
+func (c *Collection) CacheState(id []byte) CacheState {
+	return c.serving.Load().reader.cacheState(id)
+}
+
+func (r *reader) cacheState(id []byte) CacheState {
+	cache, unsettled := r.options.Cache, r.unsettled.Load()
+	if cache == nil || !wire.ValidIDBytes(len(id)) {
+		return CacheNone
+	}
+	entry, err := r.lookUp(id)
+	if err != nil {
+		return CacheNone
+	}
+	server, ok := r.cacheServer(entry)
+	if !ok || unsettled.holds(entry.address) {
+		return CacheBypassed
+	}
+	value, ok := cache.servers.Get(server, r.cacheKey(entry))
+	if !ok {
+		return CacheMiss
+	}
+	form, err := stored.Parse(value, id)
+	if err != nil || form.Address != entry.address || !entry.place.Matches(&form) {
+		return CacheWrong
+	}
+	return CacheHit
 }
 
 // Version is one version of a document in the queue.
