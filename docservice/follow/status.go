@@ -19,6 +19,8 @@ type Status struct {
 	IncrementTime time.Time
 	// Held is the reason why a stream has stopped to announce; empty: it has not.
 	Held string
+	// Frozen: after a rollback nothing is announced until the queue has been reverted.
+	Frozen bool
 	// Behind is the time since which it is known that the target, the manifest with all of its
 	// increments, is not served; zero: it is served.
 	Behind time.Time
@@ -108,7 +110,7 @@ func (f *Follower) FilesDir() string {
 // be served. complete: no increments follow those that are here.
 func (f *Follower) targetRead(record publish.Record, target publish.Ref, now time.Time, beyond, complete bool) {
 	f.update(func(s *Status) {
-		s.Held = record.Held
+		s.Held, s.Frozen = record.Held, record.Frozen
 		s.Announced, s.Target, s.Pin, s.LastContact = record.Announced.Number, target.Number, record.PinOf(f.options.Group), now
 		switch {
 		case target.Number != s.Served, beyond:

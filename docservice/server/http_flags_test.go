@@ -21,7 +21,7 @@ import (
 var endpointPaths = map[string]string{
 	"/healthz": "health", "/readyz": "health", "/metrics": "figures", "/": "figures", "/api/v1/status": "figures",
 	"/documents/jobs/a": "documents", "/openapi.yaml": "figures", "/collections": "documents", "/collections/jobs/ids": "documents", "/collections/jobs/count": "documents", "/collections/jobs/export": "documents",
-	"/lookup?collection=jobs&id=a": "documents", "/%64ocuments/jobs/a": "nothing", "/%6Cookup?collection=jobs&id=a": "documents",
+	"/lookup?collection=jobs&id=a": "documents", "/explain?collection=jobs&id=a": "documents", "/%64ocuments/jobs/a": "nothing", "/%6Cookup?collection=jobs&id=a": "documents",
 	"/debug/pprof/": "debug", "/debug/pprof/cmdline": "debug", "/%64ebug/pprof/cmdline": "debug", "//debug/pprof/cmdline": "debug", "/debug/log": "debug", "/debug/settings": "debug",
 	"/guides/status.md": "figures", "/guides/none.md": "nothing", "/guides/..%2fdocs.go": "nothing", "/browse?collection=jobs": "documents",
 }

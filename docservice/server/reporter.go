@@ -405,15 +405,26 @@ func (r *reporter) Discloses(ctx context.Context) bool {
 	return r.options.HTTP.debugs() && r.Authorize(ctx, credentials.Everything) == nil
 }
 
-// findVersions searches the queue for the newest versions of an id.
-func (r *reporter) findVersions(ctx context.Context, c *collection.Collection, result *livepage.LookUp) {
+const searchBusy = "Another search for versions is running; try again in some seconds."
+
+// search begins a search for versions, unless one is running.
+func (r *reporter) search() (done func(), ok bool) {
 	select {
 	case r.searching <- struct{}{}:
-		defer func() { <-r.searching }()
+		return func() { <-r.searching }, true
 	default:
-		result.VersionsProblem = "Another search for versions is running; try again in some seconds."
+		return nil, false
+	}
+}
+
+// findVersions searches the queue for the newest versions of an id.
+func (r *reporter) findVersions(ctx context.Context, c *collection.Collection, result *livepage.LookUp) {
+	done, ok := r.search()
+	if !ok {
+		result.VersionsProblem = searchBusy
 		return
 	}
+	defer done()
 	ctx, cancel := context.WithTimeout(ctx, versionsTime)
 	defer cancel()
 	id := []byte(result.ID)

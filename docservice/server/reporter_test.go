@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/boxcarrpc"
 	"docstore/docservice/collection"
 	"docstore/docservice/server/livepage"
 	"docstore/internal/servertest"
@@ -160,6 +161,37 @@ func TestLookUpInADaemon(t *testing.T) {
 	status, body = lookUp("resumes", "a", "")
 	require.Equal(t, http.StatusNotFound, status)
 	require.Contains(t, body, "No such collection")
+}
+
+// The page of an id states its verdict on this server.
+func TestExplainInADaemon(t *testing.T) {
+	queueDir := t.TempDir()
+	servertest.Fill(t, queueDir, "a", "one", "a", "two", "gone", "x", "gone", "")
+	d, _ := startTestDaemon(t, testOptions(t, queueDir))
+	waitReady(t, d)
+	for id, want := range map[string]string{
+		"a":     "<p>served: version 1/",
+		"gone":  "<p>deleted: the id was deleted at 1/",
+		"never": "<p>absent: no version of the id is in the collection up to position 1/",
+		"":      "<p>invalid_id: ",
+	} {
+		r := servertest.Get(d.http.Handler, "/explain?collection=jobs&id="+id)
+		require.Equal(t, http.StatusOK, r.Code)
+		require.Contains(t, r.Body.String(), want)
+	}
+	body := servertest.Get(d.http.Handler, "/explain?collection=resumes&id=a").Body.String()
+	require.Contains(t, body, "no_collection: the server has no collection &#34;resumes&#34;")
+	body = servertest.Get(d.http.Handler, "/lookup?collection=jobs&id=a").Body.String()
+	require.Contains(t, body, `<a href="/explain?collection=jobs&amp;id=a">`)
+
+	done, ok := d.reporter.search()
+	require.True(t, ok)
+	defer done()
+	facts := d.reporter.facts(t.Context(), "jobs", []byte("gone"), true)
+	require.Equal(t, searchBusy, facts.History.Problem)
+	require.Nil(t, d.reporter.facts(t.Context(), "jobs", []byte("gone"), false).History)
+	_, err := d.answerExplain(t.Context(), "", []byte("{"), nil)
+	require.Equal(t, boxcarrpc.CodeInvalidArgument, boxcarrpc.CodeOf(err))
 }
 
 // The pages of a listing have all ids with the prefix, in their order.

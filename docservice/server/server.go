@@ -19,6 +19,7 @@ import (
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/budget"
 	"docstore/docservice/collection"
+	"docstore/docservice/explain"
 	"docstore/docservice/memcached"
 	"docstore/docservice/router"
 	"docstore/docservice/server/internal/bounded"
@@ -154,7 +155,8 @@ func (s *Server) listen() (err error) {
 
 // openBoxcar makes the Boxcar server.
 func (s *Server) openBoxcar(memory int64) error {
-	options := &boxcarrpc.ServerOptions{Budget: s.messages, Logger: s.options.Logger, Prefetch: s.service.Prefetch()}
+	options := &boxcarrpc.ServerOptions{Budget: s.messages, Logger: s.options.Logger, Prefetch: s.service.Prefetch(),
+		Tools: map[string]boxcarrpc.Handler{explain.Method: s.answerExplain}}
 	if s.parts.Boxcar != nil {
 		s.parts.Boxcar(options)
 	}

@@ -123,6 +123,8 @@ func TestLookUp(t *testing.T) {
 	require.Contains(t, b.text(`pre`), "<b>words </b>", "markup in a document is shown as text")
 	b.do(chromedp.Navigate(d.http+"/lookup?collection=jobs&id=nobody"), chromedp.WaitVisible(chromedp.CSS(`.warn-text`)))
 	require.Equal(t, "not found", b.text(`.warn-text`))
+	b.do(chromedp.Click(chromedp.CSS(`a[href^="/explain"]`)), chromedp.WaitVisible(chromedp.CSS(`main code`)))
+	require.Contains(t, b.text(`main section > p`), "absent: no version of the id is in the collection")
 }
 
 // TestBrowse follows the pages of the ids with a prefix, and opens a document.

@@ -3,6 +3,7 @@ package docserviced
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -25,6 +26,7 @@ import (
 	"docstore/boxcarrpc/discovery"
 	"docstore/docservice/docservicegrpc"
 	"docstore/docservice/docservicepb"
+	"docstore/docservice/explain"
 	"docstore/docservice/peers"
 	"docstore/docservice/server"
 	"docstore/internal/servertest"
@@ -82,6 +84,8 @@ func TestAccess(t *testing.T) {
 		}
 		require.Equal(t, client == "frontend", boxcarrpc.CodeOf(fetchFile(pool, "salaries")) == boxcarrpc.CodePermissionDenied)
 		require.Equal(t, boxcarrpc.CodeNotFound, boxcarrpc.CodeOf(fetchFile(pool, "jobs")))
+		require.Equal(t, explain.Found, explainAnswer(t, pool, "jobs"))
+		require.Equal(t, client == "frontend", explainAnswer(t, pool, "salaries") == explain.Forbidden)
 		testAccessHTTP(t, d, &http.Client{Transport: &http.Transport{TLSClientConfig: clientTLS}}, client, token)
 	}
 }
@@ -95,6 +99,22 @@ func callAll(ctx context.Context, stub docservicegrpc.DocumentsClient, collectio
 	_, failed["Stats"] = stub.Stats(ctx, &docservicepb.StatsRequest{Collection: collection})
 	_, failed["Dictionary"] = stub.Dictionary(ctx, &docservicepb.DictionaryRequest{Collection: collection, Hash: make([]byte, 16)})
 	return failed
+}
+
+// explainAnswer returns the answer to an id in the facts of the server.
+func explainAnswer(t *testing.T, pool *boxcarrpc.Pool, collection string) string {
+	t.Helper()
+	stream, err := pool.Stream(servertest.Shortly(t), explain.Method, nil)
+	require.NoError(t, err)
+	defer stream.Close()
+	request, err := json.Marshal(explain.Request{Collection: collection, ID: []byte("a")})
+	require.NoError(t, err)
+	require.NoError(t, stream.Send(request))
+	content, err := stream.Receive(nil)
+	require.NoError(t, err)
+	var facts explain.Facts
+	require.NoError(t, json.Unmarshal(content, &facts))
+	return facts.Answer
 }
 
 // fetchFile asks for a file as another server does.
@@ -148,9 +168,9 @@ func testAccessHTTP(t *testing.T, d *process, client *http.Client, name, token s
 	require.NoError(t, err)
 	require.Equal(t, name == "operator", strings.Contains(string(batch), `"salary":1`), string(batch))
 	require.Equal(t, name == "operator", response.StatusCode == http.StatusOK, string(batch))
-	for _, path := range []string{"/collections", "/lookup?collection=salaries&id=a"} {
+	for _, path := range []string{"/collections", "/lookup?collection=salaries&id=a", "/explain?collection=salaries&id=a"} {
 		_, body := get(path)
-		require.Equal(t, name == "operator", strings.Contains(body, "salar"+map[bool]string{true: "ies", false: "y"}[path == "/collections"]), path)
+		require.Equal(t, name == "operator", strings.Contains(body, map[string]string{"/collections": "salaries", "/lookup": "salary", "/explain": "served: version"}[strings.Split(path, "?")[0]]), path)
 	}
 }
 

@@ -144,7 +144,7 @@ func (s *Source) watched(b bucket.Bucket) (bucket.Bucket, error) {
 // manifestStatus describes the manifest that a collection serves.
 func manifestStatus(s follow.Status) *livepage.Manifest {
 	m := &livepage.Manifest{
-		Announced: s.Announced, Target: s.Target, Served: s.Served, Increment: s.Increment, Held: s.Held,
+		Announced: s.Announced, Target: s.Target, Served: s.Served, Increment: s.Increment, Held: s.Held, Frozen: s.Frozen,
 		FetchedBytes: s.FetchedBytes, FetchBytes: s.FetchBytes, FetchRate: s.FetchRate,
 		PeerBytes: s.PeerBytes, BucketBytes: s.BucketBytes,
 		Behind: s.Lag.Seconds(), Error: s.Error, LastContact: livepage.TimeOrNil(s.LastContact),

@@ -5,6 +5,7 @@
 //	             |                   +-> GET /live           server-sent events: changed sections
 //	             |                   +-> GET /api/v1/status  Status as JSON
 //	             +-> Source.LookUp ----> GET /lookup         one document and its location
+//	             +-> Source.Explain ---> GET /explain        why an id is served here or not
 //	             +-> Source.Browse ----> GET /browse         a page of ids
 //	                                     GET /guides/NAME    a guide as text
 //

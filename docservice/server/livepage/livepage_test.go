@@ -22,6 +22,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"docstore/docservice/explain"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -73,6 +75,16 @@ func (d *fakeDaemon) LookUp(_ context.Context, collection, id string, versions b
 		found.OlderVersions, found.VersionsProblem = 1234, "too late"
 	}
 	return found
+}
+
+func (d *fakeDaemon) Explain(_ context.Context, collection, id string, history bool) explain.Report {
+	if history {
+		d.mu.Lock()
+		d.searches++
+		d.mu.Unlock()
+	}
+	facts := &explain.Facts{Version: "v1", Answer: explain.Found, Entry: &explain.Entry{}, Ready: true, Faults: []string{"3.seg <bad>"}}
+	return explain.Explain(explain.Question{Collection: collection, ID: id, Servers: []explain.Server{{Address: "here:1", Facts: facts}}})
 }
 
 // Browse lists the ids a, b/c and \xff.
@@ -310,6 +322,26 @@ func TestLookUp(t *testing.T) {
 	recorder = httptest.NewRecorder()
 	mux.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/", nil))
 	require.NotContains(t, recorder.Body.String(), "/lookup")
+}
+
+func TestExplain(t *testing.T) {
+	d := &fakeDaemon{status: someStatus()}
+	_, server := newTestPage(t, d)
+	code, _, body := get(t, server.URL+"/explain?collection=jobs&id=a%2Fb")
+	require.Equal(t, http.StatusOK, code)
+	for _, want := range []string{"<p>served: version 0/0/0 is served.</p>", "<dt>fault</dt><dd>3.seg &lt;bad&gt;</dd>", `<a href="/lookup?collection=jobs&amp;id=a%2fb">`} {
+		require.Contains(t, body, want)
+	}
+	response, err := http.Head(server.URL + "/explain?collection=jobs&id=a")
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	require.Equal(t, 1, d.searches, "HEAD does not search")
+
+	closed, mux := New(d, false, slog.New(slog.DiscardHandler)), http.NewServeMux()
+	closed.Handle(mux, admitAll)
+	recorder := httptest.NewRecorder()
+	mux.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "/explain?collection=jobs&id=a", nil))
+	require.Equal(t, http.StatusForbidden, recorder.Code)
 }
 
 func TestBrowse(t *testing.T) {

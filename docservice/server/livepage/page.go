@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"docstore/docs"
+	"docstore/docservice/explain"
 )
 
 const (
@@ -37,6 +38,8 @@ type Source interface {
 	Sample() Sample
 	// LookUp looks up a document; versions also requests its history.
 	LookUp(ctx context.Context, collection, id string, versions bool) LookUp
+	// Explain states why an id is served or not by this server; history also searches the queue.
+	Explain(ctx context.Context, collection, id string, history bool) explain.Report
 	// Browse lists ids with a prefix, after the id after.
 	Browse(ctx context.Context, collection, prefix, after string) Listing
 	// Diagnostics returns the log and the settings.
@@ -91,6 +94,7 @@ func (p *Page) Handle(mux *http.ServeMux, admit func(http.HandlerFunc) http.Hand
 	mux.HandleFunc("GET /live", p.serveLive)
 	mux.HandleFunc("GET /api/v1/status", p.serveStatus)
 	mux.HandleFunc("GET /lookup", admit(p.serveLookUp))
+	mux.HandleFunc("GET /explain", admit(p.serveExplain))
 	mux.HandleFunc("GET /browse", admit(p.serveBrowse))
 	mux.Handle("GET /assets/", http.FileServerFS(assets))
 	mux.HandleFunc("GET /guides/{name}", serveGuide)
@@ -162,6 +166,18 @@ func serveGuide(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(text) // the client may have disconnected
 }
 
+func (p *Page) serveExplain(w http.ResponseWriter, r *http.Request) {
+	if !p.lookUps {
+		http.Error(w, noLookUps, http.StatusForbidden)
+		return
+	}
+	query := r.URL.Query()
+	report := p.source.Explain(r.Context(), query.Get("collection"), query.Get("id"), r.Method != http.MethodHead)
+	v := p.view()
+	v.Report = &report
+	p.serveTemplate(w, "explain-page", v, http.StatusOK)
+}
+
 func (p *Page) failed(w http.ResponseWriter, err error) {
 	p.logger.Error("rendering the page failed", "error", err)
 	http.Error(w, "rendering the page failed: "+err.Error(), http.StatusInternalServerError)
@@ -182,6 +198,7 @@ type view struct {
 	Heat    []heatMap // by collection
 	LookUps bool
 	LookUp  *LookUp
+	Report  *explain.Report
 	Listing *Listing
 	Client  string // show only the slots of this client; empty: all
 	// Diagnostics is nil if the caller may not see them.

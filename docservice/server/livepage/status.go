@@ -105,6 +105,7 @@ type Manifest struct {
 	Served    uint64     `json:"served"`              // whose files are here; 0: none
 	Increment uint64     `json:"increment,omitempty"` // after the served manifest
 	Held      string     `json:"held,omitempty"`      // why a stream has stopped to announce
+	Frozen    bool       `json:"frozen,omitempty"`    // after a rollback nothing is announced until the queue has been reverted
 	PinnedBy  string     `json:"pinned_by,omitempty"`
 	PinReason string     `json:"pin_reason,omitempty"`
 	PinnedAt  *time.Time `json:"pinned_at,omitempty"`
