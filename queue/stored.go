@@ -32,6 +32,22 @@ func (r *Reader) DecodedBytes(a Address) (int, error) {
 	return q.Length, err
 }
 
+// BlockCursor returns the cursor that the block of an address has: the position in the input after
+// its last record. It is empty if the writer had none.
+func (r *Reader) BlockCursor(a Address) ([]byte, error) {
+	t := newTailer(r, Position{Next: Address{Segment: a.Segment, Block: a.Block}})
+	defer t.close()
+	b := &t.blocks[0]
+	found, err := t.next(b)
+	if err != nil {
+		return nil, err
+	}
+	if !found || b.at.Segment != a.Segment || b.at.Block != a.Block {
+		return nil, &unavailableError{a, errors.New("its block is not here")}
+	}
+	return slices.Clone(b.Cursor()), nil
+}
+
 // Dictionary appends the verified dictionary with the hash to dst. The error is
 // ErrNoDictionary if no segment in the directory has it.
 func (r *Reader) Dictionary(dst []byte, hash codec.DictionaryHash) ([]byte, error) {

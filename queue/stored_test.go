@@ -12,6 +12,7 @@ import (
 	"docstore/queue"
 	"docstore/queue/codec"
 	"docstore/queue/internal/queuetest"
+	"docstore/queue/maintain"
 	"docstore/queue/stored"
 
 	"github.com/stretchr/testify/assert"
@@ -146,4 +147,44 @@ func TestReaderDictionary(t *testing.T) {
 	require.NoError(t, r.Close())
 	_, err = r.Dictionary(nil, s.Dictionary)
 	require.ErrorIs(t, err, queue.ErrClosed)
+}
+
+// The cursor of a block is that after its last record, also in a sealed segment and a rewrite.
+func TestBlockCursor(t *testing.T) {
+	mem := queuetest.NewMem(t)
+	w := queuetest.OpenWriter(t, queuetest.Options(mem))
+	cursors := map[queue.Address]string{}
+	for n := range 6 {
+		for range 2 { // a block
+			w.SetCursor(fmt.Append(nil, "before ", n))
+			it := queuetest.Item{ID: fmt.Sprint(len(cursors)), Document: "document"}
+			it.Put(t, w)
+		}
+		at, err := w.Append(fmt.Append(nil, "last ", n), []byte("document"))
+		require.NoError(t, err)
+		w.SetCursor(fmt.Append(nil, "line ", n))
+		require.NoError(t, w.Flush())
+		cursors[at] = fmt.Sprint("line ", n)
+		if n == 3 {
+			require.NoError(t, w.Seal())
+		}
+	}
+	require.NoError(t, w.Close())
+	check := func() {
+		t.Helper()
+		r := queuetest.OpenReader(t, mem)
+		for at, want := range cursors {
+			got, err := r.BlockCursor(at)
+			require.NoError(t, err)
+			require.Equal(t, want, string(got), at)
+		}
+		for _, none := range []queue.Address{{Segment: 1, Block: 1}, {Segment: 9}, {Segment: 2, Block: 1 << 20}} {
+			_, err := r.BlockCursor(none)
+			require.Error(t, err, none)
+		}
+	}
+	check()
+	_, err := maintain.Compact(t.Context(), queuetest.Dir, &maintain.CompactOptions{FS: mem, MaxDead: 1, EraseDead: true, DeleteOriginals: true})
+	require.NoError(t, err)
+	check()
 }

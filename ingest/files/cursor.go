@@ -228,3 +228,13 @@ func (c *cursor) moveAfter(record records.Record, head []byte, footer sample) {
 		c.Head = sampleOf(head[:min(c.Offset, int64(len(head)))])
 	}
 }
+
+// Describe describes a stored cursor without its files: the name of the file and the number of
+// lines that were read from it. The error says that it is no cursor of files.
+func Describe(stored []byte) (string, error) {
+	c, err := parseCursor(stored)
+	if err != nil {
+		return "", err
+	}
+	return (&position{index: -1, at: c}).String(), nil
+}

@@ -190,3 +190,12 @@ func earliest(positions []*position) (*position, error) {
 	}
 	return first, nil
 }
+
+// Describe describes a stored cursor. The error says that it is none of Kafka.
+func Describe(stored []byte) (string, error) {
+	p, err := parsePosition(stored)
+	if err != nil {
+		return "", err
+	}
+	return p.String(), nil
+}

@@ -22,6 +22,9 @@ func TestCursorGolden(t *testing.T) {
 	again, err := parsePosition(cursor)
 	require.NoError(t, err)
 	require.Equal(t, p, again)
+	text, err := Describe(cursor)
+	require.NoError(t, err)
+	require.Equal(t, "topic jobs, offsets of 2 partitions that add up to 301", text)
 	earlier, err := parsePosition([]byte("DSKA\x00\x01\x02\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x10\x02c1\x04jobs\x03\x02" +
 		"\x00\xac\x02\x00" + "\x01\x01\x08"))
 	require.NoError(t, err)

@@ -116,3 +116,12 @@ func checkExpiry(now state) error {
 func formatTime(nanoseconds int64) string {
 	return time.Unix(0, nanoseconds).UTC().Format(time.RFC3339Nano)
 }
+
+// Describe describes a stored cursor. The error says that it is none of NATS.
+func Describe(stored []byte) (string, error) {
+	p, err := parsePosition(stored)
+	if err != nil {
+		return "", err
+	}
+	return p.String(), nil
+}

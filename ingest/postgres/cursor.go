@@ -272,3 +272,12 @@ func (o *Opener) Earliest(data [][]byte) ([]byte, error) {
 	first := earliest(cursors)
 	return first.append(nil), nil
 }
+
+// Describe describes a stored cursor. The error says that it is none of PostgreSQL.
+func Describe(stored []byte) (string, error) {
+	c, err := parseCursor(stored)
+	if err != nil {
+		return "", err
+	}
+	return c.String(), nil
+}

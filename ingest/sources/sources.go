@@ -11,6 +11,9 @@ import (
 
 	"docstore/ingest"
 	"docstore/ingest/files"
+	"docstore/ingest/kafka"
+	"docstore/ingest/nats"
+	"docstore/ingest/postgres"
 	"docstore/ingest/records"
 	"docstore/queue/bucket"
 )
@@ -166,4 +169,18 @@ func openURL(ctx context.Context, url string, o *Options) (ingest.Opener, error)
 		return nil, invalid("%sreplace cannot read %s://: it delivers changes, not the whole state of a collection", o.Prefix, name)
 	}
 	return schemes[i].open(ctx, url, o)
+}
+
+// Describe describes a cursor that append has stored in a queue: the place in the source after a
+// record. It is empty for the start, and for a cursor of another program or of several sources.
+func Describe(cursor []byte) string {
+	if len(cursor) == 0 {
+		return ""
+	}
+	for _, describe := range []func([]byte) (string, error){files.Describe, kafka.Describe, nats.Describe, postgres.Describe} {
+		if text, err := describe(cursor); err == nil {
+			return text
+		}
+	}
+	return ""
 }
