@@ -71,8 +71,9 @@ shortest way from a file to HTTP:
 
 // renamed has the names of commands whose own ones two programs use.
 var renamed = map[string]string{
-	"docstore-updater get": "queue-get",
-	"docserviced check":    "index-check",
+	"docstore-updater get":     "queue-get",
+	"docstore-updater explain": "queue-explain",
+	"docserviced check":        "index-check",
 }
 
 // programCommand matches a command in a help text.

@@ -29,7 +29,7 @@ files that rsync copies to the machines that serve them (see docserviced).`,
 		Args: cobra.NoArgs,
 		RunE: cli.NeedsCommand,
 	}
-	root.AddCommand(newAppend(env), newDelete(env), newGet(env), newCheck(env), newDump(env), newStats(env), newSeal(env), newBucket(env), newPublish(env), newManifests(env), newShow(env), newRestore(env), newValidate(env), man.New(root))
+	root.AddCommand(newAppend(env), newDelete(env), newGet(env), newExplain(env), newCheck(env), newDump(env), newStats(env), newSeal(env), newBucket(env), newPublish(env), newManifests(env), newShow(env), newRestore(env), newValidate(env), man.New(root))
 	for _, administrative := range []*cobra.Command{
 		newRepair(env), newTruncate(env), newAnnounce(env), newPin(env), newUnpin(env), newRollback(env), newRevert(env), newDiscard(env), newRetain(env), newGC(env),
 	} {
