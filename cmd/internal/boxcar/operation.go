@@ -28,15 +28,28 @@ func (o *operation) addFlags(command *cobra.Command, timeout time.Duration, abou
 const refusedPause = 50 * time.Millisecond
 
 // ask opens the stream of an operation on one server and returns the board with which it
-// answers. It repeats an operation that the server refuses because of others in progress.
+// answers.
 func (o *operation) ask(ctx context.Context, env *cli.Env, server, method string) (b boxcarrpc.Board, err error) {
+	answer, err := o.exchange(ctx, env, server, method, nil)
+	if err != nil {
+		return b, o.explain([]string{server}, err)
+	}
+	if err := json.Unmarshal(answer, &b); err != nil {
+		return b, fmt.Errorf("the board of %s: %w; is it of another version?", server, err)
+	}
+	return b, nil
+}
+
+// exchange opens a built-in stream of one server, sends a request unless it is nil, and returns
+// the answer. It repeats an operation that the server refuses because of others in progress.
+func (o *operation) exchange(ctx context.Context, env *cli.Env, server, method string, request []byte) (answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	err = whileRefused(ctx, func() (err error) {
-		b, err = o.askOnce(ctx, env, server, method)
+		answer, err = o.exchangeOnce(ctx, env, server, method, request)
 		return err
 	})
-	return b, err
+	return answer, err
 }
 
 // whileRefused calls ask until the server does not refuse it, or ctx ends.
@@ -49,26 +62,24 @@ func whileRefused(ctx context.Context, ask func() error) error {
 	}
 }
 
-func (o *operation) askOnce(ctx context.Context, env *cli.Env, server, method string) (b boxcarrpc.Board, err error) {
+func (o *operation) exchangeOnce(ctx context.Context, env *cli.Env, server, method string, request []byte) (answer []byte, err error) {
 	pool, err := o.newPool([]string{server}, &boxcarrpc.PoolOptions{Size: 1, Logger: env.Log})
 	if err != nil {
-		return b, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, pool.Close()) }()
 	if err := o.await(ctx, pool, hasConnection); err != nil {
-		return b, o.explain([]string{server}, err)
+		return nil, err
 	}
 	stream, err := pool.Stream(ctx, method, nil)
 	if err != nil {
-		return b, o.explain([]string{server}, err)
+		return nil, err
 	}
 	defer stream.Close()
-	answer, err := stream.Receive(nil)
-	if err != nil {
-		return b, o.explain([]string{server}, err)
+	if request != nil {
+		if err := stream.Send(request); err != nil {
+			return nil, err
+		}
 	}
-	if err := json.Unmarshal(answer, &b); err != nil {
-		return b, fmt.Errorf("the board of %s: %w; is it of another version?", server, err)
-	}
-	return b, nil
+	return stream.Receive(nil)
 }

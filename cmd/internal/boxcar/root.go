@@ -30,7 +30,7 @@ YAML file with flags as keys, in that order.`,
 		Args: cobra.NoArgs,
 		RunE: cli.NeedsCommand,
 	}
-	root.AddCommand(newGet(env), newMget(env), newScan(env), newSlots(env), newDrain(env), newUndrain(env), newProbe(env), newTop(env), newFleet(env), newBench(env), man.New(root))
+	root.AddCommand(newGet(env), newMget(env), newScan(env), newSlots(env), newDrain(env), newUndrain(env), newProbe(env), newExplain(env), newTop(env), newFleet(env), newBench(env), man.New(root))
 	for _, command := range root.Commands() {
 		settings.With(command, configPrefix)
 	}
