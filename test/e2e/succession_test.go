@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -257,4 +258,49 @@ func requireSameSegments(t *testing.T, want, got string) {
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(expected, there), path)
 	}
+}
+
+// The directory of the source becomes that of another queue between two passes, as if a link or a
+// mount were changed. Both have an open segment, which the script extends in place.
+func TestSwappedSource(t *testing.T) {
+	t.Parallel()
+	root, target := t.TempDir(), t.TempDir()
+	const segment = "0000000001.open"
+	size := func(dir string) int64 {
+		info, err := os.Stat(filepath.Join(dir, segment))
+		if err != nil {
+			return 0
+		}
+		return info.Size()
+	}
+	for i, name := range []string{"one", "two"} {
+		dir := filepath.Join(root, name)
+		feed, input := io.Pipe()
+		defer input.Close()
+		start(t, feed, "docstore-updater", "append", "--queue", dir, "--codec", "none", "--flush-interval", "50ms")
+		write(t, input, documentsOf(name, 100*(i+1)))
+		for size(dir) < int64(100*(i+1)*len(documentsOf(name, 1)[0].line)) {
+			time.Sleep(testprocess.PollInterval)
+		}
+	}
+	link := filepath.Join(root, "source")
+	require.NoError(t, os.Symlink("one", link))
+	script := testprocess.Start(t, exec.Command(syncScript, "--interval", "0.1", link+"/", target))
+	for size(target) < size(link) {
+		time.Sleep(testprocess.PollInterval)
+	}
+	before, err := os.ReadFile(filepath.Join(target, segment))
+	require.NoError(t, err)
+	require.NoError(t, os.Symlink("two", link+".next"))
+	require.NoError(t, os.Rename(link+".next", link))
+	script.WaitOutput(t, "nothing is copied. Was the source rebuilt?")
+	for range 20 { // passes
+		after, err := os.ReadFile(filepath.Join(target, segment))
+		require.NoError(t, err)
+		require.Equal(t, before, after)
+		time.Sleep(100 * time.Millisecond)
+	}
+	script.Stop(t)
+	require.Equal(t, 1, strings.Count(script.Output.String(), "forked: "), script.Output.String())
+	require.NotContains(t, script.Output.String(), "copying again")
 }
