@@ -1,12 +1,14 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"docstore/docservice/server/internal/machine"
 	"docstore/internal/units"
@@ -57,6 +59,18 @@ func planMemory(flag int64, m machine.Memory) memoryPlan {
 		p.goLimit = min(p.goLimit, m.Bytes/100*containerShare)
 	}
 	return p
+}
+
+// fits reports whether the machine or container has the memory, as far as that is known.
+func (p memoryPlan) fits() bool { return p.machine.Bytes == 0 || p.memory <= p.machine.Bytes }
+
+// noAddressSpace adds advice to an error of mapping memory or a file.
+func noAddressSpace(err error, memory int64) error {
+	if !errors.Is(err, syscall.ENOMEM) {
+		return err
+	}
+	return fmt.Errorf("%w: the system gives the process no more memory; lower --memory, which is %s, or raise ulimit -v, vm.max_map_count or the limit of the container",
+		err, units.FormatBytes(memory))
 }
 
 // memoryShares is the division of --memory.

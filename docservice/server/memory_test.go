@@ -1,6 +1,9 @@
 package server
 
 import (
+	"fmt"
+	"io/fs"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,7 +32,18 @@ func TestMemoryOfMachines(t *testing.T) {
 		require.Equal(t, test.memory, p.memory, test.name)
 		require.Equal(t, test.goL, p.goLimit, test.name)
 		require.NotEmpty(t, p.why, test.name)
+		require.True(t, p.fits(), test.name)
 		s := shareMemory(p.memory)
 		require.Equal(t, p.memory, s.index+s.dictionaries+s.messages, test.name)
 	}
+}
+
+func TestMemoryThatTheMachineLacks(t *testing.T) {
+	require.False(t, planMemory(2<<30, machine.Memory{Bytes: 1 << 30, Limited: true}).fits())
+	require.True(t, planMemory(2<<30, machine.Memory{}).fits(), "not Linux")
+	err := noAddressSpace(fmt.Errorf("map 1.seg: %w", syscall.ENOMEM), 2<<30)
+	require.ErrorIs(t, err, syscall.ENOMEM)
+	require.ErrorContains(t, err, "lower --memory, which is 2 GiB, or raise ulimit -v")
+	require.Equal(t, fs.ErrNotExist, noAddressSpace(fs.ErrNotExist, 2<<30))
+	require.NoError(t, noAddressSpace(nil, 2<<30))
 }

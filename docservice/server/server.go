@@ -25,6 +25,7 @@ import (
 	"docstore/docservice/server/internal/bounded"
 	"docstore/docservice/server/livepage"
 	"docstore/internal/ctxtime"
+	"docstore/internal/units"
 	"docstore/lsm"
 	"docstore/queue/stored"
 )
@@ -74,7 +75,7 @@ func Start(o Options) (_ *Server, err error) {
 	s.begin()
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.close())
+			err = errors.Join(noAddressSpace(err, planForThisMachine(o.Memory).memory), s.close())
 		}
 	}()
 	if s.lock, err = lockData(o.Host.FS, o.DataDir); err != nil {
@@ -83,7 +84,12 @@ func Start(o Options) (_ *Server, err error) {
 	if s.auth, err = o.Security.open(s.options.Logger); err != nil {
 		return nil, err
 	}
-	memory := planForThisMachine(o.Memory).memory
+	plan := planForThisMachine(o.Memory)
+	if !plan.fits() {
+		o.Logger.Warn("--memory exceeds the memory of this machine or container: the kernel ends the process when it is used; lower it",
+			"memory", units.FormatBytes(plan.memory), "available", units.FormatBytes(plan.machine.Bytes), "from", plan.machine.From)
+	}
+	memory := plan.memory
 	shares := shareMemory(memory)
 	s.messages = budget.New(shares.messages)
 	if err = s.listen(); err != nil {
