@@ -117,8 +117,8 @@ func (s *Sample) Add(n segment.ID, document []byte) {
 }
 
 // Train trains a dictionary from every other document and compares it with the current
-// one, which may be empty, on the rest. It returns nil if the gain is too small.
-func Train(c codec.Codec, inUse []byte, documents [][]byte, size int) (better *Dictionary, err error) {
+// one, which may be nil, on the rest. It returns nil if the gain is too small.
+func Train(c codec.Codec, inUse *Dictionary, documents [][]byte, size int) (better *Dictionary, err error) {
 	defer func() {
 		// The trainer is a library that gets arbitrary documents. A panic must not end
 		// the process: the current dictionary stays in use.
@@ -148,11 +148,12 @@ func Train(c codec.Codec, inUse []byte, documents [][]byte, size int) (better *D
 	if err != nil {
 		return nil, errors.Wrap(err, "using a trained dictionary")
 	}
-	before, err := c.NewEncoder(inUse)
-	if err != nil {
-		return nil, err
+	if inUse == nil {
+		if inUse, err = New(c, nil); err != nil {
+			return nil, err
+		}
 	}
-	if storedBytes(trained.Encoder, compare)*100 > storedBytes(before, compare)*(100-dictionaryGainPercent) {
+	if storedBytes(trained.Encoder, compare)*100 > storedBytes(inUse.Encoder, compare)*(100-dictionaryGainPercent) {
 		return nil, nil
 	}
 	return trained, nil
@@ -274,11 +275,7 @@ func (t *Trainer) train() {
 	if t.Off() || t.mu.result != nil || t.mu.sampled < share*int64(t.bytes) {
 		return
 	}
-	var inUse []byte
-	if t.mu.dictionary != nil {
-		inUse = t.mu.dictionary.Bytes
-	}
-	documents, from := t.mu.sample.Documents, t.mu.sample.from
+	inUse, documents, from := t.mu.dictionary, t.mu.sample.Documents, t.mu.sample.from
 	if t.Shared {
 		from = segment.Run{} // unknown
 	}

@@ -53,11 +53,14 @@ func (r Run) Path(dir string) string { return filepath.Join(dir, r.Name()) }
 func ParseRewriteName(name string) (r Run, ok bool) {
 	run, isSegment := strings.CutSuffix(name, SealedSuffix)
 	numbers, generation, _ := strings.Cut(run, ".")
-	first, last, _ := strings.Cut(numbers, "-")
+	first, last, isRun := strings.Cut(numbers, "-")
+	if !isSegment || !isRun {
+		return r, false
+	}
 	a, errA := strconv.ParseUint(first, 10, 32)
 	b, errB := strconv.ParseUint(last, 10, 32)
 	g, errG := strconv.ParseUint(generation, 10, 32)
-	if !isSegment || errors.Join(errA, errB, errG) != nil {
+	if errors.Join(errA, errB, errG) != nil {
 		return r, false
 	}
 	r = Run{First: ID(a), Last: ID(b), Generation: uint32(g)}
