@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"path"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,14 +27,36 @@ type metrics struct {
 	server   *Server
 	registry *prometheus.Registry
 	seconds  *prometheus.HistogramVec
-	timings  []timing
+	timings  []*timing
 	boxcar   *boxcarprom.Server
 }
 
-// timing is a histogram of metrics.seconds.
+// timing is a histogram of metrics.seconds. Most methods of most servers are not called within a
+// second, the interval of the live page, so their counts are kept: reading a histogram makes a
+// hundred objects.
 type timing struct {
-	listener, method string
-	histogram        prometheus.Histogram
+	histogram prometheus.Histogram
+	observed  atomic.Bool           // since sample was taken
+	sample    livepage.MethodSample // used by latencies only
+}
+
+// Observe implements prometheus.Observer.
+func (t *timing) Observe(seconds float64) {
+	t.histogram.Observe(seconds)
+	t.note()
+}
+
+// ObserveWithExemplar implements prometheus.ExemplarObserver.
+func (t *timing) ObserveWithExemplar(seconds float64, exemplar prometheus.Labels) {
+	t.histogram.(prometheus.ExemplarObserver).ObserveWithExemplar(seconds, exemplar)
+	t.note()
+}
+
+// note records that the histogram has changed.
+func (t *timing) note() {
+	if !t.observed.Load() {
+		t.observed.Store(true)
+	}
 }
 
 // From 10 us, for a document in memory, to 10 s.
@@ -58,28 +81,36 @@ func newMetrics(d *Server) *metrics {
 
 // timing adds the histogram of a method.
 func (m *metrics) timing(listener, method string) prometheus.Observer {
-	observer := m.seconds.WithLabelValues(listener, method)
-	m.timings = append(m.timings, timing{listener, method, observer.(prometheus.Histogram)})
-	return observer
+	t := &timing{histogram: m.seconds.WithLabelValues(listener, method).(prometheus.Histogram)}
+	t.sample = livepage.MethodSample{Listener: listener, Method: method, Latencies: livepage.Histogram{Bounds: latencyBuckets, Counts: make([]uint64, len(latencyBuckets)+1)}}
+	m.timings = append(m.timings, t)
+	return t
 }
 
-// latencies returns the histograms for the live page.
+// latencies returns the histograms for the live page. One goroutine at a time calls it.
 func (m *metrics) latencies() []livepage.MethodSample {
 	samples := make([]livepage.MethodSample, len(m.timings))
 	for i, t := range m.timings {
-		var written dto.Metric
-		if err := t.histogram.Write(&written); err != nil {
-			panic(err) // writing to memory does not fail
+		if t.observed.Swap(false) {
+			t.sample.Latencies.Counts = t.counts()
 		}
-		counts := make([]uint64, len(latencyBuckets)+1)
-		before := uint64(0)
-		for j, bucket := range written.GetHistogram().GetBucket() {
-			counts[j], before = bucket.GetCumulativeCount()-before, bucket.GetCumulativeCount()
-		}
-		counts[len(latencyBuckets)] = written.GetHistogram().GetSampleCount() - before
-		samples[i] = livepage.MethodSample{Listener: t.listener, Method: t.method, Latencies: livepage.Histogram{Bounds: latencyBuckets, Counts: counts}}
+		samples[i] = t.sample
 	}
 	return samples
+}
+
+// counts returns the number of observations in each bucket, and above all.
+func (t *timing) counts() []uint64 {
+	var written dto.Metric
+	if err := t.histogram.Write(&written); err != nil {
+		panic(err) // writing to memory does not fail
+	}
+	counts, before := make([]uint64, len(latencyBuckets)+1), uint64(0)
+	for i, bucket := range written.GetHistogram().GetBucket() {
+		counts[i], before = bucket.GetCumulativeCount()-before, bucket.GetCumulativeCount()
+	}
+	counts[len(latencyBuckets)] = written.GetHistogram().GetSampleCount() - before
+	return counts
 }
 
 func (m *metrics) handler() http.Handler {

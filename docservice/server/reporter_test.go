@@ -117,12 +117,12 @@ func TestLatenciesOfADaemon(t *testing.T) {
 	seconds := m.timing("http", "Get")
 	seconds.Observe(15e-6) // in the second bucket: up to 20 us
 	seconds.Observe(1000)  // beyond the last
-	var last livepage.MethodSample
-	for _, sample := range m.latencies() {
-		last = sample
+	last := func() livepage.MethodSample {
+		samples := m.latencies()
+		return samples[len(samples)-1]
 	}
-	require.Equal(t, "http", last.Listener)
-	counts := last.Latencies.Counts
+	require.Equal(t, "http", last().Listener)
+	counts := last().Latencies.Counts
 	require.EqualValues(t, 1, counts[1])
 	require.EqualValues(t, 1, counts[len(counts)-1])
 	sum := uint64(0)
@@ -130,6 +130,9 @@ func TestLatenciesOfADaemon(t *testing.T) {
 		sum += n
 	}
 	require.EqualValues(t, 2, sum)
+	seconds.Observe(15e-6)
+	require.EqualValues(t, 1, counts[1], "the earlier sample does not change")
+	require.EqualValues(t, 2, last().Latencies.Counts[1])
 }
 
 func TestLookUpInADaemon(t *testing.T) {
