@@ -7,14 +7,14 @@
 // Each measurement is a line in bench/results/SIZE.ndjson. An interrupted report resumes. Rivals
 // that are not installed are skipped with a message.
 //
-// To measure single steps and merge them with the results of other files:
+// To measure single steps:
 //
-//	go run ./report -results results/new.ndjson,results/quick.ndjson -steps documents,debian
-//	go run ./report -size full -results results/new.ndjson,results/quick.ndjson -steps article -args "-engine docstore,pebble -rounds 1"
+//	go run ./report -steps documents,debian
+//	go run ./report -size full -steps article -args "-engine docstore,pebble -rounds 1"
 //
-// Results are added to the first file, and steps that it already has are skipped. The medians of
-// each table's latest settings and of each cell's latest commit are written to a file of
-// report/published for each model of processor; the pages are generated from these files by the
+// Results are added to the file, and steps that it already has are skipped. They are merged with
+// report/published, which has a file for each model of processor with the medians of each table's
+// latest settings and of each cell's latest commit; the pages are generated from these files by the
 // templates page.md and sections.md. The model with the most results has the main page, another one
 // bench/MODEL.md. steps.txt has the commands.
 package main
@@ -39,8 +39,8 @@ func main() { command.MainContext(run) }
 // settings are the values of the flags.
 type settings struct {
 	size    string
-	files   []string // of results; the first one grows
-	root    string   // of the repository
+	file    string // of results
+	root    string // of the repository
 	corpus  string
 	render  bool
 	chosen  []step
@@ -52,7 +52,7 @@ type settings struct {
 func parse(args []string) (s settings, err error) {
 	flags := flag.NewFlagSet("report", flag.ContinueOnError)
 	flags.StringVar(&s.size, "size", "quick", "quick, full, or tiny, which only tests that everything runs")
-	files := flags.String("results", "", "comma-separated files of results, new ones are added to the first; default results/SIZE.ndjson")
+	flags.StringVar(&s.file, "results", "", "file of results, to which new ones are added; default results/SIZE.ndjson")
 	flags.StringVar(&s.root, "root", "..", "repository in which to write the medians of the results, bench/*.md and the table of README.md")
 	flags.StringVar(&s.corpus, "corpus", "../../shared/debian-packages.ndjson.gz", "NDJSON of real records; steps that need it are skipped without it")
 	flags.BoolVar(&s.render, "render", false, "measure nothing, write the pages from the published results")
@@ -66,8 +66,8 @@ func parse(args []string) (s settings, err error) {
 	if !slices.Contains(sizes, s.size) {
 		return s, fmt.Errorf("-size must be one of %s", strings.Join(sizes, ", "))
 	}
-	if s.files = strings.Split(*files, ","); *files == "" {
-		s.files = []string{filepath.Join("results", s.size+".ndjson")}
+	if s.file == "" {
+		s.file = filepath.Join("results", s.size+".ndjson")
 	}
 	for _, one := range steps {
 		if slices.Contains(names, one.table) {
@@ -101,9 +101,9 @@ func run(ctx context.Context, args []string) (err error) {
 // medians returns the directory of condensed results.
 func (s *settings) medians() string { return filepath.Join(s.root, "bench", "report", "published") }
 
-// publish writes the medians of the results to a file for each model of processor.
+// publish merges the medians of the results with the published ones of the same model of processor.
 func (s *settings) publish() error {
-	all, err := results.Read(s.files...)
+	all, err := results.Read(s.file)
 	if err != nil {
 		return err
 	}
@@ -114,20 +114,33 @@ func (s *settings) publish() error {
 		return err
 	}
 	for _, name := range distinct(all, processor) {
-		ours := slices.DeleteFunc(slices.Clone(all), func(r results.Result) bool { return processor(r) != name })
-		file := filepath.Join(s.medians(), fileName(name)+".ndjson")
-		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		f, err := results.Open(file)
-		if err != nil {
-			return err
-		}
-		if err := errors.Join(f.Add(condense(current(ours))...), f.Close()); err != nil {
+		if err := s.publishFor(name); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// publishFor is publish for a model of processor.
+func (s *settings) publishFor(name string) error {
+	file := filepath.Join(s.medians(), fileName(name)+".ndjson")
+	files := []string{file, s.file}
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
+		files = files[1:]
+	}
+	all, err := results.Read(files...)
+	if err != nil {
+		return err
+	}
+	ours := slices.DeleteFunc(all, func(r results.Result) bool { return processor(r) != name })
+	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := results.Open(file)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Add(condense(current(ours))...), f.Close())
 }
 
 // published reads the medians of all models of processors, those with the most results first.

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -112,6 +115,30 @@ func TestStepRunsOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(page), "| always merge |")
 	require.Equal(t, strings.Count("\n"+sectionsTemplate, "\n## ")-1, strings.Count(string(page), "Not measured."))
+}
+
+// TestPublishMerges publishes two tables one after the other, then one of them again.
+func TestPublishMerges(t *testing.T) {
+	root := t.TempDir()
+	for day, table := range []string{"calls", "rules", "calls", "calls"} {
+		s := settings{root: root, file: filepath.Join(t.TempDir(), "r.ndjson")}
+		f, err := results.Open(s.file)
+		require.NoError(t, err)
+		require.NoError(t, f.Add(results.Result{
+			Key:  results.Key{Table: table, Contestant: "boxcar", Phase: "64", Round: 1},
+			Date: time.Date(2026, 1, 1+day, 0, 0, 0, 0, time.UTC), Commit: strconv.Itoa(day), Machine: fmt.Sprintf("2 x %d, 8 GiB", min(day, 1)), // the first one has another processor
+			Figures: map[string]float64{"ops/s": float64(day)},
+		}))
+		require.NoError(t, f.Close())
+		require.NoError(t, s.publish())
+	}
+	sets, err := (&settings{root: root}).published()
+	require.NoError(t, err)
+	require.Len(t, sets, 2)
+	require.Len(t, sets[0].all, 2)
+	require.Equal(t, "3.00", sets[0].Cell("calls", "boxcar", "64", "ops/s", "number"))
+	require.Equal(t, "0", sets[1].Cell("calls", "boxcar", "64", "ops/s", "number"))
+	require.Equal(t, "1.00", sets[0].Cell("rules", "boxcar", "64", "ops/s", "number"))
 }
 
 func TestStepsFlag(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 
 // measure runs the chosen steps. After a failure it runs the others.
 func (s *settings) measure(ctx context.Context) error {
-	file, err := filepath.Abs(s.files[0])
+	file, err := filepath.Abs(s.file)
 	if err != nil {
 		return err
 	}
