@@ -6,8 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
+
+// errSent is the reason why nothing is reserved for a response that was sent: a goroutine of the
+// handler has outlived it.
+var errSent = errors.New("budget: the response was sent")
 
 // errReservationClosed is returned by a reservation whose connection has ended.
 var errReservationClosed = errors.New("budget: the connection ended while it waited for memory")
@@ -175,11 +180,14 @@ const largeAnswer = 16 << 10
 type Reservation struct {
 	Account *Account // of the connection; it must not change
 
-	mu struct {
-		sync.Mutex
-		bytes int64
-	}
+	// The bytes, or released. Reserve and Fit hold mu when they change them. Release does not if
+	// there are none, which is usual: the calls of a server would lock and unlock mu twice each.
+	mu    sync.Mutex
+	bytes atomic.Int64
 }
+
+// released instead of the bytes says that the response was sent, and nothing is charged for it.
+const released = -1
 
 // ReservationKey is the key of the *Reservation of a request in its context.
 type ReservationKey struct{}
@@ -205,14 +213,19 @@ func Reserve(ctx context.Context, n int) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	more := int64(n) - r.mu.bytes
+	before := r.bytes.Load()
+	more := int64(n) - before
 	if more <= 0 {
 		return nil
 	}
+	if before == released {
+		return &NoMemoryError{cause: errSent}
+	}
 	switch err := r.Account.Reserve(ctx, more); {
-	case err == nil:
-		r.charge(more)
+	case err == nil && r.charge(before, more):
 		return nil
+	case err == nil:
+		return &NoMemoryError{cause: errSent}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	default:
@@ -252,35 +265,57 @@ func TryReserve(ctx context.Context, n int) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	more := int64(n) - r.mu.bytes
-	if more > 0 && !r.Account.TryReserve(more) {
+	before := r.bytes.Load()
+	more := int64(n) - before
+	switch {
+	case more <= 0:
+		return true
+	case before == released:
 		return false
 	}
-	if more > 0 {
-		r.charge(more)
-	}
-	return true
+	return r.Account.TryReserve(more) && r.charge(before, more)
 }
 
-// charge records n bytes that were charged to the account.
-func (r *Reservation) charge(n int64) {
-	r.mu.bytes += n
-	r.Account.budget.messages.Add(n)
+// charge records more bytes that were charged to the account. If the response was sent meanwhile,
+// it releases them and returns false. mu is held.
+func (r *Reservation) charge(before, more int64) bool {
+	if !r.bytes.CompareAndSwap(before, before+more) {
+		r.Account.Release(more)
+		return false
+	}
+	r.Account.budget.messages.Add(more)
+	return true
 }
 
 // Fit changes the reservation to the capacity of a response of that size. A response that
 // fits into one frame needs none.
 func (r *Reservation) Fit(size, capacity int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if size <= largeAnswer {
 		capacity = 0
+		if r.bytes.Load() == 0 {
+			return
+		}
 	}
-	if more := int64(capacity) - r.mu.bytes; more != 0 {
-		r.Account.Change(more)
-		r.charge(more)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.bytes.Load()
+	more := int64(capacity) - before
+	if before == released || more == 0 {
+		return
 	}
+	r.Account.Change(more)
+	r.charge(before, more)
 }
 
-// Release ends the reservation. It is idempotent.
-func (r *Reservation) Release() { r.Fit(0, 0) }
+// Release ends the reservation: nothing is reserved after it. It is idempotent.
+func (r *Reservation) Release() {
+	if r.bytes.CompareAndSwap(0, released) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if held := r.bytes.Swap(released); held > 0 {
+		r.Account.Release(held)
+		r.Account.budget.messages.Add(-held)
+	}
+}

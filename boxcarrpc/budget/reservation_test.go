@@ -2,6 +2,7 @@ package budget
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,4 +90,39 @@ func TestReservationFailsWithItsConnection(t *testing.T) {
 		full.Release(1 << 20)
 		require.NoError(t, <-ends)
 	})
+}
+
+// TestNothingIsReservedAfterTheResponse: a goroutine of a handler outlives the response.
+func TestNothingIsReservedAfterTheResponse(t *testing.T) {
+	b := New(1 << 30)
+	a := b.Open(clientNumber(1), func() {})
+	for _, size := range []int{0, largeAnswer + 1} {
+		ctx, r := a.NewReservation(t.Context())
+		require.NoError(t, Reserve(ctx, size))
+		r.Release()
+		var none *NoMemoryError
+		require.ErrorAs(t, Reserve(ctx, largeAnswer+1), &none)
+		require.False(t, TryReserve(ctx, largeAnswer+1))
+		Hold(ctx, largeAnswer+1)
+		r.Release()
+		require.Zero(t, a.used.Load())
+		require.Zero(t, b.messages.Load())
+	}
+}
+
+// TestReserveWhileTheResponseIsSent releases a reservation while a goroutine of its handler
+// reserves memory: nothing stays charged.
+func TestReserveWhileTheResponseIsSent(t *testing.T) {
+	b := New(1 << 30)
+	a := b.Open(clientNumber(1), func() {})
+	for range 2000 {
+		ctx, r := a.NewReservation(t.Context())
+		var stray sync.WaitGroup
+		stray.Go(func() { _ = Reserve(ctx, largeAnswer+1) })
+		r.Fit(10, 10)
+		r.Release()
+		stray.Wait()
+	}
+	require.Zero(t, a.used.Load())
+	require.Zero(t, b.messages.Load())
 }
