@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -83,4 +84,49 @@ func TestExplain(t *testing.T) {
 	require.Zero(t, status)
 	report, _ = explained("never")
 	require.Equal(t, explain.Absent, report.Verdict, report.Reason)
+}
+
+// A server of a published collection is pinned, and then rolled back, before the manifest with a
+// document.
+func TestExplainPublished(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	queue, url := filepath.Join(dir, "queue"), "file://"+filepath.Join(dir, "bucket")
+	updater := func(stdin string, args ...string) {
+		t.Helper()
+		cmd := exec.Command(filepath.Join(binaries, "docstore-updater"), args...)
+		cmd.Stdin = strings.NewReader(stdin)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%v: %s", args, out)
+	}
+	announce := func(line string) {
+		t.Helper()
+		updater(line, "append", "--queue", queue, "--quiet")
+		updater("", "publish", "--queue", queue, "--bucket", url, "--quiet")
+		updater("", "validate", "--bucket", url, "--quiet")
+		updater("", "announce", "--bucket", url)
+	}
+	announce(`{"id":"a"}`)
+	d := startDaemon(t, url, filepath.Join(dir, "index"))
+	d.waitReady(t)
+	// awaits repeats both commands until they agree with the verdict: the server polls the bucket.
+	awaits := func(verdict explain.Verdict) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			var server, source struct{ Verdict explain.Verdict }
+			out, _ := exec.Command(filepath.Join(binaries, "boxcar"), "explain", "--servers", d.boxcar, "--collection", collectionName, "--json", "b").Output()
+			require.NoError(t, json.Unmarshal(out, &server))
+			out, _ = exec.Command(filepath.Join(binaries, "docstore-updater"), "explain", "b", "--queue", queue, "--bucket", url, "--json").Output()
+			require.NoError(t, json.Unmarshal(out, &source))
+			return server.Verdict == verdict && (source.Verdict == verdict || verdict == explain.Served && source.Verdict == "announced")
+		}, time.Minute, testprocess.PollInterval, verdict)
+	}
+	updater("", "pin", "--bucket", url, "--to", "1")
+	announce(`{"id":"b"}`)
+	awaits(explain.Pinned)
+	updater("", "unpin", "--bucket", url)
+	awaits(explain.Served)
+	updater("", "rollback", "--bucket", url, "--to", "1")
+	awaits(explain.RolledBack)
+	d.Stop(t)
 }
