@@ -16,6 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"docstore/boxcarrpc/discovery"
+	"docstore/internal/contact"
 	"docstore/internal/ctxtime"
 )
 
@@ -63,6 +64,7 @@ func (s *source) Watch(ctx context.Context, update func(discovery.Snapshot)) err
 		}
 	}
 	var known view
+	servers := contact.New("etcd (servers)", s.registry.options.Logger)
 	for {
 		v, err := s.registry.read(ctx)
 		switch {
@@ -70,6 +72,7 @@ func (s *source) Watch(ctx context.Context, update func(discovery.Snapshot)) err
 			return ctx.Err()
 		case err == nil:
 			known = v
+			servers.Observe(nil)
 			report(v)
 			err = s.follow(ctx, v, report)
 		case last.Numbers < 0:
@@ -80,7 +83,7 @@ func (s *source) Watch(ctx context.Context, update func(discovery.Snapshot)) err
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		s.registry.options.Logger.Info("reading all servers again", "error", err)
+		servers.Observe(err)
 		pause(ctx, retryPause)
 	}
 }

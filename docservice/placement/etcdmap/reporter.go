@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"docstore/docservice/placement"
+	"docstore/internal/contact"
 	"docstore/internal/ctxtime"
 )
 
@@ -19,7 +20,8 @@ type Reporter struct {
 	store   *Store
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	key     string        // of the state
+	key     string // of the state
+	etcd    *contact.Contact
 	changed chan struct{} // capacity 1
 
 	mu struct {
@@ -32,7 +34,10 @@ type Reporter struct {
 // state cannot change; the number of the row is held by the caller.
 func (s *Store) Report(state placement.ServerState) *Reporter {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &Reporter{store: s, cancel: cancel, key: s.statesKey() + state.Column + "/" + strconv.Itoa(state.Row), changed: make(chan struct{}, 1)}
+	r := &Reporter{
+		store: s, cancel: cancel, etcd: contact.New("etcd (state of this server)", s.options.Logger.With("collection", s.collection)),
+		key: s.statesKey() + state.Column + "/" + strconv.Itoa(state.Row), changed: make(chan struct{}, 1),
+	}
 	r.mu.state = state
 	r.running.Go(func() { r.run(ctx) })
 	return r
@@ -63,7 +68,7 @@ func (r *Reporter) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := r.hold(ctx)
 		if ctx.Err() == nil {
-			r.store.options.Logger.Info("reporting the state of this server again", "collection", r.store.collection, "error", err)
+			r.etcd.Observe(err)
 			ctxtime.Sleep(ctx, readAgain)
 		}
 	}
@@ -88,6 +93,7 @@ func (r *Reporter) hold(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		r.etcd.Observe(nil)
 		for again := false; !again; {
 			select {
 			case <-ctx.Done():

@@ -20,6 +20,7 @@ import (
 	"docstore/boxcarrpc/discovery/etcd"
 	"docstore/docservice/placement"
 	"docstore/internal/checksum"
+	"docstore/internal/contact"
 	"docstore/internal/ctxtime"
 	"docstore/internal/vfs"
 )
@@ -267,13 +268,15 @@ func (s *Store) parse(content []byte) (*placement.Map, error) {
 
 // follow uses each map of etcd until ctx ends.
 func (s *Store) follow(ctx context.Context) {
+	answers := contact.New("etcd (placement)", s.options.Logger.With("collection", s.collection))
 	for ctx.Err() == nil {
 		revision, err := s.read(ctx)
 		if err == nil {
+			answers.Observe(nil)
 			err = s.watch(ctx, revision)
 		}
 		if ctx.Err() == nil {
-			s.options.Logger.Info("reading the placement again", "collection", s.collection, "error", err)
+			answers.Observe(err)
 			ctxtime.Sleep(ctx, readAgain)
 		}
 	}
