@@ -265,7 +265,7 @@ func TestCacheAfterTruncation(t *testing.T) {
 	_, err := maintain.Truncate(t.Context(), f.queueDir, from, &maintain.TruncateOptions{FS: f.fs})
 	require.NoError(t, err)
 	waitFor(t, c, "it is noticed", func(s Status) bool { return !s.Ready })
-	require.Contains(t, c.Status().NotReady, "truncated")
+	require.Contains(t, c.Status().Index.Cause, "truncated")
 	for range 2 {
 		requireNone(t, c, "withdrawn", docservice.ErrUnavailable)
 		_, answers, err := c.GetMany(nil, [][]byte{[]byte("withdrawn")}, docservice.MaxReplyBytes)

@@ -82,7 +82,7 @@ func TestMaxStaleness(t *testing.T) {
 	c := f.ready()
 	requireNone(t, c, "none", docservice.ErrNotFound)
 	f.clock.advance(2 * time.Hour)
-	waitFor(t, c, "it is stale", func(s Status) bool { return !s.Ready && strings.Contains(s.NotReady, "older") })
+	waitFor(t, c, "it is stale", func(s Status) bool { return !s.Ready && strings.Contains(s.Index.Cause, "older") })
 	requireNone(t, c, "none", docservice.ErrUnavailable)
 	requireDocument(t, c, "id", "document")
 	f.clock.advance(-2 * time.Hour)
@@ -140,7 +140,7 @@ func TestForkIsKeptOverRestarts(t *testing.T) {
 	requireDocument(t, c, "before-1", documentOf("before-1"))
 	f.copyOf(other, 3)
 	for range 3 {
-		waitFor(t, c, "it has forked", func(s Status) bool { return !s.Ready && strings.Contains(s.NotReady, "different histories") })
+		waitFor(t, c, "it has forked", func(s Status) bool { return !s.Ready && strings.Contains(s.Index.Cause, "different histories") })
 		requireNone(t, c, "later-1", docservice.ErrUnavailable)
 		requireNone(t, c, "afterr-1", docservice.ErrUnavailable)
 		if document, err := c.Get(nil, []byte("before-1")); err == nil { // its file is still open
@@ -189,7 +189,7 @@ func TestTruncatedQueueIsIndexedFromItsStart(t *testing.T) {
 		if restart {
 			c = f.open()
 		}
-		waitFor(t, c, "the tail has noticed", func(s Status) bool { return !s.Ready && strings.Contains(s.NotReady, "truncated") })
+		waitFor(t, c, "the tail has noticed", func(s Status) bool { return !s.Ready && strings.Contains(s.Index.Cause, "truncated") })
 		requireNone(t, c, "doc-1", docservice.ErrUnavailable)
 		require.NoError(t, c.advanceReplacement())
 		require.NoError(t, c.next().health.waitUntil(soon(t), func() bool { return c.next().health.gap.Load() == nil }))

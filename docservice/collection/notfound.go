@@ -4,6 +4,7 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"docstore/docservice"
+	"docstore/docservice/readiness"
 )
 
 // This file alone decides when an id is not found. docservice.ErrNotFound requires both:
@@ -31,22 +32,25 @@ type knowledge struct {
 
 // A gap is the reason why the index may lack a document that the queue holds.
 type gap struct {
+	state  readiness.State
 	reason string
 	err    error // the error for an id that may exist; it matches docservice.ErrUnavailable
 }
 
-func newGap(reason string) *gap { return &gap{reason, unavailable(errors.New(reason))} }
+func newGap(state readiness.State, reason string) *gap {
+	return &gap{state, reason, unavailable(errors.New(reason))}
+}
 
 var (
-	gapNotRead    = newGap("the queue has not been read to its end")
-	gapStopped    = newGap("the queue cannot be read to its end because of a fault")
-	gapForked     = newGap("the queue and the index have different histories")
-	gapTruncated  = newGap("entries of the queue were truncated; the index is rebuilt from the queue")
-	gapDamaged    = newGap("the index is damaged and is rebuilt from the queue")
-	gapHeadUnread = newGap("the head file of the queue cannot be read")
-	gapStale      = newGap("the copy of the queue is older than the limit for it")
-	gapWithin     = newGap("compaction has left out entries for later ones that have not been read")
-	gapBehind     = newGap("announced entries have not arrived")
+	gapNotRead    = newGap(readiness.Indexing, "the queue has not been read to its end")
+	gapStopped    = newGap(readiness.Faulted, "the queue cannot be read to its end because of a fault")
+	gapForked     = newGap(readiness.Faulted, "the queue and the index have different histories")
+	gapTruncated  = newGap(readiness.Rebuilding, "entries of the queue were truncated; the index is rebuilt from the queue")
+	gapDamaged    = newGap(readiness.Rebuilding, "the index is damaged and is rebuilt from the queue")
+	gapHeadUnread = newGap(readiness.Faulted, "the head file of the queue cannot be read")
+	gapStale      = newGap(readiness.Stale, "the copy of the queue is older than the limit for it")
+	gapWithin     = newGap(readiness.Indexing, "compaction has left out entries for later ones that have not been read")
+	gapBehind     = newGap(readiness.WaitingForFiles, "announced entries have not arrived")
 )
 
 // gap returns nil if the index is complete.

@@ -3,6 +3,7 @@ package collection
 import (
 	"time"
 
+	"docstore/docservice/readiness"
 	"docstore/lsm"
 	"docstore/queue"
 )
@@ -14,8 +15,8 @@ type Status struct {
 	// without an index entry answered docservice.ErrNotFound instead of
 	// docservice.ErrUnavailable. A collection without any segment is not ready.
 	Ready bool
-	// NotReady is why Ready is false.
-	NotReady string
+	// Index is why Ready is false; its State is readiness.Ready if it is true.
+	Index readiness.Index
 	// Position is the end of the part of the queue that the index includes.
 	Position queue.Position
 	// TailedBytes of the PresentBytes of the queue's segments here are in the index: the
@@ -71,14 +72,17 @@ func (c *Collection) Status() Status {
 		Failed:      c.gets.failed.Load(),
 	}
 	status.Replacement = c.replacement()
+	if next := status.Replacement; next != nil && status.Index.State == readiness.Rebuilding {
+		status.Index.Read, status.Index.Bytes = next.TailedBytes, next.PresentBytes
+	}
 	return status
 }
 
 // status returns the part of a Status that concerns the store.
 func (s *store) status() Status {
-	status := Status{Ready: true}
+	status := Status{Ready: true, Index: readiness.Index{State: readiness.Ready}}
 	if g := s.health.gap.Load(); g != nil {
-		status.Ready, status.NotReady = false, g.reason
+		status.Ready, status.Index.State, status.Index.Cause = false, g.state, g.reason
 	}
 	// List the files first: a segment that arrives meanwhile then counts as read at most.
 	files, err := listSegments(s.options.FS, s.queueDir)
@@ -97,7 +101,21 @@ func (s *store) status() Status {
 	} else if since := s.health.waitsSince(); !since.IsZero() {
 		status.Lag = max(0, s.options.Now().Sub(since))
 	}
+	status.Index.Read, status.Index.Bytes, status.Index.Fault = status.TailedBytes, status.PresentBytes, stops(status.Faults)
 	return status
+}
+
+// stops describes the fault that stops the tail; empty: none does.
+func stops(faults []Fault) string {
+	for _, f := range faults {
+		switch {
+		case f.StopsTail && f.IndexUnwritten:
+			return "the index cannot be written: " + f.String()
+		case f.StopsTail:
+			return "reading the queue failed: " + f.String()
+		}
+	}
+	return ""
 }
 
 // Stats is a Status with statistics of index and queue. It reads the footer of every

@@ -16,6 +16,7 @@ import (
 	"docstore/boxcarrpc/discovery/etcd"
 	"docstore/docservice/placement"
 	"docstore/docservice/placement/etcdmap"
+	"docstore/docservice/readiness"
 	"docstore/internal/ctxtime"
 	"docstore/internal/vfs"
 	queueshard "docstore/queue/shard"
@@ -99,7 +100,7 @@ func Open(o Options) (*Column, error) {
 	}
 	c.alive, c.stop = context.WithCancel(context.Background())
 	c.member, c.leave = context.WithCancel(c.alive)
-	c.mu.status.NotReady = "the placement was not read yet"
+	c.mu.status.Readiness = readiness.Report{State: readiness.WaitingForPlacement, Cause: "the placement was not read yet"}
 	c.running.Go(c.run)
 	c.members.Go(c.join)
 	c.members.Go(c.watchAnnounced)
@@ -202,12 +203,15 @@ func (c *Column) run() {
 func (c *Column) step(m *placement.Map, now time.Time) {
 	if c.first == nil {
 		if err := c.begin(m, now); err != nil {
-			c.setStatus(Status{NotReady: err.Error()})
+			c.setStatus(Status{Readiness: readiness.Report{State: readiness.Faulted, Cause: err.Error()}})
 			return
 		}
 	}
 	if m.Layout != c.first.Layout {
-		c.setStatus(Status{NotReady: fmt.Sprintf("the placement has %d shards and this server %d: restart it with another --data", m.Layout.Shards, c.first.Layout.Shards)})
+		c.setStatus(Status{Readiness: readiness.Report{
+			State: readiness.Faulted,
+			Cause: fmt.Sprintf("the placement has %d shards and this server %d: restart it with another --data", m.Layout.Shards, c.first.Layout.Shards),
+		}})
 		return
 	}
 	if now.Sub(c.diskRead) >= diskInterval {

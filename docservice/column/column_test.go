@@ -27,6 +27,7 @@ import (
 	"docstore/docservice/follow"
 	"docstore/docservice/placement"
 	"docstore/docservice/placement/etcdmap"
+	"docstore/docservice/readiness"
 	"docstore/docservice/sharded"
 	"docstore/docservice/sharded/etcdclient"
 	"docstore/internal/etcdtest"
@@ -112,9 +113,9 @@ func (f *fake) Status() follow.Status {
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
 	if f.s.mu.slow || !f.Ready() {
-		return follow.Status{Target: 1, NotReady: "it is slow"}
+		return follow.Status{Target: 1, Files: readiness.Report{State: readiness.Fetching, Cause: "it is slow"}}
 	}
-	return follow.Status{Target: 1, Served: 1}
+	return follow.Status{Target: 1, Served: 1, Files: readiness.Report{State: readiness.Ready}}
 }
 
 func (s *server) setSlow(slow bool) {
@@ -222,7 +223,7 @@ func TestMove(t *testing.T) {
 	brief := func(o *Options) { o.KeepMoved = time.Second }
 	a := c.start("a", "x", t.TempDir(), brief)
 	c.waitMap("", "", "", "")
-	c.until("it is ready without shards", func() bool { return a.Status().NotReady == "" })
+	c.until("it is ready without shards", func() bool { return a.Status().Readiness.IsReady() })
 	c.want("a", "a", "a", "a")
 	c.waitMap("a", "a", "a", "a")
 	client := c.client()
@@ -236,7 +237,7 @@ func TestMove(t *testing.T) {
 	c.waitMap("a", "ab", "a", "a") // moving
 	c.until("it is here", func() bool { return b.shardStates()[1] == Fetching })
 	require.Empty(t, b.service.Collections(), "a shard is not served before it is ready")
-	require.Empty(t, b.Status().NotReady, "a move does not make a server unready")
+	require.True(t, b.Status().Readiness.IsReady(), "a move does not make a server unready")
 	c.readAll(client)
 	b.setSlow(false)
 	c.waitMap("a", "b", "a", "a")
@@ -283,7 +284,7 @@ func TestRestartWithoutEtcd(t *testing.T) {
 	require.NoError(t, a.Close())
 	c.etcd.Kill()
 	again := c.start(Auto, "x", dir, func(o *Options) { o.Server.Address = a.options.Server.Address })
-	c.until("all are served", func() bool { return len(again.service.Collections()) == shards && again.Status().NotReady == "" })
+	c.until("all are served", func() bool { return len(again.service.Collections()) == shards && again.Status().Readiness.IsReady() })
 	require.Equal(t, "a", again.Name(), "the column is known")
 	require.Equal(t, -1, again.Status().Row)
 	c.etcd.Restart(t)
@@ -314,7 +315,7 @@ func TestRestartedServerIsNotReady(t *testing.T) {
 			return f, err
 		}
 	})
-	require.Contains(t, again.Status().NotReady, "4 of 4 shards are not ready; shard 0: it is slow")
+	require.Contains(t, again.Status().Readiness.Cause, "4 of 4 shards are not ready; shard 0: it is slow")
 	request := []byte("\x0a\x04jobs\x12\x05doc-1")
 	get := func() docservicepb.Status {
 		body, err := again.service.Handle(t.Context(), docservice.MethodGet, request, nil)
@@ -325,7 +326,7 @@ func TestRestartedServerIsNotReady(t *testing.T) {
 	}
 	require.Equal(t, docservicepb.Status_STATUS_UNAVAILABLE, get())
 	again.setSlow(false)
-	c.until("it is ready", func() bool { return again.Status().NotReady == "" })
+	c.until("it is ready", func() bool { return again.Status().Readiness.IsReady() })
 	require.Equal(t, docservicepb.Status_STATUS_FOUND, get())
 }
 
@@ -366,7 +367,7 @@ type slowShard struct {
 
 func (s slowShard) Status() follow.Status {
 	if s.slow.Load() {
-		return follow.Status{Target: 1, NotReady: "it is late"}
+		return follow.Status{Target: 1, Files: readiness.Report{State: readiness.Fetching, Cause: "it is late"}}
 	}
 	return s.Follower.Status()
 }
@@ -392,7 +393,7 @@ func TestShardThatComesWhileAServerStarts(t *testing.T) {
 			return f, err
 		}
 	})
-	c.until("it waits for a shard", func() bool { return strings.Contains(b.Status().NotReady, "shard 0: it is slow") })
+	c.until("it waits for a shard", func() bool { return strings.Contains(b.Status().Readiness.Cause, "shard 0: it is slow") })
 	m, _ := a.options.Store.Map()
 	later := *m
 	later.Epoch += 10
@@ -401,9 +402,9 @@ func TestShardThatComesWhileAServerStarts(t *testing.T) {
 	c.until("it fetches the shard", func() bool { return b.shardStates()[3] == Fetching })
 	b.setSlow(false)
 	c.until("it serves the others", func() bool { return b.shardStates()[0] == Serving })
-	require.Contains(t, b.Status().NotReady, "shard 3: it is late")
+	require.Contains(t, b.Status().Readiness.Cause, "shard 3: it is late")
 	late.Store(false)
-	c.until("it is ready", func() bool { return b.Status().NotReady == "" })
+	c.until("it is ready", func() bool { return b.Status().Readiness.IsReady() })
 	require.Equal(t, Serving, b.shardStates()[3])
 }
 
@@ -501,7 +502,7 @@ func TestFailures(t *testing.T) {
 	other.Layout.Shards *= 2
 	other.Shards = make([]placement.Place, other.Layout.Shards)
 	a.options.Store.Set(&other)
-	c.until("another layout needs a restart", func() bool { return a.Status().NotReady != "" })
+	c.until("another layout needs a restart", func() bool { return !a.Status().Readiness.IsReady() })
 	require.Len(t, a.service.Collections(), shards, "the shards stay served")
 }
 
@@ -534,7 +535,7 @@ func TestShardWithoutIncrementsIsBehind(t *testing.T) {
 		if age > 0 {
 			s.Behind = time.Now().Add(-age)
 		}
-		one, _ := new(Column).statusOf(&held{follower: state{s}})
+		one := new(Column).statusOf(&held{follower: state{s}})
 		require.Equal(t, want, one.Behind, age)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"docstore/docservice/collection"
 	"docstore/docservice/follow"
+	"docstore/docservice/readiness"
 	"docstore/internal/vfs"
 	queueshard "docstore/queue/shard"
 
@@ -68,12 +69,22 @@ func (c *Column) admit(h *held) (served bool, s follow.Status) {
 	s = h.follower.Status()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.mu.served && s.NotReady == "" && h.mu.collection != nil {
+	if !h.mu.served && s.Files.IsReady() && h.mu.collection != nil {
 		h.mu.served = true
 		c.options.Service.Replace(h.mu.collection)
 		c.logger.Info("serving a shard", "shard", h.number, "manifest", s.Served)
 	}
 	return h.mu.served, s
+}
+
+// copyState returns the state of a shard that is not served, from that of its files.
+func (h *held) copyState(files readiness.Report) readiness.Report {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.mu.collection == nil {
+		return files
+	}
+	return readiness.Copy(files, h.mu.collection.Status().Index.Report())
 }
 
 // remove stops serving a shard and removes its files when the calls in progress have ended.

@@ -30,7 +30,7 @@ const MaxKeepMoved = 30 * 24 * time.Hour
 
 // Follower is an open shard: *follow.Follower.
 type Follower interface {
-	// Status returns the state. NotReady is empty when the shard can be served.
+	// Status returns the state. The shard can be served when its Files are ready.
 	Status() follow.Status
 	// Close closes the shard and its collection.
 	Close() error

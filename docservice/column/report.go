@@ -9,6 +9,7 @@ import (
 
 	"docstore/docservice/follow"
 	"docstore/docservice/placement"
+	"docstore/docservice/readiness"
 )
 
 // Status is the state of a Column.
@@ -17,11 +18,11 @@ type Status struct {
 	// Row is the number that is held or was held last, -1 before.
 	Row   int
 	Epoch uint64 // of the map that is followed; 0: none
-	// NotReady is why the server is not ready; empty: it is.
-	NotReady string
-	Shards   []ShardStatus // in ascending order
-	Used     int64         // bytes of the data directory
-	Limit    int64
+	// Readiness is that of the shards that the map assigned to the column at the start.
+	Readiness readiness.Report
+	Shards    []ShardStatus // in ascending order
+	Used      int64         // bytes of the data directory
+	Limit     int64
 }
 
 // State is the state of a shard on this server.
@@ -39,8 +40,8 @@ const (
 type ShardStatus struct {
 	Shard    int
 	State    State
-	Problem  string // why it is not served
-	Bytes    int64  // of the announced manifest
+	Copy     readiness.Report
+	Bytes    int64 // of the announced manifest
 	Fetched  int64
 	Manifest uint64 // served
 	Target   uint64
@@ -75,58 +76,50 @@ func (c *Column) setStatus(s Status) {
 // report serves the shards that are ready, and reports the state of all.
 func (c *Column) report(m *placement.Map) {
 	s := Status{Epoch: m.Epoch, Used: c.disk.used, Limit: c.disk.limit}
-	missing, reason := 0, ""
+	var missing []readiness.Part
 	for _, i := range slices.Sorted(maps.Keys(c.shards)) {
 		h := c.shards[i]
 		if c.removing[i] {
 			continue
 		}
-		one, stale := c.statusOf(h)
+		one := c.statusOf(h)
 		s.Shards = append(s.Shards, one)
-		problem := ""
-		switch {
-		case c.start[i] && h.moved.IsZero() && one.State != Serving:
-			problem = one.Problem
-		case one.State == Serving:
+		if one.State == Serving {
 			delete(c.start, i)
-			problem = stale
 		}
-		if problem != "" {
-			if missing++; reason == "" {
-				reason = fmt.Sprintf("shard %d: %s", i, problem)
-			}
+		// A served shard is not ready any more because of a limit of staleness.
+		if !one.Copy.IsReady() && (one.State == Serving || c.start[i] && h.moved.IsZero()) {
+			missing = append(missing, readiness.Part{Name: fmt.Sprintf("shard %d", i), Report: one.Copy})
 		}
 	}
-	if missing > 0 {
-		s.NotReady = fmt.Sprintf("%d of %d shards are not ready; %s", missing, len(s.Shards), reason)
-	}
-	c.ready = c.ready || missing == 0
+	s.Readiness = readiness.Combine(len(s.Shards), missing)
+	c.ready = c.ready || len(missing) == 0
 	c.setStatus(s)
 	c.publish(s)
 }
 
-// statusOf serves a shard if it is ready, and describes it. stale is why a served shard is
-// not ready any more, because of a limit of staleness.
-func (c *Column) statusOf(h *held) (one ShardStatus, stale string) {
+// statusOf serves a shard if it is ready, and describes it.
+func (c *Column) statusOf(h *held) ShardStatus {
 	served, s := c.admit(h)
-	one = ShardStatus{
-		Shard: h.number, State: Fetching, Problem: s.NotReady, Bytes: c.bytesOf(h.number), Manifest: s.Served, Target: s.Target,
+	one := ShardStatus{
+		Shard: h.number, State: Fetching, Copy: s.Files, Bytes: c.bytesOf(h.number), Manifest: s.Served, Target: s.Target,
 		Behind: !s.Behind.IsZero() && time.Since(s.Behind) >= behindTime,
 	}
 	one.Fetched = fetched(s, one.Bytes)
 	switch {
 	case h.follower == nil:
-		one.State, one.Problem = Failed, "it cannot be opened"
+		one.State, one.Copy = Failed, readiness.Report{State: readiness.Faulted, Cause: "it cannot be opened"}
 		if h.problem != nil {
-			one.Problem = h.problem.Error()
+			one.Copy.Cause += ": " + h.problem.Error()
 		}
 	case served && !h.moved.IsZero():
 		one.State = Moved
 	case served:
-		one.State, one.Problem = Serving, ""
-		stale = s.NotReady
+		one.State = Serving
+	default:
+		one.Copy = h.copyState(s.Files)
 	}
-	return one, stale
+	return one
 }
 
 // fetched returns the bytes of a shard that are here.
@@ -157,7 +150,7 @@ func (c *Column) publish(s Status) {
 			Bytes: one.Bytes, Fetched: one.Fetched, Manifest: one.Manifest, Target: one.Target, Behind: one.Behind,
 		})
 	}
-	if c.mu.number != nil && s.NotReady == "" {
+	if c.mu.number != nil && s.Readiness.IsReady() {
 		c.mu.number.Show()
 	}
 	if reflect.DeepEqual(state, c.mu.state) {

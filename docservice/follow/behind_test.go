@@ -261,7 +261,7 @@ func (r *reading) get(id string) (document string, ready bool, err error) {
 		i := r.layout.ShardString(id)
 		name, follower = shard.Name(name, i), r.followers[i]
 	}
-	ready = follower.Status().NotReady == ""
+	ready = follower.Status().Files.IsReady()
 	collections := r.service.Collections()
 	c := collections[slices.IndexFunc(collections, func(c *collection.Collection) bool { return c.Name() == name })]
 	content, err := c.Get(nil, []byte(id))
@@ -289,7 +289,7 @@ func (r *reading) check(want map[string]string) {
 }
 
 func (r *reading) ready() bool {
-	return !slices.ContainsFunc(r.followers, func(f *follow.Follower) bool { return f.Status().NotReady != "" })
+	return !slices.ContainsFunc(r.followers, func(f *follow.Follower) bool { return !f.Status().Files.IsReady() })
 }
 
 // until checks answers until a condition holds.

@@ -69,7 +69,7 @@ func benchmarkRollback(b *testing.B, documents int) {
 		}
 	}
 	indexed := func(number uint64) {
-		for f.Status().Served != number || f.Status().NotReady != "" || !service.Collections()[0].Ready() || service.Collections()[0].Status().LagBytes() > 0 {
+		for f.Status().Served != number || !f.Status().Files.IsReady() || !service.Collections()[0].Ready() || service.Collections()[0].Status().LagBytes() > 0 {
 			time.Sleep(time.Millisecond)
 		}
 		for {

@@ -51,7 +51,8 @@ type Follower struct {
 		sync.Mutex
 		status  Status
 		serving *collection.Collection
-		queue   string // directory of its files
+		next    *collection.Collection // of a state that is made; nil: none is
+		queue   string                 // directory of its files
 		start   start
 		began   time.Time // of the fetch in progress
 	}

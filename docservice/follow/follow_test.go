@@ -53,8 +53,9 @@ type fleet struct {
 type flakyBucket struct {
 	bucket.Bucket
 	down  atomic.Bool
-	files atomic.Int64 // requests for files
-	bytes atomic.Int64 // of files that were requested
+	files atomic.Int64  // requests for files
+	bytes atomic.Int64  // of files that were requested
+	gate  chan struct{} // a request for a file waits for a value; nil: none does
 }
 
 func newFleet(t *testing.T) *fleet {
@@ -426,6 +427,13 @@ func (b *flakyBucket) Get(ctx context.Context, name string, offset, length int64
 	if strings.HasPrefix(name, "file/") {
 		b.files.Add(1)
 		b.bytes.Add(length)
+		if b.gate != nil {
+			select {
+			case <-b.gate:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
 	}
 	return b.Bucket.Get(ctx, name, offset, length)
 }

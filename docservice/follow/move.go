@@ -25,8 +25,10 @@ func (f *Follower) fetch(ctx context.Context, state int, m *publish.Manifest) er
 	defer func() { reserved.release() }()
 	replica := publish.NewReplica(f.bucket, f.queuePath(state), &publish.Options{
 		FS: f.fs, Now: f.now, Source: f.options.Source, Rate: f.options.Rate, Concurrency: f.options.Concurrency,
-		Reserve: func(bytes int64) (err error) {
-			f.update(func(*Status) { f.mu.began = f.now() })
+		Reserve: func(files int, bytes int64) (err error) {
+			f.update(func(s *Status) {
+				f.mu.began, s.FetchedFiles, s.FetchFiles, s.FetchedBytes, s.FetchBytes = f.now(), 0, files, 0, bytes
+			})
 			reserved, err = f.reserve(bytes, m.Number)
 			return err
 		},
@@ -36,6 +38,7 @@ func (f *Follower) fetch(ctx context.Context, state int, m *publish.Manifest) er
 		Fetched: func(file publish.File, fromSource bool) {
 			reserved.use(file.Size)
 			f.update(func(s *Status) {
+				s.FetchedFiles++
 				if fromSource {
 					s.PeerBytes += file.Size
 				} else {
@@ -126,7 +129,9 @@ func (f *Follower) replace(ctx context.Context, m *publish.Manifest, target publ
 	if err != nil {
 		return err
 	}
+	f.making(collection)
 	extension, err := f.complete(ctx, next, collection, m, target)
+	f.making(nil)
 	if err == nil {
 		err = f.change(func(c *current) { *c = current{State: next, Ref: target, Extended: extension != nil, Goal: c.Goal} })
 	}
@@ -144,6 +149,13 @@ func (f *Follower) replace(ctx context.Context, m *publish.Manifest, target publ
 		}
 	})
 	return nil
+}
+
+// making records the collection of a state that is made, for the status; nil: none is.
+func (f *Follower) making(c *collection.Collection) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.next = c
 }
 
 // complete waits until the collection of a state that is not served includes the manifest, and

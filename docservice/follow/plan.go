@@ -1,10 +1,10 @@
 package follow
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
+	"docstore/docservice/readiness"
 	"docstore/queue/publish"
 )
 
@@ -114,28 +114,20 @@ func (g goal) isHere(s Status) bool {
 	return g.Manifest != 0 && s.Served == g.Manifest && s.Increment >= g.Increment
 }
 
-// notReady returns why a server is not ready; empty: it is. After it has reached its first
+// sourceOf returns the facts that decide whether a server is ready. After it has reached its first
 // goal only the age of its state makes it unready.
-func notReady(s start, status Status, maxStaleness time.Duration, now time.Time) string {
-	suffix := ""
-	if status.Error != "" {
-		suffix = ": " + status.Error
+func sourceOf(s start, status Status, maxStaleness time.Duration, now time.Time) readiness.Source {
+	facts := readiness.Source{
+		Reached: s.reached, Contacted: !status.LastContact.IsZero(), Target: status.Target,
+		Goal: s.goal.Manifest, GoalIncrement: s.goal.Increment, Served: status.Served, Increment: status.Increment, Error: status.Error,
 	}
-	switch {
-	case s.reached && maxStaleness > 0 && now.Sub(status.Current) > maxStaleness:
-		return fmt.Sprintf("the target was last known to be served %v ago, more than --max-staleness%s", now.Sub(status.Current).Round(time.Second), suffix)
-	case s.reached:
-		return ""
-	case s.goal.Manifest == 0 && status.LastContact.IsZero():
-		return "the state of the collection was not read yet" + suffix
-	case s.goal.Manifest == 0 && status.Target == 0:
-		return "no manifest is announced"
-	case s.goal.Manifest == 0:
-		return fmt.Sprintf("the newest increment of manifest %d is not known%s", status.Target, suffix)
-	case status.Served != s.goal.Manifest:
-		return fmt.Sprintf("manifest %d has not been fetched%s", s.goal.Manifest, suffix)
-	case status.Increment < s.goal.Increment:
-		return fmt.Sprintf("%d of %d increments of manifest %d have been added%s", status.Increment, s.goal.Increment, s.goal.Manifest, suffix)
+	if age := now.Sub(status.Current); s.reached && maxStaleness > 0 && age > maxStaleness {
+		facts.Staleness = age
 	}
-	return fmt.Sprintf("manifest %d has not been indexed to its end", status.Served)
+	if status.FetchBytes > 0 {
+		facts.Fetch = &readiness.Progress{
+			Done: status.FetchedBytes, Total: status.FetchBytes, Unit: readiness.Bytes, FilesDone: status.FetchedFiles, Files: status.FetchFiles,
+		}
+	}
+	return facts
 }

@@ -62,8 +62,8 @@ func TestNotReady(t *testing.T) {
 		"new target while starting": {start{opened: began, goal: goal{Manifest: 4}}, Status{Served: 3, Target: 5}, at(1), "manifest 4 has not been fetched"},
 	} {
 		c.start.goal = startGoal(c.start, c.status, c.now)
-		got := notReady(c.start, c.status, time.Minute, c.now)
-		require.Contains(t, got, c.want, name)
-		require.Equal(t, c.want == "", got == "", name)
+		got := sourceOf(c.start, c.status, time.Minute, c.now).Report()
+		require.Contains(t, got.Reason(), c.want, name)
+		require.Equal(t, c.want == "", got.IsReady(), name)
 	}
 }

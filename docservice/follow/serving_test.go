@@ -15,6 +15,7 @@ import (
 
 	"docstore/docservice"
 	"docstore/docservice/follow"
+	"docstore/docservice/readiness"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue/publish"
@@ -28,7 +29,7 @@ func (s *server) eventually(holds func(follow.Status) bool) {
 	}
 }
 
-func ready(s follow.Status) bool { return s.NotReady == "" }
+func ready(s follow.Status) bool { return s.Files.IsReady() }
 
 // TestEmptyServerIsNotReadyAndFindsNothingMissing starts a server that has no files, while
 // the bucket is down.
@@ -44,7 +45,7 @@ func TestEmptyServerIsNotReadyAndFindsNothingMissing(t *testing.T) {
 	}
 	unready()
 	f.bucket.down.Store(false)
-	s.eventually(func(s follow.Status) bool { return s.NotReady == "no manifest is announced" })
+	s.eventually(func(s follow.Status) bool { return s.Files.State == readiness.WaitingForManifest })
 	unready()
 	f.announce(1)
 	s.waitFor(1)
@@ -63,7 +64,7 @@ func TestAnnouncementsDoNotMakeServersUnready(t *testing.T) {
 		f.publish(rng, false)
 		f.announce(number)
 		s.eventually(func(status follow.Status) bool {
-			require.Empty(t, status.NotReady)
+			require.True(t, status.Files.IsReady())
 			return status.Served == number
 		})
 	}
@@ -91,7 +92,7 @@ func TestOnlyStalenessMakesServersUnready(t *testing.T) {
 	s.eventually(func(s follow.Status) bool { return s.Error != "" })
 	require.True(t, ready(s.follower.Status()))
 	ahead.Store(int64(2 * time.Minute))
-	require.Contains(t, s.follower.Status().NotReady, "--max-staleness")
+	require.Contains(t, s.follower.Status().Files.Cause, "--max-staleness")
 	f.bucket.down.Store(false)
 	s.eventually(ready)
 }

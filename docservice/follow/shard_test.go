@@ -56,7 +56,7 @@ func TestWrongLayoutIsNotServed(t *testing.T) {
 			fresh.eventually(func(s follow.Status) bool { return strings.Contains(s.Error, test.want) })
 			_, err := fresh.get("id-0")
 			require.ErrorIs(t, err, docservice.ErrUnavailable)
-			require.NotEmpty(t, fresh.follower.Status().NotReady)
+			require.False(t, fresh.follower.Status().Files.IsReady())
 		})
 	}
 }
@@ -184,7 +184,7 @@ func TestFeedWithoutTheBucket(t *testing.T) {
 	f.bucket.down.Store(true)
 	s.restart()
 	s.waitFor(1)
-	s.eventually(func(s follow.Status) bool { return s.Error != "" && s.NotReady == "" })
+	s.eventually(func(s follow.Status) bool { return s.Error != "" && s.Files.IsReady() })
 	f.publish(rng, false)
 	f.announce(2)
 	f.bucket.down.Store(false)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"docstore/docservice/readiness"
 	"docstore/queue/publish"
 )
 
@@ -26,8 +27,9 @@ type Status struct {
 	Behind time.Time
 	// Lag is the time since Behind; 0: the target is served.
 	Lag time.Duration
-	// FetchedBytes of FetchBytes have been fetched for the move in progress, at FetchRate
-	// bytes per second.
+	// FetchedFiles of FetchFiles and FetchedBytes of FetchBytes have been fetched for the move in
+	// progress, at FetchRate bytes per second.
+	FetchedFiles, FetchFiles int
 	FetchedBytes, FetchBytes int64
 	FetchRate                float64
 	// PeerBytes and BucketBytes were fetched from other servers and from the bucket since
@@ -39,9 +41,9 @@ type Status struct {
 	// LastContact is the time at which the record was last read; zero: it was not. Current is
 	// the time at which the target was last read and served; at first, the time of Open.
 	LastContact, Current time.Time
-	// NotReady is why the collection is not ready, as described in the package comment;
-	// empty: it is.
-	NotReady string
+	// Files is the state of the files here, as described in the package comment. The collection is
+	// ready if its index has them, too.
+	Files readiness.Report
 }
 
 // Contact returns LastContact, or the time of Open if the record was not read since.
@@ -57,7 +59,7 @@ func (f *Follower) Status() Status {
 	f.settle()
 	now := f.now()
 	f.mu.Lock()
-	s, first := f.mu.status, f.mu.start
+	s, first, next := f.mu.status, f.mu.start, f.mu.next
 	if elapsed := now.Sub(f.mu.began).Seconds(); s.FetchBytes > 0 && elapsed > 0 {
 		s.FetchRate = float64(s.FetchedBytes) / elapsed
 	}
@@ -71,7 +73,12 @@ func (f *Follower) Status() Status {
 		}
 	}
 	first.goal = startGoal(first, s, now)
-	s.NotReady = notReady(first, s, f.options.MaxStaleness, now)
+	facts := sourceOf(first, s, f.options.MaxStaleness, now)
+	if next != nil {
+		made := next.Status().Index
+		facts.Next = &made
+	}
+	s.Files = facts.Report()
 	return s
 }
 
@@ -147,7 +154,7 @@ func (s *Status) becomeBehind(at time.Time) {
 func (f *Follower) ended(err error, problem string) {
 	problem = cmp.Or(problem, f.increments.problem)
 	f.update(func(s *Status) {
-		s.Error, s.FetchBytes, s.FetchedBytes = problem, 0, 0
+		s.Error, s.FetchFiles, s.FetchedFiles, s.FetchBytes, s.FetchedBytes = problem, 0, 0, 0, 0
 		if err != nil && s.LastContact.IsZero() && f.mu.start.goal.Manifest == 0 {
 			f.mu.start.goal = goalWithoutContact(f.mu.start, *s)
 		}

@@ -27,7 +27,7 @@
 //
 // The decisions are functions of facts: the state of an index (Index), of files in an object store
 // (Source), of a copy, which has both (Copy), and of several copies (Combine). They read no files and
-// no clock. A Meter is told the time of each report, and estimates the time left from the recent
+// no clock. A Meter takes the time of each report, and estimates the time left from the recent
 // rate. Only package collection decides whether an id is not found.
 //
 // Reports are values. A Meter is not safe for concurrent use.

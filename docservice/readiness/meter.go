@@ -3,7 +3,7 @@ package readiness
 import "time"
 
 const (
-	// meterWindow is the time of which a Meter takes the rate, at least minMeterTime.
+	// A Meter computes the rate of the last meterWindow, once it has minMeterTime.
 	meterWindow  = time.Minute
 	minMeterTime = 5 * time.Second
 	// meterInterval is the minimum time between two samples, so that their number is bounded.

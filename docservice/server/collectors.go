@@ -16,6 +16,7 @@ import (
 var (
 	served      = metric.Counter("documents_served_total", "Requested ids by answer.", "collection", "answer")
 	ready       = metric.Gauge("collection_ready", "1 if the server is ready for the collection, or for a shard, as /readyz says.", "collection")
+	stateOf     = metric.Gauge("collection_state", "1 for the state of the collection, or of a shard, a second ago at most.", "collection", "state")
 	lagSeconds  = metric.Gauge("tail_lag_seconds", "Maximum age of the entries that are not in the index yet.", "collection")
 	lagBytes    = metric.Gauge("tail_lag_bytes", "Bytes of the queue here that are not in the index yet.", "collection")
 	applied     = metric.Counter("tail_entries_total", "Entries of the queue applied to the index.", "collection")
@@ -65,7 +66,7 @@ type collectionCollector struct {
 
 func (c collectionCollector) Describe(to chan<- *prometheus.Desc) {
 	for _, m := range []metric.Metric{
-		served, ready, lagSeconds, lagBytes, applied, segmentAt, blockAt, faults, faultInfo, quarantined, swept, scrubbed, scrubEnded,
+		served, ready, stateOf, lagSeconds, lagBytes, applied, segmentAt, blockAt, faults, faultInfo, quarantined, swept, scrubbed, scrubEnded,
 		segments, queueBytes, queueDocs, queueDels,
 		indexTables, indexTableBytes, indexEntries, indexLogBytes, memtableBytes, filterBytes, flushes, merges, mergeBytes,
 		writesStopped, diskFree, inodesFree, indexProblem, residentRatio,
@@ -79,6 +80,9 @@ func (c collectionCollector) Describe(to chan<- *prometheus.Desc) {
 func (c collectionCollector) Collect(to chan<- prometheus.Metric) {
 	for _, h := range c.Held() {
 		collectReadiness(to, h)
+	}
+	for name, state := range c.states.all() {
+		stateOf.Send(to, 1, name, string(state))
 	}
 	var sampling sync.WaitGroup
 	for _, one := range c.Collections() {

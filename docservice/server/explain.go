@@ -50,7 +50,7 @@ func (r *reporter) facts(ctx context.Context, name string, id []byte, history bo
 	}
 	if c := h.Column(); c != nil {
 		f.Column = &explain.Column{Name: c.Column, Row: c.Row, Epoch: c.Epoch}
-		f.Ready, f.NotReady = c.Ready, c.Reason
+		f.Ready, f.NotReady = c.Report.IsReady(), c.Report.Reason()
 	}
 	c, elsewhere := h.Lookup(string(id))
 	if c != nil {
@@ -63,7 +63,7 @@ func (r *reporter) facts(ctx context.Context, name string, id []byte, history bo
 	}
 	for _, one := range h.Shards() {
 		if one.Collection == c {
-			describeShard(&f, one)
+			r.describeShard(&f, one)
 		}
 	}
 	if c == nil || errors.Is(err, docservice.ErrBadID) {
@@ -90,8 +90,8 @@ func idAnswer(err error) (answer, problem string) {
 }
 
 // describeShard adds the state of the shard.
-func describeShard(f *explain.Facts, s Shard) {
-	readiness, position := readinessOf(s), s.Status().Position
+func (r *reporter) describeShard(f *explain.Facts, s Shard) {
+	readiness, position := r.shardReadiness(s), s.Status().Position
 	f.Shard, f.Ready, f.NotReady = s.Name(), readiness.Ready, readiness.Reason
 	f.Position, f.LagBytes, f.Lag = addressOf(position.Next), readiness.LagBytes, readiness.LagSeconds
 	if position.Queue != [16]byte{} {

@@ -9,6 +9,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/docservice/collection"
+	"docstore/docservice/readiness"
 	"docstore/docservice/server/livepage"
 	"docstore/internal/servertest"
 )
@@ -54,9 +55,9 @@ type testHeld struct {
 func (h *testHeld) Column() *livepage.Column {
 	select {
 	case <-h.ready:
-		return &livepage.Column{Ready: true}
+		return &livepage.Column{Report: readiness.Report{State: readiness.Ready}}
 	default:
-		return &livepage.Column{Reason: "the test is not ready"}
+		return &livepage.Column{Report: readiness.Report{State: readiness.Fetching, Cause: "the test is not ready"}}
 	}
 }
 
@@ -77,7 +78,7 @@ func TestSource(t *testing.T) {
 
 	require.False(t, d.Ready())
 	require.Contains(t, servertest.Get(d.HTTPHandler(), "/readyz").Body.String(), "the test is not ready")
-	require.Contains(t, servertest.Get(d.HTTPHandler(), "/collections").Body.String(), `{"name":"remote","ready":false,"reason":"the test is not ready"`)
+	require.Contains(t, servertest.Get(d.HTTPHandler(), "/collections").Body.String(), `{"name":"remote","ready":false,"state":"fetching","reason":"fetching: the test is not ready"`)
 	require.True(t, d.Boxcar().Stats().Draining)
 	close(source.held.ready)
 	require.True(t, d.Ready())

@@ -6,6 +6,7 @@ import (
 
 	"docstore/docservice"
 	"docstore/docservice/collection"
+	"docstore/docservice/readiness"
 	"docstore/docservice/server/livepage"
 )
 
@@ -28,7 +29,7 @@ type Held interface {
 // Shard is a shard that is served.
 type Shard struct {
 	*collection.Collection
-	NotReady string             // why its files are not those of the target; empty: they are
+	Files    readiness.Report   // the state of its files
 	Manifest *livepage.Manifest // the served one; nil: the files are those of a local queue
 }
 
@@ -36,30 +37,13 @@ type Shard struct {
 // replica set at the start, or all shards.
 func isReady(h Held) bool {
 	if column := h.Column(); column != nil {
-		return column.Ready
+		return column.Report.IsReady()
 	}
 	return !slices.ContainsFunc(h.Shards(), func(s Shard) bool { return !s.IsReady() })
 }
 
 // IsReady reports whether the shard has the files of the target, and has read them to their end.
-func (s Shard) IsReady() bool { return s.NotReady == "" && s.Ready() }
-
-// readiness is isReady with the reasons.
-func readiness(h Held) CollectionReadiness {
-	if column := h.Column(); column != nil {
-		return CollectionReadiness{Ready: column.Ready, Reason: column.Reason, Faults: []livepage.Fault{}}
-	}
-	return readinessOf(h.Shards()[0]) // a server without a replica set holds collections of one shard
-}
-
-// readinessOf describes the readiness of a shard: its files and its index.
-func readinessOf(s Shard) CollectionReadiness {
-	r := describeReadiness(s.Status())
-	if s.NotReady != "" {
-		r.Ready, r.Reason = false, s.NotReady
-	}
-	return r
-}
+func (s Shard) IsReady() bool { return s.Files.IsReady() && s.Ready() }
 
 // Lister lists the ids of a collection.
 type Lister interface {
@@ -71,7 +55,9 @@ type Lister interface {
 // local is the Held of a queue directory.
 type local struct{ *collection.Collection }
 
-func (l local) Shards() []Shard { return []Shard{{Collection: l.Collection}} }
+func (l local) Shards() []Shard {
+	return []Shard{{Collection: l.Collection, Files: readiness.Report{State: readiness.Ready}}}
+}
 
 func (l local) Column() *livepage.Column { return nil }
 

@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +19,6 @@ import (
 	"docstore/docservice/server/internal/bounded"
 	"docstore/docservice/server/internal/httpapi"
 	"docstore/docservice/server/livepage"
-	"docstore/internal/units"
 )
 
 // Limits of the HTTP listener. The write timeout is long: profiles take as long as
@@ -184,120 +180,4 @@ func serveText(text func() string) http.HandlerFunc {
 			_, _ = io.WriteString(w, text()) // the client may have disconnected
 		}
 	}
-}
-
-// Readiness is the body of /readyz.
-type Readiness struct {
-	Ready       bool                           `json:"ready"`
-	Ending      bool                           `json:"ending,omitempty"`
-	Draining    bool                           `json:"draining,omitempty"`
-	Collections map[string]CollectionReadiness `json:"collections"`
-}
-
-// CollectionReadiness is the readiness of a collection.
-type CollectionReadiness struct {
-	Ready      bool             `json:"ready"`
-	Reason     string           `json:"reason,omitempty"` // why it is not ready
-	Position   string           `json:"position"`
-	LagBytes   int64            `json:"lag_bytes"`
-	LagSeconds float64          `json:"lag_seconds"`
-	Faults     []livepage.Fault `json:"faults"`
-	MoreFaults int              `json:"more_faults,omitempty"`
-	// QueueID is the id of the queue; zero: none, or that of shards.
-	QueueID [16]byte `json:"-"`
-	// Replacement is a queue that is being indexed to replace this one.
-	Replacement *ReplacementReadiness `json:"replacement,omitempty"`
-}
-
-// ReplacementReadiness describes the queue that replaces another.
-type ReplacementReadiness struct {
-	Queue    string   `json:"queue"`
-	LagBytes int64    `json:"lag_bytes"`
-	Faults   []string `json:"faults"` // the faults that stop it
-}
-
-// serveReady answers 200 if every collection includes all entries of its queue. Damaged
-// documents are reported but do not make the server unready: clients read them from other
-// servers.
-//
-// A draining server is ready, because it still answers, except for a probe with
-// ?draining=503, for balancers that shall stop sending requests.
-func (s *Server) serveReady(w http.ResponseWriter, r *http.Request) {
-	drainingIsUnready := false
-	switch when := r.URL.Query().Get("draining"); when {
-	case "", "200":
-	case "503":
-		drainingIsUnready = true
-	default:
-		httpapi.Errorf(httpapi.CodeInvalidArgument, "draining=%s: want 503, or 200 for the default", when).Write(w)
-		return
-	}
-	body := s.Readiness()
-	body.Draining = s.boxcar.Stats().Draining
-	body.Ready = body.Ready && (!body.Draining || !drainingIsUnready)
-	w.Header().Set("Content-Type", "application/json")
-	if !body.Ready {
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	_ = encoder.Encode(body) // the client may have disconnected
-}
-
-// Readiness returns the body of /readyz.
-func (s *Server) Readiness() Readiness {
-	body := Readiness{Ready: true, Collections: make(map[string]CollectionReadiness)}
-	if s.ending.Load() {
-		body.Ready, body.Ending = false, true
-	}
-	for _, h := range s.Held() {
-		one := readiness(h)
-		body.Collections[h.Name()] = one
-		body.Ready = body.Ready && one.Ready
-	}
-	return body
-}
-
-// Ready is Readiness().Ready, without its cost.
-func (s *Server) Ready() bool {
-	return !s.ending.Load() && !slices.ContainsFunc(s.Held(), func(h Held) bool { return !isReady(h) })
-}
-
-// describeReadiness describes the readiness of a collection of the service.
-func describeReadiness(status collection.Status) CollectionReadiness {
-	r := CollectionReadiness{
-		Ready:      status.Ready,
-		Position:   status.Position.Next.String(),
-		LagBytes:   status.LagBytes(),
-		LagSeconds: status.Lag.Seconds(),
-		Faults:     []livepage.Fault{},
-		MoreFaults: status.MoreFaults,
-		QueueID:    status.Position.Queue,
-	}
-	if next := status.Replacement; next != nil {
-		r.Replacement = &ReplacementReadiness{
-			Queue: hex.EncodeToString(next.Queue[:]), LagBytes: next.PresentBytes - next.TailedBytes, Faults: []string{},
-		}
-		for _, f := range next.Faults {
-			r.Replacement.Faults = append(r.Replacement.Faults, f.String())
-		}
-	}
-	if !r.Ready {
-		r.Reason = status.NotReady
-		if left := status.LagBytes(); left > 0 {
-			r.Reason += fmt.Sprintf("; %s are left to read", units.FormatBytes(left))
-		}
-	}
-	for _, f := range status.Faults {
-		r.Faults = append(r.Faults, livepage.Fault{
-			Segment: uint32(f.Segment), Offset: f.Offset, Path: f.Path, Reason: f.Reason, StopsTail: f.StopsTail, Since: f.Since,
-		})
-		if f.StopsTail && !r.Ready {
-			r.Reason = "reading the queue failed: " + f.String()
-			if f.IndexUnwritten {
-				r.Reason = "the index cannot be written: " + f.String()
-			}
-		}
-	}
-	return r
 }

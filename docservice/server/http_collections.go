@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
+
+	"docstore/docservice/readiness"
 )
 
 // openAPI describes the HTTP interface. Package test/openapi validates responses against
@@ -20,14 +22,15 @@ func serveOpenAPI(w http.ResponseWriter, _ *http.Request) {
 
 // collectionSummary is an element of /collections.
 type collectionSummary struct {
-	Name       string  `json:"name"`
-	Ready      bool    `json:"ready"`
-	Reason     string  `json:"reason,omitempty"` // why it is not ready
-	Queue      string  `json:"queue,omitempty"`  // the queue's id
-	Position   string  `json:"position"`
-	LagBytes   int64   `json:"lag_bytes"`
-	LagSeconds float64 `json:"lag_seconds"`
-	Faults     int     `json:"faults"`
+	Name       string          `json:"name"`
+	Ready      bool            `json:"ready"`
+	State      readiness.State `json:"state"`
+	Reason     string          `json:"reason,omitempty"` // why it is not ready
+	Queue      string          `json:"queue,omitempty"`  // the queue's id
+	Position   string          `json:"position"`
+	LagBytes   int64           `json:"lag_bytes"`
+	LagSeconds float64         `json:"lag_seconds"`
+	Faults     int             `json:"faults"`
 }
 
 // serveCollections lists the collections that the caller may use:
@@ -38,9 +41,9 @@ func (s *Server) serveCollections(w http.ResponseWriter, r *http.Request) {
 		if s.Authorize(r.Context(), h.Name()) != nil {
 			continue
 		}
-		r := readiness(h)
+		r := s.readiness(h)
 		one := collectionSummary{
-			Name: h.Name(), Ready: r.Ready, Reason: r.Reason, Position: r.Position,
+			Name: h.Name(), Ready: r.Ready, State: r.State, Reason: r.Reason, Position: r.Position,
 			LagBytes: r.LagBytes, LagSeconds: r.LagSeconds, Faults: len(r.Faults) + r.MoreFaults,
 		}
 		if r.QueueID != [16]byte{} {

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/docservice/collection"
+	"docstore/docservice/server/livepage"
 	"docstore/internal/servertest"
 )
 
@@ -199,9 +200,9 @@ func TestStoppedTail(t *testing.T) {
 
 // A replacement is reported, and the daemon stays ready.
 func TestReadinessReportsReplacement(t *testing.T) {
-	r := describeReadiness(collection.Status{Ready: true, Replacement: &collection.Replacement{
+	r := describeReadiness(collection.Status{Replacement: &collection.Replacement{
 		Queue: [16]byte{0xab}, TailedBytes: 10, PresentBytes: 30, Faults: []collection.Fault{{Reason: "it forked", StopsTail: true}},
-	}})
+	}}, livepage.Readiness{Ready: true})
 	require.True(t, r.Ready)
 	require.Equal(t, "ab"+strings.Repeat("0", 30), r.Replacement.Queue)
 	require.EqualValues(t, 20, r.Replacement.LagBytes)

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"docstore/docservice/readiness"
 	"docstore/docservice/server/livepage"
 	"docstore/internal/servertest"
 )
@@ -42,7 +43,12 @@ func (c emptyColumn) Name() string { return "jobs" }
 
 func (c emptyColumn) Shards() []Shard { return nil }
 
-func (c emptyColumn) Column() *livepage.Column { return &livepage.Column{Ready: c.ready} }
+func (c emptyColumn) Column() *livepage.Column {
+	if c.ready {
+		return &livepage.Column{Report: readiness.Report{State: readiness.Ready}}
+	}
+	return &livepage.Column{Report: readiness.Report{State: readiness.Fetching}}
+}
 
 func (c emptyColumn) Describe(to chan<- *prometheus.Desc) { to <- ready.Desc }
 

@@ -80,8 +80,12 @@ func (r *reporter) Sample() livepage.Sample {
 	}
 	for _, h := range r.Held() {
 		sum := livepage.CollectionSample{Name: h.Name()}
+		if column := h.Column(); column != nil {
+			r.states.observe(h.Name(), column.Report, s.Time)
+		}
 		for _, c := range h.Shards() {
 			status := c.Status()
+			r.states.observe(c.Name(), c.report(status), s.Time)
 			sum.Found += status.Gets.Found
 			sum.LagBytes += status.LagBytes()
 			sum.VisibleAfter = max(sum.VisibleAfter, status.VisibleAfter.Seconds())
@@ -92,6 +96,7 @@ func (r *reporter) Sample() livepage.Sample {
 		}
 		s.Collections = append(s.Collections, sum)
 	}
+	r.states.forgetOthers()
 	return s
 }
 
@@ -116,11 +121,12 @@ func (r *reporter) Status() livepage.Status {
 	for _, h := range r.Held() {
 		var shards []livepage.Collection
 		for _, one := range h.Shards() {
-			described := r.collectionStatus(one.Collection, readinessOf(one))
+			described := r.collectionStatus(one.Collection, r.shardReadiness(one))
 			described.Manifest = one.Manifest
 			shards, held = append(shards, described), append(held, one.Collection)
 		}
 		if column := h.Column(); column != nil {
+			column.Readiness = r.states.describe(h.Name(), column.Report)
 			s.Columns, s.Shards = append(s.Columns, *column), append(s.Shards, shards...)
 			if len(shards) > 0 {
 				shards = []livepage.Collection{livepage.Sum(h.Name(), shards)}
@@ -180,7 +186,7 @@ func (r *reporter) collectionStatus(c *collection.Collection, ready CollectionRe
 	status := c.Status()
 	report := r.queueReport(c)
 	result := livepage.Collection{
-		Name: c.Name(), Ready: ready.Ready, Reason: ready.Reason, Position: ready.Position,
+		Name: c.Name(), Readiness: ready.Readiness, Position: ready.Position,
 		LagBytes: ready.LagBytes, LagSeconds: ready.LagSeconds,
 		LastAppended: livepage.TimeOrNil(status.LastAppended), VisibleAfter: status.VisibleAfter.Seconds(),
 		Gets:    livepage.Gets{Found: status.Gets.Found, NotFound: status.Gets.NotFound, Unavailable: status.Gets.Unavailable, Failed: status.Gets.Failed},

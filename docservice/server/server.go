@@ -61,6 +61,7 @@ type Server struct {
 	}
 	metrics  *metrics
 	reporter *reporter
+	states   states
 	lifetime
 }
 
@@ -70,7 +71,7 @@ func Start(o Options) (_ *Server, err error) {
 	if err := o.Check(""); err != nil {
 		return nil, err
 	}
-	s := &Server{options: o, service: collection.NewService()}
+	s := &Server{options: o, service: collection.NewService(), states: states{logger: o.Logger, of: map[string]*lastState{}}}
 	s.router = router.New(s.service)
 	s.begin()
 	defer func() {

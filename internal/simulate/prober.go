@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"docstore/docservice/readiness"
 	"docstore/docservice/server"
 	"docstore/internal/ctxtime"
 )
@@ -111,8 +112,11 @@ func (p *prober) readiness() {
 		p.w.account.wrongf("readiness", "%s is ready: %v, and /readyz answers %d %s", p.h.name, before, status, body)
 	}
 	for name, c := range answer.Collections {
-		if c.Ready == (c.Reason != "") {
-			p.w.account.wrongf("readiness", "%s is ready for %s: %v, for the reason %q", p.h.name, name, c.Ready, c.Reason)
+		if c.Ready == (c.Reason != "") || c.Ready != (c.State == readiness.Ready) {
+			p.w.account.wrongf("readiness", "%s is ready for %s: %v, in the state %q, for the reason %q", p.h.name, name, c.Ready, c.State, c.Reason)
+		}
+		if made := c.Progress; made != nil && (c.Ready || made.Done < 0 || made.Done > made.Total || made.FilesDone > made.Files) {
+			p.w.account.wrongf("readiness", "%s is %s, with the progress %+v", p.h.name, c.State, *made)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func (h *serverHost) awaitSegment(n queue.SegmentID) {
 
 // knowsTruncation reports whether the collection says that its index has truncated entries.
 func knowsTruncation(c *collection.Collection) bool {
-	return !c.Ready() && strings.Contains(c.Status().NotReady, "truncated")
+	return !c.Ready() && strings.Contains(c.Status().Index.Cause, "truncated")
 }
 
 // someBack reports whether a server may go back to an earlier state.

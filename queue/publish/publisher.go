@@ -50,8 +50,8 @@ type Options struct {
 	// Concurrency is the number of files that a Replica fetches at the same time. The
 	// default is DefaultConcurrency.
 	Concurrency int
-	// Reserve is called before a Replica fetches so many bytes. Its error ends the Fetch.
-	Reserve func(bytes int64) error
+	// Reserve is called before a Replica fetches so many files and bytes. Its error ends the Fetch.
+	Reserve func(files int, bytes int64) error
 	// Fetched is called with each file that a Replica has fetched and verified. fromSource:
 	// Source provided it, and not the bucket. Several goroutines call it.
 	Fetched func(f File, fromSource bool)
@@ -81,7 +81,7 @@ func (o *Options) withDefaults() Options {
 		options.Concurrency = DefaultConcurrency
 	}
 	if options.Reserve == nil {
-		options.Reserve = func(int64) error { return nil }
+		options.Reserve = func(int, int64) error { return nil }
 	}
 	if options.Fetched == nil {
 		options.Fetched = func(File, bool) {}

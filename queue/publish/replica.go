@@ -169,7 +169,7 @@ func (r *Replica) fetchAll(ctx context.Context, files []transfer) error {
 	if done.total == 0 {
 		return nil
 	}
-	if err := r.options.Reserve(done.total); err != nil {
+	if err := r.options.Reserve(len(files), done.total); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)

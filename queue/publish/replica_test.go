@@ -68,7 +68,8 @@ func TestReserveIsCalledBeforeTheDownload(t *testing.T) {
 	s.write(t, true, [2]string{"a", "document"})
 	m := publish(t, b, s).Manifest
 	refusal, asked := errors.New("no space"), int64(0)
-	options := &Options{FS: mem, Reserve: func(bytes int64) error {
+	options := &Options{FS: mem, Reserve: func(files int, bytes int64) error {
+		require.Equal(t, len(m.Files), files)
 		asked = bytes
 		return refusal
 	}}

@@ -37,12 +37,13 @@ var rooms = []struct{ name, imports string }{
 	{"docservice/memcached", ""},
 	{"docservice/placement", "boxcarrpc queue/shard"},
 	{"docservice/sharded", "docservice docservice/placement boxcarrpc queue/shard"}, // the client of several shards
-	{"docservice/collection", "docservice docservice/memcached boxcarrpc boxcarrpc/budget lsm queue queue/codec queue/stored queue/maintain queue/shard"},
+	{"docservice/readiness", ""},
+	{"docservice/collection", "docservice docservice/memcached docservice/readiness boxcarrpc boxcarrpc/budget lsm queue queue/codec queue/stored queue/maintain queue/shard"},
 	{"docservice/router", "docservice docservice/sharded docservice/collection boxcarrpc boxcarrpc/core boxcarrpc/budget queue/codec queue/shard"},
-	{"docservice/follow", "docservice/collection queue queue/shard queue/bucket queue/publish"},
-	{"docservice/column", "docservice/follow docservice/collection docservice/placement boxcarrpc queue/shard"},
+	{"docservice/follow", "docservice/collection docservice/readiness queue queue/shard queue/bucket queue/publish"},
+	{"docservice/column", "docservice/follow docservice/collection docservice/readiness docservice/placement boxcarrpc queue/shard"},
 	{"docservice/peers", "boxcarrpc queue queue/publish"},
-	{"docservice/server", "docs docservice docservice/placement docservice/sharded docservice/collection docservice/memcached docservice/router docservice/follow docservice/column docservice/peers " +
+	{"docservice/server", "docs docservice docservice/placement docservice/sharded docservice/collection docservice/memcached docservice/router docservice/follow docservice/column docservice/peers docservice/readiness " +
 		"boxcarrpc boxcarrpc/core boxcarrpc/budget lsm queue queue/codec queue/stored queue/shard queue/bucket queue/publish"},
 	{"ingest", "queue queue/shardset queue/digests queue/bucket boxcarrpc"}, // the TLS files of brokers
 	{"cmd", "*"},

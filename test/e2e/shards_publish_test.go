@@ -65,7 +65,7 @@ func (s *shardServer) waitFor(t *testing.T, number uint64, want map[string][]byt
 	t.Helper()
 	require.Eventually(t, func() bool {
 		for _, f := range s.followers {
-			if status := f.Status(); status.Served != number || status.NotReady != "" {
+			if status := f.Status(); status.Served != number || !status.Files.IsReady() {
 				return false
 			}
 		}

@@ -73,7 +73,7 @@ func state(s *livepage.Status) string {
 	case s.Ending:
 		return "ending"
 	case !s.Ready:
-		return "not ready"
+		return cmp.Or(unready(s), "not ready")
 	case s.Boxcar.Draining:
 		return "draining"
 	case faults > 0:
@@ -82,6 +82,35 @@ func state(s *livepage.Status) string {
 		return "ready, pinned"
 	}
 	return "ready"
+}
+
+// unready returns the state of the first collection that is not ready; empty: all are.
+func unready(s *livepage.Status) string {
+	for _, c := range s.Columns {
+		if !c.Ready {
+			return string(c.State)
+		}
+	}
+	for i := range s.Collections {
+		if !s.Collections[i].Ready {
+			return string(s.Collections[i].State)
+		}
+	}
+	return ""
+}
+
+// reasons writes why collections are not ready, a line for each.
+func reasons(f *framed, s *livepage.Status) {
+	for _, c := range s.Columns {
+		if !c.Ready {
+			f.line("%s, column %s: %s", c.Collection, c.Column, c.Reason)
+		}
+	}
+	for i := range s.Collections {
+		if c := &s.Collections[i]; !c.Ready {
+			f.line("%s: %s", c.Name, c.Reason)
+		}
+	}
 }
 
 // pinned reports whether a pin holds a collection.
@@ -153,6 +182,7 @@ func (r *reading) frame(now time.Time) []string {
 				gets(func(g livepage.Gets) uint64 { return g.Unavailable }), units.FormatBytes(c.LagBytes), visibleAfter(c.VisibleAfter), len(c.Faults)+c.MoreFaults)
 		}
 	})
+	reasons(&f, s)
 	residencies(&f, s)
 	manifests(&f, s)
 	f.line("")

@@ -26,7 +26,7 @@ func moments() (before, now livepage.Status) {
 			Memory:    livepage.Memory{BudgetBytes: 384 << 20, MemtableBytes: 3 << 20, FilterBytes: 1 << 20, GoHeapBytes: 20 << 20},
 			Latencies: []livepage.Latency{{Listener: "boxcar", Method: "Get", Total: served, PerSecond: 1999.6, P50: 31e-6, P99: 210e-6}, {Listener: "http", Method: "Get"}},
 			Collections: []livepage.Collection{{
-				Name: "jobs", Ready: true, LagBytes: 2048, VisibleAfter: 0.009,
+				Name: "jobs", Readiness: livepage.Readiness{Ready: true}, LagBytes: 2048, VisibleAfter: 0.009,
 				Gets: livepage.Gets{Found: served, NotFound: served / 1000}, Queue: livepage.Queue{Documents: 63_666}, Faults: []livepage.Fault{},
 			}},
 			Boxcar: livepage.Boxcar{

@@ -19,6 +19,7 @@ import (
 	"docstore/cmd/internal/cli"
 	"docstore/docservice/placement"
 	"docstore/docservice/placement/etcdmap"
+	"docstore/docservice/readiness"
 	"docstore/docservice/server"
 	"docstore/docservice/server/livepage"
 	"docstore/internal/etcdtest"
@@ -173,8 +174,9 @@ func TestServeColumns(t *testing.T) {
 	}
 	r := a.State()
 	status := r.Status().Columns[0]
+	isReady := readiness.Report{State: readiness.Ready}
 	require.Equal(t, livepage.Column{
-		Collection: "jobs", Column: "a", Zone: "z", Ready: true, Epoch: status.Epoch, Serving: 2, UsedBytes: status.UsedBytes, LimitBytes: status.LimitBytes,
+		Collection: "jobs", Column: "a", Zone: "z", Report: isReady, Readiness: livepage.ReadinessOf(isReady), Epoch: status.Epoch, Serving: 2, UsedBytes: status.UsedBytes, LimitBytes: status.LimitBytes,
 	}, status)
 	all, samples := r.Status(), r.Sample().Collections
 	require.Len(t, all.Shards, 2)

@@ -293,7 +293,7 @@ func (c *columnOf) Column() *livepage.Column {
 	s := c.column.Status()
 	states := countStates(s)
 	return &livepage.Column{
-		Collection: c.name, Column: s.Column, Row: s.Row, Zone: c.source.options.Zone, Ready: s.NotReady == "", Reason: s.NotReady, Epoch: s.Epoch,
+		Collection: c.name, Column: s.Column, Row: s.Row, Zone: c.source.options.Zone, Report: s.Readiness, Epoch: s.Epoch,
 		Serving: states[column.Serving], Fetching: states[column.Fetching], Moved: states[column.Moved], Failed: states[column.Failed],
 		UsedBytes: s.Used, LimitBytes: s.Limit,
 	}

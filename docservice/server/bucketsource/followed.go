@@ -94,7 +94,7 @@ func (f *followed) Close() error {
 // shardOf returns a served shard with its follower.
 func shardOf(c *collection.Collection, f *follow.Follower) server.Shard {
 	status := f.Status()
-	return server.Shard{Collection: c, NotReady: status.NotReady, Manifest: manifestStatus(status)}
+	return server.Shard{Collection: c, Files: status.Files, Manifest: manifestStatus(status)}
 }
 
 // followOptions returns the options of a follower of a bucket.

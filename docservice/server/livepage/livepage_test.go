@@ -113,10 +113,10 @@ func someStatus() Status {
 	census := time.Now()
 	return Status{
 		Host: "machine <7>", Version: "v1", Started: time.Now().Add(-time.Hour), Ready: true,
-		Columns: []Column{{Collection: "cvs", Column: "c-7", Row: 2, Zone: "z1", Epoch: 55, Serving: 20, Fetching: 1, Moved: 3, Failed: 4, Reason: "shard 9 is fetched"}},
+		Columns: []Column{{Collection: "cvs", Column: "c-7", Row: 2, Zone: "z1", Epoch: 55, Serving: 20, Fetching: 1, Moved: 3, Failed: 4, Readiness: Readiness{Reason: "shard 9 is fetched"}}},
 		Memory:  Memory{BudgetBytes: 1000, MemtableBytes: 500, FilterBytes: 250},
 		Collections: []Collection{{
-			Name: "jobs", Ready: true, Position: "3/4096/0",
+			Name: "jobs", Readiness: Readiness{Ready: true}, Position: "3/4096/0",
 			Faults: []Fault{{Segment: 2, Offset: 77, Reason: "a wrong checksum", Path: "/srv/2.seg", Since: time.Now()}},
 			Queue: Queue{Documents: 12345, Census: &census, Segments: []Segment{
 				{First: 1, Last: 2, Generation: 1, Sealed: true, Codec: "zstd", StoredBytes: 100, LiveBytes: 50, Counted: true},
@@ -196,7 +196,7 @@ func TestPageShowsStatus(t *testing.T) {
 
 // TestEmptyPage shows a daemon that has just started.
 func TestEmptyPage(t *testing.T) {
-	_, server := newTestPage(t, &fakeDaemon{status: Status{Collections: []Collection{{Name: "jobs", Reason: "the queue is being read"}}}})
+	_, server := newTestPage(t, &fakeDaemon{status: Status{Collections: []Collection{{Name: "jobs", Readiness: Readiness{Reason: "the queue is being read"}}}}})
 	status, _, body := get(t, server.URL)
 	require.Equal(t, http.StatusOK, status)
 	for _, want := range []string{"not ready", "the queue is being read", "none has arrived", "No client holds a slot", "No table has a filter yet"} {
@@ -212,16 +212,15 @@ func TestCollections(t *testing.T) {
 		return c
 	}
 	for want, c := range map[string]Collection{
-		"No queue files yet: is docstore-sync running?": {Name: "jobs", Ready: true},
-		"not ready: the queue is being read":            {Name: "jobs", Reason: "the queue is being read"},
-		`class="state warn-text">not ready<`:            at(Collection{}),
-		"served and up to date":                         at(Collection{Ready: true}),
-		"1 MiB</td>":                                    at(Collection{Ready: true}),
-		"being counted":                                 at(Collection{Ready: true}),
-		"counted 0 s ago\">4,711</span>":                at(Collection{Ready: true, Queue: Queue{Census: &now, LiveDocuments: 4711}}),
-		"served; 2 KiB are not indexed yet":             at(Collection{Ready: true, LagBytes: 2048}),
-		"served; faults: 3":                             at(Collection{Ready: true, Faults: []Fault{{}}, MoreFaults: 2}),
-		"served; the index has failed":                  at(Collection{Ready: true, Index: Index{Problem: "disk"}}),
+		"not ready: the queue is being read": {Name: "jobs", Readiness: Readiness{Reason: "the queue is being read"}},
+		`class="state warn-text">not ready<`: at(Collection{}),
+		"served and up to date":              at(Collection{Readiness: Readiness{Ready: true}}),
+		"1 MiB</td>":                         at(Collection{Readiness: Readiness{Ready: true}}),
+		"being counted":                      at(Collection{Readiness: Readiness{Ready: true}}),
+		"counted 0 s ago\">4,711</span>":     at(Collection{Readiness: Readiness{Ready: true}, Queue: Queue{Census: &now, LiveDocuments: 4711}}),
+		"served; 2 KiB are not indexed yet":  at(Collection{Readiness: Readiness{Ready: true}, LagBytes: 2048}),
+		"served; faults: 3":                  at(Collection{Readiness: Readiness{Ready: true}, Faults: []Fault{{}}, MoreFaults: 2}),
+		"served; the index has failed":       at(Collection{Readiness: Readiness{Ready: true}, Index: Index{Problem: "disk"}}),
 	} {
 		var row strings.Builder
 		require.NoError(t, templates.ExecuteTemplate(&row, "collections", view{Status: Status{Time: now, Collections: []Collection{c}}}))

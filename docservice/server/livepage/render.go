@@ -105,8 +105,6 @@ func stateOf(c Collection) collectionState {
 		return collectionState{"not ready", "warn-text"}
 	case !c.Ready:
 		return collectionState{"not ready: " + c.Reason, "warn-text"}
-	case c.Queue.Bytes == 0 && c.LagBytes == 0 && c.LastAppended == nil && c.Manifest == nil:
-		return collectionState{"No queue files yet: is docstore-sync running?", "warn-text"}
 	case c.Index.Problem != "":
 		return collectionState{"served; the index has failed", "bad-text"}
 	case len(c.Faults) > 0:

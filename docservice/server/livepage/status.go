@@ -1,6 +1,10 @@
 package livepage
 
-import "time"
+import (
+	"time"
+
+	"docstore/docservice/readiness"
+)
 
 // Status is the state of a daemon at one moment: the body of /api/v1/status. Existing
 // fields keep their names and meanings; new ones may be added. Totals count since the start
@@ -26,15 +30,29 @@ type Column struct {
 	Column     string `json:"column"` // empty: it was not chosen yet
 	Row        int    `json:"row"`    // -1: none was held yet
 	Zone       string `json:"zone,omitempty"`
-	Ready      bool   `json:"ready"`
-	Reason     string `json:"reason,omitempty"` // why it is not ready
-	Epoch      uint64 `json:"epoch"`            // of the placement; 0: none is known
-	Serving    int    `json:"serving"`          // shards
+	// Report is that of the column; Readiness is the same with an estimate.
+	Report readiness.Report `json:"-"`
+	Readiness
+	Epoch      uint64 `json:"epoch"`   // of the placement; 0: none is known
+	Serving    int    `json:"serving"` // shards
 	Fetching   int    `json:"fetching"`
 	Moved      int    `json:"moved"` // to another column, and served still
 	Failed     int    `json:"failed"`
 	UsedBytes  int64  `json:"used_bytes"` // of the data directory
 	LimitBytes int64  `json:"limit_bytes"`
+}
+
+// Readiness is the state of a copy.
+type Readiness struct {
+	Ready    bool                `json:"ready"`
+	State    readiness.State     `json:"state"`
+	Reason   string              `json:"reason,omitempty"` // why it is not ready
+	Progress *readiness.Progress `json:"progress,omitempty"`
+}
+
+// ReadinessOf describes a report.
+func ReadinessOf(r readiness.Report) Readiness {
+	return Readiness{r.IsReady(), r.State, r.Reason(), r.Progress}
 }
 
 // Memory is the memory budget of a daemon and its use.
@@ -75,11 +93,10 @@ type ColdReads struct {
 
 // Collection is a queue and its index, or the Sum of several.
 type Collection struct {
-	Name         string     `json:"name"`
-	Shards       int        `json:"shards,omitempty"` // on this server, if there are several
-	Ready        bool       `json:"ready"`
-	Reason       string     `json:"reason,omitempty"` // why it is not ready
-	Position     string     `json:"position"`         // end of the part of the queue in the index; empty for a sum
+	Name   string `json:"name"`
+	Shards int    `json:"shards,omitempty"` // on this server, if there are several
+	Readiness
+	Position     string     `json:"position"` // end of the part of the queue in the index; empty for a sum
 	LagBytes     int64      `json:"lag_bytes"`
 	LagDocuments int64      `json:"lag_documents"` // estimated from the bytes
 	LagSeconds   float64    `json:"lag_seconds"`

@@ -1,8 +1,9 @@
 package livepage
 
 import (
-	"fmt"
 	"time"
+
+	"docstore/docservice/readiness"
 )
 
 // Sum describes shards of a collection, at least one, as one collection. Counts
@@ -14,13 +15,12 @@ func Sum(name string, shards []Collection) Collection {
 		Queue: Queue{Segments: []Segment{}, Census: shards[0].Queue.Census}, Index: Index{Tables: []Table{}, Merges: []Merge{}},
 		ScrubEnded: shards[0].ScrubEnded,
 	}
-	notReady, written := 0, 0.0
+	var notReady []readiness.Part
+	written := 0.0
 	for i := range shards {
 		s := &shards[i]
 		if !s.Ready {
-			if notReady++; notReady == 1 {
-				sum.Reason = s.Name + ": " + s.Reason
-			}
+			notReady = append(notReady, readiness.Part{Name: s.Name, Report: readiness.Report{State: s.State, Cause: s.Reason, Progress: s.Progress}})
 		}
 		sum.LagBytes += s.LagBytes
 		sum.LagDocuments += s.LagDocuments
@@ -50,10 +50,7 @@ func Sum(name string, shards []Collection) Collection {
 		written += s.Index.Amplification * float64(s.Index.Flushes)
 		sum.Manifest = sum.Manifest.plus(s.Manifest)
 	}
-	sum.Ready = notReady == 0
-	if notReady > 1 {
-		sum.Reason = fmt.Sprintf("%d of %d shards are not ready; %s", notReady, len(shards), sum.Reason)
-	}
+	sum.Readiness = ReadinessOf(readiness.Combine(len(shards), notReady))
 	if sum.Index.Flushes > 0 {
 		sum.Index.Amplification = written / float64(sum.Index.Flushes)
 	}

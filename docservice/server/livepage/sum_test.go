@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/docservice/readiness"
 )
 
 func TestSum(t *testing.T) {
 	early, late := time.Unix(100, 0), time.Unix(200, 0)
 	one := Collection{
-		Name: "jobs/1", Ready: true, Position: "1/2/3", LagBytes: 10, LagDocuments: 1, LagSeconds: 4, VisibleAfter: 1,
+		Name: "jobs/1", Readiness: Readiness{Ready: true, State: readiness.Ready}, Position: "1/2/3", LagBytes: 10, LagDocuments: 1, LagSeconds: 4, VisibleAfter: 1,
 		LastAppended: &early, ScrubEnded: &late, Applied: 7, Swept: 1, Quarantined: 2, Scrubbed: 3,
 		Gets: Gets{Found: 1, NotFound: 2, Unavailable: 3, Failed: 4}, Faults: []Fault{{Path: "a"}}, MoreFaults: 5,
 		Queue: Queue{Bytes: 100, Documents: 10, Deletes: 1, LiveDocuments: 8, Census: &early, Segments: []Segment{{First: 1}}, Mapped: &Mapped{Bytes: 60, ResidentRatio: 0.5}},
@@ -22,7 +24,9 @@ func TestSum(t *testing.T) {
 		Manifest: &Manifest{Announced: 9, Target: 9, Served: 9, FetchedBytes: 1, FetchBytes: 2, FetchRate: 3, PeerBytes: 4, BucketBytes: 5, LastContact: &early},
 	}
 	two := one
-	two.Name, two.Ready, two.Reason, two.LagSeconds, two.LastAppended, two.ScrubEnded = "jobs/2", false, "it is fetched", 2, &late, &early
+	two.Name, two.LagSeconds, two.LastAppended, two.ScrubEnded = "jobs/2", 2, &late, &early
+	two.Readiness = Readiness{State: readiness.CatchingUp, Reason: "it is fetched", Progress: &readiness.Progress{Done: 3, Total: 10, Unit: readiness.Increments}}
+	sumOfTwo := Readiness{State: readiness.CatchingUp, Reason: "catching up 7 increments: 1 of 2 shards are not ready; jobs/2: it is fetched", Progress: two.Progress}
 	two.Queue.Census = &late
 	two.Queue.Mapped = &Mapped{Bytes: 20, ResidentRatio: 0.1}
 	two.Index.Mapped = &Mapped{Bytes: 7, ResidentRatio: 1}
@@ -33,7 +37,7 @@ func TestSum(t *testing.T) {
 	for _, shards := range [][]Collection{{one, two}, {two, one}} {
 		sum := Sum("jobs", shards)
 		require.Equal(t, Collection{
-			Name: "jobs", Shards: 2, Reason: "jobs/2: it is fetched", LagBytes: 20, LagDocuments: 2, LagSeconds: 4, VisibleAfter: 1,
+			Name: "jobs", Shards: 2, Readiness: sumOfTwo, LagBytes: 20, LagDocuments: 2, LagSeconds: 4, VisibleAfter: 1,
 			LastAppended: &late, ScrubEnded: &early, Applied: 14, Swept: 2, Quarantined: 4, Scrubbed: 6,
 			Gets: Gets{Found: 2, NotFound: 4, Unavailable: 6, Failed: 8}, Faults: []Fault{{Path: "a"}, {Path: "a"}}, MoreFaults: 10,
 			Queue: Queue{Bytes: 200, Documents: 20, Deletes: 2, LiveDocuments: 16, Census: &early, Segments: []Segment{}, Mapped: &Mapped{Bytes: 80, ResidentRatio: 0.4}},
@@ -47,7 +51,7 @@ func TestSum(t *testing.T) {
 			},
 		}, sum)
 	}
-	require.Equal(t, "2 of 2 shards are not ready; jobs/2: it is fetched", Sum("jobs", []Collection{two, two}).Reason)
+	require.Equal(t, "catching up 14 increments: 2 of 2 shards are not ready; jobs/2: it is fetched", Sum("jobs", []Collection{two, two}).Reason)
 	ready := Sum("jobs", []Collection{one})
 	require.True(t, ready.Ready)
 	require.Empty(t, ready.Reason)
@@ -55,7 +59,7 @@ func TestSum(t *testing.T) {
 
 // The page shows a collection of several shards once; its shards are in the JSON.
 func TestPageShowsSumOfShards(t *testing.T) {
-	shards := []Collection{{Name: "cvs/1", Ready: true, Queue: Queue{Documents: 1000}}, {Name: "cvs/2", Ready: true, Queue: Queue{Documents: 234}}}
+	shards := []Collection{{Name: "cvs/1", Readiness: Readiness{Ready: true}, Queue: Queue{Documents: 1000}}, {Name: "cvs/2", Readiness: Readiness{Ready: true}, Queue: Queue{Documents: 234}}}
 	status := Status{Columns: []Column{{Collection: "cvs"}}, Collections: []Collection{Sum("cvs", shards)}, Shards: shards}
 	_, server := newTestPage(t, &fakeDaemon{status: status})
 	_, _, body := get(t, server.URL)
