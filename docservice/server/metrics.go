@@ -73,7 +73,7 @@ func newMetrics(d *Server) *metrics {
 		}, []string{"listener", "method"}),
 		boxcar: boxcarprom.NewServer(&boxcarprom.Options{WithoutSeconds: true}),
 	}
-	m.registry.MustRegister(m.seconds, collectionCollector{d, new(metric.Sampler)}, m.boxcar, cacheCollector{d}, newBuildInfo(),
+	m.registry.MustRegister(m.seconds, collectionCollector{d, new(metric.Sampler)}, m.boxcar, cacheCollector{d}, contactCollector{d}, newBuildInfo(),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.registry.MustRegister(d.parts.Collectors...)
 	return m

@@ -62,6 +62,7 @@ type Server struct {
 	metrics  *metrics
 	reporter *reporter
 	states   states
+	contacts contacts
 	lifetime
 }
 

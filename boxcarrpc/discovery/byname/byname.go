@@ -25,15 +25,26 @@ import (
 	"docstore/boxcarrpc/discovery/gossip"
 )
 
+// Options configure the registries of targets. Zero values are the defaults.
+type Options struct {
+	Logger  *slog.Logger // the default discards
+	Observe func(error)  // that of etcd.Options; the default is none
+}
+
 // Parse returns the source of a target. The source connects to a registry only while it
 // is watched.
 func Parse(target string, logger *slog.Logger) (discovery.Source, error) {
+	return Options{Logger: logger}.Parse(target)
+}
+
+// Parse is Parse with options.
+func (o Options) Parse(target string) (discovery.Source, error) {
 	scheme, rest, _ := strings.Cut(target, ":")
 	switch scheme {
 	case "etcd":
-		return registry{target, logger, watchEtcd}, etcd.Check(target)
+		return registry{target, o, watchEtcd}, etcd.Check(target)
 	case "gossip":
-		return registry{target, logger, watchGossip}, gossip.Check(target)
+		return registry{target, o, watchGossip}, gossip.Check(target)
 	case "file":
 		return discovery.File(rest), nonEmpty(target, rest)
 	case "dns":
@@ -115,9 +126,9 @@ func First(ctx context.Context, target string, logger *slog.Logger) (servers []d
 
 // A registry is a source that connects while it is watched.
 type registry struct {
-	target string
-	logger *slog.Logger
-	watch  func(ctx context.Context, r registry, update func(discovery.Snapshot)) error
+	target  string
+	options Options
+	watch   func(ctx context.Context, r registry, update func(discovery.Snapshot)) error
 }
 
 func (r registry) Watch(ctx context.Context, update func(discovery.Snapshot)) error {
@@ -125,7 +136,7 @@ func (r registry) Watch(ctx context.Context, update func(discovery.Snapshot)) er
 }
 
 func watchEtcd(ctx context.Context, r registry, update func(discovery.Snapshot)) error {
-	opened, err := etcd.Open(r.target, &etcd.Options{Logger: r.logger})
+	opened, err := etcd.Open(r.target, &etcd.Options{Logger: r.options.Logger, Observe: r.options.Observe})
 	if err != nil {
 		return err
 	}
@@ -134,7 +145,7 @@ func watchEtcd(ctx context.Context, r registry, update func(discovery.Snapshot))
 }
 
 func watchGossip(ctx context.Context, r registry, update func(discovery.Snapshot)) error {
-	member, err := gossip.Join(r.target, &gossip.Options{Logger: r.logger})
+	member, err := gossip.Join(r.target, &gossip.Options{Logger: r.options.Logger})
 	if err != nil {
 		return err
 	}
@@ -156,13 +167,18 @@ func CanRegister(target string) error {
 // Register registers a server, which holds a number until the closer is closed. It
 // returns at once; if the registry is unavailable, it retries in the background.
 func Register(target string, server discovery.Server, logger *slog.Logger) (io.Closer, error) {
+	return Options{Logger: logger}.Register(target, server)
+}
+
+// Register is Register with options.
+func (o Options) Register(target string, server discovery.Server) (io.Closer, error) {
 	if err := CanRegister(target); err != nil {
 		return nil, err
 	}
 	if strings.HasPrefix(target, "gossip:") {
-		return gossip.Join(target, &gossip.Options{Kind: gossip.Backend, Server: server, Logger: logger})
+		return gossip.Join(target, &gossip.Options{Kind: gossip.Backend, Server: server, Logger: o.Logger})
 	}
-	opened, err := etcd.Open(target, &etcd.Options{Logger: logger})
+	opened, err := etcd.Open(target, &etcd.Options{Logger: o.Logger, Observe: o.Observe})
 	if err != nil {
 		return nil, err
 	}

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/pflag"
 
 	"docstore/boxcarrpc/discovery"
 	"docstore/boxcarrpc/discovery/byname"
 	"docstore/cmd/internal/cli"
+	"docstore/internal/contact"
 )
 
 // maxWeight is the maximum capacity of a server.
@@ -58,7 +60,13 @@ func (d *process) register(e registration) (leave func()) {
 		return func() {}
 	}
 	return d.Register(e.advertise, func(address string) (io.Closer, error) {
-		entry, err := byname.Register(e.discovery, discovery.Server{Address: address, Weight: e.weight, Zone: e.zone}, d.Logger())
+		options := byname.Options{Logger: d.Logger()}
+		if strings.HasPrefix(e.discovery, "etcd:") {
+			etcd := contact.New("etcd", d.Logger().With("discovery", e.discovery))
+			d.MeasureEtcd("discovery", etcd)
+			options.Observe = etcd.Observe
+		}
+		entry, err := options.Register(e.discovery, discovery.Server{Address: address, Weight: e.weight, Zone: e.zone})
 		if err != nil {
 			return nil, fmt.Errorf("--discovery %s: %w", e.discovery, err)
 		}

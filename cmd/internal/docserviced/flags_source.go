@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -16,6 +17,7 @@ import (
 	"docstore/docservice/placement/etcdmap"
 	"docstore/docservice/server"
 	"docstore/docservice/server/bucketsource"
+	"docstore/internal/contact"
 	"docstore/internal/units"
 	"docstore/queue/publish"
 	"docstore/queue/publish/etcdlog"
@@ -123,7 +125,12 @@ func (o *serveOptions) openSource(log *slog.Logger) (_ bucketsource.Options, err
 		}
 	}
 	if o.source.peers != "" {
-		s.Peers, err = byname.Parse(o.source.peers, log)
+		options := byname.Options{Logger: log}
+		if strings.HasPrefix(o.source.peers, "etcd:") {
+			s.PeersEtcd = contact.New("etcd", log.With("peers", o.source.peers))
+			options.Observe = s.PeersEtcd.Observe
+		}
+		s.Peers, err = options.Parse(o.source.peers)
 	}
 	return s, err
 }

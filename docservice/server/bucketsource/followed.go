@@ -224,16 +224,3 @@ func collectBucket(to chan<- prometheus.Metric, name string, b *storeClient) {
 		bucketBytes.Send(to, float64(o.Bytes), name, o.Operation)
 	}
 }
-
-var etcdAge = metric.Gauge("etcd_last_contact_seconds", "Time since the etcd of --etcd last answered.")
-
-// etcdCollector collects the metric of etcd, if there is one.
-type etcdCollector struct{ *Source }
-
-func (c etcdCollector) Describe(to chan<- *prometheus.Desc) { to <- etcdAge.Desc }
-
-func (c etcdCollector) Collect(to chan<- prometheus.Metric) {
-	if c.options.Etcd != "" {
-		etcdAge.Send(to, c.etcd.Age().Seconds())
-	}
-}

@@ -7,6 +7,7 @@ import (
 
 	"docstore/boxcarrpc"
 	"docstore/boxcarrpc/discovery"
+	"docstore/internal/contact"
 	"docstore/queue/bucket"
 )
 
@@ -27,6 +28,8 @@ type Options struct {
 	// Peers are servers of the same collections, from which files are fetched before the
 	// store; nil: none.
 	Peers discovery.Source
+	// PeersEtcd is the contact with the etcd that lists the peers; nil: none does.
+	PeersEtcd *contact.Contact
 	// Pool has the credentials for these, and for the servers to which requests for shards
 	// are passed on.
 	Pool boxcarrpc.PoolOptions

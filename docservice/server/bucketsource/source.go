@@ -54,6 +54,12 @@ func New(o Options) *Source {
 func (s *Source) Start(d *server.Server) (server.Parts, error) {
 	s.Server = d
 	s.etcd = contact.New("etcd", s.Logger().With("etcd", s.options.Etcd))
+	if s.options.Etcd != "" {
+		s.MeasureEtcd("etcd", s.etcd)
+	}
+	if s.options.PeersEtcd != nil {
+		s.MeasureEtcd("peers", s.options.PeersEtcd)
+	}
 	if err := s.openPeers(); err != nil {
 		return server.Parts{}, err
 	}
@@ -62,7 +68,7 @@ func (s *Source) Start(d *server.Server) (server.Parts, error) {
 		Boxcar: s.servePeers,
 		Routes: func(mux *http.ServeMux) { s.newFleetPage().Handle(mux) },
 		Collectors: []prometheus.Collector{
-			bucketCollector{s}, etcdCollector{s}, peerCollector{s}, columnCollector{s},
+			bucketCollector{s}, peerCollector{s}, columnCollector{s},
 		},
 	}, nil
 }
