@@ -198,16 +198,18 @@ func (h *health) reached() (reached, headKnown bool, ends uint64) {
 	return h.mu.reached, !h.mu.head.target.IsZero(), h.mu.ends
 }
 
-// committed records that entries up to next are in the index. It reports whether a fault
+// committed records that entries up to next are in the index, which were appended between two times. It reports whether a fault
 // had stopped the tail.
-func (h *health) committed(next queue.Position, entries int, appended time.Time) (resumed bool) {
+func (h *health) committed(next queue.Position, entries int, oldest, appended time.Time) (resumed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	tail := &h.mu.tail
 	tail.position, tail.appended, tail.unread = next, appended, time.Time{}
 	tail.applied += uint64(entries)
 	if tail.reachedEnd {
-		tail.visibleAfter = max(0, h.options.Now().Sub(appended))
+		now := h.options.Now()
+		tail.visibleAfter = max(0, now.Sub(appended))
+		tail.freshness.add(now.Sub(oldest))
 	}
 	tail.current, tail.idle = false, false
 	h.mu.stoppedBy = nil

@@ -125,7 +125,7 @@ func TestVisibleAfter(t *testing.T) {
 	c := f.ready()
 	require.Zero(t, c.Status().VisibleAfter)
 	_, err := ask(c, func(s *store) (struct{}, error) {
-		s.follower.committed(s.health.tailState().position, 1, f.clock.Now().Add(-3*time.Second))
+		s.follower.committed(s.health.tailState().position, 1, f.clock.Now().Add(-5*time.Second), f.clock.Now().Add(-3*time.Second))
 		return struct{}{}, nil
 	})
 	require.NoError(t, err)

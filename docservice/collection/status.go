@@ -30,6 +30,7 @@ type Status struct {
 	// VisibleAfter is the time from append to index of the newest applied entry. It is 0
 	// until an entry arrives after the queue was first read to its end.
 	VisibleAfter time.Duration
+	Freshness    Freshness
 	// Lag is the maximum age of the entries not in the index: the time since the first that
 	// could not be written was appended, or since LastAppended, or since the tail stopped if no
 	// entry was applied before; 0 if no entry is waiting.
@@ -93,7 +94,7 @@ func (s *store) status() Status {
 	status.Faults, status.MoreFaults = s.health.listFaults()
 
 	status.Position, status.Applied = tail.position, tail.applied
-	status.LastAppended, status.VisibleAfter = tail.appended, tail.visibleAfter
+	status.LastAppended, status.VisibleAfter, status.Freshness = tail.appended, tail.visibleAfter, tail.freshness
 	status.TailedBytes, status.PresentBytes = bytesBefore(files, tail.position.Next)
 	if tail.current {
 		// The rest after the position is marks and footers.

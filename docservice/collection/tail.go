@@ -41,6 +41,7 @@ type tailState struct {
 	// visibleAfter is the delay from append to index of the newest entry after that; 0
 	// before.
 	visibleAfter time.Duration
+	freshness    Freshness // of the entries after that
 }
 
 // follower applies the entries of the queue to the index, and determines when the index is
@@ -152,7 +153,7 @@ func (b *tailBatch) commit() error {
 		b.follower.health.unread(b.oldest)
 		return fmt.Errorf("%w: %w", errIndexWrite, err)
 	}
-	b.follower.committed(b.next, entries, b.appended)
+	b.follower.committed(b.next, entries, b.oldest, b.appended)
 	for _, load := range b.loads {
 		b.follower.options.Cache.enqueue(load)
 	}
@@ -180,9 +181,9 @@ func (f *follower) apply(batch *lsm.Batch, next queue.Position, soonest expiries
 }
 
 // committed records that the index has followed the queue up to next.
-func (f *follower) committed(next queue.Position, entries int, appended time.Time) {
+func (f *follower) committed(next queue.Position, entries int, oldest, appended time.Time) {
 	f.setQueueID(next)
-	if f.health.committed(next, entries, appended) {
+	if f.health.committed(next, entries, oldest, appended) {
 		f.logger.Info("reading the queue again", "position", next.Next.String())
 	}
 }

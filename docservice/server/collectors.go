@@ -52,6 +52,7 @@ var (
 
 var (
 	residentRatio = metric.Gauge("resident_ratio", "Share of the mapped files that is in memory, by a sample; 1 if the daemon may not write the files.", "collection", "part")
+	freshness     = prometheus.NewDesc("docstore_freshness_seconds", "Time from the append of new entries to the queue until they are served here, by the clocks of both machines; of each batch the oldest.", []string{"collection"}, nil)
 	coldReads     = prometheus.NewDesc("docstore_cold_read_seconds", "Duration of lookups and reads that waited for the disk; a batch counts once.", []string{"collection", "part"}, nil)
 )
 
@@ -73,6 +74,7 @@ func (c collectionCollector) Describe(to chan<- *prometheus.Desc) {
 	} {
 		to <- m.Desc
 	}
+	to <- freshness
 	to <- coldReads
 	to <- metricsAge.Desc
 }
@@ -139,6 +141,8 @@ func collectStatus(to chan<- prometheus.Metric, name string, status collection.S
 	lagSeconds.Send(to, status.Lag.Seconds(), name)
 	lagBytes.Send(to, float64(status.LagBytes()), name)
 	applied.Send(to, float64(status.Applied), name)
+	fresh := &status.Freshness
+	to <- prometheus.MustNewConstHistogram(freshness, fresh.Count, fresh.Sum.Seconds(), fresh.Cumulative(), name)
 	segmentAt.Send(to, float64(status.Position.Next.Segment), name)
 	blockAt.Send(to, float64(status.Position.Next.Block), name)
 

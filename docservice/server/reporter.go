@@ -89,6 +89,8 @@ func (r *reporter) Sample() livepage.Sample {
 			sum.Found += status.Gets.Found
 			sum.LagBytes += status.LagBytes()
 			sum.VisibleAfter = max(sum.VisibleAfter, status.VisibleAfter.Seconds())
+			bounds, counts := status.Freshness.Buckets()
+			sum.Freshness = sum.Freshness.Plus(livepage.Histogram{Bounds: bounds, Counts: counts})
 			if index, segments, ok := c.ColdReads(); ok {
 				sum.ColdIndex = sum.ColdIndex.Plus(histogramOf(&index))
 				sum.ColdQueue = sum.ColdQueue.Plus(histogramOf(&segments))

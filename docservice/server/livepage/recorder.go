@@ -55,6 +55,7 @@ type CollectionSample struct {
 	Found        uint64
 	LagBytes     int64
 	VisibleAfter float64 // seconds
+	Freshness    Histogram
 	// Reads of segments and index that waited for the disk; without Bounds: not measured.
 	ColdQueue, ColdIndex Histogram
 }
@@ -168,29 +169,46 @@ func latencies(samples []Sample) []Latency {
 // coldReads returns the figures of the cold reads of a collection, in its queue or its index,
 // for the latest samples, nil if they are not measured.
 func coldReads(samples []Sample, collection string, of func(CollectionSample) Histogram) *ColdReads {
-	var first, latest Histogram
-	var from, to time.Time
-	for _, s := range last(samples, figureSamples) {
-		c, _ := s.collection(collection)
-		reads := of(c)
-		if reads.Bounds == nil {
-			continue // it was added later
-		}
-		if first.Bounds == nil {
-			first, from = reads, s.Time
-		}
-		latest, to = reads, s.Time
-	}
+	first, latest, seconds := ends(last(samples, figureSamples), collection, of)
 	if latest.Bounds == nil {
 		return nil
 	}
 	cold := &ColdReads{Total: latest.total()}
-	if seconds := to.Sub(from).Seconds(); seconds > 0 {
+	if seconds > 0 {
 		step := latest.minus(first)
 		cold.PerSecond = float64(step.total()) / seconds
 		cold.P50, cold.P99 = step.quantile(0.5), step.quantile(0.99)
 	}
 	return cold
+}
+
+// freshness returns the figures of a collection for all samples.
+func freshness(samples []Sample, collection string) Freshness {
+	first, latest, seconds := ends(samples, collection, func(s CollectionSample) Histogram { return s.Freshness })
+	f := Freshness{Total: latest.total()}
+	if seconds > 0 {
+		step := latest.minus(first)
+		f.P50, f.P99 = step.quantile(0.5), step.quantile(0.99)
+	}
+	return f
+}
+
+// ends returns the first and the last histogram of a collection, and the seconds between them.
+// Without Bounds there is none.
+func ends(samples []Sample, collection string, of func(CollectionSample) Histogram) (first, latest Histogram, seconds float64) {
+	var from, to time.Time
+	for _, s := range samples {
+		c, _ := s.collection(collection)
+		values := of(c)
+		if values.Bounds == nil {
+			continue // it was added later
+		}
+		if first.Bounds == nil {
+			first, from = values, s.Time
+		}
+		latest, to = values, s.Time
+	}
+	return first, latest, to.Sub(from).Seconds()
 }
 
 // steps calls fn for each pair of consecutive samples.

@@ -83,6 +83,14 @@ type Mapped struct {
 	ResidentRatio float64 `json:"resident_ratio"` // share of them in memory, from a sample; 1 if the daemon may not write the files
 }
 
+// Freshness holds the times from the append of new entries to the queue until they were served
+// here, of each batch that of the oldest one.
+type Freshness struct {
+	Total uint64  `json:"total"`       // batches since the collection was opened
+	P50   float64 `json:"p50_seconds"` // of the last five minutes; 0: none
+	P99   float64 `json:"p99_seconds"`
+}
+
 // ColdReads holds the durations of the reads that waited for the disk. A batch counts once.
 type ColdReads struct {
 	Total     uint64  `json:"total"`      // since the store was opened
@@ -102,6 +110,7 @@ type Collection struct {
 	LagSeconds   float64    `json:"lag_seconds"`
 	LastAppended *time.Time `json:"last_appended,omitempty"` // of the newest entry in the index
 	VisibleAfter float64    `json:"visible_after_seconds"`   // from append to index; 0: none since the queue was first read to its end
+	Freshness    Freshness  `json:"freshness"`               // not of a shard
 	Gets         Gets       `json:"gets"`
 	Applied      uint64     `json:"entries_applied"`
 	Swept        uint64     `json:"expired_entries_removed"`
