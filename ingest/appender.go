@@ -153,7 +153,10 @@ func (a *Appender) appendBatch(ctx context.Context, b *Batch) error {
 	}
 	a.reached.Ends = b.Ends
 	last := -1
-	defer func() { a.reach(b, last) }()
+	defer func() {
+		a.progress.appended(b.Oldest) // after the entries: a flush meanwhile is not the last one of them
+		a.reach(b, last)
+	}()
 	for i := range b.Records {
 		if ctx.Err() != nil {
 			return ErrInterrupted

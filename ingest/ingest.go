@@ -32,6 +32,9 @@ type Batch struct {
 	// Ends says that the source ends some time: stopping behind these records is an
 	// interruption. Without it the source may have new records for ever.
 	Ends bool
+	// Oldest is the time of the oldest record at its origin: of a message its time stamp, of a
+	// change the commit; zero: not known.
+	Oldest time.Time
 	// FlushBefore says that earlier records must be durable before these are appended: the
 	// source could not find them again for a shard without a cursor.
 	FlushBefore bool

@@ -11,7 +11,8 @@ import (
 type progress struct {
 	mu      sync.Mutex
 	reached Progress
-	flushed int64 // entries acknowledged
+	flushed int64     // entries acknowledged
+	oldest  time.Time // of the entries that may not be durable; zero: not known
 }
 
 // Progress is a point that an Appender has reached.
@@ -22,6 +23,8 @@ type Progress struct {
 	Ends               bool   // see Batch.Ends
 	Place              string // of the last entry; empty before the first
 	Cursor             []byte // after the last entry; not to be changed
+	// Oldest is Batch.Oldest of the entries that Flushed is told of for the first time; else zero.
+	Oldest time.Time
 }
 
 // Entries returns the number of appended entries.
@@ -40,6 +43,24 @@ func (p *progress) publish(to Progress) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reached = to
+}
+
+// appended records that a batch was appended.
+func (p *progress) appended(oldest time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.oldest.IsZero() || !oldest.IsZero() && oldest.Before(p.oldest) {
+		p.oldest = oldest
+	}
+}
+
+// takeOldest is now with Oldest, which begins again.
+func (p *progress) takeOldest() Progress {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := p.reached
+	at.Oldest, p.oldest = p.oldest, time.Time{}
+	return at
 }
 
 func (p *progress) now() Progress {
@@ -100,11 +121,12 @@ func (f *flushing) stop() {
 // flushDurably makes the appended entries durable, and acknowledges them. It is safe for
 // concurrent use.
 func (a *Appender) flushDurably() error {
-	at, begun := a.progress.now(), time.Now()
+	at, begun := a.progress.takeOldest(), time.Now()
 	if err := a.to.Writer.Flush(); err != nil {
 		return &markedError{fmt.Errorf("flushing %s: %w; earlier flushes are durable", a.options.Queue, err), ErrWriter}
 	}
 	if !a.progress.acknowledge(at) {
+		a.progress.appended(at.Oldest)
 		return nil
 	}
 	if start := a.to.Writer.Resumable(at.Cursor); len(start) > 0 {

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -48,7 +49,7 @@ func (s *Source) release(b *batch) {
 		return
 	}
 	clear(b.batch.Records)
-	b.batch.Records, b.batch.Bytes, b.places = b.batch.Records[:0], 0, b.places[:0]
+	b.batch.Records, b.batch.Bytes, b.batch.Oldest, b.places = b.batch.Records[:0], 0, time.Time{}, b.places[:0]
 	select {
 	case s.released <- b:
 	default:
@@ -86,6 +87,9 @@ func (b *batch) fill(s *Source, messages []*kgo.Record) (int, error) {
 func (b *batch) add(s *Source, m *kgo.Record, again entry) {
 	b.batch.Records = s.config.Decoder.Append(b.batch.Records, m.Key, m.Value)
 	b.batch.Bytes += int64(len(m.Key) + len(m.Value))
+	if b.batch.Oldest.IsZero() || m.Timestamp.Before(b.batch.Oldest) {
+		b.batch.Oldest = m.Timestamp
+	}
 	for len(b.places) < len(b.batch.Records) {
 		b.places = append(b.places, place{offset: m.Offset, next: again})
 	}

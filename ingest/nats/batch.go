@@ -3,6 +3,7 @@ package nats
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"docstore/ingest"
 	"docstore/ingest/envelope"
@@ -28,7 +29,7 @@ func (s *Source) batches(messages []message) {
 	for _, m := range messages {
 		if b == nil || bytes >= batchBytes {
 			b = &batch{at: s.at}
-			b.batch.Ends = !s.config.Follow
+			b.batch.Ends, b.batch.Oldest = !s.config.Follow, time.Unix(0, m.content.time)
 			b.batch.AppendCursor, b.batch.Included, b.batch.Place = b.appendCursor, b.included, b.place
 			s.ready = append(s.ready, &b.batch)
 			bytes = 0

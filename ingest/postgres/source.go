@@ -214,6 +214,7 @@ func (s *Source) Next(ctx context.Context) (*ingest.Batch, error) {
 		Records: taken.records,
 		Bytes:   int64(taken.bytes - recordBytes*len(taken.records)),
 		Ends:    s.opener.Ends(),
+		Oldest:  oldestOf(taken.places),
 		AppendCursor: func(dst []byte, i int) []byte {
 			c := after(i)
 			return c.append(dst)
@@ -227,6 +228,16 @@ func (s *Source) Next(ctx context.Context) (*ingest.Batch, error) {
 			return s.opener.name() + ", " + c.String()
 		},
 	}, nil
+}
+
+// oldestOf returns the time of the first commit among places; zero: there are only rows and heartbeats.
+func oldestOf(places []place) time.Time {
+	for _, p := range places {
+		if p.phase == phaseChanges && p.lsn == p.anchor.lsn {
+			return epoch.Add(time.Duration(p.anchor.time) * time.Microsecond)
+		}
+	}
+	return time.Time{}
 }
 
 // Durable lets the server remove its log before the position of the cursor, if that is among

@@ -437,6 +437,9 @@ func (o *appendOptions) appenderOptions(env *cli.Env, in *sources.Input, from in
 		Appended: func(at ingest.Progress) { shown.Update(at.Entries(), at.Bytes) },
 		Flushed: func(at ingest.Progress, took time.Duration) {
 			m.flush.Observe(took.Seconds())
+			if !at.Oldest.IsZero() {
+				m.age.Observe(max(0, env.Now().Sub(at.Oldest).Seconds()))
+			}
 			flushes.flushed(at)
 		},
 	}

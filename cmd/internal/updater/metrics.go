@@ -34,6 +34,7 @@ type metrics struct {
 	registerer prometheus.Registerer // adds the label
 	flush      prometheus.Histogram
 	fsync      prometheus.Histogram
+	age        prometheus.Histogram
 	listener   net.Listener // nil: the metrics are not served
 	server     *http.Server
 	running    sync.WaitGroup
@@ -41,6 +42,9 @@ type metrics struct {
 
 // From 100 us to 26 s.
 var flushBuckets = prometheus.ExponentialBuckets(100e-6, 2, 19)
+
+// From 10 ms to 87 minutes, as docstore_freshness_seconds of servers.
+var ageBuckets = prometheus.ExponentialBuckets(10e-3, 2, 20)
 
 func newMetrics(queueDir string) *metrics {
 	name := filepath.Base(queueDir)
@@ -56,8 +60,11 @@ func newMetrics(queueDir string) *metrics {
 			Name: "docstore_append_fsync_seconds", Help: "Duration of the fsyncs of segments.", Buckets: flushBuckets,
 		}),
 	}
+	m.age = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "docstore_append_source_age_seconds", Help: "Time from a message or commit at the source until it was durable; of each flush the oldest.", Buckets: ageBuckets,
+	})
 	m.registerer = prometheus.WrapRegistererWith(prometheus.Labels{"queue": name}, m.registry)
-	m.registerer.MustRegister(m.flush, m.fsync)
+	m.registerer.MustRegister(m.flush, m.fsync, m.age)
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
