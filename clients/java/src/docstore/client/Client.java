@@ -38,6 +38,7 @@ import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.function.Function;
 import java.util.function.Supplier;
 import java.util.stream.Stream;
 import java.util.stream.StreamSupport;
@@ -67,6 +68,7 @@ public final class Client implements AutoCloseable {
     private static final int MAX_BODY_BYTES = 4 << 20;
     private static final int CONCURRENCY = 4; // concurrent requests of one getMany
     private static final int PAGE_DOCUMENTS = 500; // of a scan
+    private static final int PAGE_IDS = 1_000;
 
     private final Builder options;
     private final String collection; // escaped
@@ -264,40 +266,68 @@ public final class Client implements AutoCloseable {
 
     /** Returns the documents whose ids begin with the prefix and come after an id; empty: all of them. */
     public Stream<Answer> scan(byte[] prefix, byte[] after) {
-        Iterator<Answer> pages = new Pages(prefix.clone(), after.clone());
-        int properties = Spliterator.ORDERED | Spliterator.NONNULL | Spliterator.DISTINCT;
-        return StreamSupport.stream(Spliterators.spliteratorUnknownSize(pages, properties), false);
+        return new Pages<>("export", PAGE_DOCUMENTS, Client::lines, Answer::idBytes, prefix, after).stream();
     }
 
-    /** The answers of a scan. */
-    private final class Pages implements Iterator<Answer> {
+    /** Returns the ids that {@link #scan(String)} returns, without the documents, 1,000 at a time. */
+    public Stream<String> scanIds(String prefix) {
+        return scanIds(utf8("prefix", prefix), new byte[0]).map(id -> new String(id, StandardCharsets.UTF_8));
+    }
+
+    /** Returns the ids that {@link #scan(byte[], byte[])} returns, without the documents. */
+    public Stream<byte[]> scanIds(byte[] prefix, byte[] after) {
+        return new Pages<byte[]>("ids", PAGE_IDS, Client::ids, byte[]::clone, prefix, after).stream();
+    }
+
+    /** Parses a page of ids. */
+    private static List<byte[]> ids(Response response) {
+        try {
+            return Json.ids(response.body());
+        } catch (Json.MalformedException e) {
+            throw new DocstoreException(Code.SERVER, response.server().address + ": " + e.getMessage(), e);
+        }
+    }
+
+    /** The elements of the pages of a list. */
+    private final class Pages<T> implements Iterator<T> {
         private final String path;
-        private final Queue<Answer> page = new ArrayDeque<>();
+        private final int limit; // of a page
+        private final Function<Response, List<T>> parse;
+        private final Function<T, byte[]> idOf;
+        private final Queue<T> page = new ArrayDeque<>();
         private byte[] after;
         private boolean last;
 
-        Pages(byte[] prefix, byte[] after) {
-            this.path = "/collections/" + collection + "/export?limit=" + PAGE_DOCUMENTS + "&prefix=" + escape(prefix) + "&after=";
-            this.after = after;
+        Pages(String list, int limit, Function<Response, List<T>> parse, Function<T, byte[]> idOf, byte[] prefix, byte[] after) {
+            this.path = "/collections/" + collection + "/" + list + "?limit=" + limit + "&prefix=" + escape(prefix) + "&after=";
+            this.limit = limit;
+            this.parse = parse;
+            this.idOf = idOf;
+            this.after = after.clone();
+        }
+
+        Stream<T> stream() {
+            int properties = Spliterator.ORDERED | Spliterator.NONNULL | Spliterator.DISTINCT;
+            return StreamSupport.stream(Spliterators.spliteratorUnknownSize(this, properties), false);
         }
 
         @Override
         public boolean hasNext() {
             if (page.isEmpty() && !last) {
-                page.addAll(lines(calls.call(new Request(path + escape(after), null), deadline(), Set.of())));
-                last = page.size() < PAGE_DOCUMENTS;
+                page.addAll(parse.apply(calls.call(new Request(path + escape(after), null), deadline(), Set.of())));
+                last = page.size() < limit;
             }
             return !page.isEmpty();
         }
 
         @Override
-        public Answer next() {
+        public T next() {
             if (!hasNext()) {
                 throw new NoSuchElementException();
             }
-            Answer answer = page.remove();
-            after = answer.idBytes();
-            return answer;
+            T one = page.remove();
+            after = idOf.apply(one);
+            return one;
         }
     }
 

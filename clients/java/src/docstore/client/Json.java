@@ -5,9 +5,11 @@ import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.CodingErrorAction;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Base64;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 
 /** The JSON of requests and responses. */
@@ -84,6 +86,28 @@ final class Json {
         }
         Map<String, byte[]> fields = fields(error, 0, error.length);
         return new String[] {textOf(fields.get("code")), textOf(fields.get("message"))};
+    }
+
+    /** Parses a page of ids, {"ids":["a",{"id_base64":"..."}],...}. */
+    static List<byte[]> ids(byte[] body) throws MalformedException {
+        byte[] list = fields(body, 0, body.length).get("ids");
+        if (list == null) {
+            throw new MalformedException("no ids");
+        }
+        List<byte[]> ids = new ArrayList<>();
+        Json json = new Json(list, 0, list.length);
+        json.expect('[');
+        json.space();
+        if (json.peek() != ']') {
+            do {
+                json.space();
+                byte[] id = json.value();
+                ids.add(id[0] == '{' ? base64Of(fields(id, 0, id.length).get("id_base64")) : bytesOf(id));
+                json.space();
+            } while (json.accept(','));
+        }
+        json.expect(']');
+        return ids;
     }
 
     /** Returns the code of the client for one of the server. */

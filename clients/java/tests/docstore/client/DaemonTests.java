@@ -141,6 +141,12 @@ final class DaemonTests {
             equal(BYTES_ID, bytes.idBytes());
             equal(DAMAGED, bytes.text());
             equal(0, client.scan("none").toList().size());
+
+            equal(scanned.stream().map(Answer::id).toList(), client.scanIds("job-").toList());
+            equal(List.of(id(1)), client.scanIds("job-").skip(1).limit(1).toList());
+            equal(2, client.scanIds("job-".getBytes(StandardCharsets.UTF_8), id(DOCUMENTS - 3).getBytes(StandardCharsets.UTF_8)).toList().size());
+            equal(BYTES_ID, client.scanIds(BYTES_ID, new byte[0]).findFirst().get());
+            equal(0, client.scanIds("none").toList().size());
         }
     }
 
@@ -161,7 +167,7 @@ final class DaemonTests {
     }
 
     private static List<Tests.Body> calls(Client client) {
-        return List.of(() -> client.get("a"), () -> client.getMany(List.of("a")), () -> client.scan("a").toList());
+        return List.of(() -> client.get("a"), () -> client.getMany(List.of("a")), () -> client.scan("a").toList(), () -> client.scanIds("a").toList());
     }
 
     private void errors() throws Exception {

@@ -12,6 +12,7 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
+import java.util.Map;
 import java.util.Random;
 import java.util.Set;
 import java.util.concurrent.atomic.AtomicLong;
@@ -187,7 +188,14 @@ final class UnitTests {
         }
     }
 
-    private static void ids() {
+    private static void ids() throws Exception {
+        for (Map.Entry<String, List<String>> c : Map.of("{\"ids\":[]}", List.<String>of(), "{\"ids\": [ ] }\n", List.<String>of(),
+                "{\"ids\":[\"a\", \"\\u00fc\" ,{\"id_base64\":\"w7w=\"}],\"next\":\"/collections\"}", List.of("a", "ü", "ü")).entrySet()) {
+            equal(c.getValue(), Json.ids(bytes(c.getKey())).stream().map(id -> new String(id, StandardCharsets.UTF_8)).toList());
+        }
+        for (String body : List.of("{}", "[]", "{\"ids\":1}", "{\"ids\":[1]}", "{\"ids\":[{}]}", "{\"ids\":[\"a\",]}", "{\"ids\":[\"a\" \"b\"]}", "{\"ids\":[\"a\"")) {
+            fails(Json.MalformedException.class, () -> Json.ids(bytes(body)));
+        }
         equal("\"a\\\"\\\\\\u000aü\"", new String(Json.id(bytes("a\"\\\nü")), StandardCharsets.UTF_8));
         equal("{\"id_base64\":\"/w==\"}", new String(Json.id(new byte[] {-1}), StandardCharsets.UTF_8));
         equal("a-_9%2E%2E%2F%20%25%C3%BC", Client.escape(bytes("a-_9../ %ü")));
