@@ -37,16 +37,21 @@ export function idBytes(id: ID, name = 'an id'): Buffer {
   return bytes;
 }
 
+/** checkIDType refuses values that are neither text nor bytes. */
+export function checkIDType(id: unknown, name: string): asserts id is ID {
+  if (typeof id === 'string' || ArrayBuffer.isView(id)) return;
+  throw invalid(`${name} is ${id === null ? 'null' : typeof id}: want a string or a Uint8Array`);
+}
+
 /** bytesOf is idBytes for a part of an id, which may be empty. */
 export function bytesOf(id: ID, name: string): Buffer {
+  checkIDType(id, name);
   let bytes: Buffer;
   if (typeof id === 'string') {
     if (!wellFormed(id)) throw invalid(`${name} has half a surrogate pair; give bytes`);
     bytes = Buffer.from(id, 'utf8');
-  } else if (ArrayBuffer.isView(id)) {
-    bytes = Buffer.from(id.buffer, id.byteOffset, id.byteLength);
   } else {
-    throw invalid(`${name} is ${id === null ? 'null' : typeof id}: want a string or a Uint8Array`);
+    bytes = Buffer.from(id.buffer, id.byteOffset, id.byteLength);
   }
   if (bytes.length > maxIDBytes) throw invalid(`${name} has ${bytes.length} bytes: want at most ${maxIDBytes}`);
   return bytes;

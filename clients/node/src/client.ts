@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import * as grpc from '@grpc/grpc-js';
 
 import { onAbort } from './abort';
-import { bytesOf, checkCount, checkNumber, checkSignal, idBytes, invalid, type ID } from './arguments';
+import { bytesOf, checkCount, checkIDType, checkNumber, checkSignal, idBytes, invalid, type ID } from './arguments';
 import { choose, RetryBudget } from './balance';
 import { batches } from './batches';
 import { DocstoreError, errorOf } from './errors';
@@ -140,13 +140,24 @@ export class Client {
 
   /**
    * getMany returns an answer for each id, in order. It splits the ids into requests. Ids that
-   * a server cannot read are requested from another one.
+   * a server cannot read are requested from another one. The answer for an id that is empty, too
+   * long or half a surrogate pair has an error; other ids are requested.
    */
   async getMany(ids: readonly ID[], options: CallOptions = {}): Promise<Answer[]> {
     const limit = this.limit(options);
     if (!Array.isArray(ids)) throw invalid('ids is not an array');
-    const encoded = Array.from(ids as readonly ID[], (id, i) => idBytes(id, `id ${i}`));
-    const answers: Answer[] = ids.map((id) => ({ id, document: null }));
+    const answers: Answer[] = Array.from(ids as readonly ID[], (id, i) => {
+      checkIDType(id, `ids[${i}]`);
+      return { id, document: null };
+    });
+    const encoded = answers.map((answer, i) => {
+      try {
+        return idBytes(answer.id, `ids[${i}]`);
+      } catch (error) {
+        answer.error = error as DocstoreError;
+        return Buffer.alloc(0);
+      }
+    });
     const requests = [...batches(encoded, this.options.batchIDs)];
     const rest = requests.values();
     const work = async () => {

@@ -18,4 +18,5 @@ test('batches split by ids and by bytes, and keep the order', () => {
     assert.deepEqual(got.flat(), [...ids.keys()]);
     assert.deepEqual(got.map((batch) => batch.length), want);
   }
+  assert.deepEqual([...batches([short, Buffer.alloc(0), short, Buffer.alloc(0)], 1)], [[0], [2]]);
 });

@@ -123,14 +123,19 @@ test('wrong use is refused', { timeout: 60_000 }, async () => {
     await assert.rejects(client.get(''), failsWith('invalid_argument', /0 bytes/));
     await assert.rejects(client.get('x'.repeat(1025)), failsWith('invalid_argument', /1025 bytes/));
     await assert.rejects(client.get('a\ud800'), failsWith('invalid_argument', /surrogate/));
-    await assert.rejects(client.getMany(['a', '']), failsWith('invalid_argument', /id 1 has 0 bytes/));
+    for (const id of ['', 'x'.repeat(1025), 'a\ud800', Buffer.alloc(0)]) {
+      const [wrong, found] = await client.getMany([id, 'ü']);
+      assert.equal(wrong!.id, id);
+      assert.ok(failsWith('invalid_argument', /^ids\[0\] has /)(wrong!.error));
+      assert.equal(found!.document?.toString(), '{"id":"ü","x":1}');
+    }
     // Values that only JavaScript permits.
     for (const id of [undefined, null, 5, {}, ['a']]) {
       await assert.rejects(client.get(id as never), failsWith('invalid_argument', /want a string or a Uint8Array/));
-      await assert.rejects(client.getMany(['a', id as never]), failsWith('invalid_argument', /id 1 is/));
+      await assert.rejects(client.getMany(['a', id as never]), failsWith('invalid_argument', /ids\[1\] is/));
     }
     for (const ids of [undefined, null, 'abc', new Set(['a'])]) await assert.rejects(client.getMany(ids as never), failsWith('invalid_argument', /not an array/));
-    await assert.rejects(client.getMany(new Array(1)), failsWith('invalid_argument', /id 0 is undefined/));
+    await assert.rejects(client.getMany(new Array(1)), failsWith('invalid_argument', /ids\[0\] is undefined/));
     assert.equal((await client.get(id(1), null!))?.toString(), document(1));
     const scan = async (options: object) => { for await (const _ of client.scan(options)); };
     for (const wrong of [{ prefix: 5 }, { after: {} }, { prefix: '\ud800' }, { after: 'x'.repeat(1025) }, { pageIDs: NaN }, { pageIDs: -1 }, { pageIDs: 4_097 }, { pageIDs: 1.5 }]) {
