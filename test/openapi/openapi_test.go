@@ -215,9 +215,41 @@ func TestResponses(t *testing.T) {
 	}
 	for path, item := range document.Paths.Map() {
 		for method, operation := range item.Operations() {
-			require.True(t, seen[operation.OperationID], "%s %s is not tested", method, path)
+			require.True(t, seen[operation.OperationID] || method == http.MethodOptions, "%s %s is not tested", method, path)
 		}
 	}
+}
+
+// The responses to web pages of other origins are described, with their header fields.
+func TestOtherOrigins(t *testing.T) {
+	const origin = "https://www.example.org"
+	base := serve(t, "--http-cors", origin)
+	document, router := description(t, base)
+	page := map[string]string{"Origin": origin, "Sec-Fetch-Site": "cross-site"}
+	preflight := map[string]string{"Origin": origin, "Access-Control-Request-Method": "GET"}
+	other := map[string]string{"Origin": "https://other.example.org", "Access-Control-Request-Method": "GET"}
+	for path, item := range document.Paths.Map() {
+		if item.Options == nil {
+			continue
+		}
+		path = strings.NewReplacer("{collection}", "jobs", "{id}", "a").Replace(path)
+		for _, e := range []exchange{
+			{method: "OPTIONS", path: path, headers: preflight, status: 204},
+			{method: "OPTIONS", path: path, headers: other, status: 403},
+			{method: "GET", path: path, headers: page, status: 200},
+		} {
+			header := e.run(t, base, document, router)
+			responses := item.Operations()[e.method].Responses.Status(e.status).Value.Headers
+			for name := range header {
+				if strings.HasPrefix(name, "Access-Control-") || name == "Vary" && e.status == 200 {
+					require.Contains(t, responses, name, "%s %s", e.method, path)
+				}
+			}
+			require.Equal(t, e.status != 403, header.Get("Access-Control-Allow-Origin") == origin)
+		}
+	}
+	missing := exchange{method: "GET", path: "/documents/jobs/missing", headers: page, status: 404}
+	require.Equal(t, origin, missing.run(t, base, document, router).Get("Access-Control-Allow-Origin"))
 }
 
 // Refusals are described.
