@@ -11,18 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A block is a fenced or indented block of a page, or a comment with setup commands.
+// A block is a fenced or indented block of a page.
 type block struct {
 	line int    // line number of its first line
-	info string // info string of the fence; indented or setUp without one
+	info string // info string of the fence; indented without one
 	text string
 }
 
-// Kinds of blocks without a fence.
-const (
-	indented = "indented"
-	setUp    = "set-up"
-)
+// indented is the kind of blocks without a fence.
+const indented = "indented"
 
 // needs is the prefix of the info string of a block that is not run.
 const needs = "sh needs: "
@@ -30,7 +27,6 @@ const needs = "sh needs: "
 // parse returns the blocks of a page.
 func parse(page string) (blocks []block) {
 	var open *block
-	end := "" // the line that ends the open block
 	closed := func(b *block) {
 		blocks = append(blocks, *b)
 		open = nil
@@ -46,16 +42,14 @@ func parse(page string) (blocks []block) {
 			}
 			closed(open)
 			if fence {
-				open, end = &block{line: number + 2, info: strings.TrimSpace(info)}, "```"
+				open = &block{line: number + 2, info: strings.TrimSpace(info)}
 			}
-		case open != nil && line == end:
+		case open != nil && line == "```":
 			closed(open)
 		case open != nil:
 			open.text += line + "\n"
 		case fence:
-			open, end = &block{line: number + 2, info: strings.TrimSpace(info)}, "```"
-		case line == "<!-- run":
-			open, end = &block{line: number + 2, info: setUp}, "-->"
+			open = &block{line: number + 2, info: strings.TrimSpace(info)}
 		case isIndented && blank:
 			open = &block{line: number + 1, info: indented, text: strings.TrimPrefix(line, "    ") + "\n"}
 		}
@@ -95,10 +89,6 @@ func guides(t *testing.T) map[string][]block {
 	return guides
 }
 
-// hiddenSetUps are the pages with hidden commands: a PostgreSQL server, which is started differently
-// by each system.
-var hiddenSetUps = map[string]bool{"docs/sources.md": true}
-
 // endless matches loops without a bound.
 var endless = regexp.MustCompile(`^\s*(until|while) `)
 
@@ -106,7 +96,7 @@ var endless = regexp.MustCompile(`^\s*(until|while) `)
 // mistake.
 func TestBlocks(t *testing.T) {
 	kinds := map[string]bool{
-		"sh run": true, "sh measures": true, "output": true, "yaml config": true, setUp: true, indented: true,
+		"sh run": true, "sh measures": true, "output": true, "yaml config": true, indented: true,
 		"text": true, "go": true, "yaml": true, "json": true,
 	}
 	for page, blocks := range guides(t) {
@@ -114,14 +104,13 @@ func TestBlocks(t *testing.T) {
 			reason, unrun := strings.CutPrefix(b.info, needs)
 			require.True(t, kinds[b.info] || unrun && reason != "", "%s:%d: commands need ```sh run, ```sh measures or ```sh needs: REASON; "+
 				"other blocks are ```output, ```text, ```go or ```yaml; got %q", page, b.line-1, b.info)
-			require.True(t, b.info != setUp || hiddenSetUps[page], "%s:%d: hidden commands: show readers everything that a page needs", page, b.line)
 			for line := range strings.Lines(b.text) {
 				require.False(t, b.info == "sh run" && endless.MatchString(line), "%s:%d: %s may wait endlessly: bound it", page, b.line, strings.TrimSpace(line))
 			}
 			if b.info == "output" {
 				require.True(t, i > 0 && blocks[i-1].info == "sh run", "%s:%d: output without a preceding sh run block", page, b.line-1)
 			}
-			if !unrun && b.info != "sh run" && b.info != "sh measures" && b.info != setUp && b.info != "output" {
+			if !unrun && b.info != "sh run" && b.info != "sh measures" && b.info != "output" {
 				for line := range strings.Lines(b.text) {
 					first, _, _ := strings.Cut(strings.TrimPrefix(line, "$ "), " ")
 					require.False(t, ours[first], "%s:%d: command %q in a block that is not for commands", page, b.line, strings.TrimSpace(line))
@@ -132,9 +121,9 @@ func TestBlocks(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	blocks := parse("text\n```sh run\necho a\n```\n\n```output\na\n```\n```sh needs: root\nrm -rf /\n```\n\n    go test\n    more\n\n<!-- run\ntrue\n-->\n- item\n    of a list\n")
+	blocks := parse("text\n```sh run\necho a\n```\n\n```output\na\n```\n```sh needs: root\nrm -rf /\n```\n\n    go test\n    more\n\n- item\n    of a list\n")
 	require.Equal(t, []block{
 		{line: 3, info: "sh run", text: "echo a\n"}, {line: 7, info: "output", text: "a\n"}, {line: 10, info: "sh needs: root", text: "rm -rf /\n"},
-		{line: 13, info: indented, text: "go test\nmore\n"}, {line: 17, info: setUp, text: "true\n"},
+		{line: 13, info: indented, text: "go test\nmore\n"},
 	}, blocks)
 }

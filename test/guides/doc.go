@@ -14,12 +14,7 @@
 // An indented line may be a benchmark command.
 //
 // A page runs what a reader pastes, in an empty directory or a copy of the repository, as the page
-// says, and nothing else; a loop must have a bound. The exception, hiddenSetUps, has commands in a
-// comment:
-//
-//	<!-- run
-//	initdb ...
-//	-->
+// says, and nothing else; a loop must have a bound.
 //
 // Pages run in parallel. Therefore the tests replace ports by free ones, and reverse this in the
 // output.

@@ -65,7 +65,7 @@ type step struct {
 func stepsOf(blocks []block) (steps []step) {
 	for _, b := range blocks {
 		switch b.info {
-		case "sh run", setUp:
+		case "sh run":
 			steps = append(steps, step{block: b})
 		case "output":
 			last := &steps[len(steps)-1]
@@ -110,7 +110,7 @@ func replacers(t *testing.T) (to, from *strings.Replacer) {
 	var there, back []string
 	for _, port := range ports {
 		free := strings.TrimPrefix(freeport.Address(t), "127.0.0.1")
-		there, back = append(there, ":"+port, free), append(back, free, ":"+port)
+		there, back = append(there, ":"+port, free, "port="+port, "port="+free[1:]), append(back, free, ":"+port)
 	}
 	return strings.NewReplacer(there...), strings.NewReplacer(back...)
 }
