@@ -17,6 +17,7 @@ func newConfig(env *cli.Env) *cobra.Command {
 	command := newServeWith(env, o)
 	explain := false
 	command.Flags().BoolVar(&explain, "explain", false, "print what serve derives from the settings and from this machine, with the reasons")
+	settings.Exclude(command, "explain")
 	command.Use = "config [FLAGS OF SERVE]"
 	command.Short = "Print the effective settings of serve and their sources"
 	command.Long = `Config reads the settings of serve from the command line, the environment and a

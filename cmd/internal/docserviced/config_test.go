@@ -21,6 +21,8 @@ func TestConfig(t *testing.T) {
 	again := run(t.Context(), "config", "--config", path)
 	require.Equal(t, cli.ExitOK, again.status, again.stderr)
 	require.Regexp(t, `(?m)^memory: 2GiB +# .*docserviced.yaml:\d+$`, again.stdout)
+	served := run(t.Context(), "serve", "--config", path)
+	require.Contains(t, served.lastLine(), "/srv/jobs", "serve accepts the file")
 
 	t.Setenv("DOCSERVICED_MEMORY", "1MiB")
 	r = run(t.Context(), "serve", "--collection", "jobs=/srv/jobs", "--data", "/srv/index")

@@ -52,7 +52,7 @@ func With(command *cobra.Command, prefix string) {
 func Of(command *cobra.Command) []cli.Setting {
 	var settings []cli.Setting
 	command.Flags().VisitAll(func(f *pflag.Flag) {
-		if f.Name == "help" || f.Name == Flag {
+		if f.Name == "help" || f.Name == Flag || len(f.Annotations[otherAnnotation]) > 0 {
 			return
 		}
 		source := sourceDefault
@@ -66,8 +66,18 @@ func Of(command *cobra.Command) []cli.Setting {
 	return settings
 }
 
-// sourceAnnotation is the annotation of a flag for its source.
-const sourceAnnotation = "docstore_source"
+// Annotations of a flag: its source, and that it is not a setting.
+const (
+	sourceAnnotation = "docstore_source"
+	otherAnnotation  = "docstore_no_setting"
+)
+
+// Exclude makes Of and Append leave a flag out.
+func Exclude(command *cobra.Command, flag string) {
+	if err := command.Flags().SetAnnotation(flag, otherAnnotation, []string{"true"}); err != nil {
+		panic(err) // the command has no such flag
+	}
+}
 
 // OnCommandLine reports whether a flag was set on the command line, and not by the environment
 // or the file of a command With.
