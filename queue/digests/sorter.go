@@ -74,20 +74,24 @@ func (s *sorter) close() error {
 	return err
 }
 
-// sorted returns the rows, after those of earlier, which are sorted and older.
-func (s *sorter) sorted(earlier iter.Seq2[row, error]) iter.Seq2[row, error] {
+// sorted returns the rows.
+func (s *sorter) sorted() iter.Seq2[row, error] {
 	slices.SortFunc(s.rows, row.compare)
-	sources := []iter.Seq2[row, error]{earlier}
-	for _, file := range s.runs {
-		sources = append(sources, rowsOf(file))
-	}
-	return merge(append(sources, func(yield func(row, error) bool) {
+	inMemory := func(yield func(row, error) bool) {
 		for _, r := range s.rows {
 			if !yield(r, nil) {
 				return
 			}
 		}
-	}))
+	}
+	if len(s.runs) == 0 {
+		return inMemory
+	}
+	var sources []iter.Seq2[row, error]
+	for _, file := range s.runs {
+		sources = append(sources, rowsOf(file))
+	}
+	return merge(append(sources, inMemory))
 }
 
 // rowsOf returns the rows of a temporary file.

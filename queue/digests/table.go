@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io/fs"
-	"iter"
 	"math/bits"
 	"path/filepath"
 
@@ -188,17 +187,4 @@ func (s *search) aim(rows []byte, at int64) {
 func distance(difference uint64, n int64) int64 {
 	rows, _ := bits.Mul64(difference, uint64(n))
 	return int64(rows)
-}
-
-// all returns the rows.
-func (t *Table) all() iter.Seq2[row, error] {
-	return func(yield func(row, error) bool) {
-		for at := 0; at < len(t.rows); at += rowBytes {
-			var r row
-			err := vfs.Guard(func() { r = rowIn(t.rows[at:]) })
-			if !yield(r, err) || err != nil {
-				return
-			}
-		}
-	}
 }

@@ -266,6 +266,22 @@ func find(rows []byte, id hash) int64 {
 	return s.row
 }
 
+func TestRowsBefore(t *testing.T) {
+	var rows []byte
+	for n := range 40 {
+		for i := range 41 {
+			at, found := rowsBefore(rows, hash{byte(2 * i)})
+			require.Equal(t, min(i, n)*rowBytes, at)
+			require.Equal(t, i < n, found)
+			at, found = rowsBefore(rows, hash{byte(2*i + 1)})
+			require.Equal(t, min(i+1, n)*rowBytes, at)
+			require.False(t, found)
+		}
+		r := row{id: hash{byte(2 * n)}}
+		rows = r.append(rows)
+	}
+}
+
 // A search finds each row, also among hashes that are not spread evenly.
 func TestFind(t *testing.T) {
 	random := testseed.Rand(t)

@@ -19,7 +19,7 @@ func (u *Unique) Add(id []byte, mark uint64) error {
 // are different.
 func (u *Unique) Twice() (mark uint64, found bool, err error) {
 	var before hash
-	for r, err := range u.sorter.sorted(func(func(row, error) bool) {}) {
+	for r, err := range u.sorter.sorted() {
 		if err != nil {
 			return 0, false, err
 		}

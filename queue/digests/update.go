@@ -2,10 +2,13 @@ package digests
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"log/slog"
 	"slices"
+	"sort"
 	"time"
 
 	"docstore/internal/checksum"
@@ -149,40 +152,109 @@ func (t *Table) write(s *sorter, positions []queue.Position) error {
 
 // writeTo writes the newest row of each id, unless it was deleted or has expired.
 func (t *Table) writeTo(file vfs.File, s *sorter, positions []queue.Position) error {
-	w, rows, crc, now := bufio.NewWriterSize(file, bufferBytes), int64(0), uint32(0), t.options.Now()
-	put := func(r row) error {
-		if r.deleted() || r.digest().Expired(now) {
-			return nil
-		}
-		r.order = 0
-		b := r.append(w.AvailableBuffer())
-		rows, crc = rows+1, checksum.Update(crc, b)
-		_, err := w.Write(b)
-		return err
-	}
-	newest := row{order: 1} // nothing yet
-	for r, err := range s.sorted(t.all()) {
+	w := tableWriter{to: bufio.NewWriterSize(file, bufferBytes), now: t.options.Now(), rest: t.rows}
+	var newest row
+	some := false
+	for r, err := range s.sorted() {
 		if err != nil {
 			return err
 		}
-		if r.id != newest.id {
-			if err := put(newest); err != nil {
+		if some && r.id != newest.id {
+			if err := w.put(newest); err != nil {
 				return err
 			}
 		}
-		newest = r
+		newest, some = r, true
 	}
-	if err := put(newest); err != nil {
+	if some {
+		if err := w.put(newest); err != nil {
+			return err
+		}
+	}
+	if err := w.copy(w.rest); err != nil {
 		return err
 	}
-	end, err := encodeEnd(rows, positions, crc)
+	end, err := encodeEnd(w.rows, positions, w.crc)
 	if err != nil {
 		return err
 	}
-	if _, err := w.Write(end); err != nil {
+	if _, err := w.to.Write(end); err != nil {
 		return err
 	}
-	return w.Flush()
+	return w.to.Flush()
+}
+
+// tableWriter writes the rows of a table with changes.
+type tableWriter struct {
+	to     *bufio.Writer
+	now    time.Time
+	rest   []byte // rows of the table before, which may be mapped, that were not copied yet
+	rows   int64
+	crc    uint32
+	buffer []byte
+}
+
+// put replaces the row of an id, or adds or deletes it. The ids ascend.
+func (w *tableWriter) put(r row) error {
+	n, found := 0, false
+	if err := vfs.Guard(func() { n, found = rowsBefore(w.rest, r.id) }); err != nil {
+		return err
+	}
+	if err := w.copy(w.rest[:n]); err != nil {
+		return err
+	}
+	if w.rest = w.rest[n:]; found {
+		w.rest = w.rest[rowBytes:]
+	}
+	if r.deleted() || r.digest().Expired(w.now) {
+		return nil
+	}
+	r.order = 0
+	w.buffer = r.append(w.buffer[:0])
+	return w.write()
+}
+
+// rowsBefore returns the bytes of the rows before an id, and whether the id has the next row. Rows
+// that are near are found soonest.
+func rowsBefore(rows []byte, id hash) (n int, found bool) {
+	of := func(i int) []byte { return rows[i*rowBytes:][:len(id)] }
+	all, low, high := len(rows)/rowBytes, 0, 1
+	for high < all && bytes.Compare(of(high), id[:]) < 0 {
+		low, high = high, 2*high
+	}
+	low += sort.Search(min(high, all)-low, func(i int) bool { return bytes.Compare(of(low+i), id[:]) >= 0 })
+	return low * rowBytes, low < all && bytes.Equal(of(low), id[:])
+}
+
+// copy writes rows, except those that have expired.
+func (w *tableWriter) copy(rows []byte) error {
+	for len(rows) > 0 {
+		part := rows[:min(len(rows), bufferBytes)]
+		w.buffer = w.buffer[:0]
+		err := vfs.Guard(func() {
+			for ; len(part) > 0; part = part[rowBytes:] {
+				if !(Digest{Expires: binary.LittleEndian.Uint32(part[24:])}).Expired(w.now) {
+					w.buffer = append(w.buffer, part[:rowBytes]...)
+				}
+			}
+		})
+		if err == nil {
+			err = w.write()
+		}
+		if err != nil {
+			return err
+		}
+		rows = rows[min(len(rows), bufferBytes):]
+	}
+	return nil
+}
+
+// write writes the rows in the buffer.
+func (w *tableWriter) write() error {
+	w.rows += int64(len(w.buffer) / rowBytes)
+	w.crc = checksum.Update(w.crc, w.buffer)
+	_, err := w.to.Write(w.buffer)
+	return err
 }
 
 // IDs calls fn for the entries in the queues whose ids have a row, several times for an id with
