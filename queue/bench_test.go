@@ -15,11 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// benchDocuments returns real records if the file exists next to the project, otherwise
-// generated ones.
+// benchDocuments returns the records of bench/corpus if they were made, otherwise generated ones.
 func benchDocuments(b *testing.B) (documents [][]byte, bytes int) {
 	const count = 20_000
-	if f, err := os.Open("../../shared/debian-packages.ndjson.gz"); err == nil {
+	const corpus = "../bench/debian.ndjson.gz"
+	if f, err := os.Open(corpus); err != nil {
+		b.Logf("generated documents, because %s does not exist; see bench/corpus", corpus)
+	} else {
 		defer f.Close()
 		z, err := gzip.NewReader(f)
 		require.NoError(b, err)

@@ -54,7 +54,7 @@ func parse(args []string) (s settings, err error) {
 	flags.StringVar(&s.size, "size", "quick", "quick, full, or tiny, which only tests that everything runs")
 	flags.StringVar(&s.file, "results", "", "file of results, to which new ones are added; default results/SIZE.ndjson")
 	flags.StringVar(&s.root, "root", "..", "repository in which to write the medians of the results, bench/*.md and the table of README.md")
-	flags.StringVar(&s.corpus, "corpus", "../../shared/debian-packages.ndjson.gz", "NDJSON of real records; steps that need it are skipped without it")
+	flags.StringVar(&s.corpus, "corpus", "debian.ndjson.gz", "NDJSON of real records, which bench/corpus makes; steps that need it are skipped without it")
 	flags.BoolVar(&s.render, "render", false, "measure nothing, write the pages from the published results")
 	var names []string
 	command.Words(flags, &names, "steps", strings.Join(stepNames(), ","), "steps to run", stepNames()...)

@@ -41,7 +41,7 @@ func (s *settings) measure(ctx context.Context) error {
 		}
 		if args = override(args, s.more); at >= 0 {
 			if _, err := os.Stat(s.corpus); errors.Is(err, fs.ErrNotExist) {
-				fmt.Printf("report: %s is skipped: %s does not exist; see -corpus\n", one.table, s.corpus)
+				fmt.Printf("report: %s is skipped: %s does not exist; on Debian, make it: apt-cache dumpavail | go run ./corpus | gzip > %s\n", one.table, s.corpus, s.corpus)
 				continue
 			}
 			args = append(args, s.corpus)
