@@ -17,6 +17,7 @@ type entry struct {
 	version int       // of the document; each has another one
 	deleted bool      // the record deletes the id
 	expires time.Time // zero: never
+	line    string    // see record; empty: it is not known
 	// withdrawn is the number of the removal of entries that has removed it from the queue, which has it
 	// again at a later position; 0: none has.
 	withdrawn int
@@ -41,6 +42,7 @@ type account struct {
 		sync.Mutex
 		entries   []entry
 		of        map[string][]int // positions of the entries of an id
+		ids       []string         // of the entries, sorted
 		announced []int            // by shard: the newest position that any server had
 		news      []news           // its changes, in a collection of one shard
 		views     map[string]*view // by server
@@ -85,7 +87,10 @@ func newAccount(c Config, shards int, shardOf func(id string) int) *account {
 func (a *account) wrote(e entry) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	e.shard = a.layout(e.id)
+	e.shard, e.line = a.layout(e.id), e.record()
+	if at, found := slices.BinarySearch(a.mu.ids, e.id); !found {
+		a.mu.ids = slices.Insert(a.mu.ids, at, e.id)
+	}
 	a.mu.of[e.id] = append(a.mu.of[e.id], len(a.mu.entries))
 	a.mu.entries = append(a.mu.entries, e)
 }
@@ -407,8 +412,12 @@ func (a *account) listed(q question, after, through string, ids []string) {
 			a.addWrong("list", "%s listed %s: %s", q.name(), id, why)
 		}
 	}
-	for id := range a.mu.of {
-		if id <= after || through != "" && id > through || present[id] {
+	first, _ := slices.BinarySearch(a.mu.ids, after)
+	for _, id := range a.mu.ids[first:] {
+		if through != "" && id > through {
+			break
+		}
+		if id == after || present[id] {
 			continue
 		}
 		if why := a.mayBeMissing(q, id); why != "" {

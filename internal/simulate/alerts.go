@@ -155,11 +155,14 @@ var collectionLabel = regexp.MustCompile(`collection="[^"]*"`)
 
 // parseMetrics returns the values of the series of alerts in the text format of Prometheus.
 func parseMetrics(alerts []alert, text string) (map[string]float64, error) {
-	values := map[string]float64{}
+	values, wanted := map[string]float64{}, map[string]bool{}
+	for _, a := range alerts {
+		wanted[a.metric] = true
+	}
 	for line := range strings.Lines(text) {
 		series, number, _ := strings.Cut(strings.TrimSpace(line), " ")
 		metric, _, _ := strings.Cut(series, "{")
-		if !slices.ContainsFunc(alerts, func(a alert) bool { return a.metric == metric }) {
+		if !wanted[metric] {
 			continue
 		}
 		value, err := strconv.ParseFloat(number, 64)

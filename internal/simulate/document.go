@@ -11,6 +11,9 @@ import (
 // record returns the line of an entry in the log of the application. The document of an entry is
 // its line: its bytes follow from id, version and expiry.
 func (e entry) record() string {
+	if e.line != "" {
+		return e.line
+	}
 	if e.deleted {
 		return fmt.Sprintf(`{"id":%q,"_delete":true,"version":%d}`, e.id, e.version)
 	}

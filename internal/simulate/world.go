@@ -194,6 +194,7 @@ func (w *world) put(id string, deleted bool, expires time.Time, pause time.Durat
 	w.mu.versions[id]++
 	e := entry{id: id, version: w.mu.versions[id], deleted: deleted, expires: expires}
 	w.mu.Unlock()
+	e.line = e.record()
 	w.must(w.app.write(e, pause))
 }
 
