@@ -19,6 +19,9 @@ const (
 	echoAddress = echoIP + ":7070"
 )
 
+// curves is the cheapest key exchange.
+var curves = []tls.CurveID{tls.X25519}
+
 // echoService is a service that others have built with boxcarrpc. It uses what servers of documents
 // do not: TLS, metadata, traces, custom error codes. No fault concerns it and its clients, so each
 // call has one right result.
@@ -35,7 +38,7 @@ func (w *world) serveEcho(ctx context.Context) {
 	w.must(err)
 	d := w.chance.Next("echo")
 	e := &echoService{w: w, credentials: c, revoked: w.start.Add(d.Duration(w.config.Work/4, w.config.Work/2))}
-	both := &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{c.of[echoName]}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: c.both}
+	both := &tls.Config{MinVersion: tls.VersionTLS13, CurvePreferences: curves, Certificates: []tls.Certificate{c.of[echoName]}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: c.both}
 	kept := both.Clone()
 	kept.ClientCAs = c.kept
 	e.config.Store(both)

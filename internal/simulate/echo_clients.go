@@ -27,7 +27,7 @@ func (e *echoService) wrongf(format string, args ...any) { e.w.account.wrongf("e
 
 // pool returns a pool of a client with the certificate of a name, and closes it when ctx ends.
 func (e *echoService) pool(ctx context.Context, name string) *boxcarrpc.Pool {
-	config := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: e.credentials.kept, Certificates: []tls.Certificate{e.credentials.of[name]}}
+	config := &tls.Config{MinVersion: tls.VersionTLS13, CurvePreferences: curves, RootCAs: e.credentials.kept, Certificates: []tls.Certificate{e.credentials.of[name]}}
 	p, err := boxcarrpc.NewPool(discovery.Static(echoAddress), boxcarotel.InstrumentPool(&boxcarrpc.PoolOptions{
 		Size: 1, Name: name, Seed: e.w.config.Seed, Dialer: dialerOf(e.w.clients), TLS: func() (*tls.Config, error) { return config, nil },
 	}, &boxcarotel.Options{TracerProvider: noop.NewTracerProvider()}))
@@ -77,25 +77,32 @@ func (e *echoService) echo(p *boxcarrpc.Pool, d *chance.Draw) {
 	}
 }
 
-// nameless calls with a certificate without a name; each call must be refused.
+// nameless calls with a certificate without a name; each call must be refused. Its pool is open only
+// for a call, because it connects again and again.
 func (e *echoService) nameless(ctx context.Context) {
-	p := e.pool(ctx, noName)
 	for d := e.w.chance.Next("nameless"); ctxtime.Sleep(ctx, d.Duration(0, 40*time.Second)); {
-		if err := e.ping(p); err == nil {
+		if err := e.pingOnce(ctx, noName); err == nil {
 			e.wrongf("a client whose certificate has no name is served")
 		}
 	}
 }
 
-// revokedClient calls with a certificate of an authority that is revoked later.
+// revokedClient calls with a certificate of an authority that is revoked later. When its pool has been
+// refused, it opens another one for each call.
 func (e *echoService) revokedClient(ctx context.Context) {
-	p := e.pool(ctx, revokedName)
+	connected, disconnect := context.WithCancel(ctx)
+	defer disconnect()
+	p := e.pool(connected, revokedName)
+	ping := func() error { return e.ping(p) }
 	for d := e.w.chance.Next("revoked"); ctxtime.Sleep(ctx, d.Duration(0, 10*time.Second)); {
 		began := time.Now()
-		switch err := e.ping(p); {
+		switch err := ping(); {
 		case err != nil && time.Now().Before(e.revoked):
 			e.wrongf("a client whose authority will be revoked: %v", err)
-		case err == nil && began.After(e.revoked.Add(session.Interval+revocationSlack)):
+		case err != nil:
+			disconnect()
+			ping = func() error { return e.pingOnce(ctx, revokedName) }
+		case began.After(e.revoked.Add(session.Interval + revocationSlack)):
 			e.wrongf("a client is served %v after its authority was revoked", began.Sub(e.revoked))
 		}
 	}
@@ -124,6 +131,13 @@ func (e *echoService) revokedWatch(ctx context.Context) {
 
 // revocationSlack is the time for the timers of a server that verifies sessions each session.Interval.
 const revocationSlack = 5 * time.Second
+
+// pingOnce requests an echo of nothing with a pool that is closed then.
+func (e *echoService) pingOnce(ctx context.Context, name string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	return e.ping(e.pool(ctx, name))
+}
 
 // ping requests an echo of nothing.
 func (e *echoService) ping(p *boxcarrpc.Pool) error {
