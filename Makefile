@@ -26,8 +26,9 @@ TEST_TIMEOUT ?= 25m
 REPORT := $(TOOLS)/testreport
 
 # The fleet in one process, in virtual time; see internal/simulate. Its linker flag lets it change a
-# table of the runtime. These targets run the same seeds each time; make soak tries new ones.
-SIMULATION := -tags simulation -ldflags='-s -w -checklinkname=0' -timeout $(TEST_TIMEOUT) ./internal/simulate
+# table of the runtime. These targets run the same seeds each time, in as many processes as there are
+# processors; make soak tries new ones.
+SIMULATION := -tags simulation -ldflags='-s -w -checklinkname=0' -timeout $(TEST_TIMEOUT) ./internal/simulate -divided
 
 # Packages of the module whose tests need only Go; test/ has those of the whole system.
 PACKAGES := $$($(GO) list ./... | grep -v '^docstore/test/')

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/simulate/chance"
 	"docstore/internal/testseed"
 	"docstore/internal/virtualtime"
 )
@@ -25,6 +27,8 @@ var (
 	seeds   = flag.Int("seeds", 20, "number of seeds of TestSeeds and TestPools")
 	one     = flag.String("config", "", "file of a configuration for TestConfig")
 	verbose = flag.Bool("log", false, "print the log of each run")
+	divided = flag.Bool("divided", false, "run the seeds in other processes, as many at a time as -parallel")
+	hour    = flag.Bool("hour", false, "run TestHour, which takes minutes")
 	until   = flag.Duration("until", 0, "TestSeeds and TestPools end after so much processor time, or at the first failure; 0: after the seeds")
 )
 
@@ -98,6 +102,10 @@ const (
 func runSeeds(t *testing.T, draw func(seed uint64) Config) {
 	t.Helper()
 	first, before := testseed.Seed(t), processorTime(t)
+	if *divided {
+		divide(t, first)
+		return
+	}
 	spent := func() time.Duration { return processorTime(t) - before }
 	for n := 0; n < *seeds || spent() < *until; n++ {
 		passed := t.Run(fmt.Sprint(first+uint64(n)), func(t *testing.T) {
@@ -114,6 +122,24 @@ func runSeeds(t *testing.T, draw func(seed uint64) Config) {
 	}
 }
 
+// seedsOfProcess is the number of seeds of each process of -divided.
+const seedsOfProcess = 5
+
+// divide runs the seeds in other processes: one uses one processor.
+func divide(t *testing.T, first uint64) {
+	t.Helper()
+	name := t.Name()
+	for n := 0; n < *seeds; n += seedsOfProcess {
+		t.Run(fmt.Sprint("from ", first+uint64(n)), func(t *testing.T) {
+			t.Parallel()
+			process := exec.Command(os.Args[0], "-test.run", "^"+name+"$", fmt.Sprint("-test.short=", testing.Short()), fmt.Sprint("-log=", *verbose),
+				"-seed", fmt.Sprint(first+uint64(n)), "-seeds", fmt.Sprint(min(seedsOfProcess, *seeds-n)))
+			output, err := process.CombinedOutput()
+			require.NoError(t, err, "%s", output)
+		})
+	}
+}
+
 // processorTime returns that of this process.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
@@ -127,6 +153,23 @@ func TestConfig(t *testing.T) {
 	if *one != "" {
 		run(t, read(t, *one))
 	}
+}
+
+// TestHour runs three columns of two servers for an hour, with faults, and logs the processor time. It is
+// the measure of what a simulation costs.
+func TestHour(t *testing.T) {
+	if !*hour {
+		t.Skip("it needs -hour")
+	}
+	c := Config{
+		Seed: 1, Servers: 6, Shards: 4, Columns: 3, Zones: 2, Codec: "zstd", Increments: true, Cache: true,
+		Memory: 32 << 20, IDs: 200, Rate: shortRate, SegmentBytes: 128 << 10, Work: time.Hour,
+	}
+	d := chance.New(c.Seed).Next("hour")
+	c.Faults = drawFaults(&d, &c)
+	before := processorTime(t)
+	run(t, c)
+	t.Logf("%v of processor time", processorTime(t)-before)
 }
 
 // TestCases runs configurations that have failed once. Their names say why.
