@@ -99,9 +99,13 @@ func TestServedIndexIsRecorded(t *testing.T) {
 	numbers, err := listIndexes(f.fs, f.dir)
 	require.NoError(t, err)
 	require.Equal(t, []indexNumber{firstIndex.next(), firstIndex}, numbers)
+	temporary := firstIndex.verifiedPath(f.dir) + vfs.TmpSuffix // its rename has failed, too
+	replace(t, f.fs, temporary, nil)
 	broken.Store(false)
 	c = f.ready()
 	f.awaitIndex(c, firstIndex.next())
+	_, err = f.fs.Stat(temporary)
+	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.Zero(t, c.Status().Applied)
 
 	// The record is missing in a checkpoint, and may name an index that is missing.

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"docstore/internal/ctxtime"
+	"docstore/internal/vfs"
 	"docstore/lsm"
 	"docstore/queue"
 )
@@ -315,11 +316,13 @@ func (c *Collection) removeIndex(n indexNumber) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	err = c.options.FS.Remove(n.verifiedPath(c.dir))
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
+	verified, failed := n.verifiedPath(c.dir), error(nil)
+	for _, file := range []string{verified, verified + vfs.TmpSuffix} {
+		if err := c.options.FS.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed = err
+		}
 	}
-	return errors.CombineErrors(err, c.removeLeftovers())
+	return errors.CombineErrors(failed, c.removeLeftovers())
 }
 
 // replacement describes the store that is being built, nil if there is none.
