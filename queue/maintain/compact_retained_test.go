@@ -62,7 +62,8 @@ func appendBatch(t *testing.T, fsys vfs.FS, random *rand.Rand, now time.Time, st
 }
 
 // TestCompactKeepsRetainedStates compacts again and again, while entries are appended and
-// some states are released.
+// some states are released. Ends of states that are retained too late, of which an earlier compaction
+// has removed entries, change nothing else.
 func TestCompactKeepsRetainedStates(t *testing.T) {
 	random, mem, now := testseed.Rand(t), queuetest.NewMem(t), queuetest.Start
 	newest, states := map[string]string{}, map[queue.SegmentID]map[string]string{}
@@ -80,9 +81,14 @@ func TestCompactKeepsRetainedStates(t *testing.T) {
 				delete(states, end)
 			}
 		}
+		ends := slices.Collect(maps.Keys(states))
+		for range random.IntN(3) {
+			ends = append(ends, 1+queue.SegmentID(random.IntN(int(end))))
+		}
+		slices.Sort(ends)
 		_, err := maintain.Compact(context.Background(), queuetest.Dir, &maintain.CompactOptions{
 			FS: mem, MaxDead: 0.01 + random.Float64()/2, DeleteOriginals: true, Now: func() time.Time { return now },
-			EraseDead: random.IntN(2) == 0, EraseAfter: time.Hour, RetainedEnds: slices.Sorted(maps.Keys(states)),
+			EraseDead: random.IntN(2) == 0, EraseAfter: time.Hour, RetainedEnds: slices.Compact(ends),
 		})
 		require.NoError(t, err)
 		for end, state := range states {
@@ -93,6 +99,47 @@ func TestCompactKeepsRetainedStates(t *testing.T) {
 }
 
 const maxSegmentID = queue.SegmentID(1<<32 - 1)
+
+// TestDeleteOfRetainedVersionStays: a retained state ends within a file, because it was published
+// after its segments had been compacted. It retains a version of a document in the file that a
+// compaction merges with the document's delete.
+func TestDeleteOfRetainedVersionStays(t *testing.T) {
+	mem, now := queuetest.NewMem(t), queuetest.Start
+	write := func(change func(w *queue.Writer)) {
+		w, err := queue.OpenWriter(queuetest.Dir, &queue.WriterOptions{FS: mem, Codec: "none", Now: func() time.Time { return now }})
+		require.NoError(t, err)
+		change(w)
+		require.NoError(t, w.Close())
+	}
+	put := func(id string) func(w *queue.Writer) {
+		return func(w *queue.Writer) {
+			_, err := w.Append([]byte(id), []byte("document of "+id))
+			require.NoError(t, err)
+		}
+	}
+	compact := func(ends ...queue.SegmentID) {
+		_, err := maintain.Compact(context.Background(), queuetest.Dir, &maintain.CompactOptions{
+			FS: mem, MaxDead: 0.01, DeleteOriginals: true, Now: func() time.Time { return now }, RetainedEnds: ends,
+		})
+		require.NoError(t, err)
+	}
+	write(func(w *queue.Writer) { put("id")(w); put("other")(w) })
+	write(func(w *queue.Writer) { put("third")(w); put("other")(w) })
+	write(func(w *queue.Writer) { put("other")(w) })
+	compact()
+	write(func(w *queue.Writer) {
+		_, err := w.Delete([]byte("id"))
+		require.NoError(t, err)
+		put("third")(w)
+		put("other")(w)
+	})
+	write(func(w *queue.Writer) { put("newest")(w); put("other")(w) })
+	compact(1)
+	require.Contains(t, stateAt(t, mem, 1), "id")
+	require.NotContains(t, stateAt(t, mem, maxSegmentID), "id")
+	compact()
+	require.NotContains(t, stateAt(t, mem, maxSegmentID), "id")
+}
 
 // TestEraseReportsRetainedStates: a document that a retained state needs is erased after the
 // state was released.

@@ -116,8 +116,8 @@ func (w *rewriter) decide(at queue.Address, e *segment.Entry, id []byte, expires
 		return keepDelete
 	case at == w.newest: // marks the end of the queue for readers
 		return keepDelete
-	case !w.keepDeletes && (v.first == 0 || v.first >= w.run.first()):
-		return keepNot
+	case !w.keepDeletes && len(v.retained) == 0 && (v.first == 0 || v.first >= w.run.first()):
+		return keepNot // no file has an earlier version after this rewrite
 	}
 	return keepDelete
 }
