@@ -252,10 +252,22 @@ func (h *serverHost) explained(at time.Time) bool {
 	if h.w.config.Destructive {
 		return true
 	}
+	compacted := h.w.hasCompacted()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.mu.doubted.Add(doubtTime).After(at)
+	if h.mu.doubted.Add(doubtTime).After(at) {
+		return true
+	}
+	if at.Sub(h.mu.brief) > doubtTime {
+		h.mu.brief = at
+	}
+	return compacted && at.Sub(h.mu.brief) < briefTime
 }
+
+// briefTime is the time, once a minute at most, for which a server that is ready may answer that ids are
+// unavailable although no fault explains it: it reads a rewrite with entries that it had not read
+// before, and then those that superseded the ones left out. A column stays ready meanwhile.
+const briefTime = time.Second
 
 // doubtTime is the time after a fault for which documents may be unavailable: damaged files are
 // fetched again, a damaged index is built again.

@@ -59,6 +59,7 @@ type serverHost struct {
 		diskFailed time.Time
 		learned    []int         // goals that a process has recorded on the disk: see learn
 		doubted    time.Time     // the last moment at which a fault explains that documents are unavailable
+		brief      time.Time     // the first unavailability of a minute that no fault explains
 		powerCut   bool          // since the last process
 		off        int           // faults that keep the machine off
 		on         chan struct{} // closed when it may start again
