@@ -149,6 +149,7 @@ func TestForkIsKeptOverRestarts(t *testing.T) {
 			require.ErrorIs(t, err, docservice.ErrUnavailable)
 		}
 		requireDocument(t, c, "common-1", documentOf("common-1"))
+		require.Len(t, c.Status().Faults, 1, "the files are sound")
 		require.Contains(t, c.Status().Faults[0].Reason, "remove "+f.dir)
 		require.NoError(t, c.Close())
 		c = f.open()

@@ -223,6 +223,12 @@ func isWithdrawn(err error) bool {
 	return errors.As(err, &lost) || errors.Is(err, queue.ErrTruncated)
 }
 
+// ofOtherHistory reports whether the index is known to belong to another history of the queue. Then
+// its addresses say nothing about the files, which are verified without them.
+func (r *reader) ofOtherHistory(err error) bool {
+	return r.health.gap.Load() == gapForked && !errors.Is(err, errIndex)
+}
+
 // unavailable returns an error that matches docservice.ErrUnavailable and reason, with
 // errors.Is of the standard library, too.
 func unavailable(reason error) error { return fmt.Errorf("%w: %w", docservice.ErrUnavailable, reason) }
@@ -253,7 +259,7 @@ func (r *reader) answer(err error, at queue.Address) error {
 		// If the index cannot be read, the id is unavailable as well: another server may
 		// have the document.
 		r.collection.gets.unavailable.Add(1)
-		if !isWithdrawn(err) {
+		if !isWithdrawn(err) && !r.ofOtherHistory(err) {
 			r.recordFault(err, at)
 		}
 		return unavailable(err)
