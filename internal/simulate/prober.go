@@ -219,17 +219,22 @@ func (w *world) scraped(server string, values map[string]float64) (most map[stri
 	return most
 }
 
-// checkAlerts waits until no server raises an alert.
+// checkAlerts waits until no server raises an alert. It asks all servers each time, because some
+// alerts compare them.
 func (w *world) checkAlerts() {
-	for _, p := range w.probers {
-		w.await("alerts", p.h.name, func() string {
+	w.await("alerts", "servers", func() string {
+		var raised []string
+		for _, p := range w.probers {
 			alerts, answered := p.alerts()
 			if !answered {
-				return "no metrics"
+				alerts = []string{"no metrics"}
 			}
-			return strings.Join(alerts, ", ")
-		})
-	}
+			if len(alerts) > 0 {
+				raised = append(raised, p.h.name+": "+strings.Join(alerts, ", "))
+			}
+		}
+		return strings.Join(raised, "; ")
+	})
 }
 
 // probe judges the alerts of append until ctx ends.
