@@ -31,8 +31,8 @@ const (
 var errIsolated = errors.New("the ingest host does not answer")
 
 // copier is docstore-sync on a serving machine, with segments in any order, as plain rsync may
-// copy them. The head file is first, removals are last. It does not check that the source continues
-// the copy: no fault gives the source another history.
+// copy them. The head file is first, removals are last. Like rsync it does not check that the source
+// continues the copy.
 type copier struct {
 	h      *serverHost
 	source *disk.Process

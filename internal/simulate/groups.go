@@ -72,6 +72,7 @@ var groups = []group{
 	lags,
 	rebuilds,
 	truncations,
+	forks,
 }
 
 // fetchedFiles are patterns of the files that a server writes while it fetches a manifest.

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"docstore/docservice"
@@ -94,10 +95,13 @@ func (n *nearby) get(id string) {
 		return
 	}
 	before, incomplete, q := n.serves(id), n.incomplete(), n.question()
-	truncated := knowsTruncation(c)
+	truncated, forked := knowsTruncation(c), knowsFork(c)
 	document, err := c.Get(nil, []byte(id))
 	if truncated && err == nil && knowsTruncation(c) {
 		n.w.account.servedWithdrawn(n.single.name, id, document)
+	}
+	if forked && errors.Is(err, docservice.ErrNotFound) && knowsFork(c) && n.runs() {
+		n.w.account.wrongf("forked", "%s did not find %s in a queue that it knows to have another history", n.single.name, id)
 	}
 	if n.runs() {
 		n.judge(q, before, incomplete, id, document, err)

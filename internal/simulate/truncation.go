@@ -59,21 +59,21 @@ func (w *world) truncateQueue(share float64) {
 		w.account.withdraw(w.count())
 		for _, h := range w.servers {
 			h.excuse()
-			w.running.Go(func() { h.awaitSegment(last.Segment + 1) })
+			w.running.Go(func() { h.awaitPosition(queue.Address{Segment: last.Segment + 1}) })
 			h.askNearby(true)
 		}
 		return nil
 	}))
 }
 
-// awaitSegment waits until the server is ready with entries of a segment or of later ones.
-func (h *serverHost) awaitSegment(n queue.SegmentID) {
+// awaitPosition waits until the server is ready with all entries before an address.
+func (h *serverHost) awaitPosition(end queue.Address) {
 	for ctxtime.Sleep(h.w.alive, watchPause) {
 		s := h.started()
 		if s == nil {
 			continue
 		}
-		if c := s.Collection(collectionName); c != nil && c.Ready() && c.Status().Position.Next.Segment >= n {
+		if c := s.Collection(collectionName); c != nil && c.Ready() && c.Status().Position.Next.Compare(end) >= 0 {
 			h.w.account.goForward(h.name)
 			return
 		}
@@ -81,8 +81,14 @@ func (h *serverHost) awaitSegment(n queue.SegmentID) {
 }
 
 // knowsTruncation reports whether the collection says that its index has truncated entries.
-func knowsTruncation(c *collection.Collection) bool {
-	return !c.Ready() && strings.Contains(c.Status().Index.Cause, "truncated")
+func knowsTruncation(c *collection.Collection) bool { return isNotReady(c, "truncated") }
+
+// knowsFork reports whether the collection says that its index has another history than the queue.
+func knowsFork(c *collection.Collection) bool { return isNotReady(c, "different histories") }
+
+// isNotReady reports whether the collection is not ready for a reason with some words.
+func isNotReady(c *collection.Collection, words string) bool {
+	return !c.Ready() && strings.Contains(c.Status().Index.Cause, words)
 }
 
 // someBack reports whether a server may go back to an earlier state.
