@@ -22,7 +22,7 @@ func TestFewDependencies(t *testing.T) {
 	own := strings.Fields(`boxcarrpc boxcarrpc/budget boxcarrpc/core boxcarrpc/discovery boxcarrpc/internal/conn
 		boxcarrpc/internal/faultlog boxcarrpc/internal/page boxcarrpc/internal/serverset boxcarrpc/internal/spin
 		boxcarrpc/internal/turns boxcarrpc/internal/wire boxcarrpc/session boxcarrpc/subset
-		docservice docservice/docservicepb docservice/internal/wire internal/checksum internal/invariants queue/codec queue/stored`)
+		docservice docservice/docservicepb docservice/internal/wire internal/canary internal/checksum internal/invariants queue/codec queue/stored`)
 	modules := []string{"github.com/klauspost/compress", "github.com/rasky/go-lzo", "golang.org/x/sys", "google.golang.org/protobuf"}
 	packages := strings.Split(strings.TrimSpace(string(out)), "\n")
 	assert.LessOrEqual(t, len(packages), maxPackages)

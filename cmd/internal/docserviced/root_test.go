@@ -186,7 +186,7 @@ func TestServe(t *testing.T) {
 	}
 	r := run(t.Context(), "check", "--data", dataDir)
 	require.Equal(t, cli.ExitOK, r.status, r.stderr)
-	require.Regexp(t, `^jobs: sound, verified in [\d.]+ m?s\n$`, r.stdout)
+	require.Regexp(t, `^jobs: sound, verified in [\d.]+ (µs|ms|s)\n$`, r.stdout)
 }
 
 func TestCheckpoint(t *testing.T) {
