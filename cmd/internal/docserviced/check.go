@@ -150,7 +150,7 @@ func (c *checker) check(ctx context.Context, name string) (found checkedIndex, e
 	found.Seconds = c.env.Now().Sub(started).Seconds()
 	if err != nil {
 		found.Damage = err.Error()
-		return found, nil
+		return found, nil //nolint:nilerr // a finding
 	}
 	queueDir, given := c.queues[name]
 	if !given {
@@ -159,7 +159,7 @@ func (c *checker) check(ctx context.Context, name string) (found checkedIndex, e
 	found.Queue = queueDir
 	if err := collection.CheckPosition(dir, queueDir); err != nil {
 		found.Fork = err.Error()
-		return found, nil
+		return found, nil //nolint:nilerr // a finding
 	}
 	if !c.ids {
 		return found, nil
