@@ -220,12 +220,6 @@ var errUnused = errors.New("connection without slots")
 // tickPause returns the interval of the liveness check while an answer is outstanding.
 func (m *members) tickPause() time.Duration { return min(m.options.SilenceTimeout/10, silenceTick) }
 
-// wholeSecond lengthens a pause to the next second of the wall clock. Idle clients send their pings
-// then, so that a server with thousands of them wakes once for many.
-func wholeSecond(now time.Time, pause time.Duration) time.Duration {
-	return now.Add(pause).Truncate(time.Second).Add(time.Second).Sub(now)
-}
-
 // checkLivenessSoon makes the liveness check run at its full rate. m.mu is held.
 func (m *members) checkLivenessSoon() {
 	if m.livenessCheckSlow.Load() && !m.mu.closed {
@@ -273,7 +267,7 @@ func (m *members) checkLiveness() {
 	m.forgetLeft()
 	pause := m.tickPause()
 	if m.livenessCheckSlow.Load() {
-		pause = wholeSecond(time.Now(), max(pause, idleTransport/2))
+		pause = max(pause, idleTransport/2)
 	}
 	m.mu.tick.Reset(pause)
 	m.stepLocked()

@@ -142,7 +142,7 @@ func TestAServerThatDiesUnderAStream(t *testing.T) {
 	})
 }
 
-// An idle client sends a PING or a LEASE in 90 to 96 s, at whole seconds.
+// An idle client sends one LEASE a minute on average and no PINGs besides.
 func TestIdleClientSendsLittle(t *testing.T) {
 	inBubble(t, echo, nil, func(t *testing.T, s *testServer, l *pipes) {
 		newPool(t, &PoolOptions{Size: 1, Dialer: l.dial}, "s") // it has the best slot
@@ -154,17 +154,8 @@ func TestIdleClientSendsLittle(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		before := writes.Load()
 		time.Sleep(10 * time.Hour)
-		require.InDelta(t, 390, writes.Load()-before, 30)
+		require.InDelta(t, 600, writes.Load()-before, 60)
 	})
-}
-
-func TestWholeSecond(t *testing.T) {
-	second := time.Date(2026, 1, 1, 0, 0, 5, 0, time.UTC)
-	for after, want := range map[time.Duration]time.Duration{
-		0: 6 * time.Second, time.Nanosecond: 6*time.Second - time.Nanosecond, 999 * time.Millisecond: 5*time.Second + time.Millisecond,
-	} {
-		require.Equal(t, want, wholeSecond(second.Add(after), 5*time.Second), after)
-	}
 }
 
 // A countedConn counts writes.
