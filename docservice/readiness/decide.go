@@ -118,7 +118,8 @@ type Part struct {
 	Report
 }
 
-// Combine returns the state of a collection of several parts from those that are not ready. It has the state that is furthest from ready, with the progress of all parts in it.
+// Combine returns the state of a collection of several parts from those that are not ready: the state
+// that is furthest from ready, with the progress of all parts in it.
 func Combine(parts int, notReady []Part) Report {
 	if len(notReady) == 0 {
 		return Report{State: Ready}

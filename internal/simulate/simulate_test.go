@@ -28,7 +28,7 @@ var (
 	one     = flag.String("config", "", "file of a configuration for TestConfig")
 	verbose = flag.Bool("log", false, "print the log of each run")
 	divided = flag.Bool("divided", false, "run the seeds in other processes, as many at a time as -parallel")
-	hour    = flag.Bool("hour", false, "run TestHour, which takes minutes")
+	hour    = flag.Bool("hour", false, "run TestHour too, which takes minutes")
 	until   = flag.Duration("until", 0, "TestSeeds and TestPools end after so much processor time, or at the first failure; 0: after the seeds")
 )
 
@@ -159,7 +159,7 @@ func TestConfig(t *testing.T) {
 // the measure of what a simulation costs.
 func TestHour(t *testing.T) {
 	if !*hour {
-		t.Skip("it needs -hour")
+		t.Skip("it takes minutes of processor time: run with -hour, as make soak does")
 	}
 	c := Config{
 		Seed: 1, Servers: 6, Shards: 4, Columns: 3, Zones: 2, Codec: "zstd", Increments: true, Cache: true,
