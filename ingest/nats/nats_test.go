@@ -325,14 +325,18 @@ func TestDiscardedMessages(t *testing.T) {
 func TestMessagesDiscardedWhileReading(t *testing.T) {
 	b := newBroker(t, func(c *jetstream.StreamConfig) { c.MaxMsgs = 3 })
 	b.publish("1=a")
-	r := b.open(nil, follow)
+	opener := b.opener(follow)
+	opener.watchInterval = time.Hour // the watching goroutine uses the consumer that the test replaces
+	src, err := opener.Open(t.Context(), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, src.Close()) })
+	r := &reader{t: t, src: src}
 	r.read(1)
 	// The connection is away while messages arrive and are discarded.
-	s := r.src.(*Source)
+	s := src.(*Source)
 	s.consuming.Stop()
 	<-s.consuming.Closed()
 	b.publish("2=b", "3=c", "4=d", "5=e")
-	var err error
 	s.consumer, err = b.js.OrderedConsumer(t.Context(), "JOBS", jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: 2,
 	})

@@ -206,7 +206,7 @@ func TestNode(t *testing.T) {
 	}{
 		{[]string{"ü"}, result{0, "{\"id\":\"ü\"}\n", ""}},
 		{[]string{"ü", "none", "a"}, result{1, "{\"id\":\"ü\"}\n{\"id\":\"a\"}\n", "none: not found\n"}},
-		{[]string{""}, result{1, "", "invalid_argument: id 0 has 0 bytes: want 1 to 1024\n"}},
+		{[]string{""}, result{1, "", ": ids[0] has 0 bytes: want 1 to 1024\n"}},
 	} {
 		assert.Equal(t, one.want, nodeExample(t, append([]string{d.grpc.Address(), "jobs"}, one.ids...)...))
 	}
