@@ -331,13 +331,18 @@ func (r *reading) added() uint64 {
 	return least
 }
 
+// shareCompressors makes the shared compressors, which must not belong to a bubble of virtual time.
+func shareCompressors(t *testing.T) {
+	outside := newAnnouncer(t, shard.Layout{Shards: 1})
+	outside.pin(1)
+	outside.close()
+}
+
 // TestStartWhileIncrementsAreBehind: a server is ready when it has the increments that were
 // announced before its start. Until then it finds no document missing, and it reads them in
 // less than startLimit.
 func TestStartWhileIncrementsAreBehind(t *testing.T) {
-	outside := newAnnouncer(t, shard.Layout{Shards: 1})
-	outside.pin(1) // the shared compressors must not belong to a bubble of virtual time
-	outside.close()
+	shareCompressors(t)
 	random := testseed.Rand(t)
 	for name, test := range map[string]func(t *testing.T, a *announcer){
 		"fresh":                 testFreshStart,

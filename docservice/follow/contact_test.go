@@ -3,6 +3,7 @@ package follow_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
@@ -32,6 +33,7 @@ func (b withoutFiles) Get(ctx context.Context, name string, offset, length int64
 // TestLongFetchIsContact: while files are fetched the record is read, so that its age is no alarm,
 // and a later target is known.
 func TestLongFetchIsContact(t *testing.T) {
+	shareCompressors(t)
 	virtualtime.Test(t, func(t *testing.T) {
 		a := newAnnouncer(t, shard.Layout{Shards: 1})
 		defer a.close()
@@ -59,4 +61,28 @@ func TestLongFetchIsContact(t *testing.T) {
 		problem = errors.New("connection refused") // of an attempt, while the request is repeated
 		require.Equal(t, "connection refused", f.Status().Error)
 	})
+}
+
+// TestSteadyIncrementsAreContact: while increments follow each other without a pause the record is
+// read, so that its age is no alarm, and a change of it is seen.
+func TestSteadyIncrementsAreContact(t *testing.T) {
+	shareCompressors(t)
+	for _, shards := range []int{1, 2} {
+		t.Run(fmt.Sprint("shards=", shards), func(t *testing.T) {
+			virtualtime.Test(t, func(t *testing.T) {
+				a := newAnnouncer(t, shard.Layout{Shards: shards})
+				defer a.close()
+				r := a.serve("server")
+				defer r.stop()
+				r.until(a.documents, r.ready)
+				for range 300 {
+					a.announce(1)
+					time.Sleep(200 * time.Millisecond)
+					for _, f := range r.followers {
+						require.LessOrEqual(t, time.Since(f.Status().Contact()), 10*time.Second)
+					}
+				}
+			})
+		})
+	}
 }

@@ -76,6 +76,7 @@ func (i *increments) next(now time.Time, longest time.Duration) time.Duration {
 // returns false if the context has ended.
 func (f *Follower) pause(ctx context.Context, served publish.Ref, pause time.Duration) bool {
 	end, woken := time.Now().Add(pause), false
+	latest := time.Now().Add(max(pause, watchLimit)) // increments may follow each other without end
 	for {
 		i := &f.increments
 		if served.Number == 0 || !i.active() {
@@ -102,6 +103,9 @@ func (f *Follower) pause(ctx context.Context, served publish.Ref, pause time.Dur
 			return ctxtime.Sleep(ctx, time.Until(end))
 		}
 		i.problem = ""
+		if !time.Now().Before(latest) {
+			return ctx.Err() == nil
+		}
 		if added.Behind {
 			if !time.Now().Before(end) {
 				return ctx.Err() == nil
