@@ -145,10 +145,14 @@ func (c *Column) publish(s Status) {
 		if one.State == Failed {
 			continue
 		}
-		state.Shards = append(state.Shards, placement.ShardState{
+		shard := placement.ShardState{
 			Shard: one.Shard, Ready: one.State == Serving || one.State == Moved,
 			Bytes: one.Bytes, Fetched: one.Fetched, Manifest: one.Manifest, Target: one.Target, Behind: one.Behind,
-		})
+		}
+		if !shard.Ready {
+			shard.State = string(one.Copy.State)
+		}
+		state.Shards = append(state.Shards, shard)
 	}
 	if c.mu.number != nil && s.Readiness.IsReady() {
 		c.mu.number.Show()

@@ -39,6 +39,9 @@ type ShardState struct {
 	// Ready means that the server answers for the shard: its index has the manifest that was
 	// the target when the server began to serve it, and the increments that were announced.
 	Ready bool `json:"ready"`
+	// State is why the shard is not ready, a readiness.State; empty: it is, or an earlier server
+	// reports it.
+	State string `json:"state,omitempty"`
 	// Bytes is the size of the shard when it is complete, and Fetched the part that is here.
 	Bytes   int64 `json:"bytes"`
 	Fetched int64 `json:"fetched"`

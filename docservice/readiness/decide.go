@@ -2,7 +2,6 @@ package readiness
 
 import (
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -124,7 +123,12 @@ func Combine(parts int, notReady []Part) Report {
 	if len(notReady) == 0 {
 		return Report{State: Ready}
 	}
-	worst := slices.MaxFunc(notReady, func(a, b Part) int { return slices.Index(states, a.State) - slices.Index(states, b.State) })
+	worst := notReady[0]
+	for _, p := range notReady {
+		if p.State.Worse(worst.State) {
+			worst = p
+		}
+	}
 	r := Report{State: worst.State, Cause: worst.Name + ": " + worst.Cause}
 	if parts > 1 {
 		r.Cause = fmt.Sprintf("%d of %d shards are not ready; %s", len(notReady), parts, r.Cause)

@@ -2,6 +2,7 @@ package readiness
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"docstore/internal/units"
@@ -25,6 +26,10 @@ const (
 	Stale               State = "stale"
 	Faulted             State = "faulted"
 )
+
+// Worse reports whether a state is further from ready than another one. A state that is not known, as
+// one of a later version, is the best.
+func (s State) Worse(than State) bool { return slices.Index(states, s) > slices.Index(states, than) }
 
 // states has all states. Of several copies, that of the last one in this order is reported.
 var states = []State{

@@ -35,9 +35,9 @@ var rooms = []struct{ name, imports string }{
 	{"queue/publish", "queue queue/maintain queue/shard queue/bucket boxcarrpc"}, // etcdlog: the address of an etcd
 	{"docservice", "boxcarrpc queue/codec queue/stored"},                         // the client
 	{"docservice/memcached", ""},
-	{"docservice/placement", "boxcarrpc queue/shard"},
-	{"docservice/sharded", "docservice docservice/placement boxcarrpc queue/shard"}, // the client of several shards
 	{"docservice/readiness", ""},
+	{"docservice/placement", "docservice/readiness boxcarrpc queue/shard"},
+	{"docservice/sharded", "docservice docservice/placement boxcarrpc queue/shard"}, // the client of several shards
 	{"docservice/collection", "docservice docservice/memcached docservice/readiness boxcarrpc boxcarrpc/budget lsm queue queue/codec queue/stored queue/maintain queue/shard"},
 	{"docservice/router", "docservice docservice/sharded docservice/collection boxcarrpc boxcarrpc/core boxcarrpc/budget queue/codec queue/shard"},
 	{"docservice/follow", "docservice/collection docservice/readiness queue queue/shard queue/bucket queue/publish"},

@@ -34,7 +34,7 @@ the moves in progress with their rate over the last ten seconds.
 
   ready     the server answers for all shards of its column
   lagging   a shard serves an older manifest than its target
-  fetching  a shard is not ready: it is being fetched or indexed
+  fetching, indexing, faulted ...    why a shard is not ready, as in /readyz
   free      no server holds the number
 
 With --once or --json, or if standard output is not a terminal, fleet shows the

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"docstore/docservice/placement"
+	"docstore/docservice/readiness"
 )
 
 // Fleet is the state of a collection. Its JSON is that of the fleet page and of the commands.
@@ -65,6 +66,9 @@ type Row struct {
 	Served  uint64 `json:"served"`
 	Target  uint64 `json:"target"`
 	Lagging int    `json:"lagging"`
+	// NotReady is the state of those of its shards that are not ready, the worst one; empty: all
+	// are, or it is not known.
+	NotReady readiness.State `json:"not_ready,omitempty"`
 }
 
 // Move is a move in progress.
@@ -83,22 +87,18 @@ type Move struct {
 	BytesPerSecond float64 `json:"bytes_per_second"`
 }
 
-// States of servers.
-const (
-	Ready    = "ready"    // for all shards of the column
-	Lagging  = "lagging"  // a shard is behind its target
-	Fetching = "fetching" // a shard of the column is not ready
-)
+// Lagging is the state of a server that is ready, with a shard that is behind its target.
+const Lagging = "lagging"
 
-// State returns the state of a server: Ready, Lagging or Fetching.
+// State returns the state of a server: a readiness.State, or Lagging.
 func (r *Row) State() string {
 	switch {
 	case r.Ready < r.Shards:
-		return Fetching
+		return string(cmp.Or(r.NotReady, readiness.Fetching))
 	case r.Lagging > 0:
 		return Lagging
 	}
-	return Ready
+	return string(readiness.Ready)
 }
 
 // Has reports whether a column is in the description.
@@ -197,7 +197,13 @@ func describeRow(m *placement.Map, one placement.ServerState) Row {
 	for _, held := range one.Shards {
 		r.Bytes, r.Fetched = r.Bytes+held.Bytes, r.Fetched+min(held.Fetched, held.Bytes)
 		r.Target = max(r.Target, held.Target)
-		if !held.Ready || !wanted[held.Shard] {
+		if !wanted[held.Shard] {
+			continue
+		}
+		if !held.Ready {
+			if state := readiness.State(held.State); state.Worse(r.NotReady) {
+				r.NotReady = state
+			}
 			continue
 		}
 		r.Ready++

@@ -54,6 +54,14 @@ func TestDescribe(t *testing.T) {
 	require.Equal(t, []string{"ready", "lagging", "ready", "fetching"},
 		[]string{f.Columns[0].Rows[0].State(), f.Columns[0].Rows[1].State(), f.Columns[1].Rows[0].State(), f.Columns[1].Rows[1].State()})
 
+	// The worst state of a column's shards is reported; "fetching" above is that of an earlier server.
+	late, moved := held(0, false, 100, 5), held(2, false, 0, 0)
+	late.State, moved.State = "catching_up_increments", "faulted"
+	failing := held(1, false, 30, 0)
+	failing.State = "waiting_for_store"
+	row := describeRow(m, placement.ServerState{Column: "a", Shards: []placement.ShardState{failing, late, moved}})
+	require.Equal(t, "waiting_for_store", row.State())
+
 	// Without servers and shards the JSON has lists, not null.
 	content, err := json.Marshal(Describe(&placement.Map{}, nil, nil, placement.Control{}))
 	require.NoError(t, err)

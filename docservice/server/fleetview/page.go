@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"docstore/docservice/placement/fleet"
+	"docstore/docservice/readiness"
 	"docstore/docservice/server/livepage"
 	"docstore/internal/units"
 )
@@ -193,14 +194,22 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"summary":   summary,
 	"manifests": func(r *fleet.Row) string { return Manifests(*r) },
 	"rate":      Rate,
-	"class":     func(r *fleet.Row) string { return classes[r.State()] },
+	"class":     class,
 	"page":      page,
 	"numbers":   numbers,
 	"grid":      grid,
 }).ParseFS(assets, "assets/*.html"))
 
-// classes are the classes of the states of servers.
-var classes = map[string]string{fleet.Ready: "good", fleet.Lagging: "warn", fleet.Fetching: "warn"}
+// class returns the class of the state of a server.
+func class(r *fleet.Row) string {
+	switch readiness.State(r.State()) {
+	case readiness.Ready:
+		return "good"
+	case readiness.Faulted:
+		return "bad"
+	}
+	return "warn"
+}
 
 func summary(v view) []string {
 	if v.Fleet == nil {
