@@ -25,6 +25,9 @@ type Options struct {
 	SkipInvalid bool
 	// DeadLetters keeps the skipped records; nil: they are only logged.
 	DeadLetters *DeadLetters
+	// EventTime returns the time of the event of a document, zero if it is not known, which
+	// replaces Batch.Oldest; nil: that is used.
+	EventTime func(document []byte) time.Time
 	// Appended is called after each batch by the goroutine of Run; nil: it is not.
 	Appended func(Progress)
 	// Flushed is called when entries became durable, with the duration of the flush; nil: it
@@ -152,9 +155,12 @@ func (a *Appender) appendBatch(ctx context.Context, b *Batch) error {
 		}
 	}
 	a.reached.Ends = b.Ends
-	last := -1
+	last, oldest := -1, b.Oldest
+	if a.options.EventTime != nil {
+		oldest = a.oldestEvent(b)
+	}
 	defer func() {
-		a.progress.appended(b.Oldest) // after the entries: a flush meanwhile is not the last one of them
+		a.progress.appended(oldest) // after the entries: a flush meanwhile is not the last one of them
 		a.reach(b, last)
 	}()
 	for i := range b.Records {
@@ -176,6 +182,20 @@ func (a *Appender) appendBatch(ctx context.Context, b *Batch) error {
 		a.options.Appended(a.reached)
 	}
 	return nil
+}
+
+// oldestEvent returns the time of the oldest event of a batch; zero: none is known.
+func (a *Appender) oldestEvent(b *Batch) (oldest time.Time) {
+	for i := range b.Records {
+		r := &b.Records[i]
+		if r.Problem != nil || r.Delete {
+			continue
+		}
+		if at := a.options.EventTime(r.Document); !at.IsZero() && (oldest.IsZero() || at.Before(oldest)) {
+			oldest = at
+		}
+	}
+	return oldest
 }
 
 func (a *Appender) appendRecord(b *Batch, i int) error {

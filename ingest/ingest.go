@@ -33,7 +33,7 @@ type Batch struct {
 	// interruption. Without it the source may have new records for ever.
 	Ends bool
 	// Oldest is the time of the oldest record at its origin: of a message its time stamp, of a
-	// change the commit; zero: not known.
+	// change the commit, of a whole file the last modification; zero: not known.
 	Oldest time.Time
 	// FlushBefore says that earlier records must be durable before these are appended: the
 	// source could not find them again for a shard without a cursor.

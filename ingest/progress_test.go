@@ -50,3 +50,21 @@ func TestOldestOfAFlush(t *testing.T) {
 	require.Equal(t, []time.Time{at(20), at(40)}, oldest)
 	require.Zero(t, a.Progress().Oldest)
 }
+
+// The time of the event of a document replaces that of the batch.
+func TestOldestEventOfAFlush(t *testing.T) {
+	writer, err := shardset.Open(t.TempDir(), nil)
+	require.NoError(t, err)
+	var oldest []time.Time
+	times := []time.Time{time.Unix(50, 0), {}, time.Unix(40, 0), time.Unix(60, 0)} // of the documents
+	a := NewAppender(&dated{times: make([]time.Time, len(times))}, true, &CatchUp{Writer: writer}, Options{
+		Flushed: func(at Progress, _ time.Duration) { oldest = append(oldest, at.Oldest) },
+		EventTime: func([]byte) (at time.Time) {
+			at, times = times[0], times[1:]
+			return at
+		},
+	})
+	require.NoError(t, a.Run(t.Context()))
+	require.NoError(t, writer.Close())
+	require.Equal(t, []time.Time{time.Unix(40, 0)}, oldest)
+}

@@ -2,6 +2,7 @@ package files
 
 import (
 	"fmt"
+	"time"
 
 	"docstore/ingest"
 )
@@ -27,7 +28,10 @@ func (s *Source) newBatch(in *input) *batch {
 		b = &batch{room: make([]byte, 0, s.batchBytes+s.batchBytes/4), limit: s.batchBytes, emptied: s.emptied}
 		b.AppendCursor, b.Included, b.Place, b.Release = b.appendCursor, b.included, b.place, b.release
 	}
-	b.in, b.Ends, b.Bytes = in, !in.live() && (s.objects == nil || !s.options.Follow), 0
+	b.in, b.Ends, b.Bytes, b.Oldest = in, !in.live() && (s.objects == nil || !s.options.Follow), 0, time.Time{}
+	if !in.live() { // a file that grows has newer records
+		b.Oldest = in.written
+	}
 	return b
 }
 

@@ -37,6 +37,7 @@ type input struct {
 	skip     *cursor // skip the records before it
 
 	modified time.Time // of a followed file that was read to its end
+	written  time.Time // last modification before a file or object was opened; zero: not known
 }
 
 func inspect(fsys vfs.FS, path string, format records.Format, encoding records.Encoding) (*input, error) {
@@ -60,7 +61,7 @@ func inspect(fsys vfs.FS, path string, format records.Format, encoding records.E
 	if in.from.Path, err = filepath.Abs(path); err != nil || info.Dir {
 		return in, err
 	}
-	in.size = info.Size
+	in.size, in.written = info.Size, info.ModTime
 	if err := in.readHead(context.Background()); err != nil {
 		return nil, err
 	}

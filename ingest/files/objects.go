@@ -239,7 +239,11 @@ func (o *objects) next(ctx context.Context) (*input, error) {
 			o.log.Warn("an object was removed before it was read", "object", o.store.Describe(object.Name))
 			continue
 		}
-		return in, err
+		if err != nil {
+			return nil, err
+		}
+		in.written = object.Modified
+		return in, nil
 	}
 }
 
