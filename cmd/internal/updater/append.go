@@ -61,6 +61,8 @@ type appendOptions struct {
 	replace       bool
 	skipBad       bool
 	badLines      string // file; empty: none
+	timeField     string
+	eventTime     *records.TimeField // of timeField; nil: none
 	flushInterval time.Duration
 	flushEvery    int
 	segmentSize   units.Size
@@ -249,6 +251,7 @@ pipe, or --follow), and 1 if the rest of a file was not read.`,
 	o.bounds.addFlags(flags)
 	addEtcdFlag(flags, &o.etcd)
 	flags.StringVar(&o.metrics, "metrics", "", "address to serve Prometheus metrics on, such as 127.0.0.1:7072; in plain text, for any client")
+	flags.StringVar(&o.timeField, "time-field", "", "field with the time of a document's event, nested with dots: RFC 3339, or Unix seconds or milliseconds; for the age in --metrics")
 	groupAppendFlags(command)
 	return command
 }
@@ -257,7 +260,7 @@ pipe, or --follow), and 1 if the rest of a file was not read.`,
 func groupAppendFlags(command *cobra.Command) {
 	cli.Group(command, "Common flags", "queue", "from", "format", "id-field", "resume", "follow", "replace", "dry-run", "skip-bad", "quiet")
 	cli.Group(command, "Flags of documents", "id", "id-template", "keep", "drop", "rename", "control-fields")
-	cli.Group(command, "Flags of the input", "encoding", "columns", "header", "delimiter", "typed-cells", "parquet-memory", "bad-lines", "rate")
+	cli.Group(command, "Flags of the input", "encoding", "columns", "header", "delimiter", "typed-cells", "parquet-memory", "bad-lines", "rate", "time-field")
 	cli.Group(command, "Flags of the queue", "codec", "shards", "flush-interval", "flush-every", "segment-size", "segment-age")
 	cli.Group(command, "Flags of publishing", "publish", "announce", "etcd", "s3-endpoint", "s3-path-style", "max-deletes", "max-bad", "max-rate")
 	cli.Values(command, "format", formatNames()...)
@@ -442,6 +445,9 @@ func (o *appendOptions) appenderOptions(env *cli.Env, in *sources.Input, from in
 			}
 			flushes.flushed(at)
 		},
+	}
+	if o.eventTime != nil {
+		options.EventTime = o.eventTime.Of
 	}
 	if o.badLines != "" {
 		options.DeadLetters = ingest.NewDeadLetters(vfs.OS, o.badLines)

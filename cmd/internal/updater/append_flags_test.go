@@ -159,6 +159,10 @@ var wrongUses = map[string][]wrongUse{
 		{"--shards many", "--shards"},
 	},
 	"skip-bad": {{"--skip-bad=perhaps", "--skip-bad"}},
+	"time-field": {
+		{"--time-field a..b", `--time-field: "a..b" is not the path of a field`},
+		{"--time-field a --replace", "--time-field contradicts --replace: the run ends"},
+	},
 	"typed-cells": {
 		{"--typed-cells --from nats://a:1/JOBS", "--typed-cells is for files, not for nats://"},
 		{"--typed-cells=perhaps", "--typed-cells"},

@@ -57,6 +57,12 @@ func (o *appendOptions) completeTransform(idFieldGiven bool) error {
 		}
 		t.Rename[old] = name
 	}
+	if o.timeField != "" {
+		var err error
+		if o.eventTime, err = records.ParseTimeField(o.timeField); err != nil {
+			problems = append(problems, cli.Usagef("--time-field: %v", err))
+		}
+	}
 	return errors.Join(append(problems, t.Check("--", records.Format(o.format)))...)
 }
 

@@ -36,6 +36,7 @@ var notWithReplace = []struct{ flag, why string }{
 	{"max-bad", "an invalid record is an error"},
 	{"max-rate", "all changes are announced at once"},
 	{"metrics", "the run ends"},
+	{"time-field", "the run ends"},
 }
 
 // completeReplace refuses the flags that contradict --replace, and sets its defaults.
