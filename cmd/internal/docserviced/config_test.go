@@ -1,6 +1,7 @@
 package docserviced
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -28,6 +29,23 @@ func TestConfig(t *testing.T) {
 	r = run(t.Context(), "serve", "--collection", "jobs=/srv/jobs", "--data", "/srv/index")
 	require.Equal(t, cli.ExitUsage, r.status)
 	require.Contains(t, r.lastLine(), "--memory 1MiB: must be at least 16 MiB")
+}
+
+// TestConfigJSON: a setting is a string, or a list, with its source.
+func TestConfigJSON(t *testing.T) {
+	r := run(t.Context(), "config", "--collection", "jobs=/srv/jobs", "--data", "/srv/index", "--json")
+	require.Equal(t, cli.ExitOK, r.status, r.stderr)
+	var got map[string]struct{ Value, Source any }
+	require.NoError(t, json.Unmarshal([]byte(r.stdout), &got))
+	require.Equal(t, map[string]any{"data": "/srv/index", "collection": []any{"jobs=/srv/jobs"}, "http": "127.0.0.1:7071", "http-cors": []any{}},
+		map[string]any{"data": got["data"].Value, "collection": got["collection"].Value, "http": got["http"].Value, "http-cors": got["http-cors"].Value})
+	require.Equal(t, "flag", got["data"].Source)
+	require.Equal(t, "default", got["http"].Source)
+	require.NotContains(t, got, "json")
+
+	r = run(t.Context(), "config", "--collection", "jobs=/srv/jobs", "--data", "/srv/index", "--json", "--explain")
+	require.Equal(t, cli.ExitUsage, r.status)
+	require.Contains(t, r.lastLine(), "--explain and --json exclude each other")
 }
 
 func TestExplain(t *testing.T) {

@@ -277,3 +277,21 @@ func Append(dst []byte, command *cobra.Command) ([]byte, error) {
 	}
 	return dst, nil
 }
+
+// Value is the effective value of a flag, a string or a list of them, with its source.
+type Value struct {
+	Value  any    `json:"value"`
+	Source string `json:"source"`
+}
+
+// Values returns the settings of Of by name.
+func Values(command *cobra.Command) map[string]Value {
+	values := make(map[string]Value)
+	for _, s := range Of(command) {
+		values[s.Name] = Value{s.Value, s.Source}
+		if list, ok := command.Flags().Lookup(s.Name).Value.(pflag.SliceValue); ok {
+			values[s.Name] = Value{append([]string{}, list.GetSlice()...), s.Source} // [] and not null
+		}
+	}
+	return values
+}
