@@ -22,10 +22,7 @@ func (p *producer) startParsers() (stop func()) {
 		running.Go(func() {
 			parser := NewParser(p.parsing)
 			for b := range p.unparsed {
-				parser.Parse(b.Batch)
-				if p.inspect != nil {
-					p.inspect(b)
-				}
+				p.parse(parser, b)
 				b.parsed <- struct{}{}
 			}
 		})
@@ -73,6 +70,15 @@ func (p *Parser) Parse(b *Batch) {
 			r.Problem = of.parse(r)
 		}
 	}
+}
+
+// simpleID returns the id of a record that parse would leave as it is, or refuse; nil: it is not
+// known, or the record has its id.
+func (p *sourceParser) simpleID(r *Record) []byte {
+	if r.Problem != nil || len(r.ID) > 0 || !p.fields.None() {
+		return nil
+	}
+	return p.SimpleID(r.Document)
 }
 
 // parse leaves the record as it is if it returns an error.

@@ -35,13 +35,16 @@ type producer struct {
 	parsing  []Parsing // of each source
 	unparsed chan *parsedBatch
 	filled   chan *parsedBatch
-	inspect  func(*parsedBatch) // called by a parser after it has parsed; nil: nothing is
+	parse    func(*Parser, *parsedBatch) // by a parser
 	// complete is set before filled is closed: the source was read to its end.
 	complete bool
 }
 
 func newProducer(from Source, of []Parsing) *producer {
-	return &producer{source: from, parsing: of, unparsed: make(chan *parsedBatch, batchesWait), filled: make(chan *parsedBatch, batchesWait)}
+	return &producer{
+		source: from, parsing: of, parse: func(p *Parser, b *parsedBatch) { p.Parse(b.Batch) },
+		unparsed: make(chan *parsedBatch, batchesWait), filled: make(chan *parsedBatch, batchesWait),
+	}
 }
 
 // start starts to read. The function that it returns stops reading and waits for the

@@ -4,15 +4,11 @@ package ingest_test
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
-	"sync"
 	"testing"
 	"time"
 
@@ -92,28 +88,9 @@ func openDump(b *testing.B, name string) ingest.Source {
 
 // readAll reads and parses a file.
 func readAll(b *testing.B, name string) {
-	from, batches, running := openDump(b, name), make(chan *ingest.Batch, 4), sync.WaitGroup{}
+	from := openDump(b, name)
 	defer from.Close()
-	for range runtime.GOMAXPROCS(0) {
-		running.Go(func() {
-			parser := ingest.NewParser([]ingest.Parsing{{}})
-			for batch := range batches {
-				if parser.Parse(batch); batch.Release != nil {
-					batch.Release()
-				}
-			}
-		})
-	}
-	for {
-		batch, err := from.Next(context.Background())
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		require.NoError(b, err)
-		batches <- batch
-	}
-	close(batches)
-	running.Wait()
+	require.NoError(b, ingest.ReadAll(b.Context(), from))
 }
 
 func replaceBy(b *testing.B, dir, name string) ingest.Replaced {

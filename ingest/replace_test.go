@@ -204,6 +204,43 @@ func TestReplaceExpiring(t *testing.T) {
 	require.Equal(t, ingest.Replaced{Deleted: 2}, done, "the one that has expired needs no delete")
 }
 
+// Records that are the documents of the collection are not parsed, with the same result.
+func TestReplaceText(t *testing.T) {
+	c := newReplaced(shard.Layout{Shards: 1})
+	replace := func(texts ...string) ingest.Replaced {
+		t.Helper()
+		from := &stateSource{}
+		for _, text := range texts {
+			from.records = append(from.records, ingest.Record{Document: []byte(text)})
+		}
+		done, err := c.replace(t.Context(), from, 1)
+		require.NoError(t, err)
+		return done
+	}
+	texts := []string{
+		`{"id":"a","x":"_"}`, `{ "id" : 7 }`, `{"x":1,"id":"last"}`, `{"id":"esc\u0061ped"}`, `{"id":"temporary","_expires":"2030-01-01T00:00:00Z"}`,
+		`{"id":"raw","_document":"x"}`, `{"id":"other","_id_base64":"QQ=="}`,
+	}
+	all := int64(len(texts))
+	require.Equal(t, ingest.Replaced{Added: all}, replace(texts...))
+	require.Equal(t, ingest.Replaced{Equal: all}, replace(texts...))
+	texts[0], texts[1], texts[2] = `{"id":"a","x":""}`, `{"id":7}`, `{"id":"new"}`
+	require.Equal(t, ingest.Replaced{Equal: all - 3, Changed: 2, Added: 1, Deleted: 1}, replace(texts...))
+	state, _, err := c.stateOf()
+	require.NoError(t, err)
+	require.Equal(t, `{"id":7}`, state["7"])
+	require.Equal(t, `"x"`, state["raw"])
+	require.Equal(t, texts[6], state["A"])
+
+	// Control fields count although the collection has the same bytes, stored as plain fields.
+	same := `{"id":"a","_expires":"2030-01-01T00:00:00Z"}`
+	c.put(t, queue.Record{ID: []byte("a"), Document: []byte(same)})
+	texts[0] = same
+	require.Equal(t, ingest.Replaced{Equal: all - 1, Changed: 1}, replace(texts...))
+	_, err = c.replace(t.Context(), &stateSource{records: []ingest.Record{{Document: []byte(texts[1])}, {Document: []byte(texts[1])}}}, 1)
+	require.ErrorContains(t, err, `the id "7" occurs twice`)
+}
+
 var errSource = errors.New("the source failed")
 
 // After each error, the collection is as before, and the next state replaces it.

@@ -132,14 +132,18 @@ func TestParserIsReusable(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		`{"id":"a","_delete":true}`, `{"id":-12e+5,"_expires":"2030-06-01T14:00:00+02:00"}`,
-		`{"id":"\ud83d\ude00\n","x":[1,2.5,{"y":null}],"z":false}`, `[]`, `{"id":"a"}x`, ``, `{"a":0.}`,
+		`{"id":"\ud83d\ude00\n","x":[1,2.5,{"y":null}],"z":false}`, `{"id":"a","x":"_"}`, `{"id":7,"\u005fdelete":true}`, `[]`, `{"id":"a"}x`, ``, `{"a":0.}`,
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
-		got, err := NewParser(nil).Parse(line)
+		parser := NewParser(nil)
+		got, err := parser.Parse(line)
 		if err == nil {
 			require.True(t, json.Valid(line))
+			if id := parser.SimpleID(line); id != nil {
+				require.Equal(t, Entry{ID: id, Document: line}, got)
+			}
 			require.NotEmpty(t, got.ID)
 			var fields map[string]any
 			decoder := json.NewDecoder(bytes.NewReader(line))
