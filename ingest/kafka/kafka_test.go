@@ -439,6 +439,9 @@ func TestTruncatedLogWhileReading(t *testing.T) {
 		return response, nil, true
 	})
 	b.MoveTopicPartition("jobs", 0, 1-b.LeaderFor("jobs", 0))
+	// The error and the messages of the new log arrive before the next read.
+	client := r.src.(*Source).client
+	require.Eventually(t, func() bool { return client.BufferedFetchRecords() == 2 }, testTimeout, time.Millisecond)
 	_, err := r.readUntilError()
 	require.ErrorContains(t, err, "offsets 1 to 2 were read and then lost or replaced when another replica became leader")
 }

@@ -104,13 +104,14 @@ func (s *Source) poll(ctx context.Context) error {
 		return s.failure(context.Cause(s.failed))
 	}
 	s.takeAdded()
+	// The error of a truncated log can follow the messages that replaced those lost.
+	if errs := fetches.Errors(); len(errs) > 0 {
+		return s.failure(fetchError(errs[0].Partition, errs[0].Err))
+	}
 	for _, fetch := range fetches {
 		for i := range fetch.Topics {
 			for j := range fetch.Topics[i].Partitions {
 				fetched := &fetch.Topics[i].Partitions[j]
-				if fetched.Err != nil {
-					return s.failure(fetchError(fetched.Partition, fetched.Err))
-				}
 				if err := s.take(fetched); err != nil {
 					return s.failure(err)
 				}
