@@ -478,13 +478,13 @@ func TestCancelAtEveryByteOfAStream(t *testing.T) {
 		bytesOfCall   = 2*wire.HeaderSize + 18 + 16 + 1 + 2*len("beside 000")
 	)
 	t.Run("alone", func(t *testing.T) {
-		cancelAtEveryByte(t, bytesOfStream, func(ctx context.Context, p *Pool, k int64) error {
+		cancelAtEveryByte(t, bytesOfStream, func(ctx context.Context, t *testing.T, p *Pool, k int64) error {
 			return streamTwice(ctx, t, p, fmt.Sprintf("cancel %03d", k))
 		})
 	})
 	// Runs one exchange in a goroutine and the other here, and returns the error of the one
 	// that was cancelled.
-	beside := func(other, cancelled func() error) error {
+	beside := func(t *testing.T, other, cancelled func() error) error {
 		ended := make(chan error, 1)
 		go func() { ended <- other() }()
 		err := cancelled()
@@ -492,23 +492,23 @@ func TestCancelAtEveryByteOfAStream(t *testing.T) {
 		return err
 	}
 	t.Run("beside a call", func(t *testing.T) {
-		cancelAtEveryByte(t, bytesOfStream+bytesOfCall, func(ctx context.Context, p *Pool, k int64) error {
-			return beside(func() error { return callOnce(t.Context(), t, p, fmt.Sprintf("beside %03d", k)) },
+		cancelAtEveryByte(t, bytesOfStream+bytesOfCall, func(ctx context.Context, t *testing.T, p *Pool, k int64) error {
+			return beside(t, func() error { return callOnce(t.Context(), t, p, fmt.Sprintf("beside %03d", k)) },
 				func() error { return streamTwice(ctx, t, p, fmt.Sprintf("cancel %03d", k)) })
 		})
 	})
 	t.Run("a call beside it", func(t *testing.T) {
-		cancelAtEveryByte(t, bytesOfStream+bytesOfCall, func(ctx context.Context, p *Pool, k int64) error {
-			return beside(func() error { return streamTwice(t.Context(), t, p, fmt.Sprintf("beside %03d", k)) },
+		cancelAtEveryByte(t, bytesOfStream+bytesOfCall, func(ctx context.Context, t *testing.T, p *Pool, k int64) error {
+			return beside(t, func() error { return streamTwice(t.Context(), t, p, fmt.Sprintf("beside %03d", k)) },
 				func() error { return callOnce(ctx, t, p, fmt.Sprintf("cancel %03d", k)) })
 		})
 	})
 }
 
 // cancelAtEveryByte repeats an exchange and cancels it each time one byte later.
-func cancelAtEveryByte(t *testing.T, size int, exchange func(ctx context.Context, p *Pool, k int64) error) {
+func cancelAtEveryByte(t *testing.T, size int, exchange func(ctx context.Context, t *testing.T, p *Pool, k int64) error) {
 	var tr trip
-	s, p := streamPool(t, nil, &PoolOptions{Size: 2, MaxWait: time.Minute, Dialer: func(ctx context.Context, address string) (net.Conn, error) {
+	s, p := streamPool(t, nil, &PoolOptions{Size: 2, MaxWait: time.Minute, SilenceTimeout: time.Minute, Dialer: func(ctx context.Context, address string) (net.Conn, error) {
 		var d net.Dialer
 		conn, err := d.DialContext(ctx, "tcp", address)
 		return &tripConn{conn, &tr}, err
@@ -517,16 +517,12 @@ func cancelAtEveryByte(t *testing.T, size int, exchange func(ctx context.Context
 	cancelled := 0
 	for k := range int64(size + 20) {
 		ctx, cancel := context.WithCancel(t.Context())
-		tr.pull.Store(&cancel)
-		tr.left.Store(k)
-		if k == 0 {
-			cancel()
-		}
-		if err := exchange(ctx, p, k); err != nil {
+		tr.arm(k, cancel)
+		if err := exchange(ctx, t, p, k); err != nil {
 			require.ErrorIs(t, err, context.Canceled)
 			cancelled++
 		}
-		tr.left.Store(-1)
+		tr.disarm()
 		cancel()
 		require.NoError(t, streamTwice(t.Context(), t, p, fmt.Sprintf("after %03d", k)))
 		require.NoError(t, callOnce(t.Context(), t, p, "call"))

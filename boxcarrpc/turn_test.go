@@ -208,7 +208,8 @@ func TestAFreeReadTurnIsTakenByTheReader(t *testing.T) {
 	})
 }
 
-// A tripConn transfers one byte at a time and runs a function at a chosen byte.
+// A tripConn transfers one byte at a time and runs a function at a chosen byte. It writes all bytes
+// at once while no function is set.
 type tripConn struct {
 	net.Conn
 	trip *trip
@@ -219,9 +220,19 @@ type trip struct {
 	pull atomic.Pointer[context.CancelFunc]
 }
 
+func (c *trip) arm(left int64, pull context.CancelFunc) {
+	c.left.Store(left)
+	c.pull.Store(&pull)
+	if left == 0 {
+		pull()
+	}
+}
+
+func (c *trip) disarm() { c.pull.Store(nil) }
+
 func (c *trip) step() {
-	if c.left.Add(-1) == 0 {
-		(*c.pull.Load())()
+	if pull := c.pull.Load(); pull != nil && c.left.Add(-1) == 0 {
+		(*pull)()
 	}
 }
 
@@ -234,6 +245,9 @@ func (c *tripConn) Read(b []byte) (int, error) {
 }
 
 func (c *tripConn) Write(b []byte) (n int, err error) {
+	if c.trip.pull.Load() == nil {
+		return c.Conn.Write(b)
+	}
 	for n < len(b) && err == nil {
 		var one int
 		c.trip.step()
@@ -257,7 +271,7 @@ func TestCancelAtEveryByteOfAnExchange(t *testing.T) {
 				return append(dst, request...), nil
 			}, nil)
 			var tr trip
-			p := newPool(t, &PoolOptions{Size: 3, MaxWait: time.Minute, Dialer: func(ctx context.Context, address string) (net.Conn, error) {
+			p := newPool(t, &PoolOptions{Size: 3, MaxWait: time.Minute, SilenceTimeout: time.Minute, Dialer: func(ctx context.Context, address string) (net.Conn, error) {
 				var d net.Dialer
 				conn, err := d.DialContext(ctx, "tcp", address)
 				return &tripConn{conn, &tr}, err
@@ -271,11 +285,7 @@ func TestCancelAtEveryByteOfAnExchange(t *testing.T) {
 			cancelled, bytesOfCall := 0, int64(2*wire.HeaderSize+18+16+1+2*len("request 000"))
 			for k := range bytesOfCall + 10 {
 				ctx, cancel := context.WithCancel(t.Context())
-				tr.pull.Store(&cancel)
-				tr.left.Store(k)
-				if k == 0 {
-					cancel()
-				}
+				tr.arm(k, cancel)
 				request := fmt.Appendf(nil, "request %03d", k)
 				dst := make([]byte, 0, 64)
 				out, err := p.Call(ctx, "m", request, dst)
@@ -287,7 +297,7 @@ func TestCancelAtEveryByteOfAnExchange(t *testing.T) {
 				} else {
 					require.Equal(t, string(request), string(out))
 				}
-				tr.left.Store(-1)
+				tr.disarm()
 				cancel()
 				clear(request) // the caller may reuse it
 				next := fmt.Appendf(nil, "after %03d", k)
