@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/jobs"
 	"docstore/internal/testseed"
 	"docstore/lsm"
 	"docstore/queue"
@@ -119,24 +120,11 @@ func TestCompareIndexModel(t *testing.T) {
 // An erasure can replace the dictionary of a segment and encode its documents again. They are
 // the same documents for a comparison.
 func TestCompareIndexAfterRecoding(t *testing.T) {
-	root := t.TempDir()
-	queueDir, dir := filepath.Join(root, "queue"), filepath.Join(root, "index")
-	w, err := queue.OpenWriter(queueDir, nil)
-	require.NoError(t, err)
-	for segment := range 3 {
-		for i := range 10_000 {
-			id := fmt.Sprint("id-", segment, "-", i)
-			_, err := w.Put(queue.Record{ID: []byte(id), Document: fmt.Append(nil, documentOf(id), documentOf(fmt.Sprint(i*i)))})
-			require.NoError(t, err)
-		}
-		require.NoError(t, w.Seal())
-	}
-	c, err := Open("jobs", queueDir, dir, nil)
-	require.NoError(t, err)
-	require.NoError(t, c.WaitReady(soon(t)))
+	f, _ := compressedFixture(t, "zstd")
+	c := f.ready()
 	sizes := func() map[queue.Address]int {
 		sizes := map[queue.Address]int{}
-		r, err := queue.OpenReader(queueDir, nil)
+		r, err := queue.OpenReader(f.queueDir, &queue.ReaderOptions{FS: f.fs})
 		require.NoError(t, err)
 		require.NoError(t, r.Scan(t.Context(), queue.Position{}, func(e queue.Entry) error {
 			sizes[e.Address] = e.StoredBytes
@@ -147,15 +135,15 @@ func TestCompareIndexAfterRecoding(t *testing.T) {
 	}
 	before := sizes()
 	var last queue.Address
-	for segment := range 3 {
-		last, err = w.Delete(fmt.Appendf(nil, "id-%d-7", segment))
+	for n := range compressedDocuments / 2 { // samples of the dictionary
+		var err error
+		last, err = f.queueWriter().Delete([]byte(jobs.ID(n + 1)))
 		require.NoError(t, err)
 	}
-	require.NoError(t, w.Close())
+	f.seal()
 	require.NoError(t, c.WaitFor(soon(t), last))
-	_, err = maintain.Compact(t.Context(), queueDir, &maintain.CompactOptions{
-		EraseDead: true, DeleteOriginals: true, Now: func() time.Time { return time.Now().Add(time.Hour) },
-	})
+	f.clock.advance(time.Hour)
+	_, err := maintain.Compact(t.Context(), f.queueDir, &maintain.CompactOptions{FS: f.fs, EraseDead: true, DeleteOriginals: true, Now: f.clock.Now})
 	require.NoError(t, err)
 	recoded := 0
 	for address, size := range sizes() {
@@ -164,8 +152,7 @@ func TestCompareIndexAfterRecoding(t *testing.T) {
 		}
 	}
 	require.Positive(t, recoded)
-	result, err := CompareIndex(t.Context(), dir, queueDir, time.Now(), CompareMemory, nil)
+	result, err := compareIndex(t.Context(), f.fs, f.dir, f.queueDir, f.clock.Now(), CompareMemory, nil)
 	require.NoError(t, err)
 	require.Zero(t, result.Differences(), result.Examples)
-	require.NoError(t, c.Close())
 }
