@@ -112,7 +112,7 @@ type announcer struct {
 }
 
 func newAnnouncer(t *testing.T, layout shard.Layout) *announcer {
-	fsys, dir := unwatched{vfs.OS}, t.TempDir()
+	fsys, dir := unwatched{vfs.NewMem()}, "root"
 	store, err := bucket.OpenDir(vfs.NewMem(), "bucket")
 	require.NoError(t, err)
 	log, err := publish.OpenLog(t.Context(), store, time.Now)
