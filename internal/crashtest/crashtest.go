@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"docstore/internal/race"
 	"docstore/internal/vfs"
 )
 
@@ -66,18 +67,21 @@ const SoakVariable = "DOCSTORE_SOAK"
 // Soak reports whether tests run all cases.
 func Soak() bool { return os.Getenv(SoakVariable) != "" }
 
-// shortShare is the part of the cases that -short leaves.
+// shortShare is the part of the cases that -short and the race detector leave.
 const shortShare = 3
 
-// Share returns n, all in a soak, and with -short what leaves a third of the cases: n is a
-// number of cases if it is less than all, otherwise the distance between two of them.
+// Share returns n, all in a soak, and what leaves a third of the cases with -short and under the
+// race detector, which makes each case several times slower and learns little from many alike:
+// make test-all runs the tests without it, too. n is a number of cases if it is less than all,
+// otherwise the distance between two of them.
 func Share(n, all int) int {
+	short := testing.Short() || race.Enabled
 	switch {
 	case Soak():
 		return all
-	case testing.Short() && n < all:
+	case short && n < all:
 		return max(1, n/shortShare)
-	case testing.Short() && n > all:
+	case short && n > all:
 		return n * shortShare
 	}
 	return n

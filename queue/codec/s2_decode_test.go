@@ -9,6 +9,7 @@ import (
 	"github.com/klauspost/compress/s2"
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 )
 
@@ -45,7 +46,7 @@ func requireAsLibrary(t *testing.T, dictionary, block []byte) (valid bool) {
 // Long documents without a dictionary do not use the library.
 func TestS2MatchesLibraryWithoutDictionary(t *testing.T) {
 	random := testseed.Rand(t)
-	for range 100 {
+	for range crashtest.Share(100, 1000) {
 		document := randomText(random, 1+random.IntN(3000))
 		if random.IntN(4) == 0 {
 			document = append(bytes.Repeat(document, 70_000/len(document)+1), document...)
@@ -74,7 +75,7 @@ func TestS2MatchesLibraryWithoutDictionary(t *testing.T) {
 func TestS2MatchesLibrary(t *testing.T) {
 	random := testseed.Rand(t)
 	valid, damaged := 0, 0
-	for range 300 {
+	for range crashtest.Share(300, 3000) {
 		dictionary := s2.MakeDict(randomText(random, 16+random.IntN(70_000)), nil)
 		document := randomText(random, 1+random.IntN(3000))
 		if random.IntN(10) == 0 { // longer than the reach of the dictionary, and long repeats

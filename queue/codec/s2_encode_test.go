@@ -11,6 +11,7 @@ import (
 	"github.com/klauspost/compress/s2"
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 )
 
@@ -30,7 +31,7 @@ func requireS2RoundTrip(t *testing.T, dictionary, document []byte) (block []byte
 // TestS2EncoderRoundTrips encodes random documents with random dictionaries.
 func TestS2EncoderRoundTrips(t *testing.T) {
 	random := testseed.Rand(t)
-	for range 200 {
+	for range crashtest.Share(200, 2000) {
 		dictionary := s2.MakeDict(randomText(random, 16+random.IntN(70_000)), nil).Bytes()
 		document := randomText(random, random.IntN(3000))
 		switch random.IntN(10) {
