@@ -341,11 +341,30 @@ func (q *replicaQueue) removeOpen() error {
 // it, or to those of all shards, and returns the number of the last one. A Writer continues
 // after them.
 func RestoreIncrements(ctx context.Context, b bucket.Bucket, base Ref, m *Manifest, dir string, opts *Options) (uint64, error) {
+	dirs := map[int]string{}
+	for i := range m.Layout.Shards {
+		dirs[i] = m.Layout.Dir(dir, i)
+	}
+	return restoreIncrements(ctx, b, base, m, dirs, opts)
+}
+
+// RestoreShard makes the directory of the queue of a shard from a manifest and its increments, for
+// reading: it cannot be published. The directory is as of Restore.
+func RestoreShard(ctx context.Context, b bucket.Bucket, base Ref, m *Manifest, shard int, dir string, opts *Options) error {
+	err := Restore(ctx, b, m.queueAt(shard), dir, opts)
+	if err == nil {
+		_, err = restoreIncrements(ctx, b, base, m, map[int]string{shard: dir}, opts)
+	}
+	return err
+}
+
+// restoreIncrements adds increments to the queues of some shards in their directories.
+func restoreIncrements(ctx context.Context, b bucket.Bucket, base Ref, m *Manifest, dirs map[int]string, opts *Options) (uint64, error) {
 	r := NewIncrementReader(b, m)
-	extensions := make([]*Extension, m.Layout.Shards)
+	extensions := map[int]*Extension{}
 	next := uint64(math.MaxUint64)
-	for i := range extensions {
-		e, err := OpenExtension(ctx, r, base, m.queueAt(i), i, m.Layout.Dir(dir, i), opts)
+	for i, dir := range dirs {
+		e, err := OpenExtension(ctx, r, base, m.queueAt(i), i, dir, opts)
 		if err != nil {
 			return 0, err
 		}
@@ -371,7 +390,7 @@ func RestoreIncrements(ctx context.Context, b bucket.Bucket, base Ref, m *Manife
 		}
 	}
 	for i, e := range extensions {
-		if err := e.sync(m.Layout.Dir(dir, i)); err != nil {
+		if err := e.sync(dirs[i]); err != nil {
 			return 0, err
 		}
 	}

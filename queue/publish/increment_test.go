@@ -213,7 +213,11 @@ func (m *streamModel) lose() {
 	_, err = RestoreIncrements(m.t.Context(), m.bucket, ref, manifest, m.source.dir, options)
 	require.NoError(m.t, err)
 	m.writers = m.source.openWriters(m.t)
-	m.requireAnnounced(m.source.fs)
+	all := m.requireAnnounced(m.source.fs)
+	last := len(all) - 1
+	alone := &Options{FS: vfs.NewMem()}
+	require.NoError(m.t, RestoreShard(m.t.Context(), m.bucket, ref, manifest, last, "alone", alone))
+	require.Equal(m.t, all[last], entries(m.t, alone.FS, "alone"))
 	m.allAnnounced()
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,7 +38,7 @@ func newExplain(env *cli.Env) *cobra.Command {
 	var flags bucketFlags
 	var asJSON bool
 	command := &cobra.Command{
-		Use:   "explain ID --queue DIR [--bucket URL]",
+		Use:   "explain ID {--queue DIR [--bucket URL] | --bucket URL}",
 		Short: "State at the source why an id is served or not",
 		Long: `Explain finds the newest entry with the id in a queue, and states whether
 servers should have it: its address and time, the place of its record in the
@@ -46,14 +47,19 @@ manifest or increment that published it first, and whether a server group is
 held at an older one. "boxcar explain" asks the servers.
 
 A queue has no index: explain reads the ids of all entries. The queue may be in
-use, or a copy. The exit status is 0 if servers should have a document, and
-otherwise 1.`,
+use, or a copy. Without --queue it first downloads the shard of the id from the
+bucket into a temporary directory. The exit status is 0 if servers should have
+a document, and otherwise 1.`,
 		Example: `  docstore-updater explain 4711 --queue /srv/queue/jobs
-  docstore-updater explain 4711 --queue /srv/queue/jobs --bucket s3://company-docs/jobs --json`,
+  docstore-updater explain 4711 --queue /srv/queue/jobs --bucket s3://company-docs/jobs --json
+  docstore-updater explain 4711 --bucket s3://company-docs/jobs`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := checkID(args[0]); err != nil {
 				return err
+			}
+			if dir == "" && flags.url == "" {
+				return cli.Usagef("give --queue, --bucket or both")
 			}
 			facts := sourceFacts{ID: args[0], Dir: dir, Bucket: flags.url, Now: env.Now()}
 			if err := facts.read(command.Context(), env, &flags); err != nil {
@@ -62,7 +68,7 @@ otherwise 1.`,
 			return facts.report(env, asJSON)
 		},
 	}
-	addQueueFlag(command, &dir)
+	command.Flags().StringVar(&dir, "queue", "", "directory of the queue")
 	command.Flags().StringVar(&flags.url, "bucket", "", "URL of the collection, to find manifests: s3://BUCKET/PREFIX or file:///DIRECTORY")
 	addS3Flags(command, &flags.options)
 	addEtcdFlag(command.Flags(), &flags.etcd)
@@ -72,12 +78,45 @@ otherwise 1.`,
 
 // read reads the queue, and the bucket if there is one.
 func (f *sourceFacts) read(ctx context.Context, env *cli.Env, flags *bucketFlags) error {
+	if f.Dir == "" {
+		dir, err := os.MkdirTemp("", "docstore-explain-")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(dir) }() // temporary
+		shard, err := f.download(ctx, env, flags, dir)
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", flags.url, err)
+		}
+		f.Dir, f.Queue = "DIR", dir // commands name the first one
+		return f.readShard(ctx, env, flags, shard)
+	}
 	layout, err := readLayout(f.Dir)
 	if err != nil {
 		return err
 	}
 	shard := layout.ShardString(f.ID)
 	f.Queue = layout.Dir(f.Dir, shard)
+	return f.readShard(ctx, env, flags, shard)
+}
+
+// download makes the queue of the shard of the id from the newest manifest and its increments.
+func (f *sourceFacts) download(ctx context.Context, env *cli.Env, flags *bucketFlags, dir string) (shard int, err error) {
+	b, err := flags.open(ctx, env.Log)
+	if err != nil {
+		return 0, err
+	}
+	defer b.Close()
+	m, ref, err := publish.FindManifest(ctx, b, 0, env.Now)
+	if err != nil {
+		return 0, err
+	}
+	shard = m.Layout.ShardString(f.ID)
+	return shard, publish.RestoreShard(ctx, b, ref, m, shard, dir, nil)
+}
+
+// readShard reads the queue of the shard of the id, and the bucket if there is one.
+func (f *sourceFacts) readShard(ctx context.Context, env *cli.Env, flags *bucketFlags, shard int) error {
 	reader, err := queue.OpenReader(f.Queue, &queue.ReaderOptions{Logger: env.Log})
 	if err != nil {
 		return cannotOpen(f.Queue, err)

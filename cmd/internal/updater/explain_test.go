@@ -107,6 +107,10 @@ func TestExplain(t *testing.T) {
 	require.Equal(t, sourceAnnounced, r.Verdict, r.Reason)
 	require.EqualValues(t, 1, r.Manifest)
 	require.Zero(t, status)
+	fromBucket := run(t.Context(), nil, "explain", "b", "--bucket", l.url, "--json")
+	require.NoError(t, json.Unmarshal([]byte(fromBucket.stdout), &r), fromBucket.stderr)
+	require.Equal(t, sourceAnnounced, r.Verdict, r.Reason)
+	require.NoDirExists(t, r.Queue)
 	r, _ = explained("never")
 	require.Equal(t, sourceAbsent, r.Verdict, r.Reason)
 	l.prints("pinned to 1", "pin", "--to", "1")
@@ -118,4 +122,5 @@ func TestExplain(t *testing.T) {
 	l.failsAppend("absent: the queue has no entry", "explain", "never", "--queue", l.queue)
 	l.failsAppend("no queue in ", "explain", "a", "--queue", filepath.Join(l.root, "none"))
 	require.Equal(t, cli.ExitUsage, run(t.Context(), nil, "explain", "", "--queue", l.queue).status)
+	require.Equal(t, cli.ExitUsage, run(t.Context(), nil, "explain", "a").status)
 }
