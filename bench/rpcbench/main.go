@@ -120,7 +120,7 @@ func parse(args []string) (s settings, err error) {
 		"calls under one context with a deadline, as a front end makes for one page; contexts are a cost of the benchmark")
 	flags.IntVar(&s.clients, "clients", 10_000, "clients for idle; each needs a file descriptor on both sides")
 	flags.DurationVar(&s.settle, "settle", 150*time.Second,
-		"wait of idle before it measures: after two minutes clients look for better slots only once a minute")
+		"wait of idle before it measures: clients without calls look for better slots less and less often")
 	flags.DurationVar(&s.quiet, "quiet", 40*time.Second, "measuring time of idle")
 	s.keeper.Flags(flags)
 	if err := command.Parse(flags, args); err != nil {

@@ -49,10 +49,11 @@ func (c *Client) Release(now int64, entry int32, r Response, rng *rand.PCG) (gon
 	if r.Outcome == Success {
 		c.ReportLoad(now, entry, r.Load)
 	}
+	due = c.seeker.Used(now, rng)
 	if r.Lowest != NoSlot && c.seeker.Hint(now, &c.Ladder, peer, r.Lowest, rng) {
-		return false, true
+		due = true
 	}
-	if c.held > c.size {
+	if !due && c.held > c.size {
 		_, due = c.Surplus()
 	}
 	return false, due

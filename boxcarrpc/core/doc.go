@@ -47,7 +47,8 @@
 // gained slot replaces the highest one, which is given back. Only a lower number
 // replaces a higher one, so the sum of the numbers decreases with every swap and
 // swapping ends. A seeker that gains nothing slows down to a request a minute, but not
-// before 128 requests after the ladder has filled: the other clients swap, too.
+// before 128 requests after the ladder has filled: the other clients swap, too. That of a
+// client without calls slows down to a request in a quarter of an hour.
 //
 // A silent server delays no request to another. After 50 ms a lease request no longer
 // counts for the limit of concurrent ones, and its server no longer has a share of the

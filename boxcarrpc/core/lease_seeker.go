@@ -6,6 +6,7 @@ import "math/rand/v2"
 const (
 	restBase    = 50e6  // pause after a request that gained nothing; it doubles
 	restLimit   = 60e9  // maximum pause of a full ladder
+	idleLimit   = 900e9 // the same of a ladder whose slots serve no requests
 	fillLimit   = 1e9   // maximum pause while slots are missing
 	swapRest    = 20e6  // pause after a swap
 	hintWithin  = 100e6 // maximum delay of a request after a hint
@@ -23,6 +24,7 @@ type LeaseSeeker struct {
 	hinted int32  // the server of a hint, plus one; 0 for none
 	round  uint32 // a server that declines is asked once in a round
 	level  uint8  // consecutive requests that gained nothing
+	used   bool   // a slot has served a request since the last pause of a full ladder began
 	survey int32  // further requests that may gain nothing before the pauses grow; ends with the round
 }
 
@@ -76,7 +78,7 @@ func (r *LeaseSeeker) nothing(now int64, l *Ladder, rng *rand.PCG) (peer, below 
 	case l.asking > 0, l.late > 0 && !l.Full():
 		r.next = now + restBase // wait for the requests in progress
 	case l.Full():
-		r.rest(restLimit, r.level, now, rng)
+		r.restFull(now, rng)
 	default:
 		l.starved = l.members > 0
 		r.round++
@@ -193,7 +195,7 @@ func (r *LeaseSeeker) Done(now int64, l *Ladder, peer int32, answer LeaseResult,
 		r.survey--
 		r.next = now + jitter(rng, restBase)
 	case l.Full() && answer == Declined:
-		r.rest(restLimit, r.level, now, rng)
+		r.restFull(now, rng)
 	case l.Full():
 		r.next = now + jitter(rng, swapRest)
 	case answer == Declined && p.askedAny:
@@ -230,6 +232,31 @@ func (r *LeaseSeeker) short(now int64, l *Ladder, rng *rand.PCG) {
 	default:
 		r.rest(fillLimit, r.level-tries, now, rng)
 	}
+}
+
+// restFull backs off with a full ladder. Lower slots are of no use to a client without requests,
+// and thousands of idle clients would keep a server busy.
+func (r *LeaseSeeker) restFull(now int64, rng *rand.PCG) {
+	limit := int64(restLimit)
+	if !r.used {
+		limit = idleLimit
+	}
+	r.used = false
+	r.rest(limit, r.level, now, rng)
+}
+
+// Used reports that a slot has served a request. It ends the long pause of an idle client; sooner
+// means that Wake has changed.
+func (r *LeaseSeeker) Used(now int64, rng *rand.PCG) (sooner bool) {
+	if r.used {
+		return false
+	}
+	r.used = true
+	if r.next <= now+restLimit {
+		return false
+	}
+	r.next = now + jitter(rng, restLimit)
+	return true
 }
 
 // rest backs off after a request that gained nothing.

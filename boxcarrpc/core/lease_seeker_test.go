@@ -90,6 +90,18 @@ func TestChurnEndsAndAFlatLadderAsksOnceAMinute(t *testing.T) {
 			f.turn(c)
 		}
 		require.Equal(t, swaps, c.swaps)
+		require.InDelta(t, 100*idleLimit, f.now-start, 20*idleLimit, "a hundred lease requests without calls take 25 hours")
+
+		require.True(t, c.seeker.Used(f.now, rng) || c.seeker.next <= f.now+restLimit)
+		require.LessOrEqual(t, c.seeker.Wake(&c.ladder), f.now+2*restLimit, "the first call of an idle client")
+		require.False(t, c.seeker.Used(f.now, rng))
+		f.turn(c)
+		start = f.now
+		for range 100 {
+			c.seeker.Used(f.now, rng)
+			f.turn(c)
+		}
+		require.Equal(t, swaps, c.swaps)
 		require.InDelta(t, 100*restLimit, f.now-start, 20*restLimit, "a hundred lease requests take a hundred minutes")
 	}
 }

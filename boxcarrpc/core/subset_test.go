@@ -269,13 +269,14 @@ func TestBorrowedSlotDoesNotReplaceOwnSlot(t *testing.T) {
 	require.False(t, ok, "a borrowed slot does not replace an own one")
 }
 
-// seek makes lease requests for a time. boards are those of the servers.
+// seek makes lease requests of a client with calls for a time. boards are those of the servers.
 func (c *subsetClient) seek(r *LeaseSeeker, boards []Board, during int64) {
 	release := func(entry int32) {
 		number, peer, _, _, _ := c.ladder.Slot(entry)
 		require.True(c.t, boards[peer].Release(number))
 	}
 	for end := c.now + during; ; {
+		r.Used(c.now, c.rng)
 		if c.subset.UpdateBorrowing(&c.ladder) {
 			c.adopt()
 			r.RequestNow(c.now)
