@@ -195,30 +195,52 @@ func (l *serverLane) dropRequest() {
 	l.request = nil
 }
 
-// A bulkAnswer is a response of several frames and the memory reserved for it.
-type bulkAnswer struct {
-	*conn.Bulk
-	reservation *budget.Reservation
+// A bulkResponse is a response of several frames that has not been taken for sending. It owns the
+// response's buffer.
+type bulkResponse struct {
+	conn.Bulk
+	server *serverConn
+	method *method
+	ctx    *callContext
+	out    *[]byte
+	data   []byte
 }
 
-// respond ends the request of a running lane: the lane is idle, or gone, when it returns. A
-// response of several frames is returned as bulk; its data is read until settle returns.
-// pending is the number of bytes that wait to be written.
-func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bulk *bulkAnswer, pending int) {
-	c, s := l.conn, l.conn.server
+// Sent implements conn.Sent.
+func (r *bulkResponse) Sent() {
+	r.ctx.reservation.Release()
+	r.method.keep(r.out, r.data)
+	r.server.mu.Lock()
+	defer r.server.mu.Unlock()
+	r.server.endRunLocked()
+}
+
+// endRunLocked ends a request whose response is no longer read.
+func (c *serverConn) endRunLocked() {
+	c.mu.running--
+	c.expectCloseLocked()
+}
+
+// respond ends the request of a running lane: the lane is idle, or gone, when it returns. It
+// returns out, the method's buffer for data, to the method, after a response of several frames has
+// been taken for sending. pending is the number of bytes that wait to be sent.
+func (l *serverLane) respond(answer wire.Response, flags uint8, out *[]byte, data []byte) (pending int) {
+	c, s, m, ctx := l.conn, l.conn.server, l.method, l.ctx
 	var header, trailer Metadata
-	if extra := l.ctx.end(); extra != nil { // also ends goroutines that wait for the context
+	if extra := ctx.end(); extra != nil { // also ends goroutines that wait for the context
 		header, trailer = extra.header, extra.trailer
 	}
 	answer.Total = uint32(len(data))
-	l.ctx.reservation.Fit(len(data), cap(data))
-	if len(data) > wire.ResponseRoom-wire.ResponseMetadataBytes(header, trailer) {
-		bulk = &bulkAnswer{conn.NewBulk(), &l.ctx.reservation}
+	ctx.reservation.Fit(len(data), cap(data))
+	var rest *conn.Bulk
+	if conn.IsBulk(header, trailer, data) {
+		r := &bulkResponse{server: c, method: m, ctx: ctx, out: out, data: data}
+		r.InitResponse(r)
+		rest = &r.Bulk
 	}
 	// Atomically for the client: the lane is free for the next request together with the
 	// response, and a lost slot is not granted again before it.
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	l.dropRequest()
 	l.state = laneIdle
 	if answer.Code != uint32(CodeOK) {
@@ -230,34 +252,19 @@ func (l *serverLane) respond(answer wire.Response, flags uint8, data []byte) (bu
 	}
 	answer.Sequence, answer.Lowest = l.sequence, c.lowestFree()
 	answer.Load = s.load()
-	var rest *conn.Bulk
-	if bulk != nil {
-		rest = bulk.Bulk
-	}
-	pending = c.out.Response(l.number, flags, answer, header, trailer, data, rest)
+	pending, queued := c.out.Response(l.number, flags, answer, header, trailer, data, rest)
 	if lost {
 		s.reclaim(l.slot, c.share)
 	}
-	if bulk == nil {
-		l.ctx.reservation.Release() // the answer was copied into the outbox
-		c.mu.running--
-		c.expectCloseLocked()
+	if !queued {
+		ctx.reservation.Release() // the response was copied
+		c.endRunLocked()
 	}
-	return bulk, pending
-}
-
-// settle waits until a bulk response has been taken, if there is one, and keeps the
-// response's buffer for reuse.
-func (c *serverConn) settle(m *method, out *[]byte, data []byte, bulk *bulkAnswer) {
-	if bulk != nil {
-		<-bulk.Taken()
-		bulk.reservation.Release()
-		c.mu.Lock()
-		c.mu.running--
-		c.expectCloseLocked()
-		c.mu.Unlock()
+	c.mu.Unlock()
+	if !queued {
+		m.keep(out, data)
 	}
-	m.keep(out, data)
+	return pending
 }
 
 // call calls the handler and encodes its result.

@@ -34,8 +34,7 @@ import (
 //   - Only the leader uses in, method, partialSince, idleSet, checked, ready,
 //     clock, held, pipeline, begun, permit, notPrefetched and lastOK.
 //   - The leader waits for nothing but the connection: to read and, above the
-//     output limit, to write. It passes the turn on before it waits for a bulk
-//     response.
+//     output limit, to write.
 type serverTurn struct {
 	turns.Turn
 	ready  *serverLane    // its request is complete and is served next
@@ -129,9 +128,7 @@ func (c *serverConn) lead() error {
 		c.turn.frames++
 		if (c.turn.frames%framesUnread == 0 || c.account.Tight()) && !c.out.Below(c.unreadLimit()) {
 			c.out.Flush(false)
-			c.endBatch(time.Now())
-			c.holdBack()
-			c.beginBatch(time.Now())
+			c.pause()
 		}
 		if err := c.frame(f); err != nil {
 			return err
@@ -140,6 +137,14 @@ func (c *serverConn) lead() error {
 			return errOvertaken
 		}
 	}
+}
+
+// pause ends the batch, waits while too many bytes for the peer are unread, and begins another
+// batch.
+func (c *serverConn) pause() {
+	c.endBatch(time.Now())
+	c.holdBack()
+	c.beginBatch(time.Now())
 }
 
 // beginBatch begins a batch of frames. It waits while the client has used more than its
@@ -194,19 +199,14 @@ func (c *serverConn) serve(lane *serverLane) (leads bool) {
 	leads = c.turn.End(number)
 	end := start.Add(time.Since(start)) // reads one clock, time.Now reads two
 	c.recordRun(m, start, end)
-	bulk, pending := lane.respond(answer, flags, data)
-	switch {
-	case leads && bulk != nil:
-		c.server.workers.Run(c)
-		leads = false
-	case !leads:
+	pending := lane.respond(answer, flags, out, data)
+	if !leads {
 		c.out.Flush(true)
-	default:
-		c.turn.lastOK = answer.Code == uint32(CodeOK)
-		c.delayResponses(end, pending)
+		return false
 	}
-	lane.conn.settle(m, out, data, bulk)
-	return leads
+	c.turn.lastOK = answer.Code == uint32(CodeOK)
+	c.delayResponses(end, pending)
+	return true
 }
 
 // recordRun records the duration of a function that ran in the leader.
@@ -223,8 +223,12 @@ func (c *serverConn) delayResponses(now time.Time, pending int) {
 	if c.turn.held.IsZero() {
 		c.turn.held = now
 	}
-	if c.turn.pipeline.Response() || now.Sub(c.turn.held) > turns.Tick || pending >= conn.BatchBytes {
+	large := pending >= conn.BatchBytes
+	if c.turn.pipeline.Response() || now.Sub(c.turn.held) > turns.Tick || large {
 		c.sendHeld()
+	}
+	if large {
+		c.pause()
 	}
 }
 
@@ -254,9 +258,8 @@ func (l *serverLane) Work() {
 	answer, flags, data := l.call(start, out)
 	returned = true
 	m.record(time.Since(start))
-	bulk, _ := l.respond(answer, flags, data)
+	l.respond(answer, flags, out, data)
 	c.out.Flush(true)
-	c.settle(m, out, data, bulk)
 }
 
 // respondGoexit responds for a handler that ended its goroutine, in a deferred function.
@@ -265,8 +268,9 @@ func (l *serverLane) respondGoexit() {
 	l.method.slow.Store(slowMemory)
 	l.conn.server.counts.panics.Add(1)
 	l.conn.server.counts.errors.Add(1)
+	var none []byte // the handler may still use its buffer
 	l.respond(wire.Response{Code: uint32(CodeInternal)}, wire.FlagProcessed|wire.FlagSlotLost,
-		[]byte("the handler ended its goroutine"))
+		&none, []byte("the handler ended its goroutine"))
 	l.conn.out.Flush(false)
 }
 

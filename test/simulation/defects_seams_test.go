@@ -133,7 +133,7 @@ var seams = []defect{
 	{
 		// As S25, with documents above 16 KiB.
 		id: "S26", what: "the memory of a large answer is not released",
-		edits: []edit{{"boxcarrpc/server_call.go", "		bulk.reservation.Release()\n", ""}},
+		edits: []edit{{"boxcarrpc/server_call.go", "	r.ctx.reservation.Release()\n", ""}},
 		unit:  "./boxcarrpc Reservation|Budget|Memory|Unread",
 	},
 	{

@@ -48,6 +48,7 @@ type Outbox struct {
 		taken     uint64 // bytes of all batches taken so far
 		bulk      []*Bulk
 		bulkBytes int
+		sent      []Sent // owners to be called after the lock is released
 		closed    bool
 		large     int // capacity of a buffer that is being written and will not be kept
 		charged   int // bytes charged to the account
@@ -56,20 +57,25 @@ type Outbox struct {
 }
 
 // A Bulk is the part of a message that has not been sent, after its first frame was
-// appended. The zero value is ready for use with a request or a response; a stream calls
-// InitStream.
+// appended. The zero value is ready for use with a request; a response calls InitResponse, a
+// stream InitStream.
 type Bulk struct {
 	lane     uint32
 	sequence uint32
 	rest     []byte        // the sender's; not read once the message is taken or dropped
 	taken    chan struct{} // receives one element when rest is no longer read; may be nil
+	sent     Sent          // called when rest is no longer read; may be nil
 	queued   bool
 	stream   bool // the frames are MESSAGE, not DATA
 	more     bool // of a stream's message that continues after this part
 }
 
-// NewBulk returns a Bulk whose Taken channel receives an element.
-func NewBulk() *Bulk { return &Bulk{taken: make(chan struct{}, 1)} }
+// Sent is the owner of a response's data. Its method is called once, without a lock of the outbox,
+// when the data is no longer read: it was taken for sending, or the outbox was closed.
+type Sent interface{ Sent() }
+
+// InitResponse makes b the rest of a response.
+func (b *Bulk) InitResponse(owner Sent) { b.sent = owner }
 
 // InitStream makes b a part of a stream's messages.
 func (b *Bulk) InitStream() { b.stream, b.taken = true, make(chan struct{}, 1) }
@@ -117,17 +123,26 @@ func (o *Outbox) Request(lane uint32, r wire.Request, method string, metadata, d
 	return ticket, o.takeTurnLocked()
 }
 
-// Response appends a response and returns the number of pending bytes. b is used only if
-// the response does not fit into one frame; then data is read until b is taken.
-func (o *Outbox) Response(lane uint32, flags uint8, r wire.Response, header, trailer, data []byte, b *Bulk) (pending int) {
+// Response appends a response and returns the number of bytes that wait to be written. b is used
+// only if the response does not fit into one frame: see IsBulk. Then queued says that data is read
+// until the owner of b is told so; if it is false, the outbox is closed.
+func (o *Outbox) Response(lane uint32, flags uint8, r wire.Response, header, trailer, data []byte, b *Bulk) (pending int, queued bool) {
 	first := min(len(data), wire.ResponseRoom-wire.ResponseMetadataBytes(header, trailer))
 	o.mu.Lock()
 	defer o.unlock()
+	if o.mu.closed {
+		return 0, false
+	}
 	o.mu.pending = wire.AppendResponseWith(o.mu.pending, lane, flags, r, header, trailer, data[:first])
-	if first < len(data) {
+	if queued = first < len(data); queued {
 		o.queueLocked(b, lane, r.Sequence, data[first:])
 	}
-	return len(o.mu.pending)
+	return len(o.mu.pending) + o.mu.bulkBytes, queued
+}
+
+// IsBulk reports whether a response needs more than one frame.
+func IsBulk(header, trailer, data []byte) bool {
+	return len(data) > wire.ResponseRoom-wire.ResponseMetadataBytes(header, trailer)
 }
 
 // Message queues a message of a stream, or a part of one. A small message is copied into
@@ -188,6 +203,9 @@ func (o *Outbox) doneLocked(b *Bulk) {
 	if b.taken != nil {
 		b.taken <- struct{}{}
 	}
+	if b.sent != nil {
+		o.mu.sent = append(o.mu.sent, b.sent)
+	}
 }
 
 // Drop removes the rest of a message, so that its data is no longer read.
@@ -233,7 +251,12 @@ func (o *Outbox) unlock() {
 		o.account.Change(int64(holds - o.mu.charged))
 	}
 	o.mu.charged = holds
+	sent := o.mu.sent
+	o.mu.sent = nil
 	o.mu.Unlock()
+	for _, owner := range sent {
+		owner.Sent()
+	}
 }
 
 // Below reports whether less than limit bytes of small messages wait.

@@ -122,3 +122,61 @@ func TestReachedMatchesWhatThePeerReceives(t *testing.T) {
 		require.Less(t, reached, len(tickets))
 	}
 }
+
+// An owner counts calls of Sent. They come without the lock of the outbox.
+type owner struct {
+	outbox *Outbox
+	sent   int
+}
+
+func (w *owner) Sent() {
+	w.outbox.Below(0)
+	w.sent++
+}
+
+func TestTheOwnerOfAResponseIsTold(t *testing.T) {
+	client, server := net.Pipe()
+	defer client.Close()
+	defer server.Close()
+	var o Outbox
+	o.Init(client, nil, 0, func(error) {})
+	first, second, third := &owner{outbox: &o}, &owner{outbox: &o}, &owner{outbox: &o}
+	respond := func(w *owner, size int) (queued bool) {
+		var b Bulk
+		b.InitResponse(w)
+		_, queued = o.Response(0, 0, wire.Response{Total: uint32(size)}, nil, nil, make([]byte, size), &b)
+		return queued
+	}
+	require.False(t, respond(first, 1), "copied")
+	require.True(t, respond(first, 64<<10))
+	_, err := o.take()
+	require.NoError(t, err)
+	require.Equal(t, 1, first.sent)
+	require.True(t, respond(second, 1<<20))
+	_, err = o.take()
+	require.NoError(t, err)
+	require.Zero(t, second.sent)
+	o.Close()
+	require.Equal(t, []int{1, 1}, []int{first.sent, second.sent})
+	require.False(t, respond(third, 64<<10))
+	require.Equal(t, []int{1, 1, 0}, []int{first.sent, second.sent, third.sent})
+}
+
+// A response with a few bytes more than its full frames needs one write.
+func TestAShortRestEndsWithTheBatch(t *testing.T) {
+	client, server := net.Pipe()
+	defer client.Close()
+	defer server.Close()
+	for _, size := range []int{32 << 10, 64 << 10} {
+		var o Outbox
+		o.Init(client, nil, 0, func(error) {})
+		var b Bulk
+		o.Response(0, 0, wire.Response{Total: uint32(size)}, nil, nil, make([]byte, size), &b)
+		batch, err := o.take()
+		require.NoError(t, err)
+		require.Greater(t, len(batch), size)
+		batch, err = o.take()
+		require.NoError(t, err)
+		require.Empty(t, batch)
+	}
+}

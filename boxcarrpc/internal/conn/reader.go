@@ -9,8 +9,9 @@ import (
 	"docstore/boxcarrpc/internal/wire"
 )
 
-// MaxReadBuffer is the largest read buffer. It holds any frame.
-const MaxReadBuffer = 64 << 10
+// MaxReadBuffer is the largest read buffer. It holds two frames of bulk data, so that a read
+// that fills it seldom ends within a frame, whose begin would be moved.
+const MaxReadBuffer = 2 * wire.MaxFrame
 
 // A read buffer starts small, because most connections are idle, and doubles whenever one
 // read fills it.
@@ -82,7 +83,11 @@ func (r *Reader) Read() error {
 	case r.buffer == nil:
 		r.replace(make([]byte, minReadBuffer))
 	case r.end == len(r.buffer) && len(r.buffer) < MaxReadBuffer:
-		r.replace(make([]byte, 2*len(r.buffer)))
+		size := 2 * len(r.buffer)
+		if size > MaxReadBuffer/2 {
+			size = MaxReadBuffer
+		}
+		r.replace(make([]byte, size))
 	}
 	r.start, r.end = 0, copy(r.buffer, rest)
 	n, err := r.conn.Read(r.buffer[r.end:])

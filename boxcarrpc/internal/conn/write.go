@@ -16,6 +16,9 @@ const (
 	// memory is tight. With 1 MiB, 64 callers that fetched 50 documents each had a buffer
 	// grown for most batches, which took a quarter of the server's processor time.
 	keptBatch = 4 << 20
+	// A message ends with the batch if this much of it is left: a response of 32 or 64 KiB, for
+	// example, has a few bytes more than its full frames.
+	shortRest = 1 << 10
 	// One blocking write gets at most this much, so that its timeout limits progress and
 	// not the size of the batch.
 	writeBytes = 256 << 10
@@ -161,7 +164,7 @@ func (o *Outbox) take() ([]byte, error) {
 	o.mu.Lock()
 	o.mu.large = 0 // the previous batch has been written
 	batch := o.mu.pending
-	for len(batch) < BatchBytes && len(o.mu.bulk) > 0 {
+	for len(o.mu.bulk) > 0 && (len(batch) < BatchBytes || len(o.mu.bulk[0].rest) <= shortRest) {
 		batch = o.takeBulkLocked(batch)
 	}
 	if len(batch) == 0 || o.mu.closed {
