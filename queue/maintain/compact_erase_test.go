@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"docstore/internal/crashtest"
+	"docstore/internal/race"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue"
@@ -84,7 +86,7 @@ func TestEraseModel(t *testing.T) {
 			written := map[queue.Address]version{}
 			places := map[queue.Address]queue.Place{} // the last ones seen, of erased documents too
 			seen := seenPlaces{}
-			for range 25 {
+			for range crashtest.Share(36, 360) {
 				w := queuetest.OpenWriter(t, opts)
 				var replaced []string // secrets
 				for range 20 + random.IntN(100) {
@@ -220,6 +222,9 @@ func TestPlacesOfRewritesWithTheSameNumber(t *testing.T) {
 	const rewrites, dictionaryBytes = 2*7 + 1, 2 << 10
 	for _, name := range []string{"s2", "zstd"} {
 		t.Run(name, func(t *testing.T) {
+			if name == "zstd" && race.Enabled {
+				t.Skip("training for zstd takes minutes under the race detector")
+			}
 			mem := queuetest.NewMem(t)
 			opts := queuetest.Options(mem)
 			opts.Codec, opts.BlockBytes, opts.SegmentBytes, opts.DictionaryBytes = name, 2000, 1<<20, dictionaryBytes

@@ -129,7 +129,7 @@ func TestCompactCrashesWhileItErases(t *testing.T) {
 	for _, erases := range []bool{false, true} {
 		mem := queuetest.NewMem(t)
 		live := deadQueue(t, mem)
-		sparing := crashtest.Share(10, 1) // the crash is before one in so many operations
+		sparing := crashtest.Share(3, 1) // the crash is before one in so many operations
 		_, err := erasing(vfs.NewFault(mem, func(op vfs.Op) error {
 			if !op.Kind.Writes() || random.IntN(sparing) != 0 {
 				return nil

@@ -30,7 +30,7 @@ func TestCompactModel(t *testing.T) {
 			opts.Codec, opts.BlockBytes = codec, 1000
 			w := queuetest.OpenWriter(t, opts)
 			r := queuetest.OpenReader(t, mem)
-			for round := range 60 {
+			for round := range crashtest.Share(60, 600) {
 				m.Write(t, w, 1+random.IntN(150))
 				m.Now = m.Now.Add(time.Second)
 				m.Stopped = append(m.Stopped, m.Stopped[random.IntN(len(m.Stopped))])
