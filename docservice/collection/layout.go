@@ -68,9 +68,9 @@ func parseIndexName(name string) (n indexNumber, ok bool) {
 }
 
 // isOldIndex reports whether a name is that of an index without places, or of its verified
-// segments.
+// segments, also partly written.
 func isOldIndex(name string) bool {
-	name = strings.TrimSuffix(name, verifiedExtension)
+	name = strings.TrimSuffix(strings.TrimSuffix(name, verifiedExtension+vfs.TmpSuffix), verifiedExtension)
 	_, ok := parseIndexName(name + formatExtension)
 	return ok
 }

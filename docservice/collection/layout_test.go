@@ -32,6 +32,7 @@ func TestOldIndex(t *testing.T) {
 			old := filepath.Join(f.dir, "index-0001")
 			f.leaveOldIndex(old)
 			replace(t, f.fs, old+verifiedExtension, nil)
+			replace(t, f.fs, old+verifiedExtension+vfs.TmpSuffix, nil)
 			if left == "while it was replaced" {
 				replace(t, f.fs, filepath.Join(f.dir, servingName), []byte("index-0001\n"))
 			}
