@@ -40,8 +40,9 @@ type stream struct {
 
 	mu struct {
 		sync.Mutex
-		kept    []keptIncrement
-		headers []keptIncrement
+		kept      []keptIncrement
+		keptBytes int64 // of kept
+		headers   []keptIncrement
 	}
 }
 
@@ -189,14 +190,14 @@ func (s *stream) keep(base publish.Ref, list []publish.StoredIncrement) {
 	defer s.mu.Unlock()
 	for _, i := range list {
 		s.mu.kept = append(s.mu.kept, keptIncrement{base, i})
+		s.mu.keptBytes += i.Bytes()
 	}
-	bytes := int64(0)
-	for n, k := range slices.Backward(s.mu.kept) {
-		if bytes += k.Bytes(); bytes > maxKeptIncrementBytes && n < len(s.mu.kept)-1 || len(s.mu.kept)-n > maxKeptIncrements {
-			s.mu.kept = slices.Delete(s.mu.kept, 0, n+1)
-			break
-		}
+	drop := 0
+	for left := len(s.mu.kept); left > maxKeptIncrements || left > 1 && s.mu.keptBytes > maxKeptIncrementBytes; left-- {
+		s.mu.keptBytes -= s.mu.kept[drop].Bytes()
+		drop++
 	}
+	s.mu.kept = slices.Delete(s.mu.kept, 0, drop)
 }
 
 // readHeader reads the header of an increment.
