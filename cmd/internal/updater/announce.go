@@ -50,15 +50,11 @@ func (c *collectionChange) pin(ref publish.Ref) publish.Pin {
 // update applies a change to the record and prints the outcome. find makes it read the
 // manifest that --to names; 0 is the newest.
 func (c *collectionChange) update(ctx context.Context, find bool, change func(publish.Record, publish.Ref) (publish.Record, error)) error {
-	b, err := c.flags.open(ctx, c.env.Log)
+	b, log, err := c.flags.openLog(ctx, c.env)
 	if err != nil {
 		return err
 	}
 	defer b.Close()
-	log, err := publish.OpenLog(ctx, b, c.env.Now)
-	if err != nil {
-		return fmt.Errorf("%s: %w", c.flags.url, err)
-	}
 	var ref publish.Ref
 	if find {
 		if _, ref, err = publish.FindManifest(ctx, b, c.number, c.env.Now); err != nil {

@@ -173,15 +173,11 @@ func (f *sourceFacts) readQueue(ctx context.Context, reader *queue.Reader) error
 
 // readBucket finds the manifest of the newest entry.
 func (f *sourceFacts) readBucket(ctx context.Context, env *cli.Env, flags *bucketFlags, shard int) error {
-	b, err := flags.open(ctx, env.Log)
+	b, log, err := flags.openLog(ctx, env)
 	if err != nil {
 		return err
 	}
 	defer b.Close()
-	log, err := publish.OpenLog(ctx, b, env.Now)
-	if err != nil {
-		return err
-	}
 	if f.Record, err = log.Load(ctx); err != nil {
 		return err
 	}

@@ -29,15 +29,11 @@ another one has started. It lists the bucket once.`,
 		Args:    cobra.NoArgs,
 	}
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		b, err := flags.open(command.Context(), env.Log)
+		b, log, err := flags.openLog(command.Context(), env)
 		if err != nil {
 			return err
 		}
 		defer b.Close()
-		log, err := publish.OpenLog(command.Context(), b, env.Now)
-		if err != nil {
-			return fmt.Errorf("gc %s: %w", flags.url, err)
-		}
 		result, err := publish.Collect(command.Context(), b, log, keep, dryRun)
 		if err != nil {
 			return fmt.Errorf("gc %s: %w", flags.url, err)

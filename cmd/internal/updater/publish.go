@@ -274,15 +274,11 @@ It refuses if etcd holds the newest commit. Publishers have to be started again.
 
 // restoreRecord continues the commits in etcd with the newest one of the bucket.
 func restoreRecord(ctx context.Context, env *cli.Env, flags *bucketFlags) error {
-	b, err := flags.open(ctx, env.Log)
+	b, log, err := flags.openLog(ctx, env)
 	if err != nil {
 		return err
 	}
 	defer b.Close()
-	log, err := publish.OpenLog(ctx, b, env.Now)
-	if err != nil {
-		return fmt.Errorf("restore %s: %w", flags.url, err)
-	}
 	record, err := log.Restore(ctx)
 	if err != nil {
 		return fmt.Errorf("restore %s: %w", flags.url, err)

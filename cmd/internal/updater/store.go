@@ -3,6 +3,7 @@ package updater
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/spf13/cobra"
@@ -83,4 +84,18 @@ func (f *bucketFlags) open(ctx context.Context, logger *slog.Logger) (*store, er
 		return nil, err
 	}
 	return s, nil
+}
+
+// openLog opens the store and its log. The caller closes the store.
+func (f *bucketFlags) openLog(ctx context.Context, env *cli.Env) (*store, *publish.Log, error) {
+	s, err := f.open(ctx, env.Log)
+	if err != nil {
+		return nil, nil, err
+	}
+	log, err := publish.OpenLog(ctx, s, env.Now)
+	if err != nil {
+		s.Close()
+		return nil, nil, fmt.Errorf("%s: %w", f.url, err)
+	}
+	return s, log, nil
 }
