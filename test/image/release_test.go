@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/freeport"
 )
 
 // TestRelease makes a release of a clone whose CHANGELOG names it.
@@ -59,9 +61,30 @@ func TestRelease(t *testing.T) {
 	}
 	unpacked := t.TempDir()
 	command(t, "tar", "-xzf", filepath.Join(dir, "docstore-v9.9.9-linux-"+runtime.GOARCH+".tar.gz"), "-C", unpacked)
-	said, err := exec.CommandContext(t.Context(), filepath.Join(unpacked, "docstore-v9.9.9-linux-"+runtime.GOARCH, "docserviced"), "--version").Output()
+	unpacked = filepath.Join(unpacked, "docstore-v9.9.9-linux-"+runtime.GOARCH)
+	said, err := exec.CommandContext(t.Context(), filepath.Join(unpacked, "bin", "docserviced"), "--version").Output()
 	require.NoError(t, err)
 	require.Contains(t, string(said), "docserviced 9.9.9 (commit ")
+	pasteReadme(t, unpacked)
+}
+
+// pasteReadme runs the first block of README.md in the directory of an archive, without its first
+// line, which builds, and requires a document.
+func pasteReadme(t *testing.T, dir string) {
+	readme, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	require.NoError(t, err)
+	_, block, found := strings.Cut(string(readme), "```sh run\n")
+	require.True(t, found)
+	block, _, _ = strings.Cut(block, "```")
+	build, block, _ := strings.Cut(block, "\n")
+	require.Regexp(t, "^go build ", build)
+	http := freeport.Address(t)
+	shell := exec.CommandContext(t.Context(), "bash", "-c", strings.ReplaceAll(block, "127.0.0.1:7071", http)+"kill %1; wait")
+	shell.Dir = dir
+	shell.Env = append(os.Environ(), "DOCSERVICED_HTTP="+http, "DOCSERVICED_BOXCAR="+freeport.Address(t))
+	document, err := shell.Output()
+	require.NoError(t, err)
+	require.Contains(t, string(document), `"id": "bash"`)
 }
 
 // TestReleaseRefusesLicences: the default build of the commands has the GPL codec.
