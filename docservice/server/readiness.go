@@ -168,7 +168,7 @@ func (s *states) observe(name string, r readiness.Report, at time.Time) {
 	}
 	log := s.logger.With("collection", name, "state", r.State)
 	if last.state != "" {
-		log = log.With("before", last.state, "after", at.Sub(last.since).Round(time.Millisecond))
+		log = log.With("before", last.state, "after", at.Sub(last.since).Round(time.Millisecond).String())
 	}
 	last.state, last.since = r.State, at
 	switch {

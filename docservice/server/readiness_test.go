@@ -36,7 +36,7 @@ func TestStatesOfACopy(t *testing.T) {
 	require.Empty(t, state().Reason)
 	servertest.Until(servertest.Shortly(t), func() bool { return strings.Contains(log.String(), `"state":"ready"`) })
 	require.Equal(t, 1, strings.Count(log.String(), `"state":"no_files"`))
-	require.Contains(t, log.String(), `"before":"no_files","after":`)
+	require.Contains(t, log.String(), `"before":"no_files","after":"`, "text, not a number of nanoseconds")
 }
 
 func TestStatesAreLoggedOnce(t *testing.T) {
