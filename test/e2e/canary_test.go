@@ -67,6 +67,7 @@ type canary struct {
 	want    answers
 	client  *etcdclient.Client
 	account *account
+	pause   time.Duration // after a call
 	end     atomic.Bool
 	running sync.WaitGroup
 	passes  atomic.Int64 // over all ids
@@ -75,15 +76,22 @@ type canary struct {
 // startCanary reads the documents with a client of these options.
 func (f *columnFleet) startCanary(account *account, want answers, options *etcdclient.Options) *canary {
 	f.t.Helper()
-	client, err := etcdclient.Open(f.etcd.Address, collectionName, options)
-	require.NoError(f.t, err)
-	f.t.Cleanup(func() { _ = client.Close() })
-	require.NoError(f.t, client.WaitReady(f.t.Context()))
-	c := &canary{f: f, want: want, client: client, account: account}
+	c := f.openCanary(account, want, options)
 	c.run(c.gets)
 	c.run(c.batches)
 	c.run(c.pages)
 	c.run(c.hurried)
+	return c
+}
+
+// openCanary is startCanary without calls.
+func (f *columnFleet) openCanary(account *account, want answers, options *etcdclient.Options) *canary {
+	f.t.Helper()
+	client, err := etcdclient.Open(f.etcd.Address, collectionName, options)
+	require.NoError(f.t, err)
+	f.t.Cleanup(func() { _ = client.Close() })
+	require.NoError(f.t, client.WaitReady(f.t.Context()))
+	c := &canary{f: f, want: want, client: client, account: account, pause: canaryPause}
 	f.t.Cleanup(c.halt)
 	return c
 }
@@ -149,7 +157,7 @@ func (c *canary) gets(ctx context.Context) {
 	}
 	for _, d := range c.f.documents {
 		get(d.id)
-		time.Sleep(canaryPause)
+		time.Sleep(c.pause)
 		if c.end.Load() {
 			return
 		}
@@ -173,7 +181,7 @@ func (c *canary) batches(ctx context.Context) {
 		if err != nil {
 			c.answered(of, ids[0], nil, err)
 		}
-		time.Sleep(canaryPause)
+		time.Sleep(c.pause)
 		if c.end.Load() {
 			return
 		}
@@ -206,7 +214,7 @@ func (c *canary) pages(ctx context.Context) {
 			err = httpStatusError(status)
 		}
 		c.answered(of, d.id, body, err)
-		time.Sleep(canaryPause)
+		time.Sleep(c.pause)
 	}
 }
 
@@ -223,7 +231,7 @@ func (c *canary) hurried(ctx context.Context) {
 		document, err := c.client.Get(call, nil, d.id)
 		cancel()
 		c.answered(of, d.id, document, err)
-		time.Sleep(canaryPause)
+		time.Sleep(c.pause)
 	}
 }
 

@@ -33,9 +33,11 @@ type columnFleet struct {
 	flags       []string // of commands that use the bucket
 	documents   []document
 	store       *etcdmap.Store
-	columns     map[string][]*daemon // in the order of their start
-	started     int                  // daemons, which names their directories
-	disturbance disturbance          // of all rows of a column
+	columns     map[string][]*daemon     // in the order of their start
+	started     int                      // daemons, which names their directories
+	disturbance disturbance              // of all rows of a column
+	zones       int                      // of the rows of each column, which take them in turn
+	etcdOf      func(zone string) string // address of etcd for servers of a zone
 
 	mu struct {
 		sync.Mutex
@@ -56,11 +58,20 @@ func newColumnFleet(t testing.TB, dir string, rows int, documents []document, co
 // startColumnFleet is newColumnFleet with other columns.
 func startColumnFleet(t testing.TB, dir string, rows int, columns []string, documents []document, continued bool) *columnFleet {
 	t.Helper()
+	f := prepareColumnFleet(t, dir, rows, documents, continued)
+	f.startColumns(columns)
+	return f
+}
+
+// prepareColumnFleet publishes documents for startColumns, unless continued.
+func prepareColumnFleet(t testing.TB, dir string, rows int, documents []document, continued bool) *columnFleet {
+	t.Helper()
 	f := &columnFleet{
-		t: t, dir: dir, rows: rows, documents: documents, columns: map[string][]*daemon{},
+		t: t, dir: dir, rows: rows, zones: rows, documents: documents, columns: map[string][]*daemon{},
 		s3: startS3In(t, filepath.Join(dir, "s3")), etcd: etcdtest.StartIn(t, filepath.Join(dir, "etcd")),
 	}
 	f.flags = append(slices.Clone(f.s3.flags), "--etcd", f.etcd.Address)
+	f.etcdOf = func(string) string { return f.etcd.Address }
 	f.mu.processes = map[string]int{"etcd": f.etcd.PID(), "bucket": f.s3.pid}
 	if !continued {
 		queue := filepath.Join(dir, "queue")
@@ -71,24 +82,29 @@ func startColumnFleet(t testing.TB, dir string, rows int, columns []string, docu
 		}
 	}
 	f.openStore()
+	return f
+}
+
+// startColumns starts the rows of columns and waits until they serve all shards.
+func (f *columnFleet) startColumns(columns []string) {
+	f.t.Helper()
 	for _, column := range columns {
-		for range rows {
+		for range f.rows {
 			f.grow(column)
 		}
 	}
 	f.waitLive(columns...)
-	control, err := f.store.Control(t.Context())
-	require.NoError(t, err)
+	control, err := f.store.Control(f.t.Context())
+	require.NoError(f.t, err)
 	for _, column := range control.Drained { // when the earlier fleet was interrupted
 		f.placement("undrain", column)
 	}
 	f.apply()
 	f.waitPlaced()
-	f.waitServed(rows * columnShards)
+	f.waitServed(f.rows * columnShards)
 	for _, d := range f.daemons() {
 		f.listed(d, true)
 	}
-	return f
 }
 
 // waitServed waits until the servers together serve so many shards.
@@ -141,7 +157,8 @@ func (f *columnFleet) grow(column string) *daemon {
 	name := fmt.Sprint(column, "-", row)
 	data := filepath.Join(f.dir, fmt.Sprint("data-", f.started))
 	f.started++
-	d := startDaemonWith(f.t, columnURL, data, append(slices.Clone(f.flags), "--column", column, "--zone", fmt.Sprint("z", row%f.rows),
+	zone := fmt.Sprint("z", row%f.zones)
+	d := startDaemonWith(f.t, columnURL, data, append(slices.Clone(f.s3.flags), "--etcd", f.etcdOf(zone), "--column", column, "--zone", zone,
 		"--keep-moved", "2s", "--memory", "16MiB", "--grace", "5s")...)
 	d.name = name
 	f.t.Cleanup(func() { f.keepLog(d) })

@@ -127,7 +127,7 @@ func longRunFor(t *testing.T, dir string, duration time.Duration) {
 	r.finishState()
 	r.converge()
 	r.c.stop()
-	r.requireLast()
+	requireLatest(r.f, r.model)
 	for _, d := range r.f.daemons() {
 		d.Stop(t)
 	}
@@ -359,22 +359,22 @@ func (r *longRun) converge() {
 	r.model.served(state)
 }
 
-// requireLast requires each document in its last version.
-func (r *longRun) requireLast() {
-	r.t.Helper()
-	want := r.model.latest()
-	client, err := etcdclient.Open(r.f.etcd.Address, collectionName, nil)
-	require.NoError(r.t, err)
+// requireLatest requires each document in its last version.
+func requireLatest(f *columnFleet, m *model) {
+	f.t.Helper()
+	want := m.latest()
+	client, err := etcdclient.Open(f.etcd.Address, collectionName, nil)
+	require.NoError(f.t, err)
 	defer client.Close()
-	require.NoError(r.t, client.WaitReady(r.t.Context()))
+	require.NoError(f.t, client.WaitReady(f.t.Context()))
 	for ids := range slices.Chunk(slices.Sorted(maps.Keys(want)), canaryBatch) {
-		require.NoError(r.t, client.GetMany(r.t.Context(), ids, func(i int, document []byte, err error) error {
+		require.NoError(f.t, client.GetMany(f.t.Context(), ids, func(i int, document []byte, err error) error {
 			if want[ids[i]] == nil {
-				require.ErrorIs(r.t, err, docservice.ErrNotFound, ids[i])
+				require.ErrorIs(f.t, err, docservice.ErrNotFound, ids[i])
 				return nil
 			}
-			require.NoError(r.t, err, ids[i])
-			require.Equal(r.t, string(want[ids[i]]), string(document))
+			require.NoError(f.t, err, ids[i])
+			require.Equal(f.t, string(want[ids[i]]), string(document))
 			return nil
 		}))
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/crashtest"
+	"docstore/internal/ctxtime"
 	"docstore/internal/freeport"
 	"docstore/internal/testprocess"
 	"docstore/internal/testprogram"
@@ -37,6 +38,7 @@ type s3Server struct {
 
 	gets atomic.Int64 // requests for files of manifests
 	away atomic.Bool  // the proxy closes connections
+	wait atomic.Int64 // pause in nanoseconds before each request
 }
 
 func startS3(t testing.TB) *s3Server {
@@ -75,6 +77,7 @@ func startS3In(t testing.TB, root string) *s3Server {
 		if s.away.Load() {
 			panic(http.ErrAbortHandler)
 		}
+		ctxtime.Sleep(r.Context(), time.Duration(s.wait.Load()))
 		if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/file/") {
 			s.gets.Add(1)
 		}
