@@ -26,6 +26,8 @@ import (
 const (
 	// scrapeInterval is that of docs/metrics.md's users, at scale 1, and evaluates the rules.
 	scrapeInterval = 15 * time.Second
+	// scrapeTimeout is Prometheus's default, also in scaled time unless the interval is shorter.
+	scrapeTimeout = 10 * time.Second
 	// lookback is Prometheus's default at scale 1.
 	lookback = 5 * time.Minute
 )
@@ -55,7 +57,7 @@ func startPrometheus(t testing.TB, rules ruleFile, targets map[string][]string, 
 	}
 	main := write("prometheus.yml", config{
 		"global": config{
-			"scrape_interval": milliseconds(interval), "scrape_timeout": milliseconds(interval * 2 / 3), "evaluation_interval": milliseconds(interval),
+			"scrape_interval": milliseconds(interval), "scrape_timeout": milliseconds(min(interval, scrapeTimeout)), "evaluation_interval": milliseconds(interval),
 		},
 		"rule_files": []string{write("rules.yml", rules)}, "scrape_configs": jobs,
 	})
