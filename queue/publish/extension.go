@@ -207,18 +207,19 @@ func (e *Extension) add(i StoredIncrement) error {
 	case part.Segment != e.segment || part.From != e.end:
 		return corrupt("%s begins at %d of segment %d, want %d of segment %d", name, part.From, part.Segment, e.end, e.segment)
 	}
-	// The hash is of no use after a mismatch.
+	// After a mismatch, or a failed write that is repeated, the hash begins here again.
 	state, err := e.hash.(interface{ MarshalBinary() ([]byte, error) }).MarshalBinary()
 	if err != nil {
 		return err
 	}
 	e.hash.Write(data)
 	if Digest(e.hash.Sum(nil)) != part.Prefix {
-		err := e.hash.(interface{ UnmarshalBinary([]byte) error }).UnmarshalBinary(state)
-		return errors.CombineErrors(corrupt("%s: its bytes differ from the digest in its header: it is damaged", name), err)
+		err = corrupt("%s: its bytes differ from the digest in its header: it is damaged", name)
+	} else {
+		err = e.write(data)
 	}
-	if err := e.write(data); err != nil {
-		return err
+	if err != nil {
+		return errors.CombineErrors(err, e.hash.(interface{ UnmarshalBinary([]byte) error }).UnmarshalBinary(state))
 	}
 	e.number, e.previous, e.end, e.sealed = i.Number, i.digest, part.To, i.complete()
 	return nil

@@ -259,6 +259,7 @@ func (m *streamModel) replicate() {
 	}
 	if m.extensions == nil {
 		r := NewIncrementReader(m.bucket, m.manifest)
+		options.FS = vfs.NewFault(m.replicaFS, m.fullAtTimes)
 		for i, dir := range m.source.dirs() {
 			e, err := OpenExtension(m.t.Context(), r, m.target, m.manifest.queueAt(i), i, dir, options)
 			require.NoError(m.t, err)
@@ -273,6 +274,9 @@ func (m *streamModel) replicate() {
 				require.NoError(m.t, err)
 			}
 			added, err := e.Next(m.t.Context(), known)
+			if errors.Is(err, errDiskFull) {
+				continue // there is space again
+			}
 			require.NoError(m.t, err)
 			if added.End {
 				break
@@ -287,6 +291,16 @@ func (m *streamModel) replicate() {
 	for i, got := range m.requireAnnounced(m.replicaFS) {
 		require.Equal(m.t, want[i][:len(got)], got)
 	}
+}
+
+var errDiskFull = errors.New("disk full")
+
+// fullAtTimes lets a write fail after some of its bytes.
+func (m *streamModel) fullAtTimes(op vfs.Op) error {
+	if op.Kind == vfs.OpWrite && m.rng.IntN(4) == 0 {
+		return &vfs.ShortError{Bytes: m.rng.IntN(op.Bytes + 1), Err: errDiskFull}
+	}
+	return nil
 }
 
 // TestStreamModel applies random operations. All entries that were announced reach the
