@@ -252,7 +252,7 @@ func (r *LeaseSeeker) Used(now int64, rng *rand.PCG) (sooner bool) {
 		return false
 	}
 	r.used = true
-	if r.next <= now+restLimit {
+	if r.next <= now+restLimit*3/2 { // the longest that jitter makes of restLimit
 		return false
 	}
 	r.next = now + jitter(rng, restLimit)
