@@ -32,6 +32,8 @@ SIMULATION := -tags simulation -ldflags='-s -w -checklinkname=0' -timeout $(TEST
 
 # Packages of the module whose tests need only Go; test/ has those of the whole system.
 PACKAGES := $$($(GO) list ./... | grep -v '^docstore/test/')
+# Those that the race detector slows down without a second goroutine to watch.
+SEQUENTIAL := ./boxcarrpc/core ./boxcarrpc/subset
 
 # The commands of tests, packages and images are built with the same flags, so that the build
 # cache has each package once. The race detector needs cgo.
@@ -50,9 +52,9 @@ test: $(REPORT) ## test with random seeds; needs only Go; two minutes, the first
 # and damages (see internal/crashtest); those that have many run with all of them afterwards.
 test-all: setup check $(REPORT) ## install tools and run every test: races, real servers, guides, browser, clients, images; 20 minutes
 	@scripts/setup chromium
-	CGO_ENABLED=1 $(REPORT) -slowest 10 -vet=off -race -p 4 -timeout $(TEST_TIMEOUT) $(PACKAGES)
+	CGO_ENABLED=1 $(REPORT) -slowest 10 -vet=off -race -p 4 -timeout $(TEST_TIMEOUT) $$($(GO) list $(PACKAGES) | grep -vxF "$$($(GO) list $(SEQUENTIAL))")
 	$(REPORT) -slowest 10 -vet=off -timeout $(TEST_TIMEOUT) ./test/...
-	$(REPORT) -vet=off -timeout $(TEST_TIMEOUT) -tags invariants,nolzo ./internal/vfs ./bloom ./lsm/... ./queue ./queue/internal/... ./queue/maintain ./queue/codec ./queue/stored ./queue/bucket ./queue/publish ./wal ./ingest ./docservice/collection ./docservice/column ./docservice/placement/... ./boxcarrpc/core ./cmd/internal/updater
+	$(REPORT) -vet=off -timeout $(TEST_TIMEOUT) -tags invariants,nolzo ./internal/vfs ./bloom ./lsm/... ./queue ./queue/internal/... ./queue/maintain ./queue/codec ./queue/stored ./queue/bucket ./queue/publish ./wal ./ingest ./docservice/collection ./docservice/column ./docservice/placement/... $(SEQUENTIAL) ./cmd/internal/updater ./cmd/internal/docserviced
 	$(REPORT) -vet=off $(SIMULATION) -seed 1000 -seeds 200
 	cd bench && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) ./...
 	cd examples/frontend && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) ./...
