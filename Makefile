@@ -32,8 +32,10 @@ SIMULATION := -tags simulation -ldflags='-s -w -checklinkname=0' -timeout $(TEST
 
 # Packages of the module whose tests need only Go; test/ has those of the whole system.
 PACKAGES := $$($(GO) list ./... | grep -v '^docstore/test/')
-# Those that the race detector slows down without a second goroutine to watch.
+# Those that have no second goroutine for the race detector to watch.
 SEQUENTIAL := ./boxcarrpc/core ./boxcarrpc/subset
+# Those whose tests take minutes with it: it runs the short ones.
+LONG := ./boxcarrpc ./cmd/internal/docserviced ./cmd/internal/updater ./docservice/collection ./docservice/follow ./lsm ./queue ./queue/maintain ./queue/publish
 
 # The commands of tests, packages and images are built with the same flags, so that the build
 # cache has each package once. The race detector needs cgo.
@@ -48,13 +50,14 @@ test: $(REPORT) ## test with random seeds; needs only Go; two minutes, the first
 	$(REPORT) -count 1 -short -vet=off $(SIMULATION) -seed 1 -seeds 20
 
 # test/ runs the commands as processes, built without the race detector: it would slow down
-# the tests and find nothing. All other packages run with it, with a third of the crashes, faults
-# and damages (see internal/crashtest); those that have many run with all of them afterwards.
+# the tests and find nothing. The other packages run with it, with a third of the crashes, faults
+# and damages (see internal/crashtest); those that have many run without it afterwards, with all.
 test-all: setup check $(REPORT) ## install tools and run every test: races, real servers, guides, browser, clients, images; 20 minutes
 	@scripts/setup chromium
-	CGO_ENABLED=1 $(REPORT) -slowest 10 -vet=off -race -p 4 -timeout $(TEST_TIMEOUT) $$($(GO) list $(PACKAGES) | grep -vxF "$$($(GO) list $(SEQUENTIAL))")
+	CGO_ENABLED=1 $(REPORT) -slowest 10 -vet=off -race -p 4 -timeout $(TEST_TIMEOUT) $$($(GO) list $(PACKAGES) | grep -vxF "$$($(GO) list $(SEQUENTIAL) $(LONG))")
+	CGO_ENABLED=1 $(REPORT) -slowest 10 -vet=off -race -short -p 4 -timeout $(TEST_TIMEOUT) $(LONG)
 	$(REPORT) -slowest 10 -vet=off -timeout $(TEST_TIMEOUT) ./test/...
-	$(REPORT) -vet=off -timeout $(TEST_TIMEOUT) -tags invariants,nolzo ./internal/vfs ./bloom ./lsm/... ./queue ./queue/internal/... ./queue/maintain ./queue/codec ./queue/stored ./queue/bucket ./queue/publish ./wal ./ingest ./docservice/collection ./docservice/column ./docservice/placement/... $(SEQUENTIAL) ./cmd/internal/updater ./cmd/internal/docserviced
+	$(REPORT) -slowest 10 -vet=off -timeout $(TEST_TIMEOUT) -tags invariants,nolzo $(SEQUENTIAL) $(LONG) ./internal/vfs ./bloom ./lsm/internal/... ./queue/internal/... ./queue/codec ./queue/stored ./queue/bucket ./wal ./ingest ./docservice/column ./docservice/placement/...
 	$(REPORT) -vet=off $(SIMULATION) -seed 1000 -seeds 200
 	cd bench && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) ./...
 	cd examples/frontend && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) ./...
