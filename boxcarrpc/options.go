@@ -60,9 +60,9 @@ const (
 const (
 	// maxLanesPerConn is the number of lanes that a server allows on a connection.
 	maxLanesPerConn = 1 << 10
-	// keepAlive is the time after which a client pings an idle connection. Each PING wakes
-	// the server, and middleboxes forget connections that are idle for 4 minutes or longer.
-	keepAlive = 150 * time.Second
+	// keepAlive is the time after which a client pings an idle connection. The server then
+	// frees the buffers of a busy time.
+	keepAlive = 90 * time.Second
 	// idleTimeout is the time after which a server closes a connection without a byte
 	// from its client.
 	idleTimeout = 2 * keepAlive

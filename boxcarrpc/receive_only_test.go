@@ -15,7 +15,7 @@ import (
 // minutes the server closed the connection as idle, which cost the client the slots of the
 // server.
 func TestAClientThatOnlyReceivesStaysConnected(t *testing.T) {
-	for _, every := range []time.Duration{time.Second, 20 * time.Second, 140 * time.Second} {
+	for _, every := range []time.Duration{time.Second, 20 * time.Second, 80 * time.Second} {
 		messages := int(4*idleTimeout/every) + 1
 		opts := &ServerOptions{StreamHandler: func(_ context.Context, _ string, s *ServerStream) error {
 			for range messages {
@@ -43,7 +43,7 @@ func TestAClientThatOnlyReceivesStaysConnected(t *testing.T) {
 // The same for one response that arrives for longer than the server's idle limit, also if
 // the server reads nothing meanwhile because the response is more than the client's share.
 func TestAResponseMayArriveSlowly(t *testing.T) {
-	const size, bytesPerSecond = 30 << 20, 90 << 10
+	const size, bytesPerSecond = 30 << 20, 133 << 10
 	for _, limit := range []int64{DefaultBufferBytes, 32 << 20} {
 		inBubble(t, func(_ context.Context, _ string, _, dst []byte) ([]byte, error) {
 			return append(dst, make([]byte, size)...), nil
