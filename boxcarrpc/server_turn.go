@@ -128,7 +128,9 @@ func (c *serverConn) lead() error {
 		c.turn.frames++
 		if (c.turn.frames%framesUnread == 0 || c.account.Tight()) && !c.out.Below(c.unreadLimit()) {
 			c.out.Flush(false)
-			c.pause()
+			c.endBatch(time.Now())
+			c.holdBack()
+			c.beginBatch(time.Now())
 		}
 		if err := c.frame(f); err != nil {
 			return err
@@ -137,14 +139,6 @@ func (c *serverConn) lead() error {
 			return errOvertaken
 		}
 	}
-}
-
-// pause ends the batch, waits while too many bytes for the peer are unread, and begins another
-// batch.
-func (c *serverConn) pause() {
-	c.endBatch(time.Now())
-	c.holdBack()
-	c.beginBatch(time.Now())
 }
 
 // beginBatch begins a batch of frames. It waits while the client has used more than its
@@ -223,12 +217,8 @@ func (c *serverConn) delayResponses(now time.Time, pending int) {
 	if c.turn.held.IsZero() {
 		c.turn.held = now
 	}
-	large := pending >= conn.BatchBytes
-	if c.turn.pipeline.Response() || now.Sub(c.turn.held) > turns.Tick || large {
+	if c.turn.pipeline.Response() || now.Sub(c.turn.held) > turns.Tick || pending >= conn.BatchBytes {
 		c.sendHeld()
-	}
-	if large {
-		c.pause()
 	}
 }
 

@@ -123,9 +123,9 @@ func (o *Outbox) Request(lane uint32, r wire.Request, method string, metadata, d
 	return ticket, o.takeTurnLocked()
 }
 
-// Response appends a response and returns the number of bytes that wait to be written. b is used
-// only if the response does not fit into one frame: see IsBulk. Then queued says that data is read
-// until the owner of b is told so; if it is false, the outbox is closed.
+// Response appends a response and returns the number of bytes that wait to be written. A response
+// of one frame is copied. Of a longer one (IsBulk) the rest waits in b: queued is true, and data is
+// read until the owner of b is told. A closed outbox drops the response: queued is false.
 func (o *Outbox) Response(lane uint32, flags uint8, r wire.Response, header, trailer, data []byte, b *Bulk) (pending int, queued bool) {
 	first := min(len(data), wire.ResponseRoom-wire.ResponseMetadataBytes(header, trailer))
 	o.mu.Lock()
