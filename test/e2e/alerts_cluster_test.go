@@ -94,7 +94,7 @@ func newAlertCluster(t testing.TB, dir string, scale int) *alertCluster {
 		}
 		return c.f.etcd.Address
 	}
-	if data := filepath.Join(dir, "data-0"); mountDisk(t, data, smallDiskBytesOf, smallDiskNodes) {
+	if data := filepath.Join(dir, "data-0"); mountDisk(t, data, alertDiskBytes, alertDiskNodes) {
 		c.disk = data
 	}
 	var err error
@@ -358,7 +358,7 @@ func (p *silentProxy) wait() {
 // without other programs, whose writes the alert would foresee to fill it.
 const (
 	clusterDiskBytes, clusterDiskNodes = 64 << 30, 500_000
-	smallDiskBytesOf, smallDiskNodes   = 12 << 30, 8_000
+	alertDiskBytes, alertDiskNodes     = 12 << 30, 8_000
 )
 
 // mountDisk mounts a disk in a directory. It returns false without root.
