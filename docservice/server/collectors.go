@@ -46,6 +46,7 @@ var (
 	mergeBytes      = metric.Counter("index_merge_bytes_total", "Bytes written by merges.", "collection")
 	writesStopped   = metric.Counter("index_writes_stopped_seconds_total", "Time the tail waited for flushes and merges of the index.", "collection")
 	diskFree        = metric.Gauge("disk_free_bytes", "Free space of the file systems of queue and index.", "collection", "part")
+	diskSize        = metric.Gauge("disk_bytes", "Size of the file systems of queue and index.", "collection", "part")
 	inodesFree      = metric.Gauge("inodes_free", "Free inodes of the file systems of queue and index, if they limit them.", "collection", "part")
 	indexProblem    = metric.Gauge("index_problem", "1 while the last flush, merge or write failed; see the log.", "collection")
 )
@@ -70,7 +71,7 @@ func (c collectionCollector) Describe(to chan<- *prometheus.Desc) {
 		served, ready, stateOf, lagSeconds, lagBytes, applied, segmentAt, blockAt, faults, faultInfo, quarantined, swept, scrubbed, scrubEnded,
 		segments, queueBytes, queueDocs, queueDels,
 		indexTables, indexTableBytes, indexEntries, indexLogBytes, memtableBytes, filterBytes, flushes, merges, mergeBytes,
-		writesStopped, diskFree, inodesFree, indexProblem, residentRatio,
+		writesStopped, diskFree, diskSize, inodesFree, indexProblem, residentRatio,
 	} {
 		to <- m.Desc
 	}
@@ -114,6 +115,7 @@ func (c collectionCollector) collect(to chan<- prometheus.Metric, one *collectio
 	for part, dir := range one.Dirs() {
 		if free, err := c.options.Host.FS.Free(dir); err == nil { // an error is reported elsewhere
 			diskFree.Send(to, float64(free.Bytes), name, part)
+			diskSize.Send(to, float64(free.Size), name, part)
 			if free.Inodes != vfs.NoInodeLimit {
 				inodesFree.Send(to, float64(free.Inodes), name, part)
 			}

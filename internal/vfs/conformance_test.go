@@ -466,6 +466,7 @@ func testFree(t *testing.T, r testFS) {
 	free, err := r.Free(r.dir)
 	require.NoError(t, err)
 	assert.Positive(t, free.Bytes)
+	assert.GreaterOrEqual(t, free.Size, free.Bytes)
 	assert.NotZero(t, free.Inodes)
 }
 

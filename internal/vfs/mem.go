@@ -494,5 +494,5 @@ func (m *Mem) Free(dir string) (Space, error) {
 	if _, err := m.find("free", dir); err != nil {
 		return Space{}, err
 	}
-	return Space{Bytes: max(0, m.mu.capacity-m.mu.used), Inodes: NoInodeLimit}, nil
+	return Space{Bytes: max(0, m.mu.capacity-m.mu.used), Size: m.mu.capacity, Inodes: NoInodeLimit}, nil
 }

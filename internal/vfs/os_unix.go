@@ -100,7 +100,7 @@ func free(dir string) (Space, error) {
 		if err != nil {
 			return Space{}, &fs.PathError{Op: "statfs", Path: dir, Err: err}
 		}
-		space := Space{Bytes: int64(stat.Bavail * uint64(stat.Bsize)), Inodes: int64(stat.Ffree)}
+		space := Space{Bytes: int64(stat.Bavail * uint64(stat.Bsize)), Size: int64(stat.Blocks * uint64(stat.Bsize)), Inodes: int64(stat.Ffree)}
 		if stat.Files == 0 {
 			space.Inodes = NoInodeLimit
 		}

@@ -79,11 +79,11 @@ func free(dir string) (Space, error) {
 	if err != nil {
 		return Space{}, err
 	}
-	var bytes uint64
-	if err := windows.GetDiskFreeSpaceEx(name, &bytes, nil, nil); err != nil {
+	var bytes, size uint64
+	if err := windows.GetDiskFreeSpaceEx(name, &bytes, &size, nil); err != nil {
 		return Space{}, &fs.PathError{Op: "free", Path: dir, Err: err}
 	}
-	return Space{Bytes: int64(bytes), Inodes: NoInodeLimit}, nil
+	return Space{Bytes: int64(bytes), Size: int64(size), Inodes: NoInodeLimit}, nil
 }
 
 // mapFile reads the file, because a real mapping would prevent its removal.

@@ -55,6 +55,7 @@ type FS interface {
 // Space is free space of a file system.
 type Space struct {
 	Bytes  int64
+	Size   int64 // bytes of the file system, free or not
 	Inodes int64 // how many files can be created; NoInodeLimit if any number
 }
 

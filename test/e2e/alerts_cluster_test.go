@@ -355,7 +355,7 @@ func (p *silentProxy) wait() {
 }
 
 // Disks are sparse files with file systems, above the bounds of DocstoreDiskFull. The cluster has one
-// without other programs, whose writes the alert would foresee to fill it.
+// without other programs, whose writes could fill it.
 const (
 	clusterDiskBytes, clusterDiskNodes = 64 << 30, 500_000
 	alertDiskBytes, alertDiskNodes     = 12 << 30, 8_000

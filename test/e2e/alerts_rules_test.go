@@ -157,7 +157,7 @@ func TestScaledRules(t *testing.T) {
 		"DocstoreNotFresh":     {"histogram_quantile(0.99, sum by (instance, collection, le) (rate(docstore_freshness_seconds_bucket[30000ms]))) > 6", "1m0s"},
 		"DocstoreSourceOld":    {"histogram_quantile(0.99, sum by (instance, queue, le) (rate(docstore_append_source_age_seconds_bucket[30000ms]))) > 30", "1m0s"},
 		"DocstoreSlow":         {"histogram_quantile(0.99, sum by (instance, method, le) (rate(docstore_fetch_seconds_bucket[30000ms]))) > 0.05", "1m0s"},
-		"DocstoreDiskFull":     {"docstore_disk_free_bytes < 10e9 or predict_linear(docstore_disk_free_bytes[2160000ms], 24 * 3600 / 10) < 0 or docstore_inodes_free < 1000", "1m30s"},
+		"DocstoreDiskFull":     {"docstore_disk_free_bytes < 10e9 or (predict_linear(docstore_disk_free_bytes[2160000ms], 24 * 3600 / 10) < 0 and docstore_disk_free_bytes < 0.4 * docstore_disk_bytes) or docstore_inodes_free < 1000", "1m30s"},
 		"DocstoreIndexProblem": {"docstore_index_problem == 1", "30s"},
 		"BoxcarPanics":         {"increase(boxcar_server_panics_total[90000ms]) > 0", ""},
 	} {
