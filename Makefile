@@ -37,10 +37,10 @@ SEQUENTIAL := ./boxcarrpc/core ./boxcarrpc/subset
 # Those whose tests take minutes with it: it runs the short ones.
 LONG := ./boxcarrpc ./cmd/internal/docserviced ./cmd/internal/updater ./docservice/collection ./docservice/follow ./lsm ./queue ./queue/maintain ./queue/publish
 
-# The commands of tests, packages and images are built with the same flags, so that the build
-# cache has each package once. The race detector needs cgo.
-test test-all: export CGO_ENABLED = 0
-test test-all: export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath
+# The commands of tests, packages and images are built with the same flags, as are the packages whose
+# types vet and linters read, so that the build cache has each package once. The race detector needs cgo.
+test test-all check lint fuzz: export CGO_ENABLED = 0
+test test-all check lint fuzz: export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath
 
 # Four packages at a time, because tests wait. Vet and symbol tables cost a fifth of the time
 # of the first run.
