@@ -9,11 +9,8 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"image/color"
 	"io"
-	"maps"
 	"os"
-	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -94,15 +91,12 @@ const mebibyte = 1 << 20
 // smallest is drawn for smaller values: a logarithmic scale has no zero.
 const smallest = 0.01
 
-// series are the points of a line by its name.
-type series map[string]plotter.XYs
-
 // write draws the picture.
 func write(to string, samples []sample) error {
 	unitName, unit := timeUnit(samples)
-	resident, descriptors, disk, latency := series{}, series{}, series{}, series{}
+	resident, descriptors, disk, latency := picture.Series{}, picture.Series{}, picture.Series{}, picture.Series{}
 	for _, s := range samples {
-		add := func(to series, name string, y float64) {
+		add := func(to picture.Series, name string, y float64) {
 			to[name] = append(to[name], plotter.XY{X: s.Seconds / unit, Y: max(y, smallest)})
 		}
 		for name, p := range s.Processes {
@@ -120,7 +114,7 @@ func write(to string, samples []sample) error {
 	var plots [][]*plot.Plot
 	for _, row := range [][]struct {
 		title string
-		of    series
+		of    picture.Series
 		log   bool
 	}{
 		{{"resident memory, MiB", resident, false}, {"open descriptors", descriptors, false}},
@@ -128,7 +122,7 @@ func write(to string, samples []sample) error {
 	} {
 		var drawn []*plot.Plot
 		for _, one := range row {
-			p, err := lines(one.title, unitName, one.of)
+			p, err := picture.Lines(one.title, unitName, one.of)
 			if err != nil {
 				return err
 			}
@@ -142,33 +136,4 @@ func write(to string, samples []sample) error {
 		plots = append(plots, drawn)
 	}
 	return picture.Write(to, 12*vg.Inch, 8*vg.Inch, plots)
-}
-
-// legendShare is the part of the width that is left for the legend.
-const legendShare = 0.15
-
-// colors of the lines, in the order of their names.
-var colors = []color.RGBA{
-	{0x1f, 0x5f, 0xa8, 0xff}, {0x7f, 0xb2, 0xe5, 0xff}, {0x2a, 0x80, 0x3c, 0xff}, {0x86, 0xc9, 0x8d, 0xff}, {0x70, 0x70, 0x70, 0xff},
-	{0xb0, 0x3a, 0x2e, 0xff}, {0xe8, 0x9c, 0x8c, 0xff}, {0x6c, 0x3c, 0x9c, 0xff}, {0xd1, 0x9a, 0x00, 0xff},
-}
-
-// lines draws a line for each series.
-func lines(title, unit string, of series) (*plot.Plot, error) {
-	p := plot.New()
-	p.Title.Text = title
-	p.X.Label.Text = unit
-	p.Legend.Top = true
-	p.Add(plotter.NewGrid())
-	for i, name := range slices.Sorted(maps.Keys(of)) {
-		line, err := plotter.NewLine(of[name])
-		if err != nil {
-			return nil, err
-		}
-		line.Color = colors[i%len(colors)]
-		p.Add(line)
-		p.Legend.Add(name, line)
-	}
-	p.X.Max += (p.X.Max - p.X.Min) * legendShare
-	return p, nil
 }
