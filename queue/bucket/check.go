@@ -15,9 +15,10 @@ import (
 )
 
 const (
-	// checkWriters writers create one object at the same time, in each of checkRounds rounds.
+	// checkWriters writers create one object at the same time, in each of checkRounds rounds. Two
+	// rounds find a store that examines and creates with 10 us in between.
 	checkWriters = 16
-	checkRounds  = 60
+	checkRounds  = 10
 	// checkObjectBytes is the size of the object whose ranges are read: larger than one
 	// segment of a TCP connection.
 	checkObjectBytes = 300_000
@@ -35,7 +36,7 @@ type Finding struct {
 
 // Check tests the properties of a store that package publish relies on: it creates,
 // reads, lists and deletes objects below check/, and removes them at the end. It sends
-// about 1,100 requests. Check returns an error only if the store cannot be used, for
+// about 250 requests. Check returns an error only if the store cannot be used, for
 // example with wrong credentials; deviations are in the findings.
 func Check(ctx context.Context, b Bucket) ([]Finding, error) {
 	c := newChecker(b)
