@@ -24,6 +24,9 @@ TEST_TIMEOUT ?= 25m
 
 # A line for each package, the output of failures, and the totals.
 REPORT := $(TOOLS)/testreport
+# The same with temporary files in memory. The tests of the whole system, and those with invariants,
+# write to the disk.
+IN_MEMORY := GOTMPDIR=$${TMPDIR:-/tmp} TMPDIR=$$(scripts/memory-dir) $(REPORT)
 
 # The fleet in one process, in virtual time; see internal/simulate. Its linker flag lets it change a
 # table of the runtime. These targets run the same seeds each time, in as many processes as there are
@@ -46,7 +49,7 @@ test test-all check lint fuzz: export GOFLAGS := $(shell $(GO) env GOFLAGS) -tri
 # of the first run.
 test: $(REPORT) ## test with random seeds; needs only Go; two minutes, the first time four
 	$(GO) build -o bin/ ./cmd/...
-	$(REPORT) -count 1 -short -vet=off -ldflags='-s -w' -p 4 -timeout $(TEST_TIMEOUT) $(PACKAGES) ./test/commands ./test/architecture
+	$(IN_MEMORY) -count 1 -short -vet=off -ldflags='-s -w' -p 4 -timeout $(TEST_TIMEOUT) $(PACKAGES) ./test/commands ./test/architecture
 	$(REPORT) -count 1 -short -vet=off $(SIMULATION) -seed 1 -seeds 20
 
 # test/ runs the commands as processes, built without the race detector: it would slow down
@@ -54,10 +57,10 @@ test: $(REPORT) ## test with random seeds; needs only Go; two minutes, the first
 # and damages (see internal/crashtest); those that have many run without it afterwards, with all.
 test-all: setup check $(REPORT) ## install tools and run every test: races, real servers, guides, browser, clients, images; 20 minutes
 	@scripts/setup chromium
-	CGO_ENABLED=1 $(REPORT) -slowest 10 -vet=off -race -p 4 -timeout $(TEST_TIMEOUT) $$($(GO) list $(PACKAGES) | grep -vxF "$$($(GO) list $(SEQUENTIAL) $(LONG))")
-	CGO_ENABLED=1 $(REPORT) -slowest 10 -vet=off -race -short -p 4 -timeout $(TEST_TIMEOUT) $(LONG)
+	CGO_ENABLED=1 $(IN_MEMORY) -slowest 10 -vet=off -race -p 4 -timeout $(TEST_TIMEOUT) $$($(GO) list $(PACKAGES) | grep -vxF "$$($(GO) list $(SEQUENTIAL) $(LONG))")
+	CGO_ENABLED=1 $(IN_MEMORY) -slowest 10 -vet=off -race -short -p 4 -timeout $(TEST_TIMEOUT) $(LONG)
 	$(REPORT) -slowest 10 -vet=off -timeout $(TEST_TIMEOUT) ./test/...
-	$(REPORT) -slowest 10 -vet=off -timeout $(TEST_TIMEOUT) -tags invariants,nolzo $(SEQUENTIAL) $(LONG) ./internal/vfs ./bloom ./lsm/internal/... ./queue/internal/... ./queue/codec ./queue/stored ./queue/bucket ./wal ./ingest ./docservice/column ./docservice/placement/...
+	$(REPORT) -slowest 10 -vet=off -timeout $(TEST_TIMEOUT) -tags invariants,nolzo $(SEQUENTIAL) $(LONG) ./internal/vfs ./internal/residency ./bloom ./lsm/internal/... ./queue/internal/... ./queue/codec ./queue/stored ./queue/bucket ./wal ./ingest ./docservice/column ./docservice/placement/...
 	$(REPORT) -vet=off $(SIMULATION) -seed 1000 -seeds 200
 	cd bench && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) ./...
 	cd examples/frontend && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) ./...
