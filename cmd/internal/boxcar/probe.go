@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -20,6 +19,7 @@ import (
 	"docstore/cmd/internal/cli"
 	"docstore/docservice"
 	"docstore/docservice/placement"
+	"docstore/internal/canary"
 	"docstore/internal/units"
 	"docstore/queue/shard"
 )
@@ -27,8 +27,6 @@ import (
 const (
 	// probePoll is how often a server is asked for the canary.
 	probePoll = 20 * time.Millisecond
-	// canaryLife is the time until a canary expires.
-	canaryLife = 24 * time.Hour
 	// maxCommandOutput limits the output of a failed command in the report.
 	maxCommandOutput = 400
 )
@@ -88,14 +86,6 @@ counts leave it out.`,
 	flags.StringVar(&p.command, "append", "", "shell command that appends its standard input to the queue; empty: write no canary")
 	flags.BoolVar(&p.json, "json", false, "write the findings as JSON")
 	return command
-}
-
-// canary is the document that a probe writes and looks for.
-type canary struct {
-	ID      string    `json:"id"`
-	Nonce   string    `json:"nonce"`
-	Sent    time.Time `json:"sent"`
-	Expires time.Time `json:"_expires"`
 }
 
 func (p *probe) run(ctx context.Context, env *cli.Env) error {
@@ -184,8 +174,9 @@ func shardServers(m *placement.Map, states []placement.ServerState, collection, 
 
 // append runs the command and returns why it failed, "" if it succeeded.
 func (p *probe) append(ctx context.Context, nonce string) string {
-	now := time.Now()
-	line, err := json.Marshal(canary{ID: p.id, Nonce: nonce, Sent: now, Expires: now.Add(canaryLife).UTC().Truncate(time.Second)})
+	sent := canary.New(p.id, time.Now())
+	sent.Nonce = nonce
+	line, err := sent.Encode()
 	if err != nil {
 		return err.Error()
 	}
@@ -254,14 +245,16 @@ func (p *probe) awaitCanary(ctx context.Context, client *docservice.Client, nonc
 			return // the timeout of the canary is not the server's fault
 		}
 		found.GetSeconds = took.Seconds()
-		var is canary
+		var is canary.Document
 		found.GetError = ""
 		switch {
 		case errors.Is(err, docservice.ErrNotFound):
 		case err != nil && !errors.Is(err, context.Canceled):
 			found.GetError = err.Error()
-		case err == nil && json.Unmarshal(document, &is) == nil:
-			found.Sent = &is.Sent
+		case err == nil:
+			if d, ok := canary.Decode(document); ok {
+				is, found.Sent = d, &d.Sent
+			}
 		}
 		if nonce == "" {
 			return
