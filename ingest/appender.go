@@ -21,6 +21,9 @@ type Options struct {
 	// until an entry is flushed; 0: no limit. Run flushes at its end in any case.
 	FlushInterval time.Duration
 	FlushEvery    int
+	// CanaryInterval is the time between two canaries of each shard, documents that tell servers how
+	// long entries take: see package canary. They are no records of the source. 0: there are none.
+	CanaryInterval time.Duration
 	// SkipInvalid skips invalid records; without it the first one is an error.
 	SkipInvalid bool
 	// DeadLetters keeps the skipped records; nil: they are only logged.
@@ -34,7 +37,7 @@ type Options struct {
 	// is not. Any goroutine may call it.
 	Flushed func(at Progress, took time.Duration)
 	Logger  *slog.Logger     // of skipped records; the default discards
-	Now     func() time.Time // for the dead letters and Rate; the default is time.Now
+	Now     func() time.Time // for the dead letters, Rate and canaries; the default is time.Now
 }
 
 // Appender moves records from a source into a set of shards. Progress is safe for concurrent use.
@@ -48,6 +51,7 @@ type Appender struct {
 	unflushed int      // entries since the last flush by FlushEvery
 	encoded   []byte   // the cursor, for the writer
 	pace      *pace    // nil: no limit
+	canaries  canaries
 }
 
 // NewAppender returns an Appender. ends says whether the source ends, before its first batch: see
@@ -99,6 +103,7 @@ func (a *Appender) Run(ctx context.Context) error {
 	p := newProducer(a.source, a.options.Parsing)
 	stop := p.start(ctx)
 	defer stop()
+	defer a.startCanaries()()
 
 	flushing := a.startFlushing()
 	err := a.consume(ctx, p, flushing.failed)
@@ -121,6 +126,10 @@ func (a *Appender) consume(ctx context.Context, p *producer, flushFailed <-chan 
 			return ErrInterrupted
 		case err := <-flushFailed:
 			return err
+		case <-a.canaries.due:
+			if err := a.putCanaries(); err != nil {
+				return err
+			}
 		case b, more := <-p.filled:
 			if !more && !p.complete {
 				return ErrInterrupted
@@ -160,6 +169,7 @@ func (a *Appender) appendBatch(ctx context.Context, b *Batch) error {
 		oldest = a.oldestEvent(b)
 	}
 	defer func() {
+		a.canaries.read(oldest, a.options.Now())
 		a.progress.appended(oldest) // after the entries: a flush meanwhile is not the last one of them
 		a.reach(b, last)
 	}()
@@ -169,6 +179,9 @@ func (a *Appender) appendBatch(ctx context.Context, b *Batch) error {
 		}
 		if a.pace != nil && !a.pace.wait(ctx, a.options.Now()) {
 			return ErrInterrupted
+		}
+		if err := a.putDueCanaries(); err != nil {
+			return err
 		}
 		if err := a.appendRecord(b, i); err != nil {
 			return err

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/ingest"
+	"docstore/internal/canary"
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
@@ -149,13 +150,18 @@ func appendAll(random *rand.Rand, fsys vfs.FS, l shard.Layout, in testInput, res
 			return err
 		}
 	}
-	next := in.start(random, from)
+	next, canaries := in.start(random, from), canary.IDs(l.Shards, l.Shard)
 	for {
 		b := next(1 + random.IntN(20))
 		if len(b.Records) == 0 {
 			return to.End()
 		}
 		for i, r := range b.Records {
+			if random.IntN(20) == 0 {
+				if err := to.Put(queue.Record{ID: canaries[random.IntN(l.Shards)], Document: []byte("{}")}); err != nil {
+					return err
+				}
+			}
 			has, err := to.Has(b, i)
 			if err != nil {
 				return err
@@ -179,7 +185,7 @@ func appendAll(random *rand.Rand, fsys vfs.FS, l shard.Layout, in testInput, res
 	}
 }
 
-// entries returns the documents of all shards, in the order of each shard.
+// entries returns the documents of all shards, except canaries, in the order of each shard.
 func entries(t require.TestingT, fsys vfs.FS, dir string, l shard.Layout) (documents []string) {
 	for i := range l.Shards {
 		r, err := queue.OpenReader(l.Dir(dir, i), &queue.ReaderOptions{FS: fsys})
@@ -195,7 +201,9 @@ func entries(t require.TestingT, fsys vfs.FS, dir string, l shard.Layout) (docum
 				document, err = r.DocumentFor(nil, e.ID, e.Address)
 				require.NoError(t, err)
 			}
-			documents = append(documents, string(document))
+			if !canary.Is(e.ID) {
+				documents = append(documents, string(document))
+			}
 			if e.Next.Next.Compare(r.End().Next) >= 0 {
 				return io.EOF
 			}
@@ -210,8 +218,8 @@ func entries(t require.TestingT, fsys vfs.FS, dir string, l shard.Layout) (docum
 
 var errCrash = errors.New("crash")
 
-// TestExactlyOnce appends inputs one after the other. The program crashes again and again,
-// also while it resumes. In the end the shards have each record once, in its order.
+// TestExactlyOnce appends inputs one after the other, and canaries between their records. The
+// program crashes again and again, also while it resumes. In the end the shards have each record once, in its order.
 func TestExactlyOnce(t *testing.T) {
 	testExactlyOnce(t, false, func(random *rand.Rand, l shard.Layout, n int) (testInput, []string) {
 		in := newInput(random, l, fmt.Sprint("input", n), 300)

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"docstore/ingest"
+	"docstore/internal/canary"
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
@@ -202,6 +203,27 @@ func TestReplaceExpiring(t *testing.T) {
 	done, err = c.replace(t.Context(), (&state{}).source(testseed.Rand(t)), 1)
 	require.NoError(t, err)
 	require.Equal(t, ingest.Replaced{Deleted: 2}, done, "the one that has expired needs no delete")
+}
+
+// Canaries are no documents of a state: they are not deleted and in no count.
+func TestReplaceLeavesCanaries(t *testing.T) {
+	c := newReplaced(testLayouts[1])
+	next := state{"a": "x"}
+	_, err := c.replace(t.Context(), next.source(testseed.Rand(t)), 1)
+	require.NoError(t, err)
+	for range 2 { // the second time with another canary
+		for _, id := range canary.IDs(c.layout.Shards, c.layout.Shard) {
+			c.put(t, queue.Record{ID: id, Document: []byte("{}"), Expires: c.now.Add(canary.Life)})
+		}
+		_, before, err := c.stateOf()
+		require.NoError(t, err)
+		done, err := c.replace(t.Context(), next.source(testseed.Rand(t)), 0)
+		require.NoError(t, err)
+		require.Equal(t, ingest.Replaced{Equal: 1}, done)
+		_, entries, err := c.stateOf()
+		require.NoError(t, err)
+		require.Equal(t, before, entries)
+	}
 }
 
 // Records that are the documents of the collection are not parsed, with the same result.

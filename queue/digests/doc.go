@@ -11,6 +11,8 @@
 // replaces the file. If the file is missing or damaged, or a queue has another history, it reads
 // the whole queues. So the file can be deleted at any time.
 //
+// Canaries have no row: they are no documents of a state.
+//
 // A change of a document is missed if the 64-bit checksums are equal: one of 1.8e19 changes. Ids
 // are compared by 128 bits of their SHA-256.
 //

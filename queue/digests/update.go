@@ -11,6 +11,7 @@ import (
 	"sort"
 	"time"
 
+	"docstore/internal/canary"
 	"docstore/internal/checksum"
 	"docstore/internal/vfs"
 	"docstore/queue"
@@ -110,6 +111,9 @@ func (t *Table) read(ctx context.Context, shard int, s *sorter) (queue.Position,
 	var document []byte
 	err = r.Scan(ctx, at, func(e queue.Entry) error {
 		at = e.Next
+		if canary.Is(e.ID) && !e.Deleted {
+			return nil
+		}
 		entry := row{id: hashOf(e.ID), expiry: segment.ExpirySeconds(e.Expires)}
 		if e.Deleted {
 			entry.order = 1

@@ -23,7 +23,7 @@ func newDump(env *cli.Env) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "dump --queue DIR",
 		Short: "Write the entries of a queue as NDJSON",
-		Long: `Dump writes all entries of a queue to standard output, oldest first, one per
+		Long: `Dump writes the entries of a queue to standard output, oldest first, one per
 line, of shards one after the other: documents as they were appended, and
 deletes as {"id":"...","_delete":true}. A document for which that is not
 possible, because it has control fields, or does not contain its id or expiry,
@@ -40,6 +40,9 @@ dump examines the first documents: if all of them have their id in one other
 field, it uses that field, and reports it on standard error. Damaged documents
 are skipped and reported, and make the exit status 1. With
 --control-fields=false so are deletes and documents that need control fields.
+
+Canaries, those of "append --canary" and "boxcar probe", are left out, unless
+--id or --prefix names them.
 
 The entries can be selected by id, segment and number. --until dumps the queue
 as it was at a position that "stats" printed. --live dumps the newest document

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 
+	"docstore/internal/canary"
 	"docstore/queue"
 )
 
@@ -21,7 +22,7 @@ func (d *dumper) findIDField(ctx context.Context) error {
 	var candidates map[string]bool // nil before the first document
 	documents := 0
 	err := d.reader.Scan(ctx, queue.Position{}, func(e queue.Entry) (err error) {
-		if e.Deleted {
+		if e.Deleted || canary.Is(e.ID) {
 			return nil
 		}
 		if d.document, err = d.reader.DocumentFor(d.document[:0], e.ID, e.Address); err != nil {

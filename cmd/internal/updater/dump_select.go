@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"docstore/cmd/internal/cli"
+	"docstore/internal/canary"
 	"docstore/queue"
 )
 
@@ -74,9 +75,12 @@ func (s *selection) check() error {
 	return errors.Join(problems...)
 }
 
-// matches reports whether an id is selected.
+// matches reports whether an id is selected. Canaries are if the flags name them.
 func (s *selection) matches(id []byte) bool {
-	return (s.wanted == nil || s.wanted[string(id)]) && bytes.HasPrefix(id, []byte(s.prefix))
+	if s.wanted != nil {
+		return s.wanted[string(id)]
+	}
+	return bytes.HasPrefix(id, []byte(s.prefix)) && (!canary.Is(id) || canary.Is([]byte(s.prefix)))
 }
 
 // errSelected ends a scan after the selected entries.

@@ -74,6 +74,18 @@ func TestDumpSelects(t *testing.T) {
 
 // A dump of the live documents at a position, in any number of passes, restores the
 // documents that the queue had there.
+// Canaries are left out, unless they are asked for, and have no influence on the id field.
+func TestDumpLeavesCanariesOut(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "queue")
+	canary, document := `{"id":"docstore-canary","sent":"2026-11-21T10:00:00Z"}`, `{"sku":"a"}`
+	ok(t, canary, "append", "--queue", dir, "--quiet")
+	ok(t, document, "append", "--queue", dir, "--quiet", "--id-field", "sku")
+	require.Equal(t, document+"\n", dump(t, dir))
+	require.Equal(t, document+"\n", dump(t, dir, "--live"))
+	require.Equal(t, canary+"\n", dump(t, dir, "--id", "docstore-canary", "--id-field", "id"))
+	require.Equal(t, canary+"\n", dump(t, dir, "--prefix", "docstore-canary", "--live", "--id-field", "id"))
+}
+
 func TestDumpLiveModel(t *testing.T) {
 	rng := testseed.Rand(t)
 	dir := t.TempDir()
