@@ -39,6 +39,9 @@ const badLinesName = "bad-lines.ndjson"
 // copied and mapped: a queue of 1 GiB has 32,768 of this size.
 const minSegmentSize = 32 << 10
 
+// minCanary is the minimum of --canary.
+const minCanary = time.Second
+
 // announceAge is the default of --segment-age with --announce.
 const announceAge = 10 * time.Minute
 
@@ -65,6 +68,7 @@ type appendOptions struct {
 	eventTime     *records.TimeField // of timeField; nil: none
 	flushInterval time.Duration
 	flushEvery    int
+	canary        time.Duration // interval; 0: none
 	segmentSize   units.Size
 	segmentAge    time.Duration
 	shards        int // 0: as many as the queue has
@@ -195,6 +199,11 @@ or servers are pinned, it only publishes. If the records of the last minute
 exceed --max-deletes, --max-bad or --max-rate, it stops announcing until
 "announce" is run, and the exit status is 1.
 
+With --canary append also puts a document into each shard at this interval. Each
+server measures with it how long a document takes from the source to there:
+docstore_canary_seconds of its metrics. A canary expires after a day. Lists,
+counts, dumps and --replace leave it out.
+
 SIGINT and SIGTERM stop append after the current document, and everything
 before it is flushed. The exit status is then 0 if the input may be endless (a
 pipe, or --follow), and 1 if the rest of a file was not read.`,
@@ -241,6 +250,7 @@ pipe, or --follow), and 1 if the rest of a file was not read.`,
 	flags.StringVar(&o.badLines, "bad-lines", "", "file for skipped records; the default with --follow is "+badLinesName+" in the queue's directory")
 	flags.DurationVar(&o.flushInterval, "flush-interval", time.Second, "maximum time until a document is flushed; 0: flush only at the end and by --flush-every")
 	flags.IntVar(&o.flushEvery, "flush-every", 0, "also flush after this many documents and deletes; 0: no limit")
+	flags.DurationVar(&o.canary, "canary", 0, "interval of canaries, documents that measure the time to each server and that lists leave out; 0: none")
 	flags.Var(&o.segmentSize, "segment-size", "size at which a segment is sealed")
 	flags.DurationVar(&o.segmentAge, "segment-age", 0, "age at which a segment is sealed; 0: no limit")
 	flags.IntVar(&o.shards, "shards", 0, fmt.Sprintf("shards of a new queue, a power of two up to %d; default 1", shardset.MaxShards))
@@ -261,7 +271,7 @@ func groupAppendFlags(command *cobra.Command) {
 	cli.Group(command, "Common flags", "queue", "from", "format", "id-field", "resume", "follow", "replace", "dry-run", "skip-bad", "quiet")
 	cli.Group(command, "Flags of documents", "id", "id-template", "keep", "drop", "rename", "control-fields")
 	cli.Group(command, "Flags of the input", "encoding", "columns", "header", "delimiter", "typed-cells", "parquet-memory", "bad-lines", "rate", "time-field")
-	cli.Group(command, "Flags of the queue", "codec", "shards", "flush-interval", "flush-every", "segment-size", "segment-age")
+	cli.Group(command, "Flags of the queue", "codec", "shards", "flush-interval", "flush-every", "segment-size", "segment-age", "canary")
 	cli.Group(command, "Flags of publishing", "publish", "announce", "etcd", "s3-endpoint", "s3-path-style", "max-deletes", "max-bad", "max-rate")
 	cli.Values(command, "format", formatNames()...)
 	cli.Values(command, "codec", codec.Names()...)
@@ -320,6 +330,9 @@ func (o *appendOptions) check() error {
 	refuse(!(o.rate >= 0) || o.rate > ingest.MaxRate, "--rate %v: must be from 0 to %v a second", o.rate, ingest.MaxRate)
 	refuse(o.flushInterval < 0, "--flush-interval %s: must not be negative", o.flushInterval)
 	refuse(o.flushEvery < 0, "--flush-every %d: must not be negative", o.flushEvery)
+	refuse(o.canary != 0 && o.canary < minCanary, "--canary %s: must be at least %s", o.canary, minCanary)
+	refuse(o.canary != 0 && o.dryRun, "--canary contradicts --dry-run: nothing is appended")
+	refuse(o.canary != 0 && o.flushInterval == 0, "--canary needs a --flush-interval above 0: canaries must not wait for other documents")
 	refuse(o.segmentAge < 0, "--segment-age %s: must not be negative", o.segmentAge)
 	refuse(o.shards < 0 || o.shards > shardset.MaxShards || o.shards&(o.shards-1) != 0, "--shards %d: must be a power of two from 1 to %d", o.shards, shardset.MaxShards)
 	if _, _, err := net.SplitHostPort(o.metrics); o.metrics != "" && err != nil {
@@ -435,7 +448,7 @@ func (o *appendOptions) liveOptions(env *cli.Env, target *store, seal func() err
 func (o *appendOptions) appenderOptions(env *cli.Env, in *sources.Input, from ingest.Source, m *metrics, shown *meter.Meter) ingest.Options {
 	flushes := &flushLog{env: env, from: from}
 	options := ingest.Options{
-		Queue: o.queueDir, Parsing: in.Parsing, Rate: o.rate, FlushInterval: o.flushInterval, FlushEvery: o.flushEvery,
+		Queue: o.queueDir, Parsing: in.Parsing, Rate: o.rate, FlushInterval: o.flushInterval, FlushEvery: o.flushEvery, CanaryInterval: o.canary,
 		SkipInvalid: o.skipBad, Logger: env.Log, Now: env.Now,
 		Appended: func(at ingest.Progress) { shown.Update(at.Entries(), at.Bytes) },
 		Flushed: func(at ingest.Progress, took time.Duration) {

@@ -25,7 +25,13 @@ var wrongUses = map[string][]wrongUse{
 		{"--announce=perhaps", "--announce"},
 	},
 	"bad-lines": {{"--bad-lines x --skip-bad=false", "--bad-lines contradicts --skip-bad=false"}},
-	"codec":     {{"--codec zip", "--codec zip: this build has "}},
+	"canary": {
+		{"--canary 500ms", "--canary 500ms: must be at least 1s"},
+		{"--canary 1m --dry-run", "--canary contradicts --dry-run: nothing is appended"},
+		{"--canary 1m --replace", "--canary contradicts --replace: the run ends"},
+		{"--canary 1m --flush-interval 0", "--canary needs a --flush-interval above 0"},
+	},
+	"codec": {{"--codec zip", "--codec zip: this build has "}},
 	"columns": {
 		{"--columns id,a,a", `--columns: columns 2 and 3 are both named "a"`},
 		{"--columns id, --format csv", "--columns: column 2 has no name"},

@@ -37,6 +37,7 @@ var notWithReplace = []struct{ flag, why string }{
 	{"max-rate", "all changes are announced at once"},
 	{"metrics", "the run ends"},
 	{"time-field", "the run ends"},
+	{"canary", "the run ends"},
 }
 
 // completeReplace refuses the flags that contradict --replace, and sets its defaults.
