@@ -17,16 +17,17 @@ var freshnessBounds = func() (bounds []float64) {
 	return bounds
 }()
 
-// Freshness is a histogram of the time from the append of entries to the queue until a collection
-// serves them, by the clocks of both machines. A batch counts once, with its oldest entry. Entries
-// that existed when the collection was opened do not count.
+// Freshness is a histogram of the time until a collection serves entries, by the clocks of both
+// machines: from the append to the queue, where a batch counts once, with its oldest entry, or of
+// canaries from the event at the source. Entries that existed when the collection was opened do not
+// count.
 type Freshness struct {
 	Count uint64
 	Sum   time.Duration
 	upTo  [freshnessBuckets]uint64 // cumulative
 }
 
-// Cumulative returns the number of batches up to each bound, in seconds.
+// Cumulative returns the number of values up to each bound, in seconds.
 func (f *Freshness) Cumulative() map[float64]uint64 {
 	counts := make(map[float64]uint64, freshnessBuckets)
 	for i, bound := range freshnessBounds {
@@ -36,7 +37,7 @@ func (f *Freshness) Cumulative() map[float64]uint64 {
 }
 
 // Buckets returns the upper bounds of the buckets in seconds, which must not be changed, and the
-// number of batches in each, followed by the number of those above the last bound.
+// number of values in each, followed by the number of those above the last bound.
 func (f *Freshness) Buckets() (upper []float64, counts []uint64) {
 	before := uint64(0)
 	for _, n := range f.upTo {
@@ -45,7 +46,7 @@ func (f *Freshness) Buckets() (upper []float64, counts []uint64) {
 	return freshnessBounds, append(counts, f.Count-before)
 }
 
-// add counts a batch.
+// add counts a value.
 func (f *Freshness) add(took time.Duration) {
 	took = max(0, took)
 	f.Count++

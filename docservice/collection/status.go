@@ -31,6 +31,10 @@ type Status struct {
 	// until an entry arrives after the queue was first read to its end.
 	VisibleAfter time.Duration
 	Freshness    Freshness
+	// Canaries are the times from the event at the source until canaries of append were served
+	// here. CanarySent is when the newest canary was appended; zero: there is none.
+	Canaries   Freshness
+	CanarySent time.Time
 	// Lag is the maximum age of the entries not in the index: the time since the first that
 	// could not be written was appended, or since LastAppended, or since the tail stopped if no
 	// entry was applied before; 0 if no entry is waiting.
@@ -95,6 +99,7 @@ func (s *store) status() Status {
 
 	status.Position, status.Applied = tail.position, tail.applied
 	status.LastAppended, status.VisibleAfter, status.Freshness = tail.appended, tail.visibleAfter, tail.freshness
+	status.Canaries, status.CanarySent = tail.canaries, tail.canarySent
 	status.TailedBytes, status.PresentBytes = bytesBefore(files, tail.position.Next)
 	if tail.current {
 		// The rest after the position is marks and footers.

@@ -9,6 +9,7 @@ import (
 
 	"docstore/docservice"
 	"docstore/docservice/internal/wire"
+	"docstore/internal/canary"
 	"docstore/internal/ctxtime"
 	"docstore/internal/rare"
 	"docstore/lsm"
@@ -42,6 +43,8 @@ type tailState struct {
 	// before.
 	visibleAfter time.Duration
 	freshness    Freshness // of the entries after that
+	canaries     Freshness // of the canaries after that
+	canarySent   time.Time // when the newest canary in the index was sent; zero: it has none
 }
 
 // follower applies the entries of the queue to the index, and determines when the index is
@@ -56,6 +59,7 @@ type follower struct {
 // fault, and reading is retried from the committed position: a sound copy of a damaged
 // segment, or free disk space, may arrive at any time.
 func (f *follower) runTail(ctx context.Context) {
+	f.findCanary()
 	for {
 		err := f.tail(ctx)
 		if ctx.Err() != nil {
@@ -94,6 +98,8 @@ type tailBatch struct {
 	soonest  expiries       // of the entries in batch
 	refused  bool           // writing a batch failed: no later batch may be written
 	loads    []cacheLoad    // for the cache, of the entries in batch
+	canary   []byte         // the id of the last canary of append in batch; empty: it has none
+	canaryAt queue.Address
 	buffer   []byte
 }
 
@@ -116,6 +122,9 @@ func (b *tailBatch) add(e queue.Entry) error {
 	}
 	if b.follower.options.Cache != nil {
 		b.noteLoads(e, entry)
+	}
+	if canary.IsOfAppend(e.ID) && !e.Deleted {
+		b.canary, b.canaryAt = append(b.canary[:0], e.ID...), e.Address
 	}
 	if b.bytes == 0 {
 		b.oldest = e.Appended
@@ -154,6 +163,10 @@ func (b *tailBatch) commit() error {
 		return fmt.Errorf("%w: %w", errIndexWrite, err)
 	}
 	b.follower.committed(b.next, entries, b.oldest, b.appended)
+	if len(b.canary) > 0 {
+		b.follower.servesCanary(b.canary, b.canaryAt)
+		b.canary = b.canary[:0]
+	}
 	for _, load := range b.loads {
 		b.follower.options.Cache.enqueue(load)
 	}

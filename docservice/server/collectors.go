@@ -4,11 +4,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"docstore/docservice/collection"
 	"docstore/docservice/server/internal/metric"
+	"docstore/internal/canary"
 	"docstore/internal/vfs"
 	"docstore/lsm"
 )
@@ -54,8 +56,11 @@ var (
 var (
 	residentRatio = metric.Gauge("resident_ratio", "Share of the mapped files that is in memory, by a sample; 1 if the daemon may not write the files.", "collection", "part")
 	freshness     = prometheus.NewDesc("docstore_freshness_seconds", "Time from the append of new entries to the queue until they are served here, by the clocks of both machines; of each batch the oldest.", []string{"collection"}, nil)
+	canarySeconds = prometheus.NewDesc("docstore_canary_seconds", "Time from the event at the source until a canary of append is served here, by the clocks of the machines.", []string{"collection"}, nil)
 	coldReads     = prometheus.NewDesc("docstore_cold_read_seconds", "Duration of lookups and reads that waited for the disk; a batch counts once.", []string{"collection", "part"}, nil)
 )
+
+var canaryAge = metric.Gauge("canary_age_seconds", "Time since the newest canary that is served here was appended; without a canary of the last day there is none.", "collection")
 
 var metricsAge = metric.Gauge("metrics_age_seconds", "Age of the metrics of a collection; above a few seconds, its disk does not answer.", "collection")
 
@@ -71,11 +76,12 @@ func (c collectionCollector) Describe(to chan<- *prometheus.Desc) {
 		served, ready, stateOf, lagSeconds, lagBytes, applied, segmentAt, blockAt, faults, faultInfo, quarantined, swept, scrubbed, scrubEnded,
 		segments, queueBytes, queueDocs, queueDels,
 		indexTables, indexTableBytes, indexEntries, indexLogBytes, memtableBytes, filterBytes, flushes, merges, mergeBytes,
-		writesStopped, diskFree, diskSize, inodesFree, indexProblem, residentRatio,
+		writesStopped, diskFree, diskSize, inodesFree, indexProblem, residentRatio, canaryAge,
 	} {
 		to <- m.Desc
 	}
 	to <- freshness
+	to <- canarySeconds
 	to <- coldReads
 	to <- metricsAge.Desc
 }
@@ -145,6 +151,11 @@ func collectStatus(to chan<- prometheus.Metric, name string, status collection.S
 	applied.Send(to, float64(status.Applied), name)
 	fresh := &status.Freshness
 	to <- prometheus.MustNewConstHistogram(freshness, fresh.Count, fresh.Sum.Seconds(), fresh.Cumulative(), name)
+	canaries := &status.Canaries
+	to <- prometheus.MustNewConstHistogram(canarySeconds, canaries.Count, canaries.Sum.Seconds(), canaries.Cumulative(), name)
+	if age := time.Since(status.CanarySent); age < canary.Life { // else append has been without for long
+		canaryAge.Send(to, max(0, age).Seconds(), name)
+	}
 	segmentAt.Send(to, float64(status.Position.Next.Segment), name)
 	blockAt.Send(to, float64(status.Position.Next.Block), name)
 

@@ -3,12 +3,14 @@ package server
 import (
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"docstore/docservice/readiness"
 	"docstore/docservice/server/livepage"
+	"docstore/internal/canary"
 	"docstore/internal/servertest"
 )
 
@@ -31,6 +33,27 @@ func TestResidencyMetrics(t *testing.T) {
 	}
 	require.Equal(t, 200, servertest.Get(d.http.Handler, "/documents/jobs/a").Code)
 	require.Contains(t, page(), `docstore_resident_ratio{collection="jobs",part="queue"} `)
+}
+
+// The newest canary has an age, until a day without one has passed, and is on the page.
+func TestCanaryMetrics(t *testing.T) {
+	for age, known := range map[time.Duration]bool{time.Minute: true, 25 * time.Hour: false} {
+		sent := canary.New(canary.AppendPrefix+"0", time.Now().Add(-age))
+		document, err := sent.Encode()
+		require.NoError(t, err)
+		queueDir := t.TempDir()
+		servertest.Fill(t, queueDir, sent.ID, string(document))
+		d, _ := startTestDaemon(t, testOptions(t, queueDir))
+		waitReady(t, d)
+		page := servertest.Get(d.http.Handler, "/metrics").Body.String()
+		require.Contains(t, page, `docstore_canary_seconds_count{collection="jobs"} 0`)
+		if known {
+			require.Regexp(t, `docstore_canary_age_seconds\{collection="jobs"\} [6-9]\d(\.\d+)?\n`, page)
+		} else {
+			require.NotContains(t, page, "docstore_canary_age_seconds")
+		}
+		require.Contains(t, servertest.Get(d.http.Handler, "/").Body.String(), "newest canary</dt>")
+	}
 }
 
 // emptyColumn is a server of a replica set that has not opened the shards of the placement.

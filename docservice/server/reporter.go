@@ -91,6 +91,8 @@ func (r *reporter) Sample() livepage.Sample {
 			sum.VisibleAfter = max(sum.VisibleAfter, status.VisibleAfter.Seconds())
 			bounds, counts := status.Freshness.Buckets()
 			sum.Freshness = sum.Freshness.Plus(livepage.Histogram{Bounds: bounds, Counts: counts})
+			bounds, counts = status.Canaries.Buckets()
+			sum.Canaries = sum.Canaries.Plus(livepage.Histogram{Bounds: bounds, Counts: counts})
 			if index, segments, ok := c.ColdReads(); ok {
 				sum.ColdIndex = sum.ColdIndex.Plus(histogramOf(&index))
 				sum.ColdQueue = sum.ColdQueue.Plus(histogramOf(&segments))
@@ -190,7 +192,7 @@ func (r *reporter) collectionStatus(c *collection.Collection, ready CollectionRe
 	result := livepage.Collection{
 		Name: c.Name(), Readiness: ready.Readiness, Position: ready.Position,
 		LagBytes: ready.LagBytes, LagSeconds: ready.LagSeconds,
-		LastAppended: livepage.TimeOrNil(status.LastAppended), VisibleAfter: status.VisibleAfter.Seconds(),
+		LastAppended: livepage.TimeOrNil(status.LastAppended), CanarySent: livepage.TimeOrNil(status.CanarySent), VisibleAfter: status.VisibleAfter.Seconds(),
 		Gets:    livepage.Gets{Found: status.Gets.Found, NotFound: status.Gets.NotFound, Unavailable: status.Gets.Unavailable, Failed: status.Gets.Failed},
 		Applied: status.Applied, Swept: status.Swept, Quarantined: status.Quarantined,
 		Scrubbed: status.Scrub.Bytes, ScrubEnded: livepage.TimeOrNil(status.Scrub.Ended),

@@ -41,7 +41,8 @@ func newTop(env *cli.Env) *cobra.Command {
 		Long: `Top reads the status of daemons over HTTP once per interval, and shows it until
 Ctrl-C: requests and their latency, the lag of each collection, and the granted
 slots with their clients. Several daemons take one line each. Rates are those
-of the last interval, percentiles those of the last ten seconds.
+of the last interval, percentiles those of the last ten seconds. "From source"
+is the p99 of the canaries of docstore-updater, of the last five minutes.
 
 With --etcd and --collection the daemons are those of a sharded collection, as
 they are at the start; boxcar fleet shows its columns and moves.

@@ -23,7 +23,7 @@ func frame(readings []reading, now time.Time) []string {
 	f := framed{}
 	f.line("%s, %s", units.FormatCountOf(int64(len(readings)), "daemon", "daemons"), now.Format(time.TimeOnly))
 	f.line("")
-	f.table("daemon\tstate\trequests/s\tp99\tin flight\tslots\terrors/s\trefused/s\tbehind\tvisible after\tp99 of 5 min\t", func(row func(string, ...any)) {
+	f.table("daemon\tstate\trequests/s\tp99\tin flight\tslots\terrors/s\trefused/s\tbehind\tvisible after\tp99 of 5 min\tfrom source\t", func(row func(string, ...any)) {
 		for _, r := range readings {
 			r.row(row)
 		}
@@ -42,17 +42,18 @@ func (r *reading) row(row func(string, ...any)) {
 		return
 	}
 	s := r.now
-	p99, behind, visible, fresh := 0.0, int64(0), 0.0, 0.0
+	p99, behind, visible, fresh, fromSource := 0.0, int64(0), 0.0, 0.0, 0.0
 	for _, l := range s.Latencies {
 		p99 = max(p99, l.P99)
 	}
 	for _, c := range s.Collections {
-		behind, visible, fresh = max(behind, c.LagBytes), max(visible, c.VisibleAfter), max(fresh, c.Freshness.P99)
+		behind, visible = max(behind, c.LagBytes), max(visible, c.VisibleAfter)
+		fresh, fromSource = max(fresh, c.Freshness.P99), max(fromSource, c.Canaries.P99)
 	}
-	row("%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t", r.address, state(s),
+	row("%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t", r.address, state(s),
 		r.rate(func(s *livepage.Status) uint64 { return s.Boxcar.Requests }), units.FormatSeconds(p99), s.Boxcar.InFlight, len(s.Boxcar.Slots)+s.Boxcar.More,
 		r.rate(func(s *livepage.Status) uint64 { return s.Boxcar.Errors }), r.rate(func(s *livepage.Status) uint64 { return s.Boxcar.Refused }),
-		units.FormatBytes(behind), visibleAfter(visible), visibleAfter(fresh))
+		units.FormatBytes(behind), visibleAfter(visible), visibleAfter(fresh), visibleAfter(fromSource))
 }
 
 // visibleAfter formats a livepage.Collection's VisibleAfter or the percentile of its Freshness.
@@ -171,15 +172,15 @@ func (r *reading) frame(now time.Time) []string {
 	f.line("memory: memtables %s, filters %s, merges %s, of %s; Go holds %s", units.FormatBytes(m.MemtableBytes), units.FormatBytes(m.FilterBytes),
 		units.FormatBytes(m.MergeBytes), units.FormatBytes(m.BudgetBytes), units.FormatBytes(m.GoHeapBytes))
 	f.line("")
-	f.table("collection\tdocuments\tfound/s\tnot found/s\tunavailable/s\tbehind\tvisible after\tp99 of 5 min\tfaults\t", func(row func(string, ...any)) {
+	f.table("collection\tdocuments\tfound/s\tnot found/s\tunavailable/s\tbehind\tvisible after\tp99 of 5 min\tfrom source\tfaults\t", func(row func(string, ...any)) {
 		for i := range s.Collections {
 			c := &s.Collections[i]
 			gets := func(of func(livepage.Gets) uint64) string {
 				return r.rate(func(s *livepage.Status) uint64 { return of(collectionNamed(s, c.Name).Gets) })
 			}
-			row("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t", c.Name, units.FormatCount(c.Queue.Documents),
+			row("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t", c.Name, units.FormatCount(c.Queue.Documents),
 				gets(func(g livepage.Gets) uint64 { return g.Found }), gets(func(g livepage.Gets) uint64 { return g.NotFound }),
-				gets(func(g livepage.Gets) uint64 { return g.Unavailable }), units.FormatBytes(c.LagBytes), visibleAfter(c.VisibleAfter), visibleAfter(c.Freshness.P99), len(c.Faults)+c.MoreFaults)
+				gets(func(g livepage.Gets) uint64 { return g.Unavailable }), units.FormatBytes(c.LagBytes), visibleAfter(c.VisibleAfter), visibleAfter(c.Freshness.P99), visibleAfter(c.Canaries.P99), len(c.Faults)+c.MoreFaults)
 		}
 	})
 	reasons(&f, s)

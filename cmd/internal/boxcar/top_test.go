@@ -26,7 +26,7 @@ func moments() (before, now livepage.Status) {
 			Memory:    livepage.Memory{BudgetBytes: 384 << 20, MemtableBytes: 3 << 20, FilterBytes: 1 << 20, GoHeapBytes: 20 << 20},
 			Latencies: []livepage.Latency{{Listener: "boxcar", Method: "Get", Total: served, PerSecond: 1999.6, P50: 31e-6, P99: 210e-6}, {Listener: "http", Method: "Get"}},
 			Collections: []livepage.Collection{{
-				Name: "jobs", Readiness: livepage.Readiness{Ready: true}, LagBytes: 2048, VisibleAfter: 0.009, Freshness: livepage.Freshness{P99: 1.5},
+				Name: "jobs", Readiness: livepage.Readiness{Ready: true}, LagBytes: 2048, VisibleAfter: 0.009, Freshness: livepage.Freshness{P99: 1.5}, Canaries: livepage.Freshness{P99: 2.5},
 				Gets: livepage.Gets{Found: served, NotFound: served / 1000}, Queue: livepage.Queue{Documents: 63_666}, Faults: []livepage.Fault{},
 			}},
 			Boxcar: livepage.Boxcar{
@@ -52,8 +52,8 @@ func TestTopFrame(t *testing.T) {
 boxcar 127.0.0.1:7070: 2,000 requests/s, 0 errors/s, 0 refused/s, 1 in flight; 112 slots, lowest free 2, 2 leases/s; 1 connections
 memory: memtables 3 MiB, filters 1 MiB, merges 0 B, of 384 MiB; Go holds 20 MiB
 
-collection  documents  found/s  not found/s  unavailable/s  behind  visible after  p99 of 5 min  faults
-jobs        63,666     2,000    2            0              2 KiB   9.0 ms         1.5 s         0
+collection  documents  found/s  not found/s  unavailable/s  behind  visible after  p99 of 5 min  from source  faults
+jobs        63,666     2,000    2            0              2 KiB   9.0 ms         1.5 s         2.5 s        0
 
 listener  method  per second  p50    p99
 boxcar    Get     2,000       31 µs  210 µs
@@ -69,9 +69,9 @@ and 110 more`, strings.Join(frame([]reading{r}, clock), "\n"))
 	silent := reading{address: "be-3:7071", err: http.ErrServerClosed}
 	require.Equal(t, `3 daemons, 14:03:07
 
-daemon     state                                 requests/s  p99     in flight  slots  errors/s  refused/s  behind  visible after  p99 of 5 min
-be-1:7071  ready                                 2,000       210 µs  1          112    0         0          2 KiB   9.0 ms         1.5 s
-be-2:7071  draining                              2,000       210 µs  1          112    0         0          2 KiB   9.0 ms         1.5 s
+daemon     state                                 requests/s  p99     in flight  slots  errors/s  refused/s  behind  visible after  p99 of 5 min  from source
+be-1:7071  ready                                 2,000       210 µs  1          112    0         0          2 KiB   9.0 ms         1.5 s         2.5 s
+be-2:7071  draining                              2,000       210 µs  1          112    0         0          2 KiB   9.0 ms         1.5 s         2.5 s
 be-3:7071  does not answer: http: Server closed`, strings.Join(frame([]reading{r, other, silent}, clock), "\n"))
 	require.Equal(t, "1 daemon, 14:03:07", frame([]reading{silent}, clock)[0])
 }

@@ -231,7 +231,8 @@ func (p *Page) view() view {
 	now := make(map[string]residency, len(v.Collections))
 	for i := range v.Collections {
 		c := &v.Collections[i]
-		c.Freshness = freshness(v.Samples, c.Name)
+		c.Freshness = freshness(v.Samples, c.Name, func(s CollectionSample) Histogram { return s.Freshness })
+		c.Canaries = freshness(v.Samples, c.Name, func(s CollectionSample) Histogram { return s.Canaries })
 		c.Queue.ColdReads = coldReads(v.Samples, c.Name, func(s CollectionSample) Histogram { return s.ColdQueue })
 		c.Index.ColdReads = coldReads(v.Samples, c.Name, func(s CollectionSample) Histogram { return s.ColdIndex })
 		v.Heat[i] = newHeatMap(&c.Index.Filter, p.mu.before[c.Name])

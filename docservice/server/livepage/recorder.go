@@ -56,6 +56,7 @@ type CollectionSample struct {
 	LagBytes     int64
 	VisibleAfter float64 // seconds
 	Freshness    Histogram
+	Canaries     Histogram
 	// Reads of segments and index that waited for the disk; without Bounds: not measured.
 	ColdQueue, ColdIndex Histogram
 }
@@ -183,8 +184,8 @@ func coldReads(samples []Sample, collection string, of func(CollectionSample) Hi
 }
 
 // freshness returns the figures of a collection for all samples.
-func freshness(samples []Sample, collection string) Freshness {
-	first, latest, seconds := ends(samples, collection, func(s CollectionSample) Histogram { return s.Freshness })
+func freshness(samples []Sample, collection string, of func(CollectionSample) Histogram) Freshness {
+	first, latest, seconds := ends(samples, collection, of)
 	f := Freshness{Total: latest.total()}
 	if seconds > 0 {
 		step := latest.minus(first)

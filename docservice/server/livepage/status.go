@@ -83,10 +83,10 @@ type Mapped struct {
 	ResidentRatio float64 `json:"resident_ratio"` // share of them in memory, from a sample; 1 if the daemon may not write the files
 }
 
-// Freshness holds the times from the append of new entries to the queue until they were served
-// here, of each batch that of the oldest one.
+// Freshness holds the times until new entries were served here: from the append to the queue, of
+// each batch that of the oldest one, or of canaries from the event at the source.
 type Freshness struct {
-	Total uint64  `json:"total"`       // batches since the collection was opened
+	Total uint64  `json:"total"`       // batches or canaries since the collection was opened
 	P50   float64 `json:"p50_seconds"` // of the last five minutes; 0: none
 	P99   float64 `json:"p99_seconds"`
 }
@@ -111,6 +111,8 @@ type Collection struct {
 	LastAppended *time.Time `json:"last_appended,omitempty"` // of the newest entry in the index
 	VisibleAfter float64    `json:"visible_after_seconds"`   // from append to index; 0: none since the queue was first read to its end
 	Freshness    Freshness  `json:"freshness"`               // not of a shard
+	Canaries     Freshness  `json:"canaries"`                // not of a shard
+	CanarySent   *time.Time `json:"canary_sent,omitempty"`   // when the newest canary was appended
 	Gets         Gets       `json:"gets"`
 	Applied      uint64     `json:"entries_applied"`
 	Swept        uint64     `json:"expired_entries_removed"`

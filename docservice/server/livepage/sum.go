@@ -13,7 +13,7 @@ func Sum(name string, shards []Collection) Collection {
 	sum := Collection{
 		Name: name, Shards: len(shards), Faults: []Fault{},
 		Queue: Queue{Segments: []Segment{}, Census: shards[0].Queue.Census}, Index: Index{Tables: []Table{}, Merges: []Merge{}},
-		ScrubEnded: shards[0].ScrubEnded,
+		ScrubEnded: shards[0].ScrubEnded, CanarySent: shards[0].CanarySent,
 	}
 	var notReady []readiness.Part
 	written := 0.0
@@ -28,6 +28,7 @@ func Sum(name string, shards []Collection) Collection {
 		if s.LastAppended != nil && (sum.LastAppended == nil || s.LastAppended.After(*sum.LastAppended)) {
 			sum.LastAppended = s.LastAppended
 		}
+		sum.CanarySent = earlier(sum.CanarySent, s.CanarySent)
 		sum.VisibleAfter = max(sum.VisibleAfter, s.VisibleAfter)
 		sum.Gets.Found += s.Gets.Found
 		sum.Gets.NotFound += s.Gets.NotFound

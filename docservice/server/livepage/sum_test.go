@@ -14,7 +14,7 @@ func TestSum(t *testing.T) {
 	early, late := time.Unix(100, 0), time.Unix(200, 0)
 	one := Collection{
 		Name: "jobs/1", Readiness: Readiness{Ready: true, State: readiness.Ready}, Position: "1/2/3", LagBytes: 10, LagDocuments: 1, LagSeconds: 4, VisibleAfter: 1,
-		LastAppended: &early, ScrubEnded: &late, Applied: 7, Swept: 1, Quarantined: 2, Scrubbed: 3,
+		LastAppended: &early, CanarySent: &late, ScrubEnded: &late, Applied: 7, Swept: 1, Quarantined: 2, Scrubbed: 3,
 		Gets: Gets{Found: 1, NotFound: 2, Unavailable: 3, Failed: 4}, Faults: []Fault{{Path: "a"}}, MoreFaults: 5,
 		Queue: Queue{Bytes: 100, Documents: 10, Deletes: 1, LiveDocuments: 8, Census: &early, Segments: []Segment{{First: 1}}, Mapped: &Mapped{Bytes: 60, ResidentRatio: 0.5}},
 		Index: Index{
@@ -24,7 +24,7 @@ func TestSum(t *testing.T) {
 		Manifest: &Manifest{Announced: 9, Target: 9, Served: 9, FetchedBytes: 1, FetchBytes: 2, FetchRate: 3, PeerBytes: 4, BucketBytes: 5, LastContact: &early},
 	}
 	two := one
-	two.Name, two.LagSeconds, two.LastAppended, two.ScrubEnded = "jobs/2", 2, &late, &early
+	two.Name, two.LagSeconds, two.LastAppended, two.ScrubEnded, two.CanarySent = "jobs/2", 2, &late, &early, &early
 	two.Readiness = Readiness{State: readiness.CatchingUp, Reason: "it is fetched", Progress: &readiness.Progress{Done: 3, Total: 10, Unit: readiness.Increments}}
 	sumOfTwo := Readiness{State: readiness.CatchingUp, Reason: "catching up 7 increments: 1 of 2 shards are not ready; jobs/2: it is fetched", Progress: two.Progress}
 	two.Queue.Census = &late
@@ -38,7 +38,7 @@ func TestSum(t *testing.T) {
 		sum := Sum("jobs", shards)
 		require.Equal(t, Collection{
 			Name: "jobs", Shards: 2, Readiness: sumOfTwo, LagBytes: 20, LagDocuments: 2, LagSeconds: 4, VisibleAfter: 1,
-			LastAppended: &late, ScrubEnded: &early, Applied: 14, Swept: 2, Quarantined: 4, Scrubbed: 6,
+			LastAppended: &late, CanarySent: &early, ScrubEnded: &early, Applied: 14, Swept: 2, Quarantined: 4, Scrubbed: 6,
 			Gets: Gets{Found: 2, NotFound: 4, Unavailable: 6, Failed: 8}, Faults: []Fault{{Path: "a"}, {Path: "a"}}, MoreFaults: 10,
 			Queue: Queue{Bytes: 200, Documents: 20, Deletes: 2, LiveDocuments: 16, Census: &early, Segments: []Segment{}, Mapped: &Mapped{Bytes: 80, ResidentRatio: 0.4}},
 			Index: Index{
