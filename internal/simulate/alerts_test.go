@@ -17,7 +17,7 @@ func TestAlertsOfTheFile(t *testing.T) {
 		names = append(names, a.name)
 	}
 	require.Equal(t, []string{
-		down, diskHangs, notReady, "DocstoreTailStopped", damage, "DocstoreLag", "DocstoreAppendLag", publishError,
+		down, diskHangs, notReady, "DocstoreTailStopped", damage, "DocstoreLag", "DocstoreCanaryLate", "DocstoreAppendLag", publishError,
 		announceStopped, manifestLag, manifestError, manifestSilent, etcdSilent, unequal, "DocstoreErrors",
 		"DocstoreIndexProblem", "DocstoreWritesStopped", diskFull, "DocstoreShardFailed",
 		"DocstorePlacementStale", "DocstoreMoveSlow", "BoxcarPanics", "BoxcarPeersFail",

@@ -131,7 +131,8 @@ func newAlertCluster(t testing.TB, dir string, scale int) *alertCluster {
 func (c *alertCluster) startAppend() {
 	c.t.Helper()
 	c.append = start(c.t, nil, "docstore-updater", append([]string{
-		"append", "--queue", c.queue(), "--resume", "--follow", "--publish", columnURL, "--announce", "--metrics", c.metrics, c.jobs.Name(),
+		"append", "--queue", c.queue(), "--resume", "--follow", "--publish", columnURL, "--announce", "--metrics", c.metrics,
+		"--canary", max(time.Minute/time.Duration(c.scale), time.Second).String(), c.jobs.Name(),
 	}, c.f.flags...)...)
 }
 

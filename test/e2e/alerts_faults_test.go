@@ -53,6 +53,7 @@ var clusterFaults = []clusterFault{
 			return func() {}
 		},
 		fires: []string{"DocstoreUpdaterDown"},
+		may:   []string{"DocstoreCanaryLate"},
 		shows: []string{"inactive"},
 	},
 	{
@@ -62,6 +63,7 @@ var clusterFaults = []clusterFault{
 			return func() {}
 		},
 		fires: []string{"DocstoreUpdaterDown"},
+		may:   []string{"DocstoreCanaryLate"},
 		shows: []string{"older copy", "restored into"},
 	},
 	{
@@ -71,7 +73,7 @@ var clusterFaults = []clusterFault{
 			return func() { c.f.s3.wait.Store(0) }
 		},
 		fires: []string{"DocstoreNotFresh"},
-		may:   []string{"DocstoreManifestSilent", "DocstoreManifestLag"},
+		may:   []string{"DocstoreManifestSilent", "DocstoreManifestLag", "DocstoreCanaryLate"},
 		shows: []string{"real"},
 	},
 	{
@@ -140,7 +142,7 @@ var clusterFaults = []clusterFault{
 			return func() { require.NoError(c.t, os.Remove(ballast)) }
 		},
 		fires: []string{"DocstoreDiskFull", "DocstoreManifestError"},
-		may:   []string{"DocstoreManifestLag", "DocstoreNotFresh", "DocstoreIndexProblem"},
+		may:   []string{"DocstoreManifestLag", "DocstoreNotFresh", "DocstoreCanaryLate", "DocstoreIndexProblem"},
 		shows: []string{"ballast", "100%"},
 	},
 	{
@@ -157,7 +159,7 @@ var clusterFaults = []clusterFault{
 			}
 		},
 		fires: []string{"DocstoreDiskFull"},
-		may:   []string{"DocstoreManifestError", "DocstoreManifestLag", "DocstoreNotFresh", "DocstoreIndexProblem"},
+		may:   []string{"DocstoreManifestError", "DocstoreManifestLag", "DocstoreNotFresh", "DocstoreCanaryLate", "DocstoreIndexProblem"},
 		shows: []string{"ballast", "100%"},
 	},
 }

@@ -155,6 +155,7 @@ func TestScaledRules(t *testing.T) {
 		"DocstoreManifestLag":  {"docstore_manifest_lag_seconds > 90", "30s"},
 		"DocstoreEtcdSilent":   {"docstore_etcd_last_contact_seconds > 6", "12s"},
 		"DocstoreNotFresh":     {"histogram_quantile(0.99, sum by (instance, collection, le) (rate(docstore_freshness_seconds_bucket[30000ms]))) > 6", "1m0s"},
+		"DocstoreCanaryLate":   {"docstore_canary_age_seconds > 30", "30s"},
 		"DocstoreSourceOld":    {"histogram_quantile(0.99, sum by (instance, queue, le) (rate(docstore_append_source_age_seconds_bucket[30000ms]))) > 30", "1m0s"},
 		"DocstoreSlow":         {"histogram_quantile(0.99, sum by (instance, method, le) (rate(docstore_fetch_seconds_bucket[30000ms]))) > 0.05", "1m0s"},
 		"DocstoreDiskFull":     {"docstore_disk_free_bytes < 10e9 or (predict_linear(docstore_disk_free_bytes[2160000ms], 24 * 3600 / 10) < 0 and docstore_disk_free_bytes < 0.4 * docstore_disk_bytes) or docstore_inodes_free < 1000", "1m30s"},
@@ -168,7 +169,7 @@ func TestScaledRules(t *testing.T) {
 	// Every bound of a metric in seconds is an age, except latencies and shares of time.
 	for _, group := range rules.Groups {
 		for _, r := range group.Rules {
-			others := strings.Contains(r.Expr, "docstore_fetch_seconds") || strings.Contains(r.Expr, "writes_stopped_seconds_total")
+			others := strings.Contains(r.Expr, "docstore_fetch_seconds") || strings.Contains(r.Expr, "writes_stopped_seconds_total") || strings.Contains(r.Expr, "canary_seconds_count")
 			require.Equal(t, strings.Contains(r.Expr, "_seconds") && !others, ageThreshold.MatchString(r.Expr), r.Alert)
 		}
 	}
