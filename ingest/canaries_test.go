@@ -3,6 +3,7 @@ package ingest
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -74,9 +75,10 @@ func TestCanaries(t *testing.T) {
 		disk, layout := vfs.NewMem(), shard.Layout{Shards: 4, Seed: 1}
 		writer, err := shardset.Open("/queue", &shardset.Options{FS: disk, Layout: layout, Codec: "none"})
 		require.NoError(t, err)
-		from, flushed := &waiting{batches: make(chan *Batch)}, 0
+		from := &waiting{batches: make(chan *Batch)}
+		var flushed atomic.Int32
 		a := NewAppender(from, false, &CatchUp{Writer: writer}, Options{
-			FlushInterval: time.Second, CanaryInterval: time.Minute, Flushed: func(Progress, time.Duration) { flushed++ },
+			FlushInterval: time.Second, CanaryInterval: time.Minute, Flushed: func(Progress, time.Duration) { flushed.Add(1) },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
@@ -94,7 +96,7 @@ func TestCanaries(t *testing.T) {
 			require.Equal(t, time.Minute, of[0].Sent.Sub(start))
 			require.Equal(t, time.Second, of[0].SourceAge())
 		}
-		require.Equal(t, 1, flushed)
+		require.Equal(t, int32(1), flushed.Load())
 
 		time.Sleep(time.Minute)
 		for i := range layout.Shards {
@@ -103,7 +105,7 @@ func TestCanaries(t *testing.T) {
 			require.Equal(t, 2*time.Minute, of[1].Sent.Sub(start))
 			require.Zero(t, of[1].SourceAge(), "no record arrived")
 		}
-		require.Equal(t, 1, flushed, "a flush of canaries alone is no news for the source")
+		require.Equal(t, int32(1), flushed.Load(), "a flush of canaries alone is no news for the source")
 		at := a.Progress()
 		require.Equal(t, int64(4), at.Entries())
 		cancel()
