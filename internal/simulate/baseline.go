@@ -105,10 +105,13 @@ func (w *world) checkRequests() {
 
 // stalls reports whether the disk stalls, or did a moment ago: a server that stops does not wait for it
 // for ever.
-func (h *serverHost) stalls() bool {
+func (h *serverHost) stalls() bool { return h.hasFault("server disk stalls") }
+
+// hasFault reports whether a fault of one of some kinds is active, or was a moment ago.
+func (h *serverHost) hasFault(kinds ...string) bool {
 	now := time.Since(h.w.start)
 	return slices.ContainsFunc(h.w.config.Faults, func(f Fault) bool {
-		return f.Kind == "server disk stalls" && f.Target == h.name && f.At <= now && now < f.At+f.For+time.Second
+		return slices.Contains(kinds, f.Kind) && f.Target == h.name && f.At <= now && now < f.At+f.For+time.Second
 	})
 }
 

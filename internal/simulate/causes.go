@@ -117,7 +117,7 @@ func isPinned(w *world) bool {
 // missingReports returns the alerts that a host must raise and does not. Unless a server sees a fault
 // at once, it must be the only one since the servers were sound.
 func (w *world) missingReports(host string, updater bool, raised []string) (missing []string) {
-	if h := w.host(host); slices.Contains(raised, down) || h != nil && h.stalls() {
+	if h := w.host(host); slices.Contains(raised, down) || h != nil && h.hasFault("server disk stalls", "server disk slow") {
 		return nil // its metrics cannot be read, or are those of before
 	}
 	for _, f := range w.config.Faults {
