@@ -41,7 +41,7 @@ var alertForms = []struct {
 // alertExpression is the expression of an alert in alertsFile.
 var alertExpression = regexp.MustCompile(`- alert: (\S+)\n +expr: (?:\|\n +)?((?s:.*?))\n +(?:for|labels):`)
 
-// readAlerts reads alertsFile.
+// readAlerts reads alertsFile, and adds contactAge.
 var readAlerts = sync.OnceValues(func() (alerts []alert, err error) {
 	content, err := os.ReadFile(alertsFile)
 	if err != nil {
@@ -59,6 +59,7 @@ var readAlerts = sync.OnceValues(func() (alerts []alert, err error) {
 			alerts = append(alerts, a...)
 		}
 	}
+	alerts = append(alerts, alert{name: contactAge, metric: "docstore_manifest_last_contact_seconds", operator: ">", limit: contactTime.Seconds(), value: (*alert).current})
 	return alerts, nil
 })
 

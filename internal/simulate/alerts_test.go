@@ -20,7 +20,7 @@ func TestAlertsOfTheFile(t *testing.T) {
 		down, diskHangs, notReady, "DocstoreTailStopped", damage, "DocstoreLag", "DocstoreCanaryLate", "DocstoreAppendLag", publishError,
 		announceStopped, manifestLag, manifestError, manifestSilent, etcdSilent, unequal, "DocstoreErrors",
 		"DocstoreIndexProblem", "DocstoreWritesStopped", diskFull, "DocstoreShardFailed",
-		"DocstorePlacementStale", "DocstoreMoveSlow", "BoxcarPanics", "BoxcarPeersFail",
+		"DocstorePlacementStale", "DocstoreMoveSlow", "BoxcarPanics", "BoxcarPeersFail", contactAge,
 	}, slices.Compact(names))
 	for name := range causes {
 		require.Contains(t, names, name)

@@ -25,6 +25,8 @@ const (
 	publishError    = "DocstorePublishError"
 	announceStopped = "DocstoreAnnounceStopped"
 	lag             = "DocstoreLag"
+	// contactAge is no alert of alertsFile: manifestSilent with the limit contactTime.
+	contactAge = "contact age"
 )
 
 const (
@@ -34,6 +36,8 @@ const (
 	failTime = 45 * time.Second
 	// silentTime is the limit of manifestSilent, and more than that of etcdSilent.
 	silentTime = 2*time.Minute + failTime
+	// contactTime is more than the time between two readings of the record by a server that reaches the store.
+	contactTime = 30 * time.Second
 	// noticeTime is the time in which the updater has read a change of the record.
 	noticeTime = 10 * time.Second
 	// lagTime is the time in which it is known that a manifest cannot be fetched, with the limit of
@@ -177,6 +181,7 @@ var causes = map[string][]string{
 	manifestError:            slices.Concat(diskWords, networkWords, []string{"store", "etcd"}),
 	manifestLag:              {"fetches"},
 	manifestSilent:           slices.Concat(diskWords, networkWords, []string{"store", "etcd"}),
+	contactAge:               slices.Concat(diskWords, networkWords, []string{"store", "etcd"}),
 	etcdSilent:               slices.Concat(networkWords, []string{"etcd"}),
 	diskHangs:                {"disk"},
 	damage:                   append([]string{"queue restored"}, diskWords...),
@@ -191,6 +196,13 @@ var causes = map[string][]string{
 	"DocstoreMoveSlow":       {"drained"},
 }
 
+// recoverTime is the time after which faults that have ended do not explain these alerts any more, unless
+// the run is destructive. Other alerts are explained for the rest of the run.
+var recoverTime = map[string]time.Duration{
+	manifestError: failTime,
+	contactAge:    contactTime,
+}
+
 // mostAhead is less than the limit of DocstoreLag by more than the time in which a server reads new
 // entries.
 const mostAhead = 4 * time.Minute
@@ -201,9 +213,11 @@ func (w *world) explains(alert, host string) bool {
 	if h := w.host(host); alert == lag && h != nil && h.clock.ahead()+w.ingestBehind() > mostAhead {
 		return true
 	}
+	recovery, recovers := recoverTime[alert]
 	return alert == notReady || alert == unequal || slices.ContainsFunc(w.config.Faults, func(f Fault) bool {
 		word := func(word string) bool { return strings.Contains(f.Kind, word) }
-		return (f.Target == "" || f.Target == host) && !w.start.Add(f.At).After(time.Now()) && slices.ContainsFunc(causes[alert], word)
+		lasts := time.Since(w.start.Add(f.At))
+		return (f.Target == "" || f.Target == host) && lasts >= 0 && (!recovers || w.config.Destructive || lasts <= f.For+recovery) && slices.ContainsFunc(causes[alert], word)
 	})
 }
 

@@ -168,4 +168,9 @@ var seams = []defect{
 		edits: []edit{{"docservice/follow/status.go", "		s.Lag = now.Sub(s.Behind)\n", "		s.Lag = time.Since(s.Behind)\n"}},
 		unit:  "./docservice/follow TestLagByAnotherClock",
 	},
+	{
+		id: "S34", what: "the record is not read while increments follow each other without a pause",
+		edits: []edit{{"docservice/follow/increments.go", "		if !time.Now().Before(latest) {\n", "		if _ = latest; ctx.Err() != nil {\n"}},
+		unit:  "./docservice/follow TestSteadyIncrementsAreContact",
+	},
 }
