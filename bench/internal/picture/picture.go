@@ -43,7 +43,7 @@ type Series map[string]plotter.XYs
 const (
 	// legendShare is the part of the width that is left for the legend.
 	legendShare = 0.15
-	// maxLegend is the maximum number of lines in it.
+	// maxLegend is the maximum number of lines that it names.
 	maxLegend = 9
 )
 
@@ -53,7 +53,8 @@ var colors = []color.RGBA{
 	{0xb0, 0x3a, 0x2e, 0xff}, {0xe8, 0x9c, 0x8c, 0xff}, {0x6c, 0x3c, 0x9c, 0xff}, {0xd1, 0x9a, 0x00, 0xff},
 }
 
-// Lines draws a line for each series. unit is that of the horizontal axis.
+// Lines draws a line for each series, with a legend unless there are too many. unit is that of the
+// horizontal axis.
 func Lines(title, unit string, of Series) (*plot.Plot, error) {
 	p := plot.New()
 	p.Title.Text = title
@@ -67,7 +68,7 @@ func Lines(title, unit string, of Series) (*plot.Plot, error) {
 		}
 		line.Color = colors[i%len(colors)]
 		p.Add(line)
-		if i < maxLegend {
+		if len(of) <= maxLegend {
 			p.Legend.Add(name, line)
 		}
 	}
