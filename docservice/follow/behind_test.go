@@ -414,14 +414,21 @@ func testRestartWhileBehind(t *testing.T, a *announcer) {
 	r.finish(a.documents)
 	require.Less(t, time.Since(r.started), startLimit)
 
-	// A server that has reached its goal needs no bucket.
+	// A server that has reached its goal needs no bucket, also after a power cut.
 	time.Sleep(time.Minute)
+	afterPowerCut := a.fs.(unwatched).FS.(*vfs.Mem).CrashClone(vfs.KeepSynced)
 	r.stop()
 	a.slow.away.Store(true)
 	r = a.serve("server")
 	r.finish(a.documents)
-	a.slow.away.Store(false)
 	r.stop()
+	before := a.fs
+	a.fs = unwatched{afterPowerCut}
+	r = a.serve("server")
+	r.finish(a.documents)
+	r.stop()
+	a.fs = before
+	a.slow.away.Store(false)
 }
 
 func testPinWhileBehind(t *testing.T, a *announcer) {

@@ -30,9 +30,9 @@
 // The goal of a start is the target, with the increments that exist when it is read first, or
 // when the target changes before the goal is reached. A server is ready when its index includes
 // the goal. Until then it finds no id missing: those that it does not have are unavailable. The
-// goal is kept in CURRENT until it is reached. If the record cannot be read, the goal is the
-// one in CURRENT, or else the state on the disk. Once the record was read, the number of the
-// newest increment must be read, too.
+// goal is kept in CURRENT until what reaches it is durable. If the record cannot be read, the
+// goal is the one in CURRENT, or else the state on the disk. Once the record was read, the number
+// of the newest increment must be read, too.
 //
 // Later announcements, moves and failures do not make the server unready, except for the time in
 // which a rewrite is here and what superseded the entries that it lacks is not. Only

@@ -198,7 +198,7 @@ func (f *Follower) determineGoal(ctx context.Context, target publish.Ref) error 
 	}
 	f.mu.Unlock()
 	if first.reached {
-		return f.change(func(c *current) { c.Goal = goal{} })
+		return f.forgetGoal()
 	}
 	if first.aim == aim {
 		return nil
@@ -219,6 +219,20 @@ func (f *Follower) determineGoal(ctx context.Context, target publish.Ref) error 
 	f.mu.Unlock()
 	f.settle()
 	return nil
+}
+
+// forgetGoal removes a goal that was reached from CURRENT, after the increments that reach it are
+// durable: a server that lost them with power would be ready without them while the bucket is away.
+func (f *Follower) forgetGoal() error {
+	if f.current.Goal == (goal{}) {
+		return nil
+	}
+	if e := f.increments.extension; e != nil {
+		if err := e.Sync(); err != nil {
+			return err
+		}
+	}
+	return f.change(func(c *current) { c.Goal = goal{} })
 }
 
 // serveState serves the collection of the current state.

@@ -18,9 +18,9 @@ import (
 )
 
 // Extension adds the increments of a manifest to the open segment in a directory that has
-// the files of the manifest. Readers of the queue may use the directory concurrently. It
-// does not sync: after a power loss OpenExtension finds the whole blocks. It is not safe
-// for concurrent use.
+// the files of the manifest. Readers of the queue may use the directory concurrently. Only
+// Sync syncs: after a power loss OpenExtension finds the whole blocks. It is not safe for
+// concurrent use.
 type Extension struct {
 	reader   IncrementReader
 	options  Options
@@ -390,16 +390,16 @@ func restoreIncrements(ctx context.Context, b bucket.Bucket, base Ref, m *Manife
 			next++
 		}
 	}
-	for i, e := range extensions {
-		if err := e.sync(dirs[i]); err != nil {
+	for _, e := range extensions {
+		if err := e.Sync(); err != nil {
 			return 0, err
 		}
 	}
 	return next - 1, nil
 }
 
-// sync makes the segment durable.
-func (e *Extension) sync(dir string) error {
+// Sync makes the increments that were added durable.
+func (e *Extension) Sync() error {
 	if e.size == 0 {
 		return nil
 	}
@@ -407,5 +407,5 @@ func (e *Extension) sync(dir string) error {
 	if err != nil {
 		return err
 	}
-	return errors.CombineErrors(errors.CombineErrors(file.Sync(), file.Close()), e.options.FS.SyncDir(dir))
+	return errors.CombineErrors(errors.CombineErrors(file.Sync(), file.Close()), e.options.FS.SyncDir(filepath.Dir(e.path)))
 }
