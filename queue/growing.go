@@ -50,7 +50,7 @@ func (g *GrowingSegment) Advance(limit int64) (end int64, sealed bool, err error
 			return 0, false, err
 		}
 	}
-	for w.Marked.End < limit {
+	for w.Marked.Blocks == 0 || w.Marked.End < limit { // the header and a dictionary may exceed the limit
 		kind, err := w.Step(s, &g.b)
 		if kind == segment.FrameFooter && err == nil {
 			return s.Info.Size, true, nil
