@@ -26,7 +26,7 @@ TEST_TIMEOUT ?= 25m
 REPORT := $(TOOLS)/testreport
 # The same with temporary files in memory. The tests of the whole system, and those with invariants,
 # write to the disk.
-IN_MEMORY := GOTMPDIR=$${TMPDIR:-/tmp} TMPDIR=$$(scripts/memory-dir) $(REPORT)
+IN_MEMORY := TMPDIR=$$(scripts/memory-dir) $(REPORT)
 
 # The fleet in one process, in virtual time; see internal/simulate. Its linker flag lets it change a
 # table of the runtime. These targets run the same seeds each time, in as many processes as there are
