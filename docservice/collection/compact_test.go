@@ -51,6 +51,7 @@ func TestCompactedVersion(t *testing.T) {
 	require.Empty(t, c.Status().Faults)
 	c.serving.Load().health.mu.Lock()
 	c.serving.Load().health.mu.tail.position = end
+	c.serving.Load().health.stateChanged() // it may have been called in between
 	c.serving.Load().health.mu.Unlock()
 	requireNone(t, c, "1", docservice.ErrNotFound) // and the entry is removed
 }
