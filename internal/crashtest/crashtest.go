@@ -67,22 +67,28 @@ const SoakVariable = "DOCSTORE_SOAK"
 // Soak reports whether tests run all cases.
 func Soak() bool { return os.Getenv(SoakVariable) != "" }
 
-// shortShare is the part of the cases that -short and the race detector leave.
+// shortShare is the part of the cases that -short leaves, and the race detector: both leave a ninth.
 const shortShare = 3
 
-// Share returns n, all in a soak, and what leaves a third of the cases with -short and under the
-// race detector, which makes each case several times slower and learns little from many alike:
-// make test-all runs the tests without it, too. n is a number of cases if it is less than all,
-// otherwise the distance between two of them.
+// Share returns n, all in a soak, and what leaves fewer cases with -short and under the race
+// detector, which makes each case several times slower and learns little from many alike: make
+// test-all runs the tests without it, too. n is a number of cases if it is less than all, otherwise
+// the distance between two of them.
 func Share(n, all int) int {
-	short := testing.Short() || race.Enabled
+	part := 1
+	if testing.Short() {
+		part *= shortShare
+	}
+	if race.Enabled {
+		part *= shortShare
+	}
 	switch {
 	case Soak():
 		return all
-	case short && n < all:
-		return max(1, n/shortShare)
-	case short && n > all:
-		return n * shortShare
+	case n < all:
+		return max(1, n/part)
+	case n > all:
+		return n * part
 	}
 	return n
 }
