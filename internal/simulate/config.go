@@ -31,7 +31,9 @@ type Config struct {
 	IDs          int     // the number of ids that are written
 	Rate         float64 // records a second
 	SegmentBytes int64
-	Work         time.Duration // the time of the workload and of the faults
+	// SegmentAge is the age at which segments are sealed; 0: that of segmentAge.
+	SegmentAge time.Duration `json:",omitempty"`
+	Work       time.Duration // the time of the workload and of the faults
 	// Destructive: faults destroy data for good, and there are many. Answers must be right; nothing
 	// has to recover.
 	Destructive bool `json:",omitempty"`
@@ -100,7 +102,10 @@ func Draw(seed uint64) Config {
 
 // segmentAge is the age at which segments are sealed: without increments, documents wait for it.
 func (c Config) segmentAge() time.Duration {
-	if c.Increments {
+	switch {
+	case c.SegmentAge > 0:
+		return c.SegmentAge
+	case c.Increments:
 		return time.Minute
 	}
 	return 5 * time.Second

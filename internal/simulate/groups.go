@@ -6,6 +6,7 @@ import (
 
 	"docstore/internal/ctxtime"
 	"docstore/internal/simulate/chance"
+	"docstore/internal/simulate/disk"
 	"docstore/queue/bucket"
 )
 
@@ -73,6 +74,25 @@ var groups = []group{
 	rebuilds,
 	truncations,
 	forks,
+	increments,
+}
+
+// increments are servers that cannot write or read increments for a while. Recovery may not depend on the
+// next manifest.
+var increments = group{
+	name: "increments", probability: 0.4, alone: true, others: []string{"server disk full"}, shape: shapeIncrements, kinds: []faultKind{
+		{name: "server writes of increments fail", server: true, store: true, longest: 20 * time.Second, begin: func(_ *world, h *serverHost, _ Fault, d *chance.Draw) func() {
+			return h.doubtful(h.disk.FailWrites(disk.Failure{Pattern: "*.open", Probability: []float64{0.2, 1}[d.Int(2)]}))
+		}},
+		{name: "store denies increments", server: true, store: true, longest: 2 * time.Minute, begin: func(_ *world, h *serverHost, _ Fault, _ *chance.Draw) func() {
+			return h.denyIncrements()
+		}},
+	},
+}
+
+// shapeIncrements lets increments follow each other for the longest time without a manifest.
+func shapeIncrements(c *Config, _ *chance.Draw) {
+	c.Increments, c.SegmentAge, c.SegmentBytes = true, settleTime+c.Work, 1<<20
 }
 
 // fetchedFiles are patterns of the files that a server writes while it fetches a manifest.

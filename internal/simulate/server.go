@@ -51,6 +51,8 @@ type serverHost struct {
 		storeCut int            // faults that cut the host off from the object store
 		// fetchesFail is the share of the requests for files that fail.
 		fetchesFail float64
+		// incrementsDenied are faults for which the store refuses requests for increments.
+		incrementsDenied int
 		// objectsFail is the share of the files that cannot be fetched.
 		objectsFail float64
 		// diskFaults are active faults for which writes may fail.
@@ -434,6 +436,22 @@ func (h *serverHost) failFetches(share float64) (end func()) {
 	return func() { add(-share) }
 }
 
+// denyIncrements makes the store refuse all requests of this server for increments, until the result is
+// called. A server that follows them must say so.
+func (h *serverHost) denyIncrements() (end func()) {
+	ended, began := countFault(&h.mu.Mutex, &h.mu.incrementsDenied), time.Now()
+	return func() {
+		h.mu.Lock()
+		p := h.mu.process
+		tried := p != nil && p.server != nil && time.Since(began) > contactTime && time.Since(p.started) > contactTime
+		h.mu.Unlock()
+		if m := h.manifest(); tried && m != nil && 0 < m.Served && m.Served == m.Target && m.Error == "" {
+			h.w.account.wrongf("alerts", "%s cannot read the increments of manifest %d, and does not say so", h.name, m.Served)
+		}
+		ended()
+	}
+}
+
 // failObjects makes all requests of this server for a share of the files fail, until the result is
 // called: only some files of a manifest arrive.
 func (h *serverHost) failObjects(share float64) (end func()) {
@@ -449,8 +467,11 @@ func (h *serverHost) failObjects(share float64) (end func()) {
 // beforeRequest is the hook of the server's requests to the store.
 func (h *serverHost) beforeRequest(_ context.Context, operation, name string) *bucket.Failure {
 	h.mu.Lock()
-	share, objects := h.mu.fetchesFail, h.mu.objectsFail
+	share, objects, denied := h.mu.fetchesFail, h.mu.objectsFail, h.mu.incrementsDenied > 0
 	h.mu.Unlock()
+	if denied && strings.HasPrefix(name, "increment/") {
+		return &bucket.Failure{Err: bucket.ErrDenied}
+	}
 	if d := chance.New(h.w.config.Seed).Next(name); objects > 0 && operation == "get" && strings.HasPrefix(name, "file/") && d.Bool(objects) {
 		return &bucket.Failure{Err: errFetch}
 	}

@@ -173,4 +173,9 @@ var seams = []defect{
 		edits: []edit{{"docservice/follow/increments.go", "		if !time.Now().Before(latest) {\n", "		if _ = latest; ctx.Err() != nil {\n"}},
 		unit:  "./docservice/follow TestSteadyIncrementsAreContact",
 	},
+	{
+		id: "S35", what: "an increment whose write failed cannot be added before the next manifest",
+		edits: []edit{{"queue/publish/extension.go", "	} else {\n		err = e.write(data)\n	}\n", "	} else if err = e.write(data); err != nil {\n		return err\n	}\n"}},
+		unit:  "./queue/publish TestStreamModel",
+	},
 }
