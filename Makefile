@@ -55,7 +55,7 @@ test: $(REPORT) ## test with random seeds; needs only Go; two minutes, the first
 # test/ runs the commands as processes, built without the race detector: it would slow down
 # the tests and find nothing. The other packages run with it, with a third of the crashes, faults
 # and damages (see internal/crashtest), those that have many with a ninth; these run without it afterwards, with all.
-test-all: setup check $(REPORT) ## install tools and run every test: races, real servers, guides, browser, clients, images; 20 minutes
+test-all: setup check $(REPORT) ## install tools and run every test: races, real servers, guides, browser, clients, images; 40 minutes
 	@scripts/setup chromium
 	CGO_ENABLED=1 $(IN_MEMORY) -slowest 10 -vet=off -race -p 4 -timeout $(TEST_TIMEOUT) $$($(GO) list $(PACKAGES) | grep -vxF "$$($(GO) list $(SEQUENTIAL) $(LONG))")
 	CGO_ENABLED=1 $(IN_MEMORY) -slowest 10 -vet=off -race -short -p 4 -timeout $(TEST_TIMEOUT) $(LONG)
