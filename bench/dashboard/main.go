@@ -164,7 +164,7 @@ func draw(to string, panels []panel, from *source) error {
 					line[j].Y /= 1 << 20
 				}
 			}
-		} else if unit := one.FieldConfig.Defaults.Unit; unit != "" {
+		} else if unit := one.FieldConfig.Defaults.Unit; unit != "" && unit != "none" && unit != "short" {
 			title += ", " + unit
 		}
 		p, err := picture.Lines(title, "minutes", all)
