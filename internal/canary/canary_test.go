@@ -60,7 +60,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		encoded, err := d.Encode()
 		if err != nil {
-			t.Skip(err) // a time that JSON does not hold
+			t.Fatal(err)
 		}
 		again, ok := canary.Decode(encoded)
 		if !ok || !again.Sent.Equal(d.Sent) || again.SourceAgeSeconds != d.SourceAgeSeconds {
