@@ -47,14 +47,15 @@ test test-all check lint fuzz: export GOFLAGS := $(shell $(GO) env GOFLAGS) -tri
 
 # Four packages at a time, because tests wait. Vet and symbol tables cost a fifth of the time
 # of the first run.
-test: $(REPORT) ## test with random seeds; needs only Go; two minutes, the first time four
+test: $(REPORT) ## test with random seeds; needs only Go; three minutes, the first time eight
 	$(GO) build -o bin/ ./cmd/...
 	$(IN_MEMORY) -count 1 -short -vet=off -ldflags='-s -w' -p 4 -timeout $(TEST_TIMEOUT) $(PACKAGES) ./test/commands ./test/architecture
 	$(REPORT) -count 1 -short -vet=off $(SIMULATION) -seed 1 -seeds 20
 
 # test/ runs the commands as processes, built without the race detector: it would slow down
 # the tests and find nothing. The other packages run with it, with a third of the crashes, faults
-# and damages (see internal/crashtest), those that have many with a ninth; these run without it afterwards, with all.
+# and damages (see internal/crashtest). The longest run only their short tests with it, with a
+# ninth, and all tests without it afterwards.
 test-all: setup check $(REPORT) ## install tools and run every test: races, real servers, guides, browser, clients, images; 40 minutes
 	@scripts/setup chromium
 	CGO_ENABLED=1 $(IN_MEMORY) -slowest 10 -vet=off -race -p 4 -timeout $(TEST_TIMEOUT) $$($(GO) list $(PACKAGES) | grep -vxF "$$($(GO) list $(SEQUENTIAL) $(LONG))")
