@@ -346,6 +346,7 @@ type health struct {
 	mu struct {
 		sync.Mutex
 		status  grpc_health_v1.HealthCheckResponse_ServingStatus
+		ending  bool
 		changed chan struct{} // nil: no watcher yet
 	}
 }
@@ -366,7 +367,7 @@ func (h *health) Watch(request *grpc_health_v1.HealthCheckRequest, stream grpc.S
 		end = timer.C
 	}
 	for told := grpc_health_v1.HealthCheckResponse_UNKNOWN; ; {
-		now, changed := h.latest()
+		now, ending, changed := h.latest()
 		if !h.known(request) {
 			now = grpc_health_v1.HealthCheckResponse_SERVICE_UNKNOWN
 		}
@@ -376,7 +377,7 @@ func (h *health) Watch(request *grpc_health_v1.HealthCheckRequest, stream grpc.S
 				return err
 			}
 		}
-		if h.protocol.Ending() {
+		if ending {
 			return status.Error(codes.Unavailable, "the server is shutting down")
 		}
 		select {
@@ -389,32 +390,33 @@ func (h *health) Watch(request *grpc_health_v1.HealthCheckRequest, stream grpc.S
 	}
 }
 
-// latest returns the health and a channel that is closed when it changes. One goroutine
-// polls for all watchers.
-func (h *health) latest() (grpc_health_v1.HealthCheckResponse_ServingStatus, <-chan struct{}) {
+// latest returns the health, whether the server is ending, and a channel that is closed
+// when either changes. One goroutine polls for all watchers.
+func (h *health) latest() (now grpc_health_v1.HealthCheckResponse_ServingStatus, ending bool, changed <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.mu.changed == nil {
 		h.mu.status, h.mu.changed = h.status(), make(chan struct{})
 		h.protocol.Go(h.poll)
 	}
-	return h.mu.status, h.mu.changed
+	return h.mu.status, h.mu.ending, h.mu.changed
 }
 
 // poll detects changes until the server is closed.
 func (h *health) poll() {
 	ticker := time.NewTicker(healthInterval)
 	defer ticker.Stop()
-	for ending := false; ; {
+	for {
 		select {
 		case <-h.protocol.Alive().Done():
 			return
 		case <-ticker.C:
 		}
-		now, ends := h.status(), h.protocol.Ending()
+		ending := h.protocol.Ending() // before the status: a server that is ending is draining
+		now := h.status()
 		h.mu.Lock()
-		if now != h.mu.status || ends != ending {
-			h.mu.status, ending = now, ends
+		if now != h.mu.status || ending != h.mu.ending {
+			h.mu.status, h.mu.ending = now, ending
 			close(h.mu.changed)
 			h.mu.changed = make(chan struct{})
 		}
