@@ -55,9 +55,9 @@ func TestExitStatusAndErrors(t *testing.T) {
 		{"placed", ExitFailure, "wrapped: file:7: wrong\n"},
 		{"misused", ExitUsage, "tool: --n is odd; see tool misused --help\n"},
 		{"good --n x", ExitUsage, `tool: --n "x": write a whole number; see tool good --help` + "\n"},
-		{"good --unknown", ExitUsage, "tool: unknown flag --unknown; see --help for the list; see tool good --help\n"},
+		{"good --unknown", ExitUsage, "tool: unknown flag --unknown; see tool good --help\n"},
 		{"good a b", ExitUsage, `tool: too many or too few arguments, "a" "b"; write tool good [ID]; see tool good --help` + "\n"},
-		{"nonsense", ExitUsage, "tool: unknown command nonsense; see --help for the list; see tool --help\n"},
+		{"nonsense", ExitUsage, "tool: unknown command nonsense; see tool --help\n"},
 		{"", ExitUsage, "tool: a command is missing; see tool --help\n"},
 		{"good --log-level loud", ExitUsage, `tool: --log-level "loud": write DEBUG, INFO, WARN or ERROR; see tool good --help` + "\n"},
 	} {

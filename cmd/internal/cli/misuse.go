@@ -195,7 +195,7 @@ func Unknown(what, name string, known []string) error {
 	if closest != "" {
 		return fmt.Errorf("unknown %s %s; did you mean %s?", what, name, closest)
 	}
-	return fmt.Errorf("unknown %s %s; see --help for the list", what, name)
+	return fmt.Errorf("unknown %s %s", what, name)
 }
 
 // distance returns the number of bytes to insert, remove, replace or swap with a neighbour

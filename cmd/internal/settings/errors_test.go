@@ -75,7 +75,7 @@ func TestAllErrorsAreReported(t *testing.T) {
 			`unknown flag --memroy; did you mean --memory?`,
 			`unknown flag --qiet; did you mean --quiet?`,
 			`unknown flag -rate; did you mean --rate?`,
-			`unknown flag -x; see --help for the list`,
+			`unknown flag -x`,
 			`--grace "5": write a duration, such as 250ms, 10s or 1h30m`,
 		}},
 		{"arguments", []string{"a", "b"}, nil, []string{
@@ -114,7 +114,7 @@ func TestAllErrorsAreReported(t *testing.T) {
 	for args, want := range map[string]string{
 		"serv --data x":          "tool: unknown command serv; did you mean serve?; see tool --help\n",
 		"--log-level DEBUG serv": "tool: unknown command serv; did you mean serve?; see tool --help\n",
-		"--nonsense":             "tool: unknown flag --nonsense; see --help for the list; see tool --help\n",
+		"--nonsense":             "tool: unknown flag --nonsense; see tool --help\n",
 	} {
 		var stderr bytes.Buffer
 		env := &cli.Env{Stderr: &stderr, Now: time.Now}
