@@ -28,6 +28,9 @@ REPORT := $(TOOLS)/testreport
 # write to the disk.
 IN_MEMORY := TMPDIR=$$(scripts/memory-dir) $(REPORT)
 
+# Vet runs in check. It and symbol tables cost a fifth of the time of the first run.
+LEAN := -vet=off -ldflags='-s -w'
+
 # The fleet in one process, in virtual time; see internal/simulate. Its linker flag lets it change a
 # table of the runtime. These targets run the same seeds each time, in as many processes as there are
 # processors; make soak tries new ones.
@@ -45,11 +48,10 @@ LONG := ./boxcarrpc ./cmd/internal/docserviced ./cmd/internal/updater ./docservi
 test test-all check lint fuzz: export CGO_ENABLED = 0
 test test-all check lint fuzz: export GOFLAGS := $(shell $(GO) env GOFLAGS) -trimpath
 
-# Four packages at a time, because tests wait. Vet and symbol tables cost a fifth of the time
-# of the first run.
+# Four packages at a time, because tests wait.
 test: $(REPORT) ## test with random seeds; needs only Go; three minutes, the first time eight
 	$(GO) build -o bin/ ./cmd/...
-	$(IN_MEMORY) -count 1 -short -vet=off -ldflags='-s -w' -p 4 -timeout $(TEST_TIMEOUT) $(PACKAGES) ./test/commands ./test/architecture
+	$(IN_MEMORY) -count 1 -short $(LEAN) -p 4 -timeout $(TEST_TIMEOUT) $(PACKAGES) ./test/commands ./test/architecture
 	$(REPORT) -count 1 -short -vet=off $(SIMULATION) -seed 1 -seeds 20
 
 # test/ runs the commands as processes, built without the race detector: it would slow down
@@ -58,17 +60,17 @@ test: $(REPORT) ## test with random seeds; needs only Go; three minutes, the fir
 # ninth, and all tests without it afterwards.
 test-all: setup check $(REPORT) ## install tools and run every test: races, real servers, guides, browser, clients, images; 40 minutes
 	@scripts/setup chromium
-	CGO_ENABLED=1 $(IN_MEMORY) -slowest 10 -vet=off -race -p 4 -timeout $(TEST_TIMEOUT) $$($(GO) list $(PACKAGES) | grep -vxF "$$($(GO) list $(SEQUENTIAL) $(LONG))")
-	CGO_ENABLED=1 $(IN_MEMORY) -slowest 10 -vet=off -race -short -p 4 -timeout $(TEST_TIMEOUT) $(LONG)
-	$(REPORT) -slowest 10 -vet=off -timeout $(TEST_TIMEOUT) ./test/...
-	$(REPORT) -slowest 10 -vet=off -p 4 -timeout $(TEST_TIMEOUT) -tags invariants,nolzo $(SEQUENTIAL) $(LONG) ./internal/vfs ./internal/residency ./bloom ./lsm/internal/... ./queue/internal/... ./queue/codec ./queue/stored ./queue/bucket ./wal ./ingest ./docservice/column ./docservice/placement/...
+	CGO_ENABLED=1 $(IN_MEMORY) -slowest 10 $(LEAN) -race -p 4 -timeout $(TEST_TIMEOUT) $$($(GO) list $(PACKAGES) | grep -vxF "$$($(GO) list $(SEQUENTIAL) $(LONG))")
+	CGO_ENABLED=1 $(IN_MEMORY) -slowest 10 $(LEAN) -race -short -p 4 -timeout $(TEST_TIMEOUT) $(LONG)
+	$(REPORT) -slowest 10 $(LEAN) -timeout $(TEST_TIMEOUT) ./test/...
+	$(REPORT) -slowest 10 $(LEAN) -p 4 -timeout $(TEST_TIMEOUT) -tags invariants,nolzo $(SEQUENTIAL) $(LONG) ./internal/vfs ./internal/residency ./bloom ./lsm/internal/... ./queue/internal/... ./queue/codec ./queue/stored ./queue/bucket ./wal ./ingest ./docservice/column ./docservice/placement/...
 	$(REPORT) -vet=off $(SIMULATION) -seed 1000 -seeds 200
-	cd bench && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) ./...
-	cd examples/frontend && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) ./...
-	cd examples/embed && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) ./...
-	cd test/kubernetes && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) ./...
-	cd test/openapi && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) .
-	cd test/ui && $(REPORT) -vet=off -timeout $(TEST_TIMEOUT) .
+	cd bench && $(REPORT) $(LEAN) -timeout $(TEST_TIMEOUT) ./...
+	cd examples/frontend && $(REPORT) $(LEAN) -timeout $(TEST_TIMEOUT) ./...
+	cd examples/embed && $(REPORT) $(LEAN) -timeout $(TEST_TIMEOUT) ./...
+	cd test/kubernetes && $(REPORT) $(LEAN) -timeout $(TEST_TIMEOUT) ./...
+	cd test/openapi && $(REPORT) $(LEAN) -timeout $(TEST_TIMEOUT) .
+	cd test/ui && $(REPORT) $(LEAN) -timeout $(TEST_TIMEOUT) .
 	cd clients/node && npm test --silent
 	cd clients/java && javac --release 17 -Xlint:all -Werror -d build/tests src/docstore/client/*.java tests/docstore/client/*.java && java -cp build/tests docstore.client.Tests
 	cd clients/python && mypy && $(PYTHON) -m tests
