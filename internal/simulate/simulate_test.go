@@ -27,7 +27,7 @@ var (
 	seeds   = flag.Int("seeds", 20, "number of seeds of TestSeeds and TestPools")
 	one     = flag.String("config", "", "file of a configuration for TestConfig")
 	verbose = flag.Bool("log", false, "print the log of each run")
-	divided = flag.Bool("divided", false, "run the seeds in other processes, as many at a time as -parallel")
+	divided = flag.Bool("divided", false, "run the seeds and cases in other processes, as many at a time as -parallel")
 	hour    = flag.Bool("hour", false, "run TestHour too, which takes minutes")
 	until   = flag.Duration("until", 0, "TestSeeds and TestPools end after so much processor time, or at the first failure; 0: after the seeds")
 )
@@ -131,13 +131,18 @@ func divide(t *testing.T, first uint64) {
 	name := t.Name()
 	for n := 0; n < *seeds; n += seedsOfProcess {
 		t.Run(fmt.Sprint("from ", first+uint64(n)), func(t *testing.T) {
-			t.Parallel()
-			process := exec.Command(os.Args[0], "-test.run", "^"+name+"$", fmt.Sprint("-test.short=", testing.Short()), fmt.Sprint("-log=", *verbose),
-				"-seed", fmt.Sprint(first+uint64(n)), "-seeds", fmt.Sprint(min(seedsOfProcess, *seeds-n)))
-			output, err := process.CombinedOutput()
-			require.NoError(t, err, "%s", output)
+			inProcess(t, name, "-seed", fmt.Sprint(first+uint64(n)), "-seeds", fmt.Sprint(min(seedsOfProcess, *seeds-n)))
 		})
 	}
+}
+
+// inProcess runs a test in another process, in parallel to other tests of this one.
+func inProcess(t *testing.T, name string, args ...string) {
+	t.Helper()
+	t.Parallel()
+	process := exec.Command(os.Args[0], append([]string{"-test.run", "^" + name + "$", fmt.Sprint("-test.short=", testing.Short()), fmt.Sprint("-log=", *verbose)}, args...)...)
+	output, err := process.CombinedOutput()
+	require.NoError(t, err, "%s", output)
 }
 
 // processorTime returns that of this process.
@@ -182,6 +187,10 @@ func TestCases(t *testing.T) {
 			c := read(t, file)
 			if testing.Short() && c.Pools == nil && c.Work > shortWork {
 				t.Skip("it has more than a minute of work")
+			}
+			if *divided {
+				inProcess(t, "TestConfig", "-config", file)
+				return
 			}
 			run(t, c)
 		})
