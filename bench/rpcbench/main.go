@@ -8,6 +8,8 @@
 //
 //	calls  -callers callers, each sending its next request after the last response
 //	sizes  the same with 64 callers and responses of several -sizes
+//	pinned one caller, client and server on a processor each, as on two hosts: otherwise the
+//	       kernel decides for each contestant whether a wake-up crosses processors
 //	tls    the same with 64 callers over TLS
 //	large  the same with 1,024 callers and responses of 10 KB
 //	open   arrivals in an open loop, at half of grpc-go's limit; latency counts from the time when
@@ -74,6 +76,7 @@ var workloads = []struct {
 	{"calls", func(s *settings) error {
 		return s.compare("calls", s.contestants, s.callers, []int{kilobyte})
 	}},
+	{"pinned", (*settings).pinned},
 	{"tls", func(s *settings) error { return s.compare("tls", overTLS, []int{64}, []int{kilobyte}) }},
 	{"large", func(s *settings) error { return s.compare("large", grpcAndBoxcar, []int{1024}, []int{10 * kilobyte}) }},
 	{"open", (*settings).open},
@@ -157,7 +160,7 @@ func (s *settings) measure() error {
 	return nil
 }
 
-// compare measures a closed loop.
+// compare measures closed loops.
 func (s *settings) compare(title string, names []string, callers, sizes []int) (err error) {
 	servers, stop, err := startChildren(names)
 	defer func() { err = errors.Join(err, stop()) }()
@@ -166,15 +169,39 @@ func (s *settings) compare(title string, names []string, callers, sizes []int) (
 	}
 	for _, n := range callers {
 		for _, size := range sizes {
-			l := s.load(n, size)
-			if err := s.keeper.Rounds(s.rounds, l.phase(title), names, func(i int) (figures, error) {
-				return measure(contestantNamed(names[i]), servers[i], l)
-			}); err != nil {
+			if err := s.loop(title, names, servers, s.load(n, size)); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// pinned measures one caller, with the client on the first processor and the servers on the last one.
+func (s *settings) pinned() (err error) {
+	servers, stop, err := startChildren(s.contestants)
+	defer func() { err = errors.Join(err, stop()) }()
+	if err != nil {
+		return err
+	}
+	for _, server := range servers {
+		if _, err := process.Pin(server.pid(), -1); err != nil {
+			return err
+		}
+	}
+	unpin, err := process.Pin(os.Getpid(), 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unpin()) }()
+	return s.loop("pinned", s.contestants, servers, s.load(1, kilobyte))
+}
+
+// loop measures a closed loop.
+func (s *settings) loop(title string, names []string, servers []*child, l load) error {
+	return s.keeper.Rounds(s.rounds, l.phase(title), names, func(i int) (figures, error) {
+		return measure(contestantNamed(names[i]), servers[i], l)
+	})
 }
 
 func (s *settings) load(callers, responseBytes int) load {
