@@ -123,7 +123,7 @@ func (h *serverHost) checkStopped(p *serverProcess) {
 	if killed || h.stalls() {
 		return
 	}
-	if files, conns := p.files.OpenFiles(), p.net.OpenConns(); len(files) > 0 || conns > 0 {
-		h.w.account.wrongf("stopped server", "%s has left %d connections and the files %v open", h.name, conns, files)
+	if files, conns := p.files.OpenFiles(), p.net.OpenConns(); len(files) > 0 || len(conns) > 0 {
+		h.w.account.wrongf("stopped server", "%s has left the connections to %v and the files %v open", h.name, conns, files)
 	}
 }

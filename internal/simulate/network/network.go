@@ -258,19 +258,19 @@ func (p *Process) Reset() {
 	}
 }
 
-// OpenConns returns how many connections the process has not closed.
-func (p *Process) OpenConns() (n int) {
+// OpenConns returns the remote addresses of the connections that the process has not closed.
+func (p *Process) OpenConns() (remote []string) {
 	p.mu.Lock()
 	conns := slices.Clone(p.mu.conns)
 	p.mu.Unlock()
 	for _, c := range conns {
 		c.link.update(func() {
 			if !errors.Is(c.readErr, net.ErrClosed) {
-				n++
+				remote = append(remote, c.remote.String())
 			}
 		})
 	}
-	return n
+	return remote
 }
 
 // end marks the process as ended, and returns its connections and listeners.
