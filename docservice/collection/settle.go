@@ -42,7 +42,7 @@ const maxGoneEntries = 1024
 const settleRest = 10
 
 // longSweepPause is the pause of a sweep in simulations of a large index: see package rare.
-const longSweepPause = 300 * time.Millisecond
+const longSweepPause = time.Second
 
 // settler finds and removes entries of documents that compaction has dropped.
 type settler struct {
@@ -276,7 +276,7 @@ func (s *settler) sweep(ctx context.Context, segments *unsettled) (removed int, 
 			return removed, true, cmp.Or(err, unreadable)
 		}
 		after = last
-		if !ctxtime.Sleep(ctx, rare.Pause("sweep pause", time.Since(started), longSweepPause)) {
+		if !ctxtime.Sleep(ctx, rare.Pause("sweep", time.Since(started), longSweepPause)) {
 			return removed, false, ctx.Err()
 		}
 	}
@@ -287,7 +287,7 @@ func (s *settler) sweep(ctx context.Context, segments *unsettled) (removed int, 
 func (s *settler) entriesIn(segments *unsettled, after []byte) (found []staleEntry, last []byte, err error) {
 	it := s.index.NewIter(bounds(&docservice.ScanOptions{After: after}))
 	defer func() { _ = it.Close() }() // it.Err was checked
-	for range rare.Limit("sweep step", sweepStepEntries, 8) {
+	for range rare.Limit("sweep", sweepStepEntries, 8) {
 		if !it.Next() {
 			return found, nil, indexError(it.Err())
 		}
