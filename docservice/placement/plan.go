@@ -3,6 +3,7 @@ package placement
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/cockroachdb/errors"
@@ -151,7 +152,7 @@ func (p *plan) setShares() {
 	for _, i := range open {
 		c := &p.columns[i]
 		part := min(rest*float64(c.Weight)/float64(weights), room(i))
-		c.share = int64(part)
+		c.share = int64(math.Round(part)) // shards of unknown size count as one byte: a share may be small
 		rest -= part
 		weights -= c.Weight
 	}

@@ -235,3 +235,16 @@ func TestInvalidInput(t *testing.T) {
 		})
 	}
 }
+
+// Shards of unknown size, of a collection that has just been published, are divided evenly between
+// columns whose disks differ a little.
+func TestUnknownSizes(t *testing.T) {
+	columns := []Column{{Name: "a", Limit: 1 << 30, Weight: 1000}, {Name: "b", Limit: 1 << 30, Weight: 999}}
+	moves, err := Plan(make([]Shard, 4), columns)
+	require.NoError(t, err)
+	received := map[string]int{}
+	for _, m := range moves {
+		received[m.To]++
+	}
+	require.Equal(t, map[string]int{"a": 2, "b": 2}, received)
+}
