@@ -32,7 +32,7 @@ func TestNineDaemons(t *testing.T) {
 	f := newColumnFleet(t, t.TempDir(), columnRows, documents, false)
 	r := testseed.Rand(t)
 	c := f.startCanary(newAccount(), want, nil)
-	for round := range crashtest.Share(2, 20) {
+	for round := range crashtest.Share(3, 20) {
 		begun := time.Now()
 		name := []string{"a", "b", "c"}
 		victims := r.Perm(columnRows)
