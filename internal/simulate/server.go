@@ -425,7 +425,7 @@ func (h *serverHost) cutStore() (heal func()) {
 var errFetch = errors.New("store: internal error of a part of the objects")
 
 // failFetches makes a share of the requests of this server for files and increments fail, until
-// the result is called. It learns what is announced, and serves what it has.
+// the result is called. It learns of new manifests, and serves the files that it has.
 func (h *serverHost) failFetches(share float64) (end func()) {
 	add := func(share float64) {
 		h.mu.Lock()
@@ -484,8 +484,8 @@ func (h *serverHost) beforeRequest(_ context.Context, operation, name string) *b
 	return &bucket.Failure{Err: errFetch}
 }
 
-// interruptReturn turns the machine off for a time. When it is on again its process learns what was
-// announced, but gets no files, and ends after a time; the next one does not reach the store until
+// interruptReturn turns the machine off for a time. When it is on again its process learns of new
+// manifests, but gets no files, and ends after a time; the next one does not reach the store until
 // the result is called.
 func (h *serverHost) interruptReturn(off, on time.Duration) (end func()) {
 	turnOn, fetch, done := h.turnOff(false), h.failFetches(1), make(chan struct{})

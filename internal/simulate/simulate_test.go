@@ -136,7 +136,7 @@ func divide(t *testing.T, first uint64) {
 	}
 }
 
-// inProcess runs a test in another process, in parallel to other tests of this one.
+// inProcess runs a test in another process, in parallel with other tests of this one.
 func inProcess(t *testing.T, name string, args ...string) {
 	t.Helper()
 	t.Parallel()

@@ -17,7 +17,7 @@ func TestCallPathIsShort(t *testing.T) {
 	}
 	const packages = "docstore/boxcarrpc,docstore/boxcarrpc/internal/conn,docstore/boxcarrpc/internal/spin"
 	cmd := exec.CommandContext(t.Context(), "go", "run", "-cover", "-covermode", "atomic", "-coverpkg", packages+",docstore/boxcarrpc/internal/callpath", ".")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // else it compiles more packages, for a minute
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // otherwise it compiles more packages, for a minute
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

@@ -412,7 +412,7 @@ func (h *health) poll() {
 			return
 		case <-ticker.C:
 		}
-		ending := h.protocol.Ending() // before the status: a server that is ending is draining
+		ending := h.protocol.Ending() // before the status: a server that is ending is not ready
 		now := h.status()
 		h.mu.Lock()
 		if now != h.mu.status || ending != h.mu.ending {
