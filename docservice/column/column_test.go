@@ -401,7 +401,10 @@ func TestShardThatComesWhileAServerStarts(t *testing.T) {
 	b.options.Store.Set(&later)
 	c.until("it fetches the shard", func() bool { return b.shardStates()[3] == Fetching })
 	b.setSlow(false)
-	c.until("it serves the others", func() bool { return b.shardStates()[0] == Serving })
+	c.until("it serves the others", func() bool {
+		states := b.shardStates()
+		return states[0] == Serving && states[1] == Serving && states[2] == Serving
+	})
 	require.Contains(t, b.Status().Readiness.Cause, "shard 3: it is late")
 	late.Store(false)
 	c.until("it is ready", func() bool { return b.Status().Readiness.IsReady() })
