@@ -76,6 +76,35 @@ func (h *serverHost) unverified() string {
 	return ""
 }
 
+// freshTime is the time in which servers serve entries that are announced.
+const freshTime = 15 * time.Second
+
+// checkCanaries waits until the newest canary of each shard is served, while there are
+// no other entries.
+func (w *world) checkCanaries() {
+	if w.config.Canaries == 0 {
+		return
+	}
+	for _, h := range w.servers {
+		w.await("canary", h.name, h.oldCanary)
+	}
+}
+
+// oldCanary describes a canary that is older than one that must be served; "": there is none.
+func (h *serverHost) oldCanary() string {
+	s := h.started()
+	if s == nil {
+		return "it does not run"
+	}
+	most := h.w.config.Canaries + h.w.config.segmentAge() + freshTime
+	for _, c := range s.Collections() {
+		if age := time.Since(c.Status().CanarySent); age > most {
+			return fmt.Sprintf("the canary of %s was sent %v ago, the limit is %v", c.Name(), age, most)
+		}
+	}
+	return ""
+}
+
 // holdsMore describes what the server still holds for requests; "": nothing.
 func (h *serverHost) holdsMore() string {
 	s := h.started()

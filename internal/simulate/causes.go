@@ -25,6 +25,7 @@ const (
 	publishError    = "DocstorePublishError"
 	announceStopped = "DocstoreAnnounceStopped"
 	lag             = "DocstoreLag"
+	canaryLate      = "DocstoreCanaryLate"
 	// contactAge is no alert of alertsFile: manifestSilent with the limit contactTime.
 	contactAge = "contact age"
 )
@@ -40,6 +41,8 @@ const (
 	contactTime = 30 * time.Second
 	// noticeTime is the time in which the updater has read a change of the record.
 	noticeTime = 10 * time.Second
+	// canaryTime is more than the limit of canaryLate, by the time between two scrapes.
+	canaryTime = 5*time.Minute + scrapeEach*probeInterval
 	// lagTime is the time in which it is known that a manifest cannot be fetched, with the limit of
 	// manifestLag.
 	lagTime = giveUpTime + 15*time.Minute
@@ -65,6 +68,11 @@ var reports = []report{
 	{kind: "server without store", alert: unequal, after: giveUpTime, given: othersAdvance},
 	{kind: "store away", alert: manifestError, after: failTime},
 	{kind: "store away", alert: manifestSilent, after: silentTime},
+	{kind: "server without store", alert: canaryLate, after: canaryTime, given: hasCanaries},
+	{kind: "store away", alert: canaryLate, after: canaryTime, given: hasCanaries},
+	{kind: "store hangs", alert: canaryLate, after: canaryTime, given: hasCanaries},
+	{kind: "copying stops", alert: canaryLate, after: canaryTime, given: hasCanaries},
+	{kind: "pin", alert: canaryLate, after: canaryTime, given: hasCanaries, begun: isPinned},
 	{kind: "store away", alert: publishError, after: giveUpTime, updater: true},
 	{kind: "store hangs", alert: manifestError, after: failTime},
 	{kind: "store hangs", alert: manifestSilent, after: silentTime},
@@ -108,6 +116,9 @@ func allFail(f Fault) bool {
 
 // announcedByAppend reports whether append announces.
 func announcedByAppend(c Config, _ Fault) bool { return c.Increments }
+
+// hasCanaries reports whether each server reads canaries.
+func hasCanaries(c Config, _ Fault) bool { return c.Canaries > 0 && c.Shards == 0 }
 
 // isPinned reports whether all servers are pinned, so that append does not announce.
 func isPinned(w *world) bool {
@@ -184,6 +195,7 @@ var causes = map[string][]string{
 	contactAge:               slices.Concat(diskWords, networkWords, []string{"store", "etcd"}),
 	etcdSilent:               slices.Concat(networkWords, []string{"etcd"}),
 	diskHangs:                {"disk"},
+	canaryLate:               slices.Concat(startWords, diskWords, networkWords, []string{"store", "etcd", "updater", "log", "pin", "rollback", "canary", "discard", "copying"}),
 	damage:                   append([]string{"queue restored"}, diskWords...),
 	diskFull:                 {"disk full", "inodes"},
 	publishError:             {"store", "etcd", "updater"},

@@ -22,14 +22,17 @@ type Config struct {
 	Copies      bool `json:",omitempty"`
 	CopyDeletes bool `json:",omitempty"`
 	// Echo: another service that uses boxcarrpc runs with its clients.
-	Echo         bool `json:",omitempty"`
-	Zones        int
-	Codec        string
-	Increments   bool    // documents are announced within seconds, not with the next manifest
-	Cache        bool    // servers share a memcached
-	Memory       int64   // of each server, in bytes
-	IDs          int     // the number of ids that are written
-	Rate         float64 // records a second
+	Echo       bool `json:",omitempty"`
+	Zones      int
+	Codec      string
+	Increments bool // documents are announced within seconds, not with the next manifest
+	// Canaries is the interval at which append puts a canary into each shard; 0: it puts none. Their
+	// ages are right only by right clocks.
+	Canaries     time.Duration `json:",omitempty"`
+	Cache        bool          // servers share a memcached
+	Memory       int64         // of each server, in bytes
+	IDs          int           // the number of ids that are written
+	Rate         float64       // records a second
 	SegmentBytes int64
 	// SegmentAge is the age at which segments are sealed; 0: that of segmentAge.
 	SegmentAge time.Duration `json:",omitempty"`
@@ -92,6 +95,9 @@ func Draw(seed uint64) Config {
 	c.Faults = drawFaults(&d, &c)
 	if clocks := chance.New(seed).Next("clocks"); clocks.Bool(0.15) {
 		c.Clocks = []time.Duration{5 * time.Second, 5 * time.Minute, 2 * time.Hour}[clocks.Int(3)]
+	}
+	if canaries := chance.New(seed).Next("canaries"); c.Clocks == 0 && canaries.Bool(0.5) {
+		c.Canaries = []time.Duration{2 * time.Second, 20 * time.Second}[canaries.Int(2)]
 	}
 	if outage := chance.New(seed).Next("outage"); !c.Destructive && outage.Bool(outageShare) {
 		c.Rate = min(c.Rate, 2)

@@ -70,7 +70,7 @@
 // files), takeover.go (bucket, publishers), lifecycle.go (pinned, bucket), erased.go (erased),
 // truncation.go (withdrawn), nearby.go (forked), adapters.go and adapters_http.go (batch, connection age, admission),
 // conditions.go (condition, head), prober.go (health, readiness, metrics, files), causes.go (alerts),
-// baseline.go (pool, idle server, scrub, requests, stopped server) and echo_clients.go (echo).
+// baseline.go (pool, idle server, scrub, canary, requests, stopped server) and echo_clients.go (echo).
 // Those of pools are in rpc.go (answer, twice, processed, code, deadline, late, same server, fail),
 // frontend.go (outage, stream), backend.go (slot, share, priority), poolfaults.go (share) and
 // poolsettle.go (full, waiting, number, liveness, leak).

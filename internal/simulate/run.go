@@ -117,6 +117,7 @@ func Run(c Config) (*Report, error) {
 		w.checkPools(clients)
 		w.checkIdle()
 		w.checkScrubs()
+		w.checkCanaries()
 		w.checkAlerts()
 		w.checkRequests()
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"docstore/docservice"
+	"docstore/internal/canary"
 	"docstore/queue"
 )
 
@@ -177,7 +178,8 @@ func (w *world) checkShard(shard int, dir string) error {
 	return err
 }
 
-// scanQueue calls f for each entry of a queue of the ingest host, with the version of its document.
+// scanQueue calls f for each entry of a queue of the ingest host that is no canary, with the version of
+// its document.
 func (w *world) scanQueue(dir string, f func(e queue.Entry, version int) error) error {
 	r, err := queue.OpenReader(dir, &queue.ReaderOptions{FS: w.ingest().disk.Files()})
 	if err != nil {
@@ -185,6 +187,9 @@ func (w *world) scanQueue(dir string, f func(e queue.Entry, version int) error) 
 	}
 	defer func() { _ = r.Close() }() // it was only read
 	return r.Scan(context.Background(), queue.Position{}, func(e queue.Entry) error {
+		if canary.Is(e.ID) {
+			return nil
+		}
 		version := -1
 		if !e.Deleted {
 			document, err := r.DocumentFor(nil, e.ID, e.Address)

@@ -255,7 +255,8 @@ func (u *updater) append(p *updaterProcess) (err error) {
 	}
 	defer func() { _ = from.Close() }() // it was only read
 	appender := ingest.NewAppender(from, opener.Ends(), to, ingest.Options{
-		Queue: queueDir, Parsing: []ingest.Parsing{parsing}, FlushInterval: time.Second, SkipInvalid: true, Logger: logger,
+		Queue: queueDir, Parsing: []ingest.Parsing{parsing}, FlushInterval: time.Second, CanaryInterval: w.config.Canaries,
+		SkipInvalid: true, Logger: logger, Now: u.clock.now,
 		Flushed: func(at ingest.Progress, _ time.Duration) {
 			if at.Invalid > 0 {
 				w.account.wrongf("source", "append has read %d records that were not written", at.Invalid)
