@@ -102,7 +102,7 @@ FUZZ_TIME ?= 5s
 fuzz: ## fuzz each decoder for FUZZ_TIME (default 5s)
 	scripts/fuzz $(FUZZ_TIME)
 
-soak: setup ## run for hours: all seeds, crashes, kills, mutations, fuzzers; PART=cluster: a cluster under faults for a day; PART=alerts: their alerts, two hours
+soak: setup ## run for hours: all seeds, crashes, kills, mutations, fuzzers; PART=cluster: a cluster under faults for a day; PART=alerts: their alerts, 90 minutes
 	scripts/soak $(PART)
 
 bench: ## run the Go benchmarks of all packages
