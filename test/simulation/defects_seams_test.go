@@ -178,4 +178,19 @@ var seams = []defect{
 		edits: []edit{{"queue/publish/extension.go", "	} else {\n		err = e.write(data)\n	}\n", "	} else if err = e.write(data); err != nil {\n		return err\n	}\n"}},
 		unit:  "./queue/publish TestStreamModel",
 	},
+	{
+		id: "S36", what: "lists have the canaries of append",
+		edits: []edit{{"docservice/collection/scan.go", "if !w.canaries && canary.Is(it.Key()) {", "if !w.canaries && canary.Is(it.Key()) && false {"}},
+		unit:  "./docservice/collection TestScanHidesCanaries",
+	},
+	{
+		id: "S37", what: "append puts a canary only with the next record",
+		edits: []edit{{"ingest/appender.go", "		case <-a.canaries.due:\n			if err := a.putCanaries(); err != nil {\n				return err\n			}\n		case b, more", "		case b, more"}},
+		unit:  "./ingest TestCanaries",
+	},
+	{
+		id: "S38", what: "an entry without a cursor clears that of the entries before it",
+		edits: []edit{{"queue/writer.go", "	if r.Cursor != nil {\n		w.mu.cursor", "	{\n		w.mu.cursor"}},
+		unit:  "./ingest TestCanaries",
+	},
 }
