@@ -79,8 +79,7 @@ func (h *serverHost) unverified() string {
 // freshTime is the time in which servers serve entries that are announced.
 const freshTime = 15 * time.Second
 
-// checkCanaries waits until the newest canary of each shard is served, while there are
-// no other entries.
+// checkCanaries waits until each shard serves a new canary, although there are no other entries.
 func (w *world) checkCanaries() {
 	if w.config.Canaries == 0 {
 		return
