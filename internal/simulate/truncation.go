@@ -37,20 +37,21 @@ func (w *world) truncateQueue(share float64) {
 		for w.count() < entries && ctxtime.Sleep(w.alive, settlePoll) {
 		}
 		defer w.ingest().hold(false)()
-		n, from, last := 0, queue.Address{}, queue.Address{}
+		n, from := 0, queue.Address{}
 		err := w.scanQueue(queueDir, func(e queue.Entry, _ int) error {
 			if float64(n) >= share*float64(entries) && e.Address.Index == 0 && from.IsZero() {
 				from = e.Address // append continues after a whole block
 			}
-			n, last = n+1, e.Address
+			n++
 			return nil
 		})
 		if err != nil || from.IsZero() || n < entries || w.account.someBack() {
 			return err
 		}
 		w.goBack(w.servers)
-		err = w.repeat("truncate", func(ctx context.Context, fsys vfs.FS, _ bucket.Bucket) error {
-			_, err := maintain.Truncate(ctx, queueDir, from, &maintain.TruncateOptions{FS: fsys})
+		var report maintain.TruncateReport
+		err = w.repeat("truncate", func(ctx context.Context, fsys vfs.FS, _ bucket.Bucket) (err error) {
+			report, err = maintain.Truncate(ctx, queueDir, from, &maintain.TruncateOptions{FS: fsys})
 			return err // queue.ErrLocked: append is ending
 		})
 		if err != nil {
@@ -59,7 +60,7 @@ func (w *world) truncateQueue(share float64) {
 		w.account.withdraw(w.count())
 		for _, h := range w.servers {
 			h.excuse()
-			w.running.Go(func() { h.awaitPosition(queue.Address{Segment: last.Segment + 1}) })
+			w.running.Go(func() { h.awaitPosition(report.To) })
 			h.askNearby(true)
 		}
 		return nil
