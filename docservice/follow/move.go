@@ -195,19 +195,14 @@ func (f *Follower) complete(ctx context.Context, state int, c *collection.Collec
 // prepare makes the directories of a state: a copy of the nearest checkpoint of the index, if
 // there is one, and the files of the manifest.
 func (f *Follower) prepare(ctx context.Context, state int, m *publish.Manifest) error {
-	present, err := f.checkpoints()
+	nearest, err := f.copyCheckpoint(state, m.Number)
 	if err != nil {
 		return err
 	}
 	// The served files first: the collection verifies them, and the Follower replaces
 	// damaged ones.
 	sources := []string{f.queuePath(f.state)}
-	nearest := nearestCheckpoint(f.record, present, m.Number)
 	if nearest > 0 {
-		// A copy of hard links: the checkpoint stays if this move fails.
-		if err := collection.CheckpointIndex(f.fs, f.checkpointPath(nearest), f.statePath(state), f.logger); err != nil {
-			return errors.Wrap(err, "copy the checkpoint of the index")
-		}
 		sources = append(sources, filepath.Join(f.checkpointPath(nearest), queueName))
 	}
 	if nearest != m.Number {
@@ -224,6 +219,32 @@ func (f *Follower) prepare(ctx context.Context, state int, m *publish.Manifest) 
 		}
 	}
 	return f.fetch(ctx, state, m)
+}
+
+// copyCheckpoint copies the nearest sound checkpoint of the index to a state, and removes damaged ones.
+// It returns the number of its manifest; 0: there is none.
+func (f *Follower) copyCheckpoint(state int, target uint64) (nearest uint64, err error) {
+	present, err := f.checkpoints()
+	if err != nil {
+		return 0, err
+	}
+	for {
+		if nearest = nearestCheckpoint(f.record, present, target); nearest == 0 {
+			return 0, nil
+		}
+		// A copy of hard links: the checkpoint stays if this move fails.
+		err := collection.CheckpointIndex(f.fs, f.checkpointPath(nearest), f.statePath(state), f.logger)
+		if !errors.Is(err, collection.ErrIndexDamaged) {
+			return nearest, errors.Wrap(err, "copy the checkpoint of the index")
+		}
+		f.logger.Warn("a checkpoint of the index is damaged; it is removed", "manifest", nearest, "error", err)
+		for _, dir := range []string{f.checkpointPath(nearest), f.statePath(state)} {
+			if err := f.fs.RemoveAll(dir); err != nil {
+				return 0, err
+			}
+		}
+		present = slices.DeleteFunc(present, func(number uint64) bool { return number == nearest })
+	}
 }
 
 // errRetargeted: the target changed while a collection for the one before was built.
