@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"docstore/internal/ctxtime"
 	"docstore/internal/simulate/etcd"
 	"docstore/internal/simulate/network"
 	"docstore/internal/vfs"
@@ -59,20 +60,28 @@ func (h *etcdHost) stop() {
 }
 
 // restoreEtcd takes a snapshot of etcd. The result restores it, as after the loss of a majority, and
-// continues the commits from the bucket: docstore-updater restore --bucket --etcd.
+// continues the commits from the bucket. A commit to the lost etcd may reach the bucket after that, as
+// the error of append says then: so the operator does it twice.
 func (w *world) restoreEtcd() (end func()) {
 	snapshot := w.etcd.server.Backup()
 	return w.storeFault(func() {
 		w.etcd.stop()
 		w.etcd.server.Restore(snapshot)
 		w.must(w.etcd.start())
-		err := w.repeat("restore", func(ctx context.Context, _ vfs.FS, b bucket.Bucket) error {
-			log, err := publish.OpenLog(ctx, b, time.Now)
-			if err == nil {
-				_, err = log.Restore(ctx)
-			}
-			return err
-		})
-		w.log.add("operator", "restore of the commits: %v", err) // it is refused if nothing was lost
+		w.restoreCommits()
+		ctxtime.Sleep(w.alive, failTime)
+		w.restoreCommits()
 	})
+}
+
+// restoreCommits is docstore-updater restore --bucket --etcd.
+func (w *world) restoreCommits() {
+	err := w.repeat("restore", func(ctx context.Context, _ vfs.FS, b bucket.Bucket) error {
+		log, err := publish.OpenLog(ctx, b, time.Now)
+		if err == nil {
+			_, err = log.Restore(ctx)
+		}
+		return err
+	})
+	w.log.add("operator", "restore of the commits: %v", err) // it is refused if nothing was lost
 }
