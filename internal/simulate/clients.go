@@ -255,7 +255,7 @@ func (h *serverHost) explained(at time.Time) bool {
 	compacted := h.w.hasCompacted()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.mu.doubted.Add(doubtTime).After(at) {
+	if h.mu.diskFaults > 0 || h.mu.doubted.Add(doubtTime).After(at) {
 		return true
 	}
 	if at.Sub(h.mu.brief) > doubtTime {

@@ -101,7 +101,12 @@ func (h *serverHost) grpc() string   { return net.JoinHostPort(h.ip, "7072") }
 
 // run starts docserviced again and again until the world ends.
 func (h *serverHost) run() {
+	aside := ""
 	for h.isOn() {
+		before := aside
+		if aside = h.damagedIndexes(); aside != before {
+			h.w.account.lostIndex(h.name) // the last process has set one aside, and may not have built another
+		}
 		h.mu.Lock()
 		powerCut := h.mu.powerCut
 		h.mu.powerCut = false
@@ -124,6 +129,18 @@ func (h *serverHost) run() {
 			return
 		}
 	}
+}
+
+// damagedIndexes names the files of indexes that were too damaged to be opened.
+func (h *serverHost) damagedIndexes() (names string) {
+	files, err := h.disk.Find(dataDir, "*.table")
+	h.w.must(err)
+	for _, f := range files {
+		if strings.HasSuffix(path.Dir(f.Name), damagedIndex) {
+			names += f.Name + " "
+		}
+	}
+	return names
 }
 
 // isOn waits until the machine is on. It returns false when the world has ended.
