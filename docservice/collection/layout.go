@@ -199,7 +199,7 @@ func CheckPosition(dir, queueDir string) error {
 // CheckpointIndex creates a collection's directory in target with a checkpoint of the
 // served index, made of hard links as by lsm.DB.Checkpoint, and its position. The
 // collection may be open. The logger may be nil. The error for a damaged index matches
-// ErrIndexDamaged.
+// ErrIndexDamaged, that for a missing one, or a missing file of it, fs.ErrNotExist.
 func CheckpointIndex(fsys vfs.FS, dir, target string, logger *slog.Logger) error {
 	if err := vfs.MakeDir(fsys, target); err != nil {
 		return err
@@ -207,7 +207,7 @@ func CheckpointIndex(fsys vfs.FS, dir, target string, logger *slog.Logger) error
 	for served := indexNumber(0); ; {
 		numbers, err := listIndexes(fsys, dir)
 		if err == nil && len(numbers) == 0 {
-			err = errors.Newf("%s holds no index", dir)
+			err = errors.Mark(errors.Newf("%s holds no index", dir), fs.ErrNotExist)
 		}
 		if err != nil {
 			return err

@@ -94,9 +94,25 @@ func (f *Follower) removeOldCheckpoints() error {
 		return err
 	}
 	for _, number := range obsoleteCheckpoints(f.record, present, f.options.Checkpoints+1) { // and the served one
-		if err := f.fs.RemoveAll(f.checkpointPath(number)); err != nil {
+		if err := f.removeCheckpoint(number); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// removeCheckpoint removes a checkpoint. After a crash it is whole, or the next start removes the rest.
+func (f *Follower) removeCheckpoint(number uint64) error {
+	path := f.checkpointPath(number)
+	removed := path + newSuffix
+	if err := f.fs.RemoveAll(removed); err != nil {
+		return err
+	}
+	if err := f.fs.Rename(path, removed); err != nil {
+		return err
+	}
+	if err := f.fs.SyncDir(f.dir); err != nil {
+		return err
+	}
+	return f.fs.RemoveAll(removed)
 }

@@ -136,43 +136,70 @@ func TestPinAfterPartialAdvance(t *testing.T) {
 	}
 }
 
-// TestDamagedCheckpoint returns to an earlier manifest after checkpoints of the index were damaged: one
-// before them is used, or none. They are removed.
+// TestDamagedCheckpoint returns to an earlier manifest after checkpoints of the index were damaged, or
+// lost files: one before them is used, or none. They are removed.
 func TestDamagedCheckpoint(t *testing.T) {
-	for _, damaged := range [][]uint64{{2}, {1, 2}} {
-		f := newFleet(t)
-		s := f.startServer("", "server")
-		for number := range uint64(3) {
-			f.publishEntries(false, nil, [2]string{"id-0", fmt.Sprint("version ", number)})
-			f.announce(number + 1)
-			s.waitFor(number + 1)
-			s.eventually(func(follow.Status) bool {
-				_, err := os.Stat(s.checkpoint(number + 1))
-				return err == nil
+	for name, damage := range map[string]func(t *testing.T, checkpoint string){
+		"tables":    overwriteTables,
+		"no tables": func(t *testing.T, checkpoint string) { removeAll(t, checkpoint, "index-*", "*.table") },
+		"no index":  func(t *testing.T, checkpoint string) { removeAll(t, checkpoint, "index-*") },
+	} {
+		for _, damaged := range [][]uint64{{2}, {1, 2}} {
+			t.Run(fmt.Sprint(name, damaged), func(t *testing.T) {
+				f := newFleet(t)
+				s := f.startServer("", "server")
+				for number := range uint64(3) {
+					f.publishEntries(false, nil, [2]string{"id-0", fmt.Sprint("version ", number)})
+					f.announce(number + 1)
+					s.waitFor(number + 1)
+					s.eventually(func(follow.Status) bool {
+						_, err := os.Stat(s.checkpoint(number + 1))
+						return err == nil
+					})
+				}
+				for _, number := range damaged {
+					damage(t, s.checkpoint(number))
+				}
+				f.pin(2, "")
+				s.waitFor(2)
+				document, err := s.get("id-0")
+				require.NoError(t, err)
+				require.Equal(t, "version 1", document)
+				if slices.Contains(damaged, 1) {
+					require.NoDirExists(t, s.checkpoint(1))
+				}
+				left, err := filepath.Glob(filepath.Join(s.dir, "*.new"))
+				require.NoError(t, err)
+				require.Empty(t, left)
 			})
 		}
-		for _, number := range damaged {
-			tables, err := filepath.Glob(filepath.Join(s.checkpoint(number), "*", "*.table"))
-			require.NoError(t, err)
-			require.NotEmpty(t, tables)
-			for _, table := range tables { // the served index has links to them
-				require.NoError(t, os.WriteFile(table+".new", []byte("damaged"), 0o600))
-				require.NoError(t, os.Rename(table+".new", table))
-			}
-		}
-		f.pin(2, "")
-		s.waitFor(2)
-		document, err := s.get("id-0")
-		require.NoError(t, err)
-		require.Equal(t, "version 1", document)
-		if slices.Contains(damaged, 1) {
-			require.NoDirExists(t, s.checkpoint(1))
-		}
-		require.NoError(t, s.close())
 	}
 }
 
 // checkpoint returns the directory of the checkpoint of a manifest.
 func (s *server) checkpoint(number uint64) string {
 	return filepath.Join(s.dir, fmt.Sprintf("checkpoint-%010d", number))
+}
+
+// overwriteTables replaces the tables of a checkpoint, to which the served index has links.
+func overwriteTables(t *testing.T, checkpoint string) {
+	t.Helper()
+	tables, err := filepath.Glob(filepath.Join(checkpoint, "index-*", "*.table"))
+	require.NoError(t, err)
+	require.NotEmpty(t, tables)
+	for _, table := range tables {
+		require.NoError(t, os.WriteFile(table+".new", []byte("damaged"), 0o600))
+		require.NoError(t, os.Rename(table+".new", table))
+	}
+}
+
+// removeAll removes what matches a pattern below a directory.
+func removeAll(t *testing.T, dir string, pattern ...string) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(append([]string{dir}, pattern...)...))
+	require.NoError(t, err)
+	require.NotEmpty(t, names)
+	for _, name := range names {
+		require.NoError(t, os.RemoveAll(name))
+	}
 }

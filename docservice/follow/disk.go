@@ -121,7 +121,7 @@ func (f *Follower) reserve(bytes int64, number uint64) (reservation, error) {
 				number, bytes, max(free, 0), d.limit)
 		}
 		f.logger.Warn("removing a checkpoint to make space for a manifest", "checkpoint", present[0], "manifest", number)
-		if err := f.fs.RemoveAll(f.checkpointPath(present[0])); err != nil {
+		if err := f.removeCheckpoint(present[0]); err != nil {
 			return reservation{}, err
 		}
 		present = present[1:]

@@ -221,8 +221,9 @@ func (f *Follower) prepare(ctx context.Context, state int, m *publish.Manifest) 
 	return f.fetch(ctx, state, m)
 }
 
-// copyCheckpoint copies the nearest sound checkpoint of the index to a state, and removes damaged ones.
-// It returns the number of its manifest; 0: there is none.
+// copyCheckpoint copies the nearest sound checkpoint of the index to a state, and returns the number of
+// its manifest; 0: there is none. It removes damaged ones, and those that lack files: an earlier build was
+// killed while it removed them.
 func (f *Follower) copyCheckpoint(state int, target uint64) (nearest uint64, err error) {
 	present, err := f.checkpoints()
 	if err != nil {
@@ -234,14 +235,12 @@ func (f *Follower) copyCheckpoint(state int, target uint64) (nearest uint64, err
 		}
 		// A copy of hard links: the checkpoint stays if this move fails.
 		err := collection.CheckpointIndex(f.fs, f.checkpointPath(nearest), f.statePath(state), f.logger)
-		if !errors.Is(err, collection.ErrIndexDamaged) {
+		if !errors.Is(err, collection.ErrIndexDamaged) && !errors.Is(err, fs.ErrNotExist) {
 			return nearest, errors.Wrap(err, "copy the checkpoint of the index")
 		}
 		f.logger.Warn("a checkpoint of the index is damaged; it is removed", "manifest", nearest, "error", err)
-		for _, dir := range []string{f.checkpointPath(nearest), f.statePath(state)} {
-			if err := f.fs.RemoveAll(dir); err != nil {
-				return 0, err
-			}
+		if err := errors.CombineErrors(f.removeCheckpoint(nearest), f.fs.RemoveAll(f.statePath(state))); err != nil {
+			return 0, err
 		}
 		present = slices.DeleteFunc(present, func(number uint64) bool { return number == nearest })
 	}
