@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"sync/atomic"
 )
 
@@ -177,8 +178,27 @@ func (f *Fault) CreateAppendMap(name string, capacity int64) (AppendMap, error) 
 // Remove implements FS.
 func (f *Fault) Remove(name string) error { return f.do(OpRemove, name, f.fs.Remove) }
 
-// RemoveAll implements FS.
-func (f *Fault) RemoveAll(name string) error { return f.do(OpRemoveAll, name, f.fs.RemoveAll) }
+// RemoveAll implements FS. As in the operating system, each name in the tree is an operation.
+func (f *Fault) RemoveAll(name string) error { return f.removeAll(OpRemoveAll, name) }
+
+func (f *Fault) removeAll(kind OpKind, name string) error {
+	if err := f.before(kind, name, 0); err != nil {
+		return err
+	}
+	info, err := f.fs.Stat(name)
+	if err == nil && info.Dir {
+		names, err := f.fs.List(name)
+		if err != nil {
+			return err
+		}
+		for _, below := range names {
+			if err := f.removeAll(OpRemove, filepath.Join(name, below)); err != nil {
+				return err
+			}
+		}
+	}
+	return f.fs.RemoveAll(name)
+}
 
 // MkdirAll implements FS.
 func (f *Fault) MkdirAll(dir string) error { return f.do(OpMkdirAll, dir, f.fs.MkdirAll) }
