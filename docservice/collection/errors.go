@@ -5,7 +5,7 @@ import "github.com/cockroachdb/errors"
 var (
 	// ErrClosed is the error of every call after Close.
 	ErrClosed = errors.New("docservice: collection is closed")
-	// ErrIndexDamaged is matched by the error of CheckpointIndex if the index is damaged.
+	// ErrIndexDamaged is matched by the error of CheckpointIndex if the index is damaged, or lacks files.
 	ErrIndexDamaged = errors.New("docservice: the index is damaged")
 	// ErrNotPermitted is matched by the error of a request whose client may not use the
 	// collection: see Service.Authorize.

@@ -198,8 +198,8 @@ func CheckPosition(dir, queueDir string) error {
 
 // CheckpointIndex creates a collection's directory in target with a checkpoint of the
 // served index, made of hard links as by lsm.DB.Checkpoint, and its position. The
-// collection may be open. The logger may be nil. The error for a damaged index matches
-// ErrIndexDamaged, that for a missing one, or a missing file of it, fs.ErrNotExist.
+// collection may be open. The logger may be nil. The error for an index that is damaged,
+// lacks files, or is missing, matches ErrIndexDamaged.
 func CheckpointIndex(fsys vfs.FS, dir, target string, logger *slog.Logger) error {
 	if err := vfs.MakeDir(fsys, target); err != nil {
 		return err
@@ -207,7 +207,7 @@ func CheckpointIndex(fsys vfs.FS, dir, target string, logger *slog.Logger) error
 	for served := indexNumber(0); ; {
 		numbers, err := listIndexes(fsys, dir)
 		if err == nil && len(numbers) == 0 {
-			err = errors.Mark(errors.Newf("%s holds no index", dir), fs.ErrNotExist)
+			err = errors.Mark(errors.Newf("%s holds no index", dir), ErrIndexDamaged)
 		}
 		if err != nil {
 			return err
@@ -220,8 +220,11 @@ func CheckpointIndex(fsys vfs.FS, dir, target string, logger *slog.Logger) error
 		if errors.Is(err, lsm.ErrCorrupt) || errors.Is(err, lsm.ErrUnreadable) {
 			return errors.Mark(err, ErrIndexDamaged)
 		}
-		if err == nil || served == before || !errors.Is(err, fs.ErrNotExist) {
+		switch {
+		case err == nil, !errors.Is(err, fs.ErrNotExist):
 			return err
+		case served == before:
+			return errors.Mark(err, ErrIndexDamaged)
 		}
 		// The replacement may have taken over meanwhile.
 	}

@@ -177,6 +177,26 @@ func TestDamagedCheckpoint(t *testing.T) {
 	}
 }
 
+// TestRemovedIndex: a server follows the manifests although its index, which is open, was removed and
+// cannot be copied.
+func TestRemovedIndex(t *testing.T) {
+	f := newFleet(t)
+	s := f.startServer("", "server")
+	f.publishEntries(false, nil, [2]string{"id-0", "first"})
+	f.announce(1)
+	s.waitFor(1)
+	s.eventually(func(follow.Status) bool {
+		_, err := os.Stat(s.checkpoint(1))
+		return err == nil
+	})
+	removeAll(t, s.dir, "state-*", "index-*", "*")
+	for number := range uint64(2) {
+		f.publishEntries(false, nil, [2]string{"id-0", fmt.Sprint("version ", number)})
+		f.announce(number + 2)
+		s.waitFor(number + 2)
+	}
+}
+
 // checkpoint returns the directory of the checkpoint of a manifest.
 func (s *server) checkpoint(number uint64) string {
 	return filepath.Join(s.dir, fmt.Sprintf("checkpoint-%010d", number))

@@ -235,7 +235,7 @@ func (f *Follower) copyCheckpoint(state int, target uint64) (nearest uint64, err
 		}
 		// A copy of hard links: the checkpoint stays if this move fails.
 		err := collection.CheckpointIndex(f.fs, f.checkpointPath(nearest), f.statePath(state), f.logger)
-		if !errors.Is(err, collection.ErrIndexDamaged) && !errors.Is(err, fs.ErrNotExist) {
+		if !errors.Is(err, collection.ErrIndexDamaged) {
 			return nearest, errors.Wrap(err, "copy the checkpoint of the index")
 		}
 		f.logger.Warn("a checkpoint of the index is damaged; it is removed", "manifest", nearest, "error", err)
