@@ -112,7 +112,7 @@ func (h *serverHost) run() {
 		h.mu.powerCut = false
 		p := &serverProcess{
 			files: h.disk.Boot(), net: h.host.Boot(), ended: make(chan struct{}),
-			sure: h.w.storeIsFine() && h.mu.isolated+h.mu.storeCut == 0, writes: h.mu.diskFaults == 0,
+			sure: h.w.storeIsFine() && h.mu.isolated+h.mu.storeCut+h.mu.incrementsDenied == 0, writes: h.mu.diskFaults == 0,
 		}
 		h.mu.process = p
 		h.mu.Unlock()
