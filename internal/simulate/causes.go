@@ -203,6 +203,7 @@ var causes = map[string][]string{
 	"DocstoreTailStopped":    append([]string{"truncated", "queue restored"}, diskWords...),
 	"DocstoreErrors":         {"reads fail"},
 	"DocstoreIndexProblem":   diskWords,
+	"DocstoreWritesStopped":  {"disk slow"},
 	"DocstoreShardFailed":    slices.Concat(diskWords, []string{"store", "isolated"}),
 	"DocstorePlacementStale": slices.Concat(startWords, networkWords, []string{"etcd"}),
 	"DocstoreMoveSlow":       {"drained"},
