@@ -57,8 +57,8 @@ type account struct {
 type view struct {
 	floors []int // the newest ones that answers came from
 	goals  []int // those which it must have read before it answers "not found"
-	starts int   // of processes, and changes of back
-	back   bool  // it may go back to an earlier state
+	starts int   // of processes, and changes of backs
+	backs  int   // reasons why it may go back to an earlier state
 	known  int   // starts up to which goals are not known
 }
 
@@ -136,23 +136,23 @@ func (a *account) started(server string, powerLost bool) (goals []int) {
 	if powerLost {
 		clear(v.floors)
 	}
-	if v.back {
+	if v.backs > 0 {
 		return make([]int, a.shards)
 	}
 	return slices.Clone(a.mu.announced)
 }
 
 // goBack records that a server may go back to an earlier state from now on.
-func (a *account) goBack(server string) { a.setBack(server, true) }
+func (a *account) goBack(server string) { a.changeBacks(server, 1) }
 
-// goForward records that a server has returned to the announced state.
-func (a *account) goForward(server string) { a.setBack(server, false) }
+// goForward records that a server has returned to the announced state after one goBack.
+func (a *account) goForward(server string) { a.changeBacks(server, -1) }
 
-func (a *account) setBack(server string, back bool) {
+func (a *account) changeBacks(server string, by int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	v := a.viewOf(server)
-	v.back = back
+	v.backs += by
 	v.starts++ // nothing is known of requests in flight
 	v.known = v.starts
 	clear(v.floors)
@@ -226,7 +226,7 @@ func (a *account) reached(server string, goals []int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	v := a.viewOf(server)
-	if v.back || v.starts <= v.known {
+	if v.backs > 0 || v.starts <= v.known {
 		return
 	}
 	for shard, goal := range goals {
@@ -338,7 +338,7 @@ func (a *account) found(q question, id string, document []byte) {
 		a.addWrong("expired", "%s returned version %d of %s, which expired at %v", q.name(), version, id, e.expires)
 	}
 	if len(q.servers) == 1 && a.starts(q.servers) == q.starts && !q.partial {
-		if v := a.viewOf(q.servers[0]); !v.back {
+		if v := a.viewOf(q.servers[0]); v.backs == 0 {
 			v.floors[e.shard] = max(v.floors[e.shard], at)
 		}
 	}

@@ -146,7 +146,7 @@ func (c *asker) judge(q question, before bool, incomplete *serverProcess, id str
 		a.found(q, id, document)
 	case errors.Is(err, docservice.ErrNotFound):
 		a.missing(q, id)
-		if c.single != nil && incomplete == c.single.current() && incomplete != nil && !c.single.isComplete() {
+		if c.single != nil && incomplete == c.single.current() && incomplete != nil && !c.single.isComplete() && !c.single.isFaulted() {
 			a.wrongf("incomplete", "%s did not find %s before it had read what was announced", c.single.name, id)
 		}
 	case errors.Is(err, docservice.ErrMoved):
@@ -209,6 +209,12 @@ func (h *serverHost) rebuilds() bool {
 	return s != nil && slices.ContainsFunc(s.Collections(), func(c *collection.Collection) bool {
 		return slices.ContainsFunc(c.Faults(), func(f collection.Fault) bool { return strings.HasSuffix(f.Path, damagedIndex) })
 	})
+}
+
+// isFaulted reports whether the server knows of a fault: then it may not be complete any more.
+func (h *serverHost) isFaulted() bool {
+	s := h.started()
+	return s != nil && slices.ContainsFunc(s.Collections(), func(c *collection.Collection) bool { return len(c.Faults()) > 0 })
 }
 
 // incomplete returns the process of the only server if it is not complete, else nil.

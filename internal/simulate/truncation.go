@@ -97,7 +97,7 @@ func (a *account) someBack() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, v := range a.mu.views {
-		if v.back {
+		if v.backs > 0 {
 			return true
 		}
 	}
