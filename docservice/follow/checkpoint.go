@@ -46,8 +46,12 @@ func (f *Follower) checkpointState(ctx context.Context, state int, c *collection
 	}
 	err = f.makeCheckpoint(state, path+newSuffix, m)
 	if errors.Is(err, collection.ErrIndexDamaged) {
-		// The index is being rebuilt, which takes what follows the manifest.
-		f.logger.Warn("there is no checkpoint of a damaged index; a return to this manifest takes longer", "manifest", served.Number, "error", err)
+		// The index is being rebuilt, which takes what follows the manifest, or lacks files until the
+		// next start.
+		if f.withoutCheckpoint != served.Number {
+			f.withoutCheckpoint = served.Number
+			f.logger.Warn("there is no checkpoint of a damaged index; a return to this manifest takes longer", "manifest", served.Number, "error", err)
+		}
 		return nil
 	}
 	if err != nil {

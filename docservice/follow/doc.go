@@ -18,8 +18,8 @@
 //     queue: it makes another directory with the files of that manifest, as hard links if
 //     the files exist locally, and opens another collection on it. The index of that
 //     collection is the checkpoint made when the manifest was served, or reads on from the
-//     latest checkpoint before it, or is built from the queue. When the new collection is
-//     ready, it replaces the current one.
+//     latest checkpoint before it, or is built from the queue; a damaged checkpoint is
+//     removed. When the new collection is ready, it replaces the current one.
 //
 // In the first case the collection serves the entries that have arrived, in the other cases
 // the current collection is served until the move is complete: an entry of a bad manifest is

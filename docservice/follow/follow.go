@@ -40,6 +40,8 @@ type Follower struct {
 	state      int            // number of the state that is served
 	collection *collection.Collection
 	increments increments
+	// withoutCheckpoint is the last manifest for which it was logged that its index is damaged.
+	withoutCheckpoint uint64
 
 	// settling is held while settle passes the state of the start to the collection.
 	settling struct {

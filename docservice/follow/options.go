@@ -24,7 +24,7 @@ const (
 	statePrefix      = "state-"
 	checkpointPrefix = "checkpoint-"
 	queueName        = "queue"
-	newSuffix        = ".new" // of a checkpoint that is not complete
+	newSuffix        = ".new" // of a checkpoint that is being made or removed
 )
 
 // Options configure a Follower. Nil and zero values are the defaults.
