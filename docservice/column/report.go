@@ -16,8 +16,9 @@ import (
 type Status struct {
 	Column string
 	// Row is the number that is held or was held last, -1 before.
-	Row   int
-	Epoch uint64 // of the map that is followed; 0: none
+	Row        int
+	Generation string // of the map that is followed
+	Epoch      uint64 // of the map that is followed; 0: none
 	// Readiness is that of the shards that the map assigned to the column at the start.
 	Readiness readiness.Report
 	Shards    []ShardStatus // in ascending order
@@ -75,7 +76,7 @@ func (c *Column) setStatus(s Status) {
 
 // report serves the shards that are ready, and reports the state of all.
 func (c *Column) report(m *placement.Map) {
-	s := Status{Epoch: m.Epoch, Used: c.disk.used, Limit: c.disk.limit}
+	s := Status{Generation: m.Generation, Epoch: m.Epoch, Used: c.disk.used, Limit: c.disk.limit}
 	var missing []readiness.Part
 	for _, i := range slices.Sorted(maps.Keys(c.shards)) {
 		h := c.shards[i]
@@ -139,7 +140,7 @@ func (c *Column) publish(s Status) {
 	defer c.mu.Unlock()
 	state := placement.ServerState{
 		Address: c.options.Server.Address, Page: c.options.Page, Zone: c.options.Zone, Column: c.mu.column, Row: c.mu.state.Row,
-		Epoch: s.Epoch, Limit: s.Limit, Used: s.Used,
+		Generation: s.Generation, Epoch: s.Epoch, Limit: s.Limit, Used: s.Used,
 	}
 	for _, one := range s.Shards {
 		if one.State == Failed {

@@ -23,8 +23,10 @@ type ServerState struct {
 	Zone    string `json:"zone,omitempty"`
 	Column  string `json:"column"`
 	Row     int    `json:"row"`
-	// Epoch is that of the map that the server follows.
-	Epoch uint64 `json:"epoch,omitempty"`
+	// Generation and Epoch are those of the map that the server follows. Earlier servers report no
+	// generation.
+	Generation string `json:"generation,omitempty"`
+	Epoch      uint64 `json:"epoch,omitempty"`
 	// Limit is the number of bytes that the server may use for the collection, Used those
 	// that it uses, with the files of shards that have moved away.
 	Limit int64 `json:"limit"`

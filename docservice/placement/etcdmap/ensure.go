@@ -52,15 +52,15 @@ func (s *Store) Ensure(ctx context.Context, first func(context.Context) (*placem
 
 // Exclusive calls f while no other process is in Exclusive for this collection.
 func (s *Store) Exclusive(ctx context.Context, f func(context.Context) error) error {
-	session, err := concurrency.NewSession(s.client, concurrency.WithTTL(int(s.options.Lease.Seconds())), concurrency.WithContext(ctx))
+	session, err := s.session(ctx)
 	if err != nil {
 		return fmt.Errorf("etcdmap: %w", err)
 	}
 	defer s.revoke(session.Lease())
 	defer session.Orphan()
-	mutex := concurrency.NewMutex(session, s.prefix+"placement/lock")
-	if err := s.untilDone(ctx, func() error { return mutex.Lock(ctx) }); err != nil {
-		return fmt.Errorf("etcdmap: %w", err)
+	mutex := concurrency.NewMutex(session, s.lockKey())
+	if err := s.inTurn(ctx, session, s.lockKey(), mutex.Lock); err != nil {
+		return err
 	}
 	return f(ctx)
 }

@@ -52,36 +52,6 @@ func TestEnsure(t *testing.T) {
 	require.Equal(t, m.Shards, restored.Shards)
 }
 
-// TestOlderMap: a process ignores a map of etcd that is older than its own, as after a restore from a
-// backup, and creates its own again when the older one was deleted.
-func TestOlderMap(t *testing.T) {
-	server := etcdtest.Start(t)
-	s := open(t, server, nil)
-	older := newMap("g1", 2)
-	require.NoError(t, s.Create(soon(t), older, false))
-	waitMap(t, s, func(*placement.Map) bool { return true })
-	backup, err := s.client.Get(soon(t), s.mapKey())
-	require.NoError(t, err)
-	stop := place(s, "placer")
-	want(t, s, "a", "a")
-	live := s.Report(state("a", 0))
-	m := waitMap(t, s, func(m *placement.Map) bool { return m.Shards[0].Column == "a" })
-	stop()
-	require.NoError(t, live.Close())
-
-	_, err = s.client.Put(soon(t), s.mapKey(), string(backup.Kvs[0].Value))
-	require.NoError(t, err)
-	require.NoError(t, s.Refresh(soon(t), m.Epoch))
-	now, _ := s.Map()
-	require.Equal(t, m, now)
-	_, err = s.client.Delete(soon(t), s.mapKey())
-	require.NoError(t, err)
-	require.NoError(t, s.Ensure(soon(t), func(context.Context) (*placement.Map, error) { return older, nil }))
-	restored := waitMap(t, open(t, server, nil), func(*placement.Map) bool { return true })
-	require.Equal(t, m.Epoch+1, restored.Epoch)
-	require.Equal(t, m.Shards, restored.Shards)
-}
-
 func TestExclusive(t *testing.T) {
 	server := etcdtest.Start(t)
 	var inside, calls atomic.Int32

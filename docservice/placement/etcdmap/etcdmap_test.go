@@ -291,6 +291,43 @@ func TestRestoredEtcd(t *testing.T) {
 	waitMap(t, s, func(m *placement.Map) bool { return m.Generation == "h" })
 }
 
+// etcd is restored from a backup that has neither the leader nor the placer that waits for its turn, and
+// the leader is gone. The other one leads, although it never sees the leader leave.
+func TestTurnInARestoredEtcd(t *testing.T) {
+	dir := t.TempDir()
+	server := etcdtest.StartIn(t, dir)
+	s, gone := open(t, server, nil), open(t, server, nil)
+	require.NoError(t, s.Create(soon(t), newMap("g", 2), false))
+	server.Kill()
+	backup := filepath.Join(t.TempDir(), "backup")
+	require.NoError(t, os.CopyFS(backup, os.DirFS(dir)))
+	server.Restart(t)
+	leads := func(name string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			leader, err := s.Leader(soon(t))
+			return err == nil && leader == name
+		}, patience, 10*time.Millisecond)
+	}
+	stop := place(gone, "gone")
+	leads("gone")
+	for i := range 20 { // revisions that are lost
+		require.NoError(t, s.Create(soon(t), newMap(fmt.Sprint("g", i), 2), true))
+	}
+	defer place(s, "waits")()
+	require.Eventually(t, func() bool {
+		response, err := s.client.Get(soon(t), s.leaderKey()+"/", clientv3.WithPrefix())
+		return err == nil && len(response.Kvs) == 2
+	}, patience, 10*time.Millisecond)
+
+	server.Kill()
+	stop()
+	require.NoError(t, os.RemoveAll(dir))
+	require.NoError(t, os.CopyFS(dir, os.DirFS(backup)))
+	server.Restart(t)
+	leads("waits")
+}
+
 // etcd has an earlier map than the placer has seen, as after a restoration from a backup. The placer
 // writes the last one again, with a later epoch.
 func TestPlacerWithAnEarlierMap(t *testing.T) {
@@ -313,6 +350,41 @@ func TestPlacerWithAnEarlierMap(t *testing.T) {
 	put(first)
 	defer place(s, "placer")()
 	m := waitMap(t, other, func(m *placement.Map) bool { return m.Epoch > 5 })
+	require.Equal(t, later.Shards, m.Shards)
+}
+
+// The leader was started after a restoration of etcd from a backup, so it knows the earlier map only. It
+// leaves the lead to the placer that knows the last map, which its server reports.
+func TestLeaderWithoutTheLastMap(t *testing.T) {
+	server := etcdtest.Start(t)
+	s := open(t, server, nil)
+	later := newMap("g", 2)
+	later.Epoch, later.Shards = 5, []placement.Place{{Column: "a"}, {Column: "b"}}
+	require.NoError(t, s.Create(soon(t), later, false))
+	waitMap(t, s, func(m *placement.Map) bool { return m.Epoch == 5 })
+	content, err := json.Marshal(newMap("g", 2))
+	require.NoError(t, err)
+	_, err = s.client.Put(soon(t), s.mapKey(), string(content))
+	require.NoError(t, err)
+
+	fresh := open(t, server, nil)
+	waitMap(t, fresh, func(m *placement.Map) bool { return m.Epoch == 1 })
+	defer place(fresh, "fresh")()
+	require.Eventually(t, func() bool {
+		leader, err := fresh.Leader(soon(t))
+		return err == nil && leader == "fresh"
+	}, patience, 5*time.Millisecond)
+	another := state("c", 0)
+	another.Generation, another.Epoch = "f", 9
+	defer func(r *Reporter) { require.NoError(t, r.Close()) }(fresh.Report(another))
+	want(t, fresh, "c", "c")
+	waitMap(t, fresh, func(m *placement.Map) bool { return m.Shards[0].Column == "c" })
+
+	one := state("a", 0)
+	one.Generation, one.Epoch = later.Generation, later.Epoch
+	defer func(r *Reporter) { require.NoError(t, r.Close()) }(s.Report(one))
+	defer place(s, "knows")()
+	m := waitMap(t, fresh, func(m *placement.Map) bool { return m.Epoch > 5 })
 	require.Equal(t, later.Shards, m.Shards)
 }
 

@@ -21,6 +21,10 @@ const stepInterval = 500 * time.Millisecond
 // errNotLeader: another placer was elected, or another command has changed the map.
 var errNotLeader = errors.New("etcdmap: the map has changed, or another placer leads")
 
+// errLaterMap: etcd was restored from a backup, and this process does not know the last map. It leaves
+// the lead to the next placer, until one that knows the last map leads and writes it again.
+var errLaterMap = errors.New("etcdmap: a live server follows a later map than that of etcd and of this process")
+
 // Place takes the steps of the placement whenever this process is elected, until ctx ends.
 // name identifies it to operators. sizes returns the bytes of each shard, as of the announced
 // manifest. Several processes of a collection may call Place; one of them leads.
@@ -36,15 +40,15 @@ func (s *Store) Place(ctx context.Context, name string, sizes func() []int64) {
 
 // lead waits for the election of this process, and takes steps until it ends.
 func (s *Store) lead(ctx context.Context, name string, sizes func() []int64) error {
-	session, err := concurrency.NewSession(s.client, concurrency.WithTTL(int(s.options.Lease/time.Second)), concurrency.WithContext(ctx))
+	session, err := s.session(ctx)
 	if err != nil {
 		return fmt.Errorf("etcdmap: %w", err)
 	}
 	defer s.revoke(session.Lease())
 	defer session.Orphan()
 	election := concurrency.NewElection(session, s.leaderKey())
-	if err := s.untilDone(ctx, func() error { return election.Campaign(ctx, name) }); err != nil {
-		return fmt.Errorf("etcdmap: %w", err)
+	if err := s.inTurn(ctx, session, s.leaderKey(), func(ctx context.Context) error { return election.Campaign(ctx, name) }); err != nil {
+		return err
 	}
 	s.options.Logger.Info("this process places shards", "collection", s.collection)
 	p := placer{store: s, election: election}
@@ -92,6 +96,9 @@ func (p *placer) step(ctx context.Context, sizes func() []int64) error {
 	states, err := s.States(ctx)
 	if err != nil {
 		return err
+	}
+	if slices.ContainsFunc(states, func(one placement.ServerState) bool { return one.Generation == m.Generation && one.Epoch > m.Epoch }) {
+		return errLaterMap
 	}
 	control, _, err := s.control(ctx)
 	if err != nil {

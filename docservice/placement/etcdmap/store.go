@@ -75,7 +75,7 @@ type Store struct {
 	options    Options
 	cancel     context.CancelFunc
 	running    sync.WaitGroup
-	cleaning   sync.WaitGroup // calls that end with the client, see untilDone
+	cleaning   sync.WaitGroup // calls that end with the client, see inTurn
 	setting    sync.Mutex     // of the current map and its file
 	loading    *time.Timer    // of the map of the file; nil: none
 }
@@ -145,27 +145,6 @@ func (s *Store) Close() error {
 	return err
 }
 
-// untilDone calls f and returns its error, or that of ctx as soon as ctx ends. The election and
-// the mutex of package concurrency remove their keys when ctx ends, and wait for etcd
-// without a limit; that continues in the background, until the Store is closed.
-func (s *Store) untilDone(ctx context.Context, f func() error) error {
-	done := make(chan error, 1)
-	s.cleaning.Go(func() { done <- f() })
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// revoke ends a lease at once, if etcd is available; otherwise it expires.
-func (s *Store) revoke(lease clientv3.LeaseID) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.options.Timeout)
-	defer cancel()
-	_, _ = s.client.Revoke(ctx, lease) // it ends without that, too
-}
-
 // Column returns the registry of the servers of a column, which shares the connection of the
 // Store: servers register with Backend, and its Source has the addresses for a Pool. The
 // caller closes a registry that holds numbers, before the Store.
@@ -193,6 +172,7 @@ func (s *Store) mapKey() string     { return s.prefix + "placement/map" }
 func (s *Store) controlKey() string { return s.prefix + "placement/control" }
 func (s *Store) sizesKey() string   { return s.prefix + "placement/sizes" }
 func (s *Store) leaderKey() string  { return s.prefix + "placement/leader" }
+func (s *Store) lockKey() string    { return s.prefix + "placement/lock" }
 func (s *Store) statesKey() string  { return s.prefix + "state/" }
 func (s *Store) zonesKey() string   { return s.prefix + "zones" }
 
