@@ -419,7 +419,8 @@ func (h *serverHost) reindex() error {
 	manifests, err := h.disk.Find(dataDir, "MANIFEST")
 	dirs := map[string]bool{}
 	for _, m := range manifests {
-		if dir := path.Dir(path.Dir(m.Name)); err == nil && !dirs[dir] && !strings.HasPrefix(path.Base(dir), "checkpoint-") {
+		index := path.Dir(m.Name)
+		if dir := path.Dir(index); err == nil && !dirs[dir] && path.Ext(index) != ".damaged" && !strings.HasPrefix(path.Base(dir), "checkpoint-") {
 			dirs[dir] = true
 			err = collection.RequestReindex(files, dir)
 		}
