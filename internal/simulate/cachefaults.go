@@ -3,6 +3,8 @@ package simulate
 import (
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
+	"io/fs"
 	"time"
 
 	"docstore/docservice/memcached"
@@ -31,6 +33,7 @@ func (w *world) cacheOtherHistory(share float64, d *chance.Draw) error {
 	if err != nil {
 		return err
 	}
+	defer servers.Close()
 	for shard := range w.layout.Shards {
 		err := w.scanQueue(w.layout.Dir(queueDir, shard), func(e queue.Entry, version int) error {
 			if !e.Deleted && d.Bool(share) {
@@ -38,11 +41,11 @@ func (w *world) cacheOtherHistory(share float64, d *chance.Draw) error {
 			}
 			return nil
 		})
-		if err != nil {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // the updater has created no queue
 			return err
 		}
 	}
-	return servers.Close()
+	return nil
 }
 
 // otherVersions is more than the versions of an id in a run.

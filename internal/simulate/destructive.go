@@ -1,6 +1,10 @@
 package simulate
 
-import "docstore/internal/simulate/chance"
+import (
+	"path"
+
+	"docstore/internal/simulate/chance"
+)
 
 // maxDestructive is the most faults of a destructive run.
 const maxDestructive = 100
@@ -12,6 +16,11 @@ var destructiveKinds = []faultKind{
 		name, err := w.store.FlipBit(w.alive)
 		w.must(err)
 		w.log.add("store", "a bit of %q is flipped", name)
+		if dir := path.Dir(name); dir == "commit" || dir == "manifest" {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.mu.storeDamaged = true
+		}
 		return nil
 	}},
 	{name: "updater bit flip", begin: func(w *world, _ *serverHost, _ Fault, _ *chance.Draw) func() {

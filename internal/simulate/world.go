@@ -44,12 +44,14 @@ type world struct {
 	mu struct {
 		sync.Mutex
 		storeFaults int // active ones
-		compacted   bool
-		erased      bool                          // compaction has erased documents
-		frozen      bool                          // a rollback has not ended
-		ingest      *updater                      // that is to publish
-		versions    map[string]int                // the last version of each id
-		scrapes     map[string]map[string]float64 // the last metrics of each server
+		// storeDamaged: a bit of a commit or manifest was flipped, so servers may not learn what is announced.
+		storeDamaged bool
+		compacted    bool
+		erased       bool                          // compaction has erased documents
+		frozen       bool                          // a rollback has not ended
+		ingest       *updater                      // that is to publish
+		versions     map[string]int                // the last version of each id
+		scrapes      map[string]map[string]float64 // the last metrics of each server
 	}
 }
 
@@ -100,11 +102,11 @@ func (w *world) cacheAddresses() []string {
 	return []string{cacheIP + ":11211"}
 }
 
-// storeIsFine reports whether no fault of the store is active.
+// storeIsFine reports whether no fault of the store is active, and what servers read there is sound.
 func (w *world) storeIsFine() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.mu.storeFaults == 0
+	return w.mu.storeFaults == 0 && !w.mu.storeDamaged
 }
 
 // hasCompacted reports whether compact has run.
