@@ -49,6 +49,9 @@ func (w *world) restoreQueue(older map[string][]byte, stay time.Duration) {
 		}
 		defer w.ingest().hold(true)()
 		w.goBack(w.servers)
+		for _, h := range w.servers {
+			h.excuse()
+		}
 		fsys := w.ingest().disk.Files()
 		if err := fsys.RemoveAll(queueDir); err != nil {
 			return err
