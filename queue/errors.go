@@ -55,6 +55,9 @@ var (
 	ErrMismatch = segment.ErrMismatch
 	// ErrDeleted: the address is that of a delete.
 	ErrDeleted = segment.ErrDeleted
+	// ErrOtherPlace: the document does not have the checksum of the Place with which it was wanted.
+	// It was encoded again since then, or Address or Place are damaged.
+	ErrOtherPlace = segment.ErrOtherPlace
 	// ErrNoDictionary: the dictionary of a document is not available.
 	ErrNoDictionary = stored.ErrNoDictionary
 	// ErrForked: the segment belongs to another queue than the position or the previous

@@ -80,7 +80,7 @@ func (q *request) rescanDocument() error {
 
 // isAnswer reports whether a request ends with this result.
 func isAnswer(err error) bool {
-	return err == nil || errors.Is(err, ErrDeleted) || errors.Is(err, ErrClosed)
+	return err == nil || errors.Is(err, ErrDeleted) || errors.Is(err, ErrOtherPlace) || errors.Is(err, ErrClosed)
 }
 
 // isFinal reports whether an error is a verified statement about the address, so that no

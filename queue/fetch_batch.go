@@ -107,7 +107,7 @@ func (g *fetchGroup) locate(group []Wanted) {
 		for i, w := range group {
 			if d := &g.docs[i]; d.file != nil && !d.placed {
 				g.moveTo(d.file)
-				if d.Locate(&g.window, w.Address) != nil {
+				if d.Locate(&g.window, w.Address, w.Place) != nil {
 					d.file = nil
 				} else {
 					d.file.Prefetch(d.Data, min(int64(d.StoredBytes()), prefetchedBytes))
@@ -130,16 +130,15 @@ func (g *fetchGroup) moveTo(f *segment.CachedFile) {
 
 // read is StoredFor of document i of the group.
 func (g *fetchGroup) read(dst []byte, i int, wanted *Wanted) (_ []byte, asStored bool, _ error) {
-	d, q, again := &g.docs[i], &g.request, *wanted
+	d, q := &g.docs[i], &g.request
 	if d.file != nil && len(wanted.ID) > 0 {
 		g.moveTo(d.file)
 		q.ID, q.At, q.Dst = wanted.ID, wanted.Address, dst
 		if q.Read(&g.window, &d.Location, q.r.files.Decoders) == nil {
 			return q.Dst, q.AsStored, nil
 		}
-		again.Place = Place{}
 	}
-	return q.r.StoredFor(dst, again, q.Take)
+	return q.r.StoredFor(dst, *wanted, q.Take)
 }
 
 // file returns the segment's file if it is open and mapped, else nil.

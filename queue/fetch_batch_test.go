@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -74,7 +75,7 @@ func TestStoredForAll(t *testing.T) {
 			r := queuetest.OpenReader(t, mem)
 			decoders := decodersOf(r)
 			places := queuetest.PlacesOf(t, r)
-			answered := map[bool]int{}
+			answered, others := map[bool]int{}, 0
 			for range 60 {
 				wanted := make([]queue.Wanted, random.IntN(3*queue.GroupDocuments))
 				for i := range wanted {
@@ -100,9 +101,15 @@ func TestStoredForAll(t *testing.T) {
 					require.Equal(t, next, i)
 					next++
 					id, at := wanted[i].ID, wanted[i].Address
-					alone, aloneStored, aloneErr := r.StoredFor([]byte("before"), queue.Wanted{ID: id, Address: at}, take)
+					alone, aloneStored, aloneErr := r.StoredFor([]byte("before"), wanted[i], take)
 					require.Equal(t, string(alone), string(dst))
 					require.Equal(t, aloneStored, asStored)
+					if errors.Is(err, queue.ErrOtherPlace) {
+						require.ErrorIs(t, aloneErr, queue.ErrOtherPlace)
+						require.NotEqual(t, places[at], wanted[i].Place)
+						others++
+						return dst, true
+					}
 					document, documentErr := r.DocumentFor(nil, id, at)
 					for _, other := range []error{aloneErr, documentErr} {
 						require.Equal(t, fmt.Sprint(other), fmt.Sprint(err))
@@ -127,6 +134,7 @@ func TestStoredForAll(t *testing.T) {
 			}
 			require.Greater(t, answered[true], 100)
 			require.Greater(t, answered[false], 100)
+			require.Greater(t, others, 20)
 			require.Positive(t, requireCache(t, r), "every file was put back")
 		})
 	}

@@ -101,7 +101,7 @@ func (c *coldFetch) readDocuments(group []Wanted) {
 		window := d.file.NewWindow(nil)
 		l := segment.Location{Block: d.block}
 		var err error
-		if fault := vfs.Guard(func() { err = l.Locate(&window, w.Address) }); fault != nil || err != nil {
+		if fault := vfs.Guard(func() { err = l.Locate(&window, w.Address, w.Place) }); fault != nil || err != nil {
 			continue // the fetch reports it
 		}
 		c.add(d.file, l.Data, l.Data+int64(l.StoredBytes()))

@@ -22,13 +22,14 @@ type Address = stored.Address
 
 // Place is where Tail has found a document, with its lengths and its checksum. With it a
 // fetch reads only the document: the block's table, which has the same, lies mostly on
-// another page. A Place is a hint. Compaction changes the places of documents, and the
-// holder may have stored it in a file that is damaged. The checksum covers the address, the
-// id and the document, so a wrong Place is detected, and the table is read. The zero Place is
-// unknown.
+// another page. Compaction changes the places of documents, and the holder may have stored the
+// Place in a file that is damaged. The checksum covers the address, the id and the document. If
+// it is not that of the document at the Place, the table is read, and the error is ErrOtherPlace
+// if it is not that of the table either. The zero Place is unknown.
 //
-// StoredBytes and RawBytes are the lengths of the document as stored and decoded. Matches
-// reports whether a stored form has the checksum in the Place: an equal document that was
+// StoredBytes and RawBytes are the lengths of the document as stored and decoded, Checksum is its
+// checksum. Mask returns the Place with the exclusive or of its checksum and a number: a holder that
+// keeps other values with the Place makes them part of the checksum with it. Matches reports whether a stored form has the checksum in the Place: an equal document that was
 // encoded again does not, nor does another one at the same address in another history of the
 // queue.
 type Place = segment.Place

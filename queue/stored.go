@@ -14,7 +14,7 @@ import (
 // StoredFor is DocumentFor for a caller that can decode the codecs in take: a document
 // that needs no other codec is appended in its stored form, for stored.Parse, and AsStored
 // is true. Any other document is appended decoded. With a Place that is right it reads no
-// table.
+// table. The error is ErrOtherPlace if the document does not have the checksum of the Place.
 func (r *Reader) StoredFor(dst []byte, wanted Wanted, take codec.Set) (_ []byte, asStored bool, _ error) {
 	if len(wanted.ID) == 0 {
 		return dst, false, ErrIDEmpty

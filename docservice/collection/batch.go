@@ -222,7 +222,7 @@ func (b *batch) askCache(from, to int) {
 func (b *batch) readWindow(from, to int) {
 	order, wanted := b.memory.order[:0], b.memory.wanted[:0]
 	for i := from; i < to; i++ {
-		if entry := &b.entries[i]; entry.err == nil && !entry.asked && !b.expired(entry) {
+		if entry := &b.entries[i]; entry.err == nil && !entry.asked && !b.expired(entry) && entry.place != (queue.Place{}) {
 			order = append(order, i)
 			wanted = append(wanted, entry.wanted(b.ids[i]))
 		}
@@ -272,7 +272,7 @@ func (b *batch) readOthers(end int) bool {
 		case err != nil:
 		case entry.asked:
 			b.dst, asStored, err = b.reader.fetchCached(b.dst, id, entry.indexEntry, b.accept, entry.cached)
-		default: // expired
+		default: // expired, or without a place
 			b.dst, asStored, err = b.reader.fetch(b.dst, id, entry.indexEntry, b.accept)
 		}
 		if !b.end(asStored, err) {

@@ -221,10 +221,7 @@ func (c *Cache) load(server int) {
 		var err error
 		value, asStored, err = load.reader.queue.StoredFor(value[:0], load.entry.wanted([]byte(load.id)), anyCodec)
 		if err != nil || !asStored {
-			continue // a fetch reports the error
-		}
-		if form, err := stored.Parse(value, []byte(load.id)); err != nil || !load.entry.place.Matches(&form) {
-			continue // it was encoded again since it was indexed
+			continue // it was encoded again since it was indexed, or a fetch reports the error
 		}
 		var until time.Time
 		if load.entry.expiry != 0 {

@@ -20,6 +20,10 @@ const indexEntryBytes = 28
 //	        | segment| block  | index  | expiry  | queue.Place       |
 //	        | u32    | u32    | u16    | u32     |                   |
 //	        +--------+--------+--------+---------+-------------------+
+//
+// The checksum of the Place, which covers the address and the document, is combined with the
+// expiry by an exclusive or of guard. So a document that is found by its Place or has its checksum
+// proves both, although the block of the index may have changed since it was verified.
 type indexEntry struct {
 	address queue.Address
 	expiry  uint32      // Unix seconds; 0: never
@@ -45,22 +49,28 @@ func (e indexEntry) append(dst []byte) []byte {
 	dst = binary.LittleEndian.AppendUint32(dst, e.address.Block)
 	dst = binary.LittleEndian.AppendUint16(dst, e.address.Index)
 	dst = binary.LittleEndian.AppendUint32(dst, e.expiry)
-	return append(dst, e.place[:]...)
+	place := e.place.Mask(guard(e.expiry))
+	return append(dst, place[:]...)
 }
+
+// guard is the value of an expiry in the checksum of a Place. Other expiries have other values, and
+// 0 has 0. The factor is 2^32 divided by the golden ratio: one bit of the expiry changes many.
+func guard(expiry uint32) uint32 { return expiry * 0x9e3779b1 }
 
 // decodeIndexEntry is the inverse of append.
 func decodeIndexEntry(b []byte) (indexEntry, error) {
 	if len(b) != indexEntryBytes {
 		return indexEntry{}, errors.Wrapf(errIndexEntry, "%d bytes, want %d", len(b), indexEntryBytes)
 	}
+	expiry := binary.LittleEndian.Uint32(b[10:])
 	return indexEntry{
 		address: queue.Address{
 			Segment: queue.SegmentID(binary.LittleEndian.Uint32(b)),
 			Block:   binary.LittleEndian.Uint32(b[4:]),
 			Index:   binary.LittleEndian.Uint16(b[8:]),
 		},
-		expiry: binary.LittleEndian.Uint32(b[10:]),
-		place:  queue.Place(b[14:]),
+		expiry: expiry,
+		place:  queue.Place(b[14:]).Mask(guard(expiry)),
 	}, nil
 }
 

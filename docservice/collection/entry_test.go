@@ -2,7 +2,9 @@ package collection
 
 import (
 	"encoding/hex"
+	"fmt"
 	"math"
+	"math/bits"
 	"os"
 	"regexp"
 	"testing"
@@ -23,7 +25,8 @@ func TestIndexEntryBytes(t *testing.T) {
 	}
 	b := entry.append([]byte("x"))
 	assert.Equal(t, "x", string(b[:1]))
-	assert.Equal(t, "0403020108070605"+"0a09"+"0e0d0c0b"+hex.EncodeToString(place), hex.EncodeToString(b[1:]))
+	checksum := fmt.Sprintf("%08x", bits.ReverseBytes32(0x1a1b1c1d^uint32(0x0b0c0d0e*0x9e3779b1&math.MaxUint32)))
+	assert.Equal(t, "0403020108070605"+"0a09"+"0e0d0c0b"+checksum+hex.EncodeToString(place[4:]), hex.EncodeToString(b[1:]))
 
 	got, err := decodeIndexEntry(b[1:])
 	require.NoError(t, err)

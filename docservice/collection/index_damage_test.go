@@ -18,20 +18,26 @@ import (
 
 // TestDamagedIndexIsNeverWrongAboutAnID damages a table of a served index in place, after
 // all of it has been read and verified, repeatedly and at random. A document that exists is
-// then found or unavailable, never "not found"; a deleted one is not found or unavailable.
+// then found or unavailable, never "not found"; one that was deleted or has expired is not found or
+// unavailable.
 func TestDamagedIndexIsNeverWrongAboutAnID(t *testing.T) {
 	random, tally := testseed.Rand(t), crashtest.NewTally(t, "damaged indexes")
 	f := newFixture(t, vfs.OS, t.TempDir())
 	f.options.RetryInterval = time.Hour // no replacement is built
 	const ids = 200
-	exists := func(n int) bool { return n%3 != 0 }
+	exists := func(n int) bool { return n%3 == 1 }
+	deleted := func(n int) bool { return n%3 == 0 }
 	idOf := func(n int) []byte { return fmt.Appendf(nil, "doc-%d", n) }
 	var last queue.Address
 	for n := range ids {
 		var err error
-		last, err = f.queueWriter().Put(queue.Record{ID: idOf(n), Document: []byte(documentOf(string(idOf(n)))), Expires: f.clock.Now().Add(time.Hour)})
-		require.NoError(t, err)
+		expires := f.clock.Now().Add(2 * time.Hour)
 		if !exists(n) {
+			expires = f.clock.Now().Add(time.Hour)
+		}
+		last, err = f.queueWriter().Put(queue.Record{ID: idOf(n), Document: []byte(documentOf(string(idOf(n)))), Expires: expires})
+		require.NoError(t, err)
+		if deleted(n) {
 			last, err = f.writer.Delete(idOf(n))
 			require.NoError(t, err)
 		}
@@ -41,6 +47,7 @@ func TestDamagedIndexIsNeverWrongAboutAnID(t *testing.T) {
 	require.NoError(t, c.WaitFor(soon(t), last))
 	s := c.serving.Load()
 	require.NoError(t, s.index.Flush())
+	f.clock.advance(time.Hour + time.Minute) // less than sweepGrace after the expiry
 	path := f.indexFiles(firstIndex, ".table")[0]
 	sound, err := os.ReadFile(path)
 	require.NoError(t, err)

@@ -112,6 +112,9 @@ func (r *reader) fetch(dst, id []byte, entry indexEntry, accept codec.Set) (_ []
 	if entry.expiry != 0 && entry.expired(r.options.Now()) {
 		return r.fetchCurrent(dst, id, entry, accept, nil)
 	}
+	if entry.place == (queue.Place{}) {
+		return r.fetchVerified(dst, id, entry, accept)
+	}
 	group := r.segmentReads.BeginOne()
 	if group.IsCold() {
 		r.queue.ReadAhead([]queue.Wanted{entry.wanted(id)})
@@ -129,10 +132,36 @@ func (r *reader) fetch(dst, id []byte, entry indexEntry, accept codec.Set) (_ []
 // fetchOther is fetch for an entry whose address the queue failed to read with err.
 func (r *reader) fetchOther(dst, id []byte, entry indexEntry, accept codec.Set, err error) (_ []byte, asStored bool, _ error) {
 	var gone *queue.GoneError
-	if errors.As(err, &gone) || errors.Is(err, queue.ErrDeleted) {
+	switch {
+	case errors.Is(err, queue.ErrOtherPlace):
+		return r.fetchVerified(dst, id, entry, accept)
+	case errors.As(err, &gone), errors.Is(err, queue.ErrDeleted):
 		return r.fetchCurrent(dst, id, entry, accept, gone)
 	}
 	return dst, false, r.answer(err, entry.address)
+}
+
+// fetchVerified is fetch for an entry whose place is not that of its document: compaction has encoded
+// the document again, or the entry is damaged, or has no place. A verified entry needs no place.
+func (r *reader) fetchVerified(dst, id []byte, entry indexEntry, accept codec.Set) (_ []byte, asStored bool, _ error) {
+	g := r.health.gap.Load() // before the lookup, as in get
+	present, err := r.lookUpVerified(id)
+	switch {
+	case errors.Is(err, lsm.ErrNotFound):
+		return dst, false, r.answer(absence(noEntry, g), queue.Address{})
+	case err != nil:
+		return dst, false, r.answer(err, entry.address)
+	case present != entry:
+		return r.fetch(dst, id, present, accept)
+	}
+	wanted := entry.wanted(id)
+	wanted.Place = queue.Place{}
+	result, asStored, err := r.queue.StoredFor(dst, wanted, accept)
+	if err != nil {
+		return r.fetchOther(dst, id, entry, accept, err)
+	}
+	r.collection.gets.found.Add(1)
+	return result, asStored, nil
 }
 
 // fetchCurrent is fetch for an entry without a document: it has expired, its address holds

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -203,11 +204,15 @@ func requireAllPlaces(t *testing.T, r *queue.Reader, seen seenPlaces) (ambiguous
 		now := present[e.Address]
 		for p, dictionary := range seen[e.Address] {
 			got, _, err := r.StoredFor(nil, queue.Wanted{ID: e.ID, Address: e.Address, Place: p}, 0)
-			require.Equal(t, wantErr == nil, err == nil, "%v", err)
-			require.Equal(t, string(want), string(got))
 			if fileNumber(p) == fileNumber(now) && dictionary != seen[e.Address][now] {
 				ambiguous++
 			}
+			if errors.Is(err, queue.ErrOtherPlace) { // of the document as it was encoded before
+				require.NotEqual(t, now, p)
+				continue
+			}
+			require.Equal(t, wantErr == nil, err == nil, "%v", err)
+			require.Equal(t, string(want), string(got))
 		}
 		return nil
 	}))
@@ -217,7 +222,7 @@ func requireAllPlaces(t *testing.T, r *queue.Reader, seen seenPlaces) (ambiguous
 func fileNumber(p queue.Place) uint64 { return binary.LittleEndian.Uint64(p[4:]) >> 51 & 7 }
 
 // TestPlacesOfRewritesWithTheSameNumber: the eighth rewrite has the number of the first one, and
-// another dictionary. The places of both give the right documents.
+// another dictionary. The places of both give the right documents, or none.
 func TestPlacesOfRewritesWithTheSameNumber(t *testing.T) {
 	const rewrites, dictionaryBytes = 2*7 + 1, 2 << 10
 	for _, name := range []string{"s2", "zstd"} {

@@ -21,7 +21,8 @@ import (
 //	read     copies the stored bytes, and verifies the document's checksum
 //
 // A fetch with a Place needs the first step only for rewrites and skips the second. If it
-// does not find the document there, it starts again without the Place.
+// does not find the document there, it takes all three steps, and the entry in the table must have
+// the checksum of the Place.
 //
 // The first two trust no byte but check every bound. The checksum in the third covers the
 // address, id, length and bytes of the document, so a wrong location is an error and never
@@ -135,12 +136,16 @@ var ErrLost = errors.New("document was lost")
 // errNotAtPlace: a Place has other bytes.
 var errNotAtPlace = errors.New("queue: document is at another place")
 
+// ErrOtherPlace: the block's table has a document with another checksum than the Place.
+var ErrOtherPlace = errors.New("queue: the document at the address does not have the checksum of its place")
+
 // errNotInBlock: the table of a block, which was not verified, lacks the entry.
 var errNotInBlock = errors.New("queue: block lacks the entry")
 
 // Locate sets the fields of l other than block, which is that of the address. It checks
-// that the entry's id and stored bytes lie inside the block.
-func (l *Location) Locate(w *Window, at Address) error {
+// that the entry's id and stored bytes lie inside the block. The error is ErrOtherPlace if the entry
+// has a document whose checksum is not that of a Place, unless that is zero.
+func (l *Location) Locate(w *Window, at Address, place Place) error {
 	s := w.file
 	switch {
 	case l.Block >= s.Header.FirstFrame():
@@ -188,6 +193,9 @@ func (l *Location) Locate(w *Window, at Address) error {
 	}
 	l.id = l.Block + h.IdsOffset() + int64(l.IdStart)
 	l.Data = l.Block + h.DataOffset() + int64(l.Start)
+	if place != (Place{}) && l.CRC != place.Checksum() && !l.Deleted() && !l.Lost() {
+		return ErrOtherPlace
+	}
 	return nil
 }
 
@@ -208,7 +216,8 @@ func searchIndex(column []byte, index uint16) int {
 }
 
 // From appends the document from a file that has its segment. The error is ErrAbsent if a
-// rewrite does not have it, and ErrLost if a repair has recorded its loss.
+// rewrite does not have it, ErrLost if a repair has recorded its loss, and ErrOtherPlace if the
+// document does not have the checksum of the Place.
 func (q *Fetch) From(s *File, decoders *stored.DecoderCache) error {
 	spare := GetScratch()
 	defer spare.Release()
@@ -226,7 +235,7 @@ func (q *Fetch) From(s *File, decoders *stored.DecoderCache) error {
 	if err := w.MoveTo(l.Block); err != nil {
 		return err
 	}
-	err = s.guard(func() error { return l.Locate(&w, q.At) })
+	err = s.guard(func() error { return l.Locate(&w, q.At, q.Place) })
 	if errors.Is(err, errNotInBlock) {
 		err = s.verifyEntry(l.Block, q.At)
 		if err == nil {

@@ -52,6 +52,18 @@ func (h *Header) PlaceFile() uint64 {
 	return uint64(1 + (h.Rewrites.Generation-1)%placeFiles)
 }
 
+// Checksum returns the checksum of the document.
+func (p *Place) Checksum() uint32 { return Little.Uint32(p[0:]) }
+
+// Mask returns the place with another checksum, the exclusive or of its own and mask, so that
+// Mask(m).Mask(m) is the place. The zero place stays zero.
+func (p Place) Mask(mask uint32) Place {
+	if p != (Place{}) {
+		Little.PutUint32(p[0:], p.Checksum()^mask)
+	}
+	return p
+}
+
 // StoredBytes returns the length of the document as stored.
 func (p *Place) StoredBytes() int { return int(Little.Uint32(p[4:]) & rawBytesMask) }
 
@@ -62,7 +74,7 @@ func (p *Place) RawBytes() int { return int(Little.Uint64(p[4:]) >> placeRawShif
 // encoded again does not, nor does another one at the same address in another history of the
 // queue.
 func (p *Place) Matches(f *stored.Form) bool {
-	return *p != (Place{}) && f.DocumentChecksum() == Little.Uint32(p[0:])
+	return *p != (Place{}) && f.DocumentChecksum() == p.Checksum()
 }
 
 // Location returns the location of the document with the address and the id in a file. False:
@@ -74,7 +86,7 @@ func (p *Place) Location(s *File, at Address, id []byte) (l Location, ok bool) {
 	packed := Little.Uint64(p[4:])
 	l.Entry = Entry{
 		IdEnd: uint32(len(id)), End: uint32(packed & rawBytesMask),
-		RawAndFlags: uint32(packed >> placeRawShift & rawBytesMask), CRC: Little.Uint32(p[0:]),
+		RawAndFlags: uint32(packed >> placeRawShift & rawBytesMask), CRC: p.Checksum(),
 	}
 	if packed&placeStoredRaw != 0 {
 		l.RawAndFlags |= FlagStoredRaw
