@@ -115,6 +115,9 @@ func (q *request) listedDocument(l *segment.Listing) error {
 			newest, hasEntry = false, false
 		}
 		verified, err := q.documentIn(c, newest)
+		if errors.Is(err, segment.ErrPartial) { // a file that is being copied, or whose footer is damaged
+			err = &fs.PathError{Op: "read", Path: c.Path, Err: err}
+		}
 		switch {
 		case isAnswer(err):
 			return err

@@ -21,6 +21,7 @@ func (s *shared) faultOf(err error, at queue.Address) Fault {
 	var inQueue *queue.CorruptionError
 	var inIndex *lsm.CorruptionError
 	var unread *lsm.ReadError
+	var inFile *fs.PathError
 	switch {
 	case errors.As(err, &inQueue):
 		fault.Segment, fault.Offset, fault.Path = inQueue.Segment, inQueue.Offset, inQueue.Path
@@ -50,12 +51,14 @@ func (s *shared) faultOf(err error, at queue.Address) Fault {
 		fault.Path = filepath.Join(s.queueDir, sealedName(at.Segment))
 		if fault.Reason = "the file is missing"; !errors.Is(err, fs.ErrNotExist) {
 			fault.Reason = errors.UnwrapAll(err).Error() // without the address
+			if errors.As(err, &inFile) {
+				fault.Path = inFile.Path // of a rewrite, for example
+			}
 		}
 	default:
 		fault.Path, fault.Reason = s.collection.dir, err.Error()
-		var failed *fs.PathError // for example of a full disk
-		if errors.As(err, &failed) {
-			fault.Path = failed.Path
+		if errors.As(err, &inFile) { // of a full disk, for example
+			fault.Path = inFile.Path
 		}
 		if errors.Is(err, vfs.ErrNoSpace) && s.lacksInodes() {
 			fault.Reason += "; bytes are free, but no inode: remove files, or create the file system again with more inodes"

@@ -19,6 +19,7 @@ import (
 	"docstore/docservice"
 	"docstore/internal/vfs"
 	"docstore/queue"
+	"docstore/queue/maintain"
 )
 
 // asCopy makes the directory a copy as rsync makes it: without a writer and its lock.
@@ -111,6 +112,37 @@ func TestQuarantineOfUnreadSegment(t *testing.T) {
 	require.NoError(t, c.WaitReady(soon(t)))
 	requireDocument(t, c, "second-99", documentOf("second-99"))
 	requireNone(t, c, "none", docservice.ErrNotFound)
+}
+
+// TestQuarantineOfARewriteWithoutFooter: the footer of a rewrite is damaged after the rewrite was verified,
+// so that it looks like a file that is being copied. A fetch has the rewrite verified again, although
+// the original is here, which is sound.
+func TestQuarantineOfARewriteWithoutFooter(t *testing.T) {
+	f := newMemFixture(t)
+	f.put("a", documentOf("a"))
+	f.put("b", "an earlier version")
+	f.seal()
+	f.put("b", documentOf("b"))
+	f.seal()
+	_, err := maintain.Compact(t.Context(), f.queueDir, &maintain.CompactOptions{FS: f.fs, MaxDead: 0.1})
+	require.NoError(t, err)
+	rewrite := filepath.Join(f.queueDir, "0000000001-0000000001.0001.seg")
+	good, err := vfs.ReadFile(f.fs, rewrite)
+	require.NoError(t, err)
+	f.asCopy()
+	c := f.ready()
+	waitFor(t, c, "the rewrite is verified", func(Status) bool { return f.exists(firstIndex.verifiedPath(f.dir)) })
+	require.NoError(t, c.Close())
+
+	require.NoError(t, f.fs.(*vfs.Mem).FlipBit(rewrite, int64(len(good))-1, 0))
+	c = f.open()
+	requireNone(t, c, "a", docservice.ErrUnavailable)
+	waitFor(t, c, "it is quarantined", quarantined(1))
+	require.True(t, f.exists(rewrite+queue.QuarantineSuffix))
+	replace(t, f.fs, rewrite, good)
+	require.NoError(t, c.WaitReady(soon(t)))
+	waitFor(t, c, "the copy is sound", noFaults)
+	requireDocument(t, c, "a", documentOf("a"))
 }
 
 // TestSegmentWhoseFsyncFailed: fsync of a segment fails once, and every later fsync
