@@ -48,6 +48,13 @@ func refused(format string, args ...any) error {
 	return &markedError{ErrRefused, "publish: " + fmt.Sprintf(format, args...)}
 }
 
+// unsealed returns an error that matches ErrRefused: sealing the open segments of the queue helps.
+func unsealed(format string, args ...any) error {
+	return &unsealedError{markedError{ErrRefused, "publish: " + fmt.Sprintf(format, args...)}}
+}
+
+type unsealedError struct{ markedError }
+
 func corrupt(format string, args ...any) error {
 	return &markedError{ErrCorrupt, "publish: " + fmt.Sprintf(format, args...)}
 }

@@ -294,6 +294,11 @@ func (p *Live) publish(ctx context.Context, now time.Time) error {
 		return err
 	}
 	published, err := p.publisher.Publish(ctx)
+	if open := (*unsealedError)(nil); errors.As(err, &open) { // compact has run since
+		if sealed, err = p.seal(); err == nil {
+			published, err = p.publisher.Publish(ctx)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -315,6 +320,11 @@ func (p *Live) sealAll(sealed []queue.SegmentID, opened bool) ([]queue.SegmentID
 	if len(sealed) == 1 && (!opened || !p.options.Announce) {
 		return sealed, nil
 	}
+	return p.seal()
+}
+
+// seal seals the open segments, and returns the last sealed ones.
+func (p *Live) seal() ([]queue.SegmentID, error) {
 	if err := p.options.Seal(); err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"docstore/internal/virtualtime"
 	"docstore/queue"
 	"docstore/queue/bucket"
+	"docstore/queue/maintain"
 )
 
 // TestSegmentsAreSealedForAManifest: those of all shards, and that of one queue when the publisher
@@ -166,6 +167,53 @@ func (u *updater) stop(t *testing.T) error {
 	u.live.Stop()
 	require.NoError(t, u.writer.Close())
 	return u.live.Finish(t.Context())
+}
+
+// TestLiveAfterACompaction: compact has left out an entry because of one in a segment that is open when
+// an updater starts to publish. It is sealed, and published with the rewrite.
+func TestLiveAfterACompaction(t *testing.T) {
+	encoder().EncodeAll([]byte("{}"), nil) // makes channels, which a bubble must not own
+	virtualtime.Test(t, func(t *testing.T) {
+		b, err := bucket.OpenDir(vfs.NewMem(), "bucket")
+		require.NoError(t, err)
+		fsys := vfs.NewMem()
+		w, err := queue.OpenWriter("queue", &queue.WriterOptions{FS: fsys})
+		require.NoError(t, err)
+		put := func(id string) {
+			_, err := w.Put(queue.Record{ID: []byte(id), Document: []byte("{}")})
+			require.NoError(t, err)
+			require.NoError(t, w.Flush())
+		}
+		put("a")
+		put("b")
+		require.NoError(t, w.Seal())
+		put("a")
+		compacted, err := maintain.Compact(t.Context(), "queue", &maintain.CompactOptions{FS: fsys, MaxDead: 0.1})
+		require.NoError(t, err)
+		require.NotZero(t, compacted.Rewrites)
+		live, err := NewLive(t.Context(), b, "queue", LiveOptions{
+			FS: fsys, Seal: w.Seal, Logger: slog.New(slog.NewTextHandler(failOnWrite{t}, &slog.HandlerOptions{Level: slog.LevelWarn})),
+			Counts: func() Counts { return Counts{Documents: 3} },
+		})
+		require.NoError(t, err)
+		live.Start(t.Context(), func() { t.Error("fenced") })
+		time.Sleep(3 * liveInterval)
+		require.EqualValues(t, 1, live.State().Published)
+		m, _, err := FindManifest(t.Context(), b, 1, time.Now)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, m.Documents())
+		live.Stop()
+		require.NoError(t, w.Close())
+		require.NoError(t, live.Finish(t.Context()))
+	})
+}
+
+// failOnWrite fails the test when something is written to it.
+type failOnWrite struct{ t *testing.T }
+
+func (f failOnWrite) Write(p []byte) (int, error) {
+	f.t.Errorf("logged: %s", p)
+	return len(p), nil
 }
 
 // TestOlderCopyDoesNotTakeOver: a queue that lacks a manifest, or a document that an increment has

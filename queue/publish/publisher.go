@@ -240,7 +240,7 @@ func (p *Publisher) publishSealed(ctx context.Context) (Published, error) {
 		return Published{}, refused("%s has no sealed segment", p.source.path)
 	}
 	if i := files.unsettled(); i >= 0 {
-		return Published{}, refused("compact has rewritten segments of %s with regard to entries of a segment that is not sealed: run docstore-updater seal, then publish again", p.source.queues[i].path)
+		return Published{}, unsealed("compact has rewritten segments of %s with regard to entries of a segment that is not sealed: run docstore-updater seal, then publish again", p.source.queues[i].path)
 	}
 	var result Published
 	for {
@@ -321,7 +321,7 @@ func (p *Publisher) publish(ctx context.Context, head, base Ref, parent *Manifes
 	}
 	for i, end := range m.ends() {
 		if end < ends[i] {
-			return Published{}, refused("increments of manifest %d announced entries of segment %d in %s, which is not sealed: run docstore-updater seal, then publish again", base.Number, ends[i], p.source.queues[i].path)
+			return Published{}, unsealed("increments of manifest %d announced entries of segment %d in %s, which is not sealed: run docstore-updater seal, then publish again", base.Number, ends[i], p.source.queues[i].path)
 		}
 	}
 	m.Number, m.Previous = head.Number+1, head
