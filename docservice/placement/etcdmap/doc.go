@@ -23,7 +23,9 @@
 //   - Only the elected placer changes the map: its transaction requires that it still leads
 //     and that the map has not changed since it was read. A placer that was stopped or cut
 //     off and continues cannot write.
-//   - Epochs only rise. A Store never goes back to an earlier epoch of a generation.
+//   - Epochs only rise. A Store never goes back to an earlier epoch of a generation. If etcd does, as
+//     after a restoration from a backup, a placer that knows the last map writes it again; others leave
+//     the lead while a live server reports a later map than etcd has.
 //   - While etcd is unavailable, the last map stays in use. With Options.File it also
 //     survives a restart without etcd. Nothing moves meanwhile.
 //
