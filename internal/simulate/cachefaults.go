@@ -33,7 +33,7 @@ func (w *world) cacheOtherHistory(share float64, d *chance.Draw) error {
 	if err != nil {
 		return err
 	}
-	defer servers.Close()
+	defer func() { w.must(servers.Close()) }()
 	for shard := range w.layout.Shards {
 		err := w.scanQueue(w.layout.Dir(queueDir, shard), func(e queue.Entry, version int) error {
 			if !e.Deleted && d.Bool(share) {

@@ -136,7 +136,7 @@ var ErrLost = errors.New("document was lost")
 // errNotAtPlace: a Place has other bytes.
 var errNotAtPlace = errors.New("queue: document is at another place")
 
-// ErrOtherPlace: the block's table has a document with another checksum than the Place.
+// ErrOtherPlace states that the block's table has a document with another checksum than the Place.
 var ErrOtherPlace = errors.New("queue: the document at the address does not have the checksum of its place")
 
 // errNotInBlock: the table of a block, which was not verified, lacks the entry.
