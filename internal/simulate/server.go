@@ -420,7 +420,7 @@ func (h *serverHost) reindex() error {
 	dirs := map[string]bool{}
 	for _, m := range manifests {
 		index := path.Dir(m.Name)
-		if dir := path.Dir(index); err == nil && !dirs[dir] && path.Ext(index) != ".damaged" && !strings.HasPrefix(path.Base(dir), "checkpoint-") {
+		if dir := path.Dir(index); err == nil && !dirs[dir] && path.Ext(index) == indexExtension && !strings.HasPrefix(path.Base(dir), "checkpoint-") {
 			dirs[dir] = true
 			err = collection.RequestReindex(files, dir)
 		}

@@ -208,8 +208,11 @@ func (w *world) scanQueue(dir string, f func(e queue.Entry, version int) error) 
 // next write.
 const sharedTemporary = time.Hour
 
-// damagedIndex is the end of the name of an index that was too damaged to be opened.
-const damagedIndex = ".damaged"
+// Ends of the names of an index, and of one that was too damaged to be opened.
+const (
+	indexExtension = ".v1"
+	damagedIndex   = ".damaged"
+)
 
 // isShared reports whether a file is one that several programs may write.
 func isShared(name string) bool {
