@@ -344,10 +344,18 @@ func (w *world) rollback(numbers uint64, bad time.Duration) {
 	w.forward(p.servers)
 }
 
-// announceNewest is validate and announce, after which append announces again.
-func (w *world) announceNewest() error {
-	return w.change("announce", announceHead)
+// announceNewest is validate and announce, after which append announces again. If the newest manifest
+// was discarded, the operator waits for the next one.
+func (w *world) announceNewest() (err error) {
+	for range announceAttempts {
+		if err = w.change("announce", announceHead); !errors.Is(err, publish.ErrRefused) || !ctxtime.Sleep(w.alive, announcePause) {
+			break
+		}
+	}
+	return err
 }
+
+const announceAttempts = 10
 
 func announceHead(r publish.Record) (publish.Record, error) {
 	if r.Announced == r.Head {

@@ -325,16 +325,7 @@ func (u *updater) announce() {
 		if err != nil {
 			continue
 		}
-		_, err = log.Update(p.ctx, func(r publish.Record) (publish.Record, error) {
-			if r.Head.Number == r.Announced.Number {
-				return r, nil
-			}
-			validated, err := r.Validate(r.Head)
-			if err != nil {
-				return r, err
-			}
-			return validated.Announce(r.Head)
-		})
+		_, err = log.Update(p.ctx, announceHead)
 		if err != nil && !errors.Is(err, publish.ErrRefused) {
 			u.w.log.add(u.name, "announce: %v", err)
 		}
