@@ -28,10 +28,10 @@ type Address = stored.Address
 // if it is not that of the table either. The zero Place is unknown.
 //
 // StoredBytes and RawBytes are the lengths of the document as stored and decoded, Checksum is its
-// checksum. Mask returns the Place with the exclusive or of its checksum and a number: a holder that
-// keeps other values with the Place makes them part of the checksum with it. Matches reports whether a stored form has the checksum in the Place: an equal document that was
-// encoded again does not, nor does another one at the same address in another history of the
-// queue.
+// checksum. Mask returns the Place with the exclusive or of its checksum and a number: a holder
+// that keeps other values with the Place makes them part of the checksum with it. Matches reports
+// whether a stored form has the checksum in the Place: an equal document that was encoded again
+// does not, nor does another one at the same address in another history of the queue.
 type Place = segment.Place
 
 // ParseAddress parses the form that String returns.

@@ -44,7 +44,7 @@ type world struct {
 	mu struct {
 		sync.Mutex
 		storeFaults int // active ones
-		// storeDamaged: a bit of a commit or manifest was flipped, so servers may not learn what is announced.
+		// storeDamaged: a bit of a commit or manifest was flipped, so servers may not learn the announced manifest.
 		storeDamaged bool
 		compacted    bool
 		erased       bool                          // compaction has erased documents

@@ -55,8 +55,8 @@ func (h *Header) PlaceFile() uint64 {
 // Checksum returns the checksum of the document.
 func (p *Place) Checksum() uint32 { return Little.Uint32(p[0:]) }
 
-// Mask returns the place with another checksum, the exclusive or of its own and mask, so that
-// Mask(m).Mask(m) is the place. The zero place stays zero.
+// Mask returns the place with the exclusive or of its checksum and mask as the checksum, so that
+// p.Mask(m).Mask(m) is p. The zero place stays zero.
 func (p Place) Mask(mask uint32) Place {
 	if p != (Place{}) {
 		Little.PutUint32(p[0:], p.Checksum()^mask)
