@@ -468,14 +468,17 @@ func TestWrongMap(t *testing.T) {
 		}
 		require.NotErrorIs(t, err, docservice.ErrNotFound)
 	}
-	// The servers follow it, too. The one that places would write it to etcd.
+	// The servers follow it, too. The one that places would write it to etcd, and the leader would
+	// leave the lead to a server with a later map, so its epoch is that of the right map.
+	sameEpoch := wrong
+	sameEpoch.Epoch = m.Epoch
 	leader, err := c.store.Leader(soon(t))
 	require.NoError(t, err)
 	misled, before := a, 0
 	if leader == a.options.Server.Address {
 		misled, before = b, 2
 	}
-	misled.options.Store.Set(&wrong)
+	misled.options.Store.Set(&sameEpoch)
 	c.until("its shard is no longer assigned", func() bool { return misled.shardStates()[before] == Moved })
 	c.readAll(client)
 }
