@@ -26,6 +26,7 @@ const (
 	announceStopped = "DocstoreAnnounceStopped"
 	lag             = "DocstoreLag"
 	canaryLate      = "DocstoreCanaryLate"
+	peersFail       = "BoxcarPeersFail"
 	// contactAge is no alert of alertsFile: manifestSilent with the limit contactTime.
 	contactAge = "contact age"
 )
@@ -207,6 +208,7 @@ var causes = map[string][]string{
 	"DocstoreShardFailed":    slices.Concat(diskWords, []string{"store", "isolated"}),
 	"DocstorePlacementStale": slices.Concat(startWords, networkWords, []string{"etcd"}),
 	"DocstoreMoveSlow":       {"drained"},
+	peersFail:                networkWords,
 }
 
 // recoverTime is the time after which faults that have ended do not explain these alerts any more, unless
@@ -220,7 +222,8 @@ var recoverTime = map[string]time.Duration{
 // entries.
 const mostAhead = 4 * time.Minute
 
-// explains reports whether a fault explains an alert of a host. By a clock that is ahead of that of the
+// explains reports whether a fault explains an alert of a host. Handshakes time out if the network of
+// either peer fails, so a fault of another host explains peersFail. By a clock that is ahead of that of the
 // ingest host, new entries are old until they are read.
 func (w *world) explains(alert, host string) bool {
 	if h := w.host(host); alert == lag && h != nil && h.clock.ahead()+w.ingestBehind() > mostAhead {
@@ -230,7 +233,7 @@ func (w *world) explains(alert, host string) bool {
 	return alert == notReady || alert == unequal || slices.ContainsFunc(w.config.Faults, func(f Fault) bool {
 		word := func(word string) bool { return strings.Contains(f.Kind, word) }
 		lasts := time.Since(w.start.Add(f.At))
-		return (f.Target == "" || f.Target == host) && lasts >= 0 && (!recovers || w.config.Destructive || lasts <= f.For+recovery) && slices.ContainsFunc(causes[alert], word)
+		return (f.Target == "" || f.Target == host || alert == peersFail) && lasts >= 0 && (!recovers || w.config.Destructive || lasts <= f.For+recovery) && slices.ContainsFunc(causes[alert], word)
 	})
 }
 
