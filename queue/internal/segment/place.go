@@ -56,9 +56,10 @@ func (h *Header) PlaceFile() uint64 {
 func (p *Place) Checksum() uint32 { return Little.Uint32(p[0:]) }
 
 // Mask returns the place with the exclusive or of its checksum and mask as the checksum, so that
-// p.Mask(m).Mask(m) is p. The zero place stays zero.
+// p.Mask(m).Mask(m) is p. The zero place, and a checksum without a document, which is no place, stay
+// as they are.
 func (p Place) Mask(mask uint32) Place {
-	if p != (Place{}) {
+	if [len(p) - 4]byte(p[4:]) != ([len(p) - 4]byte{}) {
 		Little.PutUint32(p[0:], p.Checksum()^mask)
 	}
 	return p
