@@ -33,7 +33,8 @@ LEAN := -vet=off -ldflags='-s -w'
 
 # The fleet in one process, in virtual time; see internal/simulate. Its linker flag lets it change a
 # table of the runtime. These targets run the same seeds each time, in as many processes as there are
-# processors; make soak tries new ones.
+# processors; make soak tries new ones. SEEDS is the number of those of test-all.
+SEEDS ?= 200
 SIMULATION := -tags simulation -ldflags='-s -w -checklinkname=0' -timeout $(TEST_TIMEOUT) ./internal/simulate -divided
 
 # Packages of the module whose tests need only Go; test/ has those of the whole system.
@@ -64,7 +65,7 @@ test-all: setup check $(REPORT) ## install tools and run every test: races, real
 	CGO_ENABLED=1 $(IN_MEMORY) -slowest 10 $(LEAN) -race -short -p 4 -timeout $(TEST_TIMEOUT) $(LONG)
 	$(REPORT) -slowest 10 $(LEAN) -timeout $(TEST_TIMEOUT) ./test/...
 	$(REPORT) -slowest 10 $(LEAN) -p 4 -timeout $(TEST_TIMEOUT) -tags invariants,nolzo $(SEQUENTIAL) $(LONG) ./internal/vfs ./internal/residency ./bloom ./lsm/internal/... ./queue/internal/... ./queue/codec ./queue/stored ./queue/bucket ./wal ./ingest ./docservice/column ./docservice/placement/...
-	$(REPORT) -vet=off $(SIMULATION) -seed 1000 -seeds 200
+	$(REPORT) -vet=off $(SIMULATION) -seed 1000 -seeds $(SEEDS)
 	cd bench && $(REPORT) $(LEAN) -timeout $(TEST_TIMEOUT) ./...
 	cd examples/frontend && $(REPORT) $(LEAN) -timeout $(TEST_TIMEOUT) ./...
 	cd examples/embed && $(REPORT) $(LEAN) -timeout $(TEST_TIMEOUT) ./...
