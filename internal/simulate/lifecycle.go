@@ -378,6 +378,8 @@ func (w *world) setFrozen(frozen bool) {
 // records of its log come before or after the undone changes.
 func (w *world) revert(to uint64) error {
 	return w.app.quiet(func() error {
+		w.undoing.Lock()
+		defer w.undoing.Unlock()
 		before := w.account.count()
 		for w.count() < before && ctxtime.Sleep(w.alive, time.Second) {
 		}
@@ -408,6 +410,8 @@ func (w *world) count() (entries int) {
 // discard refuses the newest manifest, which is not announced, and removes its entries from the
 // queue. append reads them again.
 func (w *world) discard() {
+	w.undoing.Lock()
+	defer w.undoing.Unlock()
 	if w.change("refuse", func(r publish.Record) (publish.Record, error) { return r.Refuse(r.Head) }) != nil {
 		return // it was announced
 	}

@@ -40,6 +40,7 @@ type world struct {
 	quiet   context.CancelFunc
 	running sync.WaitGroup // processes
 	asking  sync.WaitGroup // clients
+	undoing sync.Mutex     // held while an operator reverts or discards: operators do one after the other
 
 	mu struct {
 		sync.Mutex
