@@ -136,10 +136,6 @@ func (w *world) checkRequests() {
 	}
 }
 
-// stalls reports whether the disk stalls, or did a moment ago: a server that stops does not wait for it
-// for ever.
-func (h *serverHost) stalls() bool { return h.hasFault("server disk stalls") }
-
 // hasFault reports whether a fault of one of some kinds is active, or was a moment ago.
 func (h *serverHost) hasFault(kinds ...string) bool {
 	now := time.Since(h.w.start)
@@ -148,12 +144,13 @@ func (h *serverHost) hasFault(kinds ...string) bool {
 	})
 }
 
-// checkStopped checks that a process that ended by a signal has closed its files and connections.
+// checkStopped checks that a process that ended by a signal has closed its files and connections. It
+// does not wait for a sample of its metrics that reads a slow disk.
 func (h *serverHost) checkStopped(p *serverProcess) {
 	h.mu.Lock()
 	killed := p.killed
 	h.mu.Unlock()
-	if killed || h.stalls() {
+	if killed || h.hasFault("server disk stalls", "server disk slow") {
 		return
 	}
 	if files, conns := p.files.OpenFiles(), p.net.OpenConns(); len(files) > 0 || len(conns) > 0 {
