@@ -32,8 +32,11 @@ var (
 	until   = flag.Duration("until", 0, "TestSeeds and TestPools end after so much processor time, or at the first failure; 0: after the seeds")
 )
 
-// gcPercent makes collections rare: a run has a small live heap, and allocates much.
-const gcPercent = 400
+// Collections are rare, because a run allocates much, unless it takes more than heapBytes.
+const (
+	gcPercent = 400
+	heapBytes = 2 << 30
+)
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -44,6 +47,7 @@ func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
+		debug.SetMemoryLimit(heapBytes)
 	}
 	os.Exit(m.Run())
 }
