@@ -328,16 +328,16 @@ func (w *world) rollback(numbers uint64, bad time.Duration) {
 	w.setFrozen(true) // no compaction
 	defer w.setFrozen(false)
 	w.goBack(p.servers)
-	err := w.change("rollback", func(r publish.Record) (publish.Record, error) {
+	if w.change("rollback", func(r publish.Record) (publish.Record, error) {
 		return r.Rollback(publish.Pin{To: p.manifest, By: "operator", Reason: "test"})
-	})
-	if err == nil {
-		stop := w.watchPinned(p)
-		ctxtime.Sleep(w.alive, bad)
-		err = w.revert(p.manifest.Number)
-		stop()
+	}) != nil {
+		w.forward(p.servers) // gc has collected the manifest meanwhile
+		return
 	}
-	if err == nil {
+	stop := w.watchPinned(p)
+	ctxtime.Sleep(w.alive, bad)
+	err := w.revert(p.manifest.Number)
+	if stop(); err == nil {
 		err = w.announceNewest()
 	}
 	w.mustUntilEnd(err)
