@@ -144,8 +144,8 @@ func (h *serverHost) hasFault(kinds ...string) bool {
 	})
 }
 
-// checkStopped checks that a process that ended by a signal has closed its files and connections. It
-// does not wait for a sample of its metrics that reads a slow disk.
+// checkStopped checks that a process that ended by a signal has closed its files and connections. A
+// process does not wait for a sample of its metrics that reads a slow disk.
 func (h *serverHost) checkStopped(p *serverProcess) {
 	h.mu.Lock()
 	killed := p.killed

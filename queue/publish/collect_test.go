@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"docstore/internal/crashtest"
+	"docstore/internal/race"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
 	"docstore/queue/bucket"
@@ -202,10 +203,13 @@ func (c *scenario) programs(t *testing.T, b bucket.Bucket) (programs []func()) {
 }
 
 // TestCollectBesidePublishers interleaves publishers of a queue that grows and is
-// compacted, collectors, and operators, in 2,500 orders of their operations, or 100,000 in
+// compacted, collectors, and operators, in 10,000 orders of their operations, or 100,000 in
 // a soak. No object of a manifest that can be used is ever missing.
 func TestCollectBesidePublishers(t *testing.T) {
-	scenarios, orders := 20, crashtest.Share(125, 5000)
+	scenarios, orders := 20, crashtest.Share(500, 5000)
+	if race.Enabled || testing.Short() {
+		orders /= 5
+	}
 	seeds := testseed.Rand(t)
 	for range scenarios {
 		rng := rand.New(rand.NewPCG(seeds.Uint64(), 0))
