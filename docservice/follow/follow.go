@@ -193,6 +193,7 @@ func (f *Follower) aim(target publish.Ref) aim {
 // target.
 func (f *Follower) determineGoal(ctx context.Context, target publish.Ref) error {
 	aim := f.aim(target)
+	f.settle() // a goal that was reached since the last pass is not given up for this one
 	f.mu.Lock()
 	first := f.mu.start
 	if !first.reached && first.aim != aim {

@@ -1,6 +1,7 @@
 package follow_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -205,8 +206,9 @@ func (f *fleet) startServer(group, dir string) *server {
 func (s *server) start() {
 	s.fleet.t.Helper()
 	options := s.fleet.options
-	options.Group, options.PollInterval, options.DrainTime = s.group, 2*time.Millisecond, time.Millisecond
-	options.Collection.PollInterval, options.Collection.RetryInterval = 2*time.Millisecond, 2*time.Millisecond
+	const interval = 2 * time.Millisecond
+	options.Group, options.PollInterval, options.DrainTime = s.group, cmp.Or(options.PollInterval, interval), time.Millisecond
+	options.Collection.PollInterval, options.Collection.RetryInterval = cmp.Or(options.Collection.PollInterval, interval), interval
 	open := func(name, dir string) {
 		f, err := follow.Open(name, s.fleet.bucket, dir, s.service.Replace, &options)
 		require.NoError(s.fleet.t, err)

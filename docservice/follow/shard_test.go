@@ -2,7 +2,9 @@ package follow_test
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,6 +60,40 @@ func TestWrongLayoutIsNotServed(t *testing.T) {
 			require.ErrorIs(t, err, docservice.ErrUnavailable)
 			require.False(t, fresh.follower.Status().Files.IsReady())
 		})
+	}
+}
+
+// TestServedBetweenReads: a collection that was ready between two reads of the record is served
+// though the second names a manifest that cannot be.
+func TestServedBetweenReads(t *testing.T) {
+	f := newFleet(t)
+	f.publishEntries(false, nil, [2]string{"id-0", "first"})
+	f.announce(1)
+	f.queueName, f.layout = "other", shard.Layout{Shards: 4, Seed: 3}
+	f.publishEntries(false, &publish.Options{NewGeneration: true}, [2]string{"id-0", "other"})
+	f.layout = shard.Layout{Shards: 1}
+	counting := &countingBucket{Bucket: f.bucket.Bucket}
+	f.bucket.Bucket = counting
+	f.options.PollInterval = time.Second
+	// Some of them are ready after the first pass of their followers has ended.
+	servers := make([]*server, 8)
+	for i := range servers {
+		servers[i] = f.startServer("", fmt.Sprint("server-", i))
+	}
+	serves := func(s *server) bool { // without Status, which records that the collection is ready
+		documents, ok := s.read()
+		return ok && maps.Equal(documents, f.states[1])
+	}
+	for _, s := range servers {
+		require.Eventually(t, func() bool { return serves(s) }, 20*time.Second, time.Millisecond)
+	}
+	f.announce(2)
+	counting.manifests.Store(0)
+	require.Eventually(t, func() bool { return counting.manifests.Load() >= int64(len(servers)) }, 20*time.Second, time.Millisecond)
+	for _, s := range servers {
+		s.eventually(func(s follow.Status) bool { return s.Error != "" })
+		require.True(t, serves(s))
+		require.True(t, s.follower.Status().Files.IsReady())
 	}
 }
 
