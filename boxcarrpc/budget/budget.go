@@ -59,7 +59,7 @@ type clientMemory struct {
 	tight    atomic.Bool           // more than three quarters of the share are used
 	accounts int                   // number of open accounts
 	holders  map[*Account]struct{} // accounts that have credit
-	waiting  []*reservationWait    // in the order of their arrival
+	waiting  []*reservationWait    // those of responses that grow first, then in the order of their arrival
 }
 
 // An Account counts the bytes that the process holds for one connection. A nil Account counts

@@ -26,6 +26,7 @@ var errReservationTimeout = fmt.Errorf("budget: no memory within %s: other respo
 // A reservationWait is a reservation that waits. It is guarded by the budget's mutex.
 type reservationWait struct {
 	account *Account
+	held    int64 // bytes that are already reserved for the same response
 	bytes   int64
 	done    chan struct{} // closed when it is granted or has failed
 	err     error
@@ -36,17 +37,20 @@ type reservationWait struct {
 // and after maxReservationWait.
 // The reservations of a client are granted in the order of their arrival. The last
 // reservation may exceed the budget, so that a message of any size is possible.
-func (a *Account) Reserve(ctx context.Context, n int64) error {
+func (a *Account) Reserve(ctx context.Context, n int64) error { return a.reserve(ctx, 0, n) }
+
+// reserve reserves n bytes for a response that has held bytes. It does not wait for these.
+func (a *Account) reserve(ctx context.Context, held, n int64) error {
 	b := a.budget
 	b.mu.Lock()
-	ok, err := a.reserveLocked(n)
+	ok, err := a.reserveLocked(held, n)
 	if ok || err != nil {
 		b.mu.Unlock()
 		return err
 	}
-	w := &reservationWait{account: a, bytes: n, done: make(chan struct{})}
+	w := &reservationWait{account: a, held: held, bytes: n, done: make(chan struct{})}
 	c := a.client.Load()
-	c.waiting = append(c.waiting, w)
+	c.waitLocked(w)
 	b.mu.waiting[c] = struct{}{}
 	if b.mu.timer == nil {
 		b.mu.timer = time.AfterFunc(patience/4, b.disconnectSlow)
@@ -82,10 +86,13 @@ func (a *Account) Reserve(ctx context.Context, n int64) error {
 }
 
 // TryReserve is Reserve without waiting. It reports whether the bytes were reserved.
-func (a *Account) TryReserve(n int64) bool {
+func (a *Account) TryReserve(n int64) bool { return a.tryReserve(0, n) }
+
+// tryReserve is reserve without waiting.
+func (a *Account) tryReserve(held, n int64) bool {
 	b := a.budget
 	b.mu.Lock()
-	ok, err := a.reserveLocked(n)
+	ok, err := a.reserveLocked(held, n)
 	var slow []*Account
 	if !ok && err == nil {
 		slow = b.slowLocked(time.Now(), a)
@@ -95,26 +102,62 @@ func (a *Account) TryReserve(n int64) bool {
 	return ok
 }
 
-// reserveLocked reserves n bytes if the client holds less than its share.
-func (a *Account) reserveLocked(n int64) (ok bool, err error) {
-	b := a.budget
+// reserveLocked reserves n bytes for a response that has held bytes, if there is room.
+func (a *Account) reserveLocked(held, n int64) (ok bool, err error) {
 	if a.closed || a.ending {
 		return false, errReservationClosed
 	}
-	if c := a.client.Load(); c.used >= b.share || b.mu.used >= b.limit || len(c.waiting) > 0 {
+	if first := held == 0; first && len(a.client.Load().waiting) > 0 || !a.hasRoomLocked(held) {
 		return false, nil
 	}
 	a.used.Add(n)
-	b.settleLocked(a)
+	a.budget.settleLocked(a)
 	return true, nil
+}
+
+// hasRoomLocked reports whether the client holds less than its share, and all clients less than the
+// budget. The credit for the bytes that a response holds does not prevent its growth: of the responses
+// that grow, the last one that was granted bytes has room for more, so that not all wait for each other.
+func (a *Account) hasRoomLocked(held int64) bool {
+	own := int64(0)
+	if held > 0 {
+		own = a.credit.Load() - freeBytes - max(a.used.Load()-held-freeBytes, 0)
+	}
+	b := a.budget
+	return a.client.Load().used-own < b.share && b.mu.used-own < b.limit
+}
+
+// waitLocked adds a reservation. Those of responses that grow are before the first ones of others.
+func (c *clientMemory) waitLocked(w *reservationWait) {
+	i := len(c.waiting)
+	if w.held > 0 {
+		i = slices.IndexFunc(c.waiting, func(x *reservationWait) bool { return x.held == 0 })
+		if i < 0 {
+			i = len(c.waiting)
+		}
+	}
+	c.waiting = slices.Insert(c.waiting, i, w)
+}
+
+// nextLocked returns the index of the reservation to be granted, -1 if there is none.
+func (c *clientMemory) nextLocked() int {
+	for i, w := range c.waiting {
+		if w.account.hasRoomLocked(w.held) {
+			return i
+		}
+		if w.held == 0 {
+			break // others have no room either
+		}
+	}
+	return -1
 }
 
 // grantReservationsLocked grants the reservations for which there is memory.
 func (b *Budget) grantReservationsLocked() {
 	for c := range b.mu.waiting {
-		for len(c.waiting) > 0 && c.used < b.share && b.mu.used < b.limit {
-			w := c.waiting[0]
-			c.waiting = c.waiting[1:]
+		for i := c.nextLocked(); i >= 0; i = c.nextLocked() {
+			w := c.waiting[i]
+			c.waiting = slices.Delete(c.waiting, i, i+1)
 			if w.account.ending {
 				w.err = errReservationClosed
 			} else {
@@ -204,6 +247,9 @@ func (a *Account) NewReservation(ctx context.Context) (context.Context, *Reserva
 // error of the context or a *NoMemoryError. A handler that has changed nothing returns the
 // error unchanged: a server of Boxcar then tells the client to try another server.
 //
+// A handler may call it again for a larger n when it knows more. That does not wait for the bytes
+// that the same response has reserved.
+//
 // Reserve does nothing for a response that fits into one frame, and without a server's
 // context. A larger response that was not reserved is charged once it exists.
 func Reserve(ctx context.Context, n int) error {
@@ -221,7 +267,7 @@ func Reserve(ctx context.Context, n int) error {
 	if before == released {
 		return &NoMemoryError{cause: errSent}
 	}
-	switch err := r.Account.Reserve(ctx, more); {
+	switch err := r.Account.reserve(ctx, before, more); {
 	case err == nil && r.charge(before, more):
 		return nil
 	case err == nil:
@@ -273,7 +319,7 @@ func TryReserve(ctx context.Context, n int) bool {
 	case before == released:
 		return false
 	}
-	return r.Account.TryReserve(more) && r.charge(before, more)
+	return r.Account.tryReserve(before, more) && r.charge(before, more)
 }
 
 // charge records more bytes that were charged to the account. If the response was sent meanwhile,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/testseed"
 	"docstore/internal/virtualtime"
 )
 
@@ -68,6 +69,65 @@ func TestReservationWaitEnds(t *testing.T) {
 		a.Moved(1 << 20)
 		a.Release(1 << 20)
 		require.NoError(t, Reserve(ctx, 1<<20), "the queue of reservations is empty")
+	})
+}
+
+// TestResponseGrows: a response that grows does not wait for its own bytes, nor for the first
+// reservations of others, but for what others hold.
+func TestResponseGrows(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		b := New(8 << 20) // a client's share is 1 MiB
+		idle, one, two := b.Open(clientNumber(1), func() {}), b.Open(clientNumber(1), func() {}), b.Open(clientNumber(1), func() {})
+		idle.Charge(600 << 10)
+		ctx, first := one.NewReservation(t.Context())
+		require.NoError(t, Reserve(ctx, 500<<10))
+		waits := make(chan error)
+		go func() { waits <- two.Reserve(t.Context(), 1) }()
+		synctest.Wait()
+		start := time.Now()
+		require.NoError(t, Reserve(ctx, 501<<10))
+		require.True(t, TryReserve(ctx, 20<<20), "a response of any size")
+		require.Zero(t, time.Since(start))
+		idle.Charge(600 << 10)
+		require.False(t, TryReserve(ctx, 21<<20), "others hold the share")
+		grown := make(chan error)
+		go func() { grown <- Reserve(ctx, 21<<20) }()
+		synctest.Wait()
+		idle.Release(600 << 10)
+		require.NoError(t, <-grown)
+		first.Release()
+		require.NoError(t, <-waits)
+		require.Zero(t, time.Since(start))
+	})
+}
+
+// TestGrowingResponsesEnd: responses of a few clients grow step by step, until they exceed the shares
+// and the budget together. None waits for another that waits for it.
+func TestGrowingResponsesEnd(t *testing.T) {
+	virtualtime.Test(t, func(t *testing.T) {
+		rng := testseed.Rand(t)
+		b := New(8 << 20)
+		var responses sync.WaitGroup
+		for range 100 {
+			a, sizes := b.Open(clientNumber(rng.IntN(12)), func() { t.Error("disconnected") }), make([]int, 1+rng.IntN(5))
+			for i := range sizes {
+				sizes[i] = 1 + rng.IntN(1<<(10+rng.IntN(12)))
+			}
+			pause := time.Duration(rng.IntN(3)) * time.Millisecond
+			responses.Go(func() {
+				ctx, r := a.NewReservation(t.Context())
+				for total, n := 0, 0; n < len(sizes); n++ {
+					total += sizes[n]
+					if err := Reserve(ctx, total); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(pause)
+				}
+				r.Release()
+			})
+		}
+		responses.Wait()
+		require.Zero(t, b.Stats().Used)
 	})
 }
 
