@@ -55,7 +55,7 @@ func (r *reader) getMany(ctx context.Context, dst []byte, ids [][]byte, accept c
 	}
 	for expected := b.expectedBytes(); ; {
 		if accept != 0 {
-			if err := budget.Reserve(ctx, expected); err != nil {
+			if err := budget.Reserve(ctx, b.start+expected); err != nil {
 				return dst, 0, err
 			}
 		}
@@ -67,7 +67,7 @@ func (r *reader) getMany(ctx context.Context, dst []byte, ids [][]byte, accept c
 			return dst, 0, ErrClosed
 		}
 		size := len(b.dst) - b.start
-		if accept == 0 || size <= expected || budget.TryReserve(ctx, size) {
+		if accept == 0 || size <= expected || budget.TryReserve(ctx, b.start+size) {
 			return b.dst, b.answered, nil
 		}
 		expected = size // an erasure has encoded documents again

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"docstore/boxcarrpc/budget"
 	"docstore/docservice"
 	"docstore/queue/codec"
 	"docstore/queue/shard"
@@ -166,6 +167,11 @@ func (s *Service) getManySharded(ctx context.Context, dst []byte, of *shards, id
 			return dst, 0, err
 		}
 		order = order[n:]
+	}
+	if accept != 0 {
+		if err := budget.Reserve(ctx, len(dst)+2*len(b.bytes)); err != nil { // they are copied
+			return dst, 0, err
+		}
 	}
 	dst, answered = Deliver(dst, len(ids), to, func(i int) (Answer, bool) {
 		p := &b.placed[i]

@@ -1,15 +1,20 @@
 package collection
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"docstore/boxcarrpc"
+	"docstore/boxcarrpc/budget"
 	"docstore/docservice"
 	"docstore/docservice/docservicepb"
 	"docstore/docservice/internal/wire"
@@ -102,6 +107,36 @@ func TestShardsAnswerInOrder(t *testing.T) {
 			require.Equal(t, document, string(one.GetDocument()))
 		}
 	}
+}
+
+// TestShardedBatchReservesMemory: a batch reserves the memory of the documents of all shards, and for
+// their copy in the order of the ids. It does not wait for what it has reserved itself while other
+// connections of the client hold most of its share.
+func TestShardedBatchReservesMemory(t *testing.T) {
+	const documents, each, share = 400, 1000, 512 << 10
+	d := newSharded(t, 4, documents, each)
+	s := d.serve(0, 1, 2, 3)
+	b := budget.New(8 * share)
+	client := budget.ClientAt(new(net.TCPAddr))
+	idle, account := b.Open(client, func() {}), b.Open(client, func() {})
+	idle.Charge(share - 64<<10)
+	ctx, room := account.NewReservation(t.Context())
+	var ids [][]byte
+	for id := range d.docs {
+		ids = append(ids, []byte(id))
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	var list Answers
+	result, answered, err := s.GetMany(ctx, []byte("jobs"), ids, codec.Built(), nil, &list)
+	require.NoError(t, err)
+	for i, a := range list.First(answered, result, 0) {
+		require.True(t, strings.HasSuffix(string(a.Document), d.docs[string(ids[i])]), "in its stored form")
+	}
+	require.Equal(t, documents, answered)
+	require.GreaterOrEqual(t, b.Stats().Messages, int64(2*documents*each))
+	room.Release()
+	require.Zero(t, b.Stats().Messages)
 }
 
 // Shards share a cache, although the addresses of their documents are equal.
