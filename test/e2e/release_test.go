@@ -77,10 +77,6 @@ func (v versions) run(t *testing.T, version, name string, stdin []byte, args ...
 	return string(out)
 }
 
-// readPatience is the time for a batch of documents. Within its default of 5 seconds the release did not
-// get one in 4 of 28 runs of TestLastReleaseOfColumns with 20 other busy processes on two processors.
-const readPatience = "30s"
-
 // requireAll requires a client to read documents.
 func (v versions) requireAll(t *testing.T, client string, documents []document, flags ...string) {
 	t.Helper()
@@ -89,7 +85,7 @@ func (v versions) requireAll(t *testing.T, client string, documents []document, 
 		ids.WriteString(d.id + "\n")
 		want.WriteString(`{"id":"` + d.id + `","found":true,"document":` + string(d.line) + "}\n")
 	}
-	got := v.run(t, client, "boxcar", []byte(ids.String()), append([]string{"mget", "--collection", collectionName, "--timeout", readPatience, "-"}, flags...)...)
+	got := v.run(t, client, "boxcar", []byte(ids.String()), append([]string{"mget", "--collection", collectionName, "-"}, flags...)...)
 	require.True(t, want.String() == got, "a client of %s", client)
 }
 
