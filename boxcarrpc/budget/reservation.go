@@ -107,7 +107,7 @@ func (a *Account) reserveLocked(held, n int64) (ok bool, err error) {
 	if a.closed || a.ending {
 		return false, errReservationClosed
 	}
-	if first := held == 0; first && len(a.client.Load().waiting) > 0 || !a.hasRoomLocked(held) {
+	if held == 0 && len(a.client.Load().waiting) > 0 || !a.hasRoomLocked(held) {
 		return false, nil
 	}
 	a.used.Add(n)

@@ -169,7 +169,7 @@ func (s *Service) getManySharded(ctx context.Context, dst []byte, of *shards, id
 		order = order[n:]
 	}
 	if accept != 0 {
-		if err := budget.Reserve(ctx, len(dst)+2*len(b.bytes)); err != nil { // they are copied
+		if err := budget.Reserve(ctx, len(dst)+2*len(b.bytes)); err != nil { // Deliver copies them
 			return dst, 0, err
 		}
 	}

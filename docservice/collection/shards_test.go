@@ -1,7 +1,6 @@
 package collection
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -9,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -125,8 +123,6 @@ func TestShardedBatchReservesMemory(t *testing.T) {
 	for id := range d.docs {
 		ids = append(ids, []byte(id))
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
 	var list Answers
 	result, answered, err := s.GetMany(ctx, []byte("jobs"), ids, codec.Built(), nil, &list)
 	require.NoError(t, err)

@@ -208,7 +208,7 @@ func (s *server) start() {
 	options := s.fleet.options
 	const interval = 2 * time.Millisecond
 	options.Group, options.PollInterval, options.DrainTime = s.group, cmp.Or(options.PollInterval, interval), time.Millisecond
-	options.Collection.PollInterval, options.Collection.RetryInterval = cmp.Or(options.Collection.PollInterval, interval), interval
+	options.Collection.PollInterval, options.Collection.RetryInterval = interval, interval
 	open := func(name, dir string) {
 		f, err := follow.Open(name, s.fleet.bucket, dir, s.service.Replace, &options)
 		require.NoError(s.fleet.t, err)
