@@ -48,6 +48,7 @@ type Budget struct {
 		cut     uint64
 		clients map[Client]*clientMemory
 		waiting map[*clientMemory]struct{} // clients with reservations that wait
+		exceeds *Reservation               // the response that may exceed the budget; nil: another one may
 		timer   *time.Timer                // disconnects slow peers while reservations wait; nil if none does
 	}
 }
@@ -60,6 +61,7 @@ type clientMemory struct {
 	accounts int                   // number of open accounts
 	holders  map[*Account]struct{} // accounts that have credit
 	waiting  []*reservationWait    // those of responses that grow first, then in the order of their arrival
+	exceeds  *Reservation          // the response that may exceed the share; nil: another one may
 }
 
 // An Account counts the bytes that the process holds for one connection. A nil Account counts
@@ -131,6 +133,9 @@ func (a *Account) Identify(key Client) {
 	}
 	credit := a.credit.Load() - freeBytes
 	a.failReservationsLocked()
+	if c := a.client.Load(); c.exceeds != nil && c.exceeds.Account == a {
+		c.exceeds = nil
+	}
 	b.leaveLocked(a, credit)
 	b.joinLocked(a, key)
 	b.useLocked(a.client.Load(), credit)

@@ -24,7 +24,7 @@
 //     exceeded, the peers that are slowest to transfer their bytes are disconnected.
 //   - A reservation, for bytes that are about to be allocated, waits at most ten seconds.
 //     The reservations of a client are granted in the order of their arrival, but those of
-//     responses that grow first.
+//     responses that grow first. One of these does not wait for the others.
 //   - A client holds at most an eighth of the budget, and one more message.
 //   - While the processors are short, a processor stays free for clients below their share.
 //   - Batch requests leave a quarter of each limit of an Admission free for others, and one

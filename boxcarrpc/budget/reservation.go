@@ -26,7 +26,7 @@ var errReservationTimeout = fmt.Errorf("budget: no memory within %s: other respo
 // A reservationWait is a reservation that waits. It is guarded by the budget's mutex.
 type reservationWait struct {
 	account *Account
-	held    int64 // bytes that are already reserved for the same response
+	grows   *Reservation // a response that has bytes already; nil: it is the first reservation
 	bytes   int64
 	done    chan struct{} // closed when it is granted or has failed
 	err     error
@@ -37,18 +37,18 @@ type reservationWait struct {
 // and after maxReservationWait.
 // The reservations of a client are granted in the order of their arrival. The last
 // reservation may exceed the budget, so that a message of any size is possible.
-func (a *Account) Reserve(ctx context.Context, n int64) error { return a.reserve(ctx, 0, n) }
+func (a *Account) Reserve(ctx context.Context, n int64) error { return a.reserve(ctx, nil, n) }
 
-// reserve reserves n bytes for a response that has held bytes. It does not wait for these.
-func (a *Account) reserve(ctx context.Context, held, n int64) error {
+// reserve reserves n bytes, more for a response that grows if that is not nil.
+func (a *Account) reserve(ctx context.Context, grows *Reservation, n int64) error {
 	b := a.budget
 	b.mu.Lock()
-	ok, err := a.reserveLocked(held, n)
+	ok, err := a.reserveLocked(grows, n)
 	if ok || err != nil {
 		b.mu.Unlock()
 		return err
 	}
-	w := &reservationWait{account: a, held: held, bytes: n, done: make(chan struct{})}
+	w := &reservationWait{account: a, grows: grows, bytes: n, done: make(chan struct{})}
 	c := a.client.Load()
 	c.waitLocked(w)
 	b.mu.waiting[c] = struct{}{}
@@ -86,13 +86,13 @@ func (a *Account) reserve(ctx context.Context, held, n int64) error {
 }
 
 // TryReserve is Reserve without waiting. It reports whether the bytes were reserved.
-func (a *Account) TryReserve(n int64) bool { return a.tryReserve(0, n) }
+func (a *Account) TryReserve(n int64) bool { return a.tryReserve(nil, n) }
 
 // tryReserve is reserve without waiting.
-func (a *Account) tryReserve(held, n int64) bool {
+func (a *Account) tryReserve(grows *Reservation, n int64) bool {
 	b := a.budget
 	b.mu.Lock()
-	ok, err := a.reserveLocked(held, n)
+	ok, err := a.reserveLocked(grows, n)
 	var slow []*Account
 	if !ok && err == nil {
 		slow = b.slowLocked(time.Now(), a)
@@ -102,12 +102,12 @@ func (a *Account) tryReserve(held, n int64) bool {
 	return ok
 }
 
-// reserveLocked reserves n bytes for a response that has held bytes, if there is room.
-func (a *Account) reserveLocked(held, n int64) (ok bool, err error) {
+// reserveLocked reserves n bytes if there is room, as reserve does.
+func (a *Account) reserveLocked(grows *Reservation, n int64) (ok bool, err error) {
 	if a.closed || a.ending {
 		return false, errReservationClosed
 	}
-	if held == 0 && len(a.client.Load().waiting) > 0 || !a.hasRoomLocked(held) {
+	if grows == nil && len(a.client.Load().waiting) > 0 || !a.takeRoomLocked(grows) {
 		return false, nil
 	}
 	a.used.Add(n)
@@ -115,26 +115,55 @@ func (a *Account) reserveLocked(held, n int64) (ok bool, err error) {
 	return true, nil
 }
 
-// hasRoomLocked reports whether the client holds less than its share, and all clients less than the
-// budget. The credit for the bytes that a response holds does not prevent its growth: of the responses
-// that grow, the last one that was granted bytes has room for more, so that not all wait for each other.
-func (a *Account) hasRoomLocked(held int64) bool {
-	own := int64(0)
-	if held > 0 {
-		own = a.credit.Load() - freeBytes - max(a.used.Load()-held-freeBytes, 0)
+// takeRoomLocked reports whether bytes may be reserved: the client holds less than its share, and all
+// clients less than the budget. One response of a client that grows may exceed its share, and one of all
+// the budget, until they are sent: so those that grow do not all wait for each other.
+func (a *Account) takeRoomLocked(grows *Reservation) bool {
+	b, c := a.budget, a.client.Load()
+	overShare, overBudget := c.used >= b.share, b.mu.used >= b.limit
+	switch {
+	case !overShare && !overBudget:
+		return true
+	case grows == nil:
+		return false
+	case b.mu.exceeds == grows:
+		return true
+	case overShare && c.exceeds != nil && c.exceeds != grows, overBudget && b.mu.exceeds != nil:
+		return false
 	}
-	b := a.budget
-	return a.client.Load().used-own < b.share && b.mu.used-own < b.limit
+	if overShare {
+		c.exceeds = grows
+	}
+	if overBudget {
+		b.mu.exceeds = grows
+	}
+	grows.exceeds = true
+	return true
+}
+
+// endExceeding lets another response exceed the share or the budget, if r did.
+func (r *Reservation) endExceeding() {
+	if !r.exceeds {
+		return
+	}
+	r.exceeds = false
+	b, c := r.Account.budget, r.Account.client.Load()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if c.exceeds == r {
+		c.exceeds = nil
+	}
+	if b.mu.exceeds == r {
+		b.mu.exceeds = nil
+	}
+	b.grantReservationsLocked()
 }
 
 // waitLocked adds a reservation. Those of responses that grow are before the first ones of others.
 func (c *clientMemory) waitLocked(w *reservationWait) {
 	i := len(c.waiting)
-	if w.held > 0 {
-		i = slices.IndexFunc(c.waiting, func(x *reservationWait) bool { return x.held == 0 })
-		if i < 0 {
-			i = len(c.waiting)
-		}
+	if first := slices.IndexFunc(c.waiting, func(x *reservationWait) bool { return x.grows == nil }); w.grows != nil && first >= 0 {
+		i = first
 	}
 	c.waiting = slices.Insert(c.waiting, i, w)
 }
@@ -142,10 +171,10 @@ func (c *clientMemory) waitLocked(w *reservationWait) {
 // nextLocked returns the index of the reservation to be granted, -1 if there is none.
 func (c *clientMemory) nextLocked() int {
 	for i, w := range c.waiting {
-		if w.account.hasRoomLocked(w.held) {
+		if w.account.takeRoomLocked(w.grows) {
 			return i
 		}
-		if w.held == 0 {
+		if w.grows == nil {
 			break // others have no room either
 		}
 	}
@@ -227,6 +256,8 @@ type Reservation struct {
 	// there are none, which is usual: the calls of a server would lock and unlock mu twice each.
 	mu    sync.Mutex
 	bytes atomic.Int64
+
+	exceeds bool // see takeRoomLocked; guarded by mu, which Reserve holds while it waits
 }
 
 // released instead of the bytes says that the response was sent, and nothing is charged for it.
@@ -247,8 +278,8 @@ func (a *Account) NewReservation(ctx context.Context) (context.Context, *Reserva
 // error of the context or a *NoMemoryError. A handler that has changed nothing returns the
 // error unchanged: a server of Boxcar then tells the client to try another server.
 //
-// A handler may call it again for a larger n when it knows more. That does not wait for the bytes
-// that the same response has reserved.
+// A handler may call it again for a larger n when it knows more. Of the responses that grow, one of each
+// client need not wait, so that they do not wait for each other.
 //
 // Reserve does nothing for a response that fits into one frame, and without a server's
 // context. A larger response that was not reserved is charged once it exists.
@@ -267,7 +298,7 @@ func Reserve(ctx context.Context, n int) error {
 	if before == released {
 		return &NoMemoryError{cause: errSent}
 	}
-	switch err := r.Account.reserve(ctx, before, more); {
+	switch err := r.Account.reserve(ctx, r.grows(before), more); {
 	case err == nil && r.charge(before, more):
 		return nil
 	case err == nil:
@@ -319,7 +350,15 @@ func TryReserve(ctx context.Context, n int) bool {
 	case before == released:
 		return false
 	}
-	return r.Account.tryReserve(before, more) && r.charge(before, more)
+	return r.Account.tryReserve(r.grows(before), more) && r.charge(before, more)
+}
+
+// grows returns r if the response has bytes already.
+func (r *Reservation) grows(before int64) *Reservation {
+	if before > 0 {
+		return r
+	}
+	return nil
 }
 
 // charge records more bytes that were charged to the account. If the response was sent meanwhile,
@@ -350,7 +389,9 @@ func (r *Reservation) Fit(size, capacity int) {
 		return
 	}
 	r.Account.Change(more)
-	r.charge(before, more)
+	if r.charge(before, more) && capacity == 0 {
+		r.endExceeding()
+	}
 }
 
 // Release ends the reservation: nothing is reserved after it. It is idempotent.
@@ -361,6 +402,7 @@ func (r *Reservation) Release() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if held := r.bytes.Swap(released); held > 0 {
+		r.endExceeding()
 		r.Account.Release(held)
 		r.Account.budget.messages.Add(-held)
 	}

@@ -72,61 +72,79 @@ func TestReservationWaitEnds(t *testing.T) {
 	})
 }
 
-// TestResponseGrows: a response that grows does not wait for its own bytes, nor for the first
-// reservations of others, but for what others hold.
+// TestResponseGrows: one response of a client may exceed its share, and not wait for first reservations.
+// Others wait until it is sent, or fits into one frame.
 func TestResponseGrows(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		b := New(8 << 20) // a client's share is 1 MiB
 		idle, one, two := b.Open(clientNumber(1), func() {}), b.Open(clientNumber(1), func() {}), b.Open(clientNumber(1), func() {})
 		idle.Charge(600 << 10)
 		ctx, first := one.NewReservation(t.Context())
-		require.NoError(t, Reserve(ctx, 500<<10))
+		require.NoError(t, Reserve(ctx, 200<<10))
+		other, second := two.NewReservation(t.Context())
+		require.NoError(t, Reserve(other, 500<<10))
+		start := time.Now()
 		waits := make(chan error)
 		go func() { waits <- two.Reserve(t.Context(), 1) }()
 		synctest.Wait()
-		start := time.Now()
-		require.NoError(t, Reserve(ctx, 501<<10))
+		require.NoError(t, Reserve(ctx, 201<<10))
 		require.True(t, TryReserve(ctx, 20<<20), "a response of any size")
-		require.Zero(t, time.Since(start))
-		idle.Charge(600 << 10)
-		require.False(t, TryReserve(ctx, 21<<20), "others hold the share")
+		require.False(t, TryReserve(other, 501<<10), "another one exceeds the share")
 		grown := make(chan error)
-		go func() { grown <- Reserve(ctx, 21<<20) }()
+		go func() { grown <- Reserve(other, 501<<10) }()
 		synctest.Wait()
-		idle.Release(600 << 10)
+		first.Fit(10, 10)
 		require.NoError(t, <-grown)
-		first.Release()
+		require.False(t, TryReserve(ctx, 20<<10), "it has no bytes any more")
+		second.Release()
 		require.NoError(t, <-waits)
 		require.Zero(t, time.Since(start))
 	})
 }
 
-// TestGrowingResponsesEnd: responses of a few clients grow step by step, until they exceed the shares
-// and the budget together. None waits for another that waits for it.
+// TestGrowingResponsesEnd: responses of a few clients grow step by step, until they exceed the shares and
+// the budget together. Their buffers are larger than what was reserved, and idle connections hold most of
+// the shares. None waits for another that waits for it.
 func TestGrowingResponsesEnd(t *testing.T) {
 	virtualtime.Test(t, func(t *testing.T) {
 		rng := testseed.Rand(t)
 		b := New(8 << 20)
+		clients, size := 1+rng.IntN(12), largeAnswer<<rng.IntN(7)
+		open := func(client int) *Account {
+			return b.Open(clientNumber(client), func() { t.Error("disconnected") })
+		}
+		var idle []*Account
+		for client := range rng.IntN(min(clients, 5) + 1) { // together less than the budget
+			idle = append(idle, open(client))
+			idle[client].Charge(b.share / 4 * 3)
+		}
 		var responses sync.WaitGroup
 		for range 100 {
-			a, sizes := b.Open(clientNumber(rng.IntN(12)), func() { t.Error("disconnected") }), make([]int, 1+rng.IntN(5))
-			for i := range sizes {
-				sizes[i] = 1 + rng.IntN(1<<(10+rng.IntN(12)))
-			}
-			pause := time.Duration(rng.IntN(3)) * time.Millisecond
-			responses.Go(func() {
-				ctx, r := a.NewReservation(t.Context())
-				for total, n := 0, 0; n < len(sizes); n++ {
-					total += sizes[n]
-					if err := Reserve(ctx, total); err != nil {
-						t.Error(err)
-					}
-					time.Sleep(pause)
+			a := open(rng.IntN(clients))
+			for range 1 + rng.IntN(3) {
+				sizes := make([]int, 1+rng.IntN(5))
+				for i := range sizes {
+					sizes[i] = 1 + rng.IntN(size)
 				}
-				r.Release()
-			})
+				pause := time.Duration(rng.IntN(3)) * time.Millisecond
+				responses.Go(func() {
+					ctx, r := a.NewReservation(t.Context())
+					for total, n := 0, 0; n < len(sizes); n++ {
+						total += sizes[n]
+						if err := Reserve(ctx, total); err != nil {
+							t.Error(err)
+						}
+						r.Fit(total, total+total/8)
+						time.Sleep(pause)
+					}
+					r.Release()
+				})
+			}
 		}
 		responses.Wait()
+		for _, a := range idle {
+			a.Release(b.share / 4 * 3)
+		}
 		require.Zero(t, b.Stats().Used)
 	})
 }
