@@ -189,7 +189,7 @@ var (
 // causes are words in the kinds of faults that explain an alert of the server that has them, or of
 // all. A server that starts or fetches explains notReady and unequal.
 var causes = map[string][]string{
-	down:                     slices.Concat(startWords, diskWords, networkWords),
+	down:                     slices.Concat(startWords, diskWords, networkWords, []string{"queue restored"}),
 	manifestError:            slices.Concat(diskWords, networkWords, []string{"store", "etcd"}),
 	manifestLag:              {"fetches"},
 	manifestSilent:           slices.Concat(diskWords, networkWords, []string{"store", "etcd"}),
