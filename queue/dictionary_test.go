@@ -144,7 +144,7 @@ func TestFilesAreEvicted(t *testing.T) {
 	queuetest.RequireDocuments(t, r, items)
 	first, second := r.Files().Get(1), r.Files().Get(2)
 	r.Files().Limit = 1
-	r.Files().Keep(second, 2)
+	r.Files().Keep(second, 2, r.Files().Epoch())
 	require.Nil(t, r.Files().Get(1))
 	require.Same(t, second, r.Files().Get(2), "the newest one stays")
 	kind, err := first.Frame(new(segment.Block), first.Header.FirstFrame())

@@ -17,6 +17,7 @@ type request struct {
 	// tried is an open file that did not have the document, and reason is why.
 	tried  *segment.CachedFile
 	reason error
+	epoch  uint64 // of the open files, from before the directory was listed
 }
 
 // fetchFrom appends the document from a file that has its segment.
@@ -59,6 +60,7 @@ func (q *request) rescanDocument() error {
 	var used *cachedListing
 	var failed error
 	for _, certain := range []bool{false, true} {
+		q.epoch = q.r.files.Epoch()
 		l, err := q.r.listed.look(certain)
 		if err != nil {
 			l = new(cachedListing) // the segment's own file may still be opened
@@ -162,7 +164,7 @@ func (q *request) documentIn(c segment.Candidate, keep bool) (hasEntry bool, err
 		}
 		err = q.fetchFrom(f.File)
 		if keep && (isAnswer(err) || isFinal(err)) {
-			files.Keep(f, q.At.Segment)
+			files.Keep(f, q.At.Segment, q.epoch)
 		}
 	}
 	return err != nil && f.HasEntry(q.At), err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"docstore/internal/crashtest"
 	"docstore/internal/testseed"
 	"docstore/internal/vfs"
+	"docstore/internal/virtualtime"
 	"docstore/queue"
 	"docstore/queue/internal/queuetest"
 	"docstore/queue/internal/segment"
@@ -252,6 +254,61 @@ func TestCompactDeletesOnly(t *testing.T) {
 	require.Len(t, queuetest.Scan(t, queuetest.OpenReader(t, mem), queue.Position{}), 1)
 	require.Zero(t, compact().Replaced)
 	queuetest.RequireSound(t, mem)
+}
+
+// TestDropReplacedDuringAFetch: a fetch is in progress while a rewrite replaces its file, which stays in the
+// directory. It does not keep the file open for later fetches: neither the sealed file instead of the
+// unsealed one, nor one that it has found in an older listing.
+func TestDropReplacedDuringAFetch(t *testing.T) {
+	for _, sealed := range []bool{false, true} {
+		t.Run(fmt.Sprint("sealed=", sealed), func(t *testing.T) {
+			virtualtime.Test(t, func(t *testing.T) {
+				mem := queuetest.NewMem(t)
+				compact := func() {
+					later := func() time.Time { return queuetest.Start.Add(time.Hour) }
+					report, err := maintain.Compact(t.Context(), queuetest.Dir, &maintain.CompactOptions{FS: mem, EraseDead: true, Now: later})
+					require.NoError(t, err)
+					require.Equal(t, 1, report.Replaced)
+				}
+				during := func() {}
+				r := queuetest.OpenReader(t, vfs.NewFault(mem, func(op vfs.Op) error {
+					if op.Kind == vfs.OpStat && filepath.Base(op.Name) == "0000000001.seg" {
+						f := during
+						during = func() {}
+						f()
+					}
+					return nil
+				}))
+				w := queuetest.OpenWriter(t, queuetest.Options(mem))
+				old, other := queuetest.Item{ID: "a", Document: "old"}, queuetest.Item{ID: "a", Document: "new"}
+				old.Put(t, w)
+				require.NoError(t, w.Flush())
+				if !sealed {
+					queuetest.RequireDocuments(t, r, []queuetest.Item{old})
+				}
+				other.Put(t, w)
+				require.NoError(t, w.Close())
+				if !sealed {
+					compact()
+					time.Sleep(2 * time.Second) // after that a fetch looks for the sealed file
+				}
+				replaced := false
+				during = func() {
+					if replaced = true; sealed {
+						compact()
+					}
+					require.NoError(t, r.DropReplaced())
+				}
+				_, err := r.Document(nil, old.At)
+				require.NoError(t, err, "it began before")
+				require.True(t, replaced)
+				_, err = r.Document(nil, old.At)
+				var gone *queue.GoneError
+				require.ErrorAs(t, err, &gone)
+				queuetest.RequireDocuments(t, r, []queuetest.Item{other})
+			})
+		})
+	}
 }
 
 // TestDropReplaced: a removed file does not stay open for fetches, and its documents come

@@ -92,6 +92,7 @@ type Cache struct {
 	mu       struct {
 		sync.Mutex // also guards changes of the slots
 		closed     bool
+		epoch      uint64                 // see Epoch
 		files      map[string]*CachedFile // by path
 		ring       []*CachedFile          // the same files
 		hand       int
@@ -168,8 +169,16 @@ func (c *Cache) opened(path string, info vfs.Info) *CachedFile {
 	return f
 }
 
+// Epoch returns a number that changes whenever files are dropped that rewrites replace. A file that
+// was found by an older listing must not be kept after that.
+func (c *Cache) Epoch() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.mu.epoch
+}
+
 // Renew puts f back and returns the sealed file that replaces it, or returns f if there
-// is none.
+// is none. The sealed file is kept if f still is: else a rewrite may have replaced both.
 func (c *Cache) Renew(f *CachedFile) *CachedFile {
 	sealed, err := c.Open(Path(c.dir, f.Number, SealedSuffix), f.Number, f)
 	switch {
@@ -179,17 +188,22 @@ func (c *Cache) Renew(f *CachedFile) *CachedFile {
 		c.Put(sealed)
 		return f
 	}
-	c.Keep(sealed, f.Number)
+	c.keep(sealed, f.Number, func() bool { return f.place > 0 })
 	c.Put(f)
 	return sealed
 }
 
-// Keep puts a file that open returned into the cache, as the file of segment n. The
-// caller still has to put the file back.
-func (c *Cache) Keep(f *CachedFile, n ID) {
+// Keep puts a file that Open returned into the cache, as the file of segment n, unless the epoch has
+// changed. The caller still has to put the file back.
+func (c *Cache) Keep(f *CachedFile, n ID, epoch uint64) {
+	c.keep(f, n, func() bool { return c.mu.epoch == epoch })
+}
+
+// keep is Keep if the function, which is called with the mutex, returns true.
+func (c *Cache) keep(f *CachedFile, n ID, may func() bool) {
 	c.mu.Lock()
 	var left []*CachedFile
-	if !c.mu.closed {
+	if !c.mu.closed && may() {
 		if f.place == 0 {
 			if old := c.mu.files[f.Path]; old != nil {
 				left = append(left, c.remove(old))
@@ -283,6 +297,7 @@ func (c *Cache) take(which func(*CachedFile) bool, closed bool) {
 	var taken []*CachedFile
 	c.mu.Lock()
 	c.mu.closed = c.mu.closed || closed
+	c.mu.epoch++
 	for _, f := range slices.Backward(c.mu.ring) { // remove moves the last file into the gap
 		if which(f) {
 			taken = append(taken, c.remove(f))
@@ -294,10 +309,11 @@ func (c *Cache) take(which func(*CachedFile) bool, closed bool) {
 	}
 }
 
-// ReplacedBy returns the listed rewrites that replace open files.
+// ReplacedBy returns the listed rewrites that replace open files. It begins another epoch.
 func (c *Cache) ReplacedBy(l *Listing) map[Run]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.mu.epoch++
 	found := map[Run]bool{}
 	for _, f := range c.mu.ring {
 		for _, run := range l.Covering(f.Number) {
