@@ -18,6 +18,7 @@ type entry struct {
 	deleted bool      // the record deletes the id
 	expires time.Time // zero: never
 	line    string    // see record; empty: it is not known
+	large   bool      // see Config.Large
 	// withdrawn is the number of the removal of entries that has removed it from the queue, which has it
 	// again at a later position; 0: none has.
 	withdrawn int
@@ -181,7 +182,7 @@ func (a *account) undone(e entry) {
 	a.mu.Lock()
 	for _, p := range a.mu.of[e.id] {
 		if before := a.mu.entries[p]; !e.deleted && before.version == e.version {
-			e.expires = before.expires
+			e.expires, e.line = before.expires, before.line
 		}
 	}
 	a.mu.Unlock()

@@ -70,10 +70,7 @@ func (c *adapterClient) ask(ctx context.Context) {
 func (c *adapterClient) one(d *chance.Draw) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience(d))
 	defer cancel()
-	ids := make([]string, 1+d.Int(batchIDs))
-	for i := range ids {
-		ids[i] = c.randomID(d)
-	}
+	ids := c.randomIDs(d)
 	switch kind := d.Int(20); {
 	case kind < 5:
 		c.getGRPC(ctx, ids[0])
@@ -143,23 +140,33 @@ func (c *adapterClient) get(ctx context.Context, id string) ([]byte, error) {
 }
 
 func (c *adapterClient) batchGRPC(ctx context.Context, ids []string) {
-	request := &docservicepb.BatchGetRequest{Collection: collectionName}
-	for _, id := range ids {
-		request.Ids = append(request.Ids, []byte(id))
-	}
 	p := c.begin()
-	response, err := c.documents.BatchGet(ctx, request)
+	answers, err := c.batch(ctx, ids)
 	if err != nil {
 		c.w.account.other("error")
 		return
 	}
-	if answers := len(response.GetAnswers()); answers+int(response.GetLeftOut()) != len(ids) || answers == 0 {
-		c.w.account.wrongf("batch", "%s answered %d and left out %d of %d ids", c.single.name, answers, response.GetLeftOut(), len(ids))
-		return
-	}
-	for i, answer := range response.GetAnswers() {
+	for i, answer := range answers {
 		c.end(p, ids[i], answer.GetDocument(), docservice.StatusError(answer.GetStatus(), ids[i]))
 	}
+}
+
+// batch gets the documents of the first ids over gRPC.
+func (c *adapterClient) batch(ctx context.Context, ids []string) ([]*docservicepb.BatchGetResponse_Answer, error) {
+	request := &docservicepb.BatchGetRequest{Collection: collectionName}
+	for _, id := range ids {
+		request.Ids = append(request.Ids, []byte(id))
+	}
+	response, err := c.documents.BatchGet(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	answers := response.GetAnswers()
+	if len(answers)+int(response.GetLeftOut()) != len(ids) || len(answers) == 0 {
+		c.w.account.wrongf("batch", "%s answered %d and left out %d of %d ids", c.single.name, len(answers), response.GetLeftOut(), len(ids))
+		return nil, errors.New("a batch without the right number of answers")
+	}
+	return answers, nil
 }
 
 func (c *adapterClient) pageGRPC(ctx context.Context, after string) {

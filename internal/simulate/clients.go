@@ -24,9 +24,10 @@ const (
 	callTime = 2 * time.Second
 	// hastyTime is the time for which a client asks often a server that has caught up.
 	hastyTime = 3 * time.Second
-	// batchIDs is the most ids of a batch.
-	batchIDs = 30
-	pageIDs  = 50
+	// The most ids of a batch.
+	smallBatchIDs = 30
+	largeBatchIDs = 300
+	pageIDs       = 50
 	// poolSize is more than the calls of a list of several shards at a time.
 	poolSize = 16
 )
@@ -112,11 +113,7 @@ func (c *client) one(d *chance.Draw) {
 	case kind < 12:
 		c.get(c.randomID(d))
 	case kind < 16:
-		ids := make([]string, 1+d.Int(batchIDs))
-		for i := range ids {
-			ids[i] = c.randomID(d)
-		}
-		c.batch(ids)
+		c.batch(c.randomIDs(d))
 	default:
 		if c.w.etcd == nil || c.single == nil { // a server lists its shards only
 			c.page(c.randomID(d))
@@ -126,6 +123,15 @@ func (c *client) one(d *chance.Draw) {
 
 // randomID returns an id that was written, or rarely one that never is.
 func (c *asker) randomID(d *chance.Draw) string { return "doc-" + itoa(d.Int(c.w.config.IDs+2)) }
+
+// randomIDs returns the ids of a batch.
+func (c *asker) randomIDs(d *chance.Draw) []string {
+	ids := make([]string, 1+d.Int(c.w.config.batchIDs()))
+	for i := range ids {
+		ids[i] = c.randomID(d)
+	}
+	return ids
+}
 
 func (c *client) get(id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTime)

@@ -26,6 +26,9 @@ type Config struct {
 	Zones      int
 	Codec      string
 	Increments bool // documents are announced within seconds, not with the next manifest
+	// Large: documents have several KB, and clients ask for hundreds at a time, so that responses wait for
+	// the memory of each other.
+	Large bool `json:",omitempty"`
 	// Canaries is the interval at which append puts a canary into each shard; 0: it puts none. Their
 	// ages are right only by right clocks.
 	Canaries     time.Duration `json:",omitempty"`
@@ -93,6 +96,9 @@ func Draw(seed uint64) Config {
 	mode := chance.New(seed).Next("destructive")
 	c.Destructive = mode.Bool(0.1)
 	c.Faults = drawFaults(&d, &c)
+	if large := chance.New(seed).Next("large"); large.Bool(0.15) {
+		c.Large, c.IDs, c.Rate, c.SegmentBytes, c.Memory = true, 200, min(c.Rate, 20), 1<<20, 16<<20
+	}
 	if clocks := chance.New(seed).Next("clocks"); clocks.Bool(0.15) {
 		c.Clocks = []time.Duration{5 * time.Second, 5 * time.Minute, 2 * time.Hour}[clocks.Int(3)]
 	}
@@ -115,6 +121,14 @@ func (c Config) segmentAge() time.Duration {
 		return time.Minute
 	}
 	return 5 * time.Second
+}
+
+// batchIDs is the most ids of a batch.
+func (c Config) batchIDs() int {
+	if c.Large {
+		return largeBatchIDs
+	}
+	return smallBatchIDs
 }
 
 // layout returns the layout of the collection.

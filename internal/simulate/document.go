@@ -21,20 +21,23 @@ func (e entry) record() string {
 	if !e.expires.IsZero() {
 		expires = fmt.Sprintf(`"_expires":%q,`, e.expires.UTC().Format(time.RFC3339))
 	}
-	return fmt.Sprintf(`{"id":"%s",%s"version":%d,"secret":"secret-%s-%d-","text":"%s"}`, e.id, expires, e.version, e.id, e.version, text(e.id, e.version))
+	return fmt.Sprintf(`{"id":"%s",%s"version":%d,"secret":"secret-%s-%d-","text":"%s"}`, e.id, expires, e.version, e.id, e.version, text(e.id, e.version, e.large))
 }
 
-// text returns the text of a document: usually 20 bytes to 2 KiB, sometimes up to 64 KiB, partly
-// repeated so that it can be compressed.
-func text(id string, version int) string {
+// text returns the text of a document: usually 20 bytes to 2 KiB, or to 16 KiB if it is large, sometimes up
+// to 64 KiB, partly repeated so that it can be compressed.
+func text(id string, version int, large bool) string {
 	h := uint64(version)*0x9e3779b97f4a7c15 + 1
 	for _, c := range id {
 		h = (h ^ uint64(c)) * 1099511628211
 	}
 	h ^= h >> 29
 	size := 20 + int(h%2000)
-	if h>>32%64 == 0 {
+	switch {
+	case h>>32%64 == 0:
 		size *= 32
+	case large:
+		size *= 8
 	}
 	b := make([]byte, 0, size+64)
 	for len(b) < size {

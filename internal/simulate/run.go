@@ -115,6 +115,7 @@ func Run(c Config) (*Report, error) {
 			c.headOfLists()
 		}
 		w.checkPools(clients)
+		w.checkLoad(clients, adapters)
 		w.checkIdle()
 		w.checkScrubs()
 		w.checkCanaries()

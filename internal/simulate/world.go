@@ -195,7 +195,7 @@ func (w *world) setBack(share float64, overtake, down bool, d *chance.Draw) (end
 func (w *world) put(id string, deleted bool, expires time.Time, pause time.Duration) {
 	w.mu.Lock()
 	w.mu.versions[id]++
-	e := entry{id: id, version: w.mu.versions[id], deleted: deleted, expires: expires}
+	e := entry{id: id, version: w.mu.versions[id], deleted: deleted, expires: expires, large: w.config.Large}
 	w.mu.Unlock()
 	e.line = e.record()
 	w.must(w.app.write(e, pause))

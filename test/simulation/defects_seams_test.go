@@ -193,4 +193,9 @@ var seams = []defect{
 		edits: []edit{{"queue/writer.go", "	if r.Cursor != nil {\n		w.mu.cursor", "	{\n		w.mu.cursor"}},
 		unit:  "./ingest TestCanaries",
 	},
+	{
+		id: "S39", what: "responses of a client that grow wait for each other", fleet: true,
+		edits: []edit{{"boxcarrpc/budget/reservation.go", "	case grows == nil:\n		return false\n", "	case grows == nil || b.share > 0:\n		return false\n"}},
+		unit:  "./boxcarrpc/budget TestGrowingResponsesEnd",
+	},
 }
