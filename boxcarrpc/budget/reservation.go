@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -329,6 +330,15 @@ func Hold(ctx context.Context, bytes int) {
 func reservationOf(ctx context.Context) *Reservation {
 	r, _ := ctx.Value(ReservationKey{}).(*Reservation)
 	return r
+}
+
+// ShareOf returns the bytes that the client of the request may hold, the largest int64 without the context of
+// a server.
+func ShareOf(ctx context.Context) int64 {
+	if r := reservationOf(ctx); r != nil {
+		return r.Account.Share()
+	}
+	return math.MaxInt64
 }
 
 // HasReservation reports whether Reserve has an effect with this context.

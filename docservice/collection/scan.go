@@ -15,12 +15,24 @@ import (
 	"docstore/queue/codec"
 )
 
-// A scan reads the documents of scanWindowIDs ids together, in the order of their
-// addresses, up to about scanWindowBytes; a single document may exceed them.
+// A scan reads the documents of scanWindowIDs ids together, in the order of their addresses, up to about
+// maxScanWindow bytes or a part of the share of its client, as a response may take long: others
+// of the client need memory meanwhile. A single document may exceed them.
 const (
 	scanWindowIDs   = 256
-	scanWindowBytes = 4 << 20
+	maxScanWindow   = 4 << 20
+	minScanWindow   = 64 << 10
+	scanWindowShare = 8 // the part, as a divisor
 )
+
+// scanWindowBytes returns the bytes of documents that a scan for the request reads together.
+func scanWindowBytes(ctx context.Context) int {
+	return int(min(maxScanWindow, max(minScanWindow, budget.ShareOf(ctx)/scanWindowShare)))
+}
+
+// ScanMemory returns the memory of a Scan for the request: the documents that it reads together, while
+// their buffer grows. A longer document takes more.
+func ScanMemory(ctx context.Context) int { return 2 * scanWindowBytes(ctx) }
 
 // bounds returns the bounds for the iterator of the index. They exclude the empty key,
 // which is the position.
@@ -167,13 +179,14 @@ func (w *scanWindow) deliver(ctx context.Context, idsOnly bool, fn func(id []byt
 		}
 		return nil
 	}
+	bytes := scanWindowBytes(ctx)
 	for from := 0; from < len(w.ids); {
 		w.answers.Reset()
 		b := batch{
 			memory: &w.memory, reader: w.reader, ids: w.ids[from:], entries: w.entries[from:],
-			accept: w.accept, to: &w.answers, dst: w.documents[:0], maxBytes: rare.Limit("scan window", scanWindowBytes, 4<<10),
+			accept: w.accept, to: &w.answers, dst: w.documents[:0], maxBytes: rare.Limit("scan window", bytes, 4<<10),
 		}
-		if err := budget.Compute(ctx, scanWindowBytes, b.readAll); err != nil {
+		if err := budget.Compute(ctx, bytes, b.readAll); err != nil {
 			return err
 		}
 		if b.closed {
@@ -188,7 +201,7 @@ func (w *scanWindow) deliver(ctx context.Context, idsOnly bool, fn func(id []byt
 			}
 		}
 		from += b.answered
-		if w.documents = b.dst; cap(w.documents) > 2*scanWindowBytes {
+		if w.documents = b.dst; cap(w.documents) > 2*bytes {
 			w.documents = nil // do not keep the memory of a huge document
 		}
 	}

@@ -25,10 +25,6 @@ const exportStallTimeout = 30 * time.Second
 // exportBufferBytes is the size of the buffer of an export.
 const exportBufferBytes = 64 << 10
 
-// exportBytes is the memory of an export: the documents that it reads together, while their
-// buffer grows.
-const exportBytes = 8 << 20
-
 // errPageEnds ends a scan after the requested ids.
 var errPageEnds = errors.New("the page is full")
 
@@ -177,7 +173,7 @@ func (s *Server) serveExport(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	own := exportBytes
+	own := exportBufferBytes + collection.ScanMemory(r.Context())
 	if _, local := l.collection.(*collection.Collection); !local {
 		own = exportBufferBytes // the servers of the shards reserve the rest, maybe in the same budget
 	}
