@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"docstore/internal/ctxtime"
@@ -23,6 +24,8 @@ type etcdHost struct {
 	server  *etcd.Server
 	serving sync.WaitGroup
 	process *network.Process
+	// restored counts restorations from a snapshot.
+	restored atomic.Int64
 }
 
 func newEtcdHost(log *eventLog, n *network.Network) *etcdHost {
@@ -67,6 +70,7 @@ func (w *world) restoreEtcd() (end func()) {
 	return w.storeFault(func() {
 		w.etcd.stop()
 		w.etcd.server.Restore(snapshot)
+		w.etcd.restored.Add(1)
 		w.must(w.etcd.start())
 		w.restoreCommits()
 		ctxtime.Sleep(w.alive, failTime)

@@ -10,19 +10,22 @@ import (
 )
 
 // operate is the operator of a collection of several shards: docserviced placement apply, until
-// each shard has a column.
+// each shard has a column. Each command is another process: it knows nothing that etcd has lost.
 func (w *world) operate(ctx context.Context) {
-	w.withPlacement(func(store *etcdmap.Store) {
-		for ctxtime.Sleep(ctx, 2*time.Second) {
-			f, err := fleet.Read(ctx, store)
-			if err != nil || len(f.Columns) < w.config.Columns || f.Unplaced == 0 {
-				continue
+	for ctx.Err() == nil {
+		restored := w.etcd.restored.Load()
+		w.withPlacement(func(store *etcdmap.Store) {
+			for ctxtime.Sleep(ctx, 2*time.Second) && w.etcd.restored.Load() == restored {
+				f, err := fleet.Read(ctx, store)
+				if err != nil || len(f.Columns) < w.config.Columns || f.Unplaced == 0 {
+					continue
+				}
+				if plan, err := fleet.Apply(ctx, store, ""); err == nil {
+					w.log.add("operator", "applied plan %s", plan.ID)
+				}
 			}
-			if plan, err := fleet.Apply(ctx, store, ""); err == nil {
-				w.log.add("operator", "applied plan %s", plan.ID)
-			}
-		}
-	})
+		})
+	}
 }
 
 // drain is docserviced placement drain. The result is undrain and apply.
