@@ -254,6 +254,7 @@ type question struct {
 	goals   []int
 	starts  int
 	ready   bool // the only server was ready
+	whole   bool // each shard was served by a server
 	// partial: the server reads segments that were compacted, and lacks the later ones that have
 	// what compact dropped: its state is that of no position.
 	partial bool

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
 
 	"docstore/docservice"
 	"docstore/docservice/docservicegrpc"
@@ -68,7 +71,9 @@ func (c *adapterClient) ask(ctx context.Context) {
 
 // one sends one request.
 func (c *adapterClient) one(d *chance.Draw) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience(d))
+	patience := patience(d)
+	c.patient = patience == callTime
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	ids := c.randomIDs(d)
 	switch kind := d.Int(20); {
@@ -112,7 +117,9 @@ type pending struct {
 // begin records that a request begins. A server of a column passes requests on to other servers.
 func (c *adapterClient) begin() pending {
 	if c.w.etcd != nil {
-		return pending{question: c.w.account.ask(c.w.names()...)}
+		p := pending{question: c.w.account.ask(c.w.names()...)}
+		p.whole = c.w.isWhole()
+		return p
 	}
 	p := pending{ready: c.single.observe(), incomplete: c.incomplete()}
 	p.question = c.question()
@@ -130,11 +137,19 @@ func (c *adapterClient) getGRPC(ctx context.Context, id string) {
 	c.end(p, id, document, err)
 }
 
+// asUnavailable makes an error over gRPC match docservice.ErrUnavailable if the server has sent that.
+func asUnavailable(err error) error {
+	if status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), docservice.ErrUnavailable.Error()) {
+		return fmt.Errorf("%w: %w", docservice.ErrUnavailable, err)
+	}
+	return err
+}
+
 // get gets a document over gRPC.
 func (c *adapterClient) get(ctx context.Context, id string) ([]byte, error) {
 	response, err := c.documents.Get(ctx, &docservicepb.GetRequest{Collection: collectionName, Id: []byte(id)})
 	if err != nil {
-		return nil, err
+		return nil, asUnavailable(err)
 	}
 	return response.GetDocument(), docservice.StatusError(response.GetStatus(), id)
 }
@@ -143,7 +158,7 @@ func (c *adapterClient) batchGRPC(ctx context.Context, ids []string) {
 	p := c.begin()
 	answers, err := c.batch(ctx, ids)
 	if err != nil {
-		c.w.account.other("error")
+		c.failed(p.question, batchOf(ids), asUnavailable(err))
 		return
 	}
 	for i, answer := range answers {
@@ -173,7 +188,7 @@ func (c *adapterClient) pageGRPC(ctx context.Context, after string) {
 	p := c.begin()
 	page, err := c.documents.Scan(ctx, &docservicepb.ScanRequest{Collection: collectionName, After: []byte(after), Limit: pageIDs})
 	if err != nil {
-		c.w.account.other("error")
+		c.failed(p.question, "a page", asUnavailable(err))
 		return
 	}
 	var ids []string
@@ -212,9 +227,9 @@ func (c *adapterClient) missing(markers []string) error {
 		}
 		c.end(p, id, document, nil)
 	}
-	lines, ok := c.postBatch(ctx, markers)
-	if !ok {
-		return errors.New("a batch over HTTP failed")
+	lines, err := c.postBatch(ctx, markers)
+	if err != nil {
+		return err
 	}
 	for i, l := range lines {
 		if !l.Found {

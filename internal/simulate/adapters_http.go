@@ -88,17 +88,18 @@ func (l *line) err() error {
 
 // lines sends a request and reads the lines of the response. Those of an error and of a part of a
 // response are not returned.
-func (c *adapterClient) lines(ctx context.Context, method, path, body string, slow bool) (lines []line, ok bool) {
+func (c *adapterClient) lines(ctx context.Context, method, path, body string, slow bool) (lines []line, err error) {
 	response, err := c.send(ctx, method, path, nil, body)
 	if err != nil {
-		c.w.account.other("error")
-		return nil, false
+		return nil, err
 	}
 	reader := &responseReader{ctx: ctx, from: response.Body, slow: slow, server: c.single, idleAt: -1}
 	text, err := io.ReadAll(reader)
-	if closeErr := response.Body.Close(); err != nil || closeErr != nil || response.StatusCode != http.StatusOK {
-		c.w.account.other("error")
-		return nil, false
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, statusError(response.StatusCode)
 	}
 	if reader.idleAt >= 0 && !response.Uncompressed && len(text)-reader.idleAt > onTheWay {
 		c.w.account.wrongf("admission", "%s had no request in flight, while it wrote a response of %d bytes, of which %d were read", c.single.name, len(text), reader.idleAt)
@@ -107,11 +108,11 @@ func (c *adapterClient) lines(ctx context.Context, method, path, body string, sl
 		var l line
 		if err := json.Unmarshal([]byte(one), &l); err != nil {
 			c.w.account.wrongf("bytes", "%s %s of %s has a line that is not JSON: %v", method, path, c.single.name, err)
-			return nil, false
+			return nil, err
 		}
 		lines = append(lines, l)
 	}
-	return lines, true
+	return lines, nil
 }
 
 // responseReader reads a response, if slow a part at a time after a pause. It notes when the server
@@ -141,22 +142,25 @@ func (r *responseReader) Read(b []byte) (int, error) {
 }
 
 // postBatch gets documents. There is a line for each id if it succeeds.
-func (c *adapterClient) postBatch(ctx context.Context, ids []string) (lines []line, ok bool) {
+func (c *adapterClient) postBatch(ctx context.Context, ids []string) (lines []line, err error) {
 	body, err := json.Marshal(ids)
 	c.w.must(err)
-	if lines, ok = c.lines(ctx, http.MethodPost, "/documents/"+collectionName, string(body), false); !ok {
-		return nil, false
+	if lines, err = c.lines(ctx, http.MethodPost, "/documents/"+collectionName, string(body), false); err != nil {
+		return nil, err
 	}
 	if !slices.EqualFunc(lines, ids, func(l line, id string) bool { return l.ID == id }) {
 		c.w.account.wrongf("batch", "%s answered %v for the ids %v over HTTP", c.single.name, lines, ids)
-		return nil, false
+		return nil, errors.New("a batch with other ids")
 	}
-	return lines, true
+	return lines, nil
 }
 
 func (c *adapterClient) batchHTTP(ctx context.Context, ids []string) {
 	p := c.begin()
-	lines, _ := c.postBatch(ctx, ids)
+	lines, err := c.postBatch(ctx, ids)
+	if err != nil {
+		c.failed(p.question, batchOf(ids), err)
+	}
 	for _, l := range lines {
 		c.end(p, l.ID, l.Document, l.err())
 	}
@@ -165,8 +169,9 @@ func (c *adapterClient) batchHTTP(ctx context.Context, ids []string) {
 func (c *adapterClient) pageHTTP(ctx context.Context, after string) {
 	p := c.begin()
 	query := url.Values{"after": {after}, "limit": {itoa(pageIDs)}}
-	lines, ok := c.lines(ctx, http.MethodGet, "/collections/"+collectionName+"/ids?"+query.Encode(), "", false)
-	if !ok {
+	lines, err := c.lines(ctx, http.MethodGet, "/collections/"+collectionName+"/ids?"+query.Encode(), "", false)
+	if err != nil {
+		c.failed(p.question, "a page", err)
 		return
 	}
 	if len(lines) != 1 {
@@ -186,8 +191,9 @@ func (c *adapterClient) export(after string, limit int, slow bool) {
 	defer cancel()
 	p := c.begin()
 	query := url.Values{"after": {after}, "limit": {itoa(limit)}}
-	lines, ok := c.lines(ctx, http.MethodGet, exportPath+"?"+query.Encode(), "", slow)
-	if !ok {
+	lines, err := c.lines(ctx, http.MethodGet, exportPath+"?"+query.Encode(), "", slow)
+	if err != nil {
+		c.w.account.other("error")
 		return
 	}
 	var ids []string

@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +41,7 @@ type asker struct {
 	name    string
 	servers []string    // names
 	single  *serverHost // the only server; nil: there are several
+	patient bool        // it waits callTime for a response
 }
 
 // client asks by Boxcar.
@@ -59,7 +61,7 @@ type documents interface {
 
 // newClient returns a client of one server, or of all if single is nil.
 func (w *world) newClient(single *serverHost) (*client, error) {
-	c := &client{asker: asker{w: w, name: "client of all", single: single}}
+	c := &client{asker: asker{w: w, name: "client of all", single: single, patient: true}}
 	hosts := w.servers
 	if single != nil {
 		c.name, hosts = "client of "+single.name, []*serverHost{single}
@@ -163,7 +165,7 @@ func (c *asker) judge(q question, before bool, incomplete *serverProcess, id str
 			a.wrongf("ready", "%s is ready, and %s is unavailable: %v", c.single.name, id, err)
 		}
 	default:
-		a.other("error")
+		c.failed(q, id, err)
 	}
 }
 
@@ -202,6 +204,7 @@ func (c *asker) question() question {
 		}
 	}
 	q := c.w.account.ask(c.servers...)
+	q.whole = c.w.isWhole()
 	if q.partial = !c.allComplete(); starts {
 		clear(q.floors)
 	}
@@ -299,9 +302,12 @@ func (c *client) batch(ids []string) {
 		return nil
 	})
 	if err != nil {
-		c.w.account.other("error")
+		c.failed(q, batchOf(ids), err)
 	}
 }
+
+// batchOf describes a batch.
+func batchOf(ids []string) string { return fmt.Sprintf("a batch of %d ids", len(ids)) }
 
 // page asks for a page of ids.
 func (c *client) page(after string) {
@@ -309,13 +315,14 @@ func (c *client) page(after string) {
 	defer cancel()
 	c.serves(after)
 	q := c.w.account.ask(c.servers...)
+	q.whole = c.w.isWhole()
 	var ids []string
 	next, err := c.client.Scan(ctx, docservice.ScanOptions{After: []byte(after), Limit: pageIDs, IDsOnly: true}, func(id string, _ []byte, _ error) error {
 		ids = append(ids, id)
 		return nil
 	})
 	if err != nil {
-		c.w.account.other("error")
+		c.failed(q, "a page", err)
 		return
 	}
 	c.w.account.listed(q, after, string(next), ids)

@@ -77,12 +77,12 @@ func (c *adapterClient) getHTTP(ctx context.Context, id string, d *chance.Draw) 
 	p := c.begin()
 	response, err := c.send(ctx, r.method, "/documents/"+collectionName+"/"+url.PathEscape(id), r.header(), "")
 	if err != nil {
-		c.w.account.other("error")
+		c.failed(p.question, id, err)
 		return
 	}
 	body, err := io.ReadAll(response.Body)
-	if closeErr := response.Body.Close(); err != nil || closeErr != nil {
-		c.w.account.other("error")
+	if err = errors.Join(err, response.Body.Close()); err != nil {
+		c.failed(p.question, id, err)
 		return
 	}
 	c.judgeResponse(p, &r, response, body)
@@ -145,7 +145,7 @@ func (c *adapterClient) judgeResponse(p pending, r *documentRequest, response *h
 			c.end(p, r.id, nil, fmt.Errorf("%w: %s", docservice.ErrUnavailable, body))
 		}
 	default:
-		c.end(p, r.id, nil, errors.New(response.Status))
+		c.end(p, r.id, nil, statusError(response.StatusCode))
 	}
 }
 
