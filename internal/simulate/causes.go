@@ -207,7 +207,7 @@ var causes = map[string][]string{
 	"DocstoreWritesStopped":  {"disk slow"},
 	"DocstoreShardFailed":    slices.Concat(diskWords, []string{"store", "isolated"}),
 	"DocstorePlacementStale": slices.Concat(startWords, networkWords, []string{"etcd"}),
-	"DocstoreMoveSlow":       {"drained"},
+	"DocstoreMoveSlow":       {"drained", "etcd restored"},
 	peersFail:                networkWords,
 }
 
