@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
@@ -27,6 +26,7 @@ import (
 // that it keeps. The settings are those of clients/node.
 type adapterClient struct {
 	asker
+	token     string // if servers require one
 	conn      *grpc.ClientConn
 	documents docservicegrpc.DocumentsClient
 	transport *http.Transport
@@ -34,21 +34,20 @@ type adapterClient struct {
 	exporting atomic.Bool       // an export is in progress
 }
 
-func (w *world) newAdapterClient(h *serverHost) (*adapterClient, error) {
-	c := &adapterClient{asker: asker{w: w, name: "adapter client of " + h.name, servers: []string{h.name}, single: h}, tagged: map[string]tagged{}}
+func (w *world) newAdapterClient(h *serverHost, token string) (*adapterClient, error) {
+	c := &adapterClient{token: token, asker: asker{w: w, name: "adapter client of " + h.name, servers: []string{h.name}, single: h}, tagged: map[string]tagged{}}
 	var err error
-	c.conn, err = grpc.NewClient("passthrough:///"+h.grpc(),
-		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(dialerOf(w.clients)),
+	c.conn, err = grpc.NewClient("passthrough:///"+h.grpc(), append(w.access.grpc(token), grpc.WithContextDialer(dialerOf(w.clients)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 5 * time.Second}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second},
 			MinConnectTimeout: callTime,
-		}))
+		}))...)
 	if err != nil {
 		return nil, err
 	}
 	c.documents = docservicegrpc.NewDocumentsClient(c.conn)
-	c.transport = &http.Transport{DialContext: c.dial, IdleConnTimeout: 30 * time.Second}
+	c.transport = &http.Transport{DialContext: c.dial, TLSClientConfig: w.access.clientTLS(), IdleConnTimeout: 30 * time.Second}
 	return c, nil
 }
 

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"io"
@@ -48,13 +49,18 @@ func (c *adapterClient) dial(ctx context.Context, network, address string) (net.
 func (c *adapterClient) send(ctx context.Context, method, path string, header http.Header, body string) (*http.Response, error) {
 	var age time.Duration
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		if conn, ok := info.Conn.(*agedConn); ok {
+		conn := info.Conn
+		if encrypted, ok := conn.(*tls.Conn); ok {
+			conn = encrypted.NetConn()
+		}
+		if conn, ok := conn.(*agedConn); ok {
 			age = time.Since(conn.opened)
 		}
 	}})
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+c.single.http()+path, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, c.w.access.scheme()+c.single.http()+path, strings.NewReader(body))
 	c.w.must(err)
 	maps.Copy(request.Header, header)
+	c.w.access.authorize(request, c.token)
 	request.Host = header.Get("Host") // empty: the address
 	response, err := c.transport.RoundTrip(request)
 	if err == nil && age > connAge*5/4 && !response.Close {

@@ -229,6 +229,9 @@ func (w *world) explains(alert, host string) bool {
 	if h := w.host(host); alert == lag && h != nil && h.clock.ahead()+w.ingestBehind() > mostAhead {
 		return true
 	}
+	if alert == peersFail && w.access != nil {
+		return true // clients without a valid token connect again and again
+	}
 	recovery, recovers := recoverTime[alert]
 	return alert == notReady || alert == unequal || slices.ContainsFunc(w.config.Faults, func(f Fault) bool {
 		word := func(word string) bool { return strings.Contains(f.Kind, word) }

@@ -21,13 +21,22 @@ type authority struct {
 // bubbleTime is the time at which bubbles begin.
 var bubbleTime = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// template returns a certificate for a name, which may be empty, and the echo service.
+// template returns a certificate for a name, which may be empty, and the hosts of all services.
 func template(name string) *x509.Certificate {
 	return &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.ParseIP(echoIP)},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IPAddresses: serviceIPs(),
 		NotBefore: bubbleTime.AddDate(-1, 0, 0), NotAfter: bubbleTime.AddDate(1, 0, 0),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
+}
+
+// serviceIPs returns the addresses of the echo service and of all servers of documents.
+func serviceIPs() (ips []net.IP) {
+	ips = append(ips, net.ParseIP(echoIP))
+	for i := range mostServers {
+		ips = append(ips, net.ParseIP(serverIP(i)))
+	}
+	return ips
 }
 
 func newAuthority(name string) (*authority, error) {
@@ -56,7 +65,8 @@ func (a *authority) issue(name string) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, err
 }
 
-// credentials are the certificates of the echo service and of its clients, by the name in them.
+// credentials are the certificates of services, and of the clients of the echo service, by the name in
+// them.
 type credentials struct {
 	kept, both *x509.CertPool // authorities: the first, and both
 	of         map[string]tls.Certificate
@@ -65,6 +75,7 @@ type credentials struct {
 // Names in certificates. The second authority has issued that of revokedName.
 const (
 	echoName    = "echo"
+	serverName  = "server"
 	clientName  = "client"
 	noName      = ""
 	revokedName = "revoked"
@@ -84,7 +95,7 @@ var newCredentials = sync.OnceValues(func() (*credentials, error) {
 	c.kept.AddCert(first.certificate)
 	c.both.AddCert(first.certificate)
 	c.both.AddCert(second.certificate)
-	for _, name := range []string{echoName, clientName, noName, revokedName} {
+	for _, name := range []string{echoName, serverName, clientName, noName, revokedName} {
 		issuer := first
 		if name == revokedName {
 			issuer = second

@@ -70,9 +70,9 @@ func (w *world) newClient(single *serverHost) (*client, error) {
 	for _, h := range hosts {
 		c.servers, addresses = append(c.servers, h.name), append(addresses, h.boxcar())
 	}
-	options := boxcarrpc.PoolOptions{
-		Size: poolSize, Insecure: true, Methods: docservice.IdempotentMethods(), Dialer: dialerOf(w.clients), Name: c.name, CallTimeout: callTime, Seed: w.config.Seed,
-	}
+	options := w.access.pool(boxcarrpc.PoolOptions{
+		Size: poolSize, Methods: docservice.IdempotentMethods(), Dialer: dialerOf(w.clients), Name: c.name, CallTimeout: callTime, Seed: w.config.Seed,
+	}, clientToken)
 	if w.etcd != nil && c.single == nil {
 		columns, err := etcdclient.Open(w.etcdAddress(), collectionName, &etcdclient.Options{Pool: options, Store: etcdmap.Options{Dial: w.clients.Dial}})
 		if err != nil {

@@ -29,6 +29,8 @@ type Config struct {
 	// Large: documents have several KB, and clients ask for hundreds at a time, so that responses wait for
 	// the memory of each other.
 	Large bool `json:",omitempty"`
+	// Secure: servers of documents require TLS and tokens.
+	Secure bool `json:",omitempty"`
 	// Canaries is the interval at which append puts a canary into each shard; 0: it puts none. Their
 	// ages are right only by right clocks.
 	Canaries     time.Duration `json:",omitempty"`
@@ -99,6 +101,8 @@ func Draw(seed uint64) Config {
 	if large := chance.New(seed).Next("large"); large.Bool(0.15) {
 		c.Large, c.IDs, c.Rate, c.SegmentBytes, c.Memory = true, 200, min(c.Rate, 20), 1<<20, 16<<20
 	}
+	secure := chance.New(seed).Next("secure")
+	c.Secure = secure.Bool(0.15)
 	if clocks := chance.New(seed).Next("clocks"); clocks.Bool(0.15) {
 		c.Clocks = []time.Duration{5 * time.Second, 5 * time.Minute, 2 * time.Hour}[clocks.Int(3)]
 	}

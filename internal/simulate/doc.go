@@ -31,6 +31,8 @@
 // One run of ten is destructive: it has up to maxDestructive faults, and some destroy data for
 // good. Nothing has to recover, but each answer must be right.
 //
+// With Config.Secure the servers require TLS and tokens, of which one is revoked (access.go).
+//
 // With Config.Echo a service that others built with boxcarrpc runs without faults: TLS, traces,
 // custom error codes (echo.go).
 //
@@ -69,7 +71,7 @@
 // list, expired), clients.go (ready, incomplete), updater.go (source), settle.go (liveness, queue,
 // files), takeover.go (bucket, publishers), lifecycle.go (pinned, bucket), erased.go (erased),
 // truncation.go (withdrawn), nearby.go (forked), adapters.go and adapters_http.go (batch, connection age,
-// admission), load.go (load), failures.go (failed), conditions.go (condition, head), prober.go (health,
+// admission), load.go (load), failures.go (failed), access.go (access), conditions.go (condition, head), prober.go (health,
 // readiness, metrics, files), causes.go (alerts),
 // baseline.go (pool, idle server, scrub, canary, requests, stopped server) and echo_clients.go (echo).
 // Those of pools are in rpc.go (answer, twice, processed, code, deadline, late, same server, fail),

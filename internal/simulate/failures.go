@@ -28,6 +28,10 @@ func (c *asker) failed(q question, what string, err error) {
 		return
 	}
 	c.w.account.other("error")
+	if isRefused(err) {
+		c.w.account.wrongf("access", "%s: %s: the client is refused: %v", c.name, what, err)
+		return
+	}
 	if c.patient && q.whole && c.w.isWhole() && !slices.ContainsFunc(q.servers, func(name string) bool { return c.w.host(name).disturbed(q.began) }) {
 		c.w.account.wrongf("failed", "%s: %s: %v, after %v", c.name, what, err, time.Since(q.began))
 	}

@@ -80,8 +80,8 @@ var faultKinds = []faultKind{
 		name, err := h.disk.FlipBit(dataDir, cmp.Or(f.Files, "*"))
 		w.must(err)
 		w.log.add(h.name, "a bit of %q is flipped", name)
-		if base := path.Base(name); base == "CURRENT" || base == "MANIFEST" {
-			h.loseState()
+		if base := path.Base(name); base == "CURRENT" || base == "MANIFEST" || path.Ext(base) == ".log" {
+			h.loseState() // a record of a log that was not synced may be one that a crash has cut
 		}
 		return nil
 	}},

@@ -48,9 +48,10 @@ func (p *prober) run(ctx context.Context) {
 func (p *prober) get(path string) (status int, body string) {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.h.http()+path, http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.w.access.scheme()+p.h.http()+path, http.NoBody)
 	p.w.must(err)
-	transport := &http.Transport{DialContext: p.w.clients.Dial, DisableKeepAlives: true}
+	p.w.access.authorize(request, clientToken)
+	transport := &http.Transport{DialContext: p.w.clients.Dial, TLSClientConfig: p.w.access.clientTLS(), DisableKeepAlives: true}
 	response, err := transport.RoundTrip(request)
 	if err != nil {
 		return 0, ""

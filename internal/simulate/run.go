@@ -91,6 +91,9 @@ func Run(c Config) (*Report, error) {
 	for _, c := range adapters {
 		w.asking.Go(func() { c.ask(w.busy) })
 	}
+	if w.access != nil {
+		w.asking.Go(func() { w.access.run(w.busy) })
+	}
 	for _, h := range w.servers {
 		p := &prober{w: w, h: h}
 		w.probers = append(w.probers, p)
@@ -140,6 +143,7 @@ func Run(c Config) (*Report, error) {
 		w.checkFiles()
 	}
 	w.clients.Kill()
+	w.must(w.access.close())
 	a := w.account
 	return &Report{Config: c, Violations: a.violations(), Log: w.log.text(), Virtual: time.Since(w.start), Answers: a.mu.answers, Entries: len(a.mu.entries) - 1}, nil
 }
@@ -159,7 +163,7 @@ func (w *world) openClients() (clients []*client, err error) {
 // openAdapterClients opens a client over gRPC and HTTP of each server.
 func (w *world) openAdapterClients() (clients []*adapterClient, err error) {
 	for _, h := range w.servers {
-		c, err := w.newAdapterClient(h)
+		c, err := w.newAdapterClient(h, clientToken)
 		if err != nil {
 			return nil, err
 		}

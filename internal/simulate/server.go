@@ -82,9 +82,14 @@ type serverProcess struct {
 	started time.Time // zero: it is starting
 }
 
+// mostServers is the largest number of servers.
+const mostServers = 6
+
+func serverIP(i int) string { return fmt.Sprintf("10.0.0.%d", i+1) }
+
 func newServerHost(w *world, i int) *serverHost {
 	zone := string(rune('a' + i%w.config.Zones))
-	h := &serverHost{w: w, name: fmt.Sprintf("server-%d", i), ip: fmt.Sprintf("10.0.0.%d", i+1), zone: zone, column: w.config.columnOf(i)}
+	h := &serverHost{w: w, name: fmt.Sprintf("server-%d", i), ip: serverIP(i), zone: zone, column: w.config.columnOf(i)}
 	h.disk, h.host = disk.New(w.chance, h.name), w.network.Host(h.ip, zone)
 	h.disk.Durable(dataDir, "*.seg", func(names []string, err error) {
 		w.account.wrongf("files", "%s has lost bytes of %v with the power: %v", h.name, names, err)
@@ -254,8 +259,8 @@ func (h *serverHost) options(p *serverProcess) server.Options {
 	}
 	o := server.Options{
 		Collections: []server.Collection{{Name: collectionName, Source: storeURL}},
-		DataDir:     dataDir, Boxcar: h.boxcar(), HTTP: server.HTTP{Address: h.http(), Open: true, LookUp: true, Hosts: []string{ownHost}},
-		Memory: h.w.config.Memory, Security: server.Security{Insecure: true, InsecureAnonymous: true}, Quarantine: true,
+		DataDir:     dataDir, Boxcar: h.boxcar(), HTTP: server.HTTP{Address: h.http(), Open: h.w.access == nil, LookUp: true, Hosts: []string{ownHost}},
+		Memory: h.w.config.Memory, Security: h.w.access.security(), Quarantine: true,
 		ScrubInterval: time.Minute, Logger: h.w.log.logger(h.name),
 		Host:      &host.Host{FS: p.files, Listen: func(_, address string) (net.Listener, error) { return p.net.Listen(address) }, Dial: p.net.Dial, Now: h.clock.now},
 		Memcached: h.w.cacheAddresses(),
@@ -263,7 +268,7 @@ func (h *serverHost) options(p *serverProcess) server.Options {
 		Protocol:  grpcserver.New(grpcserver.Options{Address: h.grpc()}),
 		Source: bucketsource.New(bucketsource.Options{
 			Etcd: h.w.etcdAddress(), Column: h.column, Group: h.group(), Rejoin: rejoin, KeepMoved: keepMoved, Advertise: h.boxcar(), Weight: 1, Zone: h.zone,
-			Pool:      boxcarrpc.PoolOptions{Insecure: true, Dialer: func(ctx context.Context, address string) (net.Conn, error) { return p.net.Dial(ctx, "tcp", address) }},
+			Pool:      h.w.access.pool(boxcarrpc.PoolOptions{Dialer: func(ctx context.Context, address string) (net.Conn, error) { return p.net.Dial(ctx, "tcp", address) }}, serverToken),
 			Downloads: 4, PeerTransfers: 4, OpenBucket: func(_ context.Context, _ string, o bucket.Options) (*bucket.Client, error) {
 				return bucket.NewClient(bucket.NewFault(h.w.store.For(h.name, reachable), h.beforeRequest), o)
 			},

@@ -30,6 +30,7 @@ type world struct {
 	probers  []*prober             // of each server
 	cache    *memcachedtest.Memory // nil: servers have none
 	etcd     *etcdHost             // nil: there is one shard
+	access   *access               // nil: servers accept all clients, in plain text
 
 	start    time.Time
 	watching sync.Once // see takeOver
@@ -67,6 +68,11 @@ func newWorld(c Config) (*world, error) {
 	var err error
 	if w.store, err = store.New(w.chance); err != nil {
 		return nil, err
+	}
+	if c.Secure {
+		if w.access, err = newAccess(w); err != nil {
+			return nil, err
+		}
 	}
 	if c.Shards > 1 {
 		w.etcd = newEtcdHost(w.log, w.network)

@@ -198,4 +198,9 @@ var seams = []defect{
 		edits: []edit{{"boxcarrpc/budget/reservation.go", "	case grows == nil:\n		return false\n", "	case grows == nil || b.share > 0:\n		return false\n"}},
 		unit:  "./boxcarrpc/budget TestGrowingResponsesEnd",
 	},
+	{
+		id: "S40", what: "a revoked token is valid on a connection that is open", fleet: true,
+		edits: []edit{{"boxcarrpc/server_auth.go", "	if c.server.options.Authenticate != nil {\n		credential.Check", "	if c.server.options.Authenticate != nil && c.token == \"\" {\n		credential.Check"}},
+		unit:  "./boxcarrpc TestRevokedTokenEndsConnections",
+	},
 }

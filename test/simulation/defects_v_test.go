@@ -96,9 +96,9 @@ var issueV = []defect{
 	},
 	{
 		id: "V10-bearer", what: "the scheme \"bearer\" in lower case is refused",
-		edits:     []edit{{"boxcarrpc/credentials/tokens.go", "strings.EqualFold(scheme, \"Bearer\")", "scheme == \"Bearer\""}},
-		unit:      "./boxcarrpc/credentials Bearer",
-		simulated: "the simulated servers of documents require no tokens",
+		edits: []edit{{"boxcarrpc/credentials/tokens.go", "strings.EqualFold(scheme, \"Bearer\")", "scheme == \"Bearer\""}},
+		unit:  "./boxcarrpc/credentials Bearer",
+		fleet: true,
 	},
 	{
 		id: "V10-borrow", what: "a subset whose servers are full borrows nothing",
