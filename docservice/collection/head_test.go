@@ -239,3 +239,26 @@ func TestEmptyQueueIsReady(t *testing.T) {
 	waitFor(t, c, "the tail has caught up", func(Status) bool { return c.serving.Load().health.tailState().current })
 	requireNone(t, c, "none", docservice.ErrUnavailable)
 }
+
+// TestAQueueThatIsNoLongerEmpty: the files of a queue that was empty arrive while the collection is
+// behind. It is not ready before their entries are read, although the last head file that it has read
+// says that there are none.
+func TestAQueueThatIsNoLongerEmpty(t *testing.T) {
+	for range 20 {
+		f := newMemFixture(t)
+		f.options.RequireHead = true
+		f.options.RetryInterval = time.Hour // the head file is not read periodically
+		require.NoError(t, queue.WriteHead(f.fs, f.queueDir, queue.Head{Time: time.Now()}))
+		c := f.ready()
+		c.SetBehind(true)
+		requireNone(t, c, "third-1", docservice.ErrUnavailable)
+		f.copyOf(threeSegments(t), 3)
+		c.SetBehind(false)
+		if c.Ready() {
+			requireDocument(t, c, "third-1", documentOf("third-1"))
+		}
+		require.NoError(t, c.WaitReady(soon(t)))
+		requireDocument(t, c, "third-1", documentOf("third-1"))
+		require.NoError(t, c.Close())
+	}
+}

@@ -190,12 +190,19 @@ func (h *health) forkedFor(d time.Duration, now time.Time) bool {
 	return isFork(h.mu.stoppedBy) && h.mu.faults.tail != nil && now.Sub(h.mu.faults.tail.Since) >= d
 }
 
-// reached reports whether the tail has read the queue to its end since it last stopped, and
-// whether a head file was read. The answer holds while ends is the same.
-func (h *health) reached() (reached, headKnown bool, ends uint64) {
+// reached reports whether the tail has read the queue to its end since it last stopped. The answer
+// holds while ends is the same.
+func (h *health) reached() (reached bool, ends uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.mu.reached, !h.mu.head.target.IsZero(), h.mu.ends
+	return h.mu.reached, h.mu.ends
+}
+
+// knowsHead reports whether a head file has named an entry.
+func (h *health) knowsHead() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.mu.head.target.IsZero()
 }
 
 // committed records that entries up to next are in the index, which were appended between two times. It reports whether a fault

@@ -204,11 +204,8 @@ func (f *follower) committed(next queue.Position, entries int, oldest, appended 
 // caughtUp is called by the queue, in the goroutine of the tail, when no entry is waiting.
 // Every entry has then been committed, because the last one had More == false.
 func (f *follower) caughtUp(at queue.Position) {
-	reached, headKnown, ends := f.health.reached()
+	reached, ends := f.health.reached()
 	reached = reached || f.atEnd(at)
-	if !headKnown {
-		f.readHead() // after listing the segments: the head file is copied before them
-	}
 	resumed := f.health.caughtUp(at)
 	f.settler.caughtUp()
 	if ready := f.reachedEnd(at, reached, ends); resumed && !ready {
@@ -221,7 +218,7 @@ func (f *follower) caughtUp(at queue.Position) {
 func (f *follower) reachedEnd(at queue.Position, atEnd bool, ends uint64) bool {
 	ready, valid := f.health.reachedEnd(at, atEnd, ends)
 	for !valid {
-		_, _, ends = f.health.reached()
+		_, ends = f.health.reached()
 		ready, valid = f.health.reachedEnd(at, f.atEnd(at), ends)
 	}
 	if ready {
@@ -238,15 +235,19 @@ func (f *follower) endUnknown() {
 
 // checkEnd determines whether the tail stands at the end.
 func (f *follower) checkEnd() {
-	_, _, ends := f.health.reached()
+	_, ends := f.health.reached()
 	at := f.health.tailState().position
 	f.reachedEnd(at, f.atEnd(at), ends)
 }
 
 // atEnd reports whether a position is after all entries here. If no segment has arrived, or
-// one is missing before others, no entry is waiting although the end is not reached.
+// one is missing before others, no entry is waiting although the end is not reached. The head file
+// says whether the queue is empty, and how far it reaches.
 func (f *follower) atEnd(at queue.Position) bool {
 	end := f.queue.End()
+	if !f.health.knowsHead() {
+		f.readHead() // after listing the segments: the head file is copied before them
+	}
 	return !end.IsZero() && at.Next.Compare(end.Next) >= 0
 }
 
