@@ -108,6 +108,7 @@ func (c collectionCollector) collect(to chan<- prometheus.Metric, one *collectio
 	name := one.Name()
 	collectStatus(to, name, one.Status())
 	collectResidency(to, name, one)
+	c.collectDisk(to, one)
 	stats, err := one.Stats()
 	if err != nil {
 		c.options.Logger.Warn("statistics are missing from the metrics", "collection", name, "error", err)
@@ -118,12 +119,16 @@ func (c collectionCollector) collect(to chan<- prometheus.Metric, one *collectio
 	queueDocs.Send(to, float64(stats.SegmentDocuments), name)
 	queueDels.Send(to, float64(stats.SegmentDeletes), name)
 	collectIndex(to, name, stats.Index)
+}
+
+// collectDisk sends the free space of the collection's file systems.
+func (c collectionCollector) collectDisk(to chan<- prometheus.Metric, one *collection.Collection) {
 	for part, dir := range one.Dirs() {
 		if free, err := c.options.Host.FS.Free(dir); err == nil { // an error is reported elsewhere
-			diskFree.Send(to, float64(free.Bytes), name, part)
-			diskSize.Send(to, float64(free.Size), name, part)
+			diskFree.Send(to, float64(free.Bytes), one.Name(), part)
+			diskSize.Send(to, float64(free.Size), one.Name(), part)
 			if free.Inodes != vfs.NoInodeLimit {
-				inodesFree.Send(to, float64(free.Inodes), name, part)
+				inodesFree.Send(to, float64(free.Inodes), one.Name(), part)
 			}
 		}
 	}

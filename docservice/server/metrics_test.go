@@ -1,6 +1,7 @@
 package server
 
 import (
+	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -54,6 +55,21 @@ func TestCanaryMetrics(t *testing.T) {
 		}
 		require.Contains(t, servertest.Get(d.http.Handler, "/").Body.String(), "newest canary</dt>")
 	}
+}
+
+// The free space is exported although the queue cannot be listed.
+func TestDiskMetricsWithoutStatistics(t *testing.T) {
+	queueDir := t.TempDir()
+	servertest.Fill(t, queueDir, "a", `{"id":"a"}`)
+	d, _ := startTestDaemon(t, testOptions(t, queueDir))
+	waitReady(t, d)
+	page := servertest.Get(d.http.Handler, "/metrics").Body.String()
+	require.Contains(t, page, `docstore_queue_segments{collection="jobs"}`)
+	require.NoError(t, os.RemoveAll(queueDir))
+	require.NoError(t, os.WriteFile(queueDir, nil, 0o600))
+	page = servertest.Get(d.http.Handler, "/metrics").Body.String()
+	require.NotContains(t, page, `docstore_queue_segments{collection="jobs"}`)
+	require.Contains(t, page, `docstore_disk_free_bytes{collection="jobs",part="index"}`)
 }
 
 // emptyColumn is a server of a replica set that has not opened the shards of the placement.
