@@ -445,6 +445,24 @@ func (l *Ladder) Grant(peer, number int32) (entry, victim int32, gone, ok bool) 
 			return none, none, false, false
 		}
 	}
+	entry, gone = l.add(peer, number, victim)
+	return entry, victim, gone, true
+}
+
+// Move replaces an entry by a slot of the same server, which the client leased on another
+// connection. If gone, the victim has left the ladder and the caller gives it back; otherwise it
+// leaves when it is released. If it is not ok, the caller gives the new slot back.
+func (l *Ladder) Move(victim, number int32) (entry int32, gone, ok bool) {
+	v := &l.slots[victim]
+	if !l.hasRoom() || v.state == slotUnused || v.retiring || l.holds(v.peer, number) {
+		return none, false, false
+	}
+	entry, gone = l.add(v.peer, number, victim)
+	return entry, gone, true
+}
+
+// add puts a slot into an unused entry, in the place of victim if it is not none.
+func (l *Ladder) add(peer, number, victim int32) (entry int32, gone bool) {
 	entry = l.unused
 	s := &l.slots[entry]
 	l.unused = s.at
@@ -464,7 +482,7 @@ func (l *Ladder) Grant(peer, number int32) (entry, victim int32, gone, ok bool) 
 	l.starved = false
 	l.checkAt = 0
 	l.topKnown = false
-	return entry, victim, gone, true
+	return entry, gone
 }
 
 // holds reports whether the ladder has the server's slot with this number.

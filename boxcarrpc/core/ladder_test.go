@@ -218,3 +218,45 @@ func TestASuspectServerRanksLast(t *testing.T) {
 	c.ladder.SetSuspect(0, false)
 	c.ladder.check(t)
 }
+
+// A slot of another connection replaces one of the same server, at once or when it is released.
+func TestMoveReplacesASlotOfTheSameServer(t *testing.T) {
+	f, c := filled(t, 2, 8)
+	move := func(victim int32, want bool) (gone bool) {
+		t.Helper()
+		peer := c.ladder.slots[victim].peer
+		number, ok := f.boards[peer].Lease(NoSlot)
+		require.True(t, ok)
+		old := c.ladder.slots[victim].number
+		entry, gone, ok := c.ladder.Move(victim, number)
+		require.Equal(t, want, ok)
+		if !ok {
+			require.True(t, f.boards[peer].Release(number))
+			return false
+		}
+		f.owner[peer][number] = c.id
+		require.Equal(t, [2]int32{peer, number}, [2]int32{c.ladder.slots[entry].peer, c.ladder.slots[entry].number})
+		if gone {
+			f.giveBack(peer, old)
+		}
+		require.Equal(t, 8, c.ladder.Held())
+		c.ladder.check(t)
+		return gone
+	}
+	for victim := range int32(8) {
+		require.True(t, move(victim, true), "it is free")
+	}
+	busy, ok := c.ladder.Acquire(f.now, c.rng)
+	require.True(t, ok)
+	require.False(t, move(busy, true), "it is busy")
+	move(busy, false)       // it leaves already
+	move((busy+1)%8, false) // there is no room before it has left
+	f.answer(c, busy)
+	require.Equal(t, 8, c.ladder.Held())
+	c.ladder.check(t)
+	unused := int32(slices.IndexFunc(c.ladder.slots, func(s Slot) bool { return s.state == slotUnused }))
+	_, _, ok = c.ladder.Move(unused, 100)
+	require.False(t, ok)
+	_, _, ok = c.ladder.Move((unused+1)%9, c.ladder.slots[(unused+1)%9].number)
+	require.False(t, ok, "the ladder has this number")
+}
