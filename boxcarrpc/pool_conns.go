@@ -38,6 +38,7 @@ func (m *members) stepLocked() {
 	for lane := m.slots.returned(); lane != nil; lane = m.slots.returned() {
 		lane.transport.unlease(lane)
 		m.noteIdle(lane.transport)
+		m.moveNext(lane)
 	}
 	for changed := true; changed; changed = m.updateBorrowing() {
 		for index, below, ok := m.slots.nextRequest(); ok; index, below, ok = m.slots.nextRequest() {
@@ -52,21 +53,25 @@ func (m *members) stepLocked() {
 }
 
 // requestLease requests a slot: on the transport of the server with the fewest lanes, if
-// one has room, else on a new transport. m.mu is held.
+// one has room and no other is needed, else on a new transport. m.mu is held.
 func (m *members) requestLease(peer *poolPeer, below int32) {
-	var best *transport
-	for _, t := range peer.transports {
-		if !t.leaving && t.leased < t.maxLanes() && (best == nil || t.leased < best.leased) {
-			best = t
-		}
+	lanes := m.slots.peer(peer.index).Held
+	if below == core.NoSlot {
+		lanes++ // it replaces none of the server's
 	}
-	if best != nil {
-		best.lease(below)
-		m.checkLivenessSoon()
+	if t := peer.emptiest(); t != nil && !m.needsTransport(peer, lanes) {
+		m.lease(t, below)
 		return
 	}
-	peer.dialing = true
+	peer.dialing++
 	m.tasks.Go(func() { m.connect(peer) })
+}
+
+// lease requests a slot on a transport. m.mu is held.
+func (m *members) lease(t *transport, below int32) {
+	t.leasing = true
+	t.lease(below)
+	m.checkLivenessSoon()
 }
 
 // leaseDone ends a lease request that gained nothing. m.mu is held.
@@ -74,12 +79,42 @@ func (m *members) leaseDone(peer *poolPeer, result core.LeaseResult) {
 	m.slots.update(func(now int64, l *core.Client, rng *rand.PCG) { l.Done(now, peer.index, result, rng) })
 }
 
-// connect makes a new transport and requests a slot on it.
+// connect makes a new transport and requests a slot on it, or on another one of the server that
+// has room.
 func (m *members) connect(peer *poolPeer) {
 	t, err := m.dial(m.ctx, peer)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	peer.dialing, peer.failure = false, err
+	if m.opened(peer, t, err); m.mu.closed {
+		return
+	}
+	if err != nil {
+		t = peer.emptiest()
+	}
+	if t == nil {
+		peer.failure = err
+		if errors.Is(err, ErrPlainText) {
+			m.slots.giveUp(fmt.Errorf("%s: %w", peer.address, err))
+		}
+		m.quarantine(peer)
+		m.leaseDone(peer, core.Failed)
+		m.stepLocked()
+		return
+	}
+	var below int32
+	var ok bool
+	m.slots.update(func(_ int64, l *core.Client, _ *rand.PCG) { below, ok = l.Bid(peer.index) })
+	if ok && t.maxLanes() > 0 {
+		m.lease(t, below)
+	} else {
+		m.leaseDone(peer, core.Declined)
+		m.stepLocked()
+	}
+}
+
+// opened adds a new transport, or records why there is none. m.mu is held.
+func (m *members) opened(peer *poolPeer, t *transport, err error) {
+	peer.dialing--
 	switch {
 	case m.mu.closed:
 		if err == nil {
@@ -90,14 +125,11 @@ func (m *members) connect(peer *poolPeer) {
 		if !errors.Is(err, context.Canceled) {
 			m.options.Logger.Debug("cannot connect", "server", peer.address, "error", err)
 		}
-		if errors.Is(err, ErrPlainText) {
-			m.slots.giveUp(fmt.Errorf("%s: %w", peer.address, err))
-		}
-		m.quarantine(peer)
-		m.leaseDone(peer, core.Failed)
-		m.stepLocked()
+		peer.spreadAt = m.now() + int64(spreadPause)
 		return
 	}
+	peer.failure = nil
+	t.mu.responseBytes = peer.responseBytes()
 	t.idleSince = m.now()
 	t.liveness = core.NewLiveness(t.idleSince, int64(m.options.SilenceTimeout), int64(keepAlive))
 	m.warnIfShared(t)
@@ -106,22 +138,12 @@ func (m *members) connect(peer *poolPeer) {
 	m.mu.open = append(m.mu.open, t)
 	close(m.mu.connected)
 	m.mu.connected = make(chan struct{})
-	var below int32
-	var ok bool
-	m.slots.update(func(_ int64, l *core.Client, _ *rand.PCG) { below, ok = l.Bid(peer.index) })
-	if ok && t.maxLanes() > 0 {
-		t.lease(below)
-		m.checkLivenessSoon()
-	} else {
-		m.leaseDone(peer, core.Declined)
-		m.stepLocked()
-	}
 	m.tasks.Go(t.run)
 }
 
 // warnIfShared warns once if several servers have the address of a transport, as behind a
-// load balancer. Their slots have the same numbers, so that the ladder, which refuses a
-// number that it holds, gets those of one server only. m.mu is held.
+// load balancer. Their slots have the same numbers, and the ladder refuses a number that it
+// holds. m.mu is held.
 func (m *members) warnIfShared(t *transport) {
 	peer := t.peer
 	for _, other := range peer.transports {
@@ -138,6 +160,10 @@ func (m *members) leaseAnswered(lane *clientLane, granted bool, slot int32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t := lane.transport
+	if lane == t.peer.moving {
+		m.moved(lane, granted, slot)
+		return
+	}
 	if !t.leasing {
 		return // the transport has ended
 	}
@@ -191,7 +217,10 @@ func (m *members) removeTransport(t *transport, cause error) {
 	m.slots.lose(t)
 	m.setSuspect(t, false)
 	m.setDraining(t, false)
-	if !t.leaving && !m.mu.closed {
+	if peer.moving != nil && peer.moving.transport == t {
+		peer.moving = nil
+	}
+	if (!t.leaving || t.thinning && t.leased > 0) && !m.mu.closed {
 		m.mu.broken++
 		peer.failure = cause
 		m.options.Logger.Info("connection broke", "server", peer.address, "error", cause)
@@ -264,6 +293,11 @@ func (m *members) checkLiveness() {
 			dead = append(dead, t)
 		}
 	}
+	for _, t := range m.mu.open {
+		if t == t.peer.transports[0] {
+			m.spread(t.peer)
+		}
+	}
 	m.forgetLeft()
 	pause := m.tickPause()
 	if m.livenessCheckSlow.Load() {
@@ -332,7 +366,7 @@ func (m *members) takePong(t *transport) {
 func (m *members) takeNotice(t *transport, what wire.Type, reason string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if t.leaving || t.lost {
+	if t.leaving && !t.thinning || t.lost {
 		return
 	}
 	m.options.Logger.Debug("notice from server", "server", t.peer.address, "frame", what, "reason", reason)
@@ -370,7 +404,7 @@ func (m *members) setDraining(t *transport, draining bool) {
 // retire removes the slots of a transport from the ladder and closes it after the last one
 // is released. m.mu is held, and the caller calls stepLocked.
 func (m *members) retire(t *transport) {
-	t.leaving = true
+	t.leaving, t.thinning = true, false
 	m.slots.retire(t)
 	m.noteIdle(t)
 }
@@ -412,7 +446,7 @@ func (m *members) streamTransport() (t *transport, connected <-chan struct{}, er
 	case best != nil:
 		best.streams++
 		m.mu.streams++
-		best.streamed = m.now()
+		best.peer.streamed = m.now()
 	case full:
 		return nil, nil, ErrPoolBusy
 	case takesNone:
@@ -426,7 +460,7 @@ func (m *members) streamsBefore(a, b *transport) bool {
 	if x, y := m.streamRank(a), m.streamRank(b); x != y {
 		return x < y
 	}
-	return cmp.Or(cmp.Compare(a.streams, b.streams), cmp.Compare(a.streamed, b.streamed)) < 0
+	return cmp.Or(cmp.Compare(a.peer.streams(), b.peer.streams()), cmp.Compare(a.peer.streamed, b.peer.streamed), cmp.Compare(a.streams, b.streams)) < 0
 }
 
 // streamRank ranks the server of a transport; 0 is best, and odd ranks are of other zones.

@@ -67,12 +67,23 @@ type poolPeer struct {
 	zone       string // that the server said when it connected
 	transports []*transport
 	responses  atomic.Int64 // bytes of its responses in the response budget
-	dialing    bool
-	shared     bool  // warnIfShared has warned
-	present    bool  // in the set that setServers makes
-	left       bool  // it is in the list of left servers
-	leaveAt    int64 // when its transports are closed, after it left the set
-	failure    error // of the last dial or transport, nil after a successful one
+	dialing    int          // transports that are being made
+	streamed   int64        // when the last stream was opened
+	moving     *clientLane  // that replaces another one, or that was replaced and is busy; nil: none
+	spreadAt   int64        // the number of transports does not change before
+	shared     bool         // warnIfShared has warned
+	present    bool         // in the set that setServers makes
+	left       bool         // it is in the list of left servers
+	leaveAt    int64        // when its transports are closed, after it left the set
+	failure    error        // of the last dial or transport, nil after a successful one
+}
+
+// streams returns the number of streams on the server. members.mu is held.
+func (p *poolPeer) streams() (n int) {
+	for _, t := range p.transports {
+		n += t.streams
+	}
+	return n
 }
 
 // receivesUndrain returns the transport on which a draining server says that it no longer
@@ -291,14 +302,14 @@ func (m *members) forgetLeft() {
 		case m.slots.peer(peer.index).Member:
 			peer.left = false // it has returned
 			return true
-		case len(peer.transports) == 0 && !peer.dialing:
+		case len(peer.transports) == 0 && peer.dialing == 0:
 			m.slots.update(func(_ int64, l *core.Client, _ *rand.PCG) { l.Forget(peer.index) })
 			m.mu.peers[peer.index] = nil
 			m.mu.vacant = append(m.mu.vacant, peer.index)
 			return true
 		case now >= peer.leaveAt:
 			for _, t := range peer.transports {
-				if !t.leaving {
+				if !t.leaving || t.thinning {
 					m.retire(t)
 				}
 			}

@@ -426,9 +426,15 @@ func (s *slots) grant(lane *clientLane, slot int32) bool {
 	defer s.mu.Unlock()
 	now := s.now()
 	entry, victim, gone, ok := s.mu.ladder.Grant(now, lane.transport.peer.index, slot, &s.mu.rng)
-	if !ok {
-		return false
+	if ok {
+		s.enterLocked(now, lane, entry, victim, gone)
 	}
+	return ok
+}
+
+// enterLocked puts a lane into its entry. The lane of victim, if it is not negative, has left the
+// ladder if gone.
+func (s *slots) enterLocked(now int64, lane *clientLane, entry, victim int32, gone bool) {
 	lane.entry, lane.leasedAt, lane.requests = entry, now, 0
 	s.mu.leases++
 	if victim >= 0 {
@@ -440,7 +446,34 @@ func (s *slots) grant(lane *clientLane, slot int32) bool {
 	s.mu.lanes[entry] = lane
 	s.setReadyLocked()
 	s.serveLocked() // before returned, which retires a slot that only a retry wants
-	return true
+}
+
+// move puts a granted slot into the ladder in the place of one of another transport of the server,
+// if possible one that is free. It returns the lane that it replaced, which returned returns when
+// it is free; nil if there is none.
+func (s *slots) move(lane *clientLane, slot int32, from *transport) (replaced *clientLane) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	victim := int32(-1)
+	for i, l := range s.mu.lanes {
+		if l == nil || l.transport != from {
+			continue
+		}
+		_, _, busy, retiring, _ := s.mu.ladder.Slot(int32(i))
+		if !retiring && (victim < 0 || !busy) {
+			victim = int32(i)
+		}
+	}
+	if victim < 0 {
+		return nil
+	}
+	replaced = s.mu.lanes[victim]
+	entry, gone, ok := s.mu.ladder.Move(victim, slot)
+	if !ok {
+		return nil
+	}
+	s.enterLocked(s.now(), lane, entry, victim, gone)
+	return replaced
 }
 
 // retire removes the free slots of a transport at once and the busy ones when they are

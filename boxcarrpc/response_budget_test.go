@@ -3,6 +3,7 @@ package boxcarrpc
 import (
 	"context"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,34 +20,34 @@ func announcer(t *testing.T) (address string, announced chan struct{}) {
 	require.NoError(t, err)
 	t.Cleanup(func() { l.Close() })
 	announced = make(chan struct{}, 100)
+	var slots atomic.Uint32
 	go func() {
 		for {
 			conn, err := l.Accept()
 			if err != nil {
 				return
 			}
-			go announce(conn, announced)
+			go announce(conn, &slots, announced)
 		}
 	}()
 	return l.Addr().String(), announced
 }
 
-func announce(nc net.Conn, announced chan<- struct{}) {
+func announce(nc net.Conn, slots *atomic.Uint32, announced chan<- struct{}) {
 	defer nc.Close()
 	var in conn.Reader
 	in.Init(nc, nil)
 	if _, err := in.Next(); err != nil || !sendAll(nc, wire.AppendHello(nil, wire.Hello{MaxLanes: 100, MaxRequest: MaxRequestBytes})) {
 		return
 	}
-	for slot := uint32(0); ; {
+	for {
 		f, err := in.Next()
 		if err != nil {
 			return
 		}
 		switch f.Type {
 		case wire.TypeLease:
-			sendAll(nc, wire.AppendSlot(nil, wire.TypeGrant, f.Lane, slot))
-			slot++
+			sendAll(nc, wire.AppendSlot(nil, wire.TypeGrant, f.Lane, slots.Add(1)-1))
 		case wire.TypeRequest:
 			r, _, _, _ := f.Request()
 			sendAll(nc, wire.AppendResponse(nil, f.Lane, wire.FlagProcessed, wire.Response{Sequence: r.Sequence, Total: 16 << 20}, make([]byte, 1000)))

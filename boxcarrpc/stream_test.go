@@ -303,7 +303,7 @@ func TestStreamsAreSpreadOverTheServers(t *testing.T) {
 		servers, addresses = append(servers, s), append(addresses, s.address)
 	}
 	p := newPool(t, &PoolOptions{Size: 8}, addresses...)
-	until(t, "all servers are connected", func() bool { return p.Stats().Transports == 4 })
+	until(t, "all servers are connected", func() bool { return connected(p) == 4 })
 	for range 12 {
 		open(t, p, "wait")
 	}

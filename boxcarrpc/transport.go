@@ -29,12 +29,12 @@ type transport struct {
 	streamSends atomic.Uint64 // frames sent on streams, which are not answered
 
 	// Guarded by members.mu.
-	leased    int   // lanes that are leased or have sent a LEASE
-	streams   int   // streams that are open or not yet ended by the server
-	streamed  int64 // when the last stream was opened
+	leased    int // lanes that are leased or have sent a LEASE
+	streams   int // streams that are open or not yet ended by the server
 	liveness  core.Liveness
 	idleSince int64 // when the last lane was released; meaningless while there are lanes
 	leaving   bool  // gets no more lanes and closes with its last one
+	thinning  bool  // it is leaving because the server needs fewer transports; its slots are used
 	draining  bool  // the server grants no slots until it sends UNDRAIN
 	lost      bool
 	leasing   bool // a LEASE is outstanding
@@ -46,6 +46,8 @@ type transport struct {
 		streams streamTable
 		times   core.Times // response times
 		err     error
+		// responseBytes is a moving average of the sizes of responses.
+		responseBytes int64
 	}
 }
 
@@ -172,13 +174,11 @@ type clientLane struct {
 	visited         bool     // by one sweep of the cancel sweeper
 }
 
-// lease sends a LEASE on an unleased lane. The caller holds members.mu, the transport has
-// such a lane, and it has not ended.
-func (t *transport) lease(below int32) {
-	t.leasing = true
+// lease sends a LEASE on an unleased lane, and returns it. The caller holds members.mu, the
+// transport has such a lane, and it has not ended.
+func (t *transport) lease(below int32) (lane *clientLane) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var lane *clientLane
 	for _, l := range t.mu.lanes {
 		if l.state == clientUnleased {
 			lane = l
@@ -202,6 +202,7 @@ func (t *transport) lease(below int32) {
 	if t.turn.take() {
 		t.turn.pass <- struct{}{} // no caller waits for the answer
 	}
+	return lane
 }
 
 // takeAnswer handles a GRANT or a DENY.
@@ -380,6 +381,7 @@ func (t *transport) takeBytes(lane *clientLane, data []byte) error {
 	lowest := int32(lane.response.Lowest)
 	if !abandoned {
 		t.mu.times.Add(t.turn.clock - lane.picked)
+		t.mu.responseBytes += (int64(lane.received) - t.mu.responseBytes) / averageOf
 	}
 	t.mu.Unlock()
 	if !abandoned {

@@ -318,7 +318,7 @@ func TestCancelAtEveryByteOfAnExchange(t *testing.T) {
 	}
 }
 
-// Messages of megabytes share a connection with small ones, in both directions.
+// Messages of megabytes share connections with small ones, in both directions.
 func TestBigAndSmallMessagesTogether(t *testing.T) {
 	a := newTestTLS(t)
 	t.Run("plain", func(t *testing.T) {
@@ -354,7 +354,7 @@ func testBigAndSmall(t *testing.T, server *ServerOptions, pool *PoolOptions) {
 		})
 	}
 	wg.Wait()
-	require.Equal(t, 1, p.Stats().Transports)
+	require.LessOrEqual(t, p.Stats().Transports, 3)
 	require.Zero(t, p.members.buffers.used.Load())
 }
 

@@ -131,7 +131,7 @@ func TestStreamsStayInTheZone(t *testing.T) {
 	near := serve(t, echo, &ServerOptions{Zone: "a", StreamHandler: streams})
 	far := serve(t, echo, &ServerOptions{Zone: "b", StreamHandler: streams})
 	p := newPool(t, &PoolOptions{Size: 8, Zone: "a"}, near.address, far.address)
-	until(t, "both servers are connected", func() bool { return p.Stats().Transports == 2 })
+	until(t, "both servers are connected", func() bool { return connected(p) == 2 })
 	for range 10 {
 		open(t, p, "wait")
 	}

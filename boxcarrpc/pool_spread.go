@@ -1,0 +1,147 @@
+package boxcarrpc
+
+import (
+	"time"
+
+	"docstore/boxcarrpc/core"
+)
+
+// A pool has as many transports to a server as core.Connections says for its lanes and responses.
+// With each it gets more lanes: they move from one transport to another, one at a time. A new slot
+// is leased first, and the other one is given back when it is free, so that the pool never has fewer
+// slots than before.
+
+const (
+	// spreadPause is the time for which the number of transports to a server does not change after
+	// the server has refused another connection or slot.
+	spreadPause = 10 * time.Second
+	// averageOf is the number of responses that count for the average of their sizes.
+	averageOf = 32
+)
+
+// emptiest returns the transport with the fewest lanes that has room for another one, or nil.
+// members.mu is held.
+func (p *poolPeer) emptiest() (best *transport) {
+	for _, t := range p.transports {
+		if !t.leaving && t.leased < t.maxLanes() && (best == nil || t.leased < best.leased) {
+			best = t
+		}
+	}
+	return best
+}
+
+// fullest returns the transport with the most lanes, if possible one that is thinning, or nil.
+// members.mu is held.
+func (p *poolPeer) fullest() (best *transport) {
+	for _, t := range p.transports {
+		switch {
+		case t.leaving && !t.thinning:
+		case best == nil, t.thinning && !best.thinning && t.leased > 0, t.thinning == best.thinning && t.leased > best.leased:
+			best = t
+		}
+	}
+	return best
+}
+
+// responseBytes returns the average size of the server's responses. members.mu is held.
+func (p *poolPeer) responseBytes() int64 {
+	var lanes, sum int64
+	for _, t := range p.transports {
+		t.mu.Lock()
+		sum += t.mu.responseBytes * int64(t.leased)
+		t.mu.Unlock()
+		lanes += int64(t.leased)
+	}
+	return sum / max(lanes, 1)
+}
+
+// connections returns how many transports a number of lanes on a server needs, and how many get
+// lanes. m.mu is held.
+func (m *members) connections(peer *poolPeer, lanes int) (need, have int) {
+	for _, t := range peer.transports {
+		if !t.leaving {
+			have++
+		}
+	}
+	perConn := m.options.LanesPerConn
+	return max(core.Connections(lanes, peer.responseBytes()), (lanes+perConn-1)/perConn), have
+}
+
+// needsTransport reports whether a number of lanes on a server needs another transport, and the
+// server may allow it. m.mu is held.
+func (m *members) needsTransport(peer *poolPeer, lanes int) bool {
+	need, have := m.connections(peer, lanes)
+	return need > have+peer.dialing && m.now() >= peer.spreadAt
+}
+
+// spread makes the next change that brings a server's lanes to as many transports as they need: it
+// opens a transport, or begins to move a lane. m.mu is held.
+func (m *members) spread(peer *poolPeer) {
+	info := m.slots.peer(peer.index)
+	if peer.dialing > 0 || peer.moving != nil || m.now() < peer.spreadAt || m.mu.closed || !info.Member || info.Draining || info.Suspect {
+		return
+	}
+	need, have := m.connections(peer, info.Held)
+	if need > have && have > 0 {
+		peer.dialing++
+		m.tasks.Go(func() { m.connectMore(peer) })
+		return
+	}
+	if need <= have/2 {
+		m.thin(peer, have-need)
+	}
+	from, to := peer.fullest(), peer.emptiest()
+	if to == nil || from == to || from.leased == 0 || !from.thinning && from.leased-to.leased < 2 {
+		return
+	}
+	peer.moving = to.lease(core.NoSlot)
+	m.checkLivenessSoon()
+}
+
+// thin makes the newest n transports of a server leave after their lanes have moved. m.mu is held.
+func (m *members) thin(peer *poolPeer, n int) {
+	for i := len(peer.transports) - 1; i >= 0 && n > 0; i-- {
+		if t := peer.transports[i]; !t.leaving {
+			t.leaving, t.thinning = true, true
+			m.noteIdle(t)
+			n--
+		}
+	}
+}
+
+// connectMore makes another transport, for lanes of others.
+func (m *members) connectMore(peer *poolPeer) {
+	t, err := m.dial(m.ctx, peer)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.opened(peer, t, err)
+	m.spread(peer)
+}
+
+// moved handles the answer to the LEASE of a lane that is to replace another one. m.mu is held.
+func (m *members) moved(lane *clientLane, granted bool, slot int32) {
+	t := lane.transport
+	peer := t.peer
+	peer.moving = nil
+	switch from := peer.fullest(); {
+	case !granted:
+		t.leased--
+		peer.spreadAt = m.now() + int64(spreadPause)
+	case t.leaving, from == nil, from == t:
+		t.unlease(lane)
+	default:
+		if peer.moving = m.slots.move(lane, slot, from); peer.moving == nil {
+			t.unlease(lane)
+		}
+	}
+	m.noteIdle(t)
+	m.stepLocked()
+}
+
+// moveNext moves the next lane after one that was replaced has been given back. m.mu is held.
+func (m *members) moveNext(lane *clientLane) {
+	if peer := lane.transport.peer; peer.moving == lane {
+		peer.moving = nil
+		m.spread(peer)
+	}
+}

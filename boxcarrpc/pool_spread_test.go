@@ -1,0 +1,124 @@
+package boxcarrpc
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// lanesOf returns the numbers of lanes of the pool's transports, in ascending order.
+func lanesOf(p *Pool) (lanes []int) {
+	p.members.mu.Lock()
+	defer p.members.mu.Unlock()
+	for _, t := range p.members.mu.open {
+		lanes = append(lanes, t.leased)
+	}
+	slices.Sort(lanes)
+	return lanes
+}
+
+// connected returns the number of servers to which the pool is connected.
+func connected(p *Pool) (n int) {
+	p.members.mu.Lock()
+	defer p.members.mu.Unlock()
+	for _, peer := range p.members.mu.peers {
+		if peer != nil && len(peer.transports) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// times returns n times the number of lanes.
+func times(n, lanes int) (all []int) { return slices.Repeat([]int{lanes}, n) }
+
+// callAll makes calls with responses of a size, as many at a time as the pool has slots, until the
+// result is called. None may fail.
+func callAll(t *testing.T, p *Pool, size int) (end func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var calls sync.WaitGroup
+	for range p.options.Size {
+		calls.Go(func() {
+			for request := make([]byte, size); ctx.Err() == nil; {
+				if _, err := p.Call(t.Context(), "m", request, nil); err != nil {
+					t.Errorf("a call of %d bytes: %v", size, err)
+					return
+				}
+			}
+		})
+	}
+	return func() {
+		cancel()
+		calls.Wait()
+	}
+}
+
+// The lanes of a server are spread over two connections, and over more while its responses are
+// large. No call fails for lack of a slot meanwhile.
+func TestLanesAreSpreadOverConnections(t *testing.T) {
+	s := serve(t, echo, nil)
+	p := newPool(t, &PoolOptions{Size: 16}, s.address)
+	full(t, p)
+	until(t, "there are two connections", func() bool { return slices.Equal(lanesOf(p), times(2, 8)) })
+	for range 2 {
+		end := callAll(t, p, 64<<10)
+		until(t, "large responses have four connections", func() bool { return slices.Equal(lanesOf(p), times(4, 4)) })
+		end()
+		end = callAll(t, p, 10)
+		until(t, "small responses have two connections", func() bool { return slices.Equal(lanesOf(p), times(2, 8)) })
+		end()
+	}
+	until(t, "the server has the slots of the pool", func() bool { return s.Stats().Slots == 16 })
+	require.Zero(t, p.Stats().Broken)
+}
+
+// A few lanes share a connection.
+func TestFewLanesShareAConnection(t *testing.T) {
+	s := serve(t, echo, nil)
+	p := newPool(t, &PoolOptions{Size: 4}, s.address)
+	full(t, p)
+	end := callAll(t, p, 64<<10)
+	time.Sleep(10 * silenceTick)
+	end()
+	require.Equal(t, times(1, 4), lanesOf(p))
+}
+
+// A server that allows a client one connection serves all of its lanes on it, and is not in
+// quarantine.
+func TestAServerThatRefusesASecondConnection(t *testing.T) {
+	inBubble(t, echo, &ServerOptions{MaxConns: 1}, func(t *testing.T, _ *testServer, l *pipes) {
+		p := newPool(t, &PoolOptions{Size: 16, Dialer: l.dial}, "s")
+		end := func() {}
+		for range 3 {
+			time.Sleep(2 * spreadPause)
+			end()
+			require.Equal(t, 16, p.Stats().Slots)
+			require.Equal(t, 1, p.Stats().Live)
+			require.Equal(t, times(1, 16), lanesOf(p))
+			end = func() {
+				_, err := p.Call(t.Context(), "m", nil, nil)
+				require.NoError(t, err)
+			}
+		}
+	})
+}
+
+// A server without another slot keeps its lanes where they are.
+func TestAServerWithoutASlotForAMove(t *testing.T) {
+	s := serve(t, echo, &ServerOptions{MaxLanes: 16})
+	p := newPool(t, &PoolOptions{Size: 16}, s.address)
+	full(t, p)
+	end := callAll(t, p, 64<<10)
+	until(t, "a move was refused", func() bool {
+		p.members.mu.Lock()
+		defer p.members.mu.Unlock()
+		return p.members.mu.peers[0].spreadAt > 0
+	})
+	end()
+	require.Equal(t, 16, p.Stats().Slots)
+	require.Zero(t, p.Stats().Broken)
+}
