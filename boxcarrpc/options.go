@@ -248,9 +248,10 @@ type PoolOptions struct {
 	// Methods has the options of methods by name. The default is none: a request that may
 	// have been processed is never repeated.
 	Methods map[string]Method
-	// LanesPerConn limits the lanes of one connection. Lower it if one connection cannot
-	// carry the responses of a server; 1 is the form of the article, a connection for each
-	// slot. The default is 64.
+	// LanesPerConn limits the lanes of one connection. A pool makes more connections by itself
+	// while responses are large. Lower it for a client with many processors and few servers: see
+	// the package comment; 1 is the form of the article, a connection for each slot. The default
+	// is 64.
 	LanesPerConn int
 	// DialTimeout limits connecting and the handshakes. Raise it for servers at a long
 	// distance. The default is 1 s.

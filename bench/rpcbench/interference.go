@@ -18,7 +18,7 @@ type neighbour struct {
 }
 
 // interfere measures callers without and with neighbours, alternately. The neighbours use the same
-// connection, or another one.
+// pool, or another one.
 func (s *settings) interfere(title string, callers int, apart bool, neighbours ...neighbour) (err error) {
 	boxcar := []string{"boxcar"}
 	servers, stop, err := startChildren(boxcar)
@@ -27,7 +27,7 @@ func (s *settings) interfere(title string, callers int, apart bool, neighbours .
 		return err
 	}
 	size := callers + len(neighbours)
-	client, err := connectPool(servers[0].address, &boxcarrpc.PoolOptions{Size: size, LanesPerConn: size})
+	client, err := connectPool(servers[0].address, &boxcarrpc.PoolOptions{Size: size})
 	if err != nil {
 		return err
 	}

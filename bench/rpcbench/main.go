@@ -14,11 +14,10 @@
 //	large  the same with 1,024 callers and responses of 10 KB
 //	open   arrivals in an open loop, at half of grpc-go's limit; latency counts from the time when
 //	       a call was due
-//	slow   63 callers on one connection, alone and next to a handler that sleeps
+//	slow   63 callers of one pool, alone and next to a handler that sleeps
 //	       for 10 ms and one that takes page faults
-//	bulk   64 callers on one connection, alone and next to one that gets 16 MiB
-//	       at a time
-//	apart  the same with the large responses on another connection
+//	bulk   64 callers of one pool, alone and next to one that gets 16 MiB at a time
+//	apart  the same with the large responses in another pool
 //	connections  memory of both sides per client after one call
 //	idle   a server with 10,000 idle clients
 //
