@@ -33,7 +33,7 @@
 // # Slots
 //
 // A slot is a lane of a connection. A connection carries many lanes, each lane one request
-// at a time. A pool with more than four lanes on a server has two connections to it, and up to
+// at a time. A pool with more than eight lanes on a server has two connections to it, and up to
 // one for each four lanes while its responses are large: see core.Connections. A server gives a new lane its lowest free number, which no other lane has at
 // the same time. A client holds a ladder of Size slots and uses the free one with the
 // lowest number, among equals the one that was idle longest. In the background it asks

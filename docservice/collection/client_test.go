@@ -53,7 +53,7 @@ func dial(t testing.TB, addresses ...string) *docservice.Client {
 func dialPool(t testing.TB, addresses ...string) *boxcarrpc.Pool {
 	t.Helper()
 	pool, err := boxcarrpc.NewPool(discovery.Static(addresses...), &boxcarrpc.PoolOptions{
-		Size: 4, Methods: docservice.IdempotentMethods(), // so few that each server has one connection
+		Size: 8, Methods: docservice.IdempotentMethods(),
 		RetryRatio: 3, // some servers here refuse most calls
 		// A timeout on the only connection would cost the pool all its slots and fail the
 		// call.
