@@ -37,14 +37,30 @@ func (c *asker) failed(q question, what string, err error) {
 	}
 }
 
-// isWhole reports whether each shard is served by a server.
+// listTime is the time in which clients learn of a server that serves its shards again.
+const listTime = 5 * time.Second
+
+// isWhole reports whether each shard is served by a server that clients know.
 func (w *world) isWhole() bool {
-	for s := range w.layout.Shards {
-		if w.etcd != nil && !slices.ContainsFunc(w.servers, func(h *serverHost) bool { return h.holds(shard.Name(collectionName, s)) }) {
-			return false
-		}
+	if w.etcd == nil {
+		return true
 	}
-	return true
+	whole := true
+	for s := range w.layout.Shards {
+		whole = whole && slices.ContainsFunc(w.servers, func(h *serverHost) bool { return h.leases() && h.holds(shard.Name(collectionName, s)) })
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !whole {
+		w.mu.partial = time.Now()
+	}
+	return whole && time.Since(w.mu.partial) > listTime
+}
+
+// leases reports whether the server runs and is not drained.
+func (h *serverHost) leases() bool {
+	s := h.serving()
+	return s != nil && !s.Boxcar().Stats().Draining
 }
 
 // statusError is the status of a response over HTTP that is none of those expected.
@@ -55,11 +71,10 @@ func (e statusError) Error() string { return fmt.Sprint("the status ", int(e)) }
 // disturbed reports whether requests that began at a time may fail: the server starts or ends, or has a
 // fault of its network or disk, or had one a short time before.
 func (h *serverHost) disturbed(began time.Time) bool {
-	s := h.serving()
 	h.mu.Lock()
 	p := h.mu.process
 	h.mu.Unlock()
-	if h.w.config.Destructive || p == nil || s == nil || s.Boxcar().Stats().Draining || began.Before(p.started.Add(calmTime)) {
+	if h.w.config.Destructive || p == nil || !h.leases() || began.Before(p.started.Add(calmTime)) {
 		return true
 	}
 	return slices.ContainsFunc(h.w.config.Faults, func(f Fault) bool {

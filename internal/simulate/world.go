@@ -48,6 +48,7 @@ type world struct {
 		storeFaults int // active ones
 		// storeDamaged: a bit of a commit or manifest was flipped, so servers may not learn the announced manifest.
 		storeDamaged bool
+		partial      time.Time // when a shard was last seen to be served by no server that clients know
 		compacted    bool
 		erased       bool                          // compaction has erased documents
 		frozen       bool                          // a rollback has not ended
