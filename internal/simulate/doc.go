@@ -71,8 +71,8 @@
 // list, expired), clients.go (ready, incomplete), updater.go (source), settle.go (liveness, queue,
 // files), takeover.go (bucket, publishers), lifecycle.go (pinned, bucket), erased.go (erased),
 // truncation.go (withdrawn), nearby.go (forked), adapters.go and adapters_http.go (batch, connection age,
-// admission), load.go (load), failures.go (failed), access.go (access), conditions.go (condition, head), prober.go (health,
-// readiness, metrics, files), causes.go (alerts),
+// admission), load.go (load), failures.go (failed), access.go (access), conditions.go (condition, head),
+// prober.go (health, readiness, metrics, files), causes.go (alerts),
 // baseline.go (pool, idle server, scrub, canary, requests, stopped server) and echo_clients.go (echo).
 // Those of pools are in rpc.go (answer, twice, processed, code, deadline, late, same server, fail),
 // frontend.go (outage, stream), backend.go (slot, share, priority), poolfaults.go (share) and
