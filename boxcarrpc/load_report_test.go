@@ -27,7 +27,10 @@ func TestIdleServerIsUsedWhileOthersHaveCalls(t *testing.T) {
 		addresses = append(addresses, s.address)
 	}
 	p := newPool(t, &PoolOptions{Size: 16}, addresses...)
-	full(t, p)
+	until(t, "the pool holds the lowest slots of all servers", func() bool {
+		held := p.Stats()
+		return held.Slots == held.Size && held.Highest < held.Size/len(addresses)
+	})
 	share := func() float64 {
 		const calls = 400
 		before := counts[3].Load()
