@@ -8,16 +8,29 @@ import (
 	"docstore/bench/internal/process"
 )
 
+// sampleEvery is the time between two samples of the memory or processor time of this process. On a slow
+// machine one takes 0.2 ms, so that many more would make an idle process look busy.
+const sampleEvery = 20 * time.Millisecond
+
 // quietSince waits until the process has been idle for a while, which is when an engine has done its
 // merges, and returns the time when that while began.
 func quietSince(while time.Duration) time.Time {
 	const share = 20 // less than a twentieth of a processor
+	type sample struct {
+		at  time.Time
+		cpu time.Duration
+	}
+	var samples []sample // of the last while
 	for {
-		start, before := time.Now(), process.OwnCPU()
-		time.Sleep(while)
-		if (process.OwnCPU()-before)*share < while {
-			return start
+		now := sample{time.Now(), process.OwnCPU()}
+		samples = append(samples, now)
+		for now.at.Sub(samples[0].at) >= while {
+			if (now.cpu-samples[0].cpu)*share < now.at.Sub(samples[0].at) {
+				return samples[0].at
+			}
+			samples = samples[1:]
 		}
+		time.Sleep(min(while, sampleEvery))
 	}
 }
 
@@ -27,7 +40,7 @@ func watchMemory() *atomic.Int64 {
 	go func() {
 		for {
 			peak.Store(max(peak.Load(), ownBytes("RssAnon")))
-			time.Sleep(5 * time.Millisecond)
+			time.Sleep(20 * time.Millisecond)
 		}
 	}()
 	return peak
