@@ -241,18 +241,22 @@ func TestEmptyQueueIsReady(t *testing.T) {
 }
 
 // TestAQueueThatIsNoLongerEmpty: the files of a queue that was empty arrive while the collection is
-// behind. It is not ready before their entries are read, although the last head file that it has read
-// says that there are none.
+// behind, with a head file or, as increments do, without one. It is not ready before their entries are
+// read, although the last head file that it has read says that there are none.
 func TestAQueueThatIsNoLongerEmpty(t *testing.T) {
-	for range 20 {
+	for i := range 40 {
 		f := newMemFixture(t)
 		f.options.RequireHead = true
 		f.options.RetryInterval = time.Hour // the head file is not read periodically
-		require.NoError(t, queue.WriteHead(f.fs, f.queueDir, queue.Head{Time: time.Now()}))
+		empty := queue.Head{Time: time.Now()}
+		require.NoError(t, queue.WriteHead(f.fs, f.queueDir, empty))
 		c := f.ready()
 		c.SetBehind(true)
 		requireNone(t, c, "third-1", docservice.ErrUnavailable)
 		f.copyOf(threeSegments(t), 3)
+		if i%2 == 1 {
+			require.NoError(t, queue.WriteHead(f.fs, f.queueDir, empty))
+		}
 		c.SetBehind(false)
 		if c.Ready() {
 			requireDocument(t, c, "third-1", documentOf("third-1"))

@@ -205,6 +205,13 @@ func (h *health) knowsHead() bool {
 	return !h.mu.head.target.IsZero()
 }
 
+// queueIsEmpty reports whether a head file is required and says that the queue has no entries.
+func (h *health) queueIsEmpty() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.options.RequireHead && h.mu.head.isEmpty()
+}
+
 // committed records that entries up to next are in the index, which were appended between two times. It reports whether a fault
 // had stopped the tail.
 func (h *health) committed(next queue.Position, entries int, oldest, appended time.Time) (resumed bool) {
@@ -274,7 +281,6 @@ func (h *health) reachedEnd(at queue.Position, atEnd bool, ends uint64) (ready, 
 	if ends != h.mu.ends {
 		return false, false
 	}
-	atEnd = atEnd || h.options.RequireHead && h.mu.head.isEmpty() && at.Next.IsZero()
 	if atEnd && h.mu.tail.current && h.mu.tail.position.SamePlace(at) && h.mu.head.reaches(at, h.options.RequireHead) && !h.awaits(at.Next.Segment) {
 		h.mu.reached, h.mu.tail.reachedEnd = true, true
 	}

@@ -241,14 +241,17 @@ func (f *follower) checkEnd() {
 }
 
 // atEnd reports whether a position is after all entries here. If no segment has arrived, or
-// one is missing before others, no entry is waiting although the end is not reached. The head file
-// says whether the queue is empty, and how far it reaches.
+// one is missing before others, no entry is waiting although the end is not reached, unless the head
+// file says that the queue is empty. Increments are added to an empty queue without another head file.
 func (f *follower) atEnd(at queue.Position) bool {
 	end := f.queue.End()
 	if !f.health.knowsHead() {
 		f.readHead() // after listing the segments: the head file is copied before them
 	}
-	return !end.IsZero() && at.Next.Compare(end.Next) >= 0
+	if end.IsZero() {
+		return at.Next.IsZero() && f.health.queueIsEmpty()
+	}
+	return at.Next.Compare(end.Next) >= 0
 }
 
 // tailStopped records why reading the queue failed.
