@@ -17,10 +17,8 @@ const (
 // predicts the layout of a block before the block is read.
 type meanEntry struct {
 	key, value, bytes float64
-	perByte           float64 // entries
-	entry             int     // bytes, rounded
-	mixed             bool    // not all entries have the same size, or some are tombstones
-	// keyBytes and valueBytes are the sizes of each entry, unless mixed.
+	entry             int // bytes, rounded
+	// keyBytes and valueBytes are those of each entry if all have the same size.
 	keyBytes, valueBytes uint64
 	// slack is the typical distance, in values, of a key from its position with evenly
 	// distributed keys: half the square root of the entries of a block.
@@ -32,9 +30,8 @@ func newMeanEntry(f Facts) meanEntry {
 	n := float64(max(1, f.Entries))
 	m := meanEntry{key: float64(f.KeyBytes) / n, value: float64(f.ValueBytes) / n}
 	m.bytes = max(1, m.key+m.value)
-	m.entry, m.perByte = int(math.Round(m.bytes)), 1/m.bytes
+	m.entry = int(math.Round(m.bytes))
 	m.keyBytes, m.valueBytes = uint64(m.key), uint64(m.value)
-	m.mixed = float64(m.keyBytes) != m.key || float64(m.valueBytes) != m.value || f.Tombstones > 0
 	m.slack = math.Sqrt(blockTargetBytes/m.bytes) / 2
 	m.large = (2*m.slack+1)*m.value > prefetchedValueBytes
 	return m
@@ -81,21 +78,21 @@ func (r *Reader) prefetchValue(i int, prefix uint64) {
 	}
 }
 
-// prefetchHeader prefetches the header of a block, and the translation of its page's address.
+// prefetchHeader prefetches the header of a block, which a mixed one needs, and the translation of its
+// page's address.
 func (r *Reader) prefetchHeader(i int) { prefetch.Of(&r.data[r.blockOffset(i)]) }
 
-// prefetchEntry prefetches the likely position of an entry of an even block, or the offset of
-// an entry of a mixed one.
-func (r *Reader) prefetchEntry(start, end uint64, i int) {
+// prefetchEntry prefetches an entry of a block, or the offset of an entry of a mixed one. layout is
+// that of the block's tags.
+func (r *Reader) prefetchEntry(start, end uint64, i, layout int) {
 	m := &r.mean
-	if m.mixed {
+	if layout == 0 {
 		prefetch.Of(&r.data[min(start+blockHeaderBytes+4*uint64(i), end-1)])
 		return
 	}
-	count := uint64(float64(end-start-blockHeaderBytes) * m.perByte)
 	keys := start + blockHeaderBytes
 	key := keys + uint64(i)*m.keyBytes
 	prefetch.Bytes(r.data[min(key, end):min(key+m.keyBytes, end)])
-	value := keys + count*m.keyBytes + uint64(i)*m.valueBytes
+	value := keys + uint64(layout)*m.keyBytes + uint64(i)*m.valueBytes
 	prefetch.Bytes(r.data[min(value, end):min(value+min(m.valueBytes, prefetchedValueBytes), end)])
 }

@@ -195,7 +195,7 @@ func (r *Reader) verify(i int) error {
 		return err
 	}
 	if t := r.tags.Load(); t != nil {
-		t.fill(i, c.block)
+		t.fill(i, c.block, &r.mean)
 	}
 	return nil
 }

@@ -17,9 +17,13 @@ import (
 // Tags are kept in memory only. The first lookup in a block fills in those of the block, from
 // the copy that verifies the block. A wrong tag, or none, costs time and never the answer:
 // absence is confirmed in a copy.
+//
+// After the tags of a block there is its layout: the number of entries if it is an even block
+// whose keys and values have the mean sizes of the table, else 0. It locates these entries
+// without the block's header.
 type tags struct {
 	region  offheap.Region
-	bytes   []byte // stride for each block; 0: no entry
+	bytes   []byte // stride for each block: tags, 0 for no entry, and the layout
 	stride  int    // a multiple of tagWord
 	claimed bitmap // a lookup fills in the tags of the block, or has done so
 	filled  bitmap // the tags of the block may be read
@@ -76,23 +80,27 @@ func (r *Reader) dropTags() {
 	}
 }
 
-// tagStride returns the number of tags of a block: a block may have an eighth more entries
-// than the mean.
+// tagStride returns the bytes for a block, which may have an eighth more entries than the mean, and
+// one more.
 func tagStride(blocks int, entries uint64) int {
 	mean := int(entries) / blocks
-	return (mean + mean/8 + tagWord) / tagWord * tagWord
+	return (mean + mean/8 + 1 + tagWord) / tagWord * tagWord
 }
 
 // tagBytes returns the memory of tags.
 func tagBytes(blocks, stride int) int64 { return int64(blocks*stride) + 2*bitmapBytes(blocks) }
 
-// fill fills in the tags of block i, unless a lookup has begun to, or the block has too many
-// entries.
-func (t *tags) fill(i int, b block) {
-	if !t.claimed.add(i) || b.count > t.stride {
+// fill fills in the tags and the layout of block i of a table, unless a lookup has begun to, or the
+// block has too many entries.
+func (t *tags) fill(i int, b block, mean *meanEntry) {
+	layout := t.stride - 1
+	if !t.claimed.add(i) || b.count > layout {
 		return
 	}
 	of, at := t.of(i), 0
+	if uint64(b.keyBytes) == mean.keyBytes && uint64(b.valueBytes) == mean.valueBytes && b.keyBytes > 0 {
+		of[layout] = byte(b.count)
+	}
 	b.eachKey(func(key []byte) {
 		of[at] = tagOf(key)
 		at++
@@ -100,7 +108,7 @@ func (t *tags) fill(i int, b block) {
 	t.filled.add(i)
 }
 
-// of returns the tags of block i.
+// of returns the tags and the layout of block i.
 func (t *tags) of(i int) []byte { return t.bytes[i*t.stride : (i+1)*t.stride] }
 
 // tagSeed makes tags unpredictable, so keys with the same tag cannot be chosen.
@@ -122,17 +130,18 @@ func equalTags(eight []byte, tag byte) uint64 {
 type matches struct {
 	entries [maxMatches]uint8
 	count   int
+	layout  int // of the block
 }
 
 // match sets m to the entries of block i that have a tag, and prefetches them.
 func (r *Reader) match(m *matches, t *tags, i int, tag byte) {
 	of := t.of(i)
 	start, end := r.blockRange(i)
-	m.count = 0
+	m.count, m.layout = 0, int(of[len(of)-1])
 	for at := 0; at < len(of); at += tagWord {
 		for equal := equalTags(of[at:], tag); equal != 0 && m.count < maxMatches; equal &= equal - 1 {
 			entry := at + bits.TrailingZeros64(equal)/8
-			r.prefetchEntry(start, end, entry)
+			r.prefetchEntry(start, end, entry, m.layout)
 			m.entries[m.count] = uint8(entry)
 			m.count++
 		}
@@ -146,9 +155,12 @@ func (r *Reader) pick(m *matches, i int, key []byte) (value []byte, ok bool) {
 		return nil, false
 	}
 	start, end := r.blockRange(i)
-	b, fault := parseBlock(r.data[start:end], r.mean.entry)
-	if fault != nil {
-		return nil, false
+	b := block{r.data[start:end], m.layout, int(r.mean.keyBytes), int(r.mean.valueBytes)}
+	if m.layout == 0 {
+		var fault *FormatFault
+		if b, fault = parseBlock(b.data, r.mean.entry); fault != nil {
+			return nil, false
+		}
 	}
 	for _, at := range m.entries[:m.count] {
 		if int(at) < b.count && bytes.Equal(b.key(int(at)), key) {
