@@ -52,14 +52,14 @@ func (m *members) stepLocked() {
 	m.mu.wake.Reset(m.slots.wakeIn())
 }
 
-// requestLease requests a slot: on the transport of the server with the fewest lanes, if
-// one has room and no other is needed, else on a new transport. m.mu is held.
+// requestLease requests a slot: on the transport of the server with the fewest lanes after the
+// exchange, if one has room and no other is needed, else on a new transport. m.mu is held.
 func (m *members) requestLease(peer *poolPeer, below int32) {
 	lanes := m.slots.peer(peer.index).Held
 	if below == core.NoSlot {
 		lanes++ // it replaces none of the server's
 	}
-	if t := peer.emptiest(); t != nil && !m.needsTransport(peer, lanes) {
+	if t := peer.emptiest(m.slots.replaced(peer.index)); t != nil && !m.needsTransport(peer, lanes) {
 		m.lease(t, below)
 		return
 	}
@@ -89,7 +89,7 @@ func (m *members) connect(peer *poolPeer) {
 		return
 	}
 	if err != nil {
-		t = peer.emptiest()
+		t = peer.emptiest(nil)
 	}
 	if t == nil {
 		peer.failure = err
@@ -128,7 +128,7 @@ func (m *members) opened(peer *poolPeer, t *transport, err error) {
 		peer.spreadAt = m.now() + int64(spreadPause)
 		return
 	}
-	peer.failure = nil
+	peer.failure, peer.spreading = nil, true
 	t.mu.responseBytes = peer.responseBytes()
 	t.idleSince = m.now()
 	t.liveness = core.NewLiveness(t.idleSince, int64(m.options.SilenceTimeout), int64(keepAlive))

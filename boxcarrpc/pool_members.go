@@ -70,6 +70,7 @@ type poolPeer struct {
 	dialing    int          // transports that are being made
 	streamed   int64        // when the last stream was opened
 	moving     *clientLane  // that replaces another one, or that was replaced and is busy; nil: none
+	spreading  bool         // the number of transports has changed, and lanes move
 	spreadAt   int64        // the number of transports does not change before
 	shared     bool         // warnIfShared has warned
 	present    bool         // in the set that setServers makes

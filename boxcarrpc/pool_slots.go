@@ -358,6 +358,16 @@ func (s *slots) peer(index int32) core.PeerInfo {
 	return s.mu.ladder.Peer(index)
 }
 
+// replaced returns the lane that another slot of a server would replace, or nil.
+func (s *slots) replaced(peer int32) *clientLane {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if victim, ok := s.mu.ladder.Victim(peer); ok && victim >= 0 {
+		return s.mu.lanes[victim]
+	}
+	return nil
+}
+
 // returned returns a lane that has left the ladder, to be released, or nil.
 func (s *slots) returned() *clientLane {
 	s.mu.Lock()

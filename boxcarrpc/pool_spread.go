@@ -10,21 +10,33 @@ import (
 // With each it gets more lanes: they move from one transport to another, one at a time. A new slot
 // is leased first, and the other one is given back when it is free, so that the pool never has fewer
 // slots than before.
+//
+// Lanes move only after the number of transports has changed. The new slot of a lane that moves has
+// a higher number, for which the pool exchanges lower ones, also of other servers: lanes that moved
+// whenever their transports became uneven would move for ever.
 
 const (
 	// spreadPause is the time for which the number of transports to a server does not change after
 	// the server has refused another connection or slot.
 	spreadPause = 10 * time.Second
+	// thinSlack is the number of lanes that a server must lack for transports to be closed, so that
+	// none is opened again for the next lane.
+	thinSlack = 2
 	// averageOf is the number of responses that count for the average of their sizes.
 	averageOf = 32
 )
 
-// emptiest returns the transport with the fewest lanes that has room for another one, or nil.
-// members.mu is held.
-func (p *poolPeer) emptiest() (best *transport) {
+// emptiest returns the transport with the fewest lanes, without replaced, that has room for another
+// one, or nil. Of several servers behind the address it returns the first one. members.mu is held.
+func (p *poolPeer) emptiest(replaced *clientLane) (best *transport) {
+	least := 0
 	for _, t := range p.transports {
-		if !t.leaving && t.leased < t.maxLanes() && (best == nil || t.leased < best.leased) {
-			best = t
+		lanes := t.leased
+		if replaced != nil && replaced.transport == t {
+			lanes--
+		}
+		if !t.leaving && t.leased < t.maxLanes() && (best == nil || lanes < least && !p.shared) {
+			best, least = t, lanes
 		}
 	}
 	return best
@@ -64,7 +76,11 @@ func (m *members) connections(peer *poolPeer, lanes int) (need, have int) {
 		}
 	}
 	perConn := m.options.LanesPerConn
-	return max(core.Connections(lanes, peer.responseBytes()), (lanes+perConn-1)/perConn), have
+	need = (lanes + perConn - 1) / perConn
+	if !peer.shared {
+		need = max(need, core.Connections(lanes, peer.responseBytes()))
+	}
+	return need, have
 }
 
 // needsTransport reports whether a number of lanes on a server needs another transport, and the
@@ -78,7 +94,7 @@ func (m *members) needsTransport(peer *poolPeer, lanes int) bool {
 // opens a transport, or begins to move a lane. m.mu is held.
 func (m *members) spread(peer *poolPeer) {
 	info := m.slots.peer(peer.index)
-	if peer.dialing > 0 || peer.moving != nil || m.now() < peer.spreadAt || m.mu.closed || !info.Member || info.Draining || info.Suspect {
+	if peer.dialing > 0 || peer.moving != nil || m.now() < peer.spreadAt || m.mu.closed || peer.shared || !info.Member || info.Draining || info.Suspect {
 		return
 	}
 	need, have := m.connections(peer, info.Held)
@@ -87,12 +103,18 @@ func (m *members) spread(peer *poolPeer) {
 		m.tasks.Go(func() { m.connectMore(peer) })
 		return
 	}
-	if need <= have/2 {
-		m.thin(peer, have-need)
+	if few, _ := m.connections(peer, info.Held+thinSlack); few <= have/2 {
+		m.thin(peer, have-few)
 	}
-	from, to := peer.fullest(), peer.emptiest()
-	if to == nil || from == to || from.leased == 0 || !from.thinning && from.leased-to.leased < 2 {
+	from, to := peer.fullest(), peer.emptiest(nil)
+	if to == nil || from == to || from.leased == 0 {
 		return
+	}
+	if !from.thinning {
+		peer.spreading = peer.spreading && from.leased-to.leased > 1
+		if !peer.spreading {
+			return
+		}
 	}
 	peer.moving = to.lease(core.NoSlot)
 	m.checkLivenessSoon()

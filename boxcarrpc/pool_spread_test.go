@@ -122,3 +122,31 @@ func TestAServerWithoutASlotForAMove(t *testing.T) {
 	require.Equal(t, 16, p.Stats().Slots)
 	require.Zero(t, p.Stats().Broken)
 }
+
+// The lanes of a pool stay where they are once they are spread: an exchange for a lower slot does not
+// make another one move. A call is outstanding, so that the pool looks at its connections often.
+func TestSpreadLanesStay(t *testing.T) {
+	for servers := 1; servers <= 4; servers++ {
+		for size := 7; size <= 12*servers; size++ {
+			var g *gate // made in the bubble
+			handler := func(int) Handler {
+				return func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {
+					return g.handler(ctx, method, request, dst)
+				}
+			}
+			withVirtualCluster(t, servers, handler, nil, func(t *testing.T, w *virtualCluster) {
+				g = newGate()
+				var calls sync.WaitGroup
+				defer calls.Wait()
+				defer g.release()
+				p := w.pool(t, &PoolOptions{Size: size})
+				calls.Go(func() { _, _ = p.Call(t.Context(), "m", nil, nil) })
+				time.Sleep(30 * time.Second)
+				before := p.Stats().Leases
+				require.Less(t, before, uint64(10*size))
+				time.Sleep(time.Minute)
+				require.Less(t, p.Stats().Leases-before, uint64(5), "%d servers, %d slots, lanes %v", servers, size, lanesOf(p))
+			})
+		}
+	}
+}

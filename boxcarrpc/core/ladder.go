@@ -317,7 +317,7 @@ func (l *Ladder) drop(entry int32) {
 // Bid returns the limit of a lease request to the server: the ladder takes slots below
 // it; NoSlot means any slot. It is not ok if the ladder takes no slot of the server.
 func (l *Ladder) Bid(peer int32) (below int32, ok bool) {
-	victim, ok := l.victimFor(peer)
+	victim, ok := l.Victim(peer)
 	switch {
 	case !ok:
 		return 0, false
@@ -328,9 +328,9 @@ func (l *Ladder) Bid(peer int32) (below int32, ok bool) {
 	return below, below > 0
 }
 
-// victimFor returns the entry that a slot of the server would replace, or none if there
-// is room. It is not ok if the ladder takes no slot of the server.
-func (l *Ladder) victimFor(peer int32) (victim int32, ok bool) {
+// Victim returns the entry that a slot of the server would replace, or -1 if there is room. It
+// is not ok if the ladder takes no slot of the server.
+func (l *Ladder) Victim(peer int32) (victim int32, ok bool) {
 	p := &l.peers[peer]
 	switch {
 	case !p.leases() || p.ejected && l.sound > 0 || !l.hasRoom():
@@ -435,7 +435,7 @@ func (l *Ladder) goesBefore(a, b *Slot) bool {
 // ladder holds already is refused: a server that leases a number twice would get more
 // than its share of the requests.
 func (l *Ladder) Grant(peer, number int32) (entry, victim int32, gone, ok bool) {
-	victim, ok = l.victimFor(peer)
+	victim, ok = l.Victim(peer)
 	if !ok || l.holds(peer, number) {
 		return none, none, false, false
 	}
