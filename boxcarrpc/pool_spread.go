@@ -11,9 +11,10 @@ import (
 // is leased first, and the other one is given back when it is free, so that the pool never has fewer
 // slots than before.
 //
-// Lanes move only after the number of transports has changed. The new slot of a lane that moves has
-// a higher number, for which the pool exchanges lower ones, also of other servers: lanes that moved
-// whenever their transports became uneven would move for ever.
+// Lanes move after the number of transports has changed, and if exchanges of slots have made them
+// uneven by more than evenEnough. The new slot of a lane that moves has a higher number, for which the
+// pool exchanges lower ones, also of other servers, and that makes transports uneven by up to two: if
+// lanes moved then, they would do so for ever.
 
 const (
 	// spreadPause is the time for which the number of transports to a server does not change after
@@ -22,6 +23,8 @@ const (
 	// thinSlack is the number of lanes that a server must lack for transports to be closed, so that
 	// none is opened again for the next lane.
 	thinSlack = 2
+	// evenEnough is the difference of two transports' lanes that stays.
+	evenEnough = 2
 	// averageOf is the number of responses that count for the average of their sizes.
 	averageOf = 32
 )
@@ -111,7 +114,8 @@ func (m *members) spread(peer *poolPeer) {
 		return
 	}
 	if !from.thinning {
-		peer.spreading = peer.spreading && from.leased-to.leased > 1
+		uneven := from.leased - to.leased
+		peer.spreading = uneven > evenEnough || peer.spreading && uneven > 1
 		if !peer.spreading {
 			return
 		}
