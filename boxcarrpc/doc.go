@@ -35,9 +35,9 @@
 // A slot is a lane of a connection. A connection carries many lanes, each lane one request
 // at a time. A pool with more than eight lanes on a server has two connections to it, and up to
 // one for each four lanes while its responses are large: see core.Connections. A server gives a
-// new lane its lowest free number, which no other lane has at the same time. A client holds a ladder of Size slots and uses the free one with the
-// lowest number, among equals the one that was idle longest. In the background it asks
-// random servers for numbers lower than its highest:
+// new lane its lowest free number, which no other lane has at the same time. A client holds a
+// ladder of Size slots and uses the free one with the lowest number, among equals the one that
+// was idle longest. In the background it asks random servers for numbers lower than its highest:
 //
 //	ladder of a client          slot  0  0  0  1  1  2
 //	                          server  c  a  b  c  a  b
@@ -58,8 +58,9 @@
 // 1 KB a reader takes a quarter of the client's processor time of a call, and a writer a
 // fifth. So one connection keeps about four processors of a client busy. A client with P
 // processors needs P/4 connections: it has them if it holds more than eight slots on each
-// of P/8 servers, else set LanesPerConn to 4*Size/P. A call takes the lock of its pool twice, together for 130 ns
-// on two processors. For more than some millions of calls a second use several pools.
+// of P/8 servers, else set LanesPerConn to 4*Size/P. A call takes the lock of its pool twice,
+// together for 130 ns on two processors. For more than some millions of calls a second use
+// several pools.
 //
 // # Subsets
 //

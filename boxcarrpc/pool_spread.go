@@ -12,7 +12,7 @@ import (
 // slots than before.
 //
 // Lanes move after the number of transports has changed, and if exchanges of slots have made them
-// uneven by more than evenEnough. The new slot of a lane that moves has a higher number, for which the
+// uneven by more than maxDifference. The new slot of a lane that moves has a higher number, for which the
 // pool exchanges lower ones, also of other servers, and that makes transports uneven by up to two: if
 // lanes moved then, they would do so for ever.
 
@@ -20,11 +20,12 @@ const (
 	// spreadPause is the time for which the number of transports to a server does not change after
 	// the server has refused another connection or slot.
 	spreadPause = 10 * time.Second
-	// thinSlack is the number of lanes that a server must lack for transports to be closed, so that
-	// none is opened again for the next lane.
+	// Transports are closed only if thinSlack more lanes would not need them, so that none is opened
+	// again for the next lane.
 	thinSlack = 2
-	// evenEnough is the difference of two transports' lanes that stays.
-	evenEnough = 2
+	// maxDifference is the maximum difference between the lanes of two transports for which none
+	// move.
+	maxDifference = 2
 	// averageOf is the number of responses that count for the average of their sizes.
 	averageOf = 32
 )
@@ -114,8 +115,8 @@ func (m *members) spread(peer *poolPeer) {
 		return
 	}
 	if !from.thinning {
-		uneven := from.leased - to.leased
-		peer.spreading = uneven > evenEnough || peer.spreading && uneven > 1
+		difference := from.leased - to.leased
+		peer.spreading = difference > maxDifference || peer.spreading && difference > 1
 		if !peer.spreading {
 			return
 		}

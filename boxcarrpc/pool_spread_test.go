@@ -36,7 +36,7 @@ func connected(p *Pool) (n int) {
 // areSpread reports whether the pool has so many transports with about as many lanes each.
 func areSpread(p *Pool, transports int) bool {
 	lanes := lanesOf(p)
-	return len(lanes) == transports && lanes[transports-1]-lanes[0] <= evenEnough
+	return len(lanes) == transports && lanes[transports-1]-lanes[0] <= maxDifference
 }
 
 // callAll makes calls with responses of a size, as many at a time as the pool has slots, until the

@@ -240,9 +240,9 @@ func (f *follower) checkEnd() {
 	f.reachedEnd(at, f.atEnd(at), ends)
 }
 
-// atEnd reports whether a position is after all entries here. If no segment has arrived, or
-// one is missing before others, no entry is waiting although the end is not reached, unless the head
-// file says that the queue is empty. Increments are added to an empty queue without another head file.
+// atEnd reports whether a position is after all entries here. If there is no entry, since no segment
+// has arrived or one is missing before others, the end is reached only if the head file says that the
+// queue is empty. It may still say so when increments have been added to an empty queue.
 func (f *follower) atEnd(at queue.Position) bool {
 	end := f.queue.End()
 	if !f.health.knowsHead() {
