@@ -40,7 +40,7 @@ func watchMemory() *atomic.Int64 {
 	go func() {
 		for {
 			peak.Store(max(peak.Load(), ownBytes("RssAnon")))
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(sampleEvery)
 		}
 	}()
 	return peak
