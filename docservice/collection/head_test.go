@@ -210,7 +210,7 @@ func TestTruncatedQueueIsIndexedFromItsStart(t *testing.T) {
 func TestEmptyQueueIsReady(t *testing.T) {
 	for _, headFirst := range []bool{true, false} {
 		f := newMemFixture(t)
-		f.options.RequireHead = true
+		f.options.Published = true
 		writeHead := func() { require.NoError(t, queue.WriteHead(f.fs, f.queueDir, queue.Head{Time: time.Now()})) }
 		if headFirst {
 			writeHead()
@@ -246,7 +246,7 @@ func TestEmptyQueueIsReady(t *testing.T) {
 func TestAQueueThatIsNoLongerEmpty(t *testing.T) {
 	for i := range 40 {
 		f := newMemFixture(t)
-		f.options.RequireHead = true
+		f.options.Published = true
 		f.options.RetryInterval = time.Hour // the head file is not read periodically
 		empty := queue.Head{Time: time.Now()}
 		require.NoError(t, queue.WriteHead(f.fs, f.queueDir, empty))

@@ -190,6 +190,16 @@ func (h *health) forkedFor(d time.Duration, now time.Time) bool {
 	return isFork(h.mu.stoppedBy) && h.mu.faults.tail != nil && now.Sub(h.mu.faults.tail.Since) >= d
 }
 
+// historyChanged reports whether the queue may not have the entries any more that the index has
+// read: they were truncated, or the files end before them, as those of an older copy do. Then the
+// head file does not name these entries.
+func (h *health) historyChanged() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	isOlder := !h.options.Published && h.mu.head.target.Next.Compare(h.mu.tail.position.Next) < 0
+	return isTruncation(h.mu.stoppedBy) || isFork(h.mu.stoppedBy) && isOlder
+}
+
 // reached reports whether the tail has read the queue to its end since it last stopped. The answer
 // holds while ends is the same.
 func (h *health) reached() (reached bool, ends uint64) {
@@ -209,7 +219,7 @@ func (h *health) knowsHead() bool {
 func (h *health) queueIsEmpty() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.options.RequireHead && h.mu.head.isEmpty()
+	return h.options.Published && h.mu.head.isEmpty()
 }
 
 // committed records that entries up to next are in the index, which were appended between two times. It reports whether a fault
@@ -281,7 +291,7 @@ func (h *health) reachedEnd(at queue.Position, atEnd bool, ends uint64) (ready, 
 	if ends != h.mu.ends {
 		return false, false
 	}
-	if atEnd && h.mu.tail.current && h.mu.tail.position.SamePlace(at) && h.mu.head.reaches(at, h.options.RequireHead) && !h.awaits(at.Next.Segment) {
+	if atEnd && h.mu.tail.current && h.mu.tail.position.SamePlace(at) && h.mu.head.reaches(at, h.options.Published) && !h.awaits(at.Next.Segment) {
 		h.mu.reached, h.mu.tail.reachedEnd = true, true
 	}
 	before := h.gap.Load()

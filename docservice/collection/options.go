@@ -83,10 +83,12 @@ type Options struct {
 	// of them has stopped. A missing head file is not stale. The default, 0, means no
 	// limit.
 	MaxStaleness time.Duration
-	// RequireHead: without a head file the collection is not ready, and with one that names
-	// no entry it is ready without segments. By default it is ready at the end of its
-	// segments.
-	RequireHead bool
+	// Published: the queue's directory holds the files of published manifests. Without a head
+	// file the collection is not ready, and with one that names no entry it is ready without
+	// segments; by default it is ready at the end of its segments. The history of the queue
+	// does not change: entries whose bytes are missing, because the machine has lost power,
+	// are added again.
+	Published bool
 	// Behind: the collection is behind from the start, as of Collection.SetBehind.
 	Behind bool
 	// Now is the clock for the expiry of documents. The default is time.Now.

@@ -251,3 +251,63 @@ func TestRebuildIsResumedByTheNextStart(t *testing.T) {
 	c = f.open()
 	f.requireRebuilt(c, firstIndex.next(), last, 300)
 }
+
+// TestRebuildFromAShorterQueue: the end of an open segment was lost, with power, which the index has
+// read. An index that is rebuilt from what is left would forget later versions and deletes, so it takes
+// over when that is here again; and without it only if the history of the queue has changed.
+func TestRebuildFromAShorterQueue(t *testing.T) {
+	for name, test := range map[string]struct {
+		published, head, forked bool // head names the lost entries
+		waits                   bool
+	}{
+		"increments":                    {published: true, waits: true},
+		"increments, lost for long":     {published: true, forked: true, waits: true},
+		"a copy":                        {waits: true},
+		"an older copy":                 {forked: true},
+		"a copy of what the head names": {head: true, forked: true, waits: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newMemFixture(t)
+			f.options.Published = test.published
+			f.put("changed", "old")
+			open := filepath.Join(f.queueDir, queue.OpenSegmentName(1))
+			early, err := vfs.ReadFile(f.fs, open)
+			require.NoError(t, err)
+			head, err := queue.ReadHead(f.fs, f.queueDir)
+			require.NoError(t, err)
+			f.put("changed", "new")
+			last := f.putMany("doc", 10)
+			late, err := vfs.ReadFile(f.fs, open)
+			require.NoError(t, err)
+			c := f.ready()
+			end := c.Status().Position
+			require.NoError(t, c.Close())
+
+			replace(t, f.fs, open, early)
+			if test.head {
+				head.End = end
+			}
+			require.NoError(t, queue.WriteHead(f.fs, f.queueDir, head))
+			f.options.RetryInterval = time.Hour
+			c = f.open()
+			damaged := c.serving.Load()
+			damaged.recordFault(indexError(errors.New("damage")), queue.Address{})
+			require.NoError(t, c.advanceReplacement())
+			next := c.next()
+			require.NotNil(t, next)
+			require.NoError(t, next.health.waitUntil(soon(t), func() bool { return next.health.mu.tail.current }))
+			if test.forked {
+				damaged.follower.tailStopped(queue.ErrForked)
+			}
+			require.NoError(t, c.takeOver(next))
+			require.Equal(t, test.waits, c.serving.Load() == damaged)
+			if test.waits {
+				requireNone(t, c, "changed", docservice.ErrUnavailable)
+				replace(t, f.fs, open, late)
+				require.NoError(t, next.health.waitUntil(soon(t), func() bool { return next.health.includes(last) && next.health.gap.Load() == nil }))
+				require.NoError(t, c.advanceReplacement())
+				f.requireRebuilt(c, firstIndex.next(), last, 10)
+			}
+		})
+	}
+}

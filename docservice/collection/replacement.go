@@ -270,19 +270,16 @@ func (c *Collection) discardNext(next *store, reason string) error {
 	return errors.CombineErrors(next.close(), c.removeIndex(next.number))
 }
 
-// takeOver makes the next store the served one, and closes and deletes the old one.
+// takeOver makes the next store the served one, and closes and deletes the old one. It does
+// nothing while the next one lacks entries.
 func (c *Collection) takeOver(next *store) error {
 	if err := next.index.Flush(); err != nil { // from here on it survives a power loss
 		return err
 	}
-	if err := writeServing(c.options.FS, c.dir, next.number); err != nil {
+	before := c.serving.Load()
+	if taken, err := c.exchange(before, next); err != nil || !taken {
 		return err
 	}
-	before := c.serving.Load()
-	before.indexing.Lock() // its tail waits
-	c.catchUpWith(before, next)
-	c.serving.Store(next)
-	before.indexing.Unlock()
 	c.setNext(nil)
 	id := next.queueID.Load()
 	c.logger.Info("serving another index", "index", next.number.path(c.dir), "queue", hex.EncodeToString(id[:]))
@@ -293,17 +290,30 @@ func (c *Collection) takeOver(next *store) error {
 	return err
 }
 
-// catchUpWith waits until next includes the entries that the served store includes: a
-// document that was found must not be missing after a takeover. It waits for maxTakeOverWait
-// at most, because the files that the served store has read may be gone.
-func (c *Collection) catchUpWith(serving, next *store) {
+// exchange makes next the served store if it includes the entries that the served one includes:
+// a document that was found must not be missing later, and a deleted one not be there again. It
+// waits for them while the tail of the served store runs, for maxTakeOverWait.
+func (c *Collection) exchange(serving, next *store) (taken bool, err error) {
+	serving.indexing.Lock() // its tail waits
+	defer serving.indexing.Unlock()
 	position := serving.indexing.state.position
-	if position.Queue != *next.queueID.Load() || !serving.health.continues.Load() {
-		return
+	if position.Queue == *next.queueID.Load() && !serving.health.historyChanged() {
+		includes := func() bool { return next.health.mu.tail.position.Next.Compare(position.Next) >= 0 }
+		wait := maxTakeOverWait
+		if !serving.health.continues.Load() {
+			wait = 0
+		}
+		ctx, cancel := context.WithTimeout(c.alive, wait)
+		defer cancel()
+		if err := next.health.waitUntil(ctx, includes); err != nil {
+			return false, nil // the end of a file was lost, and is copied again
+		}
 	}
-	ctx, cancel := context.WithTimeout(c.alive, maxTakeOverWait)
-	defer cancel()
-	_ = next.health.waitUntil(ctx, func() bool { return next.health.mu.tail.position.Next.Compare(position.Next) >= 0 })
+	if err := writeServing(c.options.FS, c.dir, next.number); err != nil {
+		return false, err
+	}
+	c.serving.Store(next)
+	return true, nil
 }
 
 // removeIndex deletes an index. The rename makes the deletion atomic.

@@ -82,7 +82,7 @@ func (o *Options) withDefaults() Options {
 		options.Logger = slog.New(slog.DiscardHandler)
 	}
 	// Files are fetched again, and HEAD comes with the first manifest.
-	options.Collection.Quarantine, options.Collection.RequireHead = true, true
+	options.Collection.Quarantine, options.Collection.Published = true, true
 	options.Collection.MaxStaleness = 0
 	if options.Collection.FS == nil {
 		options.Collection.FS = vfs.OS
