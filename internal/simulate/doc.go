@@ -76,5 +76,5 @@
 // baseline.go (pool, idle server, scrub, canary, requests, stopped server) and echo_clients.go (echo).
 // Those of pools are in rpc.go (answer, twice, processed, code, deadline, late, same server, fail),
 // frontend.go (outage, stream), backend.go (slot, share, priority), poolfaults.go (share) and
-// poolsettle.go (full, waiting, number, liveness, leak).
+// poolsettle.go (full, waiting, number, liveness, steady, leak).
 package simulate

@@ -148,6 +148,7 @@ func runPools(c Config) (*Report, error) {
 	w.faults.Wait()
 	w.log.add("world", "all faults have ended")
 	w.settle()
+	w.steady()
 	quiet()
 	w.asking.Wait()
 	w.drained()

@@ -15,6 +15,8 @@ const (
 	monitorPause = 500 * time.Millisecond
 	// fillTime is the time after a change in which a pool has all slots.
 	fillTime = 8 * time.Second
+	// steadyTime is the time for which the leases of a settled pool are counted.
+	steadyTime = 30 * time.Second
 	// spareSlots is the inverse share of the slots that a pool has in other zones.
 	spareSlots = 4
 	// releaseTime is the time in which servers notice that clients are gone: the idle timeout of
@@ -101,29 +103,51 @@ func (f *frontend) drainEndsLate() bool {
 	return f.silenced(time.Now().Add(-pastOutage)) && slices.ContainsFunc(f.w.Faults, func(fault Fault) bool { return strings.Contains(fault.Kind, "drained") })
 }
 
-// settle waits until each pool is full and holds the lowest slots, while front ends send calls.
+// settle waits until each pool is full, has its slots in its zone, and holds the lowest ones, while front
+// ends send calls. A pool asks a server for a lower slot once a minute, if the last ones had none.
 func (w *poolWorld) settle() {
-	deadline := time.Now().Add(settleTime)
+	start := time.Now()
+	asked := settleTime + time.Duration(w.Servers)*time.Minute
 	for _, f := range w.frontends {
-		for why := f.unsettled(); why != ""; why = f.unsettled() {
-			if time.Now().After(deadline) {
+		for why, slow := f.unsettled(); why != ""; why, slow = f.unsettled() {
+			if spent := time.Since(start); spent > asked || spent > settleTime && !slow {
 				w.calls.wrongf("liveness", "%s: %s", why, f.state())
 				return
 			}
 			time.Sleep(settlePoll)
 		}
 	}
-	w.log.add("world", "settled after %v", settleTime-time.Until(deadline))
+	w.log.add("world", "settled after %v", time.Since(start))
 }
 
-// unsettled returns what the pool still lacks, or "".
-func (f *frontend) unsettled() string {
+// steady verifies that settled pools keep their slots, but for a few, after the time in which they may
+// still replace them. Errors, little memory and waiting calls make pools try other servers.
+func (w *poolWorld) steady() {
+	if w.Pools.Errors > 0 || w.Pools.Overload || w.Memory > 0 {
+		return
+	}
+	time.Sleep(2 * steadyTime)
+	before := map[*frontend]uint64{}
+	for _, f := range w.frontends {
+		before[f] = f.current().Stats().Leases
+	}
+	time.Sleep(steadyTime)
+	for _, f := range w.frontends {
+		if n := f.current().Stats().Leases - before[f]; n > uint64(w.Pools.Size) {
+			w.calls.wrongf("steady", "%s has leased %d slots in %v without a fault, and has %d: %s", f.name, n, steadyTime, w.Pools.Size, f.state())
+		}
+	}
+}
+
+// unsettled returns what the pool still lacks, or "". slow: it may take until the pool has asked each
+// server.
+func (f *frontend) unsettled() (why string, slow bool) {
 	s := f.current().Stats()
 	if why := f.lacks(s); why != "" {
-		return why
+		return why, false
 	}
 	if f.w.Rate == 0 || f.w.Pools.Errors > 0 || f.w.Pools.Overload || f.w.Pools.Subset > 0 && s.Servers > f.w.Pools.Subset {
-		return "" // it learns of lower slots once a minute, does not test them while calls wait for its own, or prefers its subset
+		return "", false // it learns of lower slots once a minute, does not test them while calls wait for its own, or prefers its subset
 	}
 	highest, held, free, tried := -1, map[*backend]int{}, map[*backend]int{}, map[*backend]bool{}
 	near, nearHeld := 0, 0
@@ -155,12 +179,12 @@ func (f *frontend) unsettled() string {
 		}
 	}
 	if spare := s.Size / spareSlots; takesMore && f.w.Pools.Slots == 0 && f.w.Pools.Subset == 0 && nearHeld < s.Size-spare {
-		return fmt.Sprintf("it holds %d slots of its zone; %d may be spare", nearHeld, spare)
+		return fmt.Sprintf("it holds %d slots of its zone; %d may be spare", nearHeld, spare), false
 	}
-	if len(lower) <= max(2, near/4) { // it asks one server a minute
-		return ""
+	if len(lower) <= max(2, near/4) {
+		return "", false
 	}
-	return fmt.Sprintf("it holds slot %d, and these are free: %v", highest, lower)
+	return fmt.Sprintf("it holds slot %d, and these are free: %v", highest, lower), true
 }
 
 // drained verifies that nothing is left of the calls.

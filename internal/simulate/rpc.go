@@ -215,7 +215,7 @@ func (c *rpcCall) excuse(now time.Time, err error) string {
 		return "busy"
 	case code == boxcarrpc.CodeResourceExhausted && w.Pools.InFlight > 0:
 		return "refused"
-	case !c.idempotent() && f.changed(c.began):
+	case !c.idempotent() && f.changed(c.began.Add(-soon)):
 		return "not idempotent"
 	case errors.Is(err, boxcarrpc.ErrDraining) && f.silenced(c.began.Add(-pastOutage)):
 		return "the end of the drain is in a silent connection"

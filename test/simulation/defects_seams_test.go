@@ -203,4 +203,12 @@ var seams = []defect{
 		edits: []edit{{"boxcarrpc/server_auth.go", "	if c.server.options.Authenticate != nil {\n		credential.Check", "	if c.server.options.Authenticate != nil && c.token == \"\" {\n		credential.Check"}},
 		unit:  "./boxcarrpc TestRevokedTokenEndsConnections",
 	},
+	{
+		id: "S41", what: "lanes move whenever the connections to a server are uneven: slots are exchanged without end",
+		edits: []edit{
+			{"boxcarrpc/pool_spread.go", "difference > maxDifference || peer.spreading && difference > 1", "difference > 1"},
+			{"boxcarrpc/pool_conns.go", "peer.emptiest(m.slots.replaced(peer.index))", "peer.emptiest(nil)"},
+		},
+		unit: "./boxcarrpc TestSpreadLanesStay",
+	},
 }
