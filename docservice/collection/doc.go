@@ -108,7 +108,8 @@
 //     once, so that rsync copies it again; see quarantine.go. Its sound documents are still
 //     served, and an id that may lie in its unread part is unavailable.
 //   - If an index is damaged or unreadable, the ids that it cannot decide are unavailable,
-//     and the collection is not ready until an index rebuilt from the queue replaces it.
+//     and the collection is not ready until an index rebuilt from the queue replaces it, which
+//     must include what the damaged one has read.
 //     Damage is found by lookups or by the scrub, which verifies the index continuously at a
 //     low rate; see scrub.go.
 //   - If the directory contains another queue, complete from its first segment, that queue is
