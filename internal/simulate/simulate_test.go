@@ -127,7 +127,7 @@ func runSeeds(t *testing.T, draw func(seed uint64) Config) {
 }
 
 // seedsOfProcess is the number of seeds of each process of -divided.
-const seedsOfProcess = 5
+const seedsOfProcess = 2
 
 // divide runs the seeds in other processes: one uses one processor.
 func divide(t *testing.T, first uint64) {
