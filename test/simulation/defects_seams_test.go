@@ -98,7 +98,8 @@ var seams = []defect{
 	},
 	{
 		id: "S19", what: "an index takes over before it has the entries of the served one",
-		edits: []edit{{"docservice/collection/replacement.go", "	c.catchUpWith(before, next)\n", "	_ = c.catchUpWith\n"}},
+		edits: []edit{{"docservice/collection/replacement.go", "		if err := next.health.waitUntil(ctx, includes); err != nil {\n", "		if _ = includes; ctx == nil {\n"}},
+		unit:  "./docservice/collection TestRebuildFromAShorterQueue",
 	},
 	{
 		id: "S20", what: "the manifest whose files are being added is not recorded before",
