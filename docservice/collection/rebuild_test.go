@@ -299,9 +299,12 @@ func TestRebuildFromAShorterQueue(t *testing.T) {
 			if test.forked {
 				damaged.follower.tailStopped(queue.ErrForked)
 			}
-			require.NoError(t, c.takeOver(next))
+			err = c.takeOver(next)
 			require.Equal(t, test.waits, c.serving.Load() == damaged)
-			if test.waits {
+			if !test.waits {
+				require.NoError(t, err)
+			} else {
+				require.ErrorIs(t, err, errEndsEarly)
 				requireNone(t, c, "changed", docservice.ErrUnavailable)
 				replace(t, f.fs, open, late)
 				require.NoError(t, next.health.waitUntil(soon(t), func() bool { return next.health.includes(last) && next.health.gap.Load() == nil }))

@@ -270,14 +270,13 @@ func (c *Collection) discardNext(next *store, reason string) error {
 	return errors.CombineErrors(next.close(), c.removeIndex(next.number))
 }
 
-// takeOver makes the next store the served one, and closes and deletes the old one. It does
-// nothing while the next one lacks entries.
+// takeOver makes the next store the served one, and closes and deletes the old one.
 func (c *Collection) takeOver(next *store) error {
 	if err := next.index.Flush(); err != nil { // from here on it survives a power loss
 		return err
 	}
 	before := c.serving.Load()
-	if taken, err := c.exchange(before, next); err != nil || !taken {
+	if err := c.exchange(before, next); err != nil {
 		return err
 	}
 	c.setNext(nil)
@@ -290,10 +289,13 @@ func (c *Collection) takeOver(next *store) error {
 	return err
 }
 
+// errEndsEarly: the end of a file was lost, which will be copied again.
+var errEndsEarly = errors.New("the rebuilt index lacks entries of the served one, whose bytes are not here; it waits for them")
+
 // exchange makes next the served store if it includes the entries that the served one includes:
 // a document that was found must not be missing later, and a deleted one not be there again. It
 // waits for them while the tail of the served store runs, for maxTakeOverWait.
-func (c *Collection) exchange(serving, next *store) (taken bool, err error) {
+func (c *Collection) exchange(serving, next *store) error {
 	serving.indexing.Lock() // its tail waits
 	defer serving.indexing.Unlock()
 	position := serving.indexing.state.position
@@ -306,14 +308,14 @@ func (c *Collection) exchange(serving, next *store) (taken bool, err error) {
 		ctx, cancel := context.WithTimeout(c.alive, wait)
 		defer cancel()
 		if err := next.health.waitUntil(ctx, includes); err != nil {
-			return false, nil // the end of a file was lost, and is copied again
+			return errEndsEarly
 		}
 	}
 	if err := writeServing(c.options.FS, c.dir, next.number); err != nil {
-		return false, err
+		return err
 	}
 	c.serving.Store(next)
-	return true, nil
+	return nil
 }
 
 // removeIndex deletes an index. The rename makes the deletion atomic.

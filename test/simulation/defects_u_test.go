@@ -130,7 +130,7 @@ var issueU = []defect{
 	},
 	{
 		id: "U8c", what: "the index that was replaced is served at the next start if its removal failed",
-		edits: []edit{{"docservice/collection/replacement.go", "	if err := writeServing(c.options.FS, c.dir, next.number); err != nil {\n		return false, err\n	}\n", ""}},
+		edits: []edit{{"docservice/collection/replacement.go", "	if err := writeServing(c.options.FS, c.dir, next.number); err != nil {\n		return err\n	}\n", ""}},
 		unit:  "./docservice/collection TestServedIndexIsRecorded|TestReindexAfterCrash|TestCrashDuringReplacement",
 	},
 	{
