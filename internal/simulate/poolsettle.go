@@ -107,10 +107,10 @@ func (f *frontend) drainEndsLate() bool {
 // ends send calls. A pool asks a server for a lower slot once a minute, if the last ones had none.
 func (w *poolWorld) settle() {
 	start := time.Now()
-	asked := settleTime + time.Duration(w.Servers)*time.Minute
+	longest := settleTime + time.Duration(w.Servers)*time.Minute
 	for _, f := range w.frontends {
 		for why, slow := f.unsettled(); why != ""; why, slow = f.unsettled() {
-			if spent := time.Since(start); spent > asked || spent > settleTime && !slow {
+			if spent := time.Since(start); spent > longest || spent > settleTime && !slow {
 				w.calls.wrongf("liveness", "%s: %s", why, f.state())
 				return
 			}
@@ -120,8 +120,8 @@ func (w *poolWorld) settle() {
 	w.log.add("world", "settled after %v", time.Since(start))
 }
 
-// steady verifies that settled pools keep their slots, but for a few, after the time in which they may
-// still replace them. Errors, little memory and waiting calls make pools try other servers.
+// steady verifies that a settled pool leases no more slots in steadyTime than it has, after a time in which
+// it may still replace them. Errors, little memory and waiting calls make pools try other servers.
 func (w *poolWorld) steady() {
 	if w.Pools.Errors > 0 || w.Pools.Overload || w.Memory > 0 {
 		return
