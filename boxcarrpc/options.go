@@ -126,20 +126,6 @@ type ServerOptions struct {
 	// StreamHandler. The default is none.
 	Interceptors       []func(Handler) Handler
 	StreamInterceptors []func(StreamHandler) StreamHandler
-	// Prefetch maps a method whose handler mostly waits for cache misses to a function that
-	// prefetches the data for several requests at once, so that their cache misses overlap.
-	// The server calls it with requests that arrived together on a connection, at most 16
-	// of at most 4 KiB each, before it calls the handler for each of them. Nothing else
-	// changes: the requests are admitted, refused, cancelled and answered as without
-	// Prefetch.
-	//
-	// It is not called for a single request, on a connection whose last request failed, or
-	// if Authorize forbids the client the method; Authorize is then called once for all of
-	// them. The requests are valid until it returns. It may be called concurrently and must
-	// not block: if it runs long, as for a page fault, another goroutine serves the
-	// connection, and the method counts as slow and is not prefetched for a while. The
-	// default is none.
-	Prefetch map[string]func(requests [][]byte)
 	// MaxStreams limits the streams of all connections together, of batch ones as Admission
 	// does. Each may hold 256 KiB that its handler has not received. Further ones are refused
 	// as not processed. A server of watches raises it to its number of watchers. The default

@@ -106,7 +106,6 @@ func NewServer(h Handler, opts *ServerOptions) *Server {
 	}
 	s.gate = budget.NewGate(s.options.Admission)
 	s.leave = s.gate.Leave
-	s.methods.prefetch = s.options.Prefetch
 	s.budget = s.options.Budget
 	s.shares = newClientShares(&s.options)
 	s.sessions = session.NewSet(s.options.TLS)

@@ -377,7 +377,6 @@ func keepRequestBuffer(b *[]byte) {
 
 // refuse answers a request that no handler has seen.
 func (c *serverConn) refuse(lane *serverLane, why refusal) {
-	c.turn.lastOK = false
 	c.server.refused.add(why, lane.batch)
 	refusal := refusalTable[why]
 	c.out.Response(lane.number, 0, wire.Response{

@@ -3,7 +3,6 @@ package boxcarrpc
 import (
 	"errors"
 	"io"
-	"math"
 	"time"
 
 	"docstore/boxcarrpc/budget"
@@ -32,7 +31,7 @@ import (
 // Invariants:
 //
 //   - Only the leader uses in, method, partialSince, idleSet, checked, ready,
-//     clock, held, pipeline, begun, permit, notPrefetched and lastOK.
+//     clock, held, pipeline, begun and permit.
 //   - The leader waits for nothing but the connection: to read and, above the
 //     output limit, to write.
 type serverTurn struct {
@@ -45,9 +44,7 @@ type serverTurn struct {
 
 	pipeline core.Pipeline
 
-	frames        uint // handled
-	notPrefetched int  // unread bytes behind the requests that prefetchRequests has seen
-	lastOK        bool // the last request succeeded
+	frames uint // handled
 }
 
 const (
@@ -103,9 +100,6 @@ func (c *serverConn) Work() {
 // lead serves frames until the connection ends or a follower has the turn.
 func (c *serverConn) lead() error {
 	for {
-		if !c.prefetchRequests() {
-			return errOvertaken
-		}
 		f, ok, err := c.in.Buffered()
 		if err != nil {
 			return err
@@ -117,7 +111,7 @@ func (c *serverConn) lead() error {
 			} else if err != nil {
 				return err
 			}
-			c.turn.clock, c.turn.notPrefetched = time.Now(), math.MaxInt
+			c.turn.clock = time.Now()
 			c.beginBatch(c.turn.clock)
 			if !c.enforceAuth(c.turn.clock) {
 				return errOvertaken
@@ -198,7 +192,6 @@ func (c *serverConn) serve(lane *serverLane) (leads bool) {
 		c.out.Flush(true)
 		return false
 	}
-	c.turn.lastOK = answer.Code == uint32(CodeOK)
 	c.delayResponses(end, pending)
 	return true
 }
@@ -289,45 +282,4 @@ func (c *serverConn) methodNamed(name []byte) *method {
 		c.method = c.server.methods.named(name)
 	}
 	return c.method
-}
-
-// prefetchRequests calls ServerOptions.Prefetch for the requests in the read buffer, if
-// there are several. It reports whether the caller still has the read turn.
-func (c *serverConn) prefetchRequests() (leads bool) {
-	b := c.in.Unread()
-	if len(b) > c.turn.notPrefetched || !c.turn.lastOK || len(c.server.options.Prefetch) == 0 {
-		return true
-	}
-	if _, first, _ := wire.PeekFrame(b); first == 0 || first == len(b) {
-		return true
-	}
-	a := prefetchBatches.Get().(*prefetchBatch)
-	defer a.free()
-	c.turn.notPrefetched = len(a.gather(c, b))
-	if len(a.requests) < 2 || !a.method.quick() {
-		return true
-	}
-	return c.runPrefetch(a)
-}
-
-// runPrefetch calls the prefetch function in the leader, as serve calls a handler. If the
-// function ends its goroutine, the handler monitor gives the turn to a follower.
-func (c *serverConn) runPrefetch(a *prefetchBatch) (leads bool) {
-	start := c.turn.clock
-	number := c.beginRun()
-	returned := false
-	defer func() {
-		if !returned {
-			a.method.slow.Store(slowMemory)
-		}
-	}()
-	a.protect(c)
-	returned = true
-	leads = c.turn.End(number)
-	end := time.Now()
-	c.recordRun(a.method, start, end)
-	if leads {
-		c.turn.clock = end
-	}
-	return leads
 }

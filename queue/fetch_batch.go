@@ -52,18 +52,6 @@ func (r *Reader) StoredForAll(dst []byte, wanted []Wanted, take codec.Set, fn fu
 	return dst
 }
 
-// FetchAhead prefetches the bytes that StoredFor reads of the documents, as far as their
-// files are mapped. It reports no errors.
-func (r *Reader) FetchAhead(wanted []Wanted) {
-	var g fetchGroup
-	g.init(r, 0)
-	defer g.spare.Release()
-	for begin := 0; begin < len(wanted); begin += groupDocuments {
-		g.locate(wanted[begin:min(begin+groupDocuments, len(wanted))])
-		g.release()
-	}
-}
-
 // fetchGroup is a group of documents that are fetched together.
 type fetchGroup struct {
 	request request        // of the document that is read

@@ -161,36 +161,6 @@ func TestStoredForAllEnds(t *testing.T) {
 	}
 }
 
-// TestFetchAheadHoldsNothing: FetchAhead puts every file back, whatever was requested.
-func TestFetchAheadHoldsNothing(t *testing.T) {
-	random := testseed.Rand(t)
-	r, path, items := mappedQueue(t, "none")
-	queuetest.RequireDocuments(t, r, items[:1]) // the segment's file is in the cache
-	places := queuetest.PlacesOf(t, r)
-	var wanted []queue.Wanted
-	for i := range 3 * queue.GroupDocuments {
-		at := items[i].At
-		switch random.IntN(6) {
-		case 0:
-			at.Index += uint16(random.IntN(1000))
-		case 1:
-			at.Block = random.Uint32()
-		case 2:
-			at.Segment++
-		}
-		wanted = append(wanted, queue.Wanted{ID: []byte(items[i].ID), Address: at, Place: randomPlace(random, places, items[i].At)})
-	}
-	for _, size := range []int64{-1, 100, 0} { // also after the file was cut
-		if size >= 0 {
-			require.NoError(t, os.Truncate(path, size))
-		}
-		r.FetchAhead(wanted)
-		require.Equal(t, 1, requireCache(t, r))
-	}
-	require.NoError(t, r.Close())
-	r.FetchAhead(wanted)
-}
-
 // TestStoredForAllOfDamagedFiles: a mapped file that is cut or changed causes no crash
 // and no wrong form.
 func TestStoredForAllOfDamagedFiles(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"docstore/docservice/internal/wire"
 	"docstore/internal/vfs"
 )
 
@@ -28,17 +27,4 @@ func TestGetAllocatesNothing(t *testing.T) {
 		}
 	}))
 	require.Equal(t, documentOf("a-50"), string(dst))
-}
-
-// A prefetch makes one allocation, for the index entries.
-func TestPrefetchAllocatesOnce(t *testing.T) {
-	f := newFixture(t, vfs.OS, t.TempDir())
-	f.putMany("a", 100)
-	f.seal()
-	service := NewService(f.ready())
-	var requests [][]byte
-	for _, id := range []string{"a-1", "a-50", "a-99", "none"} {
-		requests = append(requests, wire.AppendID(wire.AppendCollection(nil, "jobs"), id))
-	}
-	require.LessOrEqual(t, testing.AllocsPerRun(1000, func() { service.prefetch(requests) }), 1.0)
 }

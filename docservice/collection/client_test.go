@@ -22,7 +22,7 @@ import (
 func serve(t testing.TB, collections ...*Collection) string {
 	t.Helper()
 	service := NewService(collections...)
-	return serveHandler(t, service.Handle, &boxcarrpc.ServerOptions{Prefetch: service.Prefetch()})
+	return serveHandler(t, service.Handle, nil)
 }
 
 func serveHandler(t testing.TB, handler boxcarrpc.Handler, opts *boxcarrpc.ServerOptions) string {

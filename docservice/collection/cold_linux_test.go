@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"docstore/docservice"
-	"docstore/docservice/internal/wire"
 	"docstore/internal/vfs"
 )
 
@@ -30,7 +29,6 @@ func TestColdReads(t *testing.T) {
 	index := c.serving.Load().index
 	require.NoError(t, index.Flush())
 	require.NoError(t, index.WaitIdle(t.Context()))
-	service := NewService(c)
 	faults := majorFaults(t)
 	coldReads := func() ColdReads {
 		_, segments, ok := c.ColdReads()
@@ -43,19 +41,15 @@ func TestColdReads(t *testing.T) {
 			t.Skip("the test's directory stays in memory")
 		}
 		dropPages(t, dir)
-		var ids, requests [][]byte
+		var ids [][]byte
 		for i := range batch {
 			id := fmt.Sprintf("a-%d", (i*documents/batch+round)%documents)
 			ids = append(ids, []byte(id))
-			requests = append(requests, wire.AppendID(wire.AppendCollection(nil, "jobs"), id))
 		}
 		if round%2 == 0 {
 			for _, id := range ids[:10] {
 				requireDocument(t, c, string(id), documentOf(string(id)))
 			}
-		}
-		if round%3 == 0 {
-			service.prefetch(requests)
 		}
 		_, answers, err := c.GetMany(nil, ids, docservice.MaxReplyBytes)
 		require.NoError(t, err)

@@ -3,7 +3,7 @@
 //
 //	c, err := collection.Open("jobs", "queue", "data/jobs", nil)
 //	service := collection.NewService(c)
-//	server := boxcarrpc.NewServer(service.Handle, &boxcarrpc.ServerOptions{Prefetch: service.Prefetch()})
+//	server := boxcarrpc.NewServer(service.Handle, nil)
 //
 // It owns the index and its files: the tail, the background passes, the state of health, and
 // the answers of this server. It must not know flags, processes, buckets or other servers.
@@ -77,9 +77,7 @@
 // decompresses nothing. For a request that accepts no codec, or not the one of a document, it
 // decodes the document.
 //
-// A get causes about four dependent cache misses. Those of the ids of a batch overlap, and
-// so do those of gets that arrive together on a connection: the server prefetches the data
-// they need ([Service.Prefetch]) and then answers each of them.
+// A get causes about four dependent cache misses. Those of the ids of a batch overlap.
 //
 // # Memcached
 //
@@ -135,7 +133,7 @@
 //	collection        collection.go; store.go is one queue and its index, with a second
 //	                  one during a replacement (replacement.go); options.go,
 //	                  layout.go, entry.go, indexstate.go
-//	reader            reader.go, notfound.go, batch.go, scan.go, prefetch.go; cache.go and
+//	reader            reader.go, notfound.go, batch.go, scan.go; cache.go and
 //	                  package memcached
 //	follower          tail.go, head.go
 //	verifier          verify.go, verified.go, files.go, quarantine.go

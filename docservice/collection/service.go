@@ -41,7 +41,6 @@ func (s *served) names() []string {
 
 // batchScratch holds the buffers of a batch.
 type batchScratch struct {
-	ids     [][]byte // of a prefetch
 	memory  batchMemory
 	sharded shardedBatch
 }
@@ -129,8 +128,6 @@ func (s *Service) GetMany(ctx context.Context, collection []byte, ids [][]byte, 
 
 // keep stores the buffers of a batch for the next one.
 func (s *Service) keep(scratch *batchScratch) {
-	clear(scratch.ids) // they refer to the requests
-	scratch.ids = scratch.ids[:0]
 	scratch.memory.forget()
 	s.scratch.Put(scratch)
 }

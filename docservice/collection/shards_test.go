@@ -187,7 +187,7 @@ func TestShardsLeaveOutTheLastIDs(t *testing.T) {
 func TestShardsComeAndGo(t *testing.T) {
 	d := newSharded(t, 2, 20, 10)
 	s := d.serve(0, 1)
-	client := dial(t, serveHandler(t, s.Handle, &boxcarrpc.ServerOptions{Prefetch: s.Prefetch()}))
+	client := dial(t, serveHandler(t, s.Handle, nil))
 	var ids []string
 	for id := range d.docs {
 		ids = append(ids, id)

@@ -163,7 +163,7 @@ func (s *Server) listen() (err error) {
 
 // openBoxcar makes the Boxcar server.
 func (s *Server) openBoxcar(memory int64) error {
-	options := &boxcarrpc.ServerOptions{Budget: s.messages, Logger: s.options.Logger, Prefetch: s.service.Prefetch(),
+	options := &boxcarrpc.ServerOptions{Budget: s.messages, Logger: s.options.Logger,
 		Tools: map[string]boxcarrpc.Handler{explain.Method: s.answerExplain}}
 	if s.parts.Boxcar != nil {
 		s.parts.Boxcar(options)
