@@ -9,8 +9,13 @@ import (
 const (
 	// A handler that takes longer than this is not run by a leader.
 	quickHandler = 50 * time.Microsecond
-	// A method stays slow until this many of its requests in a row were quick.
+	// A run that is not quick counts for this many requests, each of which makes up for a part
+	// of it: two such runs within so many requests make the method slow, and it stays slow until
+	// so many in a row were quick. One may be that of a thread which the kernel preempted.
 	slowMemory = 16
+	// The score of a method from which it is slow, and its limit.
+	slowScore = slowMemory + 1
+	maxScore  = 2 * slowMemory
 	// The server tracks this many methods. All others count as slow.
 	maxMethods = 1 << 10
 )
@@ -18,23 +23,27 @@ const (
 // A method holds what a server has measured of one method: whether its handler is quick
 // enough to run in the leader of a connection, and the size of its responses.
 type method struct {
-	name    string
-	slow    atomic.Int32 // quick requests still needed until the method counts as quick
-	buffers sync.Pool    // of *[]byte, for its responses
-	unfit   atomic.Int64 // size of the last response that did not fit; 0 if one was much smaller since
+	name     string
+	slowness atomic.Int32 // a score, at most maxScore
+	buffers  sync.Pool    // of *[]byte, for its responses
+	unfit    atomic.Int64 // size of the last response that did not fit; 0 if one was much smaller since
 }
 
-func (m *method) quick() bool { return m.slow.Load() <= 0 }
+func (m *method) quick() bool { return m.slowness.Load() < slowScore }
 
-// record records the duration of a handler. It costs nothing for a method that is quick.
+// record records the duration of a handler. It writes nothing for a method of which the last
+// slowMemory requests were quick. Concurrent runs may lose the record of one.
 func (m *method) record(d time.Duration) {
-	switch {
+	switch score := m.slowness.Load(); {
 	case d > quickHandler:
-		m.slow.Store(slowMemory)
-	case !m.quick():
-		m.slow.Add(-1)
+		m.slowness.Store(min(score+slowMemory, maxScore))
+	case score > 0:
+		m.slowness.Store(score - 1)
 	}
 }
+
+// avoid makes the method slow.
+func (m *method) avoid() { m.slowness.Store(maxScore) }
 
 // buffer returns a buffer for a response. The buffers of a method adapt to the size of its
 // responses.
@@ -76,7 +85,7 @@ func (s *methods) named(name []byte) *method {
 	}
 	m := &method{name: string(name)}
 	if len(s.byName) >= maxMethods {
-		m.slow.Store(slowMemory)
+		m.avoid()
 		return m
 	}
 	if s.byName == nil {

@@ -248,7 +248,7 @@ func (l *serverLane) Work() {
 // respondGoexit responds for a handler that ended its goroutine, in a deferred function.
 // The method then counts as slow, so that it does not end another leader soon.
 func (l *serverLane) respondGoexit() {
-	l.method.slow.Store(slowMemory)
+	l.method.avoid()
 	l.conn.server.counts.panics.Add(1)
 	l.conn.server.counts.errors.Add(1)
 	var none []byte // the handler may still use its buffer

@@ -100,9 +100,28 @@ func TestASlowMethodGoesToWorkersUntilItIsQuickAgain(t *testing.T) {
 	require.True(t, m.quick())
 	m.record(quickHandler)
 	require.True(t, m.quick())
+	for range slowMemory { // each of them alone
+		m.record(quickHandler + 1)
+		for range slowMemory {
+			require.True(t, m.quick())
+			m.record(quickHandler)
+		}
+	}
 	m.record(quickHandler + 1)
+	for range slowMemory - 1 {
+		m.record(quickHandler)
+	}
+	for range 3 { // the second within slowMemory requests; more do not make it slower
+		m.record(quickHandler + 1)
+	}
 	for range slowMemory {
 		require.False(t, m.quick())
+		m.record(quickHandler)
+	}
+	require.True(t, m.quick())
+	m.avoid()
+	require.False(t, m.quick())
+	for range maxScore {
 		m.record(quickHandler)
 	}
 	require.True(t, m.quick())
