@@ -6,10 +6,10 @@ const (
 	pipelineRequests = 1024
 	// A part has at least this many responses.
 	pipelineLeast = 4
-	// With n lanes in use a part has n*n/pipelineDivisor responses, an eighth of 64. More
-	// lanes have larger parts, because a write costs as much as several responses, and two
-	// parts are enough if each takes longer than a sleeping thread needs to wake up.
-	pipelineDivisor = 512
+	// The parts of the responses to all lanes in use. More and smaller ones cost more writes, each
+	// as much as several responses. A client with many lanes has several connections, which
+	// overlap as well: see Connections.
+	pipelineParts = 2
 )
 
 // A Pipeline decides when a server writes the finished responses of a connection while
@@ -48,7 +48,7 @@ func (p *Pipeline) Request(last *uint32) {
 // Response counts a finished response and reports whether to write now.
 func (p *Pipeline) Response() (write bool) {
 	p.finished++
-	return p.before > 0 && p.finished >= max(pipelineLeast, p.before*p.before/pipelineDivisor)
+	return p.before > 0 && p.finished >= max(pipelineLeast, p.before/pipelineParts)
 }
 
 // Written starts the next part. The server has written all finished responses.
