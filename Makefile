@@ -40,7 +40,7 @@ SIMULATION := -tags simulation -ldflags='-s -w -checklinkname=0' -timeout $(TEST
 # Packages of the module whose tests need only Go; test/ has those of the whole system.
 PACKAGES := $$($(GO) list ./... | grep -v '^docstore/test/')
 # Those that have no second goroutine for the race detector to watch.
-SEQUENTIAL := ./boxcarrpc/core ./boxcarrpc/subset
+SEQUENTIAL := ./boxcarrpc/core ./boxcarrpc/subset ./ingest/parquet
 # Those whose tests take minutes with it: it runs the short ones.
 LONG := ./boxcarrpc ./cmd/internal/docserviced ./cmd/internal/updater ./docservice/collection ./docservice/follow ./lsm ./queue ./queue/maintain ./queue/publish
 

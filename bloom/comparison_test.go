@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/race"
 )
 
 var comparisonFlag = flag.Bool("comparison", false, "run the whole comparison of rankings and print its table")
@@ -231,6 +233,9 @@ var workloads = []workload{
 // TestComparison: the ranking by usefulness needs at most 1 % more table probes than
 // any other ranking, for every workload, share of missing keys and memory size.
 func TestComparison(t *testing.T) {
+	if race.Enabled {
+		t.Skip("one goroutine, twenty times slower with the race detector: make test-all also runs it without")
+	}
 	c := comparison{unitKeys: 300, pageBytes: 64, getsPerSecond: 1000, warmUp: 6, measured: 6}
 	shares, compared := []float64{0.5, 0.25, 0.1}, rankings[:3]
 	if *comparisonFlag {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/race"
 	"docstore/internal/testseed"
 	"docstore/internal/virtualtime"
 )
@@ -46,6 +47,9 @@ func worths(m *Manager) (resident, best float64) {
 // table are in memory at once, so lookups search no more tables than after the ranking
 // has learned. The budget is exceeded at most by the page being read.
 func TestNoColdGapAfterMergeAndFlush(t *testing.T) {
+	if race.Enabled {
+		t.Skip("one goroutine, twenty times slower with the race detector: make test-all also runs it without")
+	}
 	for _, w := range workloads {
 		for _, missing := range []float64{0, 0.5, 1} {
 			t.Run(fmt.Sprintf("%s/missing=%v", w.name, missing), func(t *testing.T) {

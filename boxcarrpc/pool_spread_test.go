@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"docstore/internal/crashtest"
 )
 
 // lanesOf returns the numbers of lanes of the pool's transports, in ascending order.
@@ -130,7 +132,7 @@ func TestAServerWithoutASlotForAMove(t *testing.T) {
 // make another one move. A call is outstanding, so that the pool looks at its connections often.
 func TestSpreadLanesStay(t *testing.T) {
 	for servers := 1; servers <= 4; servers++ {
-		for size := 7; size <= 12*servers; size++ {
+		for size := 7; size <= 12*servers; size += crashtest.Share(2, 1) {
 			var g *gate // made in the bubble
 			handler := func(int) Handler {
 				return func(ctx context.Context, method string, request, dst []byte) ([]byte, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"docstore/internal/race"
 	"docstore/internal/testseed"
 )
 
@@ -97,7 +98,11 @@ func TestLostPagesOfAnAppendMap(t *testing.T) {
 // expected pages.
 func TestLostPagesOfRandomHistories(t *testing.T) {
 	random := testseed.Rand(t)
-	for range 300 {
+	histories := 300
+	if race.Enabled {
+		histories = 30
+	}
+	for range histories {
 		mem, r := startedMem(t)
 		r.write(t, "a", "")
 		require.NoError(t, r.SyncDir(r.dir))
