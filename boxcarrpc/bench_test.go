@@ -60,7 +60,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 	b.SetParallelism(32) // times at least 2 processors
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			lane, _, _ := p.slots.acquire(nil, false)
+			lane, _, _ := p.slots.acquire(p.slots.now(), nil, false)
 			if lane == nil {
 				continue // more goroutines than slots
 			}

@@ -98,8 +98,8 @@ func IsBatchPriority(priority string) (batch bool) {
 
 // isBatch reports whether a request with the metadata is batch.
 func (m Metadata) isBatch() bool {
-	priority, _ := m.Get(PriorityKey)
-	return IsBatchPriority(priority)
+	priority, has := m.Get(PriorityKey)
+	return has && IsBatchPriority(priority)
 }
 
 // withBatch returns metadata with the priority of batch. Metadata that has a priority keeps

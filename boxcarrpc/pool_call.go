@@ -154,12 +154,13 @@ func (c *calls) call(ctx context.Context, method string, request, dst []byte, in
 		r.metadata = r.metadata.withBatch()
 	}
 	c.counts.calls.Add(1)
+	now := c.slots.now()
 	deadline, limited := ctx.Deadline()
 	switch {
 	case limited:
 		r.deadline = monotonic(deadline)
 	case c.options.CallTimeout > 0:
-		r.deadline, r.timeout = time.Now().Add(c.options.CallTimeout), true
+		r.deadline, r.timeout = c.slots.start.Add(time.Duration(now)+c.options.CallTimeout), true
 	}
 	switch {
 	case len(method) > MaxMethodBytes || len(request) > MaxRequestBytes:
@@ -168,10 +169,10 @@ func (c *calls) call(ctx context.Context, method string, request, dst []byte, in
 			len(request), len(method), MaxRequestBytes, MaxMethodBytes)}
 	case r.hedging != nil && r.rule.Idempotent:
 		r.hedgeAfter = r.hedging.After
-		out, err = c.attempts(ctx, &r, dst)
+		out, err = c.attempts(ctx, now, &r, dst)
 	default:
 		r.hedgeAfter = r.rule.HedgeAfter
-		out, err = c.attempts(ctx, &r, dst)
+		out, err = c.attempts(ctx, now, &r, dst)
 	}
 	if r.hedge != nil {
 		out, err = c.endHedge(&r, dst, out, err)
@@ -194,8 +195,8 @@ func monotonic(deadline time.Time) time.Time {
 	return now.Add(deadline.Sub(now))
 }
 
-// attempts sends a request until it is answered or must not be sent again.
-func (c *calls) attempts(ctx context.Context, r *call, dst []byte) ([]byte, error) {
+// attempts sends a request, for the first time now, until it is answered or must not be sent again.
+func (c *calls) attempts(ctx context.Context, now int64, r *call, dst []byte) ([]byte, error) {
 	var (
 		few   [4]int32
 		tried = few[:0] // indexes of servers
@@ -209,7 +210,10 @@ func (c *calls) attempts(ctx context.Context, r *call, dst []byte) ([]byte, erro
 		var w *waiter
 		var err error
 		if r.hedge == nil {
-			lane, w, err = c.slots.acquire(tried, n > 0)
+			if n > 0 {
+				now = c.slots.now()
+			}
+			lane, w, err = c.slots.acquire(now, tried, n > 0)
 		} else if lane, err = c.acquireRetry(r, tried); lane == nil && err == nil {
 			return dst, last
 		}

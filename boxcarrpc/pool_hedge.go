@@ -92,7 +92,7 @@ func (c *calls) acquireRetry(r *call, tried []int32) (*clientLane, error) {
 		lane = c.slots.acquireOther(true, tried, []int32{h.servers.second})
 	} else {
 		var w *waiter
-		if lane, w, err = c.slots.acquire(tried, true); lane == nil {
+		if lane, w, err = c.slots.acquire(c.slots.now(), tried, true); lane == nil {
 			lane, err = c.waitForSlot(h.shared, r, w, err)
 		}
 	}

@@ -104,8 +104,9 @@ func (s *slots) close() {
 }
 
 // acquire takes the best free slot, of a server that was not tried if there is one. If there
-// is none and the call may wait for one, it returns a waiter. A retry needs the retry budget.
-func (s *slots) acquire(tried []int32, retry bool) (*clientLane, *waiter, error) {
+// is none and the call may wait for one, it returns a waiter. A retry needs the retry budget. now
+// is the time of the call, which is read without the lock; others may acquire with a later one first.
+func (s *slots) acquire(now int64, tried []int32, retry bool) (*clientLane, *waiter, error) {
 	s.mu.Lock()
 	if s.mu.closed {
 		s.mu.Unlock()
@@ -114,12 +115,11 @@ func (s *slots) acquire(tried []int32, retry bool) (*clientLane, *waiter, error)
 	switch {
 	case !retry:
 		s.mu.retries.Deposit()
-	case !s.mu.retries.Withdraw(s.now()):
+	case !s.mu.retries.Withdraw(now):
 		s.mu.Unlock()
 		s.unfunded.Add(1)
 		return nil, nil, errRetryBudget
 	}
-	now := s.now()
 	if entry, ok := s.mu.ladder.Acquire(now, tried, &s.mu.rng); ok {
 		lane := s.assignLocked(now, entry)
 		s.mu.Unlock()

@@ -70,7 +70,7 @@ func (m *slotsModel) acquire() {
 	if m.rng.IntN(4) == 0 {
 		tried = []int32{m.rng.Int32N(int32(len(m.transports)))}
 	}
-	lane, w, err := m.slots.acquire(tried, len(tried) > 0 && m.rng.IntN(2) == 0)
+	lane, w, err := m.slots.acquire(m.slots.now(), tried, len(tried) > 0 && m.rng.IntN(2) == 0)
 	switch {
 	case lane != nil:
 		require.NoError(m.t, err)

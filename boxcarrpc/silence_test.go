@@ -211,7 +211,7 @@ func TestSendRestoresTheRateOfTheLivenessCheck(t *testing.T) {
 	s := serve(t, g.handler, nil)
 	p := newPool(t, &PoolOptions{Size: 1}, s.address)
 	until(t, "the pool is idle", func() bool { p.members.checkLiveness(); return p.members.livenessCheckSlow.Load() })
-	lane, _, err := p.slots.acquire(nil, false)
+	lane, _, err := p.slots.acquire(p.slots.now(), nil, false)
 	require.NoError(t, err)
 	p.members.checkLiveness()
 	require.True(t, p.members.livenessCheckSlow.Load())
