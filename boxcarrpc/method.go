@@ -9,11 +9,12 @@ import (
 const (
 	// A handler that takes longer than this is not run by a leader.
 	quickHandler = 50 * time.Microsecond
-	// A run that is not quick counts for this many requests, each of which makes up for a part
-	// of it: two such runs within so many requests make the method slow, and it stays slow until
-	// so many in a row were quick. One may be that of a thread which the kernel preempted.
+	// Two slow runs within this many requests make a method slow, and it stays slow until so many
+	// requests in a row were quick. A single slow run is ignored: the kernel may have preempted its
+	// thread.
 	slowMemory = 16
-	// The score of a method from which it is slow, and its limit.
+	// A slow run adds slowMemory to the score of its method, a quick one subtracts 1. The method is
+	// slow from slowScore on.
 	slowScore = slowMemory + 1
 	maxScore  = 2 * slowMemory
 	// The server tracks this many methods. All others count as slow.
@@ -31,8 +32,8 @@ type method struct {
 
 func (m *method) quick() bool { return m.slowness.Load() < slowScore }
 
-// record records the duration of a handler. It writes nothing for a method of which the last
-// slowMemory requests were quick. Concurrent runs may lose the record of one.
+// record records the duration of a handler. It writes nothing if the score is 0 and the run was
+// quick. Of concurrent runs, some may not be counted.
 func (m *method) record(d time.Duration) {
 	switch score := m.slowness.Load(); {
 	case d > quickHandler:

@@ -105,7 +105,7 @@ func (s *slots) close() {
 
 // acquire takes the best free slot, of a server that was not tried if there is one. If there
 // is none and the call may wait for one, it returns a waiter. A retry needs the retry budget. now
-// is the time of the call, which is read without the lock; others may acquire with a later one first.
+// is read before the lock is taken, so it may be earlier than that of the acquire before.
 func (s *slots) acquire(now int64, tried []int32, retry bool) (*clientLane, *waiter, error) {
 	s.mu.Lock()
 	if s.mu.closed {

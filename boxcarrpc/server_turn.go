@@ -19,8 +19,8 @@ import (
 //
 // A slow handler must not delay the others. If one runs for a tick of the monitor, a follower
 // gets the turn: it sends the responses finished so far, serves the rest of the batch and
-// reads on. The former leader finishes its one request: see package turns. Methods that were slow recently run in a worker
-// from the start.
+// reads on. The former leader finishes its one request: see package turns. Methods that were slow
+// recently run in a worker from the start.
 //
 // The simpler design was a worker for each request and one goroutine each for reading and
 // writing, on the client too. In three interleaved runs of bench/rpcbench on 2 busy
