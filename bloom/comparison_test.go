@@ -183,7 +183,7 @@ func (s *simulation) get(i int, missing bool) (probes int) {
 		if !missing && i >= table.from && i < table.to {
 			break
 		}
-		probe.Missed()
+		probe.Missed(key)
 	}
 	return probes
 }

@@ -31,7 +31,7 @@
 //	h := bloom.HashKey(key)
 //	if probe := filter.Probe(key); probe.MayContain(h) {
 //		if ... { // the table does not have it
-//			probe.Missed()
+//			probe.Missed(key)
 //		}
 //	}
 //

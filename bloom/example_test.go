@@ -38,7 +38,7 @@ func Example() {
 			continue
 		}
 		if !table[key] {
-			probe.Missed() // a false positive, or the page is not in memory
+			probe.Missed([]byte(key)) // a false positive, or the page is not in memory
 		}
 		fmt.Println(key, table[key])
 	}

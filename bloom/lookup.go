@@ -65,25 +65,45 @@ func count(c *atomic.Uint32, n uint64) {
 // of the page if it is in memory. If it returns false, the key was not added. If it
 // returns true, the caller must search the table, and call Missed if the key is not
 // there.
-func (f *Filter) MayContain(h Hash, key []byte) bool { return f.Probe(key).ask(h) }
+func (f *Filter) MayContain(h Hash, key []byte) bool {
+	return f.locate(&f.counters[stripe.Own()], key).ask(h)
+}
 
 // Missed calls Probe.Missed for key.
-func (f *Filter) Missed(key []byte) { f.Probe(key).Missed() }
+func (f *Filter) Missed(key []byte) { f.locate(&f.counters[stripe.Own()], key).Missed(key) }
 
-// Probe is a lookup in progress that has located its page. For many keys, create all
-// probes, call Prefetch on all of them, then MayContain: the cache misses overlap.
+// Probe is a lookup in progress. For many keys, create all probes, call Prefetch on all of
+// them, then MayContain: the cache misses overlap.
 type Probe struct {
 	filter   *Filter
 	counters *counters // the same stripe for MayContain and Missed
-	at       int       // page number, -1 if the filter has no pages
+	at       int       // page number, noPage or bypassed
 	page     *page     // nil if not in memory
 }
 
+// Values of Probe.at that are not the number of a page.
+const (
+	noPage   = -1 // the filter has no pages
+	bypassed = -2 // the page was not located; the answer is "maybe"
+)
+
 // Probe begins a lookup of key.
-func (f *Filter) Probe(key []byte) Probe {
-	c := &f.counters[stripe.Own()]
+func (f *Filter) Probe(key []byte) Probe { return f.probe(&f.counters[stripe.Own()], key) }
+
+func (f *Filter) probe(c *counters, key []byte) Probe {
+	if !c.bypass() {
+		return f.locate(c, key)
+	}
+	if c.bypassed.Add(1)%sampleInterval == 0 { // counted for all
+		f.samples[f.index.find(key)].maybe.Add(sampleInterval)
+	}
+	return Probe{f, c, bypassed, nil}
+}
+
+// locate returns a probe with its page.
+func (f *Filter) locate(c *counters, key []byte) Probe {
 	if len(f.pages) == 0 {
-		return Probe{f, c, -1, nil}
+		return Probe{f, c, noPage, nil}
 	}
 	i := f.index.find(key)
 	return Probe{f, c, i, f.pages[i].Load()}
@@ -91,26 +111,21 @@ func (f *Filter) Probe(key []byte) Probe {
 
 // Prefetch prefetches the cache lines that MayContain reads.
 func (p Probe) Prefetch(h Hash) {
-	if p.page != nil && !p.counters.bypass() {
+	if p.page != nil {
 		p.page.prefetch(h, p.filter.hashes)
 	}
 }
 
 // MayContain is Filter.MayContain for the probe's key; h must be its hash. After 1,024
-// consecutive correct "maybe" answers it returns true without reading the bits, until
+// consecutive correct "maybe" answers it returns true without reading the filter, until
 // the next call of Missed.
-func (p Probe) MayContain(h Hash) bool {
-	if c := p.counters; p.page != nil && c.bypass() {
-		count(&p.filter.samples[p.at].maybe, c.bypassed.Add(1))
-		return true
-	}
-	return p.ask(h)
-}
+func (p Probe) MayContain(h Hash) bool { return p.at == bypassed || p.ask(h) }
 
+// ask is MayContain of a probe that has located its page.
 func (p Probe) ask(h Hash) bool {
 	f, c := p.filter, p.counters
 	switch {
-	case p.at < 0:
+	case p.at == noPage:
 		c.no.Add(1)
 		return false
 	case p.page == nil:
@@ -126,13 +141,16 @@ func (p Probe) ask(h Hash) bool {
 	}
 }
 
-// Missed reports that MayContain returned true but the table does not have the key: the
-// page was not in memory, a false positive, or the filter was bypassed. The ranking learns
-// from it how useful a page would be in memory. It takes no lock.
-func (p Probe) Missed() {
-	if p.at >= 0 {
-		c := p.counters
-		count(&p.filter.samples[p.at].missed, c.missed.Add(1))
+// Missed reports that MayContain returned true but the table does not have the probe's key:
+// the page was not in memory, a false positive, or the filter was bypassed. The ranking
+// learns from it how useful a page would be in memory. It takes no lock.
+func (p Probe) Missed(key []byte) {
+	f, c := p.filter, p.counters
+	if p.at == bypassed {
+		p = f.locate(c, key)
+	}
+	if p.at != noPage {
+		count(&f.samples[p.at].missed, c.missed.Add(1))
 		c.resetStreak()
 	}
 }

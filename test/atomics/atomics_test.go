@@ -39,7 +39,7 @@ var limits = []struct {
 }
 
 // striped matches writes to a cache line that few processors use.
-var striped = regexp.MustCompile(`^docstore/internal/stripe\.|^docstore/bloom\.(MayContain|ask|Missed) c\.`)
+var striped = regexp.MustCompile(`^docstore/internal/stripe\.|^docstore/bloom\.(probe|ask|Missed) c\.`)
 
 // TestAtomicWrites keeps the number of atomic writes. With -v it prints the statements.
 func TestAtomicWrites(t *testing.T) {

@@ -36,7 +36,7 @@ func (r *Reader) Get(dst []byte, h bloom.Hash, key []byte) (result []byte, answe
 			return append(dst, value...), Found, nil
 		}
 		e, found, err := r.confirmAbsent(i, key)
-		return r.answer(dst, e, found, err, probe)
+		return r.answer(dst, key, e, found, err, probe)
 	}
 	if r.verified.has(i) {
 		r.prefetchKeys(i)
@@ -45,7 +45,7 @@ func (r *Reader) Get(dst []byte, h bloom.Hash, key []byte) (result []byte, answe
 		r.prefetchUnverified(i)
 	}
 	e, found, err := r.search(i, key)
-	return r.answer(dst, e, found, err, probe)
+	return r.answer(dst, key, e, found, err, probe)
 }
 
 // ask reports whether the table may have a key, and returns its place and the probe of the
@@ -59,13 +59,13 @@ func (r *Reader) ask(h bloom.Hash, key []byte) (prefix uint64, probe bloom.Probe
 }
 
 // answer converts the result of a search.
-func (r *Reader) answer(dst []byte, e kv.Entry, found bool, err error, probe bloom.Probe) ([]byte, Answer, error) {
+func (r *Reader) answer(dst, key []byte, e kv.Entry, found bool, err error, probe bloom.Probe) ([]byte, Answer, error) {
 	switch {
 	case err != nil:
 		return dst, None, err
 	case !found:
 		if r.Filter != nil {
-			probe.Missed()
+			probe.Missed(key)
 		}
 		return dst, None, nil
 	case e.Tombstone:
@@ -81,7 +81,7 @@ func (r *Reader) GetVerified(dst []byte, h bloom.Hash, key []byte) (result []byt
 		return dst, None, nil
 	}
 	e, found, err := r.searchCopy(r.find(prefix, key), key)
-	return r.answer(dst, e, found, err, probe)
+	return r.answer(dst, key, e, found, err, probe)
 }
 
 // BlockOf returns the mapped block that a lookup of the key reads; nil if the table does
@@ -184,7 +184,7 @@ func (r *Reader) GetMany(lookups []Lookup, open, scratch []uint8) (left []uint8)
 			continue
 		}
 		if r.Filter != nil {
-			l.probe.Missed()
+			l.probe.Missed(l.Key)
 		}
 		left = append(left, i)
 	}
