@@ -82,17 +82,14 @@ func (r *Reader) prefetchValue(i int, prefix uint64) {
 // page's address.
 func (r *Reader) prefetchHeader(i int) { prefetch.Of(&r.data[r.blockOffset(i)]) }
 
-// prefetchEntry prefetches an entry of a block, or the offset of an entry of a mixed one. layout is
-// that of the block's tags.
-func (r *Reader) prefetchEntry(start, end uint64, i, layout int) {
-	m := &r.mean
+// prefetchEntry prefetches an entry of the block at start, or the offset of an entry of a mixed
+// one. layout is that of the block's tags.
+func (r *Reader) prefetchEntry(start uint64, i, layout int) {
 	if layout == 0 {
-		prefetch.Of(&r.data[min(start+blockHeaderBytes+4*uint64(i), end-1)])
+		prefetch.Of(&r.data[min(start+blockHeaderBytes+4*uint64(i), uint64(len(r.data)-1))])
 		return
 	}
-	keys := start + blockHeaderBytes
-	key := keys + uint64(i)*m.keyBytes
-	prefetch.Bytes(r.data[min(key, end):min(key+m.keyBytes, end)])
-	value := keys + uint64(layout)*m.keyBytes + uint64(i)*m.valueBytes
-	prefetch.Bytes(r.data[min(value, end):min(value+min(m.valueBytes, prefetchedValueBytes), end)])
+	key, value := r.meanEntryAt(start, i, layout)
+	prefetch.Bytes(key)
+	prefetch.Bytes(value[:min(len(value), prefetchedValueBytes)])
 }

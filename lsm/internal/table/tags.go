@@ -136,12 +136,15 @@ type matches struct {
 // match sets m to the entries of block i that have a tag, and prefetches them.
 func (r *Reader) match(m *matches, t *tags, i int, tag byte) {
 	of := t.of(i)
-	start, end := r.blockRange(i)
+	start := r.blockOffset(i)
 	m.count, m.layout = 0, int(of[len(of)-1])
 	for at := 0; at < len(of); at += tagWord {
 		for equal := equalTags(of[at:], tag); equal != 0 && m.count < maxMatches; equal &= equal - 1 {
 			entry := at + bits.TrailingZeros64(equal)/8
-			r.prefetchEntry(start, end, entry, m.layout)
+			if m.layout > 0 && entry >= m.layout {
+				return // a wrong tag
+			}
+			r.prefetchEntry(start, entry, m.layout)
 			m.entries[m.count] = uint8(entry)
 			m.count++
 		}
@@ -151,16 +154,24 @@ func (r *Reader) match(m *matches, t *tags, i int, tag byte) {
 // pick returns the value of a key, as a slice of the mapping, if m has its entry. Otherwise
 // the caller must confirm that the key is absent.
 func (r *Reader) pick(m *matches, i int, key []byte) (value []byte, ok bool) {
-	if m.count == 0 {
-		return nil, false
-	}
-	start, end := r.blockRange(i)
-	b := block{r.data[start:end], m.layout, int(r.mean.keyBytes), int(r.mean.valueBytes)}
 	if m.layout == 0 {
-		var fault *FormatFault
-		if b, fault = parseBlock(b.data, r.mean.entry); fault != nil {
-			return nil, false
+		return r.pickMixed(m, i, key)
+	}
+	start := r.blockOffset(i)
+	for _, at := range m.entries[:m.count] {
+		if k, v := r.meanEntryAt(start, int(at), m.layout); bytes.Equal(k, key) {
+			return v, true
 		}
+	}
+	return nil, false
+}
+
+// pickMixed is pick for a block without a layout.
+func (r *Reader) pickMixed(m *matches, i int, key []byte) (value []byte, ok bool) {
+	start, end := r.blockRange(i)
+	b, fault := parseBlock(r.data[start:end], r.mean.entry)
+	if fault != nil {
+		return nil, false
 	}
 	for _, at := range m.entries[:m.count] {
 		if int(at) < b.count && bytes.Equal(b.key(int(at)), key) {
@@ -169,6 +180,14 @@ func (r *Reader) pick(m *matches, i int, key []byte) (value []byte, ok bool) {
 		}
 	}
 	return nil, false
+}
+
+// meanEntryAt returns an entry of the block at start that has the layout.
+func (r *Reader) meanEntryAt(start uint64, i, layout int) (key, value []byte) {
+	m := &r.mean
+	key = r.data[start+blockHeaderBytes+uint64(i)*m.keyBytes:][:m.keyBytes]
+	value = r.data[start+blockHeaderBytes+uint64(layout)*m.keyBytes+uint64(i)*m.valueBytes:][:m.valueBytes:m.valueBytes]
+	return key, value
 }
 
 // A bitmap has a bit for each block of a table.
