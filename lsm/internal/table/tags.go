@@ -101,23 +101,48 @@ func (t *tags) fill(i int, b block, mean *meanEntry) {
 	if uint64(b.keyBytes) == mean.keyBytes && uint64(b.valueBytes) == mean.valueBytes && b.keyBytes > 0 {
 		of[layout] = byte(b.count)
 	}
-	b.eachKey(func(key []byte) {
-		of[at] = tagOf(key)
-		at++
-	})
+	if isShort(b.keyBytes) {
+		for keys := b.data[blockHeaderBytes:]; at < b.count; keys = keys[b.keyBytes:] {
+			of[at] = shortTag(keys[:b.keyBytes])
+			at++
+		}
+	} else {
+		b.eachKey(func(key []byte) {
+			of[at] = tagOf(key)
+			at++
+		})
+	}
 	t.filled.add(i)
 }
 
 // of returns the tags and the layout of block i.
 func (t *tags) of(i int) []byte { return t.bytes[i*t.stride : (i+1)*t.stride] }
 
-// tagSeed makes tags unpredictable, so keys with the same tag cannot be chosen.
-var tagSeed = maphash.MakeSeed()
+// tagSeed and tagKeys make tags unpredictable, so keys with the same tag cannot be chosen.
+var (
+	tagSeed = maphash.MakeSeed()
+	tagKeys = [2]uint64{maphash.Bytes(tagSeed, []byte{0}), maphash.Bytes(tagSeed, []byte{1})}
+)
 
 // tagOf returns the tag of a key, at least 1.
 func tagOf(key []byte) byte {
-	return byte(uint64(uint32(maphash.Bytes(tagSeed, key)))*255>>32) + 1
+	if isShort(len(key)) {
+		return shortTag(key)
+	}
+	return scaleTag(uint32(maphash.Bytes(tagSeed, key)))
 }
+
+// isShort reports whether the first and the last eight bytes of a key are all of it.
+func isShort(keyBytes int) bool { return keyBytes >= 8 && keyBytes <= 16 }
+
+// shortTag is tagOf for a short key. It multiplies like wyhash, in a third of the time of
+// maphash.
+func shortTag(key []byte) byte {
+	high, low := bits.Mul64(order.Uint64(key)^tagKeys[0], order.Uint64(key[len(key)-8:])^tagKeys[1])
+	return scaleTag(uint32(high ^ low))
+}
+
+func scaleTag(hash uint32) byte { return byte(uint64(hash)*255>>32) + 1 }
 
 // equalTags returns a number whose byte i has its highest bit set if tag i of eight is tag.
 func equalTags(eight []byte, tag byte) uint64 {
