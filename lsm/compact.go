@@ -73,7 +73,11 @@ func (db *DB) merge(m *merge, oldest bool) error {
 	if err != nil {
 		return err
 	}
-	if err := db.installTable(facts, nil, inputs); err != nil {
+	output, err := db.openOutput(facts, oldest, func() error { return db.mergeNewer(inputs) })
+	if err != nil {
+		return err
+	}
+	if err := db.installTable(output, nil, inputs); err != nil {
 		return err
 	}
 	db.counters.merges.Add(1)
@@ -173,16 +177,21 @@ func (db *DB) fillTable(w *table.Writer, source kv.Source, dropTombstones bool, 
 				return err
 			}
 		}
-		switch {
-		case db.schedule.isClosing():
-			return errClosing
-		case pause == nil:
-			continue
-		}
-		if err := pause(); err != nil {
+		if err := db.betweenSteps(pause); err != nil {
 			return err
 		}
 	}
+}
+
+// betweenSteps checks whether the DB is closing and calls pause, if not nil.
+func (db *DB) betweenSteps(pause func() error) error {
+	switch {
+	case db.schedule.isClosing():
+		return errClosing
+	case pause == nil:
+		return nil
+	}
+	return pause()
 }
 
 // urgentExcess is the number of tables above the rule's number at which Options.MergeRate no

@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/errors"
 	"github.com/stretchr/testify/require"
@@ -327,4 +331,59 @@ func TestAccessOutOfBoundsIsCorruption(t *testing.T) {
 	err := table.Guard(fn)
 	require.ErrorIs(t, err, ErrCorrupt)
 	require.ErrorContains(t, err, tableName(table.Facts.Number))
+}
+
+// flippingFS flips a bit in the middle of the next table that is written, while armed.
+type flippingFS struct {
+	vfs.FS
+	armed atomic.Bool
+}
+
+type flippingFile struct {
+	vfs.File
+	fs *flippingFS
+}
+
+func (f *flippingFS) Create(path string) (vfs.File, error) {
+	file, err := f.FS.Create(path)
+	if err == nil && strings.HasSuffix(path, tableSuffix) {
+		file = &flippingFile{file, f}
+	}
+	return file, err
+}
+
+func (f *flippingFile) Write(p []byte) (int, error) {
+	if f.fs.armed.Swap(false) {
+		p = bytes.Clone(p)
+		p[len(p)/2] ^= 1
+	}
+	return f.File.Write(p)
+}
+
+// TestDamagedOutputIsNotInstalled: a table of which a bit changes while it is written is written
+// again, before its inputs are removed.
+func TestDamagedOutputIsNotInstalled(t *testing.T) {
+	for name, tables := range map[string]int{"flush": 0, "flush with merge": 1} {
+		t.Run(name, func(t *testing.T) {
+			fs := &flippingFS{FS: vfs.NewMem()}
+			db := open(t, "db", &Options{FS: fs, MergeRule: MergeAlways, Logger: slog.New(slog.DiscardHandler)})
+			var want []string
+			for i := range 3000 {
+				if i == 1500*tables {
+					require.NoError(t, db.Flush())
+				}
+				set(t, db, fmt.Sprintf("key%06d", i), "value")
+				want = append(want, fmt.Sprintf("key%06d=value", i))
+			}
+			fs.armed.Store(true)
+			require.ErrorIs(t, db.Flush(), ErrCorrupt)
+			require.False(t, fs.armed.Load())
+			require.Len(t, db.schedule.current.Load().tables, tables)
+			require.Eventually(t, func() bool { return db.Flush() == nil }, 10*time.Second, 10*time.Millisecond)
+			require.Len(t, db.schedule.current.Load().tables, 1)
+			it := db.NewIter(nil)
+			defer it.Close()
+			require.Equal(t, want, contents(t, it))
+		})
+	}
 }

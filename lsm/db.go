@@ -76,8 +76,8 @@ func (db *DB) acquireAt() (*view, uint64, error) {
 // ErrNotFound if there is no value. It does not allocate if dst has capacity.
 //
 // ErrNotFound is always based on verified bytes. A value is read from a block that was
-// verified at its first read: if the block was damaged since, Get can return damaged
-// bytes.
+// verified at its first read or after it was written: if the block was damaged since, Get
+// can return damaged bytes.
 func (db *DB) Get(dst, key []byte) ([]byte, error) {
 	v, err := db.acquire()
 	if err != nil {

@@ -89,8 +89,8 @@
 //	0000000009.spool  filter and index of a large table that is being written
 //
 // Every byte is covered by a CRC-32C or is zero. Open verifies the manifest and the index
-// of each table. A block is verified when it is first read. Memory and disks can damage
-// it later, so ErrNotFound, iterators, merges, Check and GetVerified read verified copies
+// of each table. A block is verified when it is first read; all blocks of a new table that
+// is the oldest before it replaces others. Memory and disks can damage them later, so ErrNotFound, iterators, merges, Check and GetVerified read verified copies
 // of blocks. Only a value returned by Get or MultiGet can be damaged.
 //
 // A damaged file is a *CorruptionError. A table that cannot be read, because it was

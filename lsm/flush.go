@@ -63,7 +63,11 @@ func (db *DB) flushOldest() error {
 	if err != nil {
 		return err
 	}
-	if err := db.installTable(facts, f.memtable, f.inputs); err != nil {
+	output, err := db.openOutput(facts, f.oldest, nil)
+	if err != nil {
+		return err
+	}
+	if err := db.installTable(output, f.memtable, f.inputs); err != nil {
 		return err
 	}
 	db.noteFlush(f, facts, fresh, time.Since(start))

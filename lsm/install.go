@@ -9,26 +9,21 @@ import (
 	"docstore/lsm/internal/table"
 )
 
-// installTable replaces a memtable or merged tables by a durable table: in the
-// manifest, then in the view. A table without entries is omitted.
+// installTable replaces a memtable or merged tables by a durable table, of which it
+// releases a reference: in the manifest, then in the view. The table is nil if it would
+// have no entries.
 //
 // Steps and crash states: the directory is synced, so that the table exists before it
 // is named. Until the manifest is renamed, a crash leaves the old store, and the table
 // is an orphan. After that it leaves the new store, and the replaced files are orphans.
 // Open removes orphans.
-func (db *DB) installTable(facts table.Facts, flushed *memtable.Memtable, merged []*table.Reader) error {
+func (db *DB) installTable(output *table.Reader, flushed *memtable.Memtable, merged []*table.Reader) error {
+	if output != nil {
+		defer output.Unref()
+	}
 	db.install.Lock()
 	defer db.install.Unlock()
 
-	var output *table.Reader
-	if facts.Entries > 0 {
-		var err error
-		if output, err = db.openOutput(facts); err != nil {
-			return err
-		}
-		output.Ref()
-		defer output.Unref()
-	}
 	v := db.schedule.current.Load() // its tables change only under install
 	tables := replaceTables(v.tables, output, merged)
 
@@ -36,7 +31,9 @@ func (db *DB) installTable(facts table.Facts, flushed *memtable.Memtable, merged
 	next := db.describe(tables, flushed)
 	db.schedule.mu.Unlock()
 	if err := next.write(db.env.FS, db.env.path(manifestName)); err != nil {
-		db.dropUnlessNamed(facts)
+		if output != nil {
+			db.dropUnlessNamed(output.Facts)
+		}
 		return err
 	}
 
@@ -65,20 +62,34 @@ func (db *DB) installTable(facts table.Facts, flushed *memtable.Memtable, merged
 	return nil
 }
 
-// openOutput opens a new table for reading. A table that cannot be read is not
-// installed.
-func (db *DB) openOutput(facts table.Facts) (*table.Reader, error) {
-	path := db.env.path(tableName(facts.Number))
-	err := db.env.FS.SyncDir(db.env.dir)
-	var t *table.Reader
-	if err == nil {
+// openOutput opens a new table for reading and returns a reference to it; nil if it has no
+// entries. A table that cannot be read is not installed.
+//
+// The oldest table has most of the entries, so most lookups would verify its blocks. It is
+// verified here, sequentially, which takes less time, and before its inputs are removed.
+// For pause see fillTable.
+func (db *DB) openOutput(facts table.Facts, oldest bool, pause func() error) (t *table.Reader, err error) {
+	if facts.Entries == 0 {
+		return nil, nil
+	}
+	if err = db.env.FS.SyncDir(db.env.dir); err == nil {
 		t, err = db.env.openTable(facts)
 	}
+	if err == nil {
+		t.Ref()
+		t.Populate()
+		if oldest {
+			t.AddTags()
+			err = t.VerifyCached(func() error { return db.betweenSteps(pause) })
+		}
+		if err != nil {
+			t.Unref()
+		}
+	}
 	if err != nil {
-		_ = db.env.FS.Remove(path)
+		_ = db.env.FS.Remove(db.env.path(tableName(facts.Number)))
 		return nil, errors.Wrap(err, "lsm: open a new table")
 	}
-	t.Populate()
 	return t, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"github.com/cockroachdb/errors"
 
 	"docstore/lsm/internal/memtable"
-	"docstore/lsm/internal/table"
 	"docstore/wal"
 )
 
@@ -136,7 +135,7 @@ func (db *DB) dropLogs(flushOldest func() error) error {
 			return err
 		}
 	}
-	return db.installTable(table.Facts{}, nil, nil)
+	return db.installTable(nil, nil, nil)
 }
 
 func (r *recovery) corrupt(format string, args ...any) error {

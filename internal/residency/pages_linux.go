@@ -30,3 +30,21 @@ func isPresent(b *byte) (present, ok bool) {
 	_, _, err := unix.Syscall(unix.SYS_MINCORE, page, 1, uintptr(unsafe.Pointer(&flags)))
 	return flags&1 != 0, err == 0
 }
+
+// AllPresent reports whether all pages of a part of a mapping are in memory; false if the
+// system does not tell. See Share for files of others.
+func AllPresent(b []byte) bool {
+	if len(b) == 0 {
+		return true
+	}
+	first := uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+	before := first & pageMask
+	flags := make([]byte, (before+uintptr(len(b))+pageMask)/(pageMask+1))
+	_, _, err := unix.Syscall(unix.SYS_MINCORE, first-before, before+uintptr(len(b)), uintptr(unsafe.Pointer(unsafe.SliceData(flags))))
+	for _, f := range flags {
+		if f&1 == 0 {
+			return false
+		}
+	}
+	return err == 0
+}

@@ -1,6 +1,7 @@
 package residency
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -97,4 +98,16 @@ func TestShare(t *testing.T) {
 	share, bytes := Share([][]byte{mapped[:100], mapped[100:7000], nil, mapped[7000:]})
 	require.EqualValues(t, len(mapped), bytes)
 	require.InDelta(t, 0.25, share, 0.1, "more than seven standard errors")
+}
+
+func TestAllPresent(t *testing.T) {
+	require.True(t, AllPresent(nil))
+	require.True(t, AllPresent(bytes.Repeat([]byte{1}, 100_000)))
+	mapped, page := mappedFile(t, 8), os.Getpagesize()
+	require.False(t, AllPresent(mapped))
+	require.Zero(t, mapped[2*page]+mapped[3*page]) // reads both pages
+	require.True(t, AllPresent(mapped[2*page+1:4*page]))
+	require.True(t, AllPresent(mapped[3*page-1:3*page+1]), "a part of two pages")
+	require.False(t, AllPresent(mapped[3*page:4*page+1]), "a byte of the next page")
+	require.False(t, AllPresent(mapped[2*page-1:3*page]))
 }

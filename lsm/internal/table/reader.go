@@ -12,6 +12,7 @@ import (
 	"docstore/bloom"
 	"docstore/internal/checksum"
 	"docstore/internal/invariants"
+	"docstore/internal/residency"
 	"docstore/internal/vfs"
 	"docstore/lsm/internal/kv"
 )
@@ -19,8 +20,8 @@ import (
 // Reader reads a mapped table. Get, GetVerified, GetMany and BlockOf read the mapping, and
 // return slices of it, so they and the use of these must be inside Guard or vfs.Guard.
 //
-// The index is verified when the table is opened, a block when it is first read. Bytes
-// read from the mapping after that may be damaged: see blockCopy.
+// The index is verified when the table is opened, a block when it is first read, or by
+// VerifyCached. Bytes read from the mapping after that may be damaged: see blockCopy.
 //
 // Views share a Reader with Ref and Unref.
 type Reader struct {
@@ -290,6 +291,41 @@ func (r *Reader) SpoolBytes() uint64 { return r.footer.filter.length + r.footer.
 // after it was written. That avoids page faults in lookups.
 func (r *Reader) Populate() {
 	_ = r.mapping.Advise(vfs.AdvisePresent) // best effort
+}
+
+// verifyStepBytes is the part of a table that VerifyCached verifies at a time.
+const verifyStepBytes = 1 << 20
+
+// VerifyCached verifies the blocks that are in the page cache, as most are after the table
+// was written, and fills in their tags, so that lookups need not. At every verifyStepBytes it
+// calls step, whose error ends it. The caller must have a reference.
+func (r *Reader) VerifyCached(step func() error) error {
+	for i := 0; i < r.blocks; {
+		begin, end := r.blockRange(i)
+		last := i + 1
+		for ; last < r.blocks && end-begin < verifyStepBytes; last++ {
+			_, end = r.blockRange(last)
+		}
+		err := r.Guard(func() error {
+			if !residency.AllPresent(r.data[begin:end]) {
+				return nil
+			}
+			for ; i < last; i++ {
+				if _, err := r.block(i); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err == nil {
+			err = step()
+		}
+		if err != nil {
+			return err
+		}
+		i = last
+	}
+	return nil
 }
 
 // guardedReader is an io.ReaderAt of a mapping.

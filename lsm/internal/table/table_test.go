@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cockroachdb/errors"
 	"github.com/stretchr/testify/require"
 
 	"docstore/internal/testseed"
@@ -99,6 +100,44 @@ func TestBlocksDoNotCrossPages(t *testing.T) {
 			require.NoError(t, err)
 		})
 	}
+}
+
+// TestVerifyCached: all blocks are verified and have tags, damage is found, and an error of step
+// ends it.
+func TestVerifyCached(t *testing.T) {
+	var entries []kv.Entry
+	for i := range 100_000 {
+		entries = append(entries, kv.Entry{Key: fmt.Appendf(nil, "%08d", i), Value: fmt.Appendf(nil, "%096d", i)})
+	}
+	env := testEnv()
+	r := writeEntries(t, env, entries)
+	defer r.Unref()
+	r.AddTags()
+	steps, stop := 0, errors.New("stop")
+	require.ErrorIs(t, r.VerifyCached(func() error {
+		if steps++; steps == 2 {
+			return stop
+		}
+		return nil
+	}), stop)
+	require.Equal(t, 2, steps)
+	require.False(t, r.verified.has(r.blocks-1))
+	require.NoError(t, r.VerifyCached(func() error { steps++; return nil }))
+	require.EqualValues(t, 2+(r.Facts.FileBytes+verifyStepBytes-1)/verifyStepBytes, steps)
+	for i := range r.blocks {
+		require.True(t, r.verified.has(i))
+		require.True(t, r.tags.Load().filled.has(i))
+	}
+	requireAnswers(t, r, entries[:1000])
+
+	whole, err := vfs.ReadFile(env.FS, r.Path)
+	require.NoError(t, err)
+	whole[len(whole)/2] ^= 1
+	require.NoError(t, vfs.WriteFileAtomic(env.FS, r.Path, whole))
+	damaged, err := openReader(env, r.Path, r.Facts, vfs.AdviseRandom)
+	require.NoError(t, err)
+	defer damaged.close()
+	require.ErrorIs(t, damaged.VerifyCached(func() error { return nil }), ErrCorrupt)
 }
 
 func requireTable(t *testing.T, entries map[string]string) {
