@@ -60,7 +60,7 @@ var mutations = []mutation{
 	},
 	{
 		name: "the directory is not synced before the manifest refers to a new table", file: "lsm/install.go",
-		old: "	err := db.env.FS.SyncDir(db.env.dir)\n	var t *table", new: "	var err error\n	var t *table",
+		old: "if err = db.env.FS.SyncDir(db.env.dir); err == nil {", new: "if err == nil {",
 		pkg: "./lsm", run: "TestCrash$/power",
 	},
 	{
