@@ -176,7 +176,7 @@ func TestTruncatedTableOfAServedIndex(t *testing.T) {
 	require.NoError(t, c.serving.Load().index.Flush())
 	tables := f.indexFiles(firstIndex, ".table")
 	require.Len(t, tables, 1)
-	require.NoError(t, os.Truncate(tables[0], 4096))
+	require.NoError(t, os.Truncate(tables[0], 0))
 
 	ids := make([][]byte, documents)
 	for i := range ids {
