@@ -167,7 +167,7 @@ func (r *Reader) match(m *matches, t *tags, i int, tag byte) {
 		for equal := equalTags(of[at:], tag); equal != 0 && m.count < maxMatches; equal &= equal - 1 {
 			entry := at + bits.TrailingZeros64(equal)/8
 			if m.layout > 0 && entry >= m.layout {
-				return // a wrong tag
+				return // the layout equals the tag, or a tag is wrong
 			}
 			r.prefetchEntry(start, entry, m.layout)
 			m.entries[m.count] = uint8(entry)
@@ -179,8 +179,11 @@ func (r *Reader) match(m *matches, t *tags, i int, tag byte) {
 // pick returns the value of a key, as a slice of the mapping, if m has its entry. Otherwise
 // the caller must confirm that the key is absent.
 func (r *Reader) pick(m *matches, i int, key []byte) (value []byte, ok bool) {
-	if m.layout == 0 {
-		return r.pickMixed(m, i, key)
+	switch {
+	case m.count == 0:
+		return nil, false
+	case m.layout == 0:
+		return r.pickWithoutLayout(m, i, key)
 	}
 	start := r.blockOffset(i)
 	for _, at := range m.entries[:m.count] {
@@ -191,8 +194,8 @@ func (r *Reader) pick(m *matches, i int, key []byte) (value []byte, ok bool) {
 	return nil, false
 }
 
-// pickMixed is pick for a block without a layout.
-func (r *Reader) pickMixed(m *matches, i int, key []byte) (value []byte, ok bool) {
+// pickWithoutLayout is pick for a block without a layout, whose header it reads.
+func (r *Reader) pickWithoutLayout(m *matches, i int, key []byte) (value []byte, ok bool) {
 	start, end := r.blockRange(i)
 	b, fault := parseBlock(r.data[start:end], r.mean.entry)
 	if fault != nil {
